@@ -1,0 +1,1 @@
+"""The terminal: arguments in, text or JSON out; no logic."""

@@ -1,0 +1,60 @@
+"""What the kernel says of one body: the type that native and reference code both give.
+
+Floor 2: types only.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Link(NamedTuple):
+    """One outlink: the href as written (entities decoded, white space trimmed) and its anchor text."""
+
+    href: str
+    text: str
+
+
+class Analysis(NamedTuple):
+    """Text and fingerprints of one body.
+
+    Fingerprints are functions of `main` alone, so they can be made again from the stored text.
+
+    Attributes:
+        is_html: False for bodies that get exact dedup only; then every field after `body_checksum` is empty.
+        body_checksum: scheme byte and digest of the body.
+        charset: WHATWG name of the encoding the body was read with.
+        title, description, keywords, lang, canonical: as the page declares them, white space folded; "" where absent.
+        headings: h1 to h6, one a line.
+        main: text found by the extractor: words as shown, blocks on lines of their own.
+        word_count: normalised words of `main`.
+        text_checksum: scheme byte and digest of the normalised words; b"" where there is no word.
+        shingle_count: distinct shingles.
+        simhash: 64 bits.
+        sketch: scheme byte and one byte a bin.
+        band_keys: (bands,) uint64.
+        fingerprints: (n,) uint64, ascending: the shingles that are 0 mod p.
+        links: outlinks in document order, where asked for.
+    """
+
+    is_html: bool
+    body_checksum: bytes
+    charset: str = ""
+    title: str = ""
+    description: str = ""
+    keywords: str = ""
+    lang: str = ""
+    canonical: str = ""
+    headings: str = ""
+    main: str = ""
+    word_count: int = 0
+    text_checksum: bytes = b""
+    shingle_count: int = 0
+    simhash: int = 0
+    sketch: bytes = b""
+    band_keys: NDArray[np.uint64] = np.empty(0, np.uint64)
+    fingerprints: NDArray[np.uint64] = np.empty(0, np.uint64)
+    links: tuple[Link, ...] = ()

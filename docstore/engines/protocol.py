@@ -1,0 +1,99 @@
+"""The engine seam: a small, synchronous, thread-safe protocol of row-scoped operations on cells.
+
+Floor 2: knows `model`, `errors` and `format` (the names of the tables).  Must not know what a page, a verdict or a
+segment is.  No iterator, snapshot or exception of an engine crosses it.  A row is changed atomically or not at all; nothing is atomic
+across rows, so nobody relies on it.  `mutate_rows` may be applied in one batch: that is speed, not a promise.
+A read resumes after a `Position`, a scan after a row key; a scan promises no snapshot across rows.
+One contract suite, `tests/contract/`, runs on every engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from docstore.model import Cell, Condition, Durability, Mutation, ReadSpec, RowMutations
+
+EVERYTHING = ReadSpec()
+
+
+class Caps(NamedTuple):
+    """What an engine can and cannot do; whoever needs one of these asks first.
+
+    Attributes:
+        single_writer: one process writes, so in-memory state about what is stored can be trusted.
+        largest_cell_bytes: longer values are refused with InvalidArgument.
+        persistent: what is written outlives the process.
+    """
+
+    single_writer: bool
+    largest_cell_bytes: int
+    persistent: bool
+
+
+class ScannedRow(NamedTuple):
+    """One row of a scan: cells sorted by family, qualifier, newest first; `truncated` when the cell limit cut it."""
+
+    row_key: bytes
+    cells: list[Cell]
+    truncated: bool
+
+
+class Engine(Protocol):
+    """Cells by (table, row key, family, qualifier, timestamp)."""
+
+    caps: Caps
+
+    def read_row(self, table: str, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
+        """Cells of one row, sorted by family, qualifier, newest first; empty when there is none."""
+        ...
+
+    def scan(
+        self, table: str, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING
+    ) -> Iterator[ScannedRow]:
+        """Rows with ``start <= row key < end`` that have a cell of the spec, in row-key order.
+
+        `spec.cell_limit` holds per row; `spec.after` is refused here.  The iterator may be dropped at any time.
+        """
+        ...
+
+    def mutate_rows(self, rows: Sequence[RowMutations], durability: Durability) -> None:
+        """Apply mutations to rows, each row atomically.  Returning means durable at that level.
+
+        Raises:
+            StorageError: not applied.
+            CommitUnknown: maybe applied; the same call again is safe.
+        """
+        ...
+
+    def check_and_mutate(
+        self,
+        table: str,
+        row_key: bytes,
+        condition: Condition,
+        then: Sequence[Mutation],
+        otherwise: Sequence[Mutation] = (),
+        durability: Durability = Durability.SYNC,
+    ) -> bool:
+        """Apply `then` if the condition holds, else `otherwise`, atomically; returns whether it held."""
+        ...
+
+    def finish_deletes(self, table: str, row_key: bytes, max_cells: int = 1000) -> bool:
+        """Remove up to `max_cells` cells that a row or family mark has deleted; True when none are left."""
+        ...
+
+    def tablets(self, table: str) -> list[tuple[bytes, bytes | None]]:
+        """Row-key ranges ``[start, end)`` that the engine itself keeps apart; one for all in a local engine."""
+        ...
+
+    def approximate_bytes(self, table: str, start: bytes = b"", end: bytes | None = None) -> int:
+        """Bytes on disk of a row-key range, roughly."""
+        ...
+
+    def compact(self, table: str, start: bytes = b"", end: bytes | None = None) -> None:
+        """Give back the space of what was overwritten or deleted in a range."""
+        ...
+
+    def close(self) -> None:
+        """Flush and let go; a second call does nothing."""
+        ...

@@ -1,0 +1,115 @@
+"""Every number, tag and layout that reaches disk: constants only.
+
+Floor 0: imports nothing of the package.  ``docs/format.md`` explains each of these; a test holds the two together and
+another pins every number.  NEVER CHANGE A NUMBER HERE: add one, and a migration.  All integers are little-endian unless
+a name says otherwise; inside ordered keys they are big-endian, because bytes then sort as numbers do.
+"""
+
+from __future__ import annotations
+
+# --- the store ---
+
+FORMAT_VERSION = 1
+"""Version of the whole store directory; higher than this is refused with UnsupportedFormat."""
+
+FORMAT_FILE = "FORMAT"
+LOCK_FILE = "LOCK"
+ENGINE_DIRECTORY = "engine"
+SEGMENT_DIRECTORY = "segments"
+DICTIONARY_DIRECTORY = "dictionaries"
+
+FORMAT_MAGIC = b"docstore format "
+"""The FORMAT file is this, the version in decimal, and a newline."""
+
+# --- tables of the engine: one byte before every key ---
+
+TABLE_TAGS = {"meta": 0x01, "pages": 0x02, "bodies": 0x03, "postings": 0x04}
+
+# --- LevelDB keys: table tag, escaped row key, KEY_END, then one of these ---
+
+KEY_ESCAPE = b"\x00\xff"
+"""A zero byte inside a row key or qualifier."""
+KEY_END = b"\x00\x01"
+"""End of an escaped row key or qualifier; sorts before every escaped zero, so prefixes sort first."""
+KEY_KIND_ROW_MARK = 0x01
+"""Everything in the row written before this mark is deleted."""
+KEY_KIND_FAMILY_MARK = 0x02
+"""Everything in one family of the row written before this mark is deleted."""
+KEY_KIND_CELL = 0x03
+FAMILY_END = b"\x00"
+"""End of a family name, which holds no zero byte."""
+TIMESTAMP_MAX = (1 << 63) - 1
+"""Timestamps are integer microseconds in [0, TIMESTAMP_MAX]; keys hold TIMESTAMP_MAX - timestamp, big-endian."""
+
+# --- values of cells in the families of the pages table: one tag byte, then the rest ---
+
+VALUE_INLINE = 0x00
+"""The value itself follows."""
+VALUE_REF = 0x01
+"""A record in Bodies: varint raw length, 16 bytes BLAKE3 of the raw value, then the ref."""
+INLINE_LIMIT_BYTES = 512
+"""Longer values go to Bodies: 3 KB of inline cells a page made LevelDB stall for 773 ms (measured)."""
+
+# --- segments ---
+
+SEGMENT_MAGIC = b"DSSEGMNT"
+SEGMENT_FORMAT_VERSION = 1
+SEGMENT_HEADER = "<8sHHQI"
+"""magic, format version, reserved (0), segment number, CRC-32 of the bytes before it."""
+SEGMENT_HEADER_BYTES = 24
+SEGMENT_SUFFIX = ".seg"
+
+RECORD_MAGIC = 0xD5
+RECORD_HEADER = "<BBBBIIIQI"
+"""magic, kind, codec, reserved (0), fields length, payload length, raw length, timestamp, CRC-32 of payload."""
+RECORD_HEADER_BYTES = 28
+RECORD_CRC_BYTES = 4
+"""After header and fields: CRC-32 of both; then the payload."""
+
+RECORD_VALUE = 1
+"""A cell's value; fields name its row key, family, qualifier, and dictionary or base."""
+RECORD_DELETE_ROW = 2
+RECORD_DELETE_FAMILY = 3
+RECORD_DELETE_COLUMN = 4
+"""Delete marks, so that rows rebuilt from segments do not come back from the dead."""
+
+CODEC_STORED = 0
+CODEC_ZSTD = 1
+CODEC_ZSTD_DICTIONARY = 2
+"""zstd with a raw-content dictionary; the record names it by its checksum."""
+CODEC_ZSTD_DELTA = 3
+"""zstd with another record's raw value as raw-content dictionary; the record names that record's checksum."""
+
+SEGMENT_LIVE = "live"
+SEGMENT_ACTIVE = "active"
+SEGMENT_DRAINING = "draining"
+
+# --- postings: first byte of the row key in table `postings` ---
+
+POSTING_BODY = 0x01
+"""+ first 8 bytes of the body checksum -> timestamp and row key of each page that holds this body."""
+POSTING_TEXT = 0x02
+"""+ text number -> first 8 bytes of the body checksum of each body with this text."""
+POSTING_BAND = 0x03
+"""+ 8 bytes band key -> text number of each text in this bucket."""
+POSTING_SHINGLE = 0x04
+"""+ 8 bytes of a 0-mod-p fingerprint -> text number of each text that has it."""
+TEXT_NUMBER_BYTES = 6
+"""A text number is the first six bytes of the text checksum: nothing to allocate, and a clash costs one look."""
+
+# --- fingerprint schemes: the first byte of every persisted fingerprint ---
+# A scheme is an algorithm with all its parameters.  Two schemes are never compared.
+
+SCHEME_BLAKE3_256 = 1
+SCHEME_BYTE_SUM = 2
+SCHEME_ADLER32 = 3
+SCHEME_CRC32 = 4
+SCHEME_MD5 = 5
+SCHEME_SHA1 = 6
+SCHEME_SHA256 = 7
+SCHEME_BLAKE2B_256 = 8
+
+SCHEME_TEXT_1 = 1
+"""Normalised words of `html.words`, Unicode 14.0 tables, joined by one space, BLAKE3-128."""
+SCHEME_SIMHASH64_1 = 1
+SCHEME_SKETCH_1 = 1

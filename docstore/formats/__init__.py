@@ -1,0 +1,1 @@
+"""Records in and out: WARC, ARC, TREC Web, JSON Lines."""

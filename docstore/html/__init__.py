@@ -1,0 +1,1 @@
+"""Bytes to text: charset, tokens, words, main content.  Pure functions."""

@@ -1,0 +1,329 @@
+"""The words of the data model as frozen types: cells, mutations, families, pages, verdicts.  No I/O.
+
+Floor 1: knows `errors`.  Bigtable's words with one meaning each; see `docs/architecture.md`.  Types that are made once
+a cell are NamedTuples (half the cost of a dataclass); types that a caller holds are frozen dataclasses.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from docstore.errors import InvalidArgument
+
+# --- cells and mutations ---
+
+
+class Cell(NamedTuple):
+    """One value of one column of a row at one timestamp.
+
+    Attributes:
+        family: name of a declared column family.
+        qualifier: free bytes.
+        timestamp: microseconds since 1970, a multiple of 1000.
+        value: free bytes.
+    """
+
+    family: str
+    qualifier: bytes
+    timestamp: int
+    value: bytes
+
+
+class SetCell(NamedTuple):
+    """Write one cell; a cell with the same column and timestamp is replaced."""
+
+    family: str
+    qualifier: bytes
+    timestamp: int
+    value: bytes
+
+
+class DeleteCells(NamedTuple):
+    """Delete the versions of one column with ``start <= timestamp < end`` (both None: all)."""
+
+    family: str
+    qualifier: bytes
+    start: int | None = None
+    end: int | None = None
+
+
+class DeleteFamily(NamedTuple):
+    """Delete all cells that the family holds in this row when this is applied."""
+
+    family: str
+
+
+class DeleteRow(NamedTuple):
+    """Delete all cells that the row holds when this is applied."""
+
+
+Mutation: TypeAlias = SetCell | DeleteCells | DeleteFamily | DeleteRow
+
+
+class RowMutations(NamedTuple):
+    """Mutations of one row, applied together or not at all, in their order."""
+
+    table: str
+    row_key: bytes
+    mutations: Sequence[Mutation]
+
+
+class Condition(NamedTuple):
+    """Holds when the newest cell of the column equals `value`, or, with None, when the column has no cell."""
+
+    family: str
+    qualifier: bytes
+    value: bytes | None
+
+
+class Append(NamedTuple):
+    """Append bytes to the newest value of a column; an absent value is empty."""
+
+    family: str
+    qualifier: bytes
+    value: bytes
+
+
+class Increment(NamedTuple):
+    """Add to the newest value of a column, read as a signed 8-byte big-endian integer; an absent value is 0."""
+
+    family: str
+    qualifier: bytes
+    amount: int
+
+
+class Position(NamedTuple):
+    """A place inside a row, to resume behind: the column, and the timestamp within it."""
+
+    family: str
+    qualifier: bytes
+    timestamp: int
+
+
+class ReadSpec(NamedTuple):
+    """What to read of a row.
+
+    Attributes:
+        families: their names; None reads all.
+        qualifier_prefix: only columns whose qualifier begins so.
+        start: earliest timestamp, inclusive.
+        end: timestamp bound, exclusive; None has no bound.
+        versions: newest versions of each column; None gives all.
+        cell_limit: stop after so many cells; None has no bound.
+        after: give only what comes behind this place.
+        keys_only: values come empty.
+    """
+
+    families: tuple[str, ...] | None = None
+    qualifier_prefix: bytes = b""
+    start: int = 0
+    end: int | None = None
+    versions: int | None = None
+    cell_limit: int | None = None
+    after: Position | None = None
+    keys_only: bool = False
+
+
+class Durability(enum.Enum):
+    """What an acknowledged write survives."""
+
+    SYNC = "sync"
+    """Power loss: log and segment are synced before the answer."""
+    FLUSH = "flush"
+    """kill -9 of this process: handed to the operating system before the answer."""
+    NONE = "none"
+    """Nothing but an orderly close."""
+
+
+# --- schema ---
+
+
+@dataclass(frozen=True, slots=True)
+class GCPolicy:
+    """Which cell versions a family keeps; enforced when reading and by compaction.
+
+    Attributes:
+        max_versions: keep the newest N different values of a column; None keeps all.
+        max_age_seconds: keep versions younger than this; None keeps all.
+        intersection: with both bounds, drop only what breaks both; False drops what breaks either (their union).
+    """
+
+    max_versions: int | None = None
+    max_age_seconds: float | None = None
+    intersection: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_versions is not None and self.max_versions < 1:
+            raise InvalidArgument(f"max_versions must be at least 1, not {self.max_versions}")
+        if self.max_age_seconds is not None and self.max_age_seconds <= 0:
+            raise InvalidArgument(f"max_age_seconds must be above 0, not {self.max_age_seconds}")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFamily:
+    """A declared family of columns.
+
+    Attributes:
+        name: 1 to 64 of a-z, 0-9, _ and -.
+        gc: which versions are kept.
+    """
+
+    name: str
+    gc: GCPolicy = field(default_factory=GCPolicy)
+
+    def __post_init__(self) -> None:
+        allowed = set("abcdefghijklmnopqrstuvwxyz0123456789_-")
+        if not 1 <= len(self.name) <= 64 or not set(self.name) <= allowed:
+            raise InvalidArgument(f"family name {self.name!r} must be 1 to 64 characters of a-z, 0-9, _ and -")
+
+
+class VerdictKind(enum.StrEnum):
+    """What a page is to the pages of other URLs, first that holds."""
+
+    EXACT = "exact"
+    SAME_TEXT = "same_text"
+    NEAR = "near"
+    CONTAINED = "contained"
+    NEW = "new"
+
+
+class Previous(enum.StrEnum):
+    """What a page is to its own URL's version before it."""
+
+    NONE = "none"
+    SAME_BYTES = "same_bytes"
+    SAME_TEXT = "same_text"
+    CHANGED = "changed"
+
+
+class Policy(enum.StrEnum):
+    """What to do with a duplicate."""
+
+    FLAG = "flag"
+    """Store it and mark it."""
+    REFERENCE = "reference"
+    """Store it by reference to the page it duplicates; its own bytes always come back."""
+    REJECT = "reject"
+    """Store no body; tell the caller; list it on request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What a store declares once, at its making.
+
+    Attributes:
+        families: the user's own families, and replacements of the built-in ones (to set their GC policy).
+        extractor: name of the rule that finds the text that carries the fingerprints.
+        shingle_words: words in a shingle.
+        near_threshold: least exact Jaccard coefficient of a `near` verdict.
+        contained_threshold: least share of a page's shingles in an older page for `contained`.
+        checksum: name of the body checksum algorithm.
+        policies: what to do per verdict; verdicts left out are flagged.
+    """
+
+    families: tuple[ColumnFamily, ...] = ()
+    extractor: str = "visible"
+    shingle_words: int = 5
+    near_threshold: float = 0.8
+    contained_threshold: float = 0.9
+    checksum: str = "blake3"
+    policies: tuple[tuple[VerdictKind, Policy], ...] = ()
+
+    def policy(self, kind: VerdictKind) -> Policy:
+        """The policy for one verdict; `flag` unless the schema says otherwise."""
+        return dict(self.policies).get(kind, Policy.FLAG)
+
+
+BUILT_IN_FAMILIES = (
+    ColumnFamily("page"),
+    ColumnFamily("http"),
+    ColumnFamily("text"),
+    ColumnFamily("anchor", GCPolicy(max_versions=1)),
+    ColumnFamily("dedup"),
+)
+
+# --- pages in ---
+
+Headers: TypeAlias = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One fetched page on its way in.
+
+    Attributes:
+        url: as fetched.
+        body: after transfer and content decoding.
+        status: HTTP status; 304 records a visit that found nothing new.
+        headers: as received, in order, repeats kept.
+        fetched_at: microseconds since 1970; None means now.
+        ip: of the server, or "".
+        payload_digest: as recorded by whoever fetched it ("sha1:ABC..."), or "".
+        docno: document number in the collection it came from, or "".
+    """
+
+    url: str
+    body: bytes
+    status: int = 200
+    headers: Headers = ()
+    fetched_at: int | None = None
+    ip: str = ""
+    payload_digest: str = ""
+    docno: str = ""
+
+    def header(self, name: str) -> str | None:
+        """The first header of that name, case folded; None if there is none."""
+        wanted = name.lower()
+        return next((value for key, value in self.headers if key.lower() == wanted), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a page is to the pages of other URLs, when it was written.
+
+    Attributes:
+        kind: first that holds of exact, same_text, near, contained, new.
+        of_url: the page that it duplicates; "" for new.
+        of_timestamp: which version of that page, in microseconds; 0 for new.
+        similarity: exact Jaccard coefficient, or containment for `contained`; 1.0 for exact and same_text, 0.0 for new.
+        reason: why a page that could not be judged is new: "short_text", "not_html", "status"; else "".
+        contains_url: an older page whose shingles lie in this one, or "".
+        candidates: pages that the index proposed; verified or not.
+        verified: candidates compared exactly.
+    """
+
+    kind: VerdictKind
+    of_url: str = ""
+    of_timestamp: int = 0
+    similarity: float = 0.0
+    reason: str = ""
+    contains_url: str = ""
+    candidates: int = 0
+    verified: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PutResult:
+    """The answer to one written page.
+
+    Attributes:
+        url: canonical URL of its row.
+        timestamp: of the capture, in microseconds.
+        verdict: against other URLs.
+        previous: against this URL's version before it.
+        previous_similarity: exact Jaccard coefficient with that version's text; 0.0 where there is none.
+        stored: "body", "reference", "confirmed" (same bytes as before, or a 304), "rejected", "known" (the same capture
+            was already there: nothing written), "dry_run", or "refused" (see `error`).
+        error: why the page was refused, with what to do; else "".
+    """
+
+    url: str
+    timestamp: int
+    verdict: Verdict
+    previous: Previous
+    previous_similarity: float
+    stored: str
+    error: str = ""

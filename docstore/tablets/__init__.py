@@ -1,0 +1,1 @@
+"""Large files: records, segments, the manifest of tablets."""
