@@ -25,6 +25,18 @@ FORMAT_MAGIC = b"docstore format "
 
 TABLE_TAGS = {"meta": 0x01, "pages": 0x02, "bodies": 0x03, "postings": 0x04}
 
+# --- row keys of URLs: reversed host, HOST_END, path and query, SCHEME_MARK, scheme[:port][@userinfo] ---
+
+ROW_KEY_LABEL_SEPARATOR = b","
+ROW_KEY_HOST_END = b")"
+"""Below the label separator, so a host's own pages come before those of its subdomains."""
+ROW_KEY_SCHEME_MARK = b" "
+"""Below every byte of a canonical path, so /a comes before /a/b, and http and https of one URL lie side by side."""
+ROW_KEY_NO_HOST = b"("
+"""First byte where a URL has no authority (urn:, dns:); the canonical URL follows."""
+URL_LIMIT_BYTES = 65_536
+"""Longest canonical URL; a longer one is refused with InvalidArgument."""
+
 # --- LevelDB keys: table tag, escaped row key, KEY_END, then one of these ---
 
 KEY_ESCAPE = b"\x00\xff"
@@ -46,7 +58,8 @@ TIMESTAMP_MAX = (1 << 63) - 1
 VALUE_INLINE = 0x00
 """The value itself follows."""
 VALUE_REF = 0x01
-"""A record in Bodies: varint raw length, 16 bytes BLAKE3 of the raw value, then the ref."""
+"""A record in Bodies: varint raw length, 16 bytes BLAKE3 of the raw value, then the ref (segments: varint segment
+number, varint offset, varint length)."""
 INLINE_LIMIT_BYTES = 512
 """Longer values go to Bodies: 3 KB of inline cells a page made LevelDB stall for 773 ms (measured)."""
 
@@ -54,17 +67,39 @@ INLINE_LIMIT_BYTES = 512
 
 SEGMENT_MAGIC = b"DSSEGMNT"
 SEGMENT_FORMAT_VERSION = 1
-SEGMENT_HEADER = "<8sHHQI"
-"""magic, format version, reserved (0), segment number, CRC-32 of the bytes before it."""
+SEGMENT_HEADER = "<8sHHQ"
+"""magic, format version, reserved (0), segment number; then CRC-32 of the bytes before it."""
 SEGMENT_HEADER_BYTES = 24
 SEGMENT_SUFFIX = ".seg"
 
 RECORD_MAGIC = 0xD5
-RECORD_HEADER = "<BBBBIIIQI"
-"""magic, kind, codec, reserved (0), fields length, payload length, raw length, timestamp, CRC-32 of payload."""
-RECORD_HEADER_BYTES = 28
+RECORD_WIDE = 0x08
+"""Bit of the tag byte: the wide header follows, because a length or the timestamp does not fit the narrow one."""
+RECORD_NARROW_HEADER = "<BBBBHHHII"
+"""magic, tag (kind + RECORD_WIDE + 16 * codec), column, fields length, payload length, raw length, timestamp in
+milliseconds (low 16 bits, high 32 bits), CRC-32 of payload."""
+RECORD_NARROW_HEADER_BYTES = 18
+RECORD_WIDE_HEADER = "<BBBBIIIQI"
+"""magic, tag, column, reserved (0), fields length, payload length, raw length, timestamp in microseconds, CRC-32 of
+payload."""
+RECORD_WIDE_HEADER_BYTES = 28
 RECORD_CRC_BYTES = 4
-"""After header and fields: CRC-32 of both; then the payload."""
+"""After header and fields: CRC-32 of both, started from the segment's number, so that a record is sound only in the
+segment that it was written to; then the payload.  Fields: 16 bytes of dictionary or base if the codec has one; if the
+column byte is 0, varint length + family, varint length + qualifier; the rest is the row key."""
+RECORD_RELATED_BYTES = 16
+
+RECORD_COLUMNS = {
+    1: ("page", b"body"),
+    2: ("text", b"title"),
+    3: ("text", b"main"),
+    4: ("text", b"description"),
+    5: ("text", b"keywords"),
+    6: ("text", b"headings"),
+    7: ("text", b"lang"),
+    8: ("http", b"headers"),
+}
+"""Columns that take one byte in a record; every other column is spelled out."""
 
 RECORD_VALUE = 1
 """A cell's value; fields name its row key, family, qualifier, and dictionary or base."""
@@ -75,14 +110,28 @@ RECORD_DELETE_COLUMN = 4
 
 CODEC_STORED = 0
 CODEC_ZSTD = 1
+"""A zstd frame without its 4 bytes of magic and, as a rule, without its content size: the record has the raw length."""
 CODEC_ZSTD_DICTIONARY = 2
 """zstd with a raw-content dictionary; the record names it by its checksum."""
 CODEC_ZSTD_DELTA = 3
 """zstd with another record's raw value as raw-content dictionary; the record names that record's checksum."""
 
+ZSTD_FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
+
 SEGMENT_LIVE = "live"
 SEGMENT_ACTIVE = "active"
 SEGMENT_DRAINING = "draining"
+
+# --- manifest: rows of table `meta`, one cell each, a msgpack map at timestamp 0 ---
+
+MANIFEST_FAMILY = "manifest"
+MANIFEST_QUALIFIER = b"row"
+MANIFEST_TABLET_PREFIX = b"tablet:"
+"""+ first row key of the tablet -> {"number", "raw_bytes"}; it ends where the next one starts."""
+MANIFEST_SEGMENT_PREFIX = b"segment:"
+"""+ segment number, 8 bytes big-endian -> {"state", "committed_bytes", "synced_bytes", "freed_bytes", "tablet"}."""
+MANIFEST_COUNTERS_ROW = b"counters"
+"""-> {"next_segment", "next_tablet"}: numbers are never given twice."""
 
 # --- postings: first byte of the row key in table `postings` ---
 

@@ -1,0 +1,223 @@
+"""URL <-> row key: the tables of docs/keys.md, ranges, variants, bounds and speed."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from docstore.errors import InvalidArgument
+from docstore.format import URL_LIMIT_BYTES
+from docstore.keys import canonical_url, complete_url, host_range, prefix_range, row_key, url_of, variants
+
+PAGE = (Path(__file__).parents[2] / "docs" / "keys.md").read_text(encoding="utf-8")
+
+
+def table(heading: str) -> list[list[str]]:
+    section = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
+    rows = [re.split(r" ?\| ?", line)[1:-1] for line in section.splitlines() if line.startswith("| ")][1:]
+    marks = {"\\t": "\t", "\\n": "\n", "\\s": " "}
+
+    def cell(text: str) -> str:
+        inner = text.strip("`")
+        # A backslash is a mark only where the case says so: \a and \b in a path stay as they are.
+        return re.sub(r"\\[tns]", lambda match: marks[match[0]], inner)
+
+    return [[cell(text) for text in row] for row in rows]
+
+
+CASES = table("Canonical forms and row keys")
+REFUSED = table("Refused")
+ORDER = PAGE.split("## Order\n")[1].split("```\n")[1].splitlines()
+
+
+@pytest.mark.parametrize(("what", "url", "canonical", "key"), CASES, ids=[case[0] for case in CASES])
+def test_hard_case_of_the_docs_has_its_canonical_form_and_row_key(
+    what: str, url: str, canonical: str, key: str
+) -> None:
+    assert canonical_url(url) == canonical
+    assert row_key(url) == key.encode()
+    assert url_of(row_key(url)) == canonical
+    assert canonical_url(canonical) == canonical
+
+
+def test_the_docs_hold_many_hard_cases() -> None:
+    assert len(CASES) > 45
+    assert len(REFUSED) > 10
+
+
+@pytest.mark.parametrize(("what", "url", "says"), REFUSED, ids=[case[0] for case in REFUSED])
+def test_refused_case_of_the_docs_says_what_to_write_instead(what: str, url: str, says: str) -> None:
+    with pytest.raises(InvalidArgument, match=re.escape(says)):
+        row_key(url)
+
+
+def test_order_in_the_docs_is_the_order_of_bytes() -> None:
+    keys = [line.encode() for line in ORDER]
+    assert len(keys) > 10
+    assert keys == sorted(keys)
+    assert all(row_key(url_of(key)) == key for key in keys)
+
+
+_HOSTS = st.sampled_from(
+    [
+        "example.com",
+        "EXAMPLE.com.",
+        "a..b",
+        "xn--mnchen-3ya.de",
+        "1.2.3.4",
+        "0x7f.1",
+        "[::1]",
+        "a,b)(",
+        "x+*%25",
+        "h..",
+        "",
+    ]
+)
+_TEXT = st.text(alphabet=st.sampled_from("abAB01%27Ee4./?#@:;,() |\\\t~+&=é字\ud800"), max_size=24)
+_SCHEMES = st.sampled_from(["http", "https", "ftp", "ws", "gemini", "file", "urn", "HTTP"])
+_URLS = st.one_of(
+    st.builds("{}://{}{}{}/{}".format, _SCHEMES, st.sampled_from(["", "u@", "u:p@"]), _HOSTS,
+              st.sampled_from(["", ":80", ":8080"]), _TEXT),
+    st.builds("{}:{}".format, _SCHEMES, _TEXT),
+    st.builds("{}://{}".format, _SCHEMES, _TEXT),
+    st.text(max_size=30),
+)  # fmt: skip
+
+
+def accepted(url: str) -> str | None:
+    try:
+        return canonical_url(url)
+    except InvalidArgument:
+        return None
+
+
+@given(_URLS)
+@example("http://a/%%37e")
+@example("http://0x7f../")
+@example("file:///%43|/x")
+@example("foo:/..//b")
+@example("urn:a b  #c")
+def test_row_key_reads_back_as_the_canonical_url(url: str) -> None:
+    canonical = accepted(url)
+    if canonical is None:
+        with pytest.raises(InvalidArgument):
+            row_key(url)
+        return
+    assert url_of(row_key(url)) == canonical
+    assert canonical_url(canonical) == canonical
+
+
+@given(_URLS, _URLS)
+def test_row_keys_are_equal_exactly_when_canonical_urls_are(one: str, other: str) -> None:
+    first, second = accepted(one), accepted(other)
+    if first is not None and second is not None:
+        assert (row_key(one) == row_key(other)) == (first == second)
+
+
+@given(st.binary(max_size=40))
+def test_bytes_that_are_no_row_key_are_refused_or_read(raw: bytes) -> None:
+    try:
+        assert isinstance(url_of(raw), str)
+    except InvalidArgument as error:
+        assert "row key" in str(error)
+
+
+def test_url_at_the_limit_is_accepted_and_one_above_it_refused() -> None:
+    prefix = "http://example.com/"
+    longest = prefix + "a" * (URL_LIMIT_BYTES - len(prefix))
+    assert url_of(row_key(longest)) == longest
+    assert canonical_url(longest + "#" + "f" * 100_000) == longest
+    with pytest.raises(InvalidArgument, match="65536"):
+        row_key(longest + "a")
+    with pytest.raises(InvalidArgument) as caught:
+        row_key(prefix + "é" * 2_000_000)
+    assert len(str(caught.value)) < 500
+
+
+def test_what_a_person_types_is_completed() -> None:
+    assert complete_url("example.com/page") == "https://example.com/page"
+    assert complete_url(" localhost:8080/a ") == "https://localhost:8080/a"
+    assert complete_url("//example.com") == "https://example.com/"
+    assert complete_url("http://example.com:80") == "http://example.com/"
+    assert complete_url("urn:isbn:1") == "urn:isbn:1"
+
+
+def test_variants_are_the_other_scheme_and_www() -> None:
+    assert variants("http://example.com/a") == [
+        "https://example.com/a",
+        "http://www.example.com/a",
+        "https://www.example.com/a",
+    ]
+    assert variants("https://www.example.com/") == [
+        "http://www.example.com/",
+        "https://example.com/",
+        "http://example.com/",
+    ]
+    assert variants("https://example.com:8443/") == ["https://www.example.com:8443/"]
+    assert variants("http://192.0.2.1/") == ["https://192.0.2.1/"]
+    assert variants("http://www.1a/") == ["https://www.1a/", "http://1a/", "https://1a/"]
+    assert variants("urn:isbn:1") == []
+    assert variants("file:///a") == []
+
+
+def test_host_range_holds_the_pages_of_the_host_and_no_others() -> None:
+    alone = host_range("Example.com")
+    with_subdomains = host_range("example.com", subdomains=True)
+    own = ["http://example.com/", "https://example.com:8443/z?q", "gemini://example.com"]
+    below = ["http://www.example.com/", "https://a.b.example.com/", "http://+x.example.com/"]
+    others = ["http://example-shop.com/", "http://example.org/", "http://com/", "http://example.com.au/"]
+    others += ["http://example*.com/", "http://example+.com/", "http://example).com/", "http://xexample.com/"]
+    for url in own + below + others:
+        key = row_key(url)
+        assert (alone.start <= key < alone.end) == (url in own), url
+        assert (with_subdomains.start <= key < with_subdomains.end) == (url in own + below), url
+
+
+@pytest.mark.parametrize("host", ["", "a/b", "a@b", "example.com:81", "a b", "256.0.0.1"])
+def test_what_is_no_host_has_no_range(host: str) -> None:
+    with pytest.raises(InvalidArgument):
+        host_range(host)
+
+
+def test_address_has_a_range_of_its_own() -> None:
+    for host, url in (("192.0.2.1", "http://192.0.2.1:81/a"), ("[::1]", "http://[::1]/")):
+        start, end = host_range(host, subdomains=True)
+        assert start <= row_key(url) < end
+    start, end = host_range("192.0.2.1")
+    assert not start <= row_key("http://192.0.2.10/") < end
+
+
+def test_prefix_range_holds_what_begins_so_in_any_scheme() -> None:
+    start, end = prefix_range("example.com/docs/1")
+    for url in ("http://example.com/docs/1", "https://example.com:8443/docs/12?x", "https://u@example.com/docs/1/"):
+        assert start <= row_key(url) < end
+    for url in ("http://example.com/docs/2", "http://example.com/docs/", "http://www.example.com/docs/1"):
+        assert not start <= row_key(url) < end
+    start, end = prefix_range("urn:isbn:")
+    assert start <= row_key("urn:isbn:1") < end
+    with pytest.raises(InvalidArgument, match="leave out port"):
+        prefix_range("http://example.com:81/")
+
+
+@pytest.mark.parametrize("key", [b"", b"com,example", b"com,example)/", b"\xff)/ http"])
+def test_bytes_without_the_marks_of_a_row_key_are_refused(key: bytes) -> None:
+    with pytest.raises(InvalidArgument, match="row key"):
+        url_of(key)
+
+
+def test_a_row_key_takes_microseconds() -> None:
+    urls = [f"https://www.example.com/docs/{number}/index.html?x=%7e{number}" for number in range(2000)]
+    best = min(_seconds(urls) for _ in range(5)) / len(urls)
+    assert best < 50e-6, f"{best * 1e6:.1f} us a URL: ten times the budget, so not the machine's fault"
+
+
+def _seconds(urls: list[str]) -> float:
+    start = time.perf_counter()
+    for url in urls:
+        row_key(url)
+    return time.perf_counter() - start
