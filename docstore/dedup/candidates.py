@@ -1,0 +1,151 @@
+"""Candidate pairs from keys, offline: groups of equal texts, buckets of equal band keys, sketches that agree.
+
+Floor 2, dedup's lower half: plain array kernels, so that a batch engine can run each stage: repartition by key, sort,
+emit, merge.  A page is known by its number 0..n-1.  Must not know texts, URLs, the store or how a key is computed, and
+decides nothing: what it proposes `join.verify_pairs` decides exactly.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docstore.errors import InvalidArgument
+
+Numbers: TypeAlias = NDArray[np.int64]
+
+CHUNK_PAIRS = 1 << 22
+"""Pairs or members that one step holds: about 32 MB an array."""
+
+
+class Candidates(NamedTuple):
+    """Pairs to verify, each once, sorted by (first, second), first < second, with the buckets that proposed each."""
+
+    first: Numbers
+    second: Numbers
+    buckets: Numbers
+
+
+def spans(starts: Numbers, lengths: Numbers) -> Numbers:
+    """Concatenate the ranges ``start..start + length``: the indices that gather many slices in one go."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    indices: Numbers = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+    return indices
+
+
+# --- equal texts first ---
+
+
+def leaders(checksums: NDArray[np.uint64]) -> Numbers:
+    """Group pages of equal checksum: for each page the smallest page number that has its checksum.
+
+    Args:
+        checksums: (n,) or (n, words) uint64.
+    """
+    columns = checksums if checksums.ndim == 2 else checksums[:, None]
+    order = np.lexsort(tuple(columns.T[::-1]))
+    ordered = columns[order]
+    fresh = np.ones(len(order), bool)
+    fresh[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    # lexsort is stable, so the first of a run is its smallest page number
+    result = np.empty(len(order), np.int64)
+    result[order] = order[np.flatnonzero(fresh)[np.cumsum(fresh) - 1]] if len(order) else order
+    return result
+
+
+def star_pairs(leader: Numbers) -> tuple[Numbers, Numbers]:
+    """Pairs (leader, page) for every page that is not its own leader: equal texts as a star."""
+    second = np.flatnonzero(leader != np.arange(len(leader)))
+    return leader[second], second
+
+
+def expand_pairs(leader: Numbers, first: Numbers, second: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """All pairs of pages behind pairs of leaders; a pair (leader, itself) stands for the pairs inside its group.
+
+    Returns:
+        first, second (first < second, unsorted), and for each which of the given pairs it comes from.
+    """
+    by_leader = np.argsort(leader, kind="stable")
+    begin = np.searchsorted(leader[by_leader], np.arange(len(leader) + 1))
+    size = np.diff(begin)
+    many = size[first] * size[second]
+    source = np.repeat(np.arange(len(first)), many)
+    inner = spans(np.zeros(len(many), np.int64), many)
+    left = by_leader[begin[first[source]] + inner // size[second[source]]]
+    right = by_leader[begin[second[source]] + inner % size[second[source]]]
+    keep = (left < right) | (first != second)[source]
+    left, right, source = left[keep], right[keep], source[keep]
+    return np.minimum(left, right), np.maximum(left, right), source
+
+
+# --- candidates from buckets ---
+
+
+def bucket_pairs(keys: NDArray[np.uint64], ties: NDArray[np.uint64], limit: int) -> tuple[Numbers, Numbers]:
+    """Pairs of positions that have the same key, by one sort.
+
+    A bucket of up to `limit` + 1 positions gives all its pairs.  In a larger one each position is paired with the
+    `limit` behind it in the order (tie, position), so cost stays linear; what lies further apart must be found by
+    another key.
+
+    Args:
+        keys: (n,) uint64.
+        ties: (n,) uint64 that draws similar positions together inside a large bucket.
+        limit: partners a position may have behind it, at least 1.
+    Returns:
+        Two (pairs,) arrays of positions; each pair once, smaller position first.
+    """
+    if limit < 1:
+        raise InvalidArgument(f"limit must be at least 1, not {limit}")
+    order = np.lexsort((ties, keys))
+    ordered = keys[order]
+    ends = np.searchsorted(ordered, ordered, "right")
+    place = np.arange(len(order))
+    partners = np.minimum(ends - place - 1, limit)
+    left = order[np.repeat(place, partners)]
+    right = order[spans(place + 1, partners)]
+    return np.minimum(left, right), np.maximum(left, right)
+
+
+def merge_candidates(parts: list[tuple[Numbers, Numbers]], count: int) -> Candidates:
+    """Each pair once, with how many parts gave it; `count` is one more than the highest number."""
+    nothing = np.empty(0, np.int64)
+    codes = np.concatenate([first * count + second for first, second in parts]) if parts else nothing
+    unique, buckets = np.unique(codes, return_counts=True)
+    return Candidates(unique // max(count, 1), unique % max(count, 1), buckets.astype(np.int64))
+
+
+def band_candidates(band_keys: NDArray[np.uint64], limit: int = 1024) -> Candidates:
+    """Pairs of pages that share a band key; the sweep's candidate stage.
+
+    Bands are merged by union, so a pair that a large bucket's bound leaves out is still proposed by any other band
+    that the two share.  Inside a large bucket pages are ordered by their key of the next band: those that share
+    two neighbouring bands lie together and are paired first.
+
+    Args:
+        band_keys: (pages, bands) uint64; pass one page of each group of equal texts.
+        limit: see `bucket_pairs`.
+    """
+    pages, bands = band_keys.shape
+    parts = [bucket_pairs(band_keys[:, band], band_keys[:, (band + 1) % bands], limit) for band in range(bands)]
+    return merge_candidates(parts, pages)
+
+
+def sketch_agreements(sketches: NDArray[np.uint8], first: Numbers, second: Numbers) -> Numbers:
+    """Bins in which the sketches of each pair agree, (pairs,) int64.
+
+    With `curves.sketch_estimate` and `curves.sketch_margin` it tells which candidates cannot reach a threshold but for
+    a chance that is stated, before any text is read.
+
+    Args:
+        sketches: (pages, bins) uint8.
+    """
+    result = np.empty(len(first), np.int64)
+    step = max(1, CHUNK_PAIRS // max(1, sketches.shape[1]))
+    for begin in range(0, len(first), step):
+        end = begin + step
+        result[begin:end] = np.count_nonzero(sketches[first[begin:end]] == sketches[second[begin:end]], axis=1)
+    return result

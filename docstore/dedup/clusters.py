@@ -1,0 +1,196 @@
+"""Verified pairs -> clusters, each with one canonical page, by greedy stars.
+
+Floor 2 in its imports, used by the sweep (floor 4): pure functions of arrays.  Must not know the store, texts or how a
+similarity was computed.
+
+The law: every member's exact similarity to its canonical is at least the threshold.  Connected components break it (a
+chain of small changes joins pages that have nothing in common), so pages are taken in the order of the policy, and
+each joins the best-ranked canonical that it has a verified pair with, or becomes a canonical itself.  So no two
+canonicals are within the threshold of each other, and to cluster what is left changes nothing.  The order is total and
+made of what the pages are, never of their numbers: the result does not depend on the order of input.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docstore.dedup.candidates import Numbers
+from docstore.errors import InvalidArgument
+
+
+class CanonicalPolicy(enum.StrEnum):
+    """Which page of a cluster stands for it, among those for which the law holds; ties go on down the list."""
+
+    CANONICAL_LINK = "canonical-link"
+    """What the other pages declare as canonical or redirect to; then as `oldest`."""
+    OLDEST = "oldest"
+    """The first one fetched; then the shorter URL."""
+    SHORTEST_URL = "shortest-url"
+    """The shortest URL; then the oldest."""
+    MOST_ANCHORS = "most-anchors"
+    """The one that most pages link to; then as `oldest`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """What the policies ask of pages; all of one length n.
+
+    Attributes:
+        row_keys: of each page; with the timestamp unique.
+        timestamps: (n,) int64 microseconds.
+        url_lengths: (n,) int64, in characters; empty takes the row keys' lengths.
+        anchors: (n,) int64 pages that link to it; empty where the policy does not ask.
+        declared: (n,) int64 number of the page that this one declares as canonical or redirects to, -1 for none;
+            empty where the policy does not ask.
+    """
+
+    row_keys: Sequence[bytes]
+    timestamps: Numbers
+    url_lengths: Numbers | None = None
+    anchors: Numbers | None = None
+    declared: Numbers | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """A partition of the pages.
+
+    Attributes:
+        canonical: (n,) int64 number of the page that stands for each; its own number for a canonical.
+        similarity: (n,) float64 exact similarity to the canonical; 1.0 for a canonical.
+    """
+
+    canonical: Numbers
+    similarity: NDArray[np.float64]
+
+    def members(self) -> dict[int, list[int]]:
+        """Canonical -> all pages of its cluster, ascending, for clusters of two or more."""
+        order = np.argsort(self.canonical, kind="stable")
+        begins = np.flatnonzero(np.diff(self.canonical[order], prepend=-1))
+        groups = np.split(order, begins[1:]) if len(order) else []
+        return {int(self.canonical[group[0]]): sorted(group.tolist()) for group in groups if len(group) > 1}
+
+
+def policy_order(pages: Pages, policy: CanonicalPolicy, first: Numbers, second: Numbers) -> Numbers:
+    """Page numbers from the best canonical to the worst; a total order that does not depend on the numbering.
+
+    Args:
+        pages: what the policy asks about.
+        policy: what decides; its attributes of `pages` must be there.
+        first, second: verified pairs, which decide whose declaration counts: only a page within the threshold of its
+            target may vote for it, so that a stray or hostile link makes nobody canonical.
+    Raises:
+        InvalidArgument: the policy needs an attribute that is not there, or two pages are the same.
+    """
+    count = len(pages.row_keys)
+    by_key = sorted(range(count), key=lambda page: (pages.row_keys[page], int(pages.timestamps[page])))
+    identity = np.empty(count, np.int64)
+    identity[by_key] = np.arange(count)
+    for one, other in itertools.pairwise(by_key):
+        if pages.row_keys[one] == pages.row_keys[other] and pages.timestamps[one] == pages.timestamps[other]:
+            raise InvalidArgument(
+                f"pages {one} and {other} are the same version of row {pages.row_keys[one]!r}; pass each version once"
+            )
+    lengths = pages.url_lengths
+    if lengths is None:
+        lengths = np.fromiter(map(len, pages.row_keys), np.int64, count)
+    oldest = (identity, lengths, pages.timestamps)  # np.lexsort takes the first key last
+    if policy is CanonicalPolicy.OLDEST:
+        return np.lexsort(oldest)
+    if policy is CanonicalPolicy.SHORTEST_URL:
+        return np.lexsort((identity, pages.timestamps, lengths))
+    if policy is CanonicalPolicy.MOST_ANCHORS:
+        if pages.anchors is None:
+            raise InvalidArgument("policy most-anchors needs the number of anchors of each page")
+        return np.lexsort((*oldest, -pages.anchors))
+    if pages.declared is None:
+        raise InvalidArgument("policy canonical-link needs what each page declares as canonical")
+    votes, away = _declarations(pages.declared, first, second, count)
+    return np.lexsort((*oldest, -votes, away, votes == 0))
+
+
+def _declarations(declared: Numbers, first: Numbers, second: Numbers, count: int) -> tuple[Numbers, NDArray[np.bool_]]:
+    """(votes for each page by pages paired with it, whether a page votes for another one)."""
+    voters = np.concatenate([first, second])
+    targets = np.concatenate([second, first])
+    counted = declared[voters] == targets
+    voters, targets = voters[counted], targets[counted]
+    away = np.zeros(count, bool)
+    away[voters] = True
+    # a pair given twice must not vote twice
+    ballots = np.unique(voters * count + targets) % max(count, 1)
+    return np.bincount(ballots, minlength=count).astype(np.int64), away
+
+
+def cluster(count: int, first: Numbers, second: Numbers, similarity: NDArray[np.float64], order: Numbers) -> Clusters:
+    """Greedy stars: each page joins the best-ranked canonical that it has a pair with, or becomes one.
+
+    Args:
+        count: pages, numbered from 0.
+        first, second: (pairs,) verified pairs, in any order and direction; all of them at least at the threshold.
+        similarity: (pairs,) exact similarity of each.
+        order: (count,) every page once, best canonical first (`policy_order`).
+    Returns:
+        Every page in exactly one cluster; time is linear in the pairs.
+    """
+    if not (len(first) == len(second) == len(similarity)):
+        raise InvalidArgument(f"{len(first)}, {len(second)} and {len(similarity)} ends and similarities do not match")
+    rank = np.empty(count, np.int64)
+    rank[order] = np.arange(count)
+    # arcs from the better page to the worse, by the rank of the better one
+    better = np.minimum(rank[first], rank[second])
+    worse = np.maximum(rank[first], rank[second])
+    arcs = np.flatnonzero(better != worse)
+    arcs = arcs[np.lexsort((worse[arcs], better[arcs]))]
+    better, worse = better[arcs], worse[arcs]
+    begin = np.searchsorted(better, np.arange(count + 1))
+    canonical = np.full(count, -1, np.int64)
+    joined_by = np.full(count, -1, np.int64)
+    for one in np.unique(better).tolist():
+        if canonical[one] >= 0:
+            continue
+        canonical[one] = one
+        reach = slice(begin[one], begin[one + 1])
+        free = np.flatnonzero(canonical[worse[reach]] < 0) + begin[one]
+        canonical[worse[free]] = one
+        joined_by[worse[free]] = arcs[free]
+    lone = canonical < 0
+    canonical[lone] = np.flatnonzero(lone)
+    result = Clusters(np.empty(count, np.int64), np.ones(count))
+    result.canonical[order] = order[canonical]
+    member = joined_by >= 0
+    result.similarity[order[member]] = similarity[joined_by[member]]
+    return result
+
+
+def cluster_groups(
+    leader: Numbers, first: Numbers, second: Numbers, similarity: NDArray[np.float64], order: Numbers
+) -> Clusters:
+    """`cluster` where pages of equal text are one group: as if all pairs between their groups had been given.
+
+    Equal texts have the same similarity to everything, so each group is ranked by its best page and stands or joins as
+    a whole, and the law holds for each of its pages.
+
+    Args:
+        leader: (n,) page that each page's group is named by (`candidates.leaders`).
+        first, second, similarity: verified pairs between pages of different groups; one for each two groups is enough.
+        order: (n,) every page once, best canonical first.
+    """
+    count = len(leader)
+    rank = np.empty(count, np.int64)
+    rank[order] = np.arange(count)
+    best = np.full(count, count, np.int64)
+    np.minimum.at(best, leader, rank)
+    speaker = order[best[leader]]  # best-ranked page of each page's group
+    stars = np.flatnonzero(speaker != np.arange(count))
+    among = cluster(count, speaker[first], speaker[second], similarity, order)
+    result = Clusters(among.canonical.copy(), among.similarity.copy())
+    result.canonical[stars] = among.canonical[speaker[stars]]
+    result.similarity[stars] = among.similarity[speaker[stars]]
+    return result

@@ -1,0 +1,286 @@
+"""Pairs of similar sets, offline: the overlap kernel that verifies, and the exact prefix-filter join.
+
+Floor 2, dedup's lower half: plain array kernels over CSR arrays (``starts``: (n + 1,) int64, and the concatenated
+members).  Must not know the store, texts or URLs; a set is known by its number 0..n-1.
+
+The exact join is the yardstick: it finds every pair whose exact Jaccard coefficient reaches the threshold, and counts
+what they share.  Laws of the prefix filter (Chaudhuri, Ganti, Kaushik 2006; Bayardo, Ma, Srikant 2007; Xiao et al.
+2008): with members in one global order, two sets x and y, |y| <= |x|, of Jaccard coefficient >= t share a member among
+the first ``|x| - ceil(t |x|) + 1`` of x and the first ``|y| - ceil(2t / (1 + t) |y|) + 1`` of y, and
+``|y| >= t |x|``.  The global order is from the rarest member to the commonest, so the prefixes meet seldom.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docstore.dedup.candidates import CHUNK_PAIRS, Numbers, expand_pairs, leaders, spans
+from docstore.errors import InvalidArgument
+
+ROUNDING = 1e-9
+"""Taken off before rounding up, so that a float error never asks for one member too many; the final test is exact."""
+
+
+class Sets(NamedTuple):
+    """Sets in CSR form: set i has the members ``members[starts[i]:starts[i + 1]]``.
+
+    Attributes:
+        starts: (n + 1,) int64, from 0, never falling.
+        members: unsigned integers, distinct within a set, ascending within a set.
+    """
+
+    starts: Numbers
+    members: NDArray[np.unsignedinteger]
+
+    @property
+    def lengths(self) -> Numbers:
+        """Members of each set, (n,)."""
+        return self.starts[1:] - self.starts[:-1]
+
+
+class Pairs(NamedTuple):
+    """Verified pairs, sorted by (first, second), first < second.
+
+    Attributes:
+        first, second: (pairs,) int64 numbers of sets.
+        shared: members in both.
+        either: members in at least one; ``shared / either`` is the exact Jaccard coefficient.
+    """
+
+    first: Numbers
+    second: Numbers
+    shared: Numbers
+    either: Numbers
+
+
+def take(sets: Sets, chosen: Numbers) -> Sets:
+    """The chosen sets, in that order, as sets of their own."""
+    lengths = sets.lengths[chosen]
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return Sets(starts, sets.members[spans(sets.starts[chosen], lengths)])
+
+
+def equal_sets(sets: Sets) -> Numbers:
+    """Group sets with the same members: for each set the smallest number of an equal one.  Exact, not by checksum."""
+    lengths = sets.lengths
+    mixed = sets.members.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    totals = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
+    sums = totals[sets.starts[1:]] - totals[sets.starts[:-1]]
+    leader = leaders(np.stack([sums, lengths.astype(np.uint64)], axis=1))
+    followers = np.flatnonzero(leader != np.arange(len(leader)))
+    same = (
+        sets.members[spans(sets.starts[followers], lengths[followers])]
+        == (sets.members[spans(sets.starts[leader[followers]], lengths[followers])])
+    )
+    owner = np.repeat(np.arange(len(followers)), lengths[followers])
+    wrong = followers[np.unique(owner[~same])]
+    leader[wrong] = wrong  # a clash of sums: such a set stands alone, and the join still compares it
+    return leader
+
+
+# --- verification ---
+
+
+def rank_members(sets: Sets) -> Sets:
+    """Number members from the rarest to the commonest: (starts, uint32 ranks ascending within each set).
+
+    Raises:
+        InvalidArgument: 2**32 distinct members or more; join a part at a time.
+    """
+    distinct, number, count = np.unique(sets.members, return_inverse=True, return_counts=True)
+    if len(distinct) >= 1 << 32:
+        raise InvalidArgument(f"{len(distinct)} distinct members do not fit 32 bits; join fewer sets at a time")
+    rank = np.empty(len(distinct), np.uint32)
+    rank[np.argsort(count, kind="stable")] = np.arange(len(distinct), dtype=np.uint32)
+    ranks = rank[number]
+    for begin, end in zip(sets.starts[:-1].tolist(), sets.starts[1:].tolist(), strict=True):
+        ranks[begin:end].sort()
+    return Sets(sets.starts, ranks)
+
+
+def overlap_pairs(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
+    """Count the members that each pair of sets shares; exact, in any order of pairs.
+
+    One set of a group of pairs is marked in a table over all members, the others are looked up in it: no merge and no
+    branch.  Measured 5 times faster than sorting the pairs' members together and 19 times faster than binary search.
+    Members wider than 32 bits are numbered first (once a call, so pass many pairs at a time).
+
+    Args:
+        sets: members of at most 32 bits are used as table indices as they are, so keep them dense (`rank_members`).
+        first, second: (pairs,) numbers of sets.
+    Returns:
+        (pairs,) int64.
+    """
+    if not len(first):
+        return np.empty(0, np.int64)
+    if sets.members.dtype.itemsize > 4:
+        chosen, place = np.unique(np.concatenate([first, second]), return_inverse=True)
+        sets = take(sets, chosen)
+        sets = Sets(sets.starts, np.unique(sets.members, return_inverse=True)[1].astype(np.uint32))
+        first, second = place[: len(first)], place[len(first) :]
+    starts, members, lengths = sets.starts, sets.members, sets.lengths
+    if len(np.unique(second)) < len(np.unique(first)):
+        first, second = second, first
+    order = np.argsort(first, kind="stable")
+    marked, probed = first[order], second[order]
+    work = np.cumsum(lengths[probed])
+    shared = np.zeros(len(order), np.int64)
+    table = np.zeros(int(members.max()) + 1 if len(members) else 1, bool)
+    begins = np.flatnonzero(np.diff(marked, prepend=-1))
+    for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(order)], strict=True):
+        one = members[starts[marked[begin]] : starts[marked[begin] + 1]]
+        table[one] = True
+        at = begin
+        while at < end:
+            if end - at == 1:
+                shared[at] = np.count_nonzero(table[members[starts[probed[at]] : starts[probed[at] + 1]]])
+                break
+            done = int(work[at - 1]) if at else 0
+            stop = min(end, max(at + 1, int(np.searchsorted(work, done + CHUNK_PAIRS, "right"))))
+            others = probed[at:stop]
+            hits = np.concatenate([[0], np.cumsum(table[members[spans(starts[others], lengths[others])]])])
+            ends = np.cumsum(lengths[others])
+            shared[at:stop] = hits[ends] - hits[ends - lengths[others]]
+            at = stop
+        table[one] = False
+    result = np.empty(len(order), np.int64)
+    result[order] = shared
+    return result
+
+
+def verify_pairs(sets: Sets, first: Numbers, second: Numbers, threshold: float) -> Pairs:
+    """Keep the pairs whose exact Jaccard coefficient reaches the threshold, sorted."""
+    lengths = sets.lengths
+    small = np.minimum(lengths[first], lengths[second])
+    large = np.maximum(lengths[first], lengths[second])
+    possible = small >= threshold * large - ROUNDING
+    first, second = np.minimum(first, second)[possible], np.maximum(first, second)[possible]
+    shared = overlap_pairs(sets, first, second)
+    either = lengths[first] + lengths[second] - shared
+    good = np.flatnonzero((either > 0) & (shared >= threshold * either - ROUNDING))
+    good = good[shared[good] / either[good] >= threshold]
+    good = good[np.lexsort((second[good], first[good]))]
+    return Pairs(first[good], second[good], shared[good], either[good])
+
+
+# --- the exact join ---
+
+
+def _round_up(factor: float, counts: Numbers) -> Numbers:
+    raised: Numbers = np.ceil(counts * factor - ROUNDING).astype(np.int64)
+    return raised
+
+
+def _prefixes(ranked: Sets, kept: Numbers, order: Numbers, first_common: int) -> tuple[Numbers, Numbers, Numbers]:
+    """(member, position in `order`, offset in the set) of each set's first `kept` members, lone members left out."""
+    prefix = np.minimum(kept, ranked.lengths[order])
+    place = np.repeat(np.arange(len(order)), prefix)
+    offset = spans(np.zeros(len(order), np.int64), prefix)
+    member = ranked.members[np.repeat(ranked.starts[order], prefix) + offset].astype(np.int64)
+    common = member >= first_common
+    return member[common], place[common], offset[common]
+
+
+def exact_join(sets: Sets, threshold: float) -> Pairs:
+    """Every pair of sets whose exact Jaccard coefficient is at least the threshold, equal sets included.
+
+    Empty sets are in no pair.  Memory: the sets, their prefixes, and chunks of `CHUNK_PAIRS`.
+
+    Raises:
+        InvalidArgument: threshold outside (0, 1].
+    """
+    if not 0.0 < threshold <= 1.0:
+        raise InvalidArgument(f"threshold must lie in (0, 1], not {threshold}")
+    leader = equal_sets(sets)
+    lone = np.flatnonzero((leader == np.arange(len(leader))) & (sets.lengths > 0))
+    ranked = rank_members(take(sets, lone))
+    first, second, shared = _join_ranked(ranked, threshold)
+    either = ranked.lengths[first] + ranked.lengths[second] - shared
+    first, second = lone[first], lone[second]
+    groups = np.unique(leader[(leader != np.arange(len(leader))) & (sets.lengths > 0)])
+    sizes = sets.lengths[groups]
+    left, right, source = expand_pairs(leader, np.concatenate([first, groups]), np.concatenate([second, groups]))
+    order = np.lexsort((right, left))
+    left, right, source = left[order], right[order], source[order]
+    return Pairs(left, right, np.concatenate([shared, sizes])[source], np.concatenate([either, sizes])[source])
+
+
+def _join_ranked(ranked: Sets, threshold: float) -> tuple[Numbers, Numbers, Numbers]:
+    """The join of non-empty, pairwise different, ranked sets -> first, second, shared; unsorted."""
+    order = np.argsort(ranked.lengths, kind="stable")
+    lengths = ranked.lengths[order]
+    members = int(ranked.members.max()) + 1 if len(ranked.members) else 0
+    frequency = np.bincount(ranked.members, minlength=members)
+    first_common = int(np.searchsorted(frequency, 1, "right"))  # ranks go from the rarest: the first with two sets
+    least = _round_up(threshold, lengths)
+    earliest = np.searchsorted(lengths, least)
+    indexed = lengths - _round_up(2 * threshold / (1 + threshold), lengths) + 1
+    member, place, offset = _prefixes(ranked, indexed, order, first_common)
+    shift = max(1, len(order).bit_length())
+    entries = member << shift | place
+    by_entry = np.argsort(entries)
+    entries, offset = entries[by_entry], offset[by_entry]
+    place_mask = (1 << shift) - 1
+
+    found: list[tuple[Numbers, Numbers, Numbers]] = []
+    probed = lengths - least + 1
+    work = np.cumsum(np.minimum(probed, lengths))
+    begin = 0
+    while begin < len(order):
+        done = int(work[begin - 1]) if begin else 0
+        end = min(len(order), max(begin + 1, int(np.searchsorted(work, done + CHUNK_PAIRS, "right"))))
+        token, prober, at = _prefixes(ranked, probed[begin:end], order[begin:end], first_common)
+        prober += begin
+        low = np.searchsorted(entries, token << shift | earliest[prober])
+        high = np.searchsorted(entries, token << shift | prober)
+        codes = _incidences(low, high, prober, at, lengths, entries, offset, place_mask, threshold, shift)
+        left, right = codes >> shift, codes & place_mask
+        shared = overlap_pairs(ranked, order[left], order[right])
+        either = lengths[left] + lengths[right] - shared
+        good = shared / np.maximum(either, 1) >= threshold
+        found.append((order[left[good]], order[right[good]], shared[good]))
+        begin = end
+    if not found:
+        nothing = np.empty(0, np.int64)
+        return nothing, nothing, nothing
+    first, second, both = (np.concatenate(column) for column in zip(*found, strict=True))
+    return np.minimum(first, second), np.maximum(first, second), both
+
+
+def _incidences(
+    low: Numbers,
+    high: Numbers,
+    prober: Numbers,
+    at: Numbers,
+    lengths: Numbers,
+    entries: Numbers,
+    offset: Numbers,
+    place_mask: int,
+    threshold: float,
+    shift: int,
+) -> Numbers:
+    """Pairs (prober << shift | place) of a chunk's prefix matches that pass the positional filter, each once."""
+    many = np.maximum(high - low, 0)
+    hit = np.flatnonzero(many)
+    low, many, prober, at = low[hit], many[hit], prober[hit], at[hit]
+    work = np.cumsum(many)
+    parts: list[Numbers] = []
+    begin = 0
+    while begin < len(many):
+        done = int(work[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(work, done + CHUNK_PAIRS, "right")))
+        entry = spans(low[begin:end], many[begin:end])
+        left = np.repeat(prober[begin:end], many[begin:end])
+        left_at = np.repeat(at[begin:end], many[begin:end])
+        right, right_at = entries[entry] & place_mask, offset[entry]
+        need = _round_up(threshold / (1 + threshold), lengths[left] + lengths[right])
+        before = np.minimum(left_at, right_at)
+        behind = np.minimum(lengths[left] - left_at, lengths[right] - right_at)
+        parts.append(np.unique((left << shift | right)[before + behind >= need]))
+        begin = end
+    return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)

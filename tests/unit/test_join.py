@@ -1,0 +1,215 @@
+"""The exact join and the candidate stage against brute force, and against the corpus's independent truth."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from docstore.dedup import candidates, join
+from docstore.dedup.join import Sets
+from docstore.errors import InvalidArgument
+
+SEED = 20261120
+
+
+def csr(sets: list[np.ndarray]) -> Sets:
+    starts = np.concatenate([[0], np.cumsum([len(one) for one in sets])]).astype(np.int64)
+    return Sets(starts, np.concatenate([np.sort(one) for one in sets]).astype(np.uint64))
+
+
+def families(rng: np.random.Generator, count: int) -> Sets:
+    """Sets in families that share much, of sizes 0 to 120, with equal, empty and one-member sets among them."""
+    sets: list[np.ndarray] = [np.empty(0, np.uint64), np.empty(0, np.uint64), np.array([7]), np.array([7])]
+    while len(sets) < count:
+        base = np.unique(rng.integers(0, 1 << 62, rng.integers(1, 120), dtype=np.uint64))
+        for _ in range(rng.integers(1, 8)):
+            kept = base[rng.random(len(base)) < rng.choice([1.0, 0.95, 0.8, 0.5])]
+            added = rng.integers(0, 400, rng.integers(0, 12), dtype=np.uint64)
+            sets.append(np.unique(np.concatenate([kept, added])))
+    shuffled = [sets[number] for number in rng.permutation(len(sets))]
+    return csr(shuffled)
+
+
+def brute(sets: Sets, threshold: float) -> list[tuple[int, int, int, int]]:
+    each = [set(sets.members[a:b].tolist()) for a, b in zip(sets.starts, sets.starts[1:], strict=False)]
+    rows = []
+    for first, one in enumerate(each):
+        for second in range(first + 1, len(each)):
+            shared, either = len(one & each[second]), len(one | each[second])
+            if either and shared / either >= threshold:
+                rows.append((first, second, shared, either))
+    return rows
+
+
+def rows(pairs: join.Pairs) -> list[tuple[int, ...]]:
+    return [tuple(row) for row in np.stack(pairs, axis=1).tolist()]
+
+
+@pytest.mark.parametrize("threshold", [0.1, 0.5, 0.8, 0.9, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_exact_join_finds_what_brute_force_finds(threshold: float, seed: int) -> None:
+    sets = families(np.random.default_rng([SEED, seed]), 150)
+    expected = brute(sets, threshold)
+    assert expected
+    assert rows(join.exact_join(sets, threshold)) == expected
+
+
+def test_exact_join_in_tiny_chunks_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    sets = families(np.random.default_rng(SEED), 150)
+    whole = rows(join.exact_join(sets, 0.5))
+    monkeypatch.setattr(join, "CHUNK_PAIRS", 7)
+    monkeypatch.setattr(candidates, "CHUNK_PAIRS", 7)
+    assert rows(join.exact_join(sets, 0.5)) == whole
+
+
+def test_exact_join_of_nothing_and_of_empty_sets_is_empty() -> None:
+    assert rows(join.exact_join(Sets(np.zeros(1, np.int64), np.empty(0, np.uint64)), 0.5)) == []
+    assert rows(join.exact_join(Sets(np.zeros(4, np.int64), np.empty(0, np.uint64)), 0.5)) == []
+
+
+@pytest.mark.parametrize("threshold", [0.0, -1.0, 1.01])
+def test_exact_join_refuses_a_threshold_outside_its_range(threshold: float) -> None:
+    with pytest.raises(InvalidArgument, match="threshold"):
+        join.exact_join(families(np.random.default_rng(SEED), 10), threshold)
+
+
+def test_a_threshold_met_exactly_counts() -> None:
+    sets = csr([np.arange(9), np.arange(1, 10), np.arange(0, 8)])
+    assert rows(join.exact_join(sets, 0.8)) == [(0, 1, 8, 10), (0, 2, 8, 9)]
+
+
+@pytest.mark.parametrize("ranked", [False, True])
+def test_overlap_counts_equal_set_intersections(ranked: bool) -> None:
+    rng = np.random.default_rng(SEED)
+    sets = families(rng, 120)
+    each = [set(sets.members[a:b].tolist()) for a, b in zip(sets.starts, sets.starts[1:], strict=False)]
+    first, second = rng.integers(0, len(each), (2, 2000))
+    used = join.rank_members(sets) if ranked else sets
+    shared = join.overlap_pairs(used, first, second)
+    assert shared.tolist() == [len(each[a] & each[b]) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
+    assert join.overlap_pairs(used, first[:0], second[:0]).tolist() == []
+
+
+def test_ranks_go_from_the_rarest_member_and_ascend_in_each_set() -> None:
+    sets = csr([np.array([5, 9]), np.array([5, 7]), np.array([5, 7, 11])])
+    ranked = join.rank_members(sets)
+    assert ranked.members.dtype == np.uint32
+    assert all(
+        (np.diff(ranked.members[a:b].astype(int)) > 0).all()
+        for a, b in zip(ranked.starts, ranked.starts[1:], strict=False)
+    )
+    assert (ranked.members == 3).sum() == 3  # the member of all three sets comes last
+
+
+def test_sets_whose_sums_clash_are_not_taken_for_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join, "leaders", lambda _: np.zeros(3, np.int64))
+    leader = join.equal_sets(Sets(np.array([0, 2, 4, 6]), np.array([1, 2, 1, 2, 3, 4], np.uint64)))
+    assert leader.tolist() == [0, 0, 2]
+
+
+def test_leaders_are_the_smallest_page_of_each_group() -> None:
+    rng = np.random.default_rng(SEED)
+    checksums = rng.integers(0, 40, (300, 2)).astype(np.uint64)
+    seen: dict[tuple[int, ...], int] = {}
+    expected = [seen.setdefault(tuple(row), number) for number, row in enumerate(checksums.tolist())]
+    assert candidates.leaders(checksums).tolist() == expected
+    assert candidates.leaders(checksums[:0]).tolist() == []
+
+
+def test_a_star_joins_each_page_to_its_leader_and_expansion_gives_all_pairs() -> None:
+    leader = np.array([0, 1, 0, 1, 0, 5])
+    first, second = candidates.star_pairs(leader)
+    assert list(zip(first.tolist(), second.tolist(), strict=True)) == [(0, 2), (1, 3), (0, 4)]
+    left, right, source = candidates.expand_pairs(leader, np.array([0, 0, 1]), np.array([0, 1, 5]))
+    found = sorted(zip(left.tolist(), right.tolist(), source.tolist(), strict=True))
+    across = [(min(a, b), max(a, b), 1) for a in (0, 2, 4) for b in (1, 3)]
+    assert found == sorted([(0, 2, 0), (0, 4, 0), (2, 4, 0), *across, (1, 5, 2), (3, 5, 2)])
+
+
+def test_band_candidates_are_the_pairs_that_share_a_band_key() -> None:
+    rng = np.random.default_rng(SEED)
+    keys = rng.integers(0, 30, (120, 4)).astype(np.uint64)
+    found = candidates.band_candidates(keys)
+    expected = {
+        (a, b): int((keys[a] == keys[b]).sum())
+        for a in range(120)
+        for b in range(a + 1, 120)
+        if (keys[a] == keys[b]).any()
+    }
+    assert (
+        dict(zip(zip(found.first.tolist(), found.second.tolist(), strict=True), found.buckets.tolist(), strict=True))
+        == expected
+    )
+
+
+def test_a_giant_bucket_is_bounded_and_loses_no_pair_that_another_band_gives() -> None:
+    rng = np.random.default_rng(SEED)
+    pages, limit = 3000, 20
+    keys = rng.integers(0, 1 << 62, (pages, 5)).astype(np.uint64)
+    keys[:, 2] = 1  # everything falls into one bucket of band 2
+    twins = rng.permutation(pages).reshape(-1, 2)[:400]
+    keys[twins[:, 1], 4] = keys[twins[:, 0], 4]  # these share band 4 too
+    keys[twins[:100, 1], 3] = keys[twins[:100, 0], 3]  # and these the band behind the giant
+    found = candidates.band_candidates(keys, limit=limit)
+    assert len(found.first) <= pages * limit + len(twins)
+    pairs = set(zip(found.first.tolist(), found.second.tolist(), strict=True))
+    assert all((min(a, b), max(a, b)) in pairs for a, b in twins.tolist())
+    only_giant = candidates.merge_candidates([candidates.bucket_pairs(keys[:, 2], keys[:, 3], limit)], pages)
+    near = set(zip(only_giant.first.tolist(), only_giant.second.tolist(), strict=True))
+    assert all((min(a, b), max(a, b)) in near for a, b in twins[:100].tolist())
+
+
+def test_candidates_do_not_depend_on_the_order_of_pages_while_no_bucket_is_giant() -> None:
+    rng = np.random.default_rng(SEED)
+    keys = rng.integers(0, 50, (200, 3)).astype(np.uint64)
+    order = rng.permutation(200)
+    plain = candidates.band_candidates(keys)
+    turned = candidates.band_candidates(keys[order])
+    back = {tuple(sorted((int(order[a]), int(order[b])))) for a, b in zip(turned.first, turned.second, strict=True)}
+    assert back == set(zip(plain.first.tolist(), plain.second.tolist(), strict=True))
+
+
+def test_sketch_agreements_count_equal_bins() -> None:
+    rng = np.random.default_rng(SEED)
+    sketches = rng.integers(0, 4, (50, 16)).astype(np.uint8)
+    first, second = rng.integers(0, 50, (2, 300))
+    expected = (sketches[first] == sketches[second]).sum(axis=1)
+    assert candidates.sketch_agreements(sketches, first, second).tolist() == expected.tolist()
+
+
+def test_verification_keeps_exactly_the_candidates_at_the_threshold() -> None:
+    sets = families(np.random.default_rng(SEED), 120)
+    first, second = np.triu_indices(len(sets.lengths), 1)
+    verified = join.verify_pairs(sets, second.astype(np.int64), first.astype(np.int64), 0.7)
+    assert rows(verified) == brute(sets, 0.7)
+
+
+def shared_corpus_script() -> ModuleType:
+    """The independent truth maker beside the checkout; skips where it is not there."""
+    root = Path(os.environ.get("DOCSTORE_SHARED", Path(__file__).resolve().parents[3] / "shared"))
+    path = root / "corpus" / "near_duplicate_truth.py"
+    if not path.is_file():
+        pytest.skip(f"{path.name} not found: set DOCSTORE_SHARED to the folder that holds corpus/{path.name}")
+    spec = importlib.util.spec_from_file_location("near_duplicate_truth", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.dont_write_bytecode = written
+    return module
+
+
+def test_exact_join_equals_the_independent_join_in_c() -> None:
+    truth = shared_corpus_script()
+    sets = families(np.random.default_rng(SEED), 600)
+    each = [sets.members[a:b] for a, b in zip(sets.starts, sets.starts[1:], strict=False)]
+    expected = truth.join(each, 0.5)
+    assert np.array_equal(np.stack(join.exact_join(sets, 0.5), axis=1), expected.astype(np.int64))
