@@ -49,6 +49,7 @@ class CorruptionError(DocstoreError):
     """Bytes on disk are not what was written.
 
     Attributes:
+        message: what is wrong, without the place.
         path: the damaged file, or the table and row key where no file of ours is to blame.
         offset: byte offset in that file, or None.
         expected: what should stand there, in words.
@@ -64,6 +65,7 @@ class CorruptionError(DocstoreError):
         where += f" at offset {offset}" if offset is not None else ""
         what = f" (expected {expected}, found {found})" if expected or found else ""
         super().__init__(f"{message}{where}{what}; run `docstore check` to see what else is damaged")
+        self.message = message
         self.path = path
         self.offset = offset
         self.expected = expected

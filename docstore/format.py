@@ -37,6 +37,16 @@ ROW_KEY_NO_HOST = b"("
 URL_LIMIT_BYTES = 65_536
 """Longest canonical URL; a longer one is refused with InvalidArgument."""
 
+BARE_TABLES = {"postings": "p"}
+"""Tables of very many tiny rows, with their only family.  A bare table holds qualifiers and nothing else: timestamp 0,
+value empty, one version.  Its LevelDB key is table tag, escaped row key, qualifier as it is; its value is empty."""
+ENGINE_TAG = 0x00
+"""Before the keys of the engine itself, which belong to no table: the delete epoch and the delete marks."""
+ENGINE_EPOCH_KEY = b"\x00\x00"
+"""Varint: delete marks ever made.  Every cell of a table that is not bare carries it, as of its writing, before its
+value.  A mark's key is ENGINE_TAG, its kind, table tag, escaped row key, family (empty for a row); its value is a
+varint epoch, and cells with a smaller one are deleted."""
+
 # --- LevelDB keys: table tag, escaped row key, KEY_END, then one of these ---
 
 KEY_ESCAPE = b"\x00\xff"

@@ -1,0 +1,227 @@
+"""The bodies seam: where large values lie, and the small ref by which a row names one.
+
+Floor 3: knows `record`.  Must not know how a payload was made, nor which row holds which ref.  A ref is opaque above
+this seam; here it is (segment, offset, length).  `segment.py` keeps bodies in files, `MemoryBodies` in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from threading import Lock
+from typing import NamedTuple, Protocol
+
+from docstore.codec import encode_varint
+from docstore.errors import CorruptionError
+from docstore.format import SEGMENT_ACTIVE, SEGMENT_HEADER_BYTES
+from docstore.tablets.record import Record, encode_record
+
+
+class Ref(NamedTuple):
+    """A ref taken apart: the record's segment, its byte offset there, and its length in bytes."""
+
+    segment: int
+    offset: int
+    length: int
+
+
+class Tail(NamedTuple):
+    """Where the next record would go."""
+
+    segment: int
+    offset: int
+
+
+class SegmentRow(NamedTuple):
+    """What the manifest knows of one segment.
+
+    Attributes:
+        number: of the segment; never given twice.
+        state: SEGMENT_ACTIVE, SEGMENT_LIVE or SEGMENT_DRAINING.
+        committed_bytes: rows refer to nothing behind this.
+        synced_bytes: this much has survived an fsync; at most `committed_bytes`.
+        freed_bytes: bytes of records that no row refers to any more, roughly.
+        tablet: number of the tablet that its records belong to; 0 for records of any tablet.
+    """
+
+    number: int
+    state: str = SEGMENT_ACTIVE
+    committed_bytes: int = SEGMENT_HEADER_BYTES
+    synced_bytes: int = 0
+    freed_bytes: int = 0
+    tablet: int = 0
+
+
+class SegmentProgress(NamedTuple):
+    """How far one segment has got since it was opened for appending.
+
+    Attributes:
+        segment: its number.
+        active: it takes the next records.
+        written_bytes: bytes handed to the operating system; None after a failure, when only the manifest's committed
+            length can be trusted.
+        synced_bytes: bytes that have survived an fsync.
+    """
+
+    segment: int
+    active: bool
+    written_bytes: int | None
+    synced_bytes: int
+
+
+class Bodies(Protocol):
+    """Records by ref.  Reads come from any thread; `append`, `flush` and `sync` from one at a time.
+
+    A failure of `append`, `flush` or `sync` concerns every record that no `sync` has confirmed: their refs are void,
+    except those of groups that were committed after a `flush`.
+    """
+
+    def append(self, records: Sequence[Record]) -> list[bytes]:
+        """Take records; returns a ref of each.  They can be read at once, and may still lie in a buffer.
+
+        Raises:
+            StorageError: none was taken.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Hand everything taken to the operating system: it survives kill -9 of this process.
+
+        Call it before the commit of every group that is not synced, at every durability.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Make everything taken survive power loss.
+
+        Raises:
+            StorageError: the group's refs are void; the next `append` starts a new segment.
+        """
+        ...
+
+    def abandon(self) -> None:
+        """Never append to the active segment again: the group that it was for could not be committed."""
+        ...
+
+    def read(self, ref: bytes) -> Record:
+        """The record of a ref.
+
+        Raises:
+            CorruptionError: it is damaged, or not there.
+        """
+        ...
+
+    def read_many(self, refs: Sequence[bytes]) -> Iterator[tuple[int, Record]]:
+        """Records of refs in the order in which they lie, each with its index in `refs`."""
+        ...
+
+    def free(self, refs: Sequence[bytes]) -> None:
+        """Say that no row refers to these any more; their space may come back, now or by compaction."""
+        ...
+
+    def tail(self) -> Tail:
+        """Where the next record would go, if no new segment is begun."""
+        ...
+
+    def progress(self) -> list[SegmentProgress]:
+        """How far each segment written by this object has got; the manifest is told with the group's rows."""
+        ...
+
+    def take_freed(self) -> dict[int, int]:
+        """Bytes freed in each segment since the last call."""
+        ...
+
+    def close(self) -> None:
+        """Sync and let go; a second call does nothing."""
+        ...
+
+
+def encode_ref(segment: int, offset: int, length: int) -> bytes:
+    """Encode a ref: three varints, 8 bytes for nearly every page."""
+    return encode_varint(segment) + encode_varint(offset) + encode_varint(length)
+
+
+def decode_ref(ref: bytes) -> Ref:
+    """Take a ref apart.
+
+    Raises:
+        CorruptionError: not three whole varints.
+    """
+    numbers = []
+    number = shift = 0
+    for byte in ref:
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            numbers.append(number)
+            number = shift = 0
+        else:
+            shift += 7
+    if shift or len(numbers) != 3:
+        raise CorruptionError("a ref is damaged", expected="three varints", found=ref.hex() or "nothing")
+    return Ref(*numbers)
+
+
+class MemoryBodies:
+    """Bodies in a dict: for tests, and for measuring what the files cost.  Nothing survives the object."""
+
+    def __init__(self) -> None:
+        self._records: dict[bytes, Record] = {}
+        self._offset = 0
+        self._freed_bytes = 0
+        self._lock = Lock()
+
+    def append(self, records: Sequence[Record]) -> list[bytes]:
+        """See `Bodies`."""
+        refs = []
+        with self._lock:
+            for record in records:
+                length = len(encode_record(record, 0))
+                ref = encode_ref(0, self._offset, length)
+                self._records[ref] = record
+                self._offset += length
+                refs.append(ref)
+        return refs
+
+    def flush(self) -> None:
+        """Nothing to do."""
+
+    def sync(self) -> None:
+        """Nothing to do."""
+
+    def abandon(self) -> None:
+        """Nothing to do."""
+
+    def read(self, ref: bytes) -> Record:
+        """See `Bodies`."""
+        record = self._records.get(ref)
+        if record is None:
+            raise CorruptionError("no record of this ref in memory", expected="a record", found=ref.hex())
+        return record
+
+    def read_many(self, refs: Sequence[bytes]) -> Iterator[tuple[int, Record]]:
+        """See `Bodies`."""
+        for index in sorted(range(len(refs)), key=lambda index: decode_ref(refs[index])):
+            yield index, self.read(refs[index])
+
+    def free(self, refs: Sequence[bytes]) -> None:
+        """See `Bodies`."""
+        with self._lock:
+            for ref in refs:
+                if self._records.pop(ref, None) is not None:
+                    self._freed_bytes += decode_ref(ref).length
+
+    def tail(self) -> Tail:
+        """See `Bodies`."""
+        return Tail(0, self._offset)
+
+    def progress(self) -> list[SegmentProgress]:
+        """Nothing that a manifest would have to know."""
+        return []
+
+    def take_freed(self) -> dict[int, int]:
+        """See `Bodies`."""
+        freed, self._freed_bytes = self._freed_bytes, 0
+        return {0: freed} if freed else {}
+
+    def close(self) -> None:
+        """See `Bodies`."""
+        self._records.clear()

@@ -1,0 +1,269 @@
+"""One self-describing stored value: its fields, and its bytes in a segment.
+
+Floor 3: knows the layouts of `format`.  Must not know where records lie, nor how a payload is compressed.
+
+A record can be as small as 200 bytes when its payload is a delta, so its header is: 22 bytes with both CRCs for nearly
+every page (`narrow`), 32 where a length or the timestamp does not fit (`wide`).  Both are fixed layouts, because one
+`struct` call costs less than six varints, and a point read decodes one record per page.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
+
+from docstore.codec import decode_varint, encode_varint
+from docstore.errors import CorruptionError, InvalidArgument
+from docstore.format import (
+    CODEC_STORED,
+    CODEC_ZSTD,
+    CODEC_ZSTD_DELTA,
+    CODEC_ZSTD_DICTIONARY,
+    RECORD_COLUMNS,
+    RECORD_CRC_BYTES,
+    RECORD_DELETE_COLUMN,
+    RECORD_DELETE_FAMILY,
+    RECORD_DELETE_ROW,
+    RECORD_MAGIC,
+    RECORD_NARROW_HEADER,
+    RECORD_NARROW_HEADER_BYTES,
+    RECORD_RELATED_BYTES,
+    RECORD_VALUE,
+    RECORD_WIDE,
+    RECORD_WIDE_HEADER,
+    RECORD_WIDE_HEADER_BYTES,
+    TIMESTAMP_MAX,
+)
+
+_NARROW = Struct(RECORD_NARROW_HEADER)
+_WIDE = Struct(RECORD_WIDE_HEADER)
+_CRC = Struct("<I")
+_KINDS = frozenset((RECORD_VALUE, RECORD_DELETE_ROW, RECORD_DELETE_FAMILY, RECORD_DELETE_COLUMN))
+_CODECS = frozenset((CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DICTIONARY, CODEC_ZSTD_DELTA))
+_TAGS = frozenset(kind | wide | codec << 4 for kind in _KINDS for wide in (0, RECORD_WIDE) for codec in _CODECS)
+_RELATED_FROM_CODEC = CODEC_ZSTD_DICTIONARY
+"""This codec and those above it name a dictionary or a base."""
+_COLUMN_NUMBERS = {column: number for number, column in RECORD_COLUMNS.items()}
+_COLUMNS: list[tuple[str, bytes] | None] = [RECORD_COLUMNS.get(number) for number in range(256)]
+
+RECORD_HEADER_MAX_BYTES = RECORD_WIDE_HEADER_BYTES
+VALUE_MAX_BYTES = (1 << 32) - 1
+FIELDS_MAX_BYTES = 256 << 10
+"""Row key, column and related checksum together; a walk over damage holds so much at once."""
+
+
+class Record(NamedTuple):
+    """One value, or one delete mark, as it lies in Bodies.
+
+    Attributes:
+        kind: RECORD_VALUE or one of the RECORD_DELETE_ marks.
+        row_key: of the cell, or of the row that the mark deletes from.
+        family: "" in a mark for the whole row.
+        qualifier: b"" in marks for a row or family.
+        timestamp: of the cell, in microseconds; of the delete in a mark.
+        codec: how `payload` was made of the raw value: one of CODEC_.
+        related: 16-byte checksum of the dictionary or base that the codec needs, else b"".
+        raw_bytes: length of the raw value.
+        payload: the encoded value; in a mark for a column see `delete_column`.
+    """
+
+    kind: int
+    row_key: bytes
+    family: str
+    qualifier: bytes
+    timestamp: int
+    codec: int
+    related: bytes
+    raw_bytes: int
+    payload: bytes
+
+
+class Span(NamedTuple):
+    """Lengths that a sound-looking header claims: up to the payload, and of the whole record."""
+
+    payload_offset: int
+    total_bytes: int
+
+
+def encode_record(record: Record, seed: int) -> bytes:
+    """Encode a record; `seed` starts the CRC of header and fields (a segment's number).
+
+    Raises:
+        InvalidArgument: a field does not fit the format.
+    """
+    kind, row_key, family, qualifier, timestamp, codec, related, raw_bytes, payload = record
+    column = _COLUMN_NUMBERS.get((family, qualifier), 0)
+    fields = related + row_key if column else related + _spell_column(family, qualifier) + row_key
+    tag = kind | codec << 4
+    payload_bytes = len(payload)
+    if tag not in _TAGS or len(related) != (RECORD_RELATED_BYTES if codec >= _RELATED_FROM_CODEC else 0):
+        raise InvalidArgument(f"no such record: kind {kind}, codec {codec}, {len(related)} bytes of related checksum")
+    milliseconds, odd_micros = divmod(timestamp, 1000)
+    if (
+        payload_bytes <= 0xFFFF
+        and raw_bytes <= 0xFFFF
+        and len(fields) <= 0xFF
+        and not odd_micros
+        and 0 <= milliseconds < 1 << 48
+    ):
+        head = (
+            _NARROW.pack(
+                RECORD_MAGIC,
+                tag,
+                column,
+                len(fields),
+                payload_bytes,
+                raw_bytes,
+                milliseconds & 0xFFFF,
+                milliseconds >> 16,
+                crc32(payload),
+            )
+            + fields
+        )
+    else:
+        if max(payload_bytes, raw_bytes) > VALUE_MAX_BYTES or len(fields) > FIELDS_MAX_BYTES:
+            raise InvalidArgument(
+                f"a value has at most {VALUE_MAX_BYTES} bytes, its row key and column {FIELDS_MAX_BYTES}: "
+                f"found {raw_bytes} and {len(fields)}; split it"
+            )
+        if not 0 <= timestamp <= TIMESTAMP_MAX:
+            raise InvalidArgument(f"a timestamp is microseconds in [0, 2**63), not {timestamp}")
+        wide = (RECORD_MAGIC, tag | RECORD_WIDE, column, 0, len(fields), payload_bytes, raw_bytes, timestamp)
+        head = _WIDE.pack(*wide, crc32(payload)) + fields
+    return b"".join((head, _CRC.pack(crc32(head, seed)), payload))
+
+
+def decode_record(source: bytes, seed: int, offset: int = 0) -> Record:
+    """Decode the record at an offset of `source`, which must hold all of it.
+
+    Raises:
+        CorruptionError: the bytes are not a whole, sound record; the error's offset is within `source`.
+    """
+    try:
+        tag = source[offset + 1]
+        if tag & RECORD_WIDE:
+            magic, tag, column, reserved, fields_bytes, payload_bytes, raw_bytes, timestamp, payload_crc = (
+                _WIDE.unpack_from(source, offset)
+            )
+            fields_offset = offset + RECORD_WIDE_HEADER_BYTES
+        else:
+            magic, tag, column, fields_bytes, payload_bytes, raw_bytes, low, high, payload_crc = _NARROW.unpack_from(
+                source, offset
+            )
+            fields_offset = offset + RECORD_NARROW_HEADER_BYTES
+            timestamp = (high << 16 | low) * 1000
+            reserved = 0
+        crc_offset = fields_offset + fields_bytes
+        (head_crc,) = _CRC.unpack_from(source, crc_offset)
+    except Exception as error:
+        raise _cut_off(source, offset) from error
+    if magic != RECORD_MAGIC:
+        raise CorruptionError(
+            "no record begins here", offset=offset, expected=f"{RECORD_MAGIC:#04x}", found=f"{magic:#04x}"
+        )
+    found = crc32(source[offset:crc_offset], seed)
+    if found != head_crc:
+        raise CorruptionError(
+            "record header fails its CRC", offset=offset, expected=f"{head_crc:#010x}", found=f"{found:#010x}"
+        )
+    payload_offset = crc_offset + RECORD_CRC_BYTES
+    payload = source[payload_offset : payload_offset + payload_bytes]
+    found = crc32(payload)
+    if found != payload_crc:
+        if len(payload) != payload_bytes:
+            raise _cut_off(source, offset)
+        raise CorruptionError(
+            "record payload fails its CRC", offset=offset, expected=f"{payload_crc:#010x}", found=f"{found:#010x}"
+        )
+    codec = tag >> 4
+    if codec < _RELATED_FROM_CODEC:
+        related = b""
+    else:
+        related = source[fields_offset : fields_offset + RECORD_RELATED_BYTES]
+        fields_offset += RECORD_RELATED_BYTES
+    known = _COLUMNS[column]
+    if known is not None:
+        family, qualifier = known
+    elif column == 0:
+        family, qualifier, fields_offset = _read_column(source, fields_offset)
+    if tag not in _TAGS or reserved or (column and known is None) or fields_offset > crc_offset:
+        # The CRC holds, so this is no damage: it was written by a newer docstore, or by a fault of ours.
+        raise CorruptionError(
+            "record of an unknown kind, codec or column",
+            offset=offset,
+            expected="one of docs/format.md",
+            found=f"tag {tag:#04x}, column {column}",
+        )
+    return Record(
+        tag & 7, source[fields_offset:crc_offset], family, qualifier, timestamp, codec, related, raw_bytes, payload
+    )
+
+
+def record_span(head: bytes, offset: int, seed: int) -> Span | None:
+    """The lengths of the record whose header and fields stand at an offset; None if they are cut off or damaged.
+
+    Looks at header and fields only, so that a scan can find the next record without the payload of this one.
+    """
+    try:
+        if head[offset] != RECORD_MAGIC or head[offset + 1] not in _TAGS:
+            return None
+        if head[offset + 1] & RECORD_WIDE:
+            fields_bytes, payload_bytes = _WIDE.unpack_from(head, offset)[4:6]
+            crc_offset = offset + RECORD_WIDE_HEADER_BYTES + fields_bytes
+        else:
+            fields_bytes, payload_bytes = _NARROW.unpack_from(head, offset)[3:5]
+            crc_offset = offset + RECORD_NARROW_HEADER_BYTES + fields_bytes
+        (head_crc,) = _CRC.unpack_from(head, crc_offset)
+    except Exception:
+        return None
+    if crc32(head[offset:crc_offset], seed) != head_crc:
+        return None
+    payload_offset = crc_offset + RECORD_CRC_BYTES - offset
+    return Span(payload_offset, payload_offset + payload_bytes)
+
+
+# --- delete marks ---
+
+
+def delete_row(row_key: bytes, timestamp: int) -> Record:
+    """The mark of a row deleted at a time."""
+    return Record(RECORD_DELETE_ROW, row_key, "", b"", timestamp, CODEC_STORED, b"", 0, b"")
+
+
+def delete_family(row_key: bytes, family: str, timestamp: int) -> Record:
+    """The mark of a family of a row deleted at a time."""
+    return Record(RECORD_DELETE_FAMILY, row_key, family, b"", timestamp, CODEC_STORED, b"", 0, b"")
+
+
+def delete_column(
+    row_key: bytes, family: str, qualifier: bytes, timestamp: int, start: int | None = None, end: int | None = None
+) -> Record:
+    """The mark of a column's versions with ``start <= timestamp < end`` deleted at a time."""
+    payload = encode_varint(start or 0) + encode_varint(0 if end is None else end + 1)
+    return Record(RECORD_DELETE_COLUMN, row_key, family, qualifier, timestamp, CODEC_STORED, b"", len(payload), payload)
+
+
+def deleted_range(mark: Record) -> tuple[int, int | None]:
+    """The (start, end) of a `delete_column` mark; end None has no bound."""
+    start, offset = decode_varint(mark.payload)
+    end, _ = decode_varint(mark.payload, offset)
+    return start, end - 1 if end else None
+
+
+def _spell_column(family: str, qualifier: bytes) -> bytes:
+    name = family.encode()
+    return encode_varint(len(name)) + name + encode_varint(len(qualifier)) + qualifier
+
+
+def _read_column(source: bytes, offset: int) -> tuple[str, bytes, int]:
+    length, offset = decode_varint(source, offset)
+    family = source[offset : offset + length].decode(errors="replace")
+    length, offset = decode_varint(source, offset + length)
+    return family, source[offset : offset + length], offset + length
+
+
+def _cut_off(source: bytes, offset: int) -> CorruptionError:
+    return CorruptionError(
+        "record is cut off", offset=offset, expected="a whole record", found=f"{max(0, len(source) - offset)} bytes"
+    )

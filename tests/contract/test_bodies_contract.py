@@ -1,0 +1,144 @@
+"""What every Bodies promises: the same cases run over memory and segments."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from docstore.errors import CorruptionError
+from docstore.files import Files
+from docstore.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DELTA, RECORD_VALUE
+from docstore.tablets.bodies import Bodies, MemoryBodies, encode_ref
+from docstore.tablets.record import Record, delete_column, delete_family, delete_row
+from docstore.tablets.segment import SegmentBodies
+
+
+@pytest.fixture(params=["memory", "segments", "small segments", "one open file"])
+def bodies(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bodies]:
+    made: Bodies
+    if request.param == "memory":
+        made = MemoryBodies()
+    else:
+        limit_bytes = 256 << 20 if request.param == "segments" else 3000
+        segments = SegmentBodies(Files(), tmp_path, limit_bytes=limit_bytes, open_segments=1 + (limit_bytes > 3000) * 9)
+        segments.recover([])
+        made = segments
+    yield made
+    made.close()
+
+
+def some_records(count: int, seed: int = 1) -> list[Record]:
+    source = random.Random(seed)
+    records = []
+    for index in range(count):
+        codec = source.choice((CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DELTA))
+        family, qualifier = source.choice((("page", b"body"), ("text", b"main"), ("mine", b"\x00\xff" * index)))
+        payload = source.randbytes(source.choice((0, 1, 300, 5000, 70_000)))
+        related = source.randbytes(16) if codec == CODEC_ZSTD_DELTA else b""
+        timestamp = source.randrange(1 << 50) * source.choice((1, 1000))
+        row_key = source.randbytes(source.choice((0, 40, 300)))
+        records.append(Record(RECORD_VALUE, row_key, family, qualifier, timestamp, codec, related, index * 7, payload))
+    return records
+
+
+def test_what_was_appended_is_read_before_and_after_flush_and_sync(bodies: Bodies) -> None:
+    records = some_records(60)
+    refs = bodies.append(records)
+    assert [bodies.read(ref) for ref in refs] == records
+    bodies.flush()
+    assert [bodies.read(ref) for ref in refs] == records
+    bodies.sync()
+    assert [bodies.read(ref) for ref in refs] == records
+
+
+def test_groups_keep_their_refs_as_others_follow(bodies: Bodies) -> None:
+    known = {}
+    for group in range(20):
+        records = some_records(7, seed=group)
+        known |= dict(zip(bodies.append(records), records, strict=True))
+        if group % 3 == 0:
+            bodies.sync()
+        if group % 3 == 1:
+            bodies.flush()
+    assert len(known) == 140
+    for ref, record in known.items():
+        assert bodies.read(ref) == record
+
+
+def test_delete_marks_come_back_as_they_were(bodies: Bodies) -> None:
+    marks = [delete_row(b"r", 5), delete_family(b"r", "page", 6), delete_column(b"r", "page", b"q", 7, 1, 9)]
+    assert [bodies.read(ref) for ref in bodies.append(marks)] == marks
+
+
+def test_read_many_gives_every_record_in_file_order(bodies: Bodies) -> None:
+    records = some_records(50)
+    refs = []
+    for start in range(0, 50, 10):
+        refs += bodies.append(records[start : start + 10])
+        bodies.sync()
+    order = list(range(50))
+    random.Random(3).shuffle(order)
+    found = list(bodies.read_many([refs[index] for index in order]))
+    assert [order[index] for index, _ in found] == list(range(50))
+    assert [record for _, record in found] == records
+    assert list(bodies.read_many([])) == []
+    assert [record for _, record in bodies.read_many([refs[3], refs[3]])] == [records[3], records[3]]
+
+
+def test_read_many_sees_records_that_are_still_in_the_buffer(bodies: Bodies) -> None:
+    records = some_records(6)
+    refs = bodies.append(records[:3])
+    bodies.sync()
+    refs += bodies.append(records[3:])
+    assert [record for _, record in bodies.read_many(refs)] == records
+
+
+def test_an_empty_group_gives_no_ref(bodies: Bodies) -> None:
+    assert bodies.append([]) == []
+    bodies.sync()
+
+
+def test_a_ref_to_nothing_is_corruption(bodies: Bodies) -> None:
+    ref = bodies.append(some_records(1))[0]
+    bodies.sync()
+    for bad in (encode_ref(99, 24, 100), encode_ref(1, 1 << 40, 100), b"", b"\x80", ref[:-1], ref + b"\x01"):
+        with pytest.raises(CorruptionError):
+            bodies.read(bad)
+
+
+def test_free_counts_what_it_gives_back(bodies: Bodies) -> None:
+    refs = bodies.append(some_records(3))
+    bodies.sync()
+    assert bodies.take_freed() == {}
+    bodies.free(refs[:2])
+    assert sum(bodies.take_freed().values()) > 40
+    assert bodies.take_freed() == {}
+    assert bodies.read(refs[2]).raw_bytes == 14
+
+
+def test_tail_moves_with_every_append(bodies: Bodies) -> None:
+    tails = []
+    for _ in range(5):
+        bodies.append(some_records(2))
+        tails.append(bodies.tail())
+    assert tails == sorted(set(tails))
+
+
+def test_append_goes_on_after_a_group_was_given_up(bodies: Bodies) -> None:
+    first = bodies.append(some_records(2))
+    bodies.sync()
+    bodies.append(some_records(2, seed=8))
+    bodies.abandon()
+    third = bodies.append(some_records(2, seed=9))
+    bodies.sync()
+    assert [bodies.read(ref) for ref in first] == some_records(2)
+    assert [bodies.read(ref) for ref in third] == some_records(2, seed=9)
+
+
+def test_a_closed_store_of_bodies_can_be_closed_again(bodies: Bodies) -> None:
+    bodies.append(some_records(1))
+    bodies.close()
+    bodies.close()
