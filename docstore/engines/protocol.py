@@ -1,9 +1,12 @@
 """The engine seam: a small, synchronous, thread-safe protocol of row-scoped operations on cells.
 
 Floor 2: knows `model`, `errors` and `format` (the names of the tables).  Must not know what a page, a verdict or a
-segment is.  No iterator, snapshot or exception of an engine crosses it.  A row is changed atomically or not at all; nothing is atomic
-across rows, so nobody relies on it.  `mutate_rows` may be applied in one batch: that is speed, not a promise.
+segment is.  No iterator, snapshot or exception of an engine crosses it.  A row is changed atomically or not at all;
+nothing is atomic across rows, so nobody relies on it.  `mutate_rows` may be applied in one batch: that is speed, not a
+promise.
 A read resumes after a `Position`, a scan after a row key; a scan promises no snapshot across rows.
+Tables named in `format.BARE_TABLES` hold qualifiers and nothing else: one family, timestamp 0, empty value; anything
+else put there is refused with InvalidArgument.  A delete removes what is there when it is applied, on every table.
 One contract suite, `tests/contract/`, runs on every engine.
 """
 
@@ -46,6 +49,18 @@ class Engine(Protocol):
 
     def read_row(self, table: str, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
         """Cells of one row, sorted by family, qualifier, newest first; empty when there is none."""
+        ...
+
+    def qualifiers(self, table: str, row_key: bytes, limit: int) -> list[bytes]:
+        """The first `limit` qualifiers of a row of a bare table, in order: the cheapest read there is.
+
+        Raises:
+            InvalidArgument: the table is not bare (see `format.BARE_TABLES`).
+        """
+        ...
+
+    def qualifiers_of_rows(self, table: str, row_keys: Sequence[bytes], limit: int) -> list[list[bytes]]:
+        """What `qualifiers` gives for each of many rows; cheaper a row than as many calls."""
         ...
 
     def scan(

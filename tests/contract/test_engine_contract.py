@@ -1,0 +1,699 @@
+"""What every engine must do; each adapter runs the whole of it."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from docstore.engines.leveldb import LevelDBEngine
+from docstore.engines.memory import MemoryEngine
+from docstore.engines.protocol import Engine
+from docstore.errors import InvalidArgument, StoreUnavailable
+from docstore.format import TABLE_TAGS, TIMESTAMP_MAX
+from docstore.model import (
+    Cell,
+    Condition,
+    DeleteCells,
+    DeleteFamily,
+    DeleteRow,
+    Durability,
+    Mutation,
+    Position,
+    ReadSpec,
+    RowMutations,
+    SetCell,
+)
+
+NONE = Durability.NONE
+ROW = b"com,example)/"
+
+
+def make_memory(path: Path) -> Engine:
+    return MemoryEngine()
+
+
+def make_leveldb(path: Path) -> Engine:
+    return LevelDBEngine(path / "engine", create=True)
+
+
+@pytest.fixture(params=[make_memory, make_leveldb], ids=["memory", "leveldb"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    make: Callable[[Path], Engine] = request.param
+    made = make(tmp_path)
+    yield made
+    made.close()
+
+
+def put(engine: Engine, row_key: bytes, *cells: tuple[str, bytes, int, bytes], table: str = "pages") -> None:
+    engine.mutate_rows([RowMutations(table, row_key, [SetCell(*cell) for cell in cells])], NONE)
+
+
+def mutate(engine: Engine, row_key: bytes, *mutations: Mutation, table: str = "pages") -> None:
+    engine.mutate_rows([RowMutations(table, row_key, mutations)], NONE)
+
+
+def post(engine: Engine, row_key: bytes, *qualifiers: bytes) -> None:
+    put(engine, row_key, *(("p", qualifier, 0, b"") for qualifier in qualifiers), table="postings")
+
+
+def big_row(engine: Engine, cells: int, row_key: bytes = ROW) -> None:
+    for first in range(0, cells, 20_000):
+        numbers = range(first, min(first + 20_000, cells))
+        put(engine, row_key, *(("anchor", b"%07d" % number, 1000, b"a") for number in numbers))
+
+
+# --- cells ---
+
+
+def test_an_absent_row_reads_as_no_cells(engine: Engine) -> None:
+    assert engine.read_row("pages", ROW) == []
+
+
+def test_a_cell_comes_back_as_it_was_put(engine: Engine) -> None:
+    put(engine, ROW, ("page", b"body", 5000, b"\x00\xff value"))
+    assert engine.read_row("pages", ROW) == [Cell("page", b"body", 5000, b"\x00\xff value")]
+
+
+def test_a_put_at_the_same_timestamp_replaces_the_value(engine: Engine) -> None:
+    put(engine, ROW, ("page", b"body", 5000, b"old"))
+    put(engine, ROW, ("page", b"body", 5000, b"new"))
+    assert engine.read_row("pages", ROW) == [Cell("page", b"body", 5000, b"new")]
+
+
+def test_the_last_of_two_puts_in_one_call_wins(engine: Engine) -> None:
+    put(engine, ROW, ("page", b"body", 5000, b"one"), ("page", b"body", 5000, b"two"))
+    assert engine.read_row("pages", ROW) == [Cell("page", b"body", 5000, b"two")]
+
+
+def test_cells_come_by_family_then_qualifier_then_newest_first(engine: Engine) -> None:
+    cells = [
+        Cell(family, qualifier, timestamp, b"%d" % timestamp)
+        for family in ("anchor", "page", "page2")
+        for qualifier in (b"", b"\x00", b"\x00\x00", b"\x00\x01", b"\x00\xff", b"\x01", b"a", b"a\x00", b"ab", b"\xff")
+        for timestamp in (TIMESTAMP_MAX, 3000, 1000, 0)
+    ]
+    shuffled = random.Random(7).sample(cells, len(cells))
+    for cell in shuffled:
+        put(engine, ROW, cell)
+    assert engine.read_row("pages", ROW) == cells
+
+
+def test_rows_whose_keys_are_prefixes_of_each_other_stay_apart(engine: Engine) -> None:
+    row_keys = [
+        b"",
+        b"\x00",
+        b"\x00\x00",
+        b"\x00\x01",
+        b"\x00\xff",
+        b"a",
+        b"a\x00",
+        b"a\x00b",
+        b"aa",
+        b"\xff",
+        b"\xff\xff",
+    ]
+    for row_key in random.Random(8).sample(row_keys, len(row_keys)):
+        put(engine, row_key, ("page", b"body", 0, b"of " + row_key))
+    for row_key in row_keys:
+        assert [cell.value for cell in engine.read_row("pages", row_key)] == [b"of " + row_key]
+    assert [row.row_key for row in engine.scan("pages")] == row_keys
+    mutate(engine, b"a", DeleteRow())
+    row_keys.remove(b"a")
+    assert [row.row_key for row in engine.scan("pages")] == row_keys
+
+
+def test_tables_share_nothing(engine: Engine) -> None:
+    for table in ("meta", "pages", "bodies"):
+        put(engine, ROW, ("page", b"in", 0, table.encode()), table=table)
+    post(engine, ROW, b"in")
+    for table in ("meta", "pages", "bodies"):
+        assert [cell.value for cell in engine.read_row(table, ROW)] == [table.encode()]
+        assert len(list(engine.scan(table))) == 1
+    mutate(engine, ROW, DeleteRow(), table="meta")
+    assert engine.read_row("meta", ROW) == []
+    assert engine.read_row("pages", ROW) and engine.qualifiers("postings", ROW, 9) == [b"in"]
+
+
+# --- read specs ---
+
+
+@pytest.fixture
+def versions(engine: Engine) -> Engine:
+    for qualifier in (b"body", b"bodz", b"type"):
+        put(engine, ROW, *(("page", qualifier, 1000 * number, b"%d" % number) for number in range(1, 41)))
+    put(engine, ROW, ("http", b"body", 5000, b"h"), ("pag", b"body", 5000, b"p"), ("page!", b"body", 5000, b"q"))
+    return engine
+
+
+def stamps(cells: list[Cell]) -> list[tuple[str, bytes, int]]:
+    return [(cell.family, cell.qualifier, cell.timestamp // 1000) for cell in cells]
+
+
+def test_a_spec_names_families(versions: Engine) -> None:
+    cells = versions.read_row("pages", ROW, ReadSpec(families=("pag", "http", "none")))
+    assert stamps(cells) == [("http", b"body", 5), ("pag", b"body", 5)]
+    assert versions.read_row("pages", ROW, ReadSpec(families=())) == []
+
+
+def test_a_time_range_has_its_start_and_not_its_end(versions: Engine) -> None:
+    spec = ReadSpec(families=("page",), start=3000, end=6000)
+    assert stamps(versions.read_row("pages", ROW, spec)) == [
+        ("page", qualifier, number) for qualifier in (b"body", b"bodz", b"type") for number in (5, 4, 3)
+    ]
+    assert versions.read_row("pages", ROW, ReadSpec(end=0)) == []
+    assert versions.read_row("pages", ROW, ReadSpec(start=TIMESTAMP_MAX + 1)) == []
+
+
+def test_versions_count_the_newest_in_the_time_range(versions: Engine) -> None:
+    spec = ReadSpec(families=("page",), versions=2, end=30_000)
+    assert stamps(versions.read_row("pages", ROW, spec)) == [
+        ("page", qualifier, number) for qualifier in (b"body", b"bodz", b"type") for number in (29, 28)
+    ]
+
+
+@pytest.mark.parametrize("families", [None, ("page",), ("http", "page")])
+def test_a_qualifier_prefix_holds_in_every_family(versions: Engine, families: tuple[str, ...] | None) -> None:
+    got = stamps(versions.read_row("pages", ROW, ReadSpec(families, b"bod", versions=1)))
+    wanted = [("http", b"body", 5), ("pag", b"body", 5), ("page", b"body", 40), ("page", b"bodz", 40)]
+    wanted.append(("page!", b"body", 5))
+    assert got == [column for column in wanted if families is None or column[0] in families]
+
+
+def test_a_qualifier_prefix_may_hold_zero_and_high_bytes(engine: Engine) -> None:
+    qualifiers = [b"", b"\x00", b"\x00a", b"\x00\x01", b"\xff", b"\xff\xff", b"\xff\x00", b"a\xff", b"a\xffb", b"b"]
+    put(engine, ROW, *(("page", qualifier, 0, b"") for qualifier in qualifiers))
+    post(engine, ROW, *qualifiers)
+    for prefix in [*qualifiers, b"a"]:
+        wanted = sorted(qualifier for qualifier in qualifiers if qualifier.startswith(prefix))
+        for families in (None, ("page", "p")):
+            for table in ("pages", "postings"):
+                cells = engine.read_row(table, ROW, ReadSpec(families, prefix))
+                assert [cell.qualifier for cell in cells] == wanted
+
+
+def test_keys_only_leaves_values_out(versions: Engine) -> None:
+    cells = versions.read_row("pages", ROW, ReadSpec(versions=1, keys_only=True))
+    assert len(cells) == 6 and all(cell.value == b"" for cell in cells)
+
+
+@pytest.mark.parametrize("families", [None, ("page", "http"), ("page!",)])
+@pytest.mark.parametrize("step", [1, 7, 1000])
+def test_a_row_read_in_slices_is_the_row(versions: Engine, families: tuple[str, ...] | None, step: int) -> None:
+    whole = versions.read_row("pages", ROW, ReadSpec(families))
+    parts: list[Cell] = []
+    after: Position | None = None
+    while part := versions.read_row("pages", ROW, ReadSpec(families, cell_limit=step, after=after)):
+        assert len(part) <= step
+        parts += part
+        after = Position(*part[-1][:3])
+    assert parts == whole
+
+
+def test_a_read_resumes_behind_a_place_that_holds_no_cell(versions: Engine) -> None:
+    def after(position: Position) -> list[tuple[str, bytes, int]]:
+        return stamps(versions.read_row("pages", ROW, ReadSpec(after=position, cell_limit=1)))
+
+    assert after(Position("a", b"", 0)) == [("http", b"body", 5)]
+    assert after(Position("page", b"body", 0)) == [("page", b"bodz", 40)]
+    assert after(Position("page", b"bodyguard", 0)) == [("page", b"bodz", 40)]
+    assert after(Position("page", b"bodz", 7500)) == [("page", b"bodz", 7)]
+    assert after(Position("z", b"", 0)) == []
+
+
+# --- scans ---
+
+
+@pytest.fixture
+def hosts(engine: Engine) -> Engine:
+    for number in range(3000):
+        put(
+            engine, b"%05d" % number, ("page", b"a", 1000, b"x"), ("page", b"b", 1000, b"y"), ("text", b"t", 1000, b"z")
+        )
+    return engine
+
+
+def test_a_scan_gives_rows_in_order_and_whole(hosts: Engine) -> None:
+    rows = list(hosts.scan("pages"))
+    assert [row.row_key for row in rows] == [b"%05d" % number for number in range(3000)]
+    assert all(len(row.cells) == 3 and not row.truncated for row in rows)
+
+
+def test_a_scan_keeps_its_bounds(hosts: Engine) -> None:
+    def keys(start: bytes, end: bytes | None) -> list[int]:
+        return [int(row.row_key) for row in hosts.scan("pages", start, end)]
+
+    assert keys(b"00010", b"00013") == [10, 11, 12]
+    assert keys(b"00010\x00", b"00013\x00") == [11, 12, 13]
+    assert keys(b"02998", None) == [2998, 2999]
+    assert keys(b"00013", b"00010") == []
+    assert keys(b"", b"") == []
+
+
+def test_a_scan_resumes_after_a_row_key(hosts: Engine) -> None:
+    found: list[bytes] = []
+    start = b""
+    while True:
+        part = [row.row_key for row, _ in zip(hosts.scan("pages", start), range(700), strict=False)]
+        if not part:
+            break
+        found += part
+        start = part[-1] + b"\x00"
+    assert found == [b"%05d" % number for number in range(3000)]
+
+
+def test_a_scan_leaves_out_rows_without_a_wanted_cell(hosts: Engine) -> None:
+    put(hosts, b"00500\x00", ("anchor", b"u", 1000, b"text"))
+    rows = list(hosts.scan("pages", spec=ReadSpec(families=("anchor",))))
+    assert [row.row_key for row in rows] == [b"00500\x00"]
+
+
+def test_a_scan_says_where_the_cell_limit_cut_a_row(hosts: Engine) -> None:
+    put(hosts, b"00001", ("text", b"u", 1000, b""))
+    rows = list(hosts.scan("pages", b"", b"00002", ReadSpec(("text",), cell_limit=1, keys_only=True)))
+    assert [(row.row_key, row.truncated) for row in rows] == [(b"00000", False), (b"00001", True)]
+    assert rows[0].cells == [Cell("text", b"t", 1000, b"")]
+
+
+def test_a_scan_steps_over_a_huge_row(engine: Engine) -> None:
+    big_row(engine, 5000, b"b")
+    put(engine, b"a", ("anchor", b"x", 0, b"1"))
+    put(engine, b"c", ("text", b"x", 0, b"2"))
+    rows = list(engine.scan("pages", spec=ReadSpec(cell_limit=2)))
+    assert [(row.row_key, len(row.cells), row.truncated) for row in rows] == [
+        (b"a", 1, False),
+        (b"b", 2, True),
+        (b"c", 1, False),
+    ]
+
+
+def test_writes_during_a_scan_do_not_disturb_rows_behind_it(hosts: Engine) -> None:
+    seen = []
+    for row in hosts.scan("pages"):
+        seen.append(row.row_key)
+        mutate(hosts, row.row_key, DeleteRow())
+    assert len(seen) == len(set(seen)) == 3000
+    assert list(hosts.scan("pages")) == []
+
+
+# --- deletes ---
+
+
+def test_delete_cells_takes_one_column_or_a_time_range_of_it(versions: Engine) -> None:
+    mutate(versions, ROW, DeleteCells("page", b"body", 3000, 39_000))
+    assert [c.timestamp // 1000 for c in versions.read_row("pages", ROW, ReadSpec(("page",), b"body"))] == [
+        40,
+        39,
+        2,
+        1,
+    ]
+    mutate(versions, ROW, DeleteCells("page", b"body", end=2000))
+    mutate(versions, ROW, DeleteCells("page", b"body", start=40_000))
+    assert [c.timestamp // 1000 for c in versions.read_row("pages", ROW, ReadSpec(("page",), b"body"))] == [39, 2]
+    mutate(versions, ROW, DeleteCells("page", b"body", 5000, 5000), DeleteCells("page", b"body", 0, 0))
+    assert len(versions.read_row("pages", ROW, ReadSpec(("page",), b"body"))) == 2
+    mutate(versions, ROW, DeleteCells("page", b"body"))
+    assert versions.read_row("pages", ROW, ReadSpec(("page",), b"body")) == []
+    assert len(versions.read_row("pages", ROW, ReadSpec(("page",)))) == 80
+
+
+def test_delete_family_takes_that_family_only(versions: Engine) -> None:
+    mutate(versions, ROW, DeleteFamily("page"))
+    assert stamps(versions.read_row("pages", ROW)) == [("http", b"body", 5), ("pag", b"body", 5), ("page!", b"body", 5)]
+
+
+def test_delete_row_takes_everything(versions: Engine) -> None:
+    mutate(versions, ROW, DeleteRow())
+    assert versions.read_row("pages", ROW) == [] and list(versions.scan("pages")) == []
+
+
+def test_mutations_of_a_row_apply_in_their_order(engine: Engine) -> None:
+    mutate(engine, ROW, SetCell("page", b"a", 9000, b"gone"), DeleteRow(), SetCell("page", b"b", 1000, b"kept"))
+    assert engine.read_row("pages", ROW) == [Cell("page", b"b", 1000, b"kept")]
+    mutate(engine, ROW, SetCell("text", b"c", 0, b"kept"), DeleteFamily("page"), SetCell("page", b"b", 1000, b"again"))
+    assert engine.read_row("pages", ROW) == [Cell("page", b"b", 1000, b"again"), Cell("text", b"c", 0, b"kept")]
+    mutate(engine, ROW, SetCell("page", b"d", 0, b""), DeleteCells("page", b"d"), DeleteCells("page", b"b"))
+    assert engine.read_row("pages", ROW) == [Cell("text", b"c", 0, b"kept")]
+
+
+def test_one_row_named_twice_in_a_call_applies_in_order(engine: Engine) -> None:
+    engine.mutate_rows(
+        [
+            RowMutations("pages", ROW, [SetCell("page", b"a", 0, b"1")]),
+            RowMutations("pages", ROW, [DeleteRow()]),
+            RowMutations("pages", ROW, [SetCell("page", b"b", 0, b"2")]),
+        ],
+        NONE,
+    )
+    assert engine.read_row("pages", ROW) == [Cell("page", b"b", 0, b"2")]
+
+
+@pytest.mark.parametrize("cells", [10, 1000, 1001, 3000])
+@pytest.mark.parametrize("delete", [DeleteRow(), DeleteFamily("anchor")], ids=["row", "family"])
+def test_a_put_after_a_delete_is_seen_whatever_its_timestamp(
+    engine: Engine, cells: int, delete: DeleteRow | DeleteFamily
+) -> None:
+    big_row(engine, cells)
+    mutate(engine, ROW, delete)
+    assert engine.read_row("pages", ROW) == [] and list(engine.scan("pages")) == []
+    put(engine, ROW, ("anchor", b"0000005", 1000, b"same place"), ("anchor", b"0000006", 0, b"older"))
+    wanted = [Cell("anchor", b"0000005", 1000, b"same place"), Cell("anchor", b"0000006", 0, b"older")]
+    assert engine.read_row("pages", ROW) == wanted
+    while not engine.finish_deletes("pages", ROW, 100):
+        assert engine.read_row("pages", ROW) == wanted
+    assert engine.read_row("pages", ROW) == wanted
+    engine.compact("pages")
+    assert engine.read_row("pages", ROW) == wanted
+    assert [row.cells for row in engine.scan("pages")] == [wanted]
+
+
+def test_puts_around_a_large_delete_in_one_call_keep_their_order(engine: Engine) -> None:
+    big_row(engine, 2000)
+    mutate(engine, ROW, SetCell("page", b"before", 5000, b"1"), DeleteRow(), SetCell("page", b"after", 0, b"2"))
+    assert engine.read_row("pages", ROW) == [Cell("page", b"after", 0, b"2")]
+    engine.compact("pages")
+    assert engine.read_row("pages", ROW) == [Cell("page", b"after", 0, b"2")]
+
+
+def test_a_large_family_delete_spares_other_families_and_rows(engine: Engine) -> None:
+    big_row(engine, 2000)
+    big_row(engine, 2000, ROW + b"x")
+    put(engine, ROW, ("text", b"t", 0, b"kept"))
+    mutate(engine, ROW, DeleteFamily("anchor"))
+    assert engine.read_row("pages", ROW) == [Cell("text", b"t", 0, b"kept")]
+    engine.compact("pages", b"", ROW + b"\x00")
+    assert engine.read_row("pages", ROW) == [Cell("text", b"t", 0, b"kept")]
+    assert len(engine.read_row("pages", ROW + b"x")) == 2000
+
+
+def test_a_second_large_delete_takes_what_was_put_since_the_first(engine: Engine) -> None:
+    big_row(engine, 2000)
+    mutate(engine, ROW, DeleteRow())
+    big_row(engine, 1500)
+    engine.finish_deletes("pages", ROW, 100)
+    assert len(engine.read_row("pages", ROW)) == 1500
+    mutate(engine, ROW, DeleteFamily("anchor"))
+    put(engine, ROW, ("anchor", b"0000001", 0, b"kept"))
+    while not engine.finish_deletes("pages", ROW, 100):
+        pass
+    assert engine.read_row("pages", ROW) == [Cell("anchor", b"0000001", 0, b"kept")]
+
+
+def test_finishing_where_nothing_is_deleted_is_done_at_once(engine: Engine) -> None:
+    put(engine, ROW, ("page", b"a", 0, b""))
+    assert engine.finish_deletes("pages", ROW)
+    assert engine.finish_deletes("pages", b"absent")
+    assert len(engine.read_row("pages", ROW)) == 1
+
+
+def test_a_row_of_200_000_cells_is_read_in_slices_and_deleted(engine: Engine) -> None:
+    big_row(engine, 200_000)
+    count, after = 0, None
+    while part := engine.read_row("pages", ROW, ReadSpec(cell_limit=5000, after=after)):
+        count += len(part)
+        after = Position(*part[-1][:3])
+    assert count == 200_000
+    mutate(engine, ROW, DeleteRow())
+    assert engine.read_row("pages", ROW, ReadSpec(cell_limit=1)) == []
+    while not engine.finish_deletes("pages", ROW, 50_000):
+        pass
+    assert engine.read_row("pages", ROW) == []
+
+
+# --- conditions ---
+
+
+def check(engine: Engine, value: bytes | None, *then: Mutation, otherwise: tuple[Mutation, ...] = ()) -> bool:
+    return engine.check_and_mutate("pages", ROW, Condition("page", b"a", value), then, otherwise, NONE)
+
+
+def test_check_and_mutate_applies_then_or_otherwise(engine: Engine) -> None:
+    assert check(engine, None, SetCell("page", b"a", 1000, b"1"))
+    assert not check(engine, None, SetCell("page", b"a", 2000, b"2"))
+    assert not check(engine, b"2", DeleteRow(), otherwise=(SetCell("page", b"b", 0, b"no"),))
+    assert check(engine, b"1", SetCell("page", b"a", 2000, b"2"))
+    assert not check(engine, b"1", DeleteRow())
+    assert engine.read_row("pages", ROW) == [
+        Cell("page", b"a", 2000, b"2"),
+        Cell("page", b"a", 1000, b"1"),
+        Cell("page", b"b", 0, b"no"),
+    ]
+
+
+def test_a_condition_tells_empty_from_absent(engine: Engine) -> None:
+    assert not check(engine, b"")
+    put(engine, ROW, ("page", b"a", 0, b""))
+    assert check(engine, b"") and not check(engine, None)
+
+
+def test_a_condition_looks_at_its_own_column(engine: Engine) -> None:
+    put(
+        engine,
+        ROW,
+        ("page", b"", 0, b"x"),
+        ("page", b"a\x00", 0, b"x"),
+        ("page", b"aa", 0, b"x"),
+        ("text", b"a", 0, b"x"),
+    )
+    assert check(engine, None)
+
+
+@pytest.mark.parametrize("cells", [5, 3000])
+def test_a_deleted_column_is_absent_to_a_condition(engine: Engine, cells: int) -> None:
+    put(engine, ROW, *(("page", b"a", number * 1000, b"x") for number in range(cells)))
+    mutate(engine, ROW, DeleteRow())
+    assert check(engine, None, SetCell("page", b"a", 0, b"back"))
+    assert check(engine, b"back")
+
+
+def test_of_eight_threads_exactly_one_wins_a_claim(engine: Engine) -> None:
+    rounds, winners = 30, []
+    barrier = threading.Barrier(8)
+
+    def claim(me: int) -> None:
+        for number in range(rounds):
+            barrier.wait()
+            put_mine = [SetCell("page", b"owner", 0, b"%d" % me)]
+            if engine.check_and_mutate("pages", b"%d" % number, Condition("page", b"owner", None), put_mine, (), NONE):
+                winners.append((number, b"%d" % me))
+
+    threads = [threading.Thread(target=claim, args=(me,)) for me in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(number for number, _ in winners) == list(range(rounds))
+    for number, owner in winners:
+        assert engine.read_row("pages", b"%d" % number)[0].value == owner
+
+
+def test_a_reader_never_sees_half_a_row_change(engine: Engine) -> None:
+    big_row(engine, 1500)
+    put(engine, ROW, ("page", b"a", 0, b"0"), ("text", b"a", 0, b"0"))
+    stop = threading.Event()
+    torn: list[list[Cell]] = []
+
+    def read() -> None:
+        while not stop.is_set():
+            cells = engine.read_row("pages", ROW, ReadSpec(("page", "text")))
+            if len(cells) != 2 or cells[0].value != cells[1].value:
+                torn.append(cells)
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(1, 150):
+        value = b"%d" % number
+        filling = [SetCell("anchor", b"%07d" % place, 0, b"") for place in range(1100)] if number % 10 == 0 else []
+        mutate(engine, ROW, DeleteRow(), SetCell("page", b"a", 0, value), SetCell("text", b"a", 0, value), *filling)
+        if number % 7 == 0:
+            engine.finish_deletes("pages", ROW, 400)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert torn == []
+
+
+# --- bare tables ---
+
+
+def test_a_bare_row_gives_its_qualifiers_in_order(engine: Engine) -> None:
+    qualifiers = [b"", b"\x00", b"\x00\x01", b"\x00\xff", b"\x01", b"abc", b"abcd", b"\xff\xff"]
+    post(engine, b"\x03\x00\x01", *reversed(qualifiers))
+    post(engine, b"\x03\x00", b"other")
+    post(engine, b"\x03\x00\x01\x00", b"another")
+    assert engine.qualifiers("postings", b"\x03\x00\x01", 100) == qualifiers
+    assert engine.qualifiers("postings", b"\x03\x00\x01", 3) == qualifiers[:3]
+    assert engine.qualifiers("postings", b"\x03\x00\x01", 0) == []
+    assert engine.qualifiers("postings", b"\x03", 3) == []
+    assert engine.qualifiers_of_rows("postings", [b"\x04", b"\x03\x00\x01\x00", b"\x03\x00"], 5) == [
+        [],
+        [b"another"],
+        [b"other"],
+    ]
+
+
+def test_a_bare_row_reads_and_scans_as_cells(engine: Engine) -> None:
+    for number in range(2500):
+        post(engine, b"\x03%04d" % (number // 5), b"q%d" % (number % 5))
+    assert engine.read_row("postings", b"\x030007") == [Cell("p", b"q%d" % number, 0, b"") for number in range(5)]
+    rows = list(engine.scan("postings"))
+    assert [row.row_key for row in rows] == [b"\x03%04d" % number for number in range(500)]
+    assert all(len(row.cells) == 5 and not row.truncated for row in rows)
+    limited = list(engine.scan("postings", b"\x030100", b"\x030400", ReadSpec(cell_limit=2, qualifier_prefix=b"q")))
+    assert len(limited) == 300 and all(len(row.cells) == 2 and row.truncated for row in limited)
+    assert list(engine.scan("postings", spec=ReadSpec(("other",)))) == []
+    assert list(engine.scan("postings", spec=ReadSpec(start=1000))) == []
+    assert engine.read_row("postings", b"\x030007", ReadSpec(end=0)) == []
+
+
+def test_a_bare_row_is_read_in_slices(engine: Engine) -> None:
+    post(engine, b"r", *(b"%03d" % number for number in range(100)), b"")
+    found, after = [], None
+    while part := engine.read_row("postings", b"r", ReadSpec(cell_limit=7, after=after)):
+        found += [cell.qualifier for cell in part]
+        after = Position(*part[-1][:3])
+    assert found == [b"", *(b"%03d" % number for number in range(100))]
+
+
+def test_bare_deletes_take_what_is_there(engine: Engine) -> None:
+    post(engine, b"r", *(b"%04d" % number for number in range(1500)))
+    mutate(engine, b"r", DeleteCells("p", b"0003"), DeleteCells("p", b"0004", 1000), table="postings")
+    assert engine.qualifiers("postings", b"r", 4) == [b"0000", b"0001", b"0002", b"0004"]
+    mutate(engine, b"r", DeleteFamily("p"), SetCell("p", b"new", 0, b""), table="postings")
+    assert engine.qualifiers("postings", b"r", 4) == [b"new"]
+    mutate(engine, b"r", DeleteRow(), table="postings")
+    assert engine.qualifiers("postings", b"r", 4) == [] and list(engine.scan("postings")) == []
+
+
+def test_a_condition_holds_on_a_bare_table(engine: Engine) -> None:
+    claim = [SetCell("p", b"q", 0, b"")]
+    assert engine.check_and_mutate("postings", b"r", Condition("p", b"q", None), claim, (), NONE)
+    assert not engine.check_and_mutate("postings", b"r", Condition("p", b"q", None), claim, (), NONE)
+    assert engine.check_and_mutate("postings", b"r", Condition("p", b"q", b""), [DeleteRow()], (), NONE)
+    assert engine.qualifiers("postings", b"r", 1) == []
+
+
+# --- refused arguments ---
+
+
+REFUSED: list[tuple[str, Mutation]] = [
+    ("nowhere", SetCell("page", b"", 0, b"")),
+    ("nowhere", DeleteRow()),
+    ("pages", SetCell("", b"", 0, b"")),
+    ("pages", SetCell("pa\x00ge", b"", 0, b"")),
+    ("pages", SetCell("page", b"", -1000, b"")),
+    ("pages", SetCell("page", b"", TIMESTAMP_MAX + 1, b"")),
+    ("pages", DeleteFamily("")),
+    ("pages", DeleteCells("page", b"", -1)),
+    ("postings", SetCell("p", b"", 1000, b"")),
+    ("postings", SetCell("p", b"", 0, b"value")),
+    ("postings", SetCell("q", b"", 0, b"")),
+    ("postings", DeleteFamily("q")),
+]
+
+
+@pytest.mark.parametrize(("table", "mutation"), REFUSED)
+def test_a_refused_mutation_leaves_its_whole_call_unapplied(engine: Engine, table: str, mutation: Mutation) -> None:
+    good = RowMutations("pages", b"good", [SetCell("page", b"", 0, b"")])
+    for rows in (
+        [good, RowMutations(table, ROW, [mutation])],
+        [RowMutations(table, ROW, [mutation, DeleteRow()]), good],
+    ):
+        with pytest.raises(InvalidArgument):
+            engine.mutate_rows(rows, NONE)
+    with pytest.raises(InvalidArgument):
+        engine.check_and_mutate(table, ROW, Condition("page", b"", None), [mutation], (), NONE)
+    assert all(list(engine.scan(name)) == [] for name in TABLE_TAGS)
+
+
+def test_the_largest_cell_is_taken_and_one_byte_more_is_refused(engine: Engine) -> None:
+    largest = bytes(engine.caps.largest_cell_bytes)
+    put(engine, ROW, ("page", b"", 0, largest))
+    assert engine.read_row("pages", ROW)[0].value == largest
+    with pytest.raises(InvalidArgument, match="longer than"):
+        put(engine, ROW, ("page", b"", 0, largest + b"x"))
+
+
+@pytest.mark.parametrize(
+    "spec", [ReadSpec(start=-1), ReadSpec(end=-1), ReadSpec(versions=0), ReadSpec(cell_limit=0)], ids=str
+)
+def test_a_spec_that_asks_for_nothing_is_refused(engine: Engine, spec: ReadSpec) -> None:
+    for table in ("pages", "postings"):
+        with pytest.raises(InvalidArgument):
+            engine.read_row(table, ROW, spec)
+        with pytest.raises(InvalidArgument):
+            engine.scan(table, spec=spec)
+
+
+def test_a_scan_refuses_a_place_inside_a_row(engine: Engine) -> None:
+    with pytest.raises(InvalidArgument, match="row key"):
+        engine.scan("pages", spec=ReadSpec(after=Position("page", b"", 0)))
+
+
+def test_unknown_tables_are_refused_everywhere(engine: Engine) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: engine.read_row("nowhere", ROW),
+        lambda: engine.scan("nowhere"),
+        lambda: engine.qualifiers("nowhere", ROW, 1),
+        lambda: engine.qualifiers("pages", ROW, 1),
+        lambda: engine.qualifiers_of_rows("pages", [ROW], 1),
+        lambda: engine.check_and_mutate("nowhere", ROW, Condition("page", b"", None), []),
+        lambda: engine.finish_deletes("nowhere", ROW),
+        lambda: engine.tablets("nowhere"),
+        lambda: engine.approximate_bytes("nowhere"),
+        lambda: engine.compact("nowhere"),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidArgument, match=r"nowhere|not bare"):
+            call()
+
+
+# --- the rest ---
+
+
+def test_tablets_cover_the_whole_table(engine: Engine) -> None:
+    tablets = engine.tablets("pages")
+    assert tablets[0][0] == b"" and tablets[-1][1] is None
+
+
+def test_approximate_bytes_grow_with_what_is_stored(engine: Engine) -> None:
+    value = random.Random(1).randbytes(1000)
+    for number in range(200):
+        put(
+            engine,
+            b"%04d" % number,
+            ("page", b"body", 0, value),
+            ("page", b"b2", 0, random.Random(number).randbytes(1000)),
+        )
+    engine.compact("pages")
+    whole = engine.approximate_bytes("pages")
+    assert whole > 100_000
+    assert engine.approximate_bytes("pages", b"x") < whole / 10
+    assert engine.approximate_bytes("meta") < whole / 10
+
+
+def test_a_closed_engine_says_so_and_closes_again(engine: Engine) -> None:
+    put(engine, ROW, ("page", b"", 0, b""))
+    running = engine.scan("pages")
+    engine.close()
+    engine.close()
+    calls: list[Callable[[], object]] = [
+        lambda: engine.read_row("pages", ROW),
+        lambda: engine.read_row("postings", ROW),
+        lambda: next(running),
+        lambda: engine.scan("pages"),
+        lambda: engine.qualifiers("postings", ROW, 1),
+        lambda: engine.mutate_rows([], NONE),
+        lambda: put(engine, ROW, ("page", b"", 0, b"")),
+        lambda: check(engine, None),
+        lambda: engine.finish_deletes("pages", ROW),
+        lambda: engine.approximate_bytes("pages"),
+        lambda: engine.compact("pages"),
+    ]
+    for call in calls:
+        with pytest.raises(StoreUnavailable):
+            call()
