@@ -24,7 +24,7 @@ from docstore.format import (
     TABLE_TAGS,
     TIMESTAMP_MAX,
 )
-from docstore.model import Cell, ReadSpec
+from docstore.model import Cell, DeleteCells, DeleteFamily, Mutation, ReadSpec
 
 TAGS = {table: bytes((tag,)) for table, tag in TABLE_TAGS.items()}
 CELL_KIND = bytes((KEY_KIND_CELL,))
@@ -111,6 +111,27 @@ def with_mark(marks: Marks, prefix: bytes, family: str | None, epoch: int) -> Ma
     row_epoch, families = marks.get(prefix, RowMarks(0, {}))
     new = RowMarks(epoch, families) if family is None else RowMarks(row_epoch, {**families, family: epoch})
     return {**marks, prefix: new}
+
+
+def deleted_range(prefix: bytes, mutation: Mutation, bare: bool) -> tuple[bytes, bytes]:
+    """Encode what a delete covers in one row as a range of keys; empty when its end is not above its start."""
+    if bare:
+        if isinstance(mutation, DeleteCells):
+            key = prefix + mutation.qualifier
+            covers = (mutation.start or 0) <= 0 and (mutation.end is None or mutation.end > 0)
+            return key, key + b"\x00" if covers else key
+        return prefix, range_end(prefix)
+    cells = prefix + CELL_KIND
+    if isinstance(mutation, DeleteCells):
+        column = cells + mutation.family.encode() + FAMILY_END + escape(mutation.qualifier)
+        low = column if mutation.end is None else column + encode_timestamp(min(mutation.end, TIMESTAMP_MAX + 1) - 1)
+        start = mutation.start or 0
+        high = range_end(column) if start == 0 else column + encode_timestamp(min(start, TIMESTAMP_MAX)) + b"\x00"
+        return (low, high) if mutation.end != 0 and start <= TIMESTAMP_MAX else (column, column)
+    if isinstance(mutation, DeleteFamily):
+        family = cells + mutation.family.encode() + FAMILY_END
+        return family, range_end(family)
+    return cells, range_end(cells)
 
 
 class RowReader:

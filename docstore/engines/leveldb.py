@@ -1,10 +1,8 @@
 """The engine on LevelDB: the only importer of plyvel, and the owner of every iterator and of the handle's lifetime.
 
-Floor 2: knows `cellkeys`, `model`, `errors` and the argument checks.  Must not know what a page is.
+Floor 2: knows `cellkeys`, `handle`, `model`, `errors` and the argument checks.  Must not know what a page is.
 
-Lifetime.  plyvel crashes the process when a database is closed under a running call, so every call pins the handle;
-`close` and the reopening after a failed write wait until no pin is left.  A scan holds a pin and an iterator for one
-slice, never while the caller has control.  A forked child finds a dead engine whose handle is never freed.
+Reads.  Every call pins the handle; a scan holds an iterator for one slice, never while the caller has control.
 
 Writes.  One lock orders them.  LevelDB acknowledges and loses whatever follows a failed write, so the handle is closed
 and opened again before the next one.  A delete removes what is there when it is applied: up to `MARK_ABOVE_CELLS`
@@ -15,16 +13,13 @@ nothing for them.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import threading
-import time
-import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import plyvel
 
@@ -32,6 +27,7 @@ from docstore.codec import decode_varint, encode_timestamp, encode_varint, escap
 from docstore.engines import cellkeys
 from docstore.engines.arguments import check_bare, check_family, check_mutations, check_spec, check_table
 from docstore.engines.cellkeys import CELL_KIND, Marks, RowReader
+from docstore.engines.handle import Handle
 from docstore.engines.protocol import EVERYTHING, Caps, ScannedRow
 from docstore.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
 from docstore.format import BARE_TABLES, ENGINE_EPOCH_KEY, ENGINE_TAG, FAMILY_END, KEY_END, KEY_ESCAPE, TIMESTAMP_MAX
@@ -57,20 +53,6 @@ _SCAN_FIRST_ROWS = 16
 _SCAN_MOST_ROWS = 1024
 _SCAN_SLICE_CELLS = 8192
 _BARE_CHUNK = 1024
-_REOPEN_SLACK_BYTES = 1 << 20
-_CLOSE_POLL_SECONDS = 0.0005
-
-Result = TypeVar("Result")
-
-_engines: weakref.WeakSet[LevelDBEngine] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for engine in list(_engines):
-        engine.abandon()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class _Mark(NamedTuple):
@@ -96,49 +78,43 @@ class LevelDBEngine:
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
         self._path = Path(path)
-        self._write_lock = threading.Lock()
+        self._create = create
         self._mark_lock = threading.Lock()
-        self._pins: set[object] = set()
-        self._gone = ""
-        self._failed = False
         self._log = self._path / "none.log"
         self._family_keys: dict[str, bytes] = {}
         self._cursors: dict[bytes, bytes] = {}
         self._marks: Marks = {}
         self._mark_generation = 0
         self._epoch = 0
-        self._db: Any = None
-        self._open(create)
-        _engines.add(self)
+        self._handle = Handle(self._path, self._open_database, plyvel.Error, self._translated)
+        self._call = self._handle.call
 
-    # --- lifetime ---
-
-    def _open(self, create: bool) -> None:
+    def _open_database(self) -> Any:
         try:
             # No bloom filters: they serve only `get`, every read here seeks, and they cost 1.25 bytes a cell on disk
             # and in memory.
-            db = plyvel.DB(
+            database = plyvel.DB(
                 str(self._path),
-                create_if_missing=create,
+                create_if_missing=self._create,
                 paranoid_checks=True,
                 write_buffer_size=_WRITE_BUFFER_BYTES,
                 lru_cache_size=_CACHE_BYTES,
             )
-            with db.iterator(prefix=bytes((ENGINE_TAG,)), verify_checksums=True) as pairs:
+            with database.iterator(prefix=bytes((ENGINE_TAG,)), verify_checksums=True) as pairs:
                 own = dict(pairs)
         except plyvel.Error as error:
             raise self._opening_error(error) from error
+        self._create = False
         self._epoch = decode_varint(own[ENGINE_EPOCH_KEY])[0] if ENGINE_EPOCH_KEY in own else 0
         self._marks = cellkeys.decode_marks(iter(own.items()))
         self._cursors = {}
-        self._failed = False
-        self._db = db
+        return database
 
     def _opening_error(self, error: Exception) -> DocstoreError:
         text = str(error)
         if "does not exist" in text and "create_if_missing" in text:
             return StoreUnavailable(f"there is no LevelDB directory at {self._path}; create the store first")
-        if "lock" in text.lower() and not isinstance(error, plyvel.CorruptionError):
+        if f"{self._path}/LOCK" in text and not isinstance(error, plyvel.CorruptionError):
             return StoreUnavailable(f"the LevelDB directory {self._path} is held by another open engine: {text}")
         return self._translated(error, "opening it")
 
@@ -148,82 +124,9 @@ class LevelDBEngine:
             return CorruptionError(f"LevelDB found damage on {what}: {text}", path=str(self._path))
         return StorageError(_errno_of(text), f"LevelDB at {self._path} failed on {what}: {text}; free space, try again")
 
-    def abandon(self) -> None:
-        """Let go of the handle in a forked child without freeing it: its threads are in the parent alone."""
-        if self._db is not None:
-            # Freeing it, even at exit, would wait for threads that do not exist here.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
-        self._db = None
-        self._write_lock = threading.Lock()  # the parent's may be held by a thread that does not exist here
-        self._mark_lock = threading.Lock()
-        self._gone = "this process is a fork of the one that opened the store; open the store here again"
-
-    def _call(self, work: Callable[[Any], Result], what: str) -> Result:
-        """Do work with the handle pinned, and translate what LevelDB raises."""
-        pin = object()
-        while True:
-            try:
-                self._pins.add(pin)
-                db = self._db
-                if db is not None:
-                    return work(db)
-            except plyvel.Error as error:
-                raise self._translated(error, what) from error
-            finally:
-                self._pins.discard(pin)
-            if self._gone:
-                raise StoreUnavailable(f"{self._gone} ({self._path})")
-            with self._write_lock:  # a reopening is under way, or has failed
-                if self._db is None and not self._gone:
-                    self._open(create=False)
-
-    def _let_go(self) -> Any:
-        """Take the handle away from new calls and wait for running ones; the write lock is held."""
-        db, self._db = self._db, None
-        while self._pins:
-            time.sleep(_CLOSE_POLL_SECONDS)
-        return db
-
-    def _make_writable(self) -> Any:
-        """Give a handle that no write has failed on; the write lock is held."""
-        if self._gone:
-            raise StoreUnavailable(f"{self._gone} ({self._path})")
-        if self._failed and self._db is not None:
-            self._check_room_to_reopen()
-            self._let_go().close()
-        if self._db is None:
-            self._open(create=False)
-        return self._db
-
-    def _check_room_to_reopen(self) -> None:
-        """Refuse a write while the disk is so full that opening would fail too and take the reads with it."""
-        room = os.statvfs(self._path)
-        needed = sum(log.stat().st_size for log in self._path.glob("*.log")) + _REOPEN_SLACK_BYTES
-        if room.f_bavail * room.f_frsize < needed:
-            raise StorageError(
-                errno.ENOSPC,
-                f"an earlier write to {self._path} failed and LevelDB needs {needed} free bytes to recover, found "
-                f"{room.f_bavail * room.f_frsize}; free space, write again",
-            )
-
     def close(self) -> None:
         """Empty LevelDB's log, so that the next open replays nothing, and let go; a second call does nothing."""
-        if self._gone:
-            return
-        with self._write_lock:
-            if self._gone:
-                return
-            self._gone = "the engine is closed; open the store again"
-            db = self._let_go()
-            if db is None:
-                return
-            try:
-                if not self._failed:
-                    db.compact_range(start=cellkeys.AFTER_ALL, stop=cellkeys.AFTER_ALL)
-            except plyvel.Error as error:
-                raise self._translated(error, "emptying its log; what was acknowledged is still in that log") from error
-            finally:
-                db.close()
+        self._handle.close(lambda db: db.compact_range(start=cellkeys.AFTER_ALL, stop=cellkeys.AFTER_ALL))
 
     # --- reads ---
 
@@ -413,11 +316,11 @@ class LevelDBEngine:
 
     def mutate_rows(self, rows: Sequence[RowMutations], durability: Durability) -> None:
         """See `Engine.mutate_rows`; here the whole call is one batch."""
-        with self._write_lock:
+        with self._handle.write_lock:
             self._apply(rows, durability)
 
     def _apply(self, rows: Sequence[RowMutations], durability: Durability) -> None:
-        db = self._make_writable()
+        db = self._handle.writable()
         batch = db.write_batch(sync=durability is Durability.SYNC)
         if self._put_cells(batch, rows):
             self._commit(batch, [], durability)
@@ -478,7 +381,7 @@ class LevelDBEngine:
                     row[key] = value
                     continue
                 bare = table in BARE_TABLES
-                low, high = _deleted_range(prefix, mutation, bare)
+                low, high = cellkeys.deleted_range(prefix, mutation, bare)
                 keeps_all = isinstance(mutation, DeleteCells) or bare
                 there = self._keys(db, low, high, None if keeps_all else MARK_ABOVE_CELLS + 1)
                 if not keeps_all and len(there) > MARK_ABOVE_CELLS:
@@ -533,7 +436,7 @@ class LevelDBEngine:
             else:
                 batch.write()
         except plyvel.Error as error:
-            self._failed = True
+            self._handle.fail()
             if durability is Durability.SYNC and self._landed(batch, log_bytes):
                 raise CommitUnknown(
                     f"LevelDB at {self._path} wrote the batch but could not sync it: {error}; do the same write again"
@@ -570,8 +473,8 @@ class LevelDBEngine:
         check_family(condition.family)
         check_mutations(table, then, _LARGEST_CELL_BYTES)
         check_mutations(table, otherwise, _LARGEST_CELL_BYTES)
-        with self._write_lock:
-            db = self._make_writable()
+        with self._handle.write_lock:
+            db = self._handle.writable()
             try:
                 held = self._newest(db, table, row_key, condition) == condition.value
             except plyvel.Error as error:
@@ -605,8 +508,8 @@ class LevelDBEngine:
     def finish_deletes(self, table: str, row_key: bytes, max_cells: int = 1000) -> bool:
         """See `Engine.finish_deletes`."""
         check_table(table)
-        with self._write_lock:
-            db = self._make_writable()
+        with self._handle.write_lock:
+            db = self._handle.writable()
             return self._finish_slice(db, cellkeys.row_prefix(table, row_key), max_cells)
 
     def _finish_slice(self, db: Any, prefix: bytes, max_cells: int) -> bool:
@@ -661,29 +564,6 @@ class LevelDBEngine:
                 while not self.finish_deletes(table, cellkeys.row_key_of(prefix)):
                     pass
         self._call(lambda db: db.compact_range(start=low, stop=high), f"compacting {table}")
-
-
-def _deleted_range(prefix: bytes, mutation: Mutation, bare: bool) -> tuple[bytes, bytes]:
-    """The keys that a delete covers in one row, as a range."""
-    if bare:
-        if isinstance(mutation, DeleteCells):
-            key = prefix + mutation.qualifier
-            covers = (mutation.start or 0) <= 0 and (mutation.end is None or mutation.end > 0)
-            return key, key + b"\x00" if covers else key
-        return prefix, cellkeys.range_end(prefix)
-    cells = prefix + CELL_KIND
-    if isinstance(mutation, DeleteCells):
-        column = cells + mutation.family.encode() + FAMILY_END + escape(mutation.qualifier)
-        low = column if mutation.end is None else column + encode_timestamp(min(mutation.end, TIMESTAMP_MAX + 1) - 1)
-        start = mutation.start or 0
-        high = (
-            cellkeys.range_end(column) if start == 0 else column + encode_timestamp(min(start, TIMESTAMP_MAX)) + b"\x00"
-        )
-        return (low, high) if mutation.end != 0 and start <= TIMESTAMP_MAX else (column, column)
-    if isinstance(mutation, DeleteFamily):
-        family = cells + mutation.family.encode() + FAMILY_END
-        return family, cellkeys.range_end(family)
-    return cells, cellkeys.range_end(cells)
 
 
 def _errno_of(text: str) -> int:
