@@ -46,6 +46,8 @@ ENGINE_EPOCH_KEY = b"\x00\x00"
 """Varint: delete marks ever made.  Every cell of a table that is not bare carries it, as of its writing, before its
 value.  A mark's key is ENGINE_TAG, its kind, table tag, escaped row key, family (empty for a row); its value is a
 varint epoch, and cells with a smaller one are deleted."""
+ENGINE_END_KEY = b"\xff"
+"""The last key of all, put there at creation: an iterator that ends before it has lost something."""
 
 # --- LevelDB keys: table tag, escaped row key, KEY_END, then one of these ---
 
@@ -68,8 +70,8 @@ TIMESTAMP_MAX = (1 << 63) - 1
 VALUE_INLINE = 0x00
 """The value itself follows."""
 VALUE_REF = 0x01
-"""A record in Bodies: varint raw length, 16 bytes BLAKE3 of the raw value, then the ref (segments: varint segment
-number, varint offset, varint length)."""
+"""A record in Bodies: varint raw length, then the ref (segments: varint segment number, varint offset, varint
+length)."""
 INLINE_LIMIT_BYTES = 512
 """Longer values go to Bodies: 3 KB of inline cells a page made LevelDB stall for 773 ms (measured)."""
 
@@ -120,7 +122,7 @@ RECORD_DELETE_COLUMN = 4
 
 CODEC_STORED = 0
 CODEC_ZSTD = 1
-"""A zstd frame without its 4 bytes of magic and, as a rule, without its content size: the record has the raw length."""
+"""A zstd frame without its 4 bytes of magic and without its content size: the record has the raw length."""
 CODEC_ZSTD_DICTIONARY = 2
 """zstd with a raw-content dictionary; the record names it by its checksum."""
 CODEC_ZSTD_DELTA = 3
@@ -153,8 +155,36 @@ POSTING_BAND = 0x03
 """+ 8 bytes band key -> text number of each text in this bucket."""
 POSTING_SHINGLE = 0x04
 """+ 8 bytes of a 0-mod-p fingerprint -> text number of each text that has it."""
+POSTING_PAYLOAD_DIGEST = 0x05
+"""+ first 8 bytes of the BLAKE3 of a recorded payload digest -> first bytes of the checksum of each body it was recorded of."""
+POSTING_DOCNO = 0x06
+"""+ first 8 bytes of the BLAKE3 of a document number -> timestamp and row key of each page that came under it."""
 TEXT_NUMBER_BYTES = 6
 """A text number is the first six bytes of the text checksum: nothing to allocate, and a clash costs one look."""
+
+# --- checkpoint of the index's bit filter: may be lost, is built again from the postings ---
+
+FILTER_MAGIC = b"DSFILTER"
+FILTER_FORMAT_VERSION = 1
+FILTER_HEADER = "<8sHHH"
+"""magic, format version, generations, position length; then bits a key (f64), next capacity (u64), position."""
+FILTER_GENERATION = "<QQQ"
+"""capacity in keys, keys held, bytes of the table that follows; after the last table CRC-32 of all before it."""
+
+# --- runs: sorted postings derived from the posting log; may be lost, are built again from the postings ---
+
+RUN_MAGIC = b"DSPOSTRN"
+RUN_FORMAT_VERSION = 1
+RUN_HEADER = "<8sHBBIIQQ6I"
+"""magic, format version, fence bits, tag bytes, texts, reserved (0), postings, room in postings, then CRC-32 of each
+column: fence, tag low, tag high, text low, text high, text numbers; CRC-32 of the header (u32); zeros up to 4096."""
+RUN_HEADER_BYTES = 4096
+"""Columns begin at a multiple of it, in that order: u32 fence[2**fence bits + 1]; for each posting u16 tag low, u8 tag
+high (where tag bytes is 3), u16 and u8 of the text's place in the run; for each text u48 text number."""
+RUN_KEY_BITS = 40
+"""Highest bits of a mixed key that a posting keeps; what is cut off costs a false candidate, never a missed one."""
+RUN_PLACE_BITS = 24
+"""A run holds at most 2**24 texts."""
 
 # --- fingerprint schemes: the first byte of every persisted fingerprint ---
 # A scheme is an algorithm with all its parameters.  Two schemes are never compared.

@@ -189,6 +189,8 @@ class SegmentBodies:
         for offset, found in walk_records(handle, row.number, start, end):
             if isinstance(found, Damage):
                 lost.append(LostRange(row.number, offset, found.end, found.reason))
+        if lost:
+            self._files.truncate(path, end)  # syncs what is left, so that the manifest can call it synced
         return max(0, length_bytes - row.committed_bytes), sorted(lost)
 
     def _reopen(self, row: SegmentRow) -> None:

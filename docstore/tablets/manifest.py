@@ -1,0 +1,425 @@
+"""Which row ranges are tablets, and how far each segment is committed: rows of the engine's table `meta`.
+
+Floor 3: knows the engine protocol and what `bodies` says of segments.  Must not know what is in a segment.
+
+A tablet's row is keyed by its first row key and its range ends where the next one starts.  So the tablets cover the key
+space without gap or overlap whichever of the manifest's rows reached the disk, and a split is one new row: nothing here
+needs atomicity across rows.  Counters are approximate: a row may be written twice.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import mmh3
+import msgpack
+
+from docstore.engines.protocol import Engine
+from docstore.errors import CorruptionError
+from docstore.format import (
+    MANIFEST_COUNTERS_ROW,
+    MANIFEST_FAMILY,
+    MANIFEST_QUALIFIER,
+    MANIFEST_SEGMENT_PREFIX,
+    MANIFEST_TABLET_PREFIX,
+    SEGMENT_ACTIVE,
+    SEGMENT_DRAINING,
+    SEGMENT_HEADER_BYTES,
+    SEGMENT_LIVE,
+)
+from docstore.model import DeleteRow, Durability, ReadSpec, RowMutations, SetCell
+from docstore.tablets.bodies import SegmentProgress, SegmentRow
+from docstore.tablets.segment import Recovery
+
+TABLET_BYTES = 64 << 20
+"""Raw bytes at which a tablet splits: what one dictionary of 1 MB serves well."""
+SAMPLE_ROWS = 256
+"""Row keys kept of each tablet, to find its middle: off by about 3% of its rows."""
+
+_TABLE = "meta"
+_PAGES = "pages"
+_SPEC = ReadSpec(families=(MANIFEST_FAMILY,))
+_STATES = frozenset((SEGMENT_LIVE, SEGMENT_ACTIVE, SEGMENT_DRAINING))
+
+
+class Tablet(NamedTuple):
+    """A row range.
+
+    Attributes:
+        number: names it, for as long as it exists; a split gives the right part a new one.
+        start: first row key.
+        end: row key behind the last one; None has no bound.
+        raw_bytes: of the bodies written to it, before compression, roughly.
+    """
+
+    number: int
+    start: bytes
+    end: bytes | None
+    raw_bytes: int
+
+
+class _Range:
+    """One tablet as it is counted, and a sample of its row keys.
+
+    The sample holds the row keys with the smallest hashes: it depends on the set of row keys alone, not on the order
+    of writes, so that stores filled in different ways split at the same places.
+    """
+
+    def __init__(self, number: int, start: bytes, raw_bytes: int, *, sample_is_whole: bool) -> None:
+        self.number = number
+        self.start = start
+        self.raw_bytes = raw_bytes
+        self.pending_bytes = 0
+        self.split_at_bytes = 0
+        """Not to be split before it has grown to this: it could not be split when it was tried."""
+        self.sample_is_whole = sample_is_whole
+        self._heap: list[tuple[int, bytes]] = []
+        self._sampled: set[bytes] = set()
+
+    def sample(self, row_key: bytes) -> None:
+        rank = -mmh3.hash(row_key, signed=False)
+        heap = self._heap
+        if len(heap) < SAMPLE_ROWS:
+            if row_key not in self._sampled:
+                self._sampled.add(row_key)
+                heapq.heappush(heap, (rank, row_key))
+        elif rank > heap[0][0] and row_key not in self._sampled:
+            self._sampled.add(row_key)
+            self._sampled.discard(heapq.heapreplace(heap, (rank, row_key))[1])
+
+    def row_keys(self) -> list[bytes]:
+        return sorted(self._sampled)
+
+
+class Manifest:
+    """Tablets and segments of one store.  One writer; `tablet_for` and `tablets` from any thread.
+
+    The writer's order, for one group at a time: `note_write` for each page, `mutations`, the engine's `mutate_rows`
+    with these and the group's rows, then `committed`, or `aborted` if that failed; `split_grown` between groups.
+    """
+
+    def __init__(self, engine: Engine, tablet_bytes: int = TABLET_BYTES) -> None:
+        self._engine = engine
+        self._tablet_bytes = tablet_bytes
+        self._ranges: list[_Range] = []
+        self._starts: list[bytes] = []
+        self._touched: set[_Range] = set()
+        self._sealed: list[tuple[_Range, int]] = []
+        self._segments: dict[int, SegmentRow] = {}
+        self._sealed_segments: dict[int, SegmentRow] = {}
+        self._next_segment = 1
+        self._next_tablet = 1
+        self._stored_counters = (0, 0)
+        self._grown = False
+
+    @classmethod
+    def load(cls, engine: Engine, tablet_bytes: int = TABLET_BYTES) -> Manifest:
+        """Read the manifest; that of an empty engine has one tablet, which is written with the first group.
+
+        Raises:
+            CorruptionError: a row of the manifest cannot be read.
+        """
+        manifest = cls(engine, tablet_bytes)
+        for start, value in _rows(engine, MANIFEST_TABLET_PREFIX):
+            number, raw_bytes = (_integer(value, name, start) for name in ("number", "raw_bytes"))
+            manifest._ranges.append(_Range(number, start, raw_bytes, sample_is_whole=raw_bytes == 0))
+        for key, value in _rows(engine, MANIFEST_SEGMENT_PREFIX):
+            row = _segment_row(key, value)
+            manifest._segments[row.number] = row
+        for _, value in _rows(engine, MANIFEST_COUNTERS_ROW):
+            manifest._next_segment = _integer(value, "next_segment", MANIFEST_COUNTERS_ROW)
+            manifest._next_tablet = _integer(value, "next_tablet", MANIFEST_COUNTERS_ROW)
+            manifest._stored_counters = (manifest._next_segment, manifest._next_tablet)
+        manifest._next_segment = max(manifest._next_segment, *(number + 1 for number in manifest._segments), 1)
+        manifest._next_tablet = max(manifest._next_tablet, *(item.number + 1 for item in manifest._ranges), 1)
+        if not manifest._ranges or manifest._ranges[0].start:
+            first = _Range(manifest._next_tablet, b"", 0, sample_is_whole=not manifest._ranges)
+            manifest._next_tablet += 1
+            manifest._ranges.insert(0, first)
+            manifest._touched.add(first)
+        manifest._starts = [item.start for item in manifest._ranges]
+        manifest._grown = any(item.raw_bytes > tablet_bytes for item in manifest._ranges)
+        return manifest
+
+    # --- what there is ---
+
+    def tablets(self) -> list[Tablet]:
+        """All tablets, in row-key order."""
+        ranges = self._ranges
+        ends = [*(item.start for item in ranges[1:]), None]
+        return [Tablet(item.number, item.start, end, item.raw_bytes) for item, end in zip(ranges, ends, strict=True)]
+
+    def tablet_for(self, row_key: bytes) -> Tablet:
+        """The tablet that a row belongs to."""
+        ranges = self._ranges  # one read: a split replaces the list
+        index = bisect_right(ranges, row_key, key=_start_of) - 1
+        item = ranges[index]
+        end = ranges[index + 1].start if index + 1 < len(ranges) else None
+        return Tablet(item.number, item.start, end, item.raw_bytes)
+
+    def segments(self) -> list[SegmentRow]:
+        """All segments as they are committed, by number."""
+        return [row for _, row in sorted(self._segments.items())]
+
+    @property
+    def next_segment(self) -> int:
+        """The number of the next segment: larger than that of any that ever held a committed record."""
+        return self._next_segment
+
+    # --- a group ---
+
+    def note_write(self, row_key: bytes, raw_bytes: int) -> None:
+        """Count a body written to a row, in the group being made."""
+        item = self._ranges[bisect_right(self._starts, row_key) - 1]
+        item.pending_bytes += raw_bytes
+        item.sample(row_key)
+        self._touched.add(item)
+
+    def mutations(
+        self, progress: Sequence[SegmentProgress], freed: Mapping[int, int] | None = None
+    ) -> list[RowMutations]:
+        """The manifest's rows that go with the group's: changed counters, and how far the segments are written.
+
+        Args:
+            progress: of `Bodies.progress`, after the flush or sync of this group.
+            freed: of `Bodies.take_freed`.
+        """
+        self._sealed = [(item, item.pending_bytes) for item in self._touched]
+        rows = [_tablet_mutation(item, item.raw_bytes + pending) for item, pending in self._sealed]
+        for item in self._touched:
+            item.pending_bytes = 0
+        self._touched = set()
+        self._sealed_segments = self._changed_segments(progress, freed or {})
+        rows.extend(_segment_mutation(row) for row in self._sealed_segments.values())
+        next_segment = max(self._next_segment, *(number + 1 for number in self._sealed_segments), 1)
+        if (next_segment, self._next_tablet) != self._stored_counters:
+            rows.append(_counters_mutation(next_segment, self._next_tablet))
+        return rows
+
+    def committed(self) -> None:
+        """The rows of `mutations` are in the engine."""
+        for item, pending in self._sealed:
+            item.raw_bytes += pending
+            self._grown |= item.raw_bytes > max(self._tablet_bytes, item.split_at_bytes)
+        self._segments.update(self._sealed_segments)
+        self._next_segment = max(self._next_segment, *(number + 1 for number in self._sealed_segments), 1)
+        self._stored_counters = (self._next_segment, self._next_tablet)
+        self._sealed = []
+        self._sealed_segments = {}
+
+    def aborted(self) -> None:
+        """The rows of `mutations` may not be in the engine: their counts are dropped, the rows written next time."""
+        self._touched.update(item for item, _ in self._sealed)
+        self._sealed = []
+        self._sealed_segments = {}
+        self._stored_counters = (0, 0)
+
+    def _changed_segments(self, progress: Sequence[SegmentProgress], freed: Mapping[int, int]) -> dict[int, SegmentRow]:
+        rows = dict(self._segments)
+        for item in progress:
+            known = rows.get(item.segment)
+            if item.written_bytes is None:  # it failed: what was committed stays, the rest is cut off at open
+                if known is not None:
+                    rows[item.segment] = known._replace(state=SEGMENT_LIVE if not item.active else known.state)
+                continue
+            row = known or SegmentRow(item.segment)
+            written_bytes = max(item.written_bytes, row.committed_bytes)
+            rows[item.segment] = row._replace(
+                state=SEGMENT_ACTIVE if item.active else _finished(row.state),
+                committed_bytes=written_bytes,
+                synced_bytes=max(row.synced_bytes, min(item.synced_bytes, written_bytes)),
+            )
+        active = next((item.segment for item in progress if item.active), None)
+        for number, row in rows.items():
+            if row.state == SEGMENT_ACTIVE and active not in (None, number):
+                row = row._replace(state=SEGMENT_LIVE)
+            if freed.get(number):
+                row = row._replace(freed_bytes=min(row.freed_bytes + freed[number], row.committed_bytes))
+            rows[number] = row
+        return {number: row for number, row in rows.items() if row != self._segments.get(number)}
+
+    # --- segments, outside of groups ---
+
+    def write_segment(self, row: SegmentRow, durability: Durability) -> None:
+        """Write a segment's row at once: for compaction, and after recovery."""
+        self._engine.mutate_rows([_segment_mutation(row)], durability)
+        self._segments[row.number] = row
+        self._next_segment = max(self._next_segment, row.number + 1)
+
+    def remove_segment(self, number: int, durability: Durability) -> None:
+        """Remove the row of a segment that no row of the store refers to; its number is not given again."""
+        rows = [
+            _counters_mutation(self._next_segment, self._next_tablet),
+            RowMutations(_TABLE, MANIFEST_SEGMENT_PREFIX + number.to_bytes(8, "big"), (DeleteRow(),)),
+        ]
+        self._engine.mutate_rows(rows, durability)
+        self._stored_counters = (self._next_segment, self._next_tablet)
+        self._segments.pop(number, None)
+
+    def settle(self, recovery: Recovery, durability: Durability) -> None:
+        """Write down what `recover` found, once the versions that it names are dropped: it is not reported again."""
+        missing = {item.segment for item in recovery.lost if item.start == 0}
+        for number in (*recovery.gone, *missing):
+            self.remove_segment(number, durability)
+        for number in sorted({item.segment for item in recovery.lost} - missing):
+            row = self._segments[number]
+            tails = [item.start for item in recovery.lost if item.segment == number and item.end == row.committed_bytes]
+            committed_bytes = max(min(tails, default=row.committed_bytes), SEGMENT_HEADER_BYTES)
+            self.write_segment(
+                row._replace(state=SEGMENT_LIVE, committed_bytes=committed_bytes, synced_bytes=committed_bytes),
+                durability,
+            )
+
+    # --- splitting ---
+
+    def split_grown(self, durability: Durability) -> list[Tablet]:
+        """Split every tablet that has grown past its size; changes the manifest only.
+
+        Returns:
+            The right parts.
+        """
+        made: list[Tablet] = []
+        while self._grown:
+            self._grown = False
+            for index in range(len(self._ranges) - 1, -1, -1):
+                item = self._ranges[index]
+                if item.raw_bytes > max(self._tablet_bytes, item.split_at_bytes):
+                    right = self._split(index, durability)
+                    if right is None:
+                        item.split_at_bytes = 2 * item.raw_bytes
+                    else:
+                        made.append(right)
+                        self._grown = True
+        return made
+
+    def _split(self, index: int, durability: Durability) -> Tablet | None:
+        left = self._ranges[index]
+        end = self._starts[index + 1] if index + 1 < len(self._starts) else None
+        if not left.sample_is_whole:
+            for row in self._engine.scan(_PAGES, left.start, end, ReadSpec(cell_limit=1, keys_only=True)):
+                left.sample(row.row_key)
+            left.sample_is_whole = True
+        row_keys = left.row_keys()
+        middle = len(row_keys) // 2
+        if middle == 0 or row_keys[middle] <= left.start:
+            return None  # one row alone is larger than a tablet
+        left_bytes = left.raw_bytes * middle // len(row_keys)
+        right = _Range(self._next_tablet, row_keys[middle], left.raw_bytes - left_bytes, sample_is_whole=False)
+        smaller = _Range(left.number, left.start, left_bytes, sample_is_whole=False)
+        rows = [
+            _counters_mutation(self._next_segment, self._next_tablet + 1),
+            _tablet_mutation(right, right.raw_bytes),
+            _tablet_mutation(smaller, left_bytes),
+        ]
+        self._engine.mutate_rows(rows, durability)
+        self._next_tablet += 1
+        self._stored_counters = (self._next_segment, self._next_tablet)
+        smaller.pending_bytes = left.pending_bytes
+        if left in self._touched:
+            self._touched.remove(left)
+            self._touched.add(smaller)
+        ranges = [*self._ranges[:index], smaller, right, *self._ranges[index + 1 :]]
+        self._ranges, self._starts = ranges, [item.start for item in ranges]
+        return Tablet(right.number, right.start, end, right.raw_bytes)
+
+    # --- checking ---
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with the manifest as it stands in the engine, one sentence each; nothing if it is sound."""
+        starts: list[bytes] = []
+        numbers: dict[int, bytes] = {}
+        counters = next((value for _, value in _rows(self._engine, MANIFEST_COUNTERS_ROW)), {})
+        next_segment, next_tablet = counters.get("next_segment", 1), counters.get("next_tablet", 1)
+        for start, value in _rows(self._engine, MANIFEST_TABLET_PREFIX):
+            starts.append(start)
+            number, raw_bytes = value.get("number"), value.get("raw_bytes")
+            if not isinstance(number, int) or not isinstance(raw_bytes, int) or number < 1 or raw_bytes < 0:
+                yield f"tablet at {start!r}: number {number!r} or raw_bytes {raw_bytes!r} is no sane count"
+                continue
+            if number in numbers:
+                yield f"tablets at {numbers[number]!r} and {start!r} have one number, {number}"
+            if number >= next_tablet:
+                yield f"tablet at {start!r}: number {number} was never given out (next is {next_tablet})"
+            numbers[number] = start
+        if starts and starts[0]:
+            yield f"rows before {starts[0]!r} belong to no tablet"
+        active = []
+        for key, value in _rows(self._engine, MANIFEST_SEGMENT_PREFIX):
+            row = _segment_row(key, value)
+            where = f"segment {row.number}"
+            if row.state not in _STATES:
+                yield f"{where}: unknown state {row.state!r}"
+            if not row.committed_bytes >= SEGMENT_HEADER_BYTES or not 0 <= row.synced_bytes <= row.committed_bytes:
+                yield f"{where}: synced {row.synced_bytes} and committed {row.committed_bytes} bytes do not fit"
+            if not 0 <= row.freed_bytes <= row.committed_bytes:
+                yield f"{where}: {row.freed_bytes} of {row.committed_bytes} bytes freed"
+            if row.number >= next_segment:
+                yield f"{where}: its number was never given out (next is {next_segment})"
+            if row.state == SEGMENT_ACTIVE:
+                active.append(row.number)
+        if len(active) > 1:
+            yield f"more than one active segment: {active}"
+
+
+def _start_of(item: _Range) -> bytes:
+    return item.start
+
+
+def _finished(state: str) -> str:
+    return SEGMENT_LIVE if state == SEGMENT_ACTIVE else state
+
+
+def _rows(engine: Engine, prefix: bytes) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """What follows the prefix in each row key, and the row's map."""
+    end = prefix[:-1] + bytes((prefix[-1] + 1,))
+    for row in engine.scan(_TABLE, prefix, end, _SPEC):
+        for cell in row.cells:
+            if cell.qualifier == MANIFEST_QUALIFIER:
+                try:
+                    value = msgpack.unpackb(cell.value)
+                except ValueError as error:
+                    raise _damaged(row.row_key, "a msgpack map", cell.value[:16].hex()) from error
+                if not isinstance(value, dict):
+                    raise _damaged(row.row_key, "a msgpack map", cell.value[:16].hex())
+                yield row.row_key[len(prefix) :], value
+
+
+def _integer(value: dict[str, Any], name: str, row_key: bytes) -> int:
+    number = value.get(name)
+    if not isinstance(number, int):
+        raise _damaged(row_key, f"an integer {name}", repr(number))
+    return number
+
+
+def _segment_row(key: bytes, value: dict[str, Any]) -> SegmentRow:
+    counts = [
+        _integer(value, name, MANIFEST_SEGMENT_PREFIX + key)
+        for name in ("committed_bytes", "synced_bytes", "freed_bytes", "tablet")
+    ]
+    return SegmentRow(int.from_bytes(key, "big"), str(value.get("state")), *counts)
+
+
+def _damaged(row_key: bytes, expected: str, found: str) -> CorruptionError:
+    return CorruptionError(
+        "the manifest cannot be read", path=f"table meta, row {row_key!r}", expected=expected, found=found
+    )
+
+
+def _tablet_mutation(item: _Range, raw_bytes: int) -> RowMutations:
+    return _mutation(MANIFEST_TABLET_PREFIX + item.start, {"number": item.number, "raw_bytes": raw_bytes})
+
+
+def _segment_mutation(row: SegmentRow) -> RowMutations:
+    value = row._asdict()
+    return _mutation(MANIFEST_SEGMENT_PREFIX + value.pop("number").to_bytes(8, "big"), value)
+
+
+def _counters_mutation(next_segment: int, next_tablet: int) -> RowMutations:
+    return _mutation(MANIFEST_COUNTERS_ROW, {"next_segment": next_segment, "next_tablet": next_tablet})
+
+
+def _mutation(row_key: bytes, value: dict[str, Any]) -> RowMutations:
+    return RowMutations(_TABLE, row_key, (SetCell(MANIFEST_FAMILY, MANIFEST_QUALIFIER, 0, msgpack.packb(value)),))

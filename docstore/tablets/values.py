@@ -1,0 +1,260 @@
+"""How a raw value becomes a record's payload and back, and the envelope that stands in its cell.
+
+Floor 3: the only importer of zstandard.  Must not know where records lie, nor who chooses a dictionary or a base: both
+are handed in when encoding, and asked for by their checksum when decoding.
+
+Frames are written without magic and content size, 5 to 7 bytes that a delta of 200 bytes would feel: the record's codec
+says that it is zstd, and its raw length bounds the output.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias, TypeVar
+
+import zstandard
+from blake3 import blake3
+
+from docstore.codec import decode_varint, encode_varint
+from docstore.errors import CorruptionError, InvalidArgument
+from docstore.format import (
+    CODEC_STORED,
+    CODEC_ZSTD,
+    CODEC_ZSTD_DELTA,
+    CODEC_ZSTD_DICTIONARY,
+    RECORD_RELATED_BYTES,
+    VALUE_INLINE,
+    VALUE_REF,
+    ZSTD_FRAME_MAGIC,
+)
+from docstore.tablets.record import Record
+
+LEVEL = 3
+"""zstd's own default: 17.7% of the raw bytes of manual pages, at some 250 MB/s."""
+DICTIONARIES_HELD = 64
+"""Prepared dictionaries in memory: about 1 MB each."""
+BASE_LIMIT_BYTES = 8 << 20
+"""A longer base is not used: decoding would have to make all of it again for one page."""
+_WINDOW_LOG_MAX = 27
+_WINDOW_LOG_MIN = 10
+_LARGE_WINDOW_LOG = 20
+_CONTENT_SIZE_BITS = 0xE0
+"""Of a frame's first byte: content size present, or a single segment, which implies it."""
+
+_Context = TypeVar("_Context")
+
+Resolve: TypeAlias = Callable[[bytes], bytes]
+"""From the checksum of a dictionary or base to its raw bytes."""
+
+
+class Encoded(NamedTuple):
+    """What becomes part of a record: codec, checksum of dictionary or base (or b""), payload."""
+
+    codec: int
+    related: bytes
+    payload: bytes
+
+
+class Dictionary:
+    """A raw-content dictionary, prepared once for any number of threads.
+
+    Attributes:
+        checksum: 16 bytes; names it in records.
+        content: its raw bytes.
+    """
+
+    def __init__(self, content: bytes, level: int = LEVEL) -> None:
+        self.checksum = checksum16(content)
+        self.content = content
+        self.prepared = zstandard.ZstdCompressionDict(content, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+        self.prepared.precompute_compress(level=level)
+
+
+class _Contexts(threading.local):
+    """zstd contexts of one thread: they hold state during a call, and cost more to make than to use."""
+
+    def __init__(self, level: int) -> None:
+        self.compress = zstandard.ZstdCompressor(level=level, write_content_size=False).compress
+        self.decompress = zstandard.ZstdDecompressor().decompress
+        self.compressors: dict[bytes, zstandard.ZstdCompressor] = {}
+        self.decompressors: dict[bytes, zstandard.ZstdDecompressor] = {}
+
+
+class ValueCodec:
+    """Encodes and decodes values; thread-safe.
+
+    Args:
+        level: of zstd, when writing.
+    """
+
+    def __init__(self, level: int = LEVEL) -> None:
+        self._level = level
+        self._contexts = _Contexts(level)
+
+    def encode(
+        self, raw: bytes, *, dictionary: Dictionary | None = None, base: tuple[bytes, bytes] | None = None
+    ) -> Encoded:
+        """Encode a value in the way asked for, or plainer where that does not pay.
+
+        Args:
+            raw: the value.
+            dictionary: compress with it.
+            base: (checksum, raw bytes) of a relative; goes before the dictionary.
+        Returns:
+            Delta, dictionary, zstd or stored: the first whose bytes, checksum counted, are fewer than the raw ones.
+        """
+        if base is not None and 0 < len(base[1]) <= BASE_LIMIT_BYTES:
+            if len(base[0]) != RECORD_RELATED_BYTES:
+                raise InvalidArgument(f"a base is named by {RECORD_RELATED_BYTES} bytes, not {len(base[0])}")
+            payload = _strip(self._delta_compressor(base[1], len(raw)).compress(raw))
+            if len(payload) + RECORD_RELATED_BYTES < len(raw):
+                return Encoded(CODEC_ZSTD_DELTA, base[0], payload)
+        elif dictionary is not None:
+            payload = _strip(self._dictionary_compressor(dictionary).compress(raw))
+            if len(payload) + RECORD_RELATED_BYTES < len(raw):
+                return Encoded(CODEC_ZSTD_DICTIONARY, dictionary.checksum, payload)
+        payload = _strip(self._contexts.compress(raw))
+        return Encoded(CODEC_ZSTD, b"", payload) if len(payload) < len(raw) else Encoded(CODEC_STORED, b"", raw)
+
+    def decode(self, record: Record, resolve: Resolve | None = None) -> bytes:
+        """The raw value of a record.
+
+        Args:
+            record: as read from Bodies.
+            resolve: gives the dictionary or base that the record names; needed only for those codecs.
+        Raises:
+            CorruptionError: the payload is no sound frame, or not of the record's raw length.
+        """
+        codec = record.codec
+        payload = record.payload
+        raw_bytes = record.raw_bytes
+        if codec == CODEC_STORED:
+            raw = payload
+        else:
+            if not payload or payload[0] & _CONTENT_SIZE_BITS:
+                raise _damaged(record, "a frame without content size", payload[:4].hex() or "nothing")
+            try:
+                if codec == CODEC_ZSTD:
+                    raw = self._contexts.decompress(ZSTD_FRAME_MAGIC + payload, raw_bytes)
+                else:
+                    decompressor = self._related_decompressor(record, resolve)
+                    raw = decompressor.decompress(ZSTD_FRAME_MAGIC + payload, raw_bytes)
+            except zstandard.ZstdError as error:
+                raise _damaged(record, f"{raw_bytes} raw bytes", str(error)) from error
+        if len(raw) != raw_bytes:
+            raise _damaged(record, f"{raw_bytes} raw bytes", f"{len(raw)}")
+        return raw
+
+    def _delta_compressor(self, base: bytes, raw_bytes: int) -> zstandard.ZstdCompressor:
+        # The window spans base and value, so that the last byte can still be a copy of the first.
+        window_log = min(_WINDOW_LOG_MAX, max(_WINDOW_LOG_MIN, (len(base) + raw_bytes).bit_length()))
+        # zstd indexes no more of a raw dictionary than eight bytes an entry of its tables, and takes the end of it.
+        tables = {"hash_log": window_log - 2, "chain_log": window_log - 3} if window_log >= _LARGE_WINDOW_LOG else {}
+        parameters = zstandard.ZstdCompressionParameters.from_level(
+            self._level,
+            source_size=raw_bytes,
+            dict_size=len(base),
+            window_log=window_log,
+            write_content_size=False,
+            write_dict_id=False,
+            **tables,
+        )
+        raw_dictionary = zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+        return zstandard.ZstdCompressor(compression_params=parameters, dict_data=raw_dictionary)
+
+    def _dictionary_compressor(self, dictionary: Dictionary) -> zstandard.ZstdCompressor:
+        held = self._contexts.compressors
+        compressor = held.pop(dictionary.checksum, None) or zstandard.ZstdCompressor(
+            level=self._level, dict_data=dictionary.prepared, write_content_size=False, write_dict_id=False
+        )
+        _hold(held, dictionary.checksum, compressor)
+        return compressor
+
+    def _related_decompressor(self, record: Record, resolve: Resolve | None) -> zstandard.ZstdDecompressor:
+        related = record.related
+        held = self._contexts.decompressors
+        decompressor = held.pop(related, None) if record.codec == CODEC_ZSTD_DICTIONARY else None
+        if decompressor is None:
+            if record.codec not in (CODEC_ZSTD_DICTIONARY, CODEC_ZSTD_DELTA):
+                raise _damaged(record, "a codec of docs/format.md", f"codec {record.codec}")
+            if resolve is None:
+                raise InvalidArgument("this record needs a dictionary or base: pass `resolve`")
+            content = zstandard.ZstdCompressionDict(resolve(related), dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+            decompressor = zstandard.ZstdDecompressor(dict_data=content)
+        if record.codec == CODEC_ZSTD_DICTIONARY:
+            _hold(held, related, decompressor)
+        return decompressor
+
+
+def checksum16(raw: bytes) -> bytes:
+    """The first 16 bytes of the BLAKE3 of raw bytes: names dictionaries and bases."""
+    return blake3(raw).digest(16)
+
+
+# --- the envelope in a cell ---
+
+_INLINE = bytes((VALUE_INLINE,))
+_REF = bytes((VALUE_REF,))
+
+
+class Envelope(NamedTuple):
+    """What a cell holds: the value itself, with no ref, or a ref, with no value."""
+
+    value: bytes
+    ref: bytes | None
+
+
+def encode_inline(value: bytes) -> bytes:
+    """The envelope of a value that stands in the cell."""
+    return _INLINE + value
+
+
+def encode_ref_envelope(raw_bytes: int, ref: bytes) -> bytes:
+    """The envelope of a value that lies in Bodies; its raw length can be told without reading it."""
+    return _REF + encode_varint(raw_bytes) + ref
+
+
+def parse_envelope(envelope: bytes) -> Envelope:
+    """Take an envelope apart.
+
+    Raises:
+        CorruptionError: it is empty, or of an unknown tag.
+    """
+    tag = envelope[0] if envelope else -1
+    if tag == VALUE_INLINE:
+        return Envelope(envelope[1:], None)
+    if tag == VALUE_REF:
+        offset = 1
+        while offset < len(envelope) and envelope[offset] >= 0x80:
+            offset += 1
+        if offset + 1 < len(envelope):
+            return Envelope(b"", envelope[offset + 1 :])
+    raise CorruptionError(
+        "a cell's envelope is damaged", expected="tag 00 or 01", found=envelope[:8].hex() or "nothing"
+    )
+
+
+def envelope_raw_bytes(envelope: bytes) -> int:
+    """Length of the raw value of a cell."""
+    if parse_envelope(envelope).ref is None:
+        return len(envelope) - 1
+    return decode_varint(envelope, 1)[0]
+
+
+def _strip(frame: bytes) -> bytes:
+    return frame[len(ZSTD_FRAME_MAGIC) :]
+
+
+def _hold(held: dict[bytes, _Context], checksum: bytes, context: _Context) -> None:
+    """Keep a context as the last used; the first used goes where there are too many."""
+    held[checksum] = context
+    if len(held) > DICTIONARIES_HELD:
+        del held[next(iter(held))]
+
+
+def _damaged(record: Record, expected: str, found: str) -> CorruptionError:
+    where = (
+        f"{record.family}:{record.qualifier.decode(errors='replace')} of row {record.row_key.decode(errors='replace')}"
+    )
+    return CorruptionError("a value cannot be decoded", path=where, expected=expected, found=found)

@@ -1,0 +1,275 @@
+"""Manifest: tablets cover the key space, counters go with their group, segments move through their states."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from docstore.engines.memory import MemoryEngine
+from docstore.errors import CorruptionError
+from docstore.format import SEGMENT_ACTIVE, SEGMENT_DRAINING, SEGMENT_LIVE
+from docstore.model import DeleteRow, Durability, RowMutations, SetCell
+from docstore.tablets.bodies import SegmentProgress, SegmentRow
+from docstore.tablets.manifest import Manifest
+from docstore.tablets.segment import LostRange, Recovery
+
+NONE = Durability.NONE
+
+
+def write_group(
+    engine: MemoryEngine, manifest: Manifest, row_keys: list[bytes], raw_bytes: int = 1000, written_bytes: int = 500
+) -> None:
+    for row_key in row_keys:
+        manifest.note_write(row_key, raw_bytes)
+    rows = [RowMutations("pages", row_key, (SetCell("page", b"body", 0, b"x"),)) for row_key in row_keys]
+    progress = [SegmentProgress(1, True, written_bytes, written_bytes)]
+    engine.mutate_rows([*rows, *manifest.mutations(progress)], NONE)
+    manifest.committed()
+
+
+def keys(count: int, seed: int = 1) -> list[bytes]:
+    source = random.Random(seed)
+    return [b"com,example,%d)/%d" % (source.randrange(50), source.randrange(10**6)) for _ in range(count)]
+
+
+def put(engine: MemoryEngine, row_key: bytes, value: bytes) -> None:
+    engine.mutate_rows([RowMutations("meta", row_key, (SetCell("manifest", b"row", 0, value),))], NONE)
+
+
+def test_an_empty_engine_has_one_tablet_for_all_rows() -> None:
+    manifest = Manifest.load(MemoryEngine())
+    assert manifest.tablets() == [(1, b"", None, 0)]
+    assert manifest.tablet_for(b"\xff" * 100) == (1, b"", None, 0)
+    assert manifest.segments() == []
+    assert manifest.next_segment == 1
+    assert list(manifest.problems()) == []
+
+
+def test_what_a_group_committed_is_loaded_again() -> None:
+    engine = MemoryEngine()
+    manifest = Manifest.load(engine)
+    write_group(engine, manifest, keys(10), raw_bytes=100, written_bytes=700)
+    again = Manifest.load(engine)
+    assert again.tablets() == manifest.tablets() == [(1, b"", None, 1000)]
+    assert again.segments() == [SegmentRow(1, SEGMENT_ACTIVE, 700, 700)]
+    assert again.next_segment == 2
+    assert list(again.problems()) == []
+
+
+def test_a_group_that_changes_nothing_writes_nothing() -> None:
+    engine = MemoryEngine()
+    manifest = Manifest.load(engine)
+    write_group(engine, manifest, keys(3))
+    assert manifest.mutations([SegmentProgress(1, True, 500, 500)]) == []
+
+
+def test_an_aborted_group_leaves_no_count() -> None:
+    engine = MemoryEngine()
+    manifest = Manifest.load(engine)
+    write_group(engine, manifest, [b"a"])
+    manifest.note_write(b"b", 5000)
+    manifest.mutations([SegmentProgress(1, True, 900, 900)])
+    manifest.aborted()
+    assert manifest.tablets() == [(1, b"", None, 1000)]
+    assert manifest.segments() == [SegmentRow(1, SEGMENT_ACTIVE, 500, 500)]
+    write_group(engine, manifest, [b"c"], written_bytes=600)
+    assert Manifest.load(engine).tablets() == [(1, b"", None, 2000)]
+
+
+def test_writes_noted_while_a_group_commits_belong_to_the_next() -> None:
+    engine = MemoryEngine()
+    manifest = Manifest.load(engine)
+    manifest.note_write(b"a", 10)
+    rows = manifest.mutations([])
+    manifest.note_write(b"b", 100)
+    engine.mutate_rows(rows, NONE)
+    manifest.committed()
+    assert Manifest.load(engine).tablets()[0].raw_bytes == 10
+    engine.mutate_rows(manifest.mutations([]), NONE)
+    manifest.committed()
+    assert Manifest.load(engine).tablets()[0].raw_bytes == 110
+
+
+def test_grown_tablets_split_into_ranges_that_cover_everything_in_order() -> None:
+    engine = MemoryEngine()
+    manifest = Manifest.load(engine, tablet_bytes=100_000)
+    for group in range(40):
+        write_group(engine, manifest, keys(25, seed=group))
+        manifest.split_grown(NONE)
+    tablets = manifest.tablets()
+    assert 8 < len(tablets) < 30
+    assert tablets[0].start == b""
+    assert tablets[-1].end is None
+    assert all(left.end == right.start for left, right in itertools.pairwise(tablets))
+    assert all(tablet.raw_bytes <= 100_000 for tablet in tablets)
+    assert sum(tablet.raw_bytes for tablet in tablets) == 40 * 25 * 1000
+    for row_key in keys(200, seed=99):
+        tablet = manifest.tablet_for(row_key)
+        assert tablet.start <= row_key
+        assert tablet.end is None or row_key < tablet.end
+    assert Manifest.load(engine, 100_000).tablets() == tablets
+    assert list(manifest.problems()) == []
+
+
+def test_a_split_falls_near_the_middle_of_the_rows() -> None:
+    engine = MemoryEngine()
+    manifest = Manifest.load(engine, tablet_bytes=1_999_000)
+    rows = sorted(set(keys(4000)))[:2000]
+    write_group(engine, manifest, random.Random(5).sample(rows, len(rows)))
+    (right,) = manifest.split_grown(NONE)
+    assert 0.4 < rows.index(right.start) / len(rows) < 0.6
+
+
+def test_a_split_is_the_same_whether_sampled_on_writing_or_scanned_after_reopening() -> None:
+    row_keys = keys(3000)
+    starts = []
+    for reopen in (False, True):
+        engine = MemoryEngine()
+        manifest = Manifest.load(engine, tablet_bytes=1_000_000)
+        order = random.Random(reopen).sample(row_keys, len(row_keys))
+        write_group(engine, manifest, order)
+        if reopen:
+            manifest = Manifest.load(engine, tablet_bytes=1_000_000)
+        manifest.split_grown(NONE)
+        starts.append([tablet.start for tablet in manifest.tablets()])
+    assert len(starts[0]) >= 4
+    assert starts[0] == starts[1]
+
+
+def test_a_single_row_larger_than_a_tablet_is_left_alone() -> None:
+    engine = MemoryEngine()
+    manifest = Manifest.load(engine, tablet_bytes=1000)
+    for _ in range(5):
+        write_group(engine, manifest, [b"same row"])
+        assert manifest.split_grown(NONE) == []
+    assert manifest.tablets() == [(1, b"", None, 5000)]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_a_split_of_which_only_one_row_reached_the_disk_leaves_a_sound_manifest(kept: int) -> None:
+    class HalfEngine(MemoryEngine):
+        half = False
+
+        def mutate_rows(self, rows, durability):  # type: ignore[no-untyped-def]
+            super().mutate_rows([rows[kept]] if self.half else rows, durability)
+
+    engine = HalfEngine()
+    manifest = Manifest.load(engine, tablet_bytes=100_000)
+    write_group(engine, manifest, keys(150))
+    engine.half = True
+    manifest.split_grown(NONE)
+    engine.half = False
+    again = Manifest.load(engine, tablet_bytes=100_000)
+    tablets = again.tablets()
+    assert tablets[0].start == b""
+    assert all(left.end == right.start for left, right in itertools.pairwise(tablets))
+    assert len({tablet.number for tablet in tablets}) == len(tablets)
+    write_group(engine, again, [b"x"])
+    again.split_grown(NONE)
+    assert list(Manifest.load(engine, 100_000).problems()) == []
+
+
+def test_segments_go_from_active_to_live_and_remember_the_committed_tail() -> None:
+    engine = MemoryEngine()
+    manifest = Manifest.load(engine)
+    write_group(engine, manifest, [b"a"], written_bytes=300)
+    engine.mutate_rows(
+        manifest.mutations([SegmentProgress(1, False, 400, 400), SegmentProgress(2, True, 90, 24)], {1: 50}), NONE
+    )
+    manifest.committed()
+    assert manifest.segments() == [
+        SegmentRow(1, SEGMENT_LIVE, 400, 400, 50),
+        SegmentRow(2, SEGMENT_ACTIVE, 90, 24),
+    ]
+    assert Manifest.load(engine).segments() == manifest.segments()
+    assert manifest.next_segment == 3
+
+
+def test_a_failed_segment_keeps_its_committed_length() -> None:
+    engine = MemoryEngine()
+    manifest = Manifest.load(engine)
+    write_group(engine, manifest, [b"a"], written_bytes=300)
+    engine.mutate_rows(
+        manifest.mutations([SegmentProgress(1, False, None, 300), SegmentProgress(2, True, 90, 90)]), NONE
+    )
+    manifest.committed()
+    assert manifest.segments() == [SegmentRow(1, SEGMENT_LIVE, 300, 300), SegmentRow(2, SEGMENT_ACTIVE, 90, 90)]
+
+
+def test_a_segment_that_failed_before_its_first_commit_gets_no_row() -> None:
+    manifest = Manifest.load(MemoryEngine())
+    manifest.mutations([SegmentProgress(1, False, None, 0)])
+    manifest.committed()
+    assert manifest.segments() == []
+
+
+def test_the_number_of_a_removed_segment_is_not_given_again() -> None:
+    engine = MemoryEngine()
+    manifest = Manifest.load(engine)
+    manifest.write_segment(SegmentRow(7, SEGMENT_DRAINING, 100, 100), NONE)
+    manifest.remove_segment(7, NONE)
+    again = Manifest.load(engine)
+    assert again.segments() == []
+    assert again.next_segment == 8
+
+
+def test_settling_a_recovery_forgets_what_is_lost() -> None:
+    engine = MemoryEngine()
+    manifest = Manifest.load(engine)
+    for number in (1, 2, 3, 4):
+        manifest.write_segment(SegmentRow(number, SEGMENT_LIVE, 1000, 500), NONE)
+    lost = (LostRange(1, 0, 1000, "missing"), LostRange(2, 600, 700, "crc"), LostRange(3, 800, 1000, "too short"))
+    manifest.settle(Recovery(lost=lost, gone=(4,)), NONE)
+    assert Manifest.load(engine).segments() == [
+        SegmentRow(2, SEGMENT_LIVE, 1000, 1000),
+        SegmentRow(3, SEGMENT_LIVE, 800, 800),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row_key", "value", "words"),
+    [
+        (b"tablet:k", b"\x82\xa6number\x01\xa9raw_bytes\x00", "have one number"),
+        (b"tablet:k", b"\x82\xa6number\x09\xa9raw_bytes\x00", "never given out"),
+        (b"tablet:k", b"\x82\xa6number\x02\xa9raw_bytes\xff", "no sane count"),
+        (
+            b"segment:" + bytes(7) + b"\x01",
+            b"\x85\xa5state\xa4odd.\xafcommitted_bytes\x1e\xacsynced_bytes\x1f\xabfreed_bytes\x00\xa6tablet\x00",
+            "unknown state",
+        ),
+        (
+            b"segment:" + bytes(7) + b"\x01",
+            b"\x85\xa5state\xa4live\xafcommitted_bytes\x1e\xacsynced_bytes\x1f\xabfreed_bytes\x00\xa6tablet\x00",
+            "do not fit",
+        ),
+    ],
+)
+def test_problems_names_what_is_wrong(row_key: bytes, value: bytes, words: str) -> None:
+    engine = MemoryEngine()
+    manifest = Manifest.load(engine)
+    write_group(engine, manifest, [b"a"])
+    put(engine, row_key, value)
+    assert any(words in problem for problem in manifest.problems())
+
+
+def test_problems_names_rows_that_belong_to_no_tablet_and_loading_mends_it() -> None:
+    engine = MemoryEngine()
+    manifest = Manifest.load(engine, tablet_bytes=10_000)
+    write_group(engine, manifest, keys(30))
+    manifest.split_grown(NONE)
+    engine.mutate_rows([RowMutations("meta", b"tablet:", (DeleteRow(),))], NONE)
+    assert any("belong to no tablet" in problem for problem in manifest.problems())
+    again = Manifest.load(engine, tablet_bytes=10_000)
+    assert again.tablet_for(b"").start == b""
+    write_group(engine, again, [b"a"])
+    assert list(again.problems()) == []
+
+
+@pytest.mark.parametrize("value", [b"", b"\xc1", b"\x01", b"\x80", b"\x81\xa6number\xa1x"])
+def test_a_row_that_cannot_be_read_is_corruption(value: bytes) -> None:
+    engine = MemoryEngine()
+    put(engine, b"tablet:", value)
+    with pytest.raises(CorruptionError, match="table meta"):
+        Manifest.load(engine)

@@ -1,0 +1,194 @@
+"""Value codec and envelope: round trips, what is chosen, and refusal of everything that is not what was written."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from docstore.errors import CorruptionError, InvalidArgument
+from docstore.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, RECORD_VALUE
+from docstore.tablets.record import Record
+from docstore.tablets.values import (
+    BASE_LIMIT_BYTES,
+    Dictionary,
+    Encoded,
+    ValueCodec,
+    checksum16,
+    encode_inline,
+    encode_ref_envelope,
+    envelope_raw_bytes,
+    parse_envelope,
+)
+
+WORDS = [bytes(random.Random(7).choices(b"abcdefghijklmnopqrstuvwxyz", k=6)) for _ in range(2000)]
+
+
+def page(seed: int, words: int = 3000) -> bytes:
+    return b" ".join(random.Random(seed).choices(WORDS, k=words))
+
+
+def record_of(raw: bytes, encoded: Encoded) -> Record:
+    return Record(RECORD_VALUE, b"r", "page", b"body", 0, encoded.codec, encoded.related, len(raw), encoded.payload)
+
+
+def nothing_to_resolve(checksum: bytes) -> bytes:
+    raise AssertionError(f"asked for {checksum.hex()}")
+
+
+@given(st.binary(max_size=3000), st.binary(max_size=3000))
+def test_every_value_comes_back_by_every_codec(raw: bytes, other: bytes) -> None:
+    codec = ValueCodec()
+    dictionary = Dictionary(other)
+    related = {dictionary.checksum: other, checksum16(other): other}
+    for encoded in (
+        codec.encode(raw),
+        codec.encode(raw, dictionary=dictionary),
+        codec.encode(raw, base=(checksum16(other), other)),
+    ):
+        assert codec.decode(record_of(raw, encoded), related.__getitem__) == raw
+        assert len(encoded.payload) <= len(raw)
+
+
+def test_text_is_compressed_and_noise_is_stored() -> None:
+    codec = ValueCodec()
+    noise = random.Random(1).randbytes(5000)
+    assert codec.encode(noise) == Encoded(CODEC_STORED, b"", noise)
+    assert codec.encode(b"") == Encoded(CODEC_STORED, b"", b"")
+    encoded = codec.encode(page(1))
+    assert encoded.codec == CODEC_ZSTD
+    assert len(encoded.payload) < len(page(1)) / 2
+    assert codec.decode(record_of(page(1), encoded), nothing_to_resolve) == page(1)
+
+
+def test_a_frame_carries_neither_magic_nor_content_size() -> None:
+    payload = ValueCodec().encode(page(1)).payload
+    frame = b"\x28\xb5\x2f\xfd" + payload
+    assert zstandard.get_frame_parameters(frame).content_size == zstandard.CONTENTSIZE_UNKNOWN
+    assert zstandard.ZstdDecompressor().decompress(frame, max_output_size=1 << 20) == page(1)
+
+
+def test_a_delta_against_a_near_copy_is_tiny() -> None:
+    base = page(1)
+    raw = base[:9000] + b"a changed sentence" + base[9100:]
+    encoded = ValueCodec().encode(raw, base=(checksum16(base), base))
+    assert encoded.codec == CODEC_ZSTD_DELTA
+    assert encoded.related == checksum16(base)
+    assert len(encoded.payload) < 100
+    assert ValueCodec().decode(record_of(raw, encoded), {checksum16(base): base}.__getitem__) == raw
+
+
+def test_a_delta_reaches_all_of_a_long_base() -> None:
+    base = random.Random(3).randbytes(5 << 20)
+    raw = base[1000:] + b"end"
+    encoded = ValueCodec().encode(raw, base=(checksum16(base), base))
+    assert len(encoded.payload) < len(raw) // 20
+    assert ValueCodec().decode(record_of(raw, encoded), lambda _: base) == raw
+
+
+def test_a_base_that_does_not_help_leaves_plain_zstd() -> None:
+    noise = random.Random(2).randbytes(2000)
+    assert ValueCodec().encode(noise, base=(bytes(16), page(1))).codec == CODEC_STORED
+    assert ValueCodec().encode(page(1), base=(bytes(16), b"")).codec == CODEC_ZSTD
+    assert ValueCodec().encode(page(1), base=(bytes(16), bytes(BASE_LIMIT_BYTES + 1))).codec == CODEC_ZSTD
+
+
+def test_a_base_with_a_short_name_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="16 bytes, not 3"):
+        ValueCodec().encode(page(1), base=(b"abc", page(2)))
+
+
+def test_a_dictionary_is_asked_for_once() -> None:
+    dictionary = Dictionary(page(1, 20000))
+    codec = ValueCodec()
+    asked: list[bytes] = []
+
+    def resolve(checksum: bytes) -> bytes:
+        asked.append(checksum)
+        return dictionary.content
+
+    for seed in range(5):
+        raw = page(seed, 300)
+        encoded = codec.encode(raw, dictionary=dictionary)
+        assert (encoded.codec, encoded.related) == (CODEC_ZSTD_DICTIONARY, dictionary.checksum)
+        assert len(encoded.payload) < len(codec.encode(raw).payload)
+        assert codec.decode(record_of(raw, encoded), resolve) == raw
+    assert asked == [dictionary.checksum]
+
+
+def test_the_wrong_base_is_corruption_or_refused_length_never_an_answer() -> None:
+    base, raw = page(1), page(1)[:8000] + page(2)
+    encoded = ValueCodec().encode(raw, base=(checksum16(base), base))
+    with pytest.raises(CorruptionError, match="cannot be decoded"):
+        ValueCodec().decode(record_of(raw, encoded), lambda _: b"too short")
+
+
+def test_a_record_that_needs_a_base_asks_for_resolve() -> None:
+    base = page(1)
+    encoded = ValueCodec().encode(base + b"x", base=(checksum16(base), base))
+    with pytest.raises(InvalidArgument, match="resolve"):
+        ValueCodec().decode(record_of(base + b"x", encoded))
+
+
+@pytest.mark.parametrize("wrong_bytes", [-1, 1, 1000])
+@pytest.mark.parametrize("raw", [page(1), random.Random(1).randbytes(600)])
+def test_a_raw_length_that_does_not_agree_is_corruption(raw: bytes, wrong_bytes: int) -> None:
+    encoded = ValueCodec().encode(raw)
+    record = record_of(raw, encoded)._replace(raw_bytes=len(raw) + wrong_bytes)
+    with pytest.raises(CorruptionError, match="page:body of row r"):
+        ValueCodec().decode(record)
+
+
+def test_a_decompression_bomb_gives_no_more_than_the_raw_length() -> None:
+    bomb = zstandard.ZstdCompressor(write_content_size=False).compress(bytes(1 << 28))[4:]
+    record = Record(RECORD_VALUE, b"r", "page", b"body", 0, CODEC_ZSTD, b"", 1000, bomb)
+    with pytest.raises(CorruptionError):
+        ValueCodec().decode(record)
+    sized = zstandard.ZstdCompressor().compress(bytes(1 << 28))[4:]
+    with pytest.raises(CorruptionError, match="without content size"):
+        ValueCodec().decode(record._replace(payload=sized))
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x00", b"\x00\x58", b"garbage that is no frame at all"])
+def test_what_is_no_frame_is_corruption(payload: bytes) -> None:
+    record = Record(RECORD_VALUE, b"r", "page", b"body", 0, CODEC_ZSTD, b"", 10, payload)
+    with pytest.raises(CorruptionError):
+        ValueCodec().decode(record)
+
+
+def test_one_codec_serves_many_threads() -> None:
+    codec = ValueCodec()
+    dictionary = Dictionary(page(99, 5000))
+    wrong: list[int] = []
+
+    def work(start: int) -> None:
+        for seed in range(start, start + 60):
+            raw = page(seed, 200)
+            encoded = codec.encode(raw, dictionary=dictionary if seed % 2 else None)
+            if codec.decode(record_of(raw, encoded), lambda _: dictionary.content) != raw:
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(start,)) for start in (0, 100, 200, 300)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+@given(st.binary(), st.integers(0, 1 << 40), st.binary(min_size=1, max_size=20))
+def test_envelopes_come_back(value: bytes, raw_bytes: int, ref: bytes) -> None:
+    assert parse_envelope(encode_inline(value)) == (value, None)
+    assert envelope_raw_bytes(encode_inline(value)) == len(value)
+    assert parse_envelope(encode_ref_envelope(raw_bytes, ref)) == (b"", ref)
+    assert envelope_raw_bytes(encode_ref_envelope(raw_bytes, ref)) == raw_bytes
+
+
+@pytest.mark.parametrize("envelope", [b"", b"\x02abc", b"\x01", b"\x01\x80", b"\x01\x05"])
+def test_a_damaged_envelope_is_corruption(envelope: bytes) -> None:
+    with pytest.raises(CorruptionError, match="envelope"):
+        parse_envelope(envelope)
