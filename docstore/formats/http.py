@@ -1,0 +1,263 @@
+"""An HTTP message as a crawler saved it -> status, headers and the body as its author wrote it.
+
+Floor 6: knows `entries`.  Must not know WARC or ARC.  Transfer-Encoding comes off first, then Content-Encoding; both
+lie at times: a body that does not begin as its header claims was decoded by the crawler and is taken as it is; one
+that begins so and breaks is refused with a reason, for a part must not be stored as the whole.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zlib
+from typing import NamedTuple
+
+import brotli
+import zstandard
+from warcio.statusandheaders import StatusAndHeadersParser
+
+from docstore.formats.entries import BODY_LIMIT_BYTES, HEADER_LIMIT_BYTES
+from docstore.formats.feeds import GZIP_MAGIC, ZSTD_MAGIC
+from docstore.model import Headers
+
+_STATUS_LINE = re.compile(rb"(?:HTTP|ICY)(?:/\d+(?:\.\d+)?)?[ \t]+(\d{3})(?![0-9])[^\r\n]*(?:\r?\n|$)", re.IGNORECASE)
+_ANY_STATUS_LINE = re.compile(rb"HTTP/\d", re.IGNORECASE)
+_HEADER_END = re.compile(rb"\n[ \t\r]*\n")
+_CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]{0,4096})?(\r?\n)")
+_PARSER = StatusAndHeadersParser([], verify=False)
+_ZSTD_WINDOW_BYTES = 128 * 1024 * 1024
+
+
+class Refused(Exception):
+    """A message cannot be taken; caught inside this package."""
+
+
+class Message(NamedTuple):
+    """One HTTP response.
+
+    Attributes:
+        status: three digits, or 0 where the block has no status line.
+        headers: as received, in order.
+        body: decoded.
+        whole: True or False where the message itself says how long it is, None where it does not.
+    """
+
+    status: int
+    headers: Headers
+    body: bytes
+    whole: bool | None
+
+
+def has_status_line(block: bytes) -> bool:
+    """Whether a block begins as an HTTP response does."""
+    return _ANY_STATUS_LINE.match(block) is not None or _STATUS_LINE.match(block) is not None
+
+
+def parse_head(block: bytes) -> tuple[int, Headers, int]:
+    """Status, headers, and where the body begins.
+
+    Header bytes that are not UTF-8 are read as Latin-1, so that none is lost.
+
+    Raises:
+        Refused: no three-digit status, or a header without end.
+    """
+    status_line = _STATUS_LINE.match(block)
+    if status_line is None:
+        raise Refused(f"HTTP response without a status: {block[:40].splitlines()[0]!r}")
+    end = _HEADER_END.search(block, status_line.end() - 1, HEADER_LIMIT_BYTES)
+    if end is None and len(block) > HEADER_LIMIT_BYTES:
+        raise Refused(f"HTTP header longer than {HEADER_LIMIT_BYTES} bytes")
+    body_start = end.end() if end else len(block)
+    parsed = _PARSER.parse(io.BytesIO(block[:body_start]))
+    return int(status_line[1]), tuple(parsed.headers), body_start
+
+
+def parse_message(block: bytes, *, truncated: bool = False, overlong: bool = False) -> Message:
+    """Take a response apart and its encodings off.
+
+    Args:
+        block: from the status line to the end.
+        truncated: the crawler says that it stopped early, so a broken end is taken as it is.
+        overlong: white space behind the length that HTTP declares is not part of the body.
+    Raises:
+        Refused: as `parse_head`, or the body cannot be decoded within `BODY_LIMIT_BYTES`.
+    """
+    status, headers, body_start = parse_head(block)
+    body = block[body_start:]
+    names = {name.lower(): value for name, value in reversed(headers)}
+    whole: bool | None = None
+    if "chunked" in names.get("transfer-encoding", "").lower():
+        dechunked = _dechunk(body, truncated)
+        if dechunked is not None:
+            body, whole = dechunked, True
+    if whole is None:
+        declared = names.get("content-length", "").strip()
+        if declared.isascii() and declared.isdigit():
+            if overlong and len(body) > int(declared) and not body[int(declared) :].strip():
+                body = body[: int(declared)]
+            whole = len(body) == int(declared)
+    for coding in reversed(names.get("content-encoding", "").lower().split(",")):
+        decoder = _DECODERS.get(coding.strip())
+        if decoder is None:
+            if coding.strip() in {"", "identity"}:
+                continue
+            break
+        body = decoder(body, truncated)
+    if len(body) > BODY_LIMIT_BYTES:
+        raise Refused(f"body of {len(body)} bytes, more than the limit of {BODY_LIMIT_BYTES}")
+    return Message(status, headers, body, whole)
+
+
+def _dechunk(body: bytes, truncated: bool) -> bytes | None:
+    """The body without its chunk sizes; None if the first chunk is none, so that the body was not chunked."""
+    pieces: list[bytes] = []
+    at = 0
+    while at < len(body):
+        size_line = _CHUNK_SIZE.match(body, at)
+        if size_line is None:
+            if not pieces:
+                return None
+            if truncated:
+                break
+            raise Refused(f"chunked body broken: expected the size of chunk {len(pieces) + 1} at byte {at}")
+        size = int(size_line[1], 16)
+        at = size_line.end()
+        if size == 0:
+            break
+        if size > len(body) - at:
+            if truncated:
+                pieces.append(body[at:])
+                break
+            raise Refused(
+                f"chunked body ends inside chunk {len(pieces) + 1}: {len(body) - at} of {size} bytes are there"
+            )
+        end = at + size
+        line_end = size_line[2]
+        if end < len(body) and not body.startswith(line_end, end):
+            if not pieces:
+                return None
+            raise Refused(f"chunked body broken: no line end behind chunk {len(pieces) + 1} at byte {end}")
+        pieces.append(body[at:end])
+        at = end + len(line_end)
+    return b"".join(pieces)
+
+
+def _too_long() -> Refused:
+    return Refused(f"body unpacks to more than the limit of {BODY_LIMIT_BYTES} bytes")
+
+
+def _cut(coding: str, count: int) -> Refused:
+    return Refused(f"Content-Encoding {coding} breaks after {count} decoded bytes")
+
+
+def _inflate(body: bytes, window_bits: int, coding: str, truncated: bool) -> bytes:
+    pieces: list[bytes] = []
+    count = 0
+    rest = body
+    while rest:
+        inflater = zlib.decompressobj(window_bits)
+        try:
+            piece = inflater.decompress(rest, BODY_LIMIT_BYTES - count + 1)
+        except zlib.error as error:
+            if pieces or truncated:
+                break
+            raise _cut(coding, _salvaged(rest, window_bits)) from error
+        count += len(piece)
+        if count > BODY_LIMIT_BYTES:
+            raise _too_long()
+        if not inflater.eof and not truncated:
+            raise _cut(coding, count)
+        pieces.append(piece)
+        rest = inflater.unused_data
+        if not rest.startswith(GZIP_MAGIC):
+            break
+    return b"".join(pieces)
+
+
+def _salvaged(body: bytes, window_bits: int) -> int:
+    """How many bytes come out before the error, for the message."""
+    inflater = zlib.decompressobj(window_bits)
+    count = 0
+    try:
+        for start in range(0, len(body), 64):
+            count += len(inflater.decompress(body[start : start + 64], BODY_LIMIT_BYTES))
+    except zlib.error:
+        pass
+    return count
+
+
+def _gzip(body: bytes, truncated: bool) -> bytes:
+    if not body.startswith(GZIP_MAGIC):
+        return body
+    return _inflate(body, 16 + zlib.MAX_WBITS, "gzip", truncated)
+
+
+def _deflate(body: bytes, truncated: bool) -> bytes:
+    """RFC 9110 means the zlib format, some servers send bare deflate."""
+    if len(body) >= 2 and body[0] & 0x0F == 8 and int.from_bytes(body[:2], "big") % 31 == 0:
+        return _inflate(body, zlib.MAX_WBITS, "deflate", truncated)
+    try:
+        return _inflate(body, -zlib.MAX_WBITS, "deflate", truncated)
+    except Refused:
+        # Bare deflate has no magic: what is not deflate at all was decoded by the crawler.
+        if _salvaged(body, -zlib.MAX_WBITS) < len(body):
+            return body
+        raise
+
+
+def _brotli(body: bytes, truncated: bool) -> bytes:
+    """Brotli has no magic: what begins as text does, or breaks at once, was decoded by the crawler."""
+    decoder = brotli.Decompressor()
+    pieces: list[bytes] = []
+    count = 0
+    source = body
+    try:
+        while True:
+            piece = decoder.process(source, output_buffer_limit=1 << 20)
+            source = b""
+            count += len(piece)
+            if count > BODY_LIMIT_BYTES:
+                raise _too_long()
+            pieces.append(piece)
+            if decoder.is_finished() or (not piece and decoder.can_accept_more_data()):
+                break
+    except brotli.error as error:
+        if truncated and pieces:
+            return b"".join(pieces)
+        if count == 0 or body[:1] in b"<{[ \t\r\n":
+            return body
+        raise _cut("br", count) from error
+    if not decoder.is_finished() and not truncated and body:
+        if body[:1] in b"<{[ \t\r\n":
+            return body
+        raise _cut("br", count)
+    return b"".join(pieces)
+
+
+def _zstd(body: bytes, truncated: bool) -> bytes:
+    pieces: list[bytes] = []
+    count = 0
+    at = 0
+    while body.startswith(ZSTD_MAGIC, at):
+        frame = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompressobj()
+        while not frame.eof and at < len(body):
+            # Small steps bound what one call can unpack.
+            source = body[at : at + 1024]
+            try:
+                piece = frame.decompress(source)
+            except zstandard.ZstdError as error:
+                if truncated:
+                    return b"".join(pieces)
+                raise _cut("zstd", count) from error
+            at += len(source)
+            count += len(piece)
+            if count > BODY_LIMIT_BYTES:
+                raise _too_long()
+            pieces.append(piece)
+        if not frame.eof and not truncated:
+            raise _cut("zstd", count)
+        at -= len(frame.unused_data)
+    return b"".join(pieces) if pieces else body
+
+
+_DECODERS = {"gzip": _gzip, "x-gzip": _gzip, "deflate": _deflate, "br": _brotli, "zstd": _zstd}

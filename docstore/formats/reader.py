@@ -1,0 +1,53 @@
+"""Any archive file -> its entries: detect, then hand to the reader of that format.
+
+Floor 6: knows `detect`, `source`, `records`, `warc`, `trecweb`.  Must not know the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from docstore.errors import InvalidArgument
+from docstore.formats.detect import detect
+from docstore.formats.entries import DamagedEntry, Entry
+from docstore.formats.feeds import ReadableBytes
+from docstore.formats.records import read_records
+from docstore.formats.source import Source
+from docstore.formats.trecweb import read_trecweb
+from docstore.formats.warc import ArcDialect, WarcDialect
+
+
+def read(source: str | Path | ReadableBytes) -> Iterator[Entry]:
+    """Every record of a WARC, ARC or TREC Web file, in order; damage is an entry, never an exception.
+
+    Memory stays bounded whatever the file holds: see the limits in `entries`.  The iterator is plain: drop it at
+    any time, or run it on a thread of its own.
+
+    Args:
+        source: a path, or an open binary stream, which need not be seekable and is not closed.
+    Raises:
+        InvalidArgument: the file cannot be opened or read.
+    """
+    if isinstance(source, str | Path):
+        try:
+            with Path(source).open("rb") as stream:
+                yield from _read_stream(stream)
+        except OSError as error:
+            raise InvalidArgument(f"cannot read {source}: {error.strerror}; name a file that can be read") from error
+    else:
+        yield from _read_stream(source)
+
+
+def _read_stream(stream: ReadableBytes) -> Iterator[Entry]:
+    detected, feed = detect(stream)
+    source = Source(feed)
+    match detected.format:
+        case "warc":
+            yield from read_records(source, WarcDialect())
+        case "arc":
+            yield from read_records(source, ArcDialect())
+        case "trecweb":
+            yield from read_trecweb(source)
+        case _:
+            yield DamagedEntry(0, detected.reason)

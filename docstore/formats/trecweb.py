@@ -1,0 +1,145 @@
+"""TREC Web files (WT2g, WT10g, .GOV, GOV2): <DOC>, <DOCNO>, <DOCHDR> with URL and HTTP header, body up to </DOC>.
+
+Floor 6: knows `source`, `http`, `entries`.  Must not know the store.
+
+Nothing escapes a ``</DOC>`` in a body.  The first line of WT2g and WT10g headers ends in a length: where exactly so
+many bytes behind ``</DOCHDR>`` a ``</DOC>`` stands, the body ends there; else at the first ``</DOC>`` that begins a
+line, else at the first one.  Bodies are in any charset and nobody says which, so nothing is decoded.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import re
+from collections.abc import Iterator
+
+from docstore.formats.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry, PageEntry
+from docstore.formats.http import Refused, has_status_line, parse_head
+from docstore.formats.source import Source
+from docstore.formats.warc import parse_date, parse_date14
+from docstore.model import Headers, Page
+
+_DOC = re.compile(rb"[ \t]*<DOC>", re.IGNORECASE)
+_DOC_LINE = re.compile(rb"^[ \t]*<DOC>", re.IGNORECASE | re.MULTILINE)
+_HEAD_END = re.compile(rb"</DOCHDR>[ \t]*\r?\n?", re.IGNORECASE)
+_HEAD = re.compile(rb"<DOCHDR>[ \t]*(?:\r?\n)?(.*)</DOCHDR>", re.IGNORECASE | re.DOTALL)
+_DOCNO = re.compile(rb"<DOCNO>\s*(.*?)\s*</DOCNO>", re.IGNORECASE | re.DOTALL)
+_END_LINE = re.compile(rb"(\r?\n)?^</DOC>[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
+_END = re.compile(rb"\r?\n?</DOC>", re.IGNORECASE)
+_WT_LINE = re.compile(rb"(\S+(?: \S+)*?) (\S+) (\d{8,14}) (\S+) (\d+)[ \t]*")
+_HEAD_LIMIT_BYTES = 1024 * 1024
+_DOC_LIMIT_BYTES = BODY_LIMIT_BYTES + _HEAD_LIMIT_BYTES
+
+
+def read_trecweb(source: Source) -> Iterator[Entry]:
+    """Every document of a TREC Web file, in order."""
+    while True:
+        source.skip_blank()
+        source.forget()
+        offset = source.offset()
+        if source.at_end():
+            if source.broken is None:
+                return
+            yield DamagedEntry(source.broken.member_offset, source.broken.reason)
+            if not source.recover():
+                return
+            continue
+        if not source.match(_DOC):
+            shown = source.peek(40).split(b"\n")[0]
+            _resync(source)
+            yield DamagedEntry(offset, f"expected <DOC>, found {shown!r}")
+            continue
+        begin = source.tell()
+        try:
+            yield _document(source, offset)
+        except Refused as refused:
+            source.seek(max(source.tell(), begin + 5))
+            _resync(source)
+            reason = str(refused)
+            if source.broken and source.at_end():
+                reason = f"{source.broken.reason}: {reason}"
+                source.recover()
+            yield DamagedEntry(offset, reason)
+
+
+def _resync(source: Source) -> None:
+    def accept(at: Source, looked: int) -> int | None:
+        return at.find_start(_DOC_LINE, max(at.tell(), looked), at.held_end())
+
+    source.skip_to(accept)
+
+
+def _document(source: Source, offset: int) -> Entry:
+    begin = source.tell()
+    head = source.take_through(_HEAD_END, _HEAD_LIMIT_BYTES)
+    following = _DOC_LINE.search(head, 5) if head else None
+    if head is None or following:
+        source.seek(begin + (following.start() if following else 5))
+        raise Refused("<DOC> without a <DOCHDR>" if following else "<DOC> without the end of a <DOCHDR>")
+    docno = _DOCNO.search(head)
+    inner = _HEAD.search(head)
+    if docno is None or inner is None:
+        raise Refused("<DOC> without a <DOCNO>" if docno is None else "<DOC> without a <DOCHDR>")
+    first, _, rest = inner[1].lstrip().partition(b"\n")
+    first = first.rstrip()
+    wide = _WT_LINE.fullmatch(first)
+    url = _text(wide[1] if wide else first)
+    if not url:
+        raise Refused(f"<DOC> {_text(docno[1])} without a URL in its <DOCHDR>")
+    status, headers = 200, _NO_HEADERS
+    if has_status_line(rest):
+        status, headers, _ = parse_head(rest)
+    body = _body(source, int(wide[5]) if wide else None)
+    fetched_at = parse_date14(wide[3].decode()) if wide else _http_date(headers)
+    page = Page(
+        url, body, status, headers, fetched_at or _http_date(headers) or 0, _address(wide), docno=_text(docno[1])
+    )
+    return PageEntry(page, "response", offset, "")
+
+
+_NO_HEADERS: Headers = ()
+
+
+def _body(source: Source, declared: int | None) -> bytes:
+    """The bytes up to </DOC>, without the line end before it."""
+    begin = source.tell()
+    if declared is not None and declared <= BODY_LIMIT_BYTES:
+        source.need(declared + 16)
+        if source.match(_END, begin + declared, 16) and source.held_end() >= begin + declared:
+            body = source.take(declared)
+            source.take_through(_END, 16)
+            return body
+    source.seek(begin)
+    found = source.find(_END_LINE, _DOC_LIMIT_BYTES)
+    if found is None:
+        source.seek(begin)
+        found = source.find(_END, _DOC_LIMIT_BYTES)
+    if found is None:
+        raise Refused("<DOC> without </DOC>")
+    ends_in_next = source.find_start(_DOC_LINE, begin, found[0])
+    if ends_in_next is not None:
+        source.seek(ends_in_next)
+        raise Refused("<DOC> without </DOC> before the next <DOC>")
+    body = source.take(found[0] - begin)
+    source.seek(found[1])
+    return body
+
+
+def _http_date(headers: Headers) -> int | None:
+    """GOV2 has no date of its own: the server's Date header is the nearest thing."""
+    value = next((value for name, value in headers if name.lower() == "date"), "")
+    try:
+        return parse_date(email.utils.parsedate_to_datetime(value).isoformat())
+    except (ValueError, TypeError):
+        return None
+
+
+def _address(wide: re.Match[bytes] | None) -> str:
+    return _text(wide[2]) if wide and wide[2] != b"-" else ""
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
