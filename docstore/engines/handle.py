@@ -29,11 +29,14 @@ _FORKED = "this process is a fork of the one that opened the store; open the sto
 Result = TypeVar("Result")
 
 _handles: weakref.WeakSet[Handle] = weakref.WeakSet()
+_claimed: set[Path] = set()
+"""Directories open in this process.  A second open of one, refused by LevelDB, would drop the lock of the first."""
 
 
 def _after_fork_in_child() -> None:
     for handle in list(_handles):
         handle.abandon()
+    _claimed.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
@@ -45,7 +48,7 @@ class Handle:
     Args:
         path: the database's directory.
         open_database: opens it; raises only our errors.
-        foreign_error: base class of what the database's own calls raise.
+        foreign_errors: base classes of what the database's own calls raise.
         translate: turns such an error into ours, given what was being done.
     Attributes:
         write_lock: held by whoever writes; `writable`, `fail` and what follows them need it.
@@ -55,18 +58,27 @@ class Handle:
         self,
         path: Path,
         open_database: Callable[[], Any],
-        foreign_error: type[Exception],
+        foreign_errors: tuple[type[Exception], ...],
         translate: Callable[[Exception, str], DocstoreError],
     ) -> None:
         self.write_lock = threading.Lock()
         self._path = path
         self._open_database = open_database
-        self._foreign_error = foreign_error
+        self._foreign_errors = foreign_errors
         self._translate = translate
         self._pins: set[object] = set()
         self._gone = ""
         self._write_failed = False
-        self._database: Any = open_database()
+        self._claim = path.resolve()
+        if self._claim in _claimed:
+            raise StoreUnavailable(f"{path} is held by another open engine of this process; use that one or close it")
+        _claimed.add(self._claim)
+        try:
+            self._database: Any = open_database()
+        except BaseException:
+            _claimed.discard(self._claim)
+            raise
+        weakref.finalize(self, _claimed.discard, self._claim)
         _handles.add(self)
 
     def call(self, work: Callable[[Any], Result], what: str) -> Result:
@@ -79,7 +91,7 @@ class Handle:
                 database = self._database
                 if database is not None:
                     return work(database)
-            except self._foreign_error as error:
+            except self._foreign_errors as error:
                 raise self._translate(error, what) from error
             finally:
                 self._pins.discard(pin)
@@ -111,15 +123,15 @@ class Handle:
                 return
             self._gone = _CLOSED
             database = self._take_away()
-            if database is None:
-                return
             try:
-                if not self._write_failed:
+                if database is not None and not self._write_failed:
                     last_words(database)
-            except self._foreign_error as error:
+            except self._foreign_errors as error:
                 raise self._translate(error, "closing; what was acknowledged stays in its log") from error
             finally:
-                database.close()
+                if database is not None:
+                    database.close()
+                _claimed.discard(self._claim)
 
     def abandon(self) -> None:
         """Let go of the database in a forked child without freeing it: its threads are in the parent alone."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -25,12 +26,21 @@ import plyvel
 
 from docstore.codec import decode_varint, encode_timestamp, encode_varint, escape
 from docstore.engines import cellkeys
-from docstore.engines.arguments import check_bare, check_family, check_mutations, check_spec, check_table
+from docstore.engines.arguments import check_bare, check_mutations, check_spec, check_table, checked_conditions
 from docstore.engines.cellkeys import CELL_KIND, Marks, RowReader
 from docstore.engines.handle import Handle
 from docstore.engines.protocol import EVERYTHING, Caps, ScannedRow
 from docstore.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
-from docstore.format import BARE_TABLES, ENGINE_EPOCH_KEY, ENGINE_TAG, FAMILY_END, KEY_END, KEY_ESCAPE, TIMESTAMP_MAX
+from docstore.format import (
+    BARE_TABLES,
+    ENGINE_END_KEY,
+    ENGINE_EPOCH_KEY,
+    ENGINE_TAG,
+    FAMILY_END,
+    KEY_END,
+    KEY_ESCAPE,
+    TIMESTAMP_MAX,
+)
 from docstore.model import (
     Cell,
     Condition,
@@ -52,7 +62,14 @@ _CACHE_BYTES = 64 << 20
 _SCAN_FIRST_ROWS = 16
 _SCAN_MOST_ROWS = 1024
 _SCAN_SLICE_CELLS = 8192
-_BARE_CHUNK = 1024
+_TAKE_FIRST = 16
+_TAKE_MOST = 1024
+_ENGINE_AREA_END = bytes((ENGINE_TAG + 1,))
+_NOWHERE = ENGINE_END_KEY * 2
+"""Behind the last key: compacting from here to here empties the log and touches no table."""
+_FOREIGN_ERRORS = (plyvel.Error, StopIteration)
+"""plyvel's iterators end in silence where the last block is damaged.  So none is given a stop: each must come to a key
+behind its range, ENGINE_END_KEY at the latest, and StopIteration means damage."""
 
 
 class _Mark(NamedTuple):
@@ -86,7 +103,7 @@ class LevelDBEngine:
         self._marks: Marks = {}
         self._mark_generation = 0
         self._epoch = 0
-        self._handle = Handle(self._path, self._open_database, plyvel.Error, self._translated)
+        self._handle = Handle(self._path, self._open_database, _FOREIGN_ERRORS, self._translated)
         self._call = self._handle.call
 
     def _open_database(self) -> Any:
@@ -100,9 +117,13 @@ class LevelDBEngine:
                 write_buffer_size=_WRITE_BUFFER_BYTES,
                 lru_cache_size=_CACHE_BYTES,
             )
-            with database.iterator(prefix=bytes((ENGINE_TAG,)), verify_checksums=True) as pairs:
-                own = dict(pairs)
-        except plyvel.Error as error:
+            if database.get(ENGINE_END_KEY, verify_checksums=True) is None:
+                database.put(ENGINE_END_KEY, b"", sync=True)
+            own = {}
+            with database.iterator(verify_checksums=True) as pairs:
+                while (pair := next(pairs))[0] < _ENGINE_AREA_END:
+                    own[pair[0]] = pair[1]
+        except _FOREIGN_ERRORS as error:
             raise self._opening_error(error) from error
         self._create = False
         self._epoch = decode_varint(own[ENGINE_EPOCH_KEY])[0] if ENGINE_EPOCH_KEY in own else 0
@@ -120,27 +141,31 @@ class LevelDBEngine:
 
     def _translated(self, error: Exception, what: str) -> DocstoreError:
         text = str(error)
+        if isinstance(error, StopIteration):
+            return CorruptionError(
+                f"LevelDB's keys end too early on {what}", path=str(self._path), expected="its end key"
+            )
         if isinstance(error, plyvel.CorruptionError):
             return CorruptionError(f"LevelDB found damage on {what}: {text}", path=str(self._path))
         return StorageError(_errno_of(text), f"LevelDB at {self._path} failed on {what}: {text}; free space, try again")
 
     def close(self) -> None:
         """Empty LevelDB's log, so that the next open replays nothing, and let go; a second call does nothing."""
-        self._handle.close(lambda db: db.compact_range(start=cellkeys.AFTER_ALL, stop=cellkeys.AFTER_ALL))
+        self._handle.close(lambda db: db.compact_range(start=_NOWHERE, stop=_NOWHERE))
 
     # --- reads ---
 
-    def _stream(self, db: Any, start: bytes, stop: bytes) -> tuple[Any, Marks]:
+    def _stream(self, db: Any, start: bytes) -> tuple[Any, Marks]:
         """An iterator, and the marks that belong to what it sees: a batch with a mark becomes visible whole."""
         generation = self._mark_generation
         if not generation & 1:
             marks = self._marks
-            stream = db.iterator(start=start, stop=stop, verify_checksums=True)
+            stream = db.iterator(start=start, verify_checksums=True)
             if self._mark_generation == generation:
                 return stream, marks
             stream.close()
         with self._mark_lock:
-            return db.iterator(start=start, stop=stop, verify_checksums=True), self._marks
+            return db.iterator(start=start, verify_checksums=True), self._marks
 
     def read_row(self, table: str, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
         """See `Engine.read_row`."""
@@ -154,10 +179,10 @@ class LevelDBEngine:
 
     def _read_cells(self, db: Any, prefix: bytes, reader: RowReader) -> list[Cell]:
         cells = prefix + CELL_KIND
-        start, stop = reader.bounds(cells)
-        if start >= stop:
+        start = reader.first_key(cells)
+        if start is None:
             return []
-        stream, marks = self._stream(db, start, stop)
+        stream, marks = self._stream(db, start)
         try:
             return reader.start(stream).read(stream, cells, marks.get(prefix))[0]
         finally:
@@ -177,21 +202,11 @@ class LevelDBEngine:
                 first = cellkeys.range_end(prefix)
             elif after_family == family:
                 first = max(first, prefix + qualifier + (b"" if timestamp > 0 else b"\x00"))
-        limit, head, skip = spec.cell_limit, prefix + spec.qualifier_prefix, len(prefix)
+        stop = cellkeys.prefix_end(prefix + spec.qualifier_prefix)
 
         def work(db: Any) -> list[Cell]:
-            stream = db.iterator(
-                start=first, stop=cellkeys.range_end(prefix), include_value=False, verify_checksums=True
-            )
-            try:
-                found: list[Cell] = []
-                for key in islice(stream, limit):
-                    if not key.startswith(head):
-                        break
-                    found.append(Cell(family, key[skip:], 0, b""))
-                return found
-            finally:
-                stream.close()
+            keys = _take_keys(db, first, stop, spec.cell_limit)
+            return [Cell(family, key[len(prefix) :], 0, b"") for key in keys]
 
         return self._call(work, f"reading a row of {table}")
 
@@ -246,12 +261,12 @@ class LevelDBEngine:
 
         def work(db: Any) -> tuple[list[ScannedRow], bytes]:
             found: list[ScannedRow] = []
-            stream, marks = self._stream(db, low, high)
+            stream, marks = self._stream(db, low)
             try:
                 reader.start(stream)
                 cells_read, examined = 0, 0
                 prefix = b""
-                while reader.pair is not None:
+                while reader.pair[0] < high:
                     if examined == rows_wanted or cells_read >= _SCAN_SLICE_CELLS:
                         return found, cellkeys.range_end(prefix)
                     key = reader.pair[0]
@@ -278,14 +293,10 @@ class LevelDBEngine:
         if (spec.families is not None and family not in spec.families) or spec.start > 0 or spec.end == 0:
             return
         wanted, limit = spec.qualifier_prefix, spec.cell_limit
-        chunk = _SCAN_FIRST_ROWS
+        chunk = _TAKE_FIRST
 
         def work(db: Any) -> list[bytes]:
-            stream = db.iterator(start=low, stop=high, include_value=False, verify_checksums=True)
-            try:
-                return list(islice(stream, chunk))
-            finally:
-                stream.close()
+            return _take_keys(db, low, high, chunk)
 
         prefix, skip = b"", 0
         cells: list[Cell] = []
@@ -308,7 +319,7 @@ class LevelDBEngine:
             low = cellkeys.range_end(prefix) if truncated else keys[-1] + b"\x00"
             if low >= high:
                 break
-            chunk = min(chunk * 4, _BARE_CHUNK)
+            chunk = min(chunk * 4, _TAKE_MOST)
         if cells:
             yield ScannedRow(cellkeys.row_key_of(prefix), cells, truncated)
 
@@ -326,7 +337,10 @@ class LevelDBEngine:
             self._commit(batch, [], durability)
         else:
             batch = db.write_batch(sync=durability is Durability.SYNC)
-            marks = self._put_with_deletes(db, batch, rows)
+            try:
+                marks = self._put_with_deletes(db, batch, rows)
+            except _FOREIGN_ERRORS as error:
+                raise self._translated(error, "reading what a delete removes") from error
             self._commit(batch, marks, durability)
 
     def _put_cells(self, batch: Any, rows: Sequence[RowMutations]) -> bool:
@@ -383,7 +397,7 @@ class LevelDBEngine:
                 bare = table in BARE_TABLES
                 low, high = cellkeys.deleted_range(prefix, mutation, bare)
                 keeps_all = isinstance(mutation, DeleteCells) or bare
-                there = self._keys(db, low, high, None if keeps_all else MARK_ABOVE_CELLS + 1)
+                there = _take_keys(db, low, high, None if keeps_all else MARK_ABOVE_CELLS + 1)
                 if not keeps_all and len(there) > MARK_ABOVE_CELLS:
                     epoch += 1
                     marks.append(_Mark(prefix, mutation.family if isinstance(mutation, DeleteFamily) else None, epoch))
@@ -409,15 +423,6 @@ class LevelDBEngine:
         stamp = encode_timestamp(cell.timestamp)
         return prefix + CELL_KIND + family_key + escape(cell.qualifier) + stamp, encode_varint(epoch) + cell.value
 
-    def _keys(self, db: Any, low: bytes, high: bytes, limit: int | None) -> list[bytes]:
-        if low >= high:
-            return []
-        try:
-            with db.iterator(start=low, stop=high, include_value=False, verify_checksums=True) as stream:
-                return list(islice(stream, limit))
-        except plyvel.Error as error:
-            raise self._translated(error, "reading what a delete removes") from error
-
     def _commit(self, batch: Any, marks: Sequence[_Mark], durability: Durability) -> None:
         """Write a batch, and make its marks visible together with it; the write lock is held."""
         log_bytes = self._measure_log() if durability is Durability.SYNC else 0
@@ -435,7 +440,7 @@ class LevelDBEngine:
                         self._mark_generation += 1
             else:
                 batch.write()
-        except plyvel.Error as error:
+        except _FOREIGN_ERRORS as error:
             self._handle.fail()
             if durability is Durability.SYNC and self._landed(batch, log_bytes):
                 raise CommitUnknown(
@@ -464,20 +469,20 @@ class LevelDBEngine:
         self,
         table: str,
         row_key: bytes,
-        condition: Condition,
+        condition: Condition | Sequence[Condition],
         then: Sequence[Mutation],
         otherwise: Sequence[Mutation] = (),
         durability: Durability = Durability.SYNC,
     ) -> bool:
         """See `Engine.check_and_mutate`."""
-        check_family(condition.family)
+        conditions = checked_conditions(condition)
         check_mutations(table, then, _LARGEST_CELL_BYTES)
         check_mutations(table, otherwise, _LARGEST_CELL_BYTES)
         with self._handle.write_lock:
             db = self._handle.writable()
             try:
-                held = self._newest(db, table, row_key, condition) == condition.value
-            except plyvel.Error as error:
+                held = all(self._newest(db, table, row_key, one) == one.value for one in conditions)
+            except _FOREIGN_ERRORS as error:
                 raise self._translated(error, f"reading a row of {table}") from error
             mutations = then if held else otherwise
             if mutations:
@@ -496,11 +501,11 @@ class LevelDBEngine:
         column = cells + condition.family.encode() + FAMILY_END + escape(condition.qualifier)
         row_marks = self._marks.get(prefix)
         deleted_below = row_marks.epoch_of(condition.family) if row_marks else 0
-        with db.iterator(start=column, stop=cellkeys.range_end(column), verify_checksums=True) as stream:
-            for _key, value in stream:
-                epoch, at = decode_varint(value)
+        with db.iterator(start=column, verify_checksums=True) as stream:
+            while (pair := next(stream))[0].startswith(column):
+                epoch, at = decode_varint(pair[1])
                 if epoch >= deleted_below:
-                    return bytes(value[at:])
+                    return bytes(pair[1][at:])
         return None
 
     # --- upkeep ---
@@ -518,19 +523,19 @@ class LevelDBEngine:
         if row_marks is None:
             return True
         cells = prefix + CELL_KIND
-        reader = RowReader(ReadSpec())
         batch = db.write_batch()
-        low = self._cursors.get(prefix, cells)
+        low, high = self._cursors.get(prefix, cells), cellkeys.range_end(cells)
+        seen = 0
         try:
-            with db.iterator(start=low, stop=cellkeys.range_end(cells), verify_checksums=True) as stream:
-                pairs = list(islice(stream, max_cells))
-        except plyvel.Error as error:
+            with db.iterator(start=low, verify_checksums=True) as stream:
+                while (pair := next(stream))[0] < high and seen < max_cells:
+                    seen += 1
+                    low = pair[0] + b"\x00"
+                    if decode_varint(pair[1])[0] < row_marks.epoch_of(cellkeys.family_of(pair[0], len(cells))):
+                        batch.delete(pair[0])
+        except _FOREIGN_ERRORS as error:
             raise self._translated(error, "reading what a mark has deleted") from error
-        for key, value in pairs:
-            family = reader.family_of(key[len(cells) :])
-            if decode_varint(value)[0] < row_marks.epoch_of(family):
-                batch.delete(key)
-        finished = len(pairs) < max_cells
+        finished = bool(pair[0] >= high)
         if finished:
             batch.delete(cellkeys.mark_key(prefix, None))
             for family in row_marks.family_epochs:
@@ -541,7 +546,7 @@ class LevelDBEngine:
             self._marks = {other: marks for other, marks in self._marks.items() if other != prefix}
             self._cursors.pop(prefix, None)
         else:
-            self._cursors[prefix] = pairs[-1][0] + b"\x00"
+            self._cursors[prefix] = low
         return finished
 
     def tablets(self, table: str) -> list[tuple[bytes, bytes | None]]:
@@ -564,6 +569,25 @@ class LevelDBEngine:
                 while not self.finish_deletes(table, cellkeys.row_key_of(prefix)):
                     pass
         self._call(lambda db: db.compact_range(start=low, stop=high), f"compacting {table}")
+
+
+def _take_keys(db: Any, start: bytes, stop: bytes, limit: int | None) -> list[bytes]:
+    """The first `limit` keys of a range, in growing chunks that end behind it or at the limit."""
+    found: list[bytes] = []
+    if start >= stop:
+        return found
+    chunk = _TAKE_FIRST
+    with db.iterator(start=start, include_value=False, verify_checksums=True) as stream:
+        while limit is None or len(found) < limit:
+            chunk_keys = list(islice(stream, chunk if limit is None else min(chunk, limit - len(found))))
+            if not chunk_keys:
+                raise StopIteration
+            found += chunk_keys
+            if chunk_keys[-1] >= stop:
+                del found[bisect_left(found, stop) :]
+                break
+            chunk = min(chunk * 4, _TAKE_MOST)
+    return found
 
 
 def _errno_of(text: str) -> int:

@@ -10,7 +10,7 @@ import bisect
 import threading
 from collections.abc import Iterator, Sequence
 
-from docstore.engines.arguments import check_bare, check_family, check_mutations, check_spec, check_table
+from docstore.engines.arguments import check_bare, check_mutations, check_spec, check_table, checked_conditions
 from docstore.engines.protocol import EVERYTHING, Caps, ScannedRow
 from docstore.errors import StoreUnavailable
 from docstore.format import BARE_TABLES, TABLE_TAGS
@@ -95,7 +95,8 @@ def _select(row: _Row, spec: ReadSpec) -> tuple[list[Cell], bool]:
     places = row.ordered()
     first = 0
     if spec.after is not None:
-        first = bisect.bisect_right(places, (spec.after.family, spec.after.qualifier, -spec.after.timestamp))
+        # From the head of the column, because versions are counted from there.
+        first = bisect.bisect_left(places, (spec.after.family, spec.after.qualifier, -(1 << 64)))
     out: list[Cell] = []
     column: tuple[str, bytes] | None = None
     seen = 0
@@ -112,9 +113,11 @@ def _select(row: _Row, spec: ReadSpec) -> tuple[list[Cell], bool]:
             column, seen = (family, qualifier), 0
         if spec.versions is not None and seen == spec.versions:
             continue
+        seen += 1
+        if spec.after is not None and place <= (spec.after.family, spec.after.qualifier, -spec.after.timestamp):
+            continue
         if spec.cell_limit is not None and len(out) == spec.cell_limit:
             return out, True
-        seen += 1
         out.append(Cell(family, qualifier, timestamp, b"" if spec.keys_only else row.cells[place]))
     return out, False
 
@@ -222,26 +225,25 @@ class MemoryEngine:
         self,
         table: str,
         row_key: bytes,
-        condition: Condition,
+        condition: Condition | Sequence[Condition],
         then: Sequence[Mutation],
         otherwise: Sequence[Mutation] = (),
         durability: Durability = Durability.SYNC,
     ) -> bool:
         """See `Engine.check_and_mutate`."""
-        check_family(condition.family)
+        conditions = checked_conditions(condition)
         check_mutations(table, then, _LARGEST_CELL_BYTES)
         check_mutations(table, otherwise, _LARGEST_CELL_BYTES)
         with self._lock:
             self._check_open()
-            newest: bytes | None = None
-            row = self._tables[table].rows.get(row_key)
-            if row is not None:
-                family, qualifier = condition.family, condition.qualifier
-                column = row.between((family, qualifier, -(1 << 64)), (family, qualifier, 1))
-                newest = row.cells[column[0]] if column else None
-            held = newest == condition.value
+            held = all(self._newest(table, row_key, *one[:2]) == one.value for one in conditions)
             self._apply(table, row_key, then if held else otherwise)
             return held
+
+    def _newest(self, table: str, row_key: bytes, family: str, qualifier: bytes) -> bytes | None:
+        row = self._tables[table].rows.get(row_key)
+        column = row.between((family, qualifier, -(1 << 64)), (family, qualifier, 1)) if row is not None else []
+        return row.cells[column[0]] if row is not None and column else None
 
     def finish_deletes(self, table: str, row_key: bytes, max_cells: int = 1000) -> bool:
         """See `Engine.finish_deletes`; deletes are whole at once here."""

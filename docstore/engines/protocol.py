@@ -85,12 +85,15 @@ class Engine(Protocol):
         self,
         table: str,
         row_key: bytes,
-        condition: Condition,
+        condition: Condition | Sequence[Condition],
         then: Sequence[Mutation],
         otherwise: Sequence[Mutation] = (),
         durability: Durability = Durability.SYNC,
     ) -> bool:
-        """Apply `then` if the condition holds, else `otherwise`, atomically; returns whether it held."""
+        """Apply `then` if the condition holds, else `otherwise`, atomically; returns whether it held.
+
+        Of several conditions all must hold.
+        """
         ...
 
     def finish_deletes(self, table: str, row_key: bytes, max_cells: int = 1000) -> bool:

@@ -213,6 +213,19 @@ def test_a_row_read_in_slices_is_the_row(versions: Engine, families: tuple[str, 
     assert parts == whole
 
 
+@pytest.mark.parametrize("step", [1, 2, 5])
+def test_versions_are_counted_over_the_slices_of_a_column(versions: Engine, step: int) -> None:
+    spec = ReadSpec(("page",), versions=3, end=30_000)
+    whole = versions.read_row("pages", ROW, spec)
+    assert len(whole) == 9
+    parts: list[Cell] = []
+    while part := versions.read_row(
+        "pages", ROW, spec._replace(cell_limit=step, after=Position(*parts[-1][:3]) if parts else None)
+    ):
+        parts += part
+    assert parts == whole
+
+
 def test_a_read_resumes_behind_a_place_that_holds_no_cell(versions: Engine) -> None:
     def after(position: Position) -> list[tuple[str, bytes, int]]:
         return stamps(versions.read_row("pages", ROW, ReadSpec(after=position, cell_limit=1)))
@@ -459,6 +472,14 @@ def test_a_condition_looks_at_its_own_column(engine: Engine) -> None:
         ("text", b"a", 0, b"x"),
     )
     assert check(engine, None)
+
+
+def test_of_several_conditions_all_must_hold(engine: Engine) -> None:
+    put(engine, ROW, ("page", b"a", 0, b"1"), ("page", b"b", 0, b"2"))
+    conditions = [Condition("page", b"a", b"1"), Condition("page", b"b", b"2"), Condition("text", b"c", None)]
+    change = [SetCell("page", b"b", 1000, b"3")]
+    assert engine.check_and_mutate("pages", ROW, conditions, change, (), NONE)
+    assert not engine.check_and_mutate("pages", ROW, conditions, change, (), NONE)
 
 
 @pytest.mark.parametrize("cells", [5, 3000])
