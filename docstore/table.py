@@ -231,39 +231,39 @@ class Table:
 
     def read_modify_write(
         self, row_key: bytes, rules: Sequence[Append | Increment], timestamp: int | None = None
-    ) -> list[Cell]:
-        """Change the newest values of columns of one row, all atomically; rules on one column follow each other.
+    ) -> Cell:
+        """Change the newest value of one column atomically, by rules that follow each other.
 
         Args:
             row_key: the row.
-            rules: what to do.
-            timestamp: of the new cells; None means now.  A column whose newest cell is younger keeps that timestamp,
-                so that the change is the newest.
+            rules: at least one, all on one column.
+            timestamp: of the new cell; None means now.  Where the column's newest cell is younger, the new one takes
+                that timestamp, so that the change is the newest.
         Returns:
-            The new cell of each column, in the order of the rules.
+            The new cell.
         Raises:
-            InvalidArgument: an Increment of a value that is not 8 bytes, or a sum that does not fit into them.
+            InvalidArgument: rules on several columns, an Increment of a value that is not 8 bytes, or a sum that does
+                not fit into them.
         """
         if timestamp is None:
             timestamp = self._clock() // TIMESTAMP_STEP_MICROS * TIMESTAMP_STEP_MICROS
         self._check_timestamp(timestamp)
-        self._check_families(tuple(rule.family for rule in rules))
-        columns = list(dict.fromkeys((rule.family, rule.qualifier) for rule in rules))
+        columns = {(rule.family, rule.qualifier) for rule in rules}
+        if len(columns) != 1:
+            raise InvalidArgument(f"rules must be on one column, not on {len(columns)}; call once for each")
+        ((family, qualifier),) = columns
+        self._check_families((family,))
         while True:
-            stored = {column: self._newest_stored(row_key, *column) for column in columns}
-            cells: dict[tuple[str, bytes], Cell] = {}
+            stored = self._newest_stored(row_key, family, qualifier)
+            shown = self._unless_expired(stored)
+            value = shown.value if shown is not None else b""
             for rule in rules:
-                column = (rule.family, rule.qualifier)
-                before = cells.get(column) or self._unless_expired(stored[column])
-                newest = stored[column]
-                stamp = max(timestamp, newest.timestamp) if newest is not None else timestamp
-                cells[column] = Cell(*column, stamp, changed(rule, before.value if before is not None else b""))
-            conditions = tuple(
-                Condition(*column, None if cell is None else cell.value) for column, cell in stored.items()
-            )
-            puts = [SetCell(*cell) for cell in cells.values()]
-            if self._engine.check_and_mutate(self._name, row_key, conditions, puts, (), self._durability):
-                return list(cells.values())
+                value = changed(rule, value)
+            stamp = timestamp if stored is None else max(timestamp, stored.timestamp)
+            condition = Condition(family, qualifier, None if stored is None else stored.value)
+            put = SetCell(family, qualifier, stamp, value)
+            if self._engine.check_and_mutate(self._name, row_key, condition, [put], (), self._durability):
+                return Cell(*put)
 
     def _newest_stored(self, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
         # Columns that only begin like this one sort behind it.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from docstore.errors import InvalidArgument
 from docstore.format import BARE_TABLES, FAMILY_END, TABLE_TAGS, TIMESTAMP_MAX
-from docstore.model import Condition, DeleteCells, DeleteFamily, DeleteRow, Mutation, ReadSpec, SetCell
+from docstore.model import DeleteCells, DeleteFamily, DeleteRow, Mutation, ReadSpec, SetCell
 
 
 def check_table(table: str) -> None:
@@ -41,14 +41,6 @@ def check_spec(spec: ReadSpec, *, scanning: bool) -> None:
         raise InvalidArgument(f"cell_limit must be at least 1, not {spec.cell_limit}")
     if scanning and spec.after is not None:
         raise InvalidArgument("a scan resumes with start = last row key + b'\\x00'; `after` is for read_row")
-
-
-def checked_conditions(condition: Condition | Sequence[Condition]) -> tuple[Condition, ...]:
-    """One condition or several as a tuple; refuses a family name that cannot stand in a key."""
-    conditions = (condition,) if isinstance(condition, Condition) else tuple(condition)
-    for one in conditions:
-        check_family(one.family)
-    return conditions
 
 
 def check_mutations(table: str, mutations: Sequence[Mutation], largest_cell_bytes: int) -> None:

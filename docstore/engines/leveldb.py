@@ -26,7 +26,7 @@ import plyvel
 
 from docstore.codec import decode_varint, encode_timestamp, encode_varint, escape
 from docstore.engines import cellkeys
-from docstore.engines.arguments import check_bare, check_mutations, check_spec, check_table, checked_conditions
+from docstore.engines.arguments import check_bare, check_family, check_mutations, check_spec, check_table
 from docstore.engines.cellkeys import CELL_KIND, Marks, RowReader
 from docstore.engines.handle import Handle
 from docstore.engines.protocol import EVERYTHING, Caps, ScannedRow
@@ -469,19 +469,19 @@ class LevelDBEngine:
         self,
         table: str,
         row_key: bytes,
-        condition: Condition | Sequence[Condition],
+        condition: Condition,
         then: Sequence[Mutation],
         otherwise: Sequence[Mutation] = (),
         durability: Durability = Durability.SYNC,
     ) -> bool:
         """See `Engine.check_and_mutate`."""
-        conditions = checked_conditions(condition)
+        check_family(condition.family)
         check_mutations(table, then, _LARGEST_CELL_BYTES)
         check_mutations(table, otherwise, _LARGEST_CELL_BYTES)
         with self._handle.write_lock:
             db = self._handle.writable()
             try:
-                held = all(self._newest(db, table, row_key, one) == one.value for one in conditions)
+                held = self._newest(db, table, row_key, condition) == condition.value
             except _FOREIGN_ERRORS as error:
                 raise self._translated(error, f"reading a row of {table}") from error
             mutations = then if held else otherwise

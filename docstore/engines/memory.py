@@ -10,7 +10,7 @@ import bisect
 import threading
 from collections.abc import Iterator, Sequence
 
-from docstore.engines.arguments import check_bare, check_mutations, check_spec, check_table, checked_conditions
+from docstore.engines.arguments import check_bare, check_family, check_mutations, check_spec, check_table
 from docstore.engines.protocol import EVERYTHING, Caps, ScannedRow
 from docstore.errors import StoreUnavailable
 from docstore.format import BARE_TABLES, TABLE_TAGS
@@ -225,18 +225,18 @@ class MemoryEngine:
         self,
         table: str,
         row_key: bytes,
-        condition: Condition | Sequence[Condition],
+        condition: Condition,
         then: Sequence[Mutation],
         otherwise: Sequence[Mutation] = (),
         durability: Durability = Durability.SYNC,
     ) -> bool:
         """See `Engine.check_and_mutate`."""
-        conditions = checked_conditions(condition)
+        check_family(condition.family)
         check_mutations(table, then, _LARGEST_CELL_BYTES)
         check_mutations(table, otherwise, _LARGEST_CELL_BYTES)
         with self._lock:
             self._check_open()
-            held = all(self._newest(table, row_key, *one[:2]) == one.value for one in conditions)
+            held = self._newest(table, row_key, *condition[:2]) == condition.value
             self._apply(table, row_key, then if held else otherwise)
             return held
 

@@ -85,15 +85,12 @@ class Engine(Protocol):
         self,
         table: str,
         row_key: bytes,
-        condition: Condition | Sequence[Condition],
+        condition: Condition,
         then: Sequence[Mutation],
         otherwise: Sequence[Mutation] = (),
         durability: Durability = Durability.SYNC,
     ) -> bool:
-        """Apply `then` if the condition holds, else `otherwise`, atomically; returns whether it held.
-
-        Of several conditions all must hold.
-        """
+        """Apply `then` if the condition holds, else `otherwise`, atomically; returns whether it held."""
         ...
 
     def finish_deletes(self, table: str, row_key: bytes, max_cells: int = 1000) -> bool:

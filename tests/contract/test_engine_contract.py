@@ -474,14 +474,6 @@ def test_a_condition_looks_at_its_own_column(engine: Engine) -> None:
     assert check(engine, None)
 
 
-def test_of_several_conditions_all_must_hold(engine: Engine) -> None:
-    put(engine, ROW, ("page", b"a", 0, b"1"), ("page", b"b", 0, b"2"))
-    conditions = [Condition("page", b"a", b"1"), Condition("page", b"b", b"2"), Condition("text", b"c", None)]
-    change = [SetCell("page", b"b", 1000, b"3")]
-    assert engine.check_and_mutate("pages", ROW, conditions, change, (), NONE)
-    assert not engine.check_and_mutate("pages", ROW, conditions, change, (), NONE)
-
-
 @pytest.mark.parametrize("cells", [5, 3000])
 def test_a_deleted_column_is_absent_to_a_condition(engine: Engine, cells: int) -> None:
     put(engine, ROW, *(("page", b"a", number * 1000, b"x") for number in range(cells)))
