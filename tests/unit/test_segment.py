@@ -1,0 +1,326 @@
+"""Segments: groups, rolling, reading over handles, recovery at open, walking over damage."""
+
+from __future__ import annotations
+
+import random
+import threading
+import zlib
+from pathlib import Path
+
+import pytest
+
+from docstore.errors import CorruptionError, UnsupportedFormat
+from docstore.files import Files
+from docstore.format import CODEC_STORED, RECORD_VALUE, SEGMENT_ACTIVE, SEGMENT_DRAINING, SEGMENT_LIVE
+from docstore.tablets.bodies import SegmentRow, Tail, decode_ref
+from docstore.tablets.record import Record, encode_record
+from docstore.tablets.segment import SegmentBodies, encode_header
+from docstore.tablets.walk import Damage
+
+
+def value(index: int, length: int = 50) -> Record:
+    payload = random.Random(index).randbytes(length)
+    return Record(RECORD_VALUE, b"row%03d" % index, "page", b"body", index * 1000, CODEC_STORED, b"", length, payload)
+
+
+def opened(folder: Path, rows: list[SegmentRow] | None = None, **options: int) -> SegmentBodies:
+    bodies = SegmentBodies(Files(), folder, **options)
+    bodies.recover(rows or [])
+    return bodies
+
+
+def row_of(bodies: SegmentBodies) -> SegmentRow:
+    (progress,) = bodies.progress()
+    assert progress.written_bytes is not None
+    return SegmentRow(progress.segment, SEGMENT_ACTIVE, progress.written_bytes, progress.synced_bytes)
+
+
+class CountingFiles(Files):
+    """Counts calls that reach the disk."""
+
+    def __init__(self) -> None:
+        self.writes = self.syncs = self.reads = 0
+
+    def write(self, descriptor: int, raw: memoryview) -> int:
+        self.writes += 1
+        return super().write(descriptor, raw)
+
+    def sync(self, descriptor: int) -> None:
+        self.syncs += 1
+        super().sync(descriptor)
+
+    def read(self, descriptor: int, length: int, offset: int) -> bytes:
+        self.reads += 1
+        return super().read(descriptor, length, offset)
+
+
+def test_a_group_is_one_write_and_one_sync(tmp_path: Path) -> None:
+    files = CountingFiles()
+    bodies = SegmentBodies(files, tmp_path)
+    bodies.recover([])
+    bodies.append([value(0)])
+    bodies.sync()
+    assert (files.writes, files.syncs) == (1, 2)  # the folder too: the segment is new
+    bodies.append([value(index) for index in range(100)])
+    bodies.append([value(index) for index in range(100)])
+    bodies.sync()
+    assert (files.writes, files.syncs) == (2, 3)
+    bodies.sync()
+    bodies.flush()
+    assert (files.writes, files.syncs) == (2, 3)
+
+
+def test_a_warm_read_is_one_call_and_neighbours_share_one(tmp_path: Path) -> None:
+    files = CountingFiles()
+    bodies = SegmentBodies(files, tmp_path)
+    bodies.recover([])
+    refs = bodies.append([value(index) for index in range(100)])
+    bodies.sync()
+    bodies.read(refs[0])
+    files.reads = 0
+    bodies.read(refs[50])
+    assert files.reads == 1
+    assert len(list(bodies.read_many(refs))) == 100
+    assert files.reads == 2
+
+
+def test_a_full_segment_is_finished_and_the_next_one_begun(tmp_path: Path) -> None:
+    bodies = opened(tmp_path, limit_bytes=500)
+    known = {}
+    for index in range(40):
+        known |= dict(zip(bodies.append([value(index)]), [value(index)], strict=True))
+        bodies.sync()
+    numbers = sorted({decode_ref(ref).segment for ref in known})
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) > 4
+    progress = bodies.progress()
+    assert [item.segment for item in progress] == numbers
+    assert [item.active for item in progress] == [False] * (len(numbers) - 1) + [True]
+    for item in progress:
+        assert item.written_bytes == item.synced_bytes == bodies.path(item.segment).stat().st_size
+    assert all(bodies.read(ref) == record for ref, record in known.items())
+
+
+def test_open_files_stay_bounded_and_evicted_ones_are_opened_again(tmp_path: Path) -> None:
+    bodies = opened(tmp_path, limit_bytes=100, open_segments=3)
+    refs = [bodies.append([value(index)])[0] for index in range(20)]
+    bodies.sync()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    order = list(range(20)) * 3
+    random.Random(2).shuffle(order)
+    for index in order:
+        assert bodies.read(refs[index]) == value(index)
+        assert len(list(Path("/proc/self/fd").iterdir())) <= before + 3
+
+
+def test_readers_and_a_writer_work_side_by_side(tmp_path: Path) -> None:
+    bodies = opened(tmp_path, limit_bytes=20_000, open_segments=2)
+    known: list[tuple[bytes, Record]] = []
+    wrong: list[object] = []
+    done = threading.Event()
+
+    def work(seed: int) -> None:
+        source = random.Random(seed)
+        while not done.is_set():
+            if known:
+                ref, record = source.choice(known)
+                try:
+                    if bodies.read(ref) != record:
+                        wrong.append(ref)
+                except Exception as error:
+                    wrong.append(error)
+
+    readers = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+    for reader in readers:
+        reader.start()
+    for group in range(60):
+        records = [value(group * 10 + index, 100) for index in range(10)]
+        known.extend(zip(bodies.append(records), records, strict=True))
+        (bodies.sync if group % 2 else bodies.flush)()
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert wrong == []
+
+
+# --- recovery ---
+
+
+def test_appending_goes_on_in_the_active_segment_after_reopening(tmp_path: Path) -> None:
+    bodies = opened(tmp_path)
+    first = bodies.append([value(1)])
+    bodies.sync()
+    row = row_of(bodies)
+    bodies.close()
+    again = opened(tmp_path, [row])
+    assert again.tail() == Tail(1, row.committed_bytes)
+    second = again.append([value(2)])
+    again.sync()
+    assert [again.read(ref) for ref in (*first, *second)] == [value(1), value(2)]
+    assert [path.name for path in tmp_path.iterdir()] == ["00000001.seg"]
+
+
+def test_bytes_behind_the_committed_tail_are_cut_off(tmp_path: Path) -> None:
+    bodies = opened(tmp_path)
+    bodies.append([value(1)])
+    bodies.sync()
+    row = row_of(bodies)
+    bodies.append([value(2)])
+    bodies.close()
+    length_bytes = bodies.path(1).stat().st_size
+    again = SegmentBodies(Files(), tmp_path)
+    recovery = again.recover([row])
+    assert recovery.cut == ((1, length_bytes - row.committed_bytes),)
+    assert recovery.lost == ()
+    assert again.path(1).stat().st_size == row.committed_bytes
+
+
+def test_files_without_a_row_go_and_foreign_files_stay(tmp_path: Path) -> None:
+    bodies = opened(tmp_path)
+    bodies.append([value(1)])
+    bodies.close()
+    (tmp_path / "notes.txt").write_text("mine")
+    again = SegmentBodies(Files(), tmp_path)
+    assert again.recover([], next_number=5).orphans == ("00000001.seg",)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    assert again.tail().segment == 5
+
+
+def test_a_missing_file_is_lost_whole_unless_it_was_draining(tmp_path: Path) -> None:
+    bodies = SegmentBodies(Files(), tmp_path)
+    recovery = bodies.recover([SegmentRow(3, SEGMENT_LIVE, 900, 900), SegmentRow(4, SEGMENT_DRAINING, 900, 900)])
+    assert [(item.segment, item.start, item.end) for item in recovery.lost] == [(3, 0, 900)]
+    assert recovery.gone == (4,)
+    assert bodies.tail().segment == 5
+
+
+def test_truncated_at_every_length_recovery_finds_the_longest_whole_prefix(tmp_path: Path) -> None:
+    bodies = opened(tmp_path)
+    refs = bodies.append([value(index, 20) for index in range(6)])
+    bodies.sync()
+    row = row_of(bodies)
+    bodies.close()
+    whole = bodies.path(1).read_bytes()
+    for synced_bytes in (0, 24, row.committed_bytes):
+        for length in range(len(whole)):
+            bodies.path(1).write_bytes(whole[:length])
+            again = SegmentBodies(Files(), tmp_path)
+            recovery = again.recover([row._replace(synced_bytes=synced_bytes)])
+            sound = [ref for ref in refs if not recovery.is_lost(ref)]
+            expected = [ref for ref in refs if decode_ref(ref).offset + decode_ref(ref).length <= length]
+            assert sound == expected, (synced_bytes, length)
+            assert [again.read(ref) for ref in sound] == [value(index, 20) for index in range(len(sound))]
+            assert again.tail().segment == 2  # a damaged segment takes no more records
+
+
+def test_damage_between_synced_and_committed_tail_is_named_record_by_record(tmp_path: Path) -> None:
+    bodies = opened(tmp_path)
+    refs = bodies.append([value(index) for index in range(6)])
+    bodies.sync()
+    row = row_of(bodies)
+    bodies.close()
+    raw = bytearray(bodies.path(1).read_bytes())
+    for index in (2, 4):
+        raw[decode_ref(refs[index]).offset + 40] ^= 0xFF
+    bodies.path(1).write_bytes(raw)
+    recovery = SegmentBodies(Files(), tmp_path).recover([row._replace(synced_bytes=decode_ref(refs[1]).offset)])
+    assert [recovery.is_lost(ref) for ref in refs] == [False, False, True, False, True, False]
+    assert all("CRC" in item.reason for item in recovery.lost)
+    assert SegmentBodies(Files(), tmp_path).recover([row]).lost == ()  # what was synced is not read at open
+
+
+def test_a_segment_of_a_newer_format_is_refused(tmp_path: Path) -> None:
+    bodies = opened(tmp_path)
+    header = bytearray(encode_header(1))
+    header[8] = 2
+    header[20:24] = zlib.crc32(header[:20]).to_bytes(4, "little")
+    bodies.path(1).write_bytes(header)
+    with pytest.raises(UnsupportedFormat, match="format 2, this docstore knows up to 1"):
+        bodies.recover([SegmentRow(1, SEGMENT_LIVE, 24, 24)])
+
+
+# --- damage ---
+
+
+def fixture(folder: Path) -> tuple[SegmentBodies, list[bytes], list[Record]]:
+    bodies = opened(folder)
+    records = [value(index, length) for index, length in enumerate((0, 10, 30, 5))]
+    refs = bodies.append(records)
+    bodies.sync()
+    return bodies, refs, records
+
+
+def test_with_each_byte_flipped_a_read_is_right_or_corruption(tmp_path: Path) -> None:
+    bodies, refs, records = fixture(tmp_path)
+    whole = bodies.path(1).read_bytes()
+    for position in range(len(whole)):
+        bodies.path(1).write_bytes(whole[:position] + bytes((whole[position] ^ 0x41,)) + whole[position + 1 :])
+        damaged = 0
+        for ref, record in zip(refs, records, strict=True):
+            try:
+                assert bodies.read(ref) == record
+            except CorruptionError as error:
+                damaged += 1
+                assert error.path == str(bodies.path(1))
+                assert error.offset == decode_ref(ref).offset
+                assert error.expected
+        assert damaged == (position >= 24)
+
+
+def test_with_each_byte_flipped_a_walk_gives_the_other_records_and_names_the_damage(tmp_path: Path) -> None:
+    bodies, refs, records = fixture(tmp_path)
+    whole = bodies.path(1).read_bytes()
+    for position in range(len(whole)):
+        bodies.path(1).write_bytes(whole[:position] + bytes((whole[position] ^ 0x41,)) + whole[position + 1 :])
+        found = list(bodies.walk(1, start=0))
+        (damage,) = [(start, item.end) for start, item in found if isinstance(item, Damage)]
+        assert damage[0] <= position < damage[1]
+        intact = [record for ref, record in zip(refs, records, strict=True) if not _covers(ref, position)]
+        assert [item for _, item in found if isinstance(item, Record)] == intact
+
+
+def _covers(ref: bytes, position: int) -> bool:
+    _, offset, length = decode_ref(ref)
+    return offset <= position < offset + length
+
+
+def test_a_walk_over_large_damage_finds_the_next_record_and_covers_every_byte(tmp_path: Path) -> None:
+    bodies = opened(tmp_path)
+    big = 3_000_000
+    refs = bodies.append([value(0), value(1, big), value(2), value(3, big), value(4)])
+    bodies.sync()
+    raw = bytearray(bodies.path(1).read_bytes())
+    offset = decode_ref(refs[1]).offset
+    raw[offset] ^= 0xFF  # the header goes, its three random megabytes have to be searched
+    bodies.path(1).write_bytes(raw)
+    found = list(bodies.walk(1))
+    assert [item.row_key if isinstance(item, Record) else item.reason for _, item in found] == [
+        b"row000",
+        "no sound record header",
+        b"row002",
+        b"row003",
+        b"row004",
+    ]
+    assert found[1][0] == offset
+    assert found[1][1].end == found[2][0] == decode_ref(refs[2]).offset  # type: ignore[union-attr]
+
+
+def test_a_record_inside_a_damaged_page_is_not_taken_for_ours(tmp_path: Path) -> None:
+    bodies = opened(tmp_path)
+    forged = encode_record(value(66), 99)  # a page that holds bytes of another segment
+    page = value(0)._replace(payload=b"some text" + forged + b"more text")
+    refs = bodies.append([page, value(1)])
+    bodies.sync()
+    raw = bytearray(bodies.path(1).read_bytes())
+    raw[decode_ref(refs[0]).offset + 5] ^= 0xFF
+    bodies.path(1).write_bytes(raw)
+    assert [item for _, item in bodies.walk(1) if isinstance(item, Record)] == [value(1)]
+
+
+def test_reading_from_a_segment_that_was_removed_is_corruption(tmp_path: Path) -> None:
+    bodies = opened(tmp_path)
+    (ref,) = bodies.append([value(1)])
+    bodies.close()
+    bodies.path(1).unlink()
+    with pytest.raises(CorruptionError, match="a segment is missing"):
+        bodies.read(ref)
