@@ -1,0 +1,137 @@
+"""Words -> shingles: hashes of all runs of w consecutive words, and what their sets share.
+
+Floor 2: knows nothing of the package.  Must not know where words come from.
+
+A word's hash is the first 64 bits of MurmurHash3 x64_128 (`mmh3`) of its UTF-8 bytes, seed `WORD_SEED`.  A shingle is
+folded from its words' hashes, in order, modulo 2**64:
+
+    h = START;  for each word hash x:  h = (h ^ x) * FOLD;  h ^= h >> 32
+    h *= FINISH;  h ^= h >> 29
+
+A text with fewer than w words is one shingle of all its words; a text without words has none.  Part of
+SCHEME_SIMHASH64_1 and SCHEME_SKETCH_1: a change of output needs new schemes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import mmh3
+import numpy as np
+from numpy.typing import NDArray
+
+WORD_SEED: Final = 0
+START: Final = np.uint64(0x9E3779B97F4A7C15)
+FOLD: Final = np.uint64(0xFF51AFD7ED558CCD)
+FINISH: Final = np.uint64(0xC4CEB9FE1A85EC53)
+_FOLD_SHIFT: Final = np.uint64(32)
+_FINISH_SHIFT: Final = np.uint64(29)
+
+SAMPLE_MODULUS: Final = 16
+"""Smallest p of the 0-mod-p fingerprints."""
+SAMPLE_LIMIT: Final = 64
+"""Most fingerprints of one text: p doubles until no more are left."""
+
+
+class _WordHashes(dict[str, int]):
+    """Word -> hash, remembered up to a bound; then forgotten and begun again."""
+
+    bound = 1 << 17
+
+    def __missing__(self, word: str) -> int:
+        hashed = mmh3.mmh3_x64_128_utupledigest(word.encode("utf-8", "surrogatepass"), WORD_SEED)[0]
+        if len(self) >= self.bound:
+            self.clear()
+        self[word] = hashed
+        return hashed
+
+
+_WORD_HASHES = _WordHashes()
+
+
+def word_hashes(words: Sequence[str]) -> NDArray[np.uint64]:
+    """(n,) uint64: the hash of each word."""
+    return np.fromiter(map(_WORD_HASHES.__getitem__, words), np.uint64, len(words))
+
+
+def fold(columns: Sequence[NDArray[np.uint64]], start: NDArray[np.uint64] | np.uint64 = START) -> NDArray[np.uint64]:
+    """Fold columns of hashes, element by element, into one hash each, by the rule above."""
+    folded = (columns[0] ^ start) * FOLD
+    folded ^= folded >> _FOLD_SHIFT
+    for column in columns[1:]:
+        folded ^= column
+        folded *= FOLD
+        folded ^= folded >> _FOLD_SHIFT
+    folded *= FINISH
+    folded ^= folded >> _FINISH_SHIFT
+    return folded
+
+
+def shingles(words: Sequence[str], shingle_words: int) -> NDArray[np.uint64]:
+    """Hashes of all runs of `shingle_words` words, in order, repeats kept.
+
+    Args:
+        words: normalised words.
+        shingle_words: w >= 1.
+    Returns:
+        (n,) uint64: n = len(words) - w + 1, or 1 for a shorter text, or 0 for no words.
+    """
+    if not words:
+        return np.empty(0, np.uint64)
+    hashes = word_hashes(words)
+    width = min(shingle_words, len(words))
+    count = len(words) - width + 1
+    return fold([hashes[first : first + count] for first in range(width)])
+
+
+def distinct(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The set of values as a sorted array."""
+    ordered = np.sort(values)
+    if len(ordered) < 2:
+        return ordered
+    keep = np.empty(len(ordered), np.bool_)
+    keep[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=keep[1:])
+    return ordered[keep]
+
+
+def overlap(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int:
+    """How many values two sorted sets share."""
+    if len(first) > len(second):
+        first, second = second, first
+    if not len(first):
+        return 0
+    places = np.searchsorted(second, first)
+    places[places == len(second)] = 0
+    return int(np.count_nonzero(second[places] == first))
+
+
+def jaccard(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> float:
+    """Share of the union of two sorted sets that both hold; 0.0 for two empty sets."""
+    shared = overlap(first, second)
+    union = len(first) + len(second) - shared
+    return shared / union if union else 0.0
+
+
+def zero_mod(values: NDArray[np.uint64], modulus: int) -> NDArray[np.uint64]:
+    """The values that are 0 modulo `modulus`, in their order (Manber 1994)."""
+    return values[values % np.uint64(modulus) == 0]
+
+
+def sample(values: NDArray[np.uint64], modulus: int = SAMPLE_MODULUS, limit: int = SAMPLE_LIMIT) -> NDArray[np.uint64]:
+    """The 0-mod-p fingerprints of a set: p starts at `modulus` and doubles until at most `limit` values are left.
+
+    The multiples of 2p are among those of p, so samples of two sets stay comparable: at the larger p of the two
+    both are complete.
+
+    Args:
+        values: sorted set; `modulus` a power of two.
+    Returns:
+        Sorted; all members 0 modulo p.
+    """
+    kept = values[(values & np.uint64(modulus - 1)) == 0]
+    while len(kept) > limit:
+        modulus *= 2
+        kept = kept[(kept & np.uint64(modulus - 1)) == 0]
+    return kept
