@@ -86,24 +86,26 @@ class LevelDBEngine:
     Args:
         path: the directory.
         create: make it if it is missing; otherwise a missing one is StoreUnavailable.
+    Attributes:
+        path: the directory.
     Raises:
-        StoreUnavailable: missing, or held by another process.
+        StoreUnavailable: missing, or held by another engine.
         CorruptionError: LevelDB finds its files damaged.
     """
 
     caps = Caps(single_writer=True, largest_cell_bytes=_LARGEST_CELL_BYTES, persistent=True)
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
-        self._path = Path(path)
+        self.path = Path(path)
         self._create = create
         self._mark_lock = threading.Lock()
-        self._log = self._path / "none.log"
+        self._log = self.path / "none.log"
         self._family_keys: dict[str, bytes] = {}
         self._cursors: dict[bytes, bytes] = {}
         self._marks: Marks = {}
         self._mark_generation = 0
         self._epoch = 0
-        self._handle = Handle(self._path, self._open_database, _FOREIGN_ERRORS, self._translated)
+        self._handle = Handle(self.path, self._open_database, _FOREIGN_ERRORS, self._translated)
         self._call = self._handle.call
 
     def _open_database(self) -> Any:
@@ -111,7 +113,7 @@ class LevelDBEngine:
             # No bloom filters: they serve only `get`, every read here seeks, and they cost 1.25 bytes a cell on disk
             # and in memory.
             database = plyvel.DB(
-                str(self._path),
+                str(self.path),
                 create_if_missing=self._create,
                 paranoid_checks=True,
                 write_buffer_size=_WRITE_BUFFER_BYTES,
@@ -134,20 +136,20 @@ class LevelDBEngine:
     def _opening_error(self, error: Exception) -> DocstoreError:
         text = str(error)
         if "does not exist" in text and "create_if_missing" in text:
-            return StoreUnavailable(f"there is no LevelDB directory at {self._path}; create the store first")
-        if f"{self._path}/LOCK" in text and not isinstance(error, plyvel.CorruptionError):
-            return StoreUnavailable(f"the LevelDB directory {self._path} is held by another open engine: {text}")
+            return StoreUnavailable(f"there is no LevelDB directory at {self.path}; create the store first")
+        if f"{self.path}/LOCK" in text and not isinstance(error, plyvel.CorruptionError):
+            return StoreUnavailable(f"the LevelDB directory {self.path} is held by another open engine: {text}")
         return self._translated(error, "opening it")
 
     def _translated(self, error: Exception, what: str) -> DocstoreError:
         text = str(error)
         if isinstance(error, StopIteration):
             return CorruptionError(
-                f"LevelDB's keys end too early on {what}", path=str(self._path), expected="its end key"
+                f"LevelDB's keys end too early on {what}", path=str(self.path), expected="its end key"
             )
         if isinstance(error, plyvel.CorruptionError):
-            return CorruptionError(f"LevelDB found damage on {what}: {text}", path=str(self._path))
-        return StorageError(_errno_of(text), f"LevelDB at {self._path} failed on {what}: {text}; free space, try again")
+            return CorruptionError(f"LevelDB found damage on {what}: {text}", path=str(self.path))
+        return StorageError(_errno_of(text), f"LevelDB at {self.path} failed on {what}: {text}; free space, try again")
 
     def close(self) -> None:
         """Empty LevelDB's log, so that the next open replays nothing, and let go; a second call does nothing."""
@@ -444,7 +446,7 @@ class LevelDBEngine:
             self._handle.fail()
             if durability is Durability.SYNC and self._landed(batch, log_bytes):
                 raise CommitUnknown(
-                    f"LevelDB at {self._path} wrote the batch but could not sync it: {error}; do the same write again"
+                    f"LevelDB at {self.path} wrote the batch but could not sync it: {error}; do the same write again"
                 ) from error
             raise self._translated(error, "a write, which was not applied") from error
 
@@ -457,7 +459,7 @@ class LevelDBEngine:
             return self._log.stat().st_size if self._log.is_file() else 0
 
     def _newest_log(self) -> Path:
-        return max(self._path.glob("*.log"), default=self._path / "none.log")
+        return max(self.path.glob("*.log"), default=self.path / "none.log")
 
     def _landed(self, batch: Any, log_bytes: int) -> bool:
         """Whether the log grew by the whole batch: then only its sync failed, and a reopening will apply it."""
