@@ -226,11 +226,10 @@ class Manifest:
                     rows[item.segment] = known._replace(state=SEGMENT_LIVE if not item.active else known.state)
                 continue
             row = known or SegmentRow(item.segment)
-            written_bytes = max(item.written_bytes, row.committed_bytes)
             rows[item.segment] = row._replace(
                 state=SEGMENT_ACTIVE if item.active else _finished(row.state),
-                committed_bytes=written_bytes,
-                synced_bytes=max(row.synced_bytes, min(item.synced_bytes, written_bytes)),
+                committed_bytes=item.written_bytes,
+                synced_bytes=max(row.synced_bytes, item.synced_bytes),
             )
         active = next((item.segment for item in progress if item.active), None)
         for number, row in rows.items():

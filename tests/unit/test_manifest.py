@@ -78,6 +78,18 @@ def test_an_aborted_group_leaves_no_count() -> None:
     assert Manifest.load(engine).tablets() == [(1, b"", None, 2000)]
 
 
+def test_rows_of_a_group_that_may_have_been_applied_are_written_again() -> None:
+    engine = MemoryEngine()
+    manifest = Manifest.load(engine)
+    write_group(engine, manifest, [b"a"])
+    manifest.note_write(b"b", 5000)
+    engine.mutate_rows(manifest.mutations([SegmentProgress(1, True, 900, 900)]), NONE)  # its answer got lost
+    manifest.aborted()
+    engine.mutate_rows(manifest.mutations([SegmentProgress(1, True, 500, 500)]), NONE)
+    manifest.committed()
+    assert Manifest.load(engine).tablets() == manifest.tablets() == [(1, b"", None, 1000)]
+
+
 def test_writes_noted_while_a_group_commits_belong_to_the_next() -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine)

@@ -175,6 +175,29 @@ def test_bytes_behind_the_committed_tail_are_cut_off(tmp_path: Path) -> None:
     assert again.path(1).stat().st_size == row.committed_bytes
 
 
+def test_a_segment_with_a_damaged_header_is_read_but_takes_no_more_records(tmp_path: Path) -> None:
+    bodies = opened(tmp_path)
+    (ref,) = bodies.append([value(1)])
+    bodies.sync()
+    row = row_of(bodies)
+    bodies.close()
+    bodies.path(1).write_bytes(b"?" + bodies.path(1).read_bytes()[1:])
+    again = opened(tmp_path, [row])
+    assert again.read(ref) == value(1)
+    assert again.tail().segment == 2
+    assert [item for _, item in again.walk(1, start=0)] == [Damage(24, "segment header fails its CRC"), value(1)]
+
+
+def test_a_walk_stops_where_it_is_told(tmp_path: Path) -> None:
+    bodies = opened(tmp_path)
+    refs = bodies.append([value(index) for index in range(3)])
+    bodies.sync()
+    end = decode_ref(refs[2]).offset
+    assert [item for _, item in bodies.walk(1, end=end)] == [value(0), value(1)]
+    assert list(bodies.walk(1, end=end + 5))[2:] == [(end, Damage(end + 5, "no sound record header"))]
+    assert list(bodies.walk(1, end=end + 60))[2:] == [(end, Damage(end + 60, "record is cut off"))]
+
+
 def test_files_without_a_row_go_and_foreign_files_stay(tmp_path: Path) -> None:
     bodies = opened(tmp_path)
     bodies.append([value(1)])
@@ -206,6 +229,7 @@ def test_truncated_at_every_length_recovery_finds_the_longest_whole_prefix(tmp_p
             bodies.path(1).write_bytes(whole[:length])
             again = SegmentBodies(Files(), tmp_path)
             recovery = again.recover([row._replace(synced_bytes=synced_bytes)])
+            assert {(item.segment, item.end <= row.committed_bytes) for item in recovery.lost} == {(1, True)}
             sound = [ref for ref in refs if not recovery.is_lost(ref)]
             expected = [ref for ref in refs if decode_ref(ref).offset + decode_ref(ref).length <= length]
             assert sound == expected, (synced_bytes, length)
