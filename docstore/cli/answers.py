@@ -1,0 +1,145 @@
+"""The store's answers in words and as JSON fields: verdicts, captures, cells.
+
+Floor 7: knows the model's types and `output`; must not open a store.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from docstore.cli import output
+from docstore.documents import Capture, Document
+from docstore.model import Cell, Previous, PutResult, Verdict, VerdictKind
+
+KIND_COLOURS = {
+    VerdictKind.NEW: "green",
+    VerdictKind.EXACT: "red",
+    VerdictKind.SAME_TEXT: "red",
+    VerdictKind.NEAR: "yellow",
+    VerdictKind.CONTAINED: "yellow",
+}
+
+_STORED_WORDS = {
+    "body": "with its body",
+    "reference": "by reference to that page",
+    "confirmed": "as a visit that found the version before it again",
+    "rejected": "no: rejected, only the visit is noted",
+    "known": "before: this capture was already there, nothing written",
+    "dry_run": "no: dry run",
+}
+_PREVIOUS_WORDS = {
+    Previous.NONE: "none: first capture of this URL",
+    Previous.SAME_BYTES: "same bytes as the version before",
+    Previous.SAME_TEXT: "same text as the version before",
+}
+_REASON_WORDS = {
+    "short_text": "too little text to compare",
+    "not_html": "not HTML, only its bytes were compared",
+    "status": "not a 2xx answer, its text was not compared",
+}
+
+
+def similarity(value: float) -> str:
+    """A similarity for people: three digits, never rounded up to 1."""
+    return "1.000" if value >= 1 else f"{min(value, 0.999):.3f}"
+
+
+def verdict_words(verdict: Verdict) -> str:
+    """A verdict in one line."""
+    if verdict.kind is VerdictKind.NEW:
+        reason = _REASON_WORDS.get(verdict.reason, verdict.reason)
+        return f"new ({reason})" if reason else "new"
+    score = "" if verdict.kind in (VerdictKind.EXACT, VerdictKind.SAME_TEXT) else f" {similarity(verdict.similarity)}"
+    return f"{verdict.kind}{score} of {verdict.of_url} as of {output.iso(verdict.of_timestamp)}"
+
+
+def previous_words(previous: Previous, previous_similarity: float) -> str:
+    """How a capture differs from the version before it, in one line."""
+    if previous is Previous.CHANGED:
+        return f"changed, {similarity(previous_similarity)} like the version before"
+    return _PREVIOUS_WORDS[previous]
+
+
+def put_words(result: PutResult) -> list[tuple[str, str]]:
+    """The answer to one write, as labelled lines."""
+    lines = [("page", result.url), ("verdict", verdict_words(result.verdict))]
+    if result.verdict.contains_url:
+        lines.append(("contains", result.verdict.contains_url))
+    lines.append(("previous", previous_words(result.previous, result.previous_similarity)))
+    lines.append(("stored", f"{_STORED_WORDS.get(result.stored, result.stored)}, at {output.iso(result.timestamp)}"))
+    return lines
+
+
+def verdict_fields(verdict: Verdict) -> dict[str, Any]:
+    """A verdict for JSON."""
+    return {
+        "kind": str(verdict.kind),
+        "of_url": verdict.of_url,
+        "of_timestamp": verdict.of_timestamp,
+        "similarity": verdict.similarity,
+        "reason": verdict.reason,
+        "contains_url": verdict.contains_url,
+        "candidates": verdict.candidates,
+        "verified": verdict.verified,
+    }
+
+
+def put_fields(result: PutResult) -> dict[str, Any]:
+    """The answer to one write for JSON."""
+    return {
+        "url": result.url,
+        **time_fields(result.timestamp),
+        "verdict": verdict_fields(result.verdict),
+        "previous": str(result.previous),
+        "previous_similarity": result.previous_similarity,
+        "stored": result.stored,
+    }
+
+
+def time_fields(timestamp: int) -> dict[str, Any]:
+    """A timestamp for JSON: as the number, and as people read it."""
+    return {"timestamp": timestamp, "time": output.iso(timestamp)}
+
+
+def capture_fields(document: Document, capture: Capture) -> dict[str, Any]:
+    """One capture for JSON: the fields of the families that were read, without body and fingerprints."""
+    fields: dict[str, Any] = {"url": document.url, **time_fields(capture.timestamp)}
+    if document.via:
+        fields["via"] = list(document.via)
+    if capture.status is not None:
+        fields["status"] = capture.status
+        fields["headers"] = [list(pair) for pair in capture.headers or ()]
+        for name in ("media_type", "charset", "ip", "payload_digest", "docno"):
+            fields[name] = getattr(capture, name)
+    if capture.text is not None:
+        for name in ("title", "text", "description", "keywords", "headings", "lang", "canonical"):
+            fields[name] = getattr(capture, name)
+    stored = capture.verdict
+    shown = capture.shown_verdict
+    if stored is not None and shown is not None:
+        fields["verdict"] = verdict_fields(shown)
+        fields["previous"] = str(stored.previous)
+        fields["previous_similarity"] = stored.previous_similarity
+        fields["stored"] = stored.stored
+        fields["served_from"] = capture.served_from
+    return fields
+
+
+def cell_fields(cell: Cell, *, value: bool = True) -> dict[str, Any]:
+    """A cell for JSON."""
+    return {
+        "family": cell.family,
+        **output.bytes_fields("qualifier", cell.qualifier),
+        **time_fields(cell.timestamp),
+        **(output.bytes_fields("value", cell.value) if value else {}),
+    }
+
+
+def column_words(cell: Cell) -> str:
+    """A cell's column as `family:qualifier`."""
+    return f"{cell.family}:{text_of(cell.qualifier)}"
+
+
+def text_of(value: bytes) -> str:
+    """Bytes for people: text, with escapes where they are not UTF-8."""
+    return value.decode("utf-8", "backslashreplace")

@@ -1,0 +1,203 @@
+"""Words into values: the options that several commands share, and how times, columns and policies are read.
+
+Floor 7: knows argparse and the data model; must not open a store.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from docstore.errors import InvalidArgument
+from docstore.model import Durability, Policy, VerdictKind
+
+DEFAULT_STORE = "webtable"
+STORE_VARIABLE = "DOCSTORE_STORE"
+MICROS = 1_000_000
+
+_SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_557_600}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdwy])")
+_DATE14 = re.compile(r"(\d{4})(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d))?")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+# --- options that commands share
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """`--store PATH`."""
+    parser.add_argument(
+        "--store",
+        metavar="PATH",
+        default=os.environ.get(STORE_VARIABLE) or DEFAULT_STORE,
+        help=f"directory of the store (default: ${STORE_VARIABLE}, else ./{DEFAULT_STORE})",
+    )
+
+
+def add_json(parser: argparse.ArgumentParser, shape: str) -> None:
+    """`--json`; `shape` says what is printed."""
+    parser.add_argument("--json", action="store_true", help=f"print {shape}")
+
+
+def add_policies(parser: argparse.ArgumentParser) -> None:
+    """`--on VERDICT=POLICY`."""
+    parser.add_argument(
+        "--on",
+        metavar="VERDICT=POLICY",
+        type=policy_of_verdict,
+        action="append",
+        default=[],
+        help="what to do with exact, same_text, near or contained: flag, reference or reject; may be repeated",
+    )
+
+
+def add_durability(parser: argparse.ArgumentParser) -> None:
+    """`--durability LEVEL`."""
+    parser.add_argument(
+        "--durability",
+        choices=[level.value for level in Durability],
+        default=Durability.SYNC.value,
+        help="what a committed page survives: sync power loss (default), flush kill -9, none an orderly close",
+    )
+
+
+def add_create(parser: argparse.ArgumentParser) -> None:
+    """`--create`."""
+    parser.add_argument("--create", action="store_true", help="make the store first if there is none")
+
+
+def add_times(parser: argparse.ArgumentParser) -> None:
+    """`--since TIME` and `--until TIME`."""
+    parser.add_argument("--since", metavar="TIME", type=time_micros, help="only from this time on")
+    parser.add_argument("--until", metavar="TIME", type=time_micros, help="only before this time")
+
+
+def add_range(parser: argparse.ArgumentParser) -> None:
+    """`--prefix` and `--host`, which exclude each other."""
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--prefix", metavar="URL", help="only URLs that begin so, whatever their scheme and port")
+    choice.add_argument("--host", metavar="HOST", help="only pages of this host")
+
+
+# --- readers of single words; argparse shows the message of ArgumentTypeError
+
+
+def time_micros(text: str) -> int:
+    """Microseconds since 1970 of a time as people write it.
+
+    ISO 8601 (UTC unless it says otherwise; a date alone is its first instant), YYYYMMDD or YYYYMMDDhhmmss as CDX files
+    have it, seconds since 1970 (up to 11 digits), or microseconds (15 digits and more).
+    """
+    word = text.strip()
+    datetime = import_module("datetime")
+    moment = None
+    try:
+        if word.isascii() and word.isdigit():
+            if len(word) in (8, 14):
+                matched = _DATE14.fullmatch(word)
+                assert matched is not None
+                moment = datetime.datetime(*(int(part or 0) for part in matched.groups()))
+            elif len(word) <= 11:
+                return int(word) * MICROS
+            elif len(word) >= 15:
+                return int(word)
+        else:
+            moment = datetime.datetime.fromisoformat(word)
+    except ValueError:
+        moment = None
+    if moment is None:
+        raise argparse.ArgumentTypeError(
+            f"not a time: {text!r}; write 2024-05-01, 2024-05-01T10:00:00Z, 20240501100000, "
+            "seconds since 1970, or microseconds of 15 digits"
+        )
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    since = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    micros: int = since // datetime.timedelta(microseconds=1)
+    if micros < 0:
+        raise argparse.ArgumentTypeError(f"{text} lies before 1970")
+    return micros
+
+
+def span_seconds(text: str) -> float:
+    """Seconds of a span such as 90s, 15m, 12h, 30d, 2w, 1y."""
+    matched = _SPAN.fullmatch(text.strip())
+    if matched is None:
+        raise argparse.ArgumentTypeError(f"not a span of time: {text!r}; write 90s, 15m, 12h, 30d, 2w or 1y")
+    return float(matched[1]) * _SPANS[matched[2]]
+
+
+def column(text: str) -> tuple[str, bytes]:
+    """Family and qualifier of `family:qualifier`; the qualifier may be empty."""
+    family, colon, qualifier = text.partition(":")
+    if not colon or not family:
+        raise argparse.ArgumentTypeError(f"not a column: {text!r}; write FAMILY:QUALIFIER, or FAMILY: for all of it")
+    return family, os.fsencode(qualifier)
+
+
+def policy_of_verdict(text: str) -> tuple[VerdictKind, Policy]:
+    """Verdict and policy of `verdict=policy`."""
+    kind, _, policy = text.partition("=")
+    kinds = [str(one) for one in VerdictKind if one is not VerdictKind.NEW]
+    policies = [str(one) for one in Policy]
+    if kind not in kinds or policy not in policies:
+        raise argparse.ArgumentTypeError(
+            f"not VERDICT=POLICY: {text!r}; VERDICT is one of {', '.join(kinds)}, POLICY one of {', '.join(policies)}"
+        )
+    return VerdictKind(kind), Policy(policy)
+
+
+def header(text: str) -> tuple[str, str]:
+    """Name and value of `Name: value`."""
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise argparse.ArgumentTypeError(f"not a header: {text!r}; write 'Name: value'")
+    return name.strip(), value.strip()
+
+
+def positive(text: str) -> int:
+    """An integer of at least 1."""
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"not a number of at least 1: {text!r}")
+    return int(text)
+
+
+def share(text: str) -> float:
+    """A number in (0, 1]."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"not a number above 0 and up to 1: {text!r}")
+    return value
+
+
+def looks_like_url(text: str) -> bool:
+    """Whether a word is a URL with its scheme, rather than a row key."""
+    return _URL.match(text) is not None
+
+
+def row_key_bytes(text: str) -> bytes:
+    """The bytes of a row key given as a word."""
+    return os.fsencode(text)
+
+
+def read_input(name: str) -> bytes:
+    """All bytes of a file, or of stdin for `-`.
+
+    Raises:
+        InvalidArgument: it cannot be read.
+    """
+    if name == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise InvalidArgument(
+            f"cannot read {name}: {error.strerror}; give the path of a file, or - for stdin"
+        ) from error

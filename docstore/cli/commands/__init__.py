@@ -1,0 +1,1 @@
+"""One file a command: its arguments, its examples, and how its answer is shown."""

@@ -1,0 +1,124 @@
+"""`docstore dups`: pages like a page, and captures that were rejected.
+
+Floor 7: shows what `DocumentStore.similar` and `DocumentStore.rejected` give.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from docstore.cli import answers, arguments, output
+from docstore.cli.opening import open_named, typed_url
+from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.store import DocumentStore
+
+if TYPE_CHECKING:  # numpy comes with it
+    from docstore.writing import Similar
+
+DESCRIPTION = """\
+List live pages that are like a page, older and younger ones, with exact
+similarities: of a stored page, or of a file that need not be in the store.
+With --rejected: captures that policy `reject` kept no body of."""
+
+EXAMPLES = """\
+docstore dups https://example.com/
+docstore dups https://example.com/ --threshold 0.5 --limit 50
+docstore dups --file page.html
+curl -s https://example.com/ | docstore dups --file - --json
+docstore dups --rejected
+"""
+
+DEFAULT_LIMIT = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("url", metavar="URL", nargs="?", help="of a stored page")
+    parser.add_argument("--file", metavar="PAGE.html", help="a page that need not be in the store; - for stdin")
+    parser.add_argument("--rejected", action="store_true", help="list rejected captures and what they duplicate")
+    parser.add_argument(
+        "--threshold", metavar="J", type=arguments.share, help="least similarity (default: that of the store's schema)"
+    )
+    parser.add_argument(
+        "--limit",
+        metavar="N",
+        type=arguments.positive,
+        default=DEFAULT_LIMIT,
+        help=f"most pages (default: {DEFAULT_LIMIT})",
+    )
+    arguments.add_store(parser)
+    arguments.add_json(parser, "one JSON object a line: one a page, most similar first, or one a rejected capture")
+
+
+def run(args: argparse.Namespace) -> int:
+    """List them."""
+    if sum((args.url is not None, args.file is not None, args.rejected)) != 1:
+        raise InvalidArgument("dups takes one of URL, --file PAGE.html and --rejected; see `docstore dups --help`")
+    with open_named(args) as store:
+        if args.rejected:
+            return _print_rejected(args, store)
+        if args.file is not None:
+            asked: str | bytes = arguments.read_input(args.file)
+            timestamp = None
+        else:
+            asked = typed_url(args.url)
+            document = store.get(asked, families=())
+            if document is None:
+                output.note(f"no page {asked}; --file asks for a page that is not in the store")
+                return EXIT_NOTHING_FOUND
+            timestamp = document.timestamp
+        found = store.similar(asked, threshold=args.threshold, limit=args.limit)
+    if not found:
+        output.note("no page like it")
+        return EXIT_NOTHING_FOUND
+    if args.json:
+        for one in found:
+            output.json_line(_fields(one, timestamp))
+    else:
+        output.table((_row(one, timestamp) for one in found), ("kind", "similarity", "time", "age", "url"), right=(1,))
+    return EXIT_OK
+
+
+def _age(one: Similar, timestamp: int | None) -> str:
+    if timestamp is None:
+        return output.NOTHING
+    if one.timestamp == timestamp:
+        return "same"
+    return "older" if one.timestamp < timestamp else "younger"
+
+
+def _row(one: Similar, timestamp: int | None) -> tuple[str, ...]:
+    return (
+        str(one.kind),
+        answers.similarity(one.similarity),
+        output.iso(one.timestamp),
+        _age(one, timestamp),
+        one.url,
+    )
+
+
+def _fields(one: Similar, timestamp: int | None) -> dict[str, Any]:
+    return {
+        "url": one.url,
+        **answers.time_fields(one.timestamp),
+        "kind": str(one.kind),
+        "similarity": one.similarity,
+        "contained": one.contained,
+        "contains": one.contains,
+        "age": None if timestamp is None else _age(one, timestamp),
+    }
+
+
+def _print_rejected(args: argparse.Namespace, store: DocumentStore) -> int:
+    found = 0
+    for url, timestamp, verdict in store.rejected():
+        found += 1
+        if args.json:
+            fields = {"url": url, **answers.time_fields(timestamp), "verdict": answers.verdict_fields(verdict)}
+            output.json_line(fields)
+        else:
+            output.line("\t".join((url, output.iso(timestamp), answers.verdict_words(verdict))))
+    if not found:
+        output.note("nothing was rejected")
+    return EXIT_OK if found else EXIT_NOTHING_FOUND

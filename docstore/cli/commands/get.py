@@ -1,0 +1,156 @@
+"""`docstore get`: one page as text, body, headers or cells.
+
+Floor 7.  This is the command whose cold start counts: it reads no family that it does not show, and imports neither
+numpy nor lxml nor a reader of archives.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from docstore.cli import answers, arguments, output
+from docstore.cli.opening import open_named, typed_url
+from docstore.documents import Capture, Document
+from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK
+from docstore.model import Cell, ReadSpec
+from docstore.store import DocumentStore
+
+DESCRIPTION = """\
+Print a page: title and text, or what the options ask for.  With --versions the
+captures follow each other, newest first."""
+
+EXAMPLES = """\
+docstore get https://example.com/
+docstore get example.com --variants --follow
+docstore get https://example.com/ --at 2024-05-01T12:00:00Z
+docstore get https://example.com/logo.png --body > logo.png
+docstore get https://example.com/ --headers
+docstore get https://example.com/ --column http:type
+docstore get https://example.com/ --column anchor:
+docstore get https://example.com/ --versions 3 --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("url", metavar="URL", help="of the page; https:// is added where the scheme is missing")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--body", action="store_true", help="the bytes as fetched, nothing added")
+    shown.add_argument("--headers", action="store_true", help="status and response headers")
+    shown.add_argument(
+        "--column",
+        metavar="F:Q",
+        type=arguments.column,
+        help="the value of one column as stored; F: lists a whole family, such as anchor: (qualifier, time, value)",
+    )
+    parser.add_argument(
+        "--at", metavar="TIME", type=arguments.time_micros, help="as it was then: the newest capture up to this time"
+    )
+    parser.add_argument(
+        "--versions", metavar="N", type=arguments.positive, default=1, help="most captures (default: 1)"
+    )
+    parser.add_argument("--follow", action="store_true", help="go on along stored redirects")
+    parser.add_argument(
+        "--variants", action="store_true", help="if there is no such page, try http or https, with and without www"
+    )
+    arguments.add_store(parser)
+    arguments.add_json(parser, "one JSON object a line: one a capture, with --column one a cell")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the page."""
+    url = typed_url(args.url)
+    with open_named(args) as store:
+        if args.column is not None:
+            return _print_column(args, store, url)
+        document = store.get(
+            url,
+            at=args.at,
+            versions=args.versions,
+            families=_families(args),
+            follow=args.follow,
+            variants=args.variants,
+        )
+        if document is None:
+            return _nothing(args, url)
+        if document.via and not args.json:
+            output.note(f"showing {document.url}, reached from {' and '.join(document.via)}")
+        for number, capture in enumerate(document.captures):
+            _print_capture(args, store, document, capture, first=number == 0)
+    return EXIT_OK
+
+
+def _families(args: argparse.Namespace) -> tuple[str, ...]:
+    if args.json:
+        return ("http", "text", "dedup", "page") if args.body else ("http", "text", "dedup")
+    if args.body:
+        return ("page",)
+    return ("http",) if args.headers else ("text",)
+
+
+def _nothing(args: argparse.Namespace, url: str) -> int:
+    when = "" if args.at is None else f" at {output.iso(args.at)}"
+    hint = "" if args.variants else "; --variants tries http and www too"
+    output.note(f"no page {url}{when}{hint}")
+    return EXIT_NOTHING_FOUND
+
+
+def _print_capture(
+    args: argparse.Namespace, store: DocumentStore, document: Document, capture: Capture, *, first: bool
+) -> None:
+    if args.json:
+        fields = answers.capture_fields(document, capture)
+        if args.body:
+            fields.update(output.bytes_fields("body", capture.body or b""))
+        output.json_line(fields)
+        return
+    if args.body:
+        output.write_bytes(capture.body or b"")
+        return
+    if args.versions > 1:
+        output.line(f"{'' if first else chr(10)}--- {output.iso(capture.timestamp)}")
+    if args.headers:
+        output.line(f"HTTP {capture.status}")
+        for name, value in capture.headers or ():
+            output.line(f"{name}: {value}")
+    elif capture.title or capture.text:
+        output.line("\n\n".join(part for part in (capture.title, capture.text) if part))
+    else:
+        _note_no_text(store, document.url, capture.timestamp)
+
+
+def _note_no_text(store: DocumentStore, url: str, timestamp: int) -> None:
+    http = store.get(url, at=timestamp, families=("http",))
+    what = f"status {http.status}, {http.newest.media_type or 'type unknown'}" if http else "gone"
+    output.note(f"{url} has no text ({what}); --body prints its bytes")
+
+
+def _print_column(args: argparse.Namespace, store: DocumentStore, url: str) -> int:
+    family, qualifier = args.column
+    found = 0
+    for cell in _cells(args, store, url, family, qualifier):
+        found += 1
+        if args.json:
+            output.json_line(answers.cell_fields(cell))
+        elif qualifier:
+            output.write_bytes(cell.value)
+        else:
+            words = (answers.text_of(cell.qualifier), output.iso(cell.timestamp), answers.text_of(cell.value))
+            output.line("\t".join(output.one_line(word) for word in words))
+    if not found:
+        wanted = f"{family}:{answers.text_of(qualifier)}"
+        output.note(f"{url} has no cell {wanted}")
+    return EXIT_OK if found else EXIT_NOTHING_FOUND
+
+
+def _cells(args: argparse.Namespace, store: DocumentStore, url: str, family: str, qualifier: bytes) -> Iterator[Cell]:
+    spec = ReadSpec(
+        families=(family,),
+        qualifier_prefix=qualifier,
+        end=None if args.at is None else args.at + 1,
+        versions=args.versions,
+    )
+    for cell in store.cells.slices(url, spec=spec):
+        if not qualifier or cell.qualifier == qualifier:
+            yield cell

@@ -1,0 +1,57 @@
+"""`docstore history`: the captures of a page.
+
+Floor 7: shows what `DocumentStore.history` gives.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from docstore.cli import answers, arguments, output
+from docstore.cli.opening import open_named, typed_url
+from docstore.documents import Document
+from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK
+
+DESCRIPTION = """\
+List the live captures of a page, newest first: when, status, how it differs
+from the version before it, and what it was to other URLs when it was written."""
+
+EXAMPLES = """\
+docstore history https://example.com/
+docstore history example.com/about --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("url", metavar="URL", help="of the page; https:// is added where the scheme is missing")
+    arguments.add_store(parser)
+    arguments.add_json(parser, "one JSON object a line: one a capture")
+
+
+def run(args: argparse.Namespace) -> int:
+    """List the captures."""
+    url = typed_url(args.url)
+    with open_named(args) as store:
+        documents = store.history(url)
+    if not documents:
+        output.note(f"no page {url}")
+        return EXIT_NOTHING_FOUND
+    if args.json:
+        for document in documents:
+            output.json_line(answers.capture_fields(document, document.newest))
+    else:
+        output.table(map(_row, documents), ("time", "status", "previous", "stored", "verdict"), right=(1,))
+    return EXIT_OK
+
+
+def _row(document: Document) -> tuple[str, ...]:
+    capture = document.newest
+    stored, shown = capture.verdict, capture.shown_verdict
+    when, status = output.iso(capture.timestamp), str(capture.status or output.NOTHING)
+    if stored is None or shown is None:
+        return when, status, output.NOTHING, "visit", output.NOTHING
+    previous = str(stored.previous)
+    if previous == "changed":
+        previous += f" {answers.similarity(stored.previous_similarity)}"
+    return when, status, previous, stored.stored, answers.verdict_words(shown)

@@ -1,0 +1,166 @@
+"""`docstore ingest`: archives into the store, with progress on stderr and a report at the end.
+
+Floor 7: turns options into `IngestOptions` and shows the `IngestReport`; `docstore.ingest` does the work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO
+
+from tqdm import tqdm
+
+from docstore.cli import answers, arguments, output
+from docstore.cli.opening import open_named
+from docstore.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
+from docstore.ingest import IngestOptions, IngestReport, Progress, ingest
+from docstore.model import Policy, PutResult, VerdictKind
+
+DESCRIPTION = """\
+Write the pages of WARC 1.0/1.1, ARC and TREC Web files, plain, gzip or zstd,
+told apart by content.  Revisits are resolved when all files are read, so their
+order does not matter.  Damaged records are named by file and offset and passed
+over; the exit code is then 8.  The same run again writes nothing twice."""
+
+EXAMPLES = """\
+docstore ingest crawl-*.warc.gz
+docstore ingest crawl.warc.gz --on-duplicate reject --rejects rejected.jsonl
+docstore ingest crawl.warc.gz --on exact=reference --on near=reference
+curl -s https://example.org/crawl.warc.gz | docstore ingest - --json
+docstore ingest crawl.warc.gz --dry-run
+"""
+
+SHOWN_ERRORS = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("files", metavar="FILE", nargs="+", help="an archive; - for stdin")
+    parser.add_argument(
+        "--on-duplicate",
+        choices=[str(policy) for policy in Policy],
+        help="flag: store and mark; reference: store by reference; reject: keep no body of exact duplicates "
+        "(of others only with --on); default: the store's schema",
+    )
+    arguments.add_policies(parser)
+    parser.add_argument("--rejects", metavar="FILE", help="write rejected pages there, one JSON object a line")
+    parser.add_argument("--dry-run", action="store_true", help="every verdict, nothing written")
+    parser.add_argument(
+        "--threads", metavar="N", type=arguments.positive, default=2, help="that analyse pages (default: 2)"
+    )
+    parser.add_argument(
+        "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
+    )
+    arguments.add_durability(parser)
+    arguments.add_create(parser)
+    arguments.add_store(parser)
+    arguments.add_json(parser, "the report as one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ingest the files."""
+    for name in args.files:
+        if name != "-" and not Path(name).is_file():
+            raise InvalidArgument(f"no file {name}; name WARC, ARC or TREC Web files, or - for stdin")
+    sources: list[str | IO[bytes]] = [sys.stdin.buffer if name == "-" else name for name in args.files]
+    with ExitStack() as stack:
+        rejects = stack.enter_context(_opened_rejects(args.rejects)) if args.rejects else None
+        store = stack.enter_context(open_named(args, create=args.create, durability=args.durability))
+        policies = _policies(args, dict(store.schema.policies))
+        if args.dry_run:
+            store = stack.enter_context(store.rehearse())
+        options = IngestOptions(policies, args.threads, None if rejects is None else _reject_writer(rejects))
+        progress = _progress(stack) if (sys.stderr.isatty() if args.progress is None else args.progress) else None
+        report = ingest(store, sources, options, progress)
+    if args.json:
+        output.json_line(report.as_dict())
+    else:
+        _print_errors(report)
+        _print_report(report, dry_run=args.dry_run)
+    return EXIT_RECORDS_SKIPPED if report.error_count else EXIT_OK
+
+
+def _policies(args: argparse.Namespace, schema: Mapping[VerdictKind, Policy]) -> dict[VerdictKind, Policy]:
+    policies = dict(schema)
+    if args.on_duplicate == Policy.REJECT:
+        policies[VerdictKind.EXACT] = Policy.REJECT
+    elif args.on_duplicate is not None:
+        duplicates = [kind for kind in VerdictKind if kind is not VerdictKind.NEW]
+        policies.update(dict.fromkeys(duplicates, Policy(args.on_duplicate)))
+    policies.update(args.on)
+    return policies
+
+
+def _opened_rejects(name: str) -> IO[str]:
+    try:
+        return Path(name).open("w", encoding="utf-8")
+    except OSError as error:
+        raise InvalidArgument(f"cannot write {name}: {error.strerror}; name a file for --rejects") from error
+
+
+def _reject_writer(file: IO[str]) -> Callable[[PutResult], None]:
+    def write(result: PutResult) -> None:
+        file.write(json.dumps(answers.put_fields(result)) + "\n")
+
+    return write
+
+
+def _progress(stack: ExitStack) -> Progress:
+    bar = stack.enter_context(tqdm(unit=" pages", file=sys.stderr, dynamic_ncols=True, smoothing=0.1))
+
+    def show(report: IngestReport) -> None:
+        seconds = bar.format_dict["elapsed"] or 1e-9
+        verdicts = " ".join(f"{kind} {count}" for kind, count in report.verdicts.items() if count)
+        errors = f", {report.error_count} damaged" if report.error_count else ""
+        bar.set_postfix_str(f"{report.body_bytes / 1e6 / seconds:.1f} MB/s, {verdicts}{errors}", refresh=False)
+        bar.update(report.pages - bar.n)
+
+    return show
+
+
+def _print_errors(report: IngestReport) -> None:
+    for error in report.errors[:SHOWN_ERRORS]:
+        output.note(f"skipped {error.file} at offset {error.offset}: {error.reason}")
+    if report.error_count > SHOWN_ERRORS:
+        output.note(f"skipped {report.error_count - SHOWN_ERRORS} more; --json lists them")
+
+
+def _print_report(report: IngestReport, *, dry_run: bool) -> None:
+    paint = output.painter(sys.stdout)
+    seconds = max(report.seconds, 1e-9)
+    rate = f"{report.pages / seconds:.0f} pages/s, {report.body_bytes / 1e6 / seconds:.1f} MB/s"
+    lines = [("pages", f"{report.pages}  in {report.seconds:.1f} s ({rate})")]
+    if dry_run:
+        lines.append(("stored", "nothing: dry run"))
+    else:
+        ratio = f" ({report.stored_bytes / report.body_bytes:.1%})" if report.body_bytes else ""
+        lines.append(
+            (
+                "stored",
+                f"{report.stored}  {output.size(report.body_bytes)} as {output.size(report.stored_bytes)}{ratio}",
+            )
+        )
+    for name in ("known", "rejected"):
+        if getattr(report, name):
+            lines.append((name, str(getattr(report, name))))
+    lines += [
+        (f"verdict {kind}", paint(_counted(count, report.pages), answers.KIND_COLOURS[VerdictKind(kind)]))
+        for kind, count in report.verdicts.items()
+    ]
+    lines += [(f"previous {word}", _counted(count, report.pages)) for word, count in report.previous.items()]
+    lines += [(f"skipped {reason}", str(count)) for reason, count in report.skipped.items()]
+    if report.error_count:
+        lines.append(("errors", str(report.error_count)))
+    width = max(len(label) for label, _ in lines)
+    for label, text in lines:
+        # No `output.line`: colours are control characters, and nothing here comes from a page.
+        sys.stdout.write(f"{output.safe(label).ljust(width)}  {text}\n")
+
+
+def _counted(count: int, total: int) -> str:
+    return f"{count}  ({count / total:.1%})" if total and count else str(count)

@@ -1,0 +1,133 @@
+"""`docstore init`: make a store and say once what it declares.
+
+Floor 7: knows the schema's options; the store checks their values.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from docstore.cli import arguments, output
+from docstore.cli.opening import open_named
+from docstore.errors import EXIT_OK, InvalidArgument
+from docstore.layout import Layout
+from docstore.model import ColumnFamily, GCPolicy, Schema
+
+DESCRIPTION = """\
+Make a store.  What it declares here holds for good: a store is judged by one
+extractor and one shingle length.  Everything has a default."""
+
+EXAMPLES = """\
+docstore init
+docstore init --store crawl-2024 --checksum sha256
+docstore init --family link --family page:max_versions=3,max_age=90d
+docstore init --on exact=reject --on near=reference
+"""
+
+_DEFAULTS = Schema()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    arguments.add_store(parser)
+    parser.add_argument(
+        "--extractor",
+        metavar="NAME",
+        default=_DEFAULTS.extractor,
+        help=f"rule that finds the text which carries the fingerprints (default: {_DEFAULTS.extractor})",
+    )
+    parser.add_argument(
+        "--shingle-words",
+        metavar="N",
+        type=arguments.positive,
+        default=_DEFAULTS.shingle_words,
+        help=f"words in a shingle (default: {_DEFAULTS.shingle_words})",
+    )
+    parser.add_argument(
+        "--near-threshold",
+        metavar="J",
+        type=arguments.share,
+        default=_DEFAULTS.near_threshold,
+        help=f"least Jaccard coefficient of near (default: {_DEFAULTS.near_threshold})",
+    )
+    parser.add_argument(
+        "--contained-threshold",
+        metavar="C",
+        type=arguments.share,
+        default=_DEFAULTS.contained_threshold,
+        help=f"least share of a page in an older one for contained (default: {_DEFAULTS.contained_threshold})",
+    )
+    parser.add_argument(
+        "--checksum",
+        metavar="NAME",
+        default=_DEFAULTS.checksum,
+        help=f"checksum of bodies, such as blake3, sha256, md5 (default: {_DEFAULTS.checksum})",
+    )
+    parser.add_argument(
+        "--family",
+        metavar="NAME[:max_versions=N,max_age=30d,intersection]",
+        type=family,
+        action="append",
+        default=[],
+        help="a column family with its GC policy, or another policy for page, http, text, anchor, dedup; "
+        "a version goes when it breaks either bound, with intersection when it breaks both; may be repeated",
+    )
+    arguments.add_policies(parser)
+    arguments.add_json(parser, "the store's path and schema as one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the store."""
+    if Layout(Path(args.store)).exists():
+        raise InvalidArgument(f"there is a store at {args.store} already; `docstore stats` shows it")
+    schema = Schema(
+        families=tuple(args.family),
+        extractor=args.extractor,
+        shingle_words=args.shingle_words,
+        near_threshold=args.near_threshold,
+        contained_threshold=args.contained_threshold,
+        checksum=args.checksum,
+        policies=tuple(args.on),
+    )
+    with open_named(args, create=True, schema=schema):
+        pass
+    if args.json:
+        output.json_line({"store": args.store, "schema": schema_fields(schema)})
+    else:
+        output.line(f"made a store at {args.store}")
+    return EXIT_OK
+
+
+def schema_fields(schema: Schema) -> dict[str, Any]:
+    """A schema for JSON."""
+    fields = asdict(schema)
+    fields["families"] = [asdict(one) for one in schema.families]
+    fields["policies"] = {str(kind): str(policy) for kind, policy in schema.policies}
+    return fields
+
+
+def family(text: str) -> ColumnFamily:
+    """A column family of `name[:max_versions=N,max_age=30d,intersection]`."""
+    name, _, rules = text.partition(":")
+    max_versions: int | None = None
+    max_age_seconds: float | None = None
+    intersection = False
+    for rule in rules.split(",") if rules else ():
+        word, _, value = rule.partition("=")
+        if word == "max_versions":
+            max_versions = arguments.positive(value)
+        elif word == "max_age":
+            max_age_seconds = arguments.span_seconds(value)
+        elif rule == "intersection":
+            intersection = True
+        else:
+            raise argparse.ArgumentTypeError(
+                f"not a rule of a family: {rule!r}; write max_versions=N, max_age=30d or intersection"
+            )
+    try:
+        return ColumnFamily(name, GCPolicy(max_versions, max_age_seconds, intersection))
+    except InvalidArgument as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

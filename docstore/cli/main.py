@@ -1,0 +1,94 @@
+"""The door: one command is found, imported and run; whatever goes wrong leaves as one line and an exit code.
+
+Floor 7: knows the table of commands and the exit codes; must not know what any command does.  Only the module of the
+command that runs is imported: a cold `docstore get` counts milliseconds.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from docstore.cli import registry
+from docstore.cli.output import report_error
+from docstore.errors import EXIT_OK, DocstoreError, InvalidArgument, StorageError
+
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+"""128 and the number of SIGPIPE, as the shell shows it for other programs that a closed pipe has ended."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `docstore` with these arguments (None: those of the process); gives the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_stdout()
+        return EXIT_BROKEN_PIPE
+    except KeyboardInterrupt:
+        report_error("interrupted")
+        return EXIT_INTERRUPTED
+    except DocstoreError as error:
+        report_error(str(error))
+        return error.exit_code
+    except OSError as error:
+        # The store's own I/O arrives as StorageError; this is the terminal's side: an output file, or stdout.
+        report_error(f"cannot read or write: {error}")
+        return StorageError.exit_code
+    return code
+
+
+def _run(words: list[str]) -> int:
+    name = words[0] if words else "--help"
+    if name in {"-h", "--help", "help"}:
+        if len(words) > 1 and (asked := registry.find(words[1])) is not None:
+            return _run_command(asked, ["--help"])
+        sys.stdout.write(registry.overview())
+        return EXIT_OK if words else InvalidArgument.exit_code
+    if name in {"-V", "--version"}:
+        return _print_version()
+    command = registry.find(name)
+    if command is None:
+        raise InvalidArgument(_unknown(name))
+    return _run_command(command, words[1:])
+
+
+def _run_command(command: registry.Command, words: list[str]) -> int:
+    module = registry.load(command)
+    try:
+        args = registry.parser_of(command).parse_args(words)
+    except SystemExit as leaving:  # only --help leaves so
+        return int(leaving.code or 0)
+    return module.run(args)
+
+
+def _print_version() -> int:
+    kernel = importlib.import_module("docstore.dedup.kernel")
+    version = importlib.import_module("docstore.version")
+    sys.stdout.write(f"docstore {version.__version__} (kernel: {kernel.kernel_name()})\n")
+    return EXIT_OK
+
+
+def _unknown(name: str) -> str:
+    if name.startswith("-"):
+        return f"option {name} before the command; write `docstore COMMAND {name} ...`, see `docstore --help`"
+    near = importlib.import_module("difflib").get_close_matches(
+        name, [command.name for command in registry.COMMANDS], n=1
+    )
+    hint = f"did you mean `docstore {near[0]}`?" if near else "`docstore --help` lists the commands"
+    return f"no command {name!r}; {hint}"
+
+
+def _forget_stdout() -> None:
+    """Let the interpreter's last flush go nowhere: whoever read the pipe has left."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)

@@ -1,0 +1,34 @@
+"""The store that a command works on.
+
+Floor 7: the one place of the terminal that opens a store.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from docstore.cli import output
+from docstore.keys import complete_url
+from docstore.model import Durability, Schema
+from docstore.store import DocumentStore, open_store
+
+
+def open_named(
+    args: argparse.Namespace,
+    *,
+    create: bool = False,
+    schema: Schema | None = None,
+    durability: str = Durability.SYNC.value,
+) -> DocumentStore:
+    """The store that `--store` names; versions lost by a power cut are told on stderr."""
+    store = open_store(args.store, create=create, schema=schema, durability=durability)
+    if store.lost:
+        shown = "".join(f"\n  {lost.url} {lost.column} {output.iso(lost.timestamp)}" for lost in store.lost[:10])
+        more = f"\n  and {len(store.lost) - 10} more" if len(store.lost) > 10 else ""
+        output.note(f"warning: {len(store.lost)} cells were dropped because their bytes are missing:{shown}{more}")
+    return store
+
+
+def typed_url(text: str) -> str:
+    """The canonical URL of what a person typed; https:// is added where the scheme is missing."""
+    return complete_url(text)

@@ -1,0 +1,135 @@
+"""How answers look: aligned plain text, JSON, times in ISO 8601 UTC, colour only on a terminal.
+
+Floor 7: knows streams and characters; must not know the store.  Text of pages comes from strangers: control characters,
+which could drive a terminal, are never printed as they are, except where bytes were asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import IO, Any
+
+MICROS = 1_000_000
+NOTHING = "-"
+"""Shown where a column has no value."""
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_LINE_BREAKS = re.compile(r"[\t\n]+")
+_COLOURS = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "dim": "2", "bold": "1"}
+
+
+# --- lines
+
+
+def line(text: str = "") -> None:
+    """Print one line of text on stdout, made safe."""
+    sys.stdout.write(safe(text) + "\n")
+
+
+def note(text: str) -> None:
+    """Say something on stderr that is no part of the answer."""
+    sys.stderr.write(f"docstore: {safe(text)}\n")
+
+
+def report_error(text: str) -> None:
+    """Say on stderr what went wrong."""
+    sys.stderr.write(f"docstore: error: {safe(text)}\n")
+
+
+def write_bytes(value: bytes) -> None:
+    """Write bytes to stdout as they are."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(value)
+    sys.stdout.buffer.flush()
+
+
+def safe(text: str) -> str:
+    """Text without control characters other than tab and line feed, and without lone surrogates."""
+    return _CONTROLS.sub("\ufffd", text.replace("\r\n", "\n"))
+
+
+def one_line(text: str) -> str:
+    """Text on one line."""
+    return _LINE_BREAKS.sub(" ", text)
+
+
+def cut(text: str, width: int) -> str:
+    """Text of at most that many characters; an ellipsis where it was cut."""
+    return text if len(text) <= width else text[: width - 1] + "\u2026"
+
+
+# --- JSON
+
+
+def json_line(value: Mapping[str, Any]) -> None:
+    """Print one JSON object on one line of stdout."""
+    # json is loaded here because most answers are text, and a cold start counts milliseconds.
+    sys.stdout.write(import_module("json").dumps(value) + "\n")
+
+
+def bytes_fields(name: str, value: bytes) -> dict[str, str]:
+    """A JSON field for bytes: text where they are UTF-8, else `NAME_base64`."""
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": import_module("base64").b64encode(value).decode()}
+
+
+# --- times and sizes
+
+
+def iso(timestamp: int) -> str:
+    """Microseconds since 1970 as ISO 8601 UTC; milliseconds only where there are any."""
+    seconds, micros = divmod(timestamp, MICROS)
+    fraction = f".{micros // 1000:03d}" if micros % 1000 == 0 else f".{micros:06d}"
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + (fraction if micros else "") + "Z"
+
+
+def size(count_bytes: float) -> str:
+    """Bytes in words: 512 B, 1.5 KB, 20.3 MB; a KB is 1000 bytes."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if count_bytes < 1000:
+            return f"{count_bytes:.0f} {unit}" if unit == "B" else f"{count_bytes:.1f} {unit}"
+        count_bytes /= 1000
+    return f"{count_bytes:.1f} TB"
+
+
+# --- tables and colour
+
+
+def table(rows: Iterable[Sequence[str]], headings: Sequence[str] = (), right: Sequence[int] = ()) -> None:
+    """Print rows with aligned columns; the last column is never padded.
+
+    Args:
+        rows: of cells, all of one length; held in memory to be measured.
+        headings: of the columns, shown on a terminal and in pipes alike.
+        right: columns aligned to the right.
+    """
+    shown = [[one_line(safe(cell)) for cell in row] for row in rows]
+    if headings:
+        shown.insert(0, list(headings))
+    if not shown:
+        return
+    widths = [max(len(cell) for cell in column) for column in zip(*shown, strict=True)]
+    for row in shown:
+        last = len(row) - 1
+        cells = [
+            cell.rjust(width) if index in right else cell if index == last else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+
+
+def painter(stream: IO[str]) -> Callable[[str, str], str]:
+    """Gives `paint(text, colour)`, which colours only where the stream is a terminal and NO_COLOR is not set."""
+    coloured = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    def paint(text: str, colour: str) -> str:
+        return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if coloured else text
+
+    return paint

@@ -1,0 +1,112 @@
+"""Which commands there are: a static table, so that running one command imports no other.
+
+Floor 7: knows names only.  A command's module offers `DESCRIPTION`, `EXAMPLES`, `add_arguments(parser)` and
+`run(args) -> exit code`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from typing import NamedTuple, NoReturn, Protocol, cast
+
+from docstore.errors import InvalidArgument
+
+
+class Command(NamedTuple):
+    """One command: its name, what it does in one line, and the module that does it."""
+
+    name: str
+    summary: str
+    module: str
+
+
+class CommandModule(Protocol):
+    """What a command's module offers."""
+
+    DESCRIPTION: str
+    EXAMPLES: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare its arguments."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it; gives the exit code."""
+
+
+_PACKAGE = "docstore.cli.commands"
+
+COMMANDS = (
+    Command("init", "make a store", f"{_PACKAGE}.init"),
+    Command("ingest", "write the pages of WARC, ARC and TREC Web files", f"{_PACKAGE}.ingest"),
+    Command("put", "write one page and say what it is", f"{_PACKAGE}.put"),
+    Command("get", "print a page: text, body, headers or cells", f"{_PACKAGE}.get"),
+    Command("scan", "list cells of many rows", f"{_PACKAGE}.scan"),
+    Command("history", "list the captures of a page", f"{_PACKAGE}.history"),
+    Command("dups", "list pages like a page, or rejected captures", f"{_PACKAGE}.dups"),
+    Command("delete", "delete pages or some of their cells", f"{_PACKAGE}.delete"),
+    Command("key", "show the canonical URL and row key of a URL", f"{_PACKAGE}.key"),
+    Command("stats", "print totals, verdicts and sizes", f"{_PACKAGE}.stats"),
+    Command("check", "look for damage", f"{_PACKAGE}.check"),
+    Command("export", "write pages as WARC, TREC Web or JSON Lines", f"{_PACKAGE}.export"),
+    Command("completion", "print a completion script for a shell", f"{_PACKAGE}.completion"),
+)
+
+HELP_FOOTER = """\
+exit codes:
+  0 done   1 nothing found   2 wrong call   3 store missing or held   4 newer format   5 damaged
+  6 disk full or I/O   7 maybe applied, run it again   8 done, records skipped   130 interrupted
+
+`docstore COMMAND --help` shows a command's options with examples.
+"""
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose errors are `InvalidArgument`, so that they leave by the same door as all others."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of exiting."""
+        raise InvalidArgument(f"{message}; see `{self.prog} --help`")
+
+
+def find(name: str) -> Command | None:
+    """The command of that name, or None."""
+    return next((command for command in COMMANDS if command.name == name), None)
+
+
+def load(command: Command) -> CommandModule:
+    """Import the module of one command."""
+    return cast(CommandModule, importlib.import_module(command.module))
+
+
+def fill(parser: argparse.ArgumentParser, module: CommandModule) -> argparse.ArgumentParser:
+    """Give a parser a command's description, arguments and examples."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = module.DESCRIPTION
+    parser.epilog = "examples:\n" + "".join(f"  {line}\n" if line else "\n" for line in module.EXAMPLES.splitlines())
+    module.add_arguments(parser)
+    return parser
+
+
+def parser_of(command: Command) -> argparse.ArgumentParser:
+    """The parser of one command."""
+    return fill(CommandParser(prog=f"docstore {command.name}", allow_abbrev=False), load(command))
+
+
+def whole_parser() -> argparse.ArgumentParser:
+    """The parser of all commands at once, for completion scripts; imports every command."""
+    parser = CommandParser(prog="docstore", allow_abbrev=False)
+    parser.add_argument("--version", action="store_true", help="print the version and which kernel runs")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
+    for command in COMMANDS:
+        fill(commands.add_parser(command.name, help=command.summary, allow_abbrev=False), load(command))
+    return parser
+
+
+def overview() -> str:
+    """What `docstore --help` prints."""
+    width = max(len(command.name) for command in COMMANDS)
+    lines = [f"  {command.name.ljust(width)}  {command.summary}" for command in COMMANDS]
+    return "\n".join(
+        ["usage: docstore COMMAND [options]", "       docstore --version", "", "commands:", *lines, "", HELP_FOOTER]
+    )
