@@ -1,0 +1,149 @@
+"""A segment in the words of docs/format.md: every byte with its offset and its meaning.
+
+Floor 3: knows the layouts of `format`.  Must not decode values.
+For people, for golden files, and for reports of damage; nothing parses what this writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+
+from docstore.codec import decode_varint
+from docstore.files import ReadFile
+from docstore.format import (
+    CODEC_STORED,
+    CODEC_ZSTD,
+    CODEC_ZSTD_DELTA,
+    CODEC_ZSTD_DICTIONARY,
+    RECORD_COLUMNS,
+    RECORD_CRC_BYTES,
+    RECORD_DELETE_COLUMN,
+    RECORD_DELETE_FAMILY,
+    RECORD_DELETE_ROW,
+    RECORD_RELATED_BYTES,
+    RECORD_VALUE,
+    RECORD_WIDE,
+    SEGMENT_HEADER_BYTES,
+)
+from docstore.tablets.record import FIELDS_MAX_BYTES, RECORD_HEADER_MAX_BYTES, Record, record_span
+from docstore.tablets.walk import Damage, walk_records
+
+_KINDS = {
+    RECORD_VALUE: "value",
+    RECORD_DELETE_ROW: "delete row",
+    RECORD_DELETE_FAMILY: "delete family",
+    RECORD_DELETE_COLUMN: "delete column",
+}
+_CODECS = {
+    CODEC_STORED: "stored",
+    CODEC_ZSTD: "zstd",
+    CODEC_ZSTD_DICTIONARY: "zstd with dictionary",
+    CODEC_ZSTD_DELTA: "zstd delta",
+}
+_HEX_BYTES = 16
+"""Shown of a field; of a longer one the length is told."""
+
+_SEGMENT_FIELDS = (("magic", "8s"), ("format version", "<H"), ("reserved", "<H"), ("segment number", "<Q"))
+_NARROW_FIELDS = (
+    ("column", "B"),
+    ("fields length", "B"),
+    ("payload length", "<H"),
+    ("raw length", "<H"),
+    ("timestamp in ms, low 16 bits", "<H"),
+    ("timestamp in ms, high 32 bits", "<I"),
+    ("CRC-32 of payload", "<I"),
+)
+_WIDE_FIELDS = (
+    ("column", "B"),
+    ("reserved", "B"),
+    ("fields length", "<I"),
+    ("payload length", "<I"),
+    ("raw length", "<I"),
+    ("timestamp in us", "<Q"),
+    ("CRC-32 of payload", "<I"),
+)
+
+
+class _Lines:
+    """Cuts bytes into labelled lines."""
+
+    def __init__(self, raw: bytes, base: int) -> None:
+        self.raw = raw
+        self.at = 0
+        self.lines: list[str] = []
+        self._base = base
+
+    def take(self, length: int, label: str) -> bytes:
+        part = self.raw[self.at : self.at + length]
+        if not length:
+            return part
+        shown = part[:_HEX_BYTES].hex(" ") + (" .." if length > _HEX_BYTES else "")
+        self.lines.append(f"{self._base + self.at:08x}  {shown:<50}  {label}")
+        self.at += length
+        return part
+
+    def take_fields(self, fields: tuple[tuple[str, str], ...]) -> None:
+        for name, layout in fields:
+            struct = Struct(layout)
+            (value,) = struct.unpack_from(self.raw, self.at)
+            shown = f"{value:#010x}" if name.startswith("CRC") else repr(value)
+            if name == "column":
+                family, qualifier = RECORD_COLUMNS.get(value, ("", b""))
+                shown += f" = {family}:{qualifier.decode()}" if family else " = spelled out"
+            self.take(struct.size, f"{name} {shown}")
+
+    def take_varint(self, label: str) -> int:
+        number, end = decode_varint(self.raw, self.at)
+        self.take(end - self.at, f"{label} {number}")
+        return number
+
+
+def dump_segment(handle: ReadFile, number: int) -> Iterator[str]:
+    """Lines that describe a segment from its first byte to its last.
+
+    Args:
+        handle: the file.
+        number: of the segment, as its name says.
+    """
+    header = _Lines(handle.read(SEGMENT_HEADER_BYTES, 0), 0)
+    yield "segment header"
+    if len(header.raw) == SEGMENT_HEADER_BYTES:
+        header.take_fields(_SEGMENT_FIELDS)
+        header.take_fields((("CRC-32 of the header", "<I"),))
+    else:
+        header.take(len(header.raw), "cut off")
+    yield from header.lines
+    for offset, found in walk_records(handle, number, SEGMENT_HEADER_BYTES, handle.length_bytes()):
+        yield ""
+        if isinstance(found, Damage):
+            yield f"damage: {found.reason}"
+            damaged = _Lines(handle.read(_HEX_BYTES, offset), offset)
+            damaged.take(found.end - offset, f"{found.end - offset} bytes")
+            yield from damaged.lines
+        else:
+            head = handle.read(RECORD_HEADER_MAX_BYTES + FIELDS_MAX_BYTES + RECORD_CRC_BYTES, offset)
+            span = record_span(head, 0, number)
+            assert span is not None, "the walk has just read it"
+            yield from _record_lines(found, handle.read(span.total_bytes, offset), offset, number)
+
+
+def _record_lines(record: Record, raw: bytes, offset: int, number: int) -> Iterator[str]:
+    lines = _Lines(raw, offset)
+    wide = lines.raw[1] & RECORD_WIDE
+    yield f"record at {offset}, {len(lines.raw)} bytes: {_KINDS[record.kind]}, row {record.row_key!r}"
+    lines.take(1, "magic")
+    lines.take(1, f"tag: {_KINDS[record.kind]}, {'wide' if wide else 'narrow'}, {_CODECS[record.codec]}")
+    lines.take_fields(_WIDE_FIELDS if wide else _NARROW_FIELDS)
+    if record.related:
+        lines.take(RECORD_RELATED_BYTES, "checksum of dictionary or base")
+    if (record.family, record.qualifier) not in RECORD_COLUMNS.values():
+        family_bytes = lines.take_varint("family length")
+        lines.take(family_bytes, f"family {record.family!r}")
+        qualifier_bytes = lines.take_varint("qualifier length")
+        lines.take(qualifier_bytes, f"qualifier {record.qualifier!r}")
+    fields_end = len(lines.raw) - len(record.payload) - RECORD_CRC_BYTES
+    lines.take(fields_end - lines.at, f"row key {record.row_key!r}")
+    lines.take(RECORD_CRC_BYTES, f"CRC-32 of header and fields ({fields_end} bytes), started from {number}")
+    lines.take(len(record.payload), f"payload, {len(record.payload)} bytes")
+    yield from lines.lines

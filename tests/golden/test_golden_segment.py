@@ -1,0 +1,98 @@
+"""A small segment, byte by byte, as it has been written since format 1.  `pytest --rewrite` writes the file anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from docstore.files import Files
+from docstore.format import (
+    CODEC_STORED,
+    CODEC_ZSTD,
+    CODEC_ZSTD_DELTA,
+    CODEC_ZSTD_DICTIONARY,
+    RECORD_COLUMNS,
+    RECORD_VALUE,
+)
+from docstore.tablets.bodies import decode_ref
+from docstore.tablets.dump import dump_segment
+from docstore.tablets.record import Record, delete_column, delete_family, delete_row
+from docstore.tablets.segment import SegmentBodies
+from docstore.tablets.values import ValueCodec
+
+GOLDEN = Path(__file__).with_name("segment.txt")
+ROW_KEY = b"com,example,www)/fish?kind=tropical"
+TIMESTAMP = 1_700_000_000_123_000
+
+RECORDS = [
+    Record(RECORD_VALUE, ROW_KEY, "page", b"body", TIMESTAMP, CODEC_STORED, b"", 13, b"Tropical fish"),
+    # A zstd frame without magic and content size: one raw block, so that no release of zstd writes it otherwise.
+    Record(
+        RECORD_VALUE, ROW_KEY, "text", b"main", TIMESTAMP, CODEC_ZSTD, b"", 4, bytes.fromhex("0058210000") + b"fish"
+    ),
+    Record(
+        RECORD_VALUE, ROW_KEY, "page", b"body", TIMESTAMP + 1000, CODEC_ZSTD_DELTA, bytes(range(16)), 70_000, b"\x00"
+    ),
+    Record(RECORD_VALUE, ROW_KEY, "page", b"body", 1, CODEC_ZSTD_DICTIONARY, bytes(range(16, 32)), 9, b"\x01\x02"),
+    Record(RECORD_VALUE, ROW_KEY, "anchor", b"com,other)/", TIMESTAMP, CODEC_STORED, b"", 4, b"fish"),
+    delete_column(ROW_KEY, "page", b"body", TIMESTAMP, 0, TIMESTAMP),
+    delete_family(ROW_KEY, "page", TIMESTAMP),
+    delete_row(ROW_KEY, TIMESTAMP),
+]
+
+
+def test_a_segment_is_written_as_it_always_was(tmp_path: Path, rewrite: bool) -> None:
+    bodies = SegmentBodies(Files(), tmp_path)
+    bodies.recover([], next_number=7)
+    refs = bodies.append(RECORDS)
+    bodies.close()
+    path = bodies.path(7)
+    lines = list(dump_segment(Files().open_read(path), 7))
+    raw = path.read_bytes().hex()
+    text = "\n".join([*lines, "", "all bytes", *(raw[at : at + 96] for at in range(0, len(raw), 96))]) + "\n"
+    if rewrite:
+        GOLDEN.write_text(text)
+    assert GOLDEN.read_text() == text
+    assert [decode_ref(ref).offset for ref in refs] == [
+        int(line.split()[2].rstrip(",")) for line in lines if line.startswith("record at")
+    ]
+
+
+def test_the_bytes_of_the_golden_file_are_read_as_they_always_were(tmp_path: Path) -> None:
+    raw = bytes.fromhex("".join(GOLDEN.read_text().partition("all bytes\n")[2].split()))
+    (tmp_path / "00000007.seg").write_bytes(raw)
+    bodies = SegmentBodies(Files(), tmp_path)
+    assert [record for _, record in bodies.walk(7, start=0)] == RECORDS
+    assert ValueCodec().decode(RECORDS[1]) == b"fish"
+
+
+def test_every_byte_of_a_segment_is_described_once(tmp_path: Path) -> None:
+    described = [line for line in GOLDEN.read_text().partition("all bytes")[0].splitlines() if line[8:10] == "  "]
+    offsets = [int(line[:8], 16) for line in described]
+    assert offsets == sorted(set(offsets))
+    for line, offset, after in zip(described, offsets, offsets[1:], strict=False):
+        shown = line[10:60].split()
+        assert shown[-1] == ".." or len(shown) == after - offset, line
+
+
+def test_a_damaged_segment_is_dumped_with_its_damage(tmp_path: Path) -> None:
+    raw = bytearray.fromhex("".join(GOLDEN.read_text().partition("all bytes\n")[2].split()))
+    raw[30] ^= 1
+    (tmp_path / "00000007.seg").write_bytes(raw)
+    lines = list(dump_segment(Files().open_read(tmp_path / "00000007.seg"), 7))
+    assert "damage: no sound record header" in lines
+    assert sum(line.startswith("record at") for line in lines) == len(RECORDS) - 1
+    (tmp_path / "00000007.seg").write_bytes(raw[:10])
+    assert "cut off" in "\n".join(dump_segment(Files().open_read(tmp_path / "00000007.seg"), 7))
+
+
+def test_columns_that_take_one_byte_keep_their_numbers() -> None:
+    assert RECORD_COLUMNS == {
+        1: ("page", b"body"),
+        2: ("text", b"title"),
+        3: ("text", b"main"),
+        4: ("text", b"description"),
+        5: ("text", b"keywords"),
+        6: ("text", b"headings"),
+        7: ("text", b"lang"),
+        8: ("http", b"headers"),
+    }
