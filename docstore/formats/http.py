@@ -7,24 +7,22 @@ that begins so and breaks is refused with a reason, for a part must not be store
 
 from __future__ import annotations
 
-import io
 import re
 import zlib
 from typing import NamedTuple
 
 import brotli
 import zstandard
-from warcio.statusandheaders import StatusAndHeadersParser
 
 from docstore.formats.entries import BODY_LIMIT_BYTES, HEADER_LIMIT_BYTES
 from docstore.formats.feeds import GZIP_MAGIC, ZSTD_MAGIC
+from docstore.formats.fields import parse_fields
 from docstore.model import Headers
 
 _STATUS_LINE = re.compile(rb"(?:HTTP|ICY)(?:/\d+(?:\.\d+)?)?[ \t]+(\d{3})(?![0-9])[^\r\n]*(?:\r?\n|$)", re.IGNORECASE)
 _ANY_STATUS_LINE = re.compile(rb"HTTP/\d", re.IGNORECASE)
 _HEADER_END = re.compile(rb"\n[ \t\r]*\n")
 _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]{0,4096})?(\r?\n)")
-_PARSER = StatusAndHeadersParser([], verify=False)
 _ZSTD_WINDOW_BYTES = 128 * 1024 * 1024
 
 
@@ -68,8 +66,7 @@ def parse_head(block: bytes) -> tuple[int, Headers, int]:
     if end is None and len(block) > HEADER_LIMIT_BYTES:
         raise Refused(f"HTTP header longer than {HEADER_LIMIT_BYTES} bytes")
     body_start = end.end() if end else len(block)
-    parsed = _PARSER.parse(io.BytesIO(block[:body_start]))
-    return int(status_line[1]), tuple(parsed.headers), body_start
+    return int(status_line[1]), tuple(parse_fields(block[:body_start])), body_start
 
 
 def parse_message(block: bytes, *, truncated: bool = False, overlong: bool = False) -> Message:
@@ -89,7 +86,8 @@ def parse_message(block: bytes, *, truncated: bool = False, overlong: bool = Fal
     if "chunked" in names.get("transfer-encoding", "").lower():
         dechunked = _dechunk(body, truncated)
         if dechunked is not None:
-            body, whole = dechunked, True
+            body, whole = dechunked[0], True if dechunked[1] else None
+            names.pop("content-length", None)
     if whole is None:
         declared = names.get("content-length", "").strip()
         if declared.isascii() and declared.isdigit():
@@ -108,8 +106,12 @@ def parse_message(block: bytes, *, truncated: bool = False, overlong: bool = Fal
     return Message(status, headers, body, whole)
 
 
-def _dechunk(body: bytes, truncated: bool) -> bytes | None:
-    """The body without its chunk sizes; None if the first chunk is none, so that the body was not chunked."""
+def _dechunk(body: bytes, truncated: bool) -> tuple[bytes, bool] | None:
+    """The body without its chunk sizes, and whether the last chunk says that it is all.
+
+    None if the first chunk is none, so that the body was not chunked.  Many servers and crawlers leave the last chunk out,
+    so a body that ends between two chunks is taken.
+    """
     pieces: list[bytes] = []
     at = 0
     while at < len(body):
@@ -123,14 +125,12 @@ def _dechunk(body: bytes, truncated: bool) -> bytes | None:
         size = int(size_line[1], 16)
         at = size_line.end()
         if size == 0:
-            break
+            return b"".join(pieces), True
         if size > len(body) - at:
             if truncated:
                 pieces.append(body[at:])
                 break
-            raise Refused(
-                f"chunked body ends inside chunk {len(pieces) + 1}: {len(body) - at} of {size} bytes are there"
-            )
+            raise Refused(f"chunked body ends inside chunk {len(pieces) + 1}: {len(body) - at} of {size} bytes")
         end = at + size
         line_end = size_line[2]
         if end < len(body) and not body.startswith(line_end, end):
@@ -139,7 +139,7 @@ def _dechunk(body: bytes, truncated: bool) -> bytes | None:
             raise Refused(f"chunked body broken: no line end behind chunk {len(pieces) + 1} at byte {end}")
         pieces.append(body[at:end])
         at = end + len(line_end)
-    return b"".join(pieces)
+    return b"".join(pieces), False
 
 
 def _too_long() -> Refused:

@@ -37,7 +37,7 @@ class Header(Protocol):
 
 
 class Built(NamedTuple):
-    """An entry, and whether its content vouches for its length."""
+    """An entry, and whether HTTP vouches for its length; None where it does not say."""
 
     entry: Entry
     vouched: bool | None
@@ -65,6 +65,10 @@ class Dialect(Protocol):
         """
         ...
 
+    def vouches(self, header: Header, block: bytes) -> bool:
+        """Whether a digest in the header says that the block is whole."""
+        ...
+
 
 def read_records(source: Source, dialect: Dialect) -> Iterator[Entry]:
     """Every record of a file, in order, and every stretch that is none."""
@@ -84,7 +88,11 @@ def read_records(source: Source, dialect: Dialect) -> Iterator[Entry]:
             shown = source.peek(_SHOWN_BYTES)
             place = source.place(begin)
             _resync(source, dialect)
-            yield DamagedEntry(offset, f"expected a record, found {_line(shown)}{place}")
+            reason = f"expected a record, found {_line(shown)}{place}"
+            if source.broken and source.at_end() and source.broken.member_offset == offset:
+                reason = f"{source.broken.reason}: {reason}"
+                source.recover()
+            yield DamagedEntry(offset, reason)
             continue
         place = source.place(begin)
         entry = _record(source, dialect, begin)
@@ -125,7 +133,7 @@ def _record(source: Source, dialect: Dialect, begin: int) -> Entry:
     block = source.take(header.length)
     source.seek(after)
     built = _build(dialect, header, block, offset)
-    if believed or built.vouched:
+    if believed or built.vouched or dialect.vouches(header, block):
         return built.entry
     return _unbelieved(source, dialect, header, block_start, offset)
 

@@ -1,23 +1,20 @@
 """WARC 0.17 to 1.1 and ARC 1 and 2: what a record's header says, and which entry its block makes.
 
-Floor 6: knows `records`, `http`, `entries`, and warcio, which reads the header lines.  Must not know the store.
+Floor 6: knows `records`, `http`, `fields`, `entries`.  Must not know the store.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import io
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from warcio.recordloader import ArcWarcRecordLoader
-from warcio.statusandheaders import StatusAndHeadersParserException
-
 from docstore.formats.detect import ARC_START, WARC_START
 from docstore.formats.entries import HEADER_LIMIT_BYTES, DamagedEntry, PageEntry, RevisitEntry, SkippedEntry
+from docstore.formats.fields import parse_fields
 from docstore.formats.http import Refused, has_status_line, parse_head, parse_message
 from docstore.formats.records import Built, Header
 from docstore.formats.source import Source
@@ -28,7 +25,7 @@ TRUNCATED_HEADER = "WARC-Truncated"
 
 _HEADER_END = re.compile(rb"\n[ \t\r]*\n")
 _LINE_END = re.compile(rb"\n")
-_PARSER = ArcWarcRecordLoader(verify_http=False, arc2warc=False).warc_parser
+_KNOWN_VERSION = re.compile(rb"WARC/(?:0\.1[78]|1\.[01])", re.IGNORECASE)
 _NO_PAGES = frozenset({"warcinfo", "request", "metadata", "conversion", "continuation"})
 _PAGES = frozenset({"response", "resource", "revisit"})
 _LOOKED_UP = frozenset({"dns", "whois", "ntp", "filedesc"})
@@ -113,11 +110,10 @@ class WarcDialect:
         if following:
             source.seek(begin + following.start())
             raise Refused("record header breaks off where the next record begins")
-        try:
-            parsed = _PARSER.parse(io.BytesIO(head))
-        except StatusAndHeadersParserException as error:
-            raise Refused(f"unknown WARC version: {head.split()[0]!r}") from error
-        fields = {name.lower(): value.strip() for name, value in reversed(parsed.headers)}
+        version = head[: head.index(b"\n")].strip()
+        if not _KNOWN_VERSION.fullmatch(version):
+            raise Refused(f"unknown WARC version: {version!r}")
+        fields = {name.lower(): value for name, value in reversed(parse_fields(head))}
         length = fields.get("content-length", "")
         if not length.isascii() or not length.isdigit():
             raise Refused(
@@ -149,9 +145,8 @@ class WarcDialect:
         fetched_at = parse_date(header.get("warc-date"))
         if fetched_at is None:
             raise Refused(f"{kind} record without a WARC-Date that can be read: {header.get('warc-date')!r}")
-        vouched = _digest_agrees(header.get("warc-block-digest"), block)
         if kind == "revisit":
-            return Built(_revisit(header, url, fetched_at, block, offset), vouched)
+            return Built(_revisit(header, url, fetched_at, block, offset), None)
         page = Page(
             url,
             b"",
@@ -160,7 +155,7 @@ class WarcDialect:
             payload_digest=header.get("warc-payload-digest"),
             docno=header.get("warc-trec-id"),
         )
-        built = build_page(
+        return build_page(
             page,
             block,
             offset,
@@ -170,7 +165,11 @@ class WarcDialect:
             record_id=header.get("warc-record-id"),
             overlong=overlong,
         )
-        return Built(built.entry, built.vouched or vouched)
+
+    def vouches(self, header: Header, block: bytes) -> bool:
+        """Whether the block has the digest that the header names."""
+        assert isinstance(header, _WarcHeader)
+        return _digest_agrees(header.get("warc-block-digest"), block)
 
 
 def build_page(
@@ -223,15 +222,15 @@ def _revisit(header: _WarcHeader, url: str, fetched_at: int, block: bytes, offse
     )
 
 
-def _digest_agrees(recorded: str, block: bytes) -> bool | None:
-    """Whether a block has the digest that its header names; None where it names none that is known.
+def _digest_agrees(recorded: str, block: bytes) -> bool:
+    """Whether a block has a recorded digest.
 
-    Only True speaks for a record: writers are known that digest something else than they write.
+    Only True says something: writers are known that digest something else than they write.
     """
     algorithm, _, value = recorded.partition(":")
     name = algorithm.lower().replace("-", "")
     if not value or name not in {"sha1", "md5", "sha256"}:
-        return None
+        return False
     digest = hashlib.new(name, block, usedforsecurity=False)
     return value.lower() == digest.hexdigest() or value.upper() == base64.b32encode(digest.digest()).decode()
 
@@ -278,6 +277,10 @@ class ArcDialect:
         page = Page(header.url, b"", fetched_at=fetched_at, ip=ip)
         content_type = "" if header.content_type in {"-", "no-type"} else header.content_type
         return build_page(page, block, offset, is_response=True, content_type=content_type, overlong=overlong)
+
+    def vouches(self, header: Header, block: bytes) -> bool:
+        """ARC has no digests."""
+        return False
 
 
 def _text(raw: bytes) -> str:

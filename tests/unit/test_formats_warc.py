@@ -1,0 +1,551 @@
+"""WARC and ARC readers on files made here: every way in which a record can lie, and what is found behind it."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import io
+import random
+import struct
+import tracemalloc
+import zlib
+from collections.abc import Iterable
+
+import brotli
+import pytest
+import zstandard
+
+from docstore.errors import InvalidArgument
+from docstore.formats import entries as limits
+from docstore.formats import http, records
+from docstore.formats.detect import detect
+from docstore.formats.entries import DamagedEntry, Entry, PageEntry, RevisitEntry, SkippedEntry
+from docstore.formats.fields import parse_fields
+from docstore.formats.reader import read
+from docstore.formats.warc import parse_date, parse_date14
+from docstore.model import Page
+
+HTML = b"<html><title>A page</title><p>with some words"
+DATE = "2024-05-06T07:08:09.123456Z"
+MICROS = 1_714_979_289_123_000
+
+
+def message(body: bytes = HTML, status: str = "200 OK", headers: Iterable[str] = (), length: int | None = -1) -> bytes:
+    lines = [f"HTTP/1.1 {status}", "Content-Type: text/html", *headers]
+    if length is not None:
+        lines.append(f"Content-Length: {len(body) if length < 0 else length}")
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
+
+
+def record(
+    block: bytes, url: str = "http://example.com/", kind: str = "response", extra: str = "", length: object = None
+) -> bytes:
+    head = (
+        f"WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Target-URI: {url}\r\nWARC-Date: {DATE}\r\n"
+        f"WARC-Record-ID: <urn:uuid:1>\r\n{extra}Content-Length: {len(block) if length is None else length}\r\n\r\n"
+    )
+    return head.encode() + block + b"\r\n\r\n"
+
+
+def run(raw: bytes) -> list[Entry]:
+    return list(read(io.BytesIO(raw)))
+
+
+def urls(found: list[Entry]) -> list[str]:
+    return [entry.page.url for entry in found if isinstance(entry, PageEntry)]
+
+
+def page(found: list[Entry], index: int = 0) -> Page:
+    return [entry.page for entry in found if isinstance(entry, PageEntry)][index]
+
+
+def reasons(found: list[Entry]) -> list[str]:
+    return [entry.reason for entry in found if isinstance(entry, DamagedEntry)]
+
+
+def numbered(count: int) -> list[bytes]:
+    return [record(message(HTML + b" %d" % number), f"http://example.com/{number}") for number in range(count)]
+
+
+def packings() -> list[tuple[str, list[bytes]]]:
+    plain = numbered(5)
+    frame = zstandard.ZstdCompressor(write_checksum=True)
+    return [
+        ("plain", plain),
+        ("gzip", [gzip.compress(one, mtime=0) for one in plain]),
+        ("zstd", [frame.compress(one) for one in plain]),
+    ]
+
+
+# --- what a sound record gives ---
+
+
+def test_response_becomes_a_page_with_all_that_was_recorded() -> None:
+    extra = "WARC-IP-Address: 192.0.2.7\r\nWARC-Payload-Digest: sha1:ABC\r\nWARC-TREC-ID: clueweb-1\r\n"
+    found = run(record(message(headers=["X-A: 1", "X-A: 2"]), extra=extra))
+    assert found == [
+        PageEntry(
+            Page(
+                "http://example.com/",
+                HTML,
+                200,
+                (("Content-Type", "text/html"), ("X-A", "1"), ("X-A", "2"), ("Content-Length", str(len(HTML)))),
+                MICROS,
+                "192.0.2.7",
+                "sha1:ABC",
+                "clueweb-1",
+            ),
+            "response",
+            0,
+            "<urn:uuid:1>",
+        )
+    ]
+
+
+@pytest.mark.parametrize("status", ["301 Moved", "404 Not Found", "503 X"])
+def test_redirects_and_errors_keep_their_status(status: str) -> None:
+    assert page(run(record(message(status=status)))).status == int(status[:3])
+
+
+def test_resource_is_a_page_without_http() -> None:
+    (found,) = run(record(b"\x89PNG", "https://example.com/a.png", "resource", "Content-Type: image/png\r\n"))
+    assert isinstance(found, PageEntry)
+    assert (found.kind, found.page.status, found.page.headers) == ("resource", 200, (("Content-Type", "image/png"),))
+
+
+def test_revisit_names_what_it_refers_to() -> None:
+    extra = (
+        "WARC-Refers-To-Target-URI: <http://example.com/old>\r\nWARC-Refers-To-Date: 2020-01-01T00:00:00Z\r\n"
+        "WARC-Profile: http://netpreserve.org/warc/1.1/revisit/identical-payload-digest\r\n"
+        "WARC-Payload-Digest: sha1:X\r\n"
+    )
+    (found,) = run(record(message(b"", "200 OK", length=5), kind="revisit", extra=extra))
+    assert isinstance(found, RevisitEntry)
+    assert (found.url, found.fetched_at, found.status) == ("http://example.com/", MICROS, 200)
+    assert (found.refers_to_uri, found.refers_to_date) == ("http://example.com/old", 1_577_836_800_000_000)
+    assert found.payload_digest == "sha1:X"
+    (bare,) = run(record(b"", kind="revisit"))
+    assert isinstance(bare, RevisitEntry)
+    assert (bare.status, bare.refers_to_date) == (0, None)
+
+
+def test_records_that_are_no_pages_are_passed_over_by_type() -> None:
+    kinds = ["request", "metadata", "warcinfo", "conversion", "continuation"]
+    found = run(b"".join(record(b"x", kind=kind) for kind in kinds) + record(b"1.2.3.4", "dns:example.com"))
+    assert [entry.reason for entry in found if isinstance(entry, SkippedEntry)] == [*kinds, "dns"]
+    assert len(found) == 6
+
+
+def test_page_that_the_crawler_cut_says_so() -> None:
+    body = gzip.compress(HTML * 100)[:-20]
+    block = message(body, headers=["Content-Encoding: gzip"], length=len(body) + 20)
+    whole = page(run(record(block, extra="WARC-Truncated: length\r\n")))
+    assert whole.header("warc-truncated") == "length"
+    assert (HTML * 100).startswith(whole.body)
+    assert whole.body
+
+
+def test_response_without_http_header_is_a_body_alone() -> None:
+    assert page(run(record(b"<html>as HTTP/0.9 answers"))).body == b"<html>as HTTP/0.9 answers"
+    (found,) = run(record(b""))
+    assert isinstance(found, SkippedEntry)
+
+
+def test_header_bytes_outside_utf8_are_read_as_latin1() -> None:
+    whole = page(run(record(message(headers=["X-City: M\xfcnchen"]))))
+    assert whole.header("x-city") == "M\xfcnchen"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"X: 1\r\n y\r\nZ:2\r\n\r\n",
+        b"X: 1\nY : 2\n\n",
+        b"X:\tcaf\xc3\xa9 \r\n\r\n",
+        b"X: \xfc\r\n\r\n",
+        b"novalue\r\nA: b\r\n\r\n",
+    ],
+)  # fmt: skip
+def test_odd_header_lines_are_parsed_by_warcio(head: bytes) -> None:
+    assert parse_fields(b"HTTP/1.1 200 OK\r\n" + head)
+
+
+def test_plain_header_lines_are_cut_to_what_warcio_gives() -> None:
+    from warcio.statusandheaders import StatusAndHeadersParser  # noqa: PLC0415
+
+    rng = random.Random(7)
+    for _ in range(300):
+        lines = [
+            rng.choice(["A", "Content-Type", "x-y ", "", "1"]) + rng.choice([":", ": ", ":  \t", " "])
+            + rng.choice(["", "v", "a:b", "x ", "a  b\t"]) for _ in range(rng.randrange(6))
+        ]  # fmt: skip
+        head = "\r\n".join(["HTTP/1.1 200 OK", *lines, "", ""]).encode()
+        if b"\r\n\r\n" in head[:-4] or b"\r\n \r\n" in head:
+            continue
+        expected = StatusAndHeadersParser([], verify=False).parse(io.BytesIO(head)).headers
+        assert parse_fields(head) == [(name, value.strip()) for name, value in expected], head
+
+
+# --- dates ---
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [
+        ("1970-01-01T00:00:00Z", 0),
+        (DATE, MICROS),
+        ("2024-05-06T07:08:09.9Z", MICROS + 777_000),
+        ("2024", 1_704_067_200_000_000),
+        ("2024-05", 1_714_521_600_000_000),
+        ("2024-05-06T07:08Z", 1_714_979_280_000_000),
+        ("2024-05-06T09:08:09+02:00", 1_714_979_289_000_000),
+        ("2008-10-294T05:21:46-0700", 1_224_505_306_000_000),
+        ("2016-12-31T23:59:60Z", 1_483_228_799_000_000),
+        ("1969-12-31T23:59:59Z", None),
+        ("2024-13-01", None),
+        ("yesterday", None),
+        ("", None),
+    ],
+)
+def test_dates_are_read_to_the_millisecond(text: str, micros: int | None) -> None:
+    assert parse_date(text) == micros
+
+
+def test_dates_of_fourteen_digits() -> None:
+    assert parse_date14("20240506070809") == 1_714_979_289_000_000
+    assert parse_date14("202405060708") == 1_714_979_280_000_000
+    assert parse_date14("20241306070809") is None
+    assert parse_date14("2024") is None
+
+
+# --- encodings ---
+
+
+def chunked(body: bytes, step: int = 7) -> bytes:
+    pieces = [body[at : at + step] for at in range(0, len(body), step)]
+    return b"".join(b"%x;a=b\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\nTrailer: x\r\n\r\n"
+
+
+def deflate_bare(body: bytes) -> bytes:
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return packer.compress(body) + packer.flush()
+
+
+@pytest.mark.parametrize(
+    ("coding", "packed"),
+    [
+        ("gzip", gzip.compress(HTML)),
+        ("x-gzip", gzip.compress(HTML[:9]) + gzip.compress(HTML[9:]) + b"\0\0"),
+        ("deflate", zlib.compress(HTML)),
+        ("deflate", deflate_bare(HTML)),
+        ("br", brotli.compress(HTML)),
+        ("zstd", zstandard.compress(HTML[:5]) + zstandard.compress(HTML[5:])),
+        ("gzip, br", brotli.compress(gzip.compress(HTML))),
+        ("identity", HTML),
+        ("unheard-of", HTML),
+        ("gzip", HTML),
+        ("deflate", HTML),
+        ("br", HTML),
+        ("zstd", HTML),
+    ],
+)
+@pytest.mark.parametrize("transfer", [False, True])
+def test_encodings_come_off_and_lies_about_them_are_seen_through(coding: str, packed: bytes, transfer: bool) -> None:
+    headers = [f"Content-Encoding: {coding}"] + ["Transfer-Encoding: chunked"] * transfer
+    block = message(chunked(packed) if transfer else packed, headers=headers, length=None if transfer else -1)
+    assert page(run(record(block))).body == HTML
+
+
+def test_body_that_is_not_chunked_as_claimed_is_taken_as_it_is() -> None:
+    assert page(run(record(message(headers=["Transfer-Encoding: chunked"], length=None)))).body == HTML
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        message(chunked(HTML)[:33], headers=["Transfer-Encoding: chunked"], length=None),
+        message(chunked(HTML)[:25] + b"garbage", headers=["Transfer-Encoding: chunked"], length=None),
+        message(b"ffff\r\n" + HTML, headers=["Transfer-Encoding: chunked"], length=None),
+        message(gzip.compress(HTML * 99)[:-30], headers=["Content-Encoding: gzip"]),
+        message(zlib.compress(HTML * 99)[:-9], headers=["Content-Encoding: deflate"]),
+        message(zstandard.compress(HTML * 99)[:-9], headers=["Content-Encoding: zstd"]),
+        message(brotli.compress(random.Random(1).randbytes(999))[:-9], headers=["Content-Encoding: br"]),
+        message(status="OK"),
+    ],
+)
+def test_body_or_header_that_breaks_is_named_and_not_stored_as_whole(block: bytes) -> None:
+    found = run(record(block) + numbered(1)[0])
+    assert len(reasons(found)) == 1
+    assert urls(found) == ["http://example.com/0"]
+
+
+@pytest.mark.parametrize(
+    ("coding", "pack"),
+    [
+        ("gzip", gzip.compress),
+        ("deflate", zlib.compress),
+        ("br", brotli.compress),
+        ("zstd", zstandard.compress),
+    ],
+)
+def test_decompression_bomb_is_refused_within_bounded_memory(
+    coding: str, pack: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert callable(pack)
+    monkeypatch.setattr(http, "BODY_LIMIT_BYTES", 4_000_000)
+    bomb = pack(bytes(60_000_000))
+    tracemalloc.start()
+    found = run(record(message(bomb, headers=[f"Content-Encoding: {coding}"])) + numbered(1)[0])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "more than the limit" in reasons(found)[0]
+    assert len(urls(found)) == 1
+    # zstd and brotli blocks may unpack a few megabytes at once, and buffers count twice while they are joined.
+    assert peak < 40_000_000
+
+
+# --- lying lengths, garbage, cuts ---
+
+
+def test_length_that_is_too_large_does_not_swallow_the_next_record() -> None:
+    first, second, third = numbered(3)
+    lying = record(b"a resource of which nothing says how long it is", "http://example.com/x", "resource", length=200)
+    found = run(first + lying + second + third)
+    assert urls(found) == [f"http://example.com/{number}" for number in range(3)]
+    assert len(reasons(found)) == 1
+    assert "where the next begins" in reasons(found)[0]
+
+
+@pytest.mark.parametrize("length", [10**6, 10**12])
+def test_huge_length_ends_at_the_next_record(length: int) -> None:
+    lying = record(b"short", "http://example.com/x", "resource", length=length)
+    for raw in (lying + numbered(2)[1], gzip.compress(lying) + gzip.compress(numbered(2)[1])):
+        found = run(raw)
+        assert urls(found) == ["http://example.com/1"]
+        assert len(reasons(found)) == 1
+
+
+def test_record_whose_length_lies_is_taken_where_http_vouches_for_it() -> None:
+    found = run(record(message(), length=len(message()) + 50) + numbered(1)[0])
+    assert urls(found) == ["http://example.com/", "http://example.com/0"]
+    assert page(found).body == HTML
+
+
+def test_length_that_is_too_small_is_named() -> None:
+    block = message(length=None)
+    found = run(record(block, length=len(block) - 5) + numbered(1)[0])
+    assert urls(found) == ["http://example.com/0"]
+    assert "its length is wrong" in reasons(found)[0]
+
+
+def test_sound_record_before_garbage_is_taken_and_the_garbage_named() -> None:
+    digest = base64.b32encode(hashlib.sha1(b"block", usedforsecurity=False).digest()).decode()
+    for sound in (
+        record(message()),
+        record(b"block", kind="resource", extra=f"WARC-Block-Digest: sha1:{digest}\r\n"),
+    ):
+        found = run(sound + b"garbage\n" * 50_000 + numbered(1)[0])
+        assert urls(found) == ["http://example.com/", "http://example.com/0"]
+        assert found[1] == DamagedEntry(len(sound), "expected a record, found b'garbage'")
+
+
+@pytest.mark.parametrize(("packing", "members"), packings(), ids=lambda value: value if isinstance(value, str) else "")
+def test_cut_file_gives_its_whole_records_and_names_the_last(packing: str, members: list[bytes]) -> None:
+    raw = b"".join(members)
+    last = len(raw) - len(members[-1])
+    for cut in range(last + 1, len(raw) - 4, 7):
+        found = run(raw[:cut])
+        assert urls(found)[:4] == [f"http://example.com/{number}" for number in range(4)]
+        if len(urls(found)) == 4:
+            assert [entry.offset for entry in found if isinstance(entry, DamagedEntry)] == [last], packing
+        else:
+            # Only the line ends behind a plain record are missing.
+            assert packing == "plain"
+            assert page(found, 4).body == HTML + b" 4"
+
+
+@pytest.mark.parametrize(("packing", "members"), packings()[1:], ids=["gzip", "zstd"])
+def test_flipped_byte_costs_no_more_than_its_own_record(packing: str, members: list[bytes]) -> None:
+    start = len(members[0]) + len(members[1])
+    for at in range(start, start + len(members[2])):
+        raw = bytearray(b"".join(members))
+        raw[at] ^= 0x41
+        found = run(bytes(raw))
+        pages = {entry.page.url: entry.page.body for entry in found if isinstance(entry, PageEntry)}
+        for number in (0, 1, 3, 4):
+            assert pages[f"http://example.com/{number}"] == HTML + b" %d" % number, (packing, at)
+        # A flip in the header of a member (its time stamp, say) may do no harm.
+        if "http://example.com/2" in pages:
+            assert pages["http://example.com/2"] == HTML + b" 2"
+        else:
+            assert reasons(found)
+
+
+def test_random_damage_never_raises_and_never_gives_a_wrong_body() -> None:
+    rng = random.Random(20)
+    for packing, members in packings():
+        whole = b"".join(members)
+        for _ in range(150):
+            raw = bytearray(whole)
+            for _ in range(rng.randrange(1, 4)):
+                at = rng.randrange(len(raw))
+                what = rng.randrange(3)
+                if what == 0:
+                    raw[at] = rng.randrange(256)
+                elif what == 1:
+                    del raw[at : at + rng.randrange(1, 40)]
+                else:
+                    raw[at:at] = rng.randbytes(rng.randrange(1, 40))
+            found = run(bytes(raw))
+            assert len(found) >= 1
+            if packing != "plain":
+                assert all(entry.page.body.startswith(HTML) for entry in found if isinstance(entry, PageEntry))
+
+
+def test_damage_in_a_large_member_keeps_the_records_before_it() -> None:
+    rng = random.Random(3)
+    many = [record(message(b"%x" % rng.getrandbits(9000)), f"http://example.com/{number}") for number in range(100)]
+    raw = bytearray(gzip.compress(b"".join(many), mtime=0))
+    middle = len(raw) // 2
+    raw[middle : middle + 4000] = b"\xff" * 4000
+    found = run(bytes(raw))
+    assert 40 < len(urls(found)) < 60
+    assert "byte" in reasons(found)[0]
+
+
+def test_header_without_end_or_without_length_is_named() -> None:
+    sound = numbered(1)[0]
+    assert "Content-Length" in reasons(run(record(b"x").replace(b"Content-Length: 1\r\n", b"") + sound))[0]
+    assert "WARC-Type" in reasons(run(record(b"x").replace(b"WARC-Type", b"X-Type") + sound))[0]
+    assert "WARC-Date" in reasons(run(record(message()).replace(b"WARC-Date", b"X-Date") + sound))[0]
+    assert "version" in reasons(run(b"WARC/7.0" + record(message())[8:] + sound))[0]
+    endless = b"WARC/1.0\r\nWARC-Type: response\r\nX: " + b"y" * (2 * limits.HEADER_LIMIT_BYTES)
+    found = run(endless + b"\r\n" + sound)
+    assert "without end" in reasons(found)[0]
+    assert urls(found) == ["http://example.com/0"]
+
+
+def test_record_above_the_limit_is_passed_over_within_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "BLOCK_LIMIT_BYTES", 1_000_000)
+    large = record(bytes(30_000_000), kind="resource") + numbered(1)[0]
+    tracemalloc.start()
+    found = run(large)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "more than the limit" in reasons(found)[0]
+    assert len(urls(found)) == 1
+    assert peak < 8_000_000
+
+
+def test_many_lying_lengths_are_read_in_linear_time() -> None:
+    one = record(b"short", "http://example.com/x", "resource", length=10**7)
+    found = run(one * 20_000)
+    assert len(found) == 20_000
+
+
+# --- containers ---
+
+
+def test_zstd_file_with_its_dictionary_in_front_is_read() -> None:
+    plain = numbered(40)
+    trained = zstandard.train_dictionary(4096, [one + b"%d" % at for at, one in enumerate(plain * 20)])
+    frames = b"".join(zstandard.ZstdCompressor(dict_data=trained).compress(one) for one in plain)
+    for content in (trained.as_bytes(), zstandard.compress(trained.as_bytes())):
+        head = struct.pack("<II", 0x184D2A5D, len(content)) + content
+        assert len(urls(run(head + frames))) == 40
+        assert "dictionary" in reasons(run(head[:-1]))[0]
+
+
+def test_skippable_frames_and_zero_padding_are_passed_over() -> None:
+    one = numbered(1)[0]
+    skippable = struct.pack("<II", 0x184D2A50, 3) + b"abc"
+    assert len(urls(run(zstandard.compress(one) + skippable + zstandard.compress(one)))) == 2
+    assert len(urls(run(gzip.compress(one) + bytes(512) + gzip.compress(one)))) == 2
+
+
+def test_blocks_that_ignore_record_borders_are_read() -> None:
+    raw = b"".join(numbered(20))
+    blocks = b"".join(gzip.compress(raw[at : at + 333]) for at in range(0, len(raw), 333))
+    found = run(blocks)
+    assert len(urls(found)) == 20
+    assert not reasons(found)
+
+
+@pytest.mark.parametrize(
+    ("raw", "compression", "form"),
+    [
+        (numbered(1)[0], "plain", "warc"),
+        (gzip.compress(numbered(1)[0]), "gzip", "warc"),
+        (zstandard.compress(numbered(1)[0]), "zstd", "warc"),
+        (b"\n\nfiledesc://a.arc 0.0.0.0 20040712071242 text/plain 10\n", "plain", "arc"),
+        (gzip.compress(b"<DOC>\n<DOCNO>x</DOCNO>"), "gzip", "trecweb"),
+        (b"garbage\n" + numbered(1)[0], "plain", "warc"),
+        (b"", "plain", "unknown"),
+        (b"\x04\x22\x4d\x18rest", "plain", "unknown"),
+        (b"hello", "plain", "unknown"),
+    ],
+)
+def test_files_are_told_apart_by_content(raw: bytes, compression: str, form: str) -> None:
+    detected, _ = detect(io.BytesIO(raw))
+    assert (detected.compression, detected.format) == (compression, form)
+    assert bool(detected.reason) == (form == "unknown")
+
+
+def test_stream_that_gives_one_byte_at_a_time_is_read() -> None:
+    class Trickle(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            return super().read(1 if size else 0)
+
+    raw = b"".join(numbered(2))
+    for packed in (raw, gzip.compress(raw), zstandard.compress(raw)):
+        assert len(urls(list(read(Trickle(packed))))) == 2
+
+
+def test_file_that_cannot_be_opened_is_the_callers_fault() -> None:
+    with pytest.raises(InvalidArgument, match="cannot read"):
+        list(read("/nonexistent/file.warc"))
+
+
+# --- ARC ---
+
+ARC_1 = b"1 0 InternetArchive\nURL IP-address Archive-date Content-type Archive-length\n"
+ARC_2 = (
+    b"2 0 Alexa\nURL IP-address Archive-date Content-type Result-code "
+    + b"Checksum Location Offset Filename Archive-length\n"
+)
+
+
+def arc(version: bytes, lines: list[tuple[bytes, bytes]]) -> list[bytes]:
+    members = [b"filedesc://a.arc 0.0.0.0 20040712071242 text/plain %d\n%s\n" % (len(version), version)]
+    return members + [b"%s %d\n%s\n" % (line, len(block), block) for line, block in lines]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_arc_of_both_versions_is_read(pack: object) -> None:
+    assert callable(pack)
+    first = arc(ARC_1, [
+        (b"http://example.com/a b 192.0.2.1 20040712071242 text/html", message()),
+        (b"dns:example.com 192.0.2.1 20040712071242 text/dns", b"x"),
+        (b"http://example.com/c - 20040712071243 text/html", message(status="404 No")),
+    ])  # fmt: skip
+    found = run(b"".join(pack(member) for member in first))
+    assert urls(found) == ["http://example.com/a b", "http://example.com/c"]
+    assert page(found).ip == "192.0.2.1"
+    assert page(found).fetched_at == 1_089_616_362_000_000
+    assert page(found, 1).status == 404
+    assert [entry.reason for entry in found if isinstance(entry, SkippedEntry)] == ["arc header", "dns"]
+    second = arc(ARC_2, [(b"http://example.com/ 192.0.2.1 20040712071242 text/html 200 check - 0 a.arc", message())])
+    assert page(run(b"".join(pack(member) for member in second))).body == HTML
+
+
+def test_damaged_arc_record_costs_no_other() -> None:
+    members = arc(ARC_1, [
+        (b"http://example.com/1 192.0.2.1 20040712071242 text/html", message()),
+        (b"http://example.com/2 192.0.2.1 20040712071242 text/html", b"no length here"),
+        (b"http://example.com/3 192.0.2.1 20040712071242 text/html", message()),
+    ])  # fmt: skip
+    members[2] = members[2].replace(b" 14\n", b" 40\n")
+    found = run(b"".join(members))
+    assert urls(found) == ["http://example.com/1", "http://example.com/3"]
+    assert len(reasons(found)) == 1
