@@ -1,0 +1,338 @@
+"""Families, garbage collection at read time and conditional change, on both engines."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from docstore.engines.leveldb import LevelDBEngine
+from docstore.engines.memory import MemoryEngine
+from docstore.engines.protocol import Engine
+from docstore.errors import InvalidArgument
+from docstore.format import TIMESTAMP_MAX
+from docstore.model import (
+    Append,
+    Cell,
+    ColumnFamily,
+    Condition,
+    DeleteCells,
+    DeleteFamily,
+    Durability,
+    GCPolicy,
+    Increment,
+    Mutation,
+    Position,
+    ReadSpec,
+    SetCell,
+)
+from docstore.table import Table, changed, expired, visible
+
+ROW = b"com,example)/"
+SECOND = 1_000_000
+NOW = 1000 * SECOND
+FAMILIES = {
+    family.name: family
+    for family in (
+        ColumnFamily("all"),
+        ColumnFamily("two", GCPolicy(max_versions=2)),
+        ColumnFamily("young", GCPolicy(max_age_seconds=100)),
+        ColumnFamily("either", GCPolicy(max_versions=2, max_age_seconds=100)),
+        ColumnFamily("neither", GCPolicy(max_versions=2, max_age_seconds=100, intersection=True)),
+    )
+}
+
+
+@pytest.fixture(params=["memory", "leveldb"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    made: Engine = MemoryEngine() if request.param == "memory" else LevelDBEngine(tmp_path / "engine", create=True)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def table(engine: Engine) -> Table:
+    return Table(engine, "pages", FAMILIES, lambda: NOW, Durability.NONE)
+
+
+def column(*ages_and_values: tuple[int, bytes]) -> list[Cell]:
+    """Versions of one column, given by their age in seconds."""
+    return [Cell("f", b"q", NOW - age * SECOND, value) for age, value in ages_and_values]
+
+
+def put(table: Table, family: str, *ages_and_values: tuple[int, bytes], qualifier: bytes = b"q") -> None:
+    cells = [SetCell(family, qualifier, cell.timestamp, cell.value) for cell in column(*ages_and_values)]
+    table.apply(ROW, cells)
+
+
+def values(cells: list[Cell]) -> list[bytes]:
+    return [cell.value for cell in cells]
+
+
+# --- the policy as a pure function ---
+
+
+def test_without_bounds_everything_is_kept() -> None:
+    cells = column((1, b"a"), (2, b"b"), (900, b"c"))
+    assert visible(cells, GCPolicy(), NOW) == cells
+
+
+def test_max_versions_counts_values_and_not_visits() -> None:
+    cells = column((1, b"b"), (2, b"b"), (3, b"a"), (4, b"a"), (5, b"c"), (6, b"c"))
+    assert values(visible(cells, GCPolicy(max_versions=1), NOW)) == [b"b", b"b"]
+    assert values(visible(cells, GCPolicy(max_versions=2), NOW)) == [b"b", b"b", b"a", b"a"]
+    assert visible(cells, GCPolicy(max_versions=3), NOW) == cells
+
+
+def test_a_value_that_came_back_is_a_version_again() -> None:
+    cells = column((1, b"a"), (2, b"b"), (3, b"a"))
+    assert values(visible(cells, GCPolicy(max_versions=2), NOW)) == [b"a", b"b"]
+
+
+def test_a_version_is_as_young_as_its_last_confirmation() -> None:
+    cells = column((50, b"a"), (500, b"a"), (600, b"b"))
+    assert values(visible(cells, GCPolicy(max_age_seconds=100), NOW)) == [b"a", b"a"]
+    assert visible(column((500, b"a")), GCPolicy(max_age_seconds=100), NOW) == []
+
+
+def test_a_version_of_exactly_the_age_is_too_old() -> None:
+    cells = column((99, b"a"), (100, b"b"))
+    assert values(visible(cells, GCPolicy(max_age_seconds=100), NOW)) == [b"a"]
+
+
+def test_union_drops_what_breaks_either_and_intersection_what_breaks_both() -> None:
+    cells = column((1, b"a"), (2, b"b"), (3, b"c"), (200, b"d"))
+    union = GCPolicy(max_versions=2, max_age_seconds=100)
+    assert values(visible(cells, union, NOW)) == [b"a", b"b"]
+    both = GCPolicy(max_versions=2, max_age_seconds=100, intersection=True)
+    assert values(visible(cells, both, NOW)) == [b"a", b"b", b"c"]
+    old = column((200, b"a"), (300, b"b"), (400, b"c"))
+    assert visible(old, union, NOW) == []
+    assert values(visible(old, both, NOW)) == [b"a", b"b"]
+
+
+def test_intersection_with_one_bound_is_that_bound() -> None:
+    cells = column((1, b"a"), (2, b"b"), (200, b"c"))
+    assert values(visible(cells, GCPolicy(max_versions=2, intersection=True), NOW)) == [b"a", b"b"]
+    assert values(visible(cells, GCPolicy(max_age_seconds=100, intersection=True), NOW)) == [b"a", b"b"]
+
+
+policies = st.builds(
+    GCPolicy, st.none() | st.integers(1, 4), st.none() | st.integers(1, 50), intersection=st.booleans()
+)
+columns = st.lists(st.tuples(st.integers(0, 60), st.sampled_from([b"a", b"b"])), unique_by=lambda pair: pair[0])
+
+
+@given(columns, policies)
+def test_visible_and_expired_share_out_a_column_without_splitting_versions(
+    pairs: list[tuple[int, bytes]], policy: GCPolicy
+) -> None:
+    cells = column(*sorted(pairs))
+    kept, dropped = visible(cells, policy, NOW), expired(cells, policy, NOW)
+    assert sorted([*kept, *dropped], key=cells.index) == cells
+    assert visible(kept, policy, NOW) == kept, "what is left after compaction must read the same"
+    for newer, older in pairwise(cells):
+        if newer.value == older.value:
+            assert (newer in kept) == (older in kept)
+
+
+# --- reading through the policies ---
+
+
+def test_each_family_keeps_by_its_own_policy(table: Table) -> None:
+    for family in FAMILIES:
+        put(table, family, (1, b"a"), (2, b"b"), (3, b"c"), (200, b"d"))
+    kept = {family: values(table.read_row(ROW, ReadSpec((family,)))) for family in FAMILIES}
+    assert kept == {
+        "all": [b"a", b"b", b"c", b"d"],
+        "two": [b"a", b"b"],
+        "young": [b"a", b"b", b"c"],
+        "either": [b"a", b"b"],
+        "neither": [b"a", b"b", b"c"],
+    }
+    whole = table.read_row(ROW)
+    assert values(whole) == [value for family in sorted(kept) for value in kept[family]]
+    assert [row.cells for row in table.scan()] == [whole]
+
+
+def test_versions_and_times_of_a_spec_choose_among_what_is_kept(table: Table) -> None:
+    put(table, "two", (1, b"a"), (2, b"a"), (3, b"b"), (4, b"c"))
+    assert values(table.read_row(ROW, ReadSpec(("two",), versions=1))) == [b"a"]
+    assert values(table.read_row(ROW, ReadSpec(("two",), versions=9))) == [b"a", b"a", b"b"]
+    assert values(table.read_row(ROW, ReadSpec(("two",), end=NOW - 2 * SECOND, versions=1))) == [b"b"]
+    assert table.read_row(ROW, ReadSpec(("two",), end=NOW - 3 * SECOND)) == [], "c is gone at any time asked for"
+    assert values(table.read_row(ROW, ReadSpec(("two",), start=NOW - 2 * SECOND))) == [b"a", b"a"]
+
+
+def test_the_newest_version_may_be_too_old(table: Table) -> None:
+    put(table, "young", (200, b"a"))
+    assert table.read_row(ROW, ReadSpec(("young",), versions=1)) == []
+    assert list(table.scan(spec=ReadSpec(("young",)))) == []
+
+
+def test_keys_only_judges_by_values_and_leaves_them_out(table: Table) -> None:
+    put(table, "two", (1, b"a"), (2, b"a"), (3, b"b"), (4, b"c"))
+    cells = table.read_row(ROW, ReadSpec(("two",), keys_only=True))
+    assert [(cell.timestamp, cell.value) for cell in cells] == [(NOW - age * SECOND, b"") for age in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 100])
+@pytest.mark.parametrize("versions", [None, 1, 2])
+def test_a_collected_row_read_in_slices_is_the_row(table: Table, step: int, versions: int | None) -> None:
+    for family in FAMILIES:
+        for qualifier in (b"", b"p", b"q"):
+            put(table, family, (1, b"a"), (2, b"b"), (3, b"b"), (4, b"c"), (200, b"d"), qualifier=qualifier)
+    spec = ReadSpec(versions=versions, start=1)
+    whole = table.read_row(ROW, spec)
+    parts: list[Cell] = []
+    after: Position | None = None
+    while True:
+        part = table.read_row(ROW, spec._replace(cell_limit=step, after=after))
+        parts += part
+        if len(part) < step:
+            break
+        after = Position(*part[-1][:3])
+    assert parts == whole and len(whole) > 12
+
+
+def test_a_row_of_more_cells_than_a_slice_is_collected_whole(table: Table) -> None:
+    table.apply(ROW, [SetCell("two", b"%05d" % n, s * 1000, b"%d" % s) for n in range(1500) for s in (1, 2, 3)])
+    assert len(table.read_row(ROW, ReadSpec(("two",)))) == 3000
+    (row,) = table.scan(spec=ReadSpec(("two",)))
+    assert len(row.cells) == 3000 and not row.truncated
+    (row,) = table.scan(spec=ReadSpec(("two",), cell_limit=2999))
+    assert len(row.cells) == 2999 and row.truncated
+
+
+# --- writing ---
+
+
+def test_apply_many_writes_rows_and_delete_row_removes_one(table: Table) -> None:
+    table.apply_many([(b"%d" % n, [SetCell("all", b"q", 1000, b"v")]) for n in range(3)])
+    table.delete_row(b"1")
+    assert [row.row_key for row in table.scan()] == [b"0", b"2"]
+
+
+def test_delete_row_leaves_nothing_to_finish(table: Table) -> None:
+    table.apply(ROW, [SetCell("all", b"%05d" % n, 0, b"") for n in range(2500)])
+    table.delete_row(ROW)
+    assert table.read_row(ROW) == [] and table.finish_deletes(ROW, 1)
+
+
+CALLS: list[Callable[[Table], object]] = [
+    lambda table: table.read_row(ROW, ReadSpec(("all", "tow"))),
+    lambda table: table.scan(spec=ReadSpec(("tow",))),
+    lambda table: table.apply(ROW, [SetCell("all", b"", 0, b""), SetCell("tow", b"", 0, b"")]),
+    lambda table: table.apply(ROW, [DeleteFamily("tow")]),
+    lambda table: table.apply_many([(b"x", [SetCell("all", b"", 0, b"")]), (ROW, [DeleteCells("tow", b"")])]),
+    lambda table: table.check_and_mutate(ROW, Condition("tow", b"", None), [SetCell("all", b"", 0, b"")]),
+    lambda table: table.check_and_mutate(ROW, Condition("all", b"", None), [SetCell("tow", b"", 0, b"")]),
+    lambda table: table.check_and_mutate(ROW, Condition("all", b"", None), [], [DeleteFamily("tow")]),
+    lambda table: table.read_modify_write(ROW, [Append("tow", b"", b"x")]),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_undeclared_family_is_refused_and_the_declared_ones_named(
+    table: Table, call: Callable[[Table], object]
+) -> None:
+    with pytest.raises(InvalidArgument, match=r"'tow'.*all, either, neither, two, young"):
+        call(table)
+    assert list(table.scan()) == []
+
+
+@pytest.mark.parametrize(
+    "mutation",
+    [
+        SetCell("all", b"", 1, b""),
+        SetCell("all", b"", -1000, b""),
+        SetCell("all", b"", TIMESTAMP_MAX, b""),
+        SetCell("all", b"", (1 << 63) // 1000 * 1000 + 1000, b""),
+        DeleteCells("all", b"", 1500),
+        DeleteCells("all", b"", None, 1500),
+    ],
+    ids=str,
+)
+def test_a_timestamp_that_is_no_whole_millisecond_is_refused(table: Table, mutation: Mutation) -> None:
+    with pytest.raises(InvalidArgument, match="whole milliseconds"):
+        table.apply(ROW, [mutation])
+
+
+def test_checked_gives_the_same_mutations_back(table: Table) -> None:
+    mutations: list[Mutation] = [SetCell("all", b"q", 1000, b"v"), DeleteFamily("two")]
+    assert table.checked(mutations) == mutations
+
+
+# --- conditions and counters ---
+
+
+def test_check_and_mutate_looks_at_what_is_stored(table: Table) -> None:
+    put(table, "young", (200, b"old"))
+    assert not table.check_and_mutate(ROW, Condition("young", b"q", None), [SetCell("all", b"q", 0, b"")])
+    assert table.check_and_mutate(ROW, Condition("young", b"q", b"old"), [SetCell("young", b"q", NOW, b"new")])
+    assert values(table.read_row(ROW)) == [b"new"]
+
+
+def test_append_and_increment_start_from_nothing(table: Table) -> None:
+    assert table.read_modify_write(ROW, [Append("all", b"log", b"one,")]) == Cell("all", b"log", NOW, b"one,")
+    assert table.read_modify_write(ROW, [Append("all", b"log", b"two,")]).value == b"one,two,"
+    assert table.read_modify_write(ROW, [Increment("all", b"n", 5)]).value == (5).to_bytes(8, "big")
+    assert table.read_modify_write(ROW, [Increment("all", b"n", -7)]).value == (-2).to_bytes(8, "big", signed=True)
+    assert len(table.read_row(ROW)) == 2, "the same millisecond replaces"
+
+
+def test_rules_on_one_column_follow_each_other(table: Table) -> None:
+    rules = [Append("all", b"q", b"a"), Append("all", b"q", b"b"), Append("all", b"q", b"c")]
+    assert table.read_modify_write(ROW, rules, 5000) == Cell("all", b"q", 5000, b"abc")
+
+
+@pytest.mark.parametrize("rules", [[], [Append("all", b"a", b""), Append("all", b"b", b"")]], ids=["none", "two"])
+def test_rules_not_on_one_column_are_refused(table: Table, rules: list[Append | Increment]) -> None:
+    with pytest.raises(InvalidArgument, match="one column"):
+        table.read_modify_write(ROW, rules)
+
+
+def test_a_change_is_the_newest_even_under_an_older_clock(table: Table) -> None:
+    put(table, "all", (-10, b"future"))
+    cell = table.read_modify_write(ROW, [Append("all", b"q", b"!")])
+    assert cell == Cell("all", b"q", NOW + 10 * SECOND, b"future!")
+    assert values(table.read_row(ROW, ReadSpec(versions=1))) == [b"future!"]
+
+
+def test_a_change_does_not_see_an_expired_value(table: Table) -> None:
+    put(table, "young", (200, b"old"))
+    assert table.read_modify_write(ROW, [Append("young", b"q", b"new")]).value == b"new"
+
+
+def test_a_column_is_not_mistaken_for_one_that_begins_like_it(table: Table) -> None:
+    put(table, "all", (1, b"other"), qualifier=b"qq")
+    assert table.read_modify_write(ROW, [Append("all", b"q", b"x")]).value == b"x"
+
+
+@pytest.mark.parametrize(
+    ("value", "amount"), [(b"short", 1), (b"nine bytes", 1), (((1 << 63) - 1).to_bytes(8, "big"), 1)], ids=str
+)
+def test_an_increment_that_cannot_be_is_refused(value: bytes, amount: int) -> None:
+    with pytest.raises(InvalidArgument):
+        changed(Increment("all", b"n", amount), value)
+
+
+def test_increments_and_appends_from_eight_threads_are_all_counted(table: Table) -> None:
+    def work(me: int) -> None:
+        for _ in range(25):
+            table.read_modify_write(ROW, [Increment("all", b"n", 1)])
+            table.read_modify_write(ROW, [Append("two", b"log", b"%d" % me)])
+
+    threads = [threading.Thread(target=work, args=(me,)) for me in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    cells = {cell.family: cell.value for cell in table.read_row(ROW, ReadSpec(versions=1))}
+    assert int.from_bytes(cells["all"], "big") == 200
+    assert sorted(cells["two"]) == sorted(b"01234567" * 25)
