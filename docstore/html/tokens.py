@@ -53,14 +53,15 @@ REFERENCES_RAW: Final = frozenset({"textarea", "title"})
 
 _S = r"\t\n\f\r "
 _VALUE = rf"""(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z)|[^{_S}>"'][^{_S}>]*+)?+"""
-_ATTRIBUTES = rf"(?:[{_S}/]*+[^{_S}/>][^{_S}/>=]*+(?:[{_S}]*+=[{_S}]*+{_VALUE})?+)*+[{_S}/]*+"
+ATTRIBUTES: Final = rf"(?:[{_S}/]*+[^{_S}/>][^{_S}/>=]*+(?:[{_S}]*+=[{_S}]*+{_VALUE})?+)*+[{_S}/]*+"
+"""An expression for all that may stand between a tag's name and its ``>`` or EOF."""
 _RAW = "script|style|xmp|iframe|noembed|noframes|title|textarea|plaintext"
 # Group 1 is set where a raw element starts; the look at its first letter spares the other tags the list of names.
 _RAW_AHEAD = rf"(?:(?=[SXINTPsxintp])(?=(?i:({_RAW}))[{_S}/>]))?+"
 _RAW_CONTENT = rf"[^<]*+(?:<(?!/(?!(?i:plaintext))(?i:\1)[{_S}/>])[^<]*+)*+"
 _MARKUP = re.compile(
     "<(?:"
-    rf"{_RAW_AHEAD}(/?[A-Za-z][^{_S}/>]*+)(?:>|({_ATTRIBUTES})(?:>|\Z))(?(1)({_RAW_CONTENT}))"
+    rf"{_RAW_AHEAD}(/?[A-Za-z][^{_S}/>]*+)(?:>|({ATTRIBUTES})(?:>|\Z))(?(1)({_RAW_CONTENT}))"
     r"|!--(-?>|[^-]*+(?:-(?!-!?>)[^-]*+)*+(?:--!?>|\Z))"
     r"|(?:[!?]|/(?!\Z))[^>]*+(?:>|\Z)"
     ")"

@@ -1,0 +1,122 @@
+"""Which text of a page is shown and carries its fingerprints: extractors by name, and the rule `visible`.
+
+Floor 2: knows `tokens` and `references`.  Must not know bytes, words or fingerprints.
+
+An extractor is a pure function from `Markup` to text: blocks on lines of their own, white space within a line folded
+to one space, no line empty.  The words of a page are the words of this text, so that every fingerprint can be made
+again from what is stored.  White space is what `str.split` takes for it: Unicode's White_Space and U+001C to U+001F.
+
+`visible`: all text outside of `HIDDEN` elements and the contents of `VISIBLE_RAW` elements; references are decoded text
+by text.  Start tags of hidden elements add one to a depth, their end tags take one off while it is above 0, and text
+counts at depth 0: an unclosed one hides the rest.  Every tag that is not `INLINE` ends the block.  In pre, listing,
+textarea, xmp and plaintext a line feed ends it too.  Text of svg, math, object, select, canvas, audio and video
+counts; title, scripts, styles, iframe, noframes and noembed do not.  Attributes (`hidden`, `style`) decide nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import Final
+
+from docstore.errors import InvalidArgument
+from docstore.html.references import decode_text
+from docstore.html.tokens import HIDDEN, INLINE, REFERENCES_RAW, VISIBLE_RAW, Markup
+
+Extractor = Callable[[Markup], str]
+
+BREAK: Final = " \0 "
+"""Ends a block in text that is not folded yet; the page's reader has made sure that the source holds no U+0000."""
+
+PREFORMATTED: Final = frozenset({"pre", "listing"})
+
+_SPECIAL: Final = frozenset(chain(VISIBLE_RAW, *(({name, f"/{name}"}) for name in HIDDEN | PREFORMATTED)))
+_BREAKS: Final = re.compile(r"(?: ?\0)+ ?")
+
+
+class _Separators(dict[str, str]):
+    """Tag name -> what it leaves between two texts: nothing, or a break; remembered up to a bound."""
+
+    bound = 4096
+
+    def __missing__(self, name: str) -> str:
+        separator = "" if not name or name.removeprefix("/") in INLINE else BREAK
+        if len(self) < self.bound:
+            self[name] = separator
+        return separator
+
+
+_SEPARATORS = _Separators()
+
+
+def separators(names: Iterable[str]) -> Iterable[str]:
+    """What each tag leaves between the texts around it: "" or BREAK."""
+    return map(_SEPARATORS.__getitem__, names)
+
+
+def fold_blocks(joined: str) -> str:
+    """Text with breaks in it -> blocks on lines, white space folded, no empty line."""
+    return _BREAKS.sub("\n", " ".join(joined.split())).strip("\n")
+
+
+def shown_texts(markup: Markup) -> list[str]:
+    """The visible part of each text of the markup, decoded.
+
+    The contents of a visible raw element are put before the text behind it.
+    """
+    texts = markup.texts
+    if not _SPECIAL.isdisjoint(markup.names):
+        texts = _shown_sources(markup)
+    return [decode_text(text) if "&" in text else text for text in texts]
+
+
+def _shown_sources(markup: Markup) -> list[str]:
+    """`shown_texts` for pages with hidden, raw visible or preformatted elements, undecoded."""
+    texts = list(markup.texts)
+    hidden_depth = pre_depth = 0
+    for number, name in enumerate(markup.names, 1):
+        if name in _SPECIAL:
+            step, element = (-1, name[1:]) if name[0] == "/" else (1, name)
+            if element in HIDDEN:
+                hidden_depth = max(0, hidden_depth + step)
+            elif element in PREFORMATTED:
+                pre_depth = max(0, pre_depth + step)
+            elif not hidden_depth:
+                content = markup.contents[number - 1] or ""
+                if name not in REFERENCES_RAW:
+                    content = content.replace("&", "&amp;")
+                texts[number] = f"{_lines(content)}{BREAK}{texts[number]}"
+        if hidden_depth:
+            texts[number] = ""
+        elif pre_depth:
+            texts[number] = _lines(texts[number])
+    return texts
+
+
+def _lines(text: str) -> str:
+    return text.replace("\n", BREAK)
+
+
+def visible(markup: Markup) -> str:
+    """All visible text, by the rule at the head of this file."""
+    texts = shown_texts(markup)
+    pairs = zip(texts, separators(markup.names), strict=False)
+    return fold_blocks("".join(chain.from_iterable(pairs)) + texts[-1])
+
+
+EXTRACTORS: Final[dict[str, Extractor]] = {"visible": visible}
+"""By the name that a schema gives; a module that has more of them adds them here."""
+
+
+def extractor(name: str) -> Extractor:
+    """The extractor of that name.
+
+    Raises:
+        InvalidArgument: there is none.
+    """
+    try:
+        return EXTRACTORS[name]
+    except KeyError as error:
+        known = ", ".join(EXTRACTORS)
+        raise InvalidArgument(f"no extractor is named {name!r}; choose one of {known}") from error
