@@ -14,7 +14,6 @@ import errno
 import fcntl
 import json
 import os
-import socket
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -252,6 +251,15 @@ class Files:
         with translated("look for", path):
             return path.exists()
 
+    def tree_bytes(self, path: Path) -> int:
+        """Bytes of all files below a folder; files that go meanwhile are passed over."""
+        total = 0
+        for folder, _, names in os.walk(path):
+            for name in names:
+                with suppress(FileNotFoundError):
+                    total += (Path(folder) / name).stat().st_size
+        return total
+
     def length_bytes(self, path: Path) -> int:
         """How long a file is."""
         with translated("get the length of", path):
@@ -349,7 +357,7 @@ class StoreLock:
             os.close(descriptor)
 
     def _write_holder(self, descriptor: int, server: str) -> None:
-        holder = Holder(os.getpid(), _process_start(os.getpid()), socket.gethostname(), self._version, server)
+        holder = Holder(os.getpid(), _process_start(os.getpid()), os.uname().nodename, self._version, server)
         with translated("write lock", self._path):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps(holder._asdict()).encode() + b"\n", 0)
@@ -371,10 +379,10 @@ def read_holder(path: Path) -> Holder:
 
 
 def _refusal(path: Path, holder: Holder) -> str:
-    if holder.pid == os.getpid() and holder.host == socket.gethostname():
+    if holder.pid == os.getpid() and holder.host == os.uname().nodename:
         return f"{path.parent} is already open in this process (pid {holder.pid}); use that object, or close it first"
     who = f"process {holder.pid}" if holder.pid else "another process"
-    where = f" on host {holder.host}" if holder.host and holder.host != socket.gethostname() else ""
+    where = f" on host {holder.host}" if holder.host and holder.host != os.uname().nodename else ""
     return (
         f"{path.parent} is open in {who}{where}; wait until it has finished, or stop it "
         "(the lock goes with the process: there is nothing to remove)"

@@ -18,7 +18,7 @@ import mmh3
 import msgpack
 
 from docstore.engines.protocol import Engine
-from docstore.errors import CorruptionError
+from docstore.errors import CommitUnknown, CorruptionError, StorageError
 from docstore.format import (
     MANIFEST_COUNTERS_ROW,
     MANIFEST_FAMILY,
@@ -110,6 +110,8 @@ class Manifest:
         self._sealed: list[tuple[_Range, int]] = []
         self._segments: dict[int, SegmentRow] = {}
         self._sealed_segments: dict[int, SegmentRow] = {}
+        self._unwritten: set[int] = set()
+        """Segments whose row in the engine may not be the one held here."""
         self._next_segment = 1
         self._next_tablet = 1
         self._stored_counters = (0, 0)
@@ -205,14 +207,22 @@ class Manifest:
             item.raw_bytes += pending
             self._grown |= item.raw_bytes > max(self._tablet_bytes, item.split_at_bytes)
         self._segments.update(self._sealed_segments)
+        self._unwritten.difference_update(self._sealed_segments)
         self._next_segment = max(self._next_segment, *(number + 1 for number in self._sealed_segments), 1)
         self._stored_counters = (self._next_segment, self._next_tablet)
         self._sealed = []
         self._sealed_segments = {}
 
     def aborted(self) -> None:
-        """The rows of `mutations` may not be in the engine: their counts are dropped, the rows written next time."""
+        """The rows of `mutations` may or may not be in the engine: drop their counts, and write the rows next time.
+
+        The segments keep the length that the group gave them.  If its rows were applied they refer to those bytes; if
+        not, the bytes are garbage, as those of any group that failed after its sync.
+        """
         self._touched.update(item for item, _ in self._sealed)
+        self._segments.update(self._sealed_segments)
+        self._unwritten.update(self._sealed_segments)
+        self._next_segment = max(self._next_segment, *(number + 1 for number in self._sealed_segments), 1)
         self._sealed = []
         self._sealed_segments = {}
         self._stored_counters = (0, 0)
@@ -238,7 +248,11 @@ class Manifest:
             if freed.get(number):
                 row = row._replace(freed_bytes=min(row.freed_bytes + freed[number], row.committed_bytes))
             rows[number] = row
-        return {number: row for number, row in rows.items() if row != self._segments.get(number)}
+        return {
+            number: row
+            for number, row in rows.items()
+            if row != self._segments.get(number) or number in self._unwritten
+        }
 
     # --- segments, outside of groups ---
 
@@ -277,6 +291,9 @@ class Manifest:
     def split_grown(self, durability: Durability) -> list[Tablet]:
         """Split every tablet that has grown past its size; changes the manifest only.
 
+        A split that cannot be written is tried again with the next call: the group before it is committed, and the
+        engine's trouble will meet the next one.
+
         Returns:
             The right parts.
         """
@@ -286,7 +303,12 @@ class Manifest:
             for index in range(len(self._ranges) - 1, -1, -1):
                 item = self._ranges[index]
                 if item.raw_bytes > max(self._tablet_bytes, item.split_at_bytes):
-                    right = self._split(index, durability)
+                    try:
+                        right = self._split(index, durability)
+                    except (StorageError, CommitUnknown):
+                        self._grown = True
+                        self._next_tablet += 1  # the row of the right part may be there
+                        return made
                     if right is None:
                         item.split_at_bytes = 2 * item.raw_bytes
                     else:

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from docstore.engines.memory import MemoryEngine
-from docstore.errors import CorruptionError
+from docstore.errors import CommitUnknown, CorruptionError
 from docstore.format import SEGMENT_ACTIVE, SEGMENT_DRAINING, SEGMENT_LIVE
 from docstore.model import DeleteRow, Durability, RowMutations, SetCell
 from docstore.tablets.bodies import SegmentProgress, SegmentRow
@@ -73,21 +73,28 @@ def test_an_aborted_group_leaves_no_count() -> None:
     manifest.mutations([SegmentProgress(1, True, 900, 900)])
     manifest.aborted()
     assert manifest.tablets() == [(1, b"", None, 1000)]
-    assert manifest.segments() == [SegmentRow(1, SEGMENT_ACTIVE, 500, 500)]
-    write_group(engine, manifest, [b"c"], written_bytes=600)
+    write_group(engine, manifest, [b"c"], written_bytes=1000)
     assert Manifest.load(engine).tablets() == [(1, b"", None, 2000)]
 
 
-def test_rows_of_a_group_that_may_have_been_applied_are_written_again() -> None:
+@pytest.mark.parametrize("applied", [False, True])
+def test_a_group_whose_answer_got_lost_keeps_the_bytes_that_its_rows_may_refer_to(applied: bool) -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     write_group(engine, manifest, [b"a"])
     manifest.note_write(b"b", 5000)
-    engine.mutate_rows(manifest.mutations([SegmentProgress(1, True, 900, 900)]), NONE)  # its answer got lost
+    rows = manifest.mutations([SegmentProgress(1, True, 900, 900)])
+    if applied:
+        engine.mutate_rows(rows, NONE)
     manifest.aborted()
-    engine.mutate_rows(manifest.mutations([SegmentProgress(1, True, 500, 500)]), NONE)
-    manifest.committed()
-    assert Manifest.load(engine).tablets() == manifest.tablets() == [(1, b"", None, 1000)]
+    progress = [SegmentProgress(1, False, None, 900)]  # the store gave the segment up
+    for _ in range(2):
+        engine.mutate_rows(manifest.mutations(progress), NONE)
+        manifest.committed()
+        assert Manifest.load(engine).segments() == manifest.segments() == [SegmentRow(1, SEGMENT_LIVE, 900, 900)]
+        assert Manifest.load(engine).tablets() == manifest.tablets() == [(1, b"", None, 1000)]
+        progress.append(SegmentProgress(2, False, None, 0))
+    assert manifest.mutations(progress) == []
 
 
 def test_writes_noted_while_a_group_commits_belong_to_the_next() -> None:
@@ -181,6 +188,28 @@ def test_a_split_of_which_only_one_row_reached_the_disk_leaves_a_sound_manifest(
     write_group(engine, again, [b"x"])
     again.split_grown(NONE)
     assert list(Manifest.load(engine, 100_000).problems()) == []
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_a_split_that_cannot_be_written_is_tried_again_under_another_number(applied: bool) -> None:
+    class FailingEngine(MemoryEngine):
+        failing = False
+
+        def mutate_rows(self, rows, durability):  # type: ignore[no-untyped-def]
+            if applied or not self.failing:
+                super().mutate_rows(rows, durability)
+            if self.failing:
+                raise CommitUnknown("the answer got lost")
+
+    engine = FailingEngine()
+    manifest = Manifest.load(engine, tablet_bytes=100_000)
+    write_group(engine, manifest, keys(150))
+    engine.failing = True
+    assert manifest.split_grown(NONE) == []
+    engine.failing = False
+    write_group(engine, manifest, [b"zzz"])
+    assert manifest.split_grown(NONE)
+    assert list(manifest.problems()) == []
 
 
 def test_segments_go_from_active_to_live_and_remember_the_committed_tail() -> None:
