@@ -116,7 +116,8 @@ def jaccard(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> float:
 
 def zero_mod(values: NDArray[np.uint64], modulus: int) -> NDArray[np.uint64]:
     """The values that are 0 modulo `modulus`, in their order (Manber 1994)."""
-    return values[values % np.uint64(modulus) == 0]
+    kept: NDArray[np.uint64] = values[values % np.uint64(modulus) == 0]
+    return kept
 
 
 def sample(values: NDArray[np.uint64], modulus: int = SAMPLE_MODULUS, limit: int = SAMPLE_LIMIT) -> NDArray[np.uint64]:
@@ -130,7 +131,7 @@ def sample(values: NDArray[np.uint64], modulus: int = SAMPLE_MODULUS, limit: int
     Returns:
         Sorted; all members 0 modulo p.
     """
-    kept = values[(values & np.uint64(modulus - 1)) == 0]
+    kept: NDArray[np.uint64] = values[(values & np.uint64(modulus - 1)) == 0]
     while len(kept) > limit:
         modulus *= 2
         kept = kept[(kept & np.uint64(modulus - 1)) == 0]

@@ -33,8 +33,9 @@ _BOUNDARIES: Final = np.arange(BINS, dtype=np.uint64) << _BIN_SHIFT
 
 def _probe_table() -> NDArray[np.uint8]:
     """(256, 512) uint8: the probe sequences of all bins."""
-    number = np.arange(BINS, dtype=np.uint64)[:, None] << np.uint64(32)
-    mixed = (number + np.arange(1, _PROBES + 1, dtype=np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+    number: NDArray[np.uint64] = np.arange(BINS, dtype=np.uint64)[:, None] << np.uint64(32)
+    mixed: NDArray[np.uint64] = number + np.arange(1, _PROBES + 1, dtype=np.uint64)
+    mixed *= np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(32)
     mixed *= np.uint64(0xFF51AFD7ED558CCD)
     return (mixed >> _BIN_SHIFT).astype(np.uint8)
@@ -75,8 +76,8 @@ def _densify(values: NDArray[np.uint64], filled: NDArray[np.bool_]) -> None:
         start += width
         width *= 2
     if len(empty):
-        lenders = np.flatnonzero(filled)
-        values[empty] = values[lenders[np.searchsorted(lenders, empty) % len(lenders)]]
+        all_filled = np.flatnonzero(filled)
+        values[empty] = values[all_filled[np.searchsorted(all_filled, empty) % len(all_filled)]]
 
 
 def sketch(minimum_values: NDArray[np.uint64]) -> bytes:
