@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol, Self
 
-from docstore.codec import decode_timestamp, decode_varint, encode_timestamp, escape, unescape
+from docstore.codec import decode_varint, encode_timestamp, escape, unescape
 from docstore.errors import CorruptionError
 from docstore.format import (
     ENGINE_TAG,
@@ -30,7 +30,6 @@ TAGS = {table: bytes((tag,)) for table, tag in TABLE_TAGS.items()}
 CELL_KIND = bytes((KEY_KIND_CELL,))
 _NO_STOP = b"\xff"
 """Sorts behind whatever follows the kind in a cell's key, since a family name is UTF-8."""
-_TIMESTAMP_BYTES = 8
 _STEPS_BEFORE_SEEK = 12
 """A seek costs about as much as so many steps (measured: 6 us to 0.5 us)."""
 
@@ -238,7 +237,8 @@ class RowReader:
                         return out, True
                     seen += 1
                     content = b"" if self._keys_only else value[at:]
-                    out.append(new_cell(Cell, (family, qualifier, decode_timestamp(stamp), content)))
+                    timestamp = TIMESTAMP_MAX - int.from_bytes(stamp, "big")
+                    out.append(new_cell(Cell, (family, qualifier, timestamp, content)))
                 self.pair = next(stream)
         return out, False
 

@@ -29,11 +29,14 @@ _FORKED = "this process is a fork of the one that opened the store; open the sto
 Result = TypeVar("Result")
 
 _handles: weakref.WeakSet[Handle] = weakref.WeakSet()
+_claim_lock = threading.Lock()
 _claimed: set[Path] = set()
 """Directories open in this process.  A second open of one, refused by LevelDB, would drop the lock of the first."""
 
 
 def _after_fork_in_child() -> None:
+    global _claim_lock  # noqa: PLW0603 - the parent's may be held by a thread that does not exist here
+    _claim_lock = threading.Lock()
     for handle in list(_handles):
         handle.abandon()
     _claimed.clear()
@@ -70,15 +73,16 @@ class Handle:
         self._gone = ""
         self._write_failed = False
         self._claim = path.resolve()
-        if self._claim in _claimed:
-            raise StoreUnavailable(f"{path} is held by another open engine of this process; use that one or close it")
-        _claimed.add(self._claim)
+        with _claim_lock:
+            if self._claim in _claimed:
+                raise StoreUnavailable(f"{path} is held by another open engine of this process; use or close that one")
+            _claimed.add(self._claim)
         try:
             self._database: Any = open_database()
         except BaseException:
             _claimed.discard(self._claim)
             raise
-        weakref.finalize(self, _claimed.discard, self._claim)
+        self._give_up_claim = weakref.finalize(self, _claimed.discard, self._claim)
         _handles.add(self)
 
     def call(self, work: Callable[[Any], Result], what: str) -> Result:
@@ -131,7 +135,7 @@ class Handle:
             finally:
                 if database is not None:
                     database.close()
-                _claimed.discard(self._claim)
+                self._give_up_claim()
 
     def abandon(self) -> None:
         """Let go of the database in a forked child without freeing it: its threads are in the parent alone."""
@@ -140,6 +144,7 @@ class Handle:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._database))
         self._database = None
         self.write_lock = threading.Lock()  # the parent's may be held by a thread that does not exist here
+        self._give_up_claim.detach()
         self._gone = self._gone or _FORKED
 
     def _check_there(self) -> None:

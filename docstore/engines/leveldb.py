@@ -1,6 +1,7 @@
 """The engine on LevelDB: the only importer of plyvel, and the owner of every iterator and of the handle's lifetime.
 
-Floor 2: knows `cellkeys`, `handle`, `model`, `errors` and the argument checks.  Must not know what a page is.
+Floor 2: knows `cellkeys`, `barekeys`, `handle`, `model`, `errors` and the argument checks.  Must not know what a page
+is.
 
 Reads.  Every call pins the handle; a scan holds an iterator for one slice, never while the caller has control.
 
@@ -17,7 +18,7 @@ import errno
 import os
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,8 +26,9 @@ from typing import Any, NamedTuple
 import plyvel
 
 from docstore.codec import decode_varint, encode_timestamp, encode_varint, escape
-from docstore.engines import cellkeys
+from docstore.engines import barekeys, cellkeys
 from docstore.engines.arguments import check_bare, check_family, check_mutations, check_spec, check_table
+from docstore.engines.barekeys import TAKE_FIRST, TAKE_MOST
 from docstore.engines.cellkeys import CELL_KIND, Marks, RowReader
 from docstore.engines.handle import Handle
 from docstore.engines.protocol import EVERYTHING, Caps, ScannedRow
@@ -62,8 +64,6 @@ _CACHE_BYTES = 64 << 20
 _SCAN_FIRST_ROWS = 16
 _SCAN_MOST_ROWS = 1024
 _SCAN_SLICE_CELLS = 8192
-_TAKE_FIRST = 16
-_TAKE_MOST = 1024
 _ENGINE_AREA_END = bytes((ENGINE_TAG + 1,))
 _NOWHERE = ENGINE_END_KEY * 2
 """Behind the last key: compacting from here to here empties the log and touches no table."""
@@ -191,26 +191,9 @@ class LevelDBEngine:
             stream.close()
 
     def _read_bare_row(self, table: str, row_key: bytes, spec: ReadSpec) -> list[Cell]:
-        family = BARE_TABLES[table]
-        wanted = (spec.families is None or family in spec.families) and spec.start == 0 and spec.end != 0
-        if not wanted:
-            self._call(lambda db: None, "reading")
-            return []
-        prefix = cellkeys.row_prefix(table, row_key)
-        first = prefix + spec.qualifier_prefix
-        if spec.after is not None:
-            after_family, qualifier, timestamp = spec.after
-            if after_family > family:
-                first = cellkeys.range_end(prefix)
-            elif after_family == family:
-                first = max(first, prefix + qualifier + (b"" if timestamp > 0 else b"\x00"))
-        stop = cellkeys.prefix_end(prefix + spec.qualifier_prefix)
-
-        def work(db: Any) -> list[Cell]:
-            keys = _take_keys(db, first, stop, spec.cell_limit)
-            return [Cell(family, key[len(prefix) :], 0, b"") for key in keys]
-
-        return self._call(work, f"reading a row of {table}")
+        first, stop = barekeys.row_range(table, row_key, spec)
+        keys = self._call(lambda db: _take_keys(db, first, stop, spec.cell_limit), f"reading a row of {table}")
+        return barekeys.row_cells(table, row_key, keys)
 
     def qualifiers(self, table: str, row_key: bytes, limit: int) -> list[bytes]:
         """See `Engine.qualifiers`."""
@@ -254,7 +237,10 @@ class LevelDBEngine:
         self._call(lambda db: None, "scanning")
         low, high = cellkeys.table_range(table, start, end)
         if table in BARE_TABLES:
-            return self._scan_bare(table, low, high, spec)
+            if barekeys.holds_nothing(table, spec):
+                return iter(())
+            take = self._take_of(high, f"scanning {table}")
+            return barekeys.scan_rows(take, table, low, high, spec)
         return self._scan_cells(table, low, high, spec)
 
     def _scan_cells(self, table: str, low: bytes, high: bytes, spec: ReadSpec) -> Iterator[ScannedRow]:
@@ -290,40 +276,8 @@ class LevelDBEngine:
                 return
             rows_wanted = min(rows_wanted * 4, _SCAN_MOST_ROWS)
 
-    def _scan_bare(self, table: str, low: bytes, high: bytes, spec: ReadSpec) -> Iterator[ScannedRow]:
-        family = BARE_TABLES[table]
-        if (spec.families is not None and family not in spec.families) or spec.start > 0 or spec.end == 0:
-            return
-        wanted, limit = spec.qualifier_prefix, spec.cell_limit
-        chunk = _TAKE_FIRST
-
-        def work(db: Any) -> list[bytes]:
-            return _take_keys(db, low, high, chunk)
-
-        prefix, skip = b"", 0
-        cells: list[Cell] = []
-        truncated = False
-        new_cell = tuple.__new__
-        while keys := self._call(work, f"scanning {table}"):
-            for key in keys:
-                if not prefix or not key.startswith(prefix):
-                    if cells:
-                        yield ScannedRow(cellkeys.row_key_of(prefix), cells, truncated)
-                    skip = cellkeys.prefix_length(key)
-                    prefix = key[:skip]
-                    cells, truncated = [], False
-                qualifier = key[skip:]
-                if qualifier.startswith(wanted):
-                    if limit is not None and len(cells) == limit:
-                        truncated = True
-                    else:
-                        cells.append(new_cell(Cell, (family, qualifier, 0, b"")))
-            low = cellkeys.range_end(prefix) if truncated else keys[-1] + b"\x00"
-            if low >= high:
-                break
-            chunk = min(chunk * 4, _TAKE_MOST)
-        if cells:
-            yield ScannedRow(cellkeys.row_key_of(prefix), cells, truncated)
+    def _take_of(self, high: bytes, what: str) -> Callable[[bytes, int], list[bytes]]:
+        return lambda low, limit: self._call(lambda db: _take_keys(db, low, high, limit), what)
 
     # --- writes ---
 
@@ -578,7 +532,7 @@ def _take_keys(db: Any, start: bytes, stop: bytes, limit: int | None) -> list[by
     found: list[bytes] = []
     if start >= stop:
         return found
-    chunk = _TAKE_FIRST
+    chunk = TAKE_FIRST
     with db.iterator(start=start, include_value=False, verify_checksums=True) as stream:
         while limit is None or len(found) < limit:
             chunk_keys = list(islice(stream, chunk if limit is None else min(chunk, limit - len(found))))
@@ -588,7 +542,7 @@ def _take_keys(db: Any, start: bytes, stop: bytes, limit: int | None) -> list[by
             if chunk_keys[-1] >= stop:
                 del found[bisect_left(found, stop) :]
                 break
-            chunk = min(chunk * 4, _TAKE_MOST)
+            chunk = min(chunk * 4, TAKE_MOST)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import subprocess
@@ -70,6 +71,27 @@ def test_a_directory_held_by_another_engine_is_unavailable(tmp_path: Path) -> No
     )
     assert "held by another" in outcome.stdout, outcome.stderr
     engine.close()
+
+
+def test_an_engine_closed_long_ago_does_not_let_a_third_one_in(tmp_path: Path) -> None:
+    first = LevelDBEngine(tmp_path, create=True)
+    first.close()
+    second = LevelDBEngine(tmp_path)
+    del first
+    gc.collect()
+    with pytest.raises(StoreUnavailable, match="held by another"):
+        LevelDBEngine(tmp_path)
+    second.close()
+
+
+def test_an_engine_dropped_without_closing_lets_the_next_one_in(tmp_path: Path) -> None:
+    first = LevelDBEngine(tmp_path, create=True)
+    put(first, 1)
+    del first
+    gc.collect()
+    second = LevelDBEngine(tmp_path)
+    assert numbers(second) == [1]
+    second.close()
 
 
 def test_closing_empties_the_log(tmp_path: Path) -> None:
