@@ -1,0 +1,94 @@
+"""docs/format.md agrees with the code: its worked examples are made again, its names and numbers looked up."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from docstore import format as disk
+from docstore.codec import encode_timestamp, escape
+from docstore.engines.cellkeys import CELL_KIND, mark_key, row_prefix
+from docstore.engines.memory import MemoryEngine
+from docstore.format import CODEC_STORED, FAMILY_END, RECORD_COLUMNS, RECORD_VALUE
+from docstore.model import Durability
+from docstore.tablets.bodies import SegmentRow, encode_ref
+from docstore.tablets.manifest import Manifest
+from docstore.tablets.record import Record, encode_record
+from docstore.tablets.segment import encode_header
+from docstore.tablets.values import encode_inline, encode_ref_envelope
+
+PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text()
+REF = encode_ref(3, 200_000_000, 4500)
+FISH = Record(
+    RECORD_VALUE,
+    b"com,example,www)/fish?kind=tropical",
+    "page",
+    b"body",
+    1_700_000_000_123_000,
+    CODEC_STORED,
+    b"",
+    13,
+    b"Tropical fish",
+)
+
+
+def blocks() -> list[bytes]:
+    """The bytes of every hex block of the page; words behind two spaces are comments."""
+    found = []
+    for block in re.findall(r"```\n(.*?)```", PAGE, re.DOTALL):
+        lines = [re.split(r"(?<=\S)\s{2,}", line.strip())[0] for line in block.splitlines()]
+        if all(re.fullmatch(r"[0-9a-f]{2}( [0-9a-f]{2})*", line) for line in lines):
+            found.append(bytes.fromhex("".join(lines)))
+    return found
+
+
+def manifest_row() -> bytes:
+    engine = MemoryEngine()
+    Manifest.load(engine).write_segment(SegmentRow(7, "active", 597, 597), Durability.NONE)
+    row = next(row for row in engine.scan("meta") if row.row_key.startswith(b"segment:"))
+    return row.row_key + row.cells[0].value
+
+
+def test_every_worked_example_is_what_the_code_writes() -> None:
+    key = row_prefix("pages", b"com,example)/a\0b") + CELL_KIND + b"page" + FAMILY_END + escape(b"body")
+    expected = [
+        encode_header(7),
+        encode_record(FISH, 7),
+        REF,
+        encode_inline(b"Fish") + encode_ref_envelope(25_000, REF),
+        key + encode_timestamp(FISH.timestamp),
+        manifest_row(),
+    ]
+    found = blocks()
+    assert len(found) >= len(expected)
+    for raw in expected:
+        assert raw in found, raw.hex(" ")
+    assert f"`{mark_key(row_prefix('pages', b'a'), None).hex(' ')}`" in PAGE
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in vars(disk)
+        if re.match(
+            r"(SEGMENT|RECORD|CODEC|MANIFEST|FORMAT|LOCK|KEY|VALUE|INLINE|ENGINE_E|ENGINE_T|TIMESTAMP|TABLE|BARE)_",
+            name,
+        )
+    ],
+)
+def test_every_constant_of_segments_records_keys_and_manifest_is_explained(name: str) -> None:
+    assert f"`{name}`" in PAGE
+
+
+def test_numbers_in_the_tables_are_those_of_the_code() -> None:
+    for name, number in re.findall(r"^\| `(RECORD_[A-Z_]+|CODEC_[A-Z_]+)` \| (\d+) \|", PAGE, re.MULTILINE):
+        assert getattr(disk, name) == int(number), name
+    for name, hexadecimal in re.findall(r"`([A-Z_]+)`,? \(?([0-9a-f]{2}(?: [0-9a-f]{2})*)\b\)?[ ,;|:]", PAGE):
+        value = getattr(disk, name)
+        if not isinstance(value, dict):
+            assert (bytes((value,)) if isinstance(value, int) else value) == bytes.fromhex(hexadecimal), name
+    for number, (family, qualifier) in RECORD_COLUMNS.items():
+        assert f"{number} `{family}:{qualifier.decode()}`" in PAGE
