@@ -153,6 +153,23 @@ def complete_url(text: str) -> str:
     return canonical_url(text)
 
 
+def resolve(base: str, reference: str) -> str | None:
+    """The canonical URL that a reference on a page names (a Location, a link); None where it names nothing storable."""
+    base_source, source = base.encode("utf-8", "replace"), reference.encode("utf-8", "replace")
+    handle = lib.ada_parse_with_base(source, len(source), base_source, len(base_source))
+    try:
+        if not lib.ada_is_valid(handle):
+            return None
+        view = lib.ada_get_href(handle)
+        href: str = ffi.unpack(view.data, view.length).decode("ascii")
+    finally:
+        lib.ada_free(handle)
+    try:
+        return canonical_url(href)
+    except InvalidArgument:
+        return None
+
+
 def variants(url: str) -> list[str]:
     """Canonical URLs under which a site often serves the same page: the other scheme, with or without ``www``, both.
 

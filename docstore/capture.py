@@ -1,0 +1,197 @@
+"""The built-in columns: how one capture of a page becomes values of cells, and back.
+
+Floor 4: knows `model` and the names of the built-in columns; must not know where values are stored.  Small structured
+values are msgpack; numbers that a person may want to read in a scan are decimal ASCII.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgpack
+
+from docstore.errors import CorruptionError
+from docstore.format import SCHEME_SIMHASH64_1
+from docstore.keys import url_of
+from docstore.model import Headers, Page, Previous, ReadSpec, Verdict, VerdictKind
+
+if TYPE_CHECKING:  # numpy stays out of the read path
+    from docstore.dedup.analysis import Analysis
+
+STORED_BODY = "body"
+STORED_REFERENCE = "reference"
+STORED_CONFIRMED = "confirmed"
+STORED_REJECTED = "rejected"
+STORED_KNOWN = "known"
+STORED_DRY_RUN = "dry_run"
+STORED_REFUSED = "refused"
+
+BODY = ("page", b"body")
+STATUS = ("http", b"status")
+HEADERS = ("http", b"headers")
+TYPE = ("http", b"type")
+CHARSET = ("http", b"charset")
+IP = ("http", b"ip")
+PAYLOAD_DIGEST = ("http", b"payload_digest")
+DOCNO = ("http", b"docno")
+VISIT = ("http", b"visit")
+TITLE = ("text", b"title")
+MAIN = ("text", b"main")
+DESCRIPTION = ("text", b"description")
+KEYWORDS = ("text", b"keywords")
+HEADINGS = ("text", b"headings")
+LANG = ("text", b"lang")
+CANONICAL = ("text", b"canonical")
+CHECKSUM = ("dedup", b"checksum")
+TEXT_CHECKSUM = ("dedup", b"text_checksum")
+SIMHASH = ("dedup", b"simhash")
+SKETCH = ("dedup", b"sketch")
+VERDICT = ("dedup", b"verdict")
+
+Column = tuple[str, bytes]
+
+
+class StoredVerdict(NamedTuple):
+    """The answer that a capture was given, as `dedup:verdict` keeps it.
+
+    Attributes:
+        kind: the verdict.
+        of_row_key: row of the page it duplicates; b"" for new.
+        of_timestamp: its version, in microseconds.
+        similarity: exact.
+        reason: why it could not be judged.
+        contains_row_key: a page that lies in it, or b"".
+        candidates: pages the index proposed.
+        verified: of those, compared exactly.
+        previous: against its own URL's version before it.
+        previous_similarity: exact.
+        stored: what became of the body: one of the STORED_ words.
+    """
+
+    kind: VerdictKind
+    of_row_key: bytes
+    of_timestamp: int
+    similarity: float
+    reason: str
+    contains_row_key: bytes
+    candidates: int
+    verified: int
+    previous: Previous
+    previous_similarity: float
+    stored: str
+
+
+def encode_verdict(verdict: StoredVerdict) -> bytes:
+    """Encode for `dedup:verdict`."""
+    kind, *middle, previous, previous_similarity, stored = verdict
+    return bytes(msgpack.packb([str(kind), *middle, str(previous), previous_similarity, stored]))
+
+
+def decode_verdict(value: bytes) -> StoredVerdict:
+    """Decode `dedup:verdict`.
+
+    Raises:
+        CorruptionError: not a verdict.
+    """
+    try:
+        fields = msgpack.unpackb(value)
+        fields[0], fields[8] = VerdictKind(fields[0]), Previous(fields[8])
+        return StoredVerdict(*fields)
+    except (ValueError, TypeError, IndexError) as error:
+        raise CorruptionError(f"dedup:verdict does not decode: {error}") from error
+
+
+def encode_headers(headers: Headers) -> bytes:
+    """Encode for `http:headers`: order and repeats kept."""
+    return bytes(msgpack.packb(headers, unicode_errors="surrogateescape"))
+
+
+def decode_headers(value: bytes) -> Headers:
+    """Decode `http:headers`.
+
+    Raises:
+        CorruptionError: not a list of pairs.
+    """
+    try:
+        return tuple((name, text) for name, text in msgpack.unpackb(value, unicode_errors="surrogateescape"))
+    except (ValueError, TypeError) as error:
+        raise CorruptionError(f"http:headers does not decode: {error}") from error
+
+
+def http_values(page: Page, charset: str) -> Iterator[tuple[Column, bytes]]:
+    """The `http` columns of a capture; those without a value are left out."""
+    yield STATUS, b"%d" % page.status
+    if page.headers:
+        yield HEADERS, encode_headers(page.headers)
+    media_type = (page.header("content-type") or "").split(";", 1)[0].strip().lower()
+    for column, text in (
+        (TYPE, media_type),
+        (CHARSET, charset),
+        (IP, page.ip),
+        (PAYLOAD_DIGEST, page.payload_digest),
+        (DOCNO, page.docno),
+    ):
+        if text:
+            yield column, text.encode("utf-8", "surrogateescape")
+
+
+def text_values(analysis: Analysis) -> Iterator[tuple[Column, bytes]]:
+    """The `text` columns of a capture; `main` always, so that a text is never taken for that of a later body."""
+    yield MAIN, analysis.main.encode("utf-8", "surrogatepass")
+    for column, text in (
+        (TITLE, analysis.title),
+        (DESCRIPTION, analysis.description),
+        (KEYWORDS, analysis.keywords),
+        (HEADINGS, analysis.headings),
+        (LANG, analysis.lang),
+        (CANONICAL, analysis.canonical),
+    ):
+        if text:
+            yield column, text.encode("utf-8", "surrogatepass")
+
+
+def fingerprint_values(analysis: Analysis) -> Iterator[tuple[Column, bytes]]:
+    """The `dedup` columns of a capture; `text_checksum` always, empty where there is no text."""
+    yield CHECKSUM, analysis.body_checksum
+    yield TEXT_CHECKSUM, analysis.text_checksum
+    if analysis.text_checksum:
+        yield SIMHASH, bytes((SCHEME_SIMHASH64_1,)) + analysis.simhash.to_bytes(8, "big")
+        yield SKETCH, analysis.sketch
+
+
+def encode_visit(status: int, headers: Headers) -> bytes:
+    """Encode for `http:visit`: a visit that found nothing new."""
+    return bytes(msgpack.packb([status, headers], unicode_errors="surrogateescape"))
+
+
+def decode_visit(value: bytes) -> tuple[int, Headers]:
+    """Decode `http:visit`.
+
+    Raises:
+        CorruptionError: not a status with headers.
+    """
+    try:
+        status, headers = msgpack.unpackb(value, unicode_errors="surrogateescape")
+        return int(status), tuple((name, text) for name, text in headers)
+    except (ValueError, TypeError) as error:
+        raise CorruptionError(f"http:visit does not decode: {error}") from error
+
+
+def shown_verdict(stored: StoredVerdict) -> Verdict:
+    """A stored verdict in terms of URLs."""
+    return Verdict(
+        stored.kind,
+        url_of(stored.of_row_key) if stored.of_row_key else "",
+        stored.of_timestamp,
+        stored.similarity,
+        stored.reason,
+        url_of(stored.contains_row_key) if stored.contains_row_key else "",
+        stored.candidates,
+        stored.verified,
+    )
+
+
+def visit_spec() -> ReadSpec:
+    """Reads the newest visit that found nothing new."""
+    return ReadSpec(families=(VISIT[0],), qualifier_prefix=VISIT[1], versions=1)

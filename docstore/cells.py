@@ -1,0 +1,237 @@
+"""General cells in Bigtable's words: apply, scan, check_and_mutate, read_modify_write, delete, over a page's row.
+
+Floor 5: knows the table, where values lie and the commit point; must not know the built-in columns.  Values above 512
+bytes go to Bodies and come back by themselves, so a condition on such a value is checked by reading it first and then
+comparing its envelope: the same optimistic loop as `read_modify_write`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from docstore import keys
+from docstore.commit import Committer
+from docstore.errors import InvalidArgument
+from docstore.model import (
+    Append,
+    Cell,
+    Condition,
+    DeleteCells,
+    DeleteFamily,
+    DeleteRow,
+    Increment,
+    Mutation,
+    Position,
+    ReadSpec,
+    RowMutations,
+    SetCell,
+)
+from docstore.table import Table, changed
+from docstore.tablets.placement import Placement
+from docstore.tablets.record import delete_column, delete_family, delete_row
+
+SLICE_CELLS = 1000
+"""Cells read or deleted at a time, so that a row of a million anchors neither fills memory nor stalls writers."""
+
+
+class Row(NamedTuple):
+    """A row of a scan.
+
+    Attributes:
+        row_key: its key.
+        url: of the page.
+        cells: sorted by family, qualifier, newest first; values fetched unless `keys_only`.
+    """
+
+    row_key: bytes
+    url: str
+    cells: tuple[Cell, ...]
+
+
+class CellStore:
+    """Cells of page rows.  Thread-safe."""
+
+    def __init__(self, table: Table, placement: Placement, committer: Committer, clock: Callable[[], int]) -> None:
+        self._table = table
+        self._placement = placement
+        self._committer = committer
+        self._clock = clock
+
+    @staticmethod
+    def row_key(url_or_row_key: str | bytes) -> bytes:
+        """The row key of a URL; bytes are a row key already."""
+        return url_or_row_key if isinstance(url_or_row_key, bytes) else keys.row_key(url_or_row_key)
+
+    # --- reading
+
+    def slices(
+        self,
+        url_or_row_key: str | bytes,
+        *,
+        families: tuple[str, ...] | None = None,
+        cell_limit: int = SLICE_CELLS,
+        spec: ReadSpec | None = None,
+    ) -> Iterator[Cell]:
+        """Cells of one row, read a slice of `cell_limit` at a time; of `spec`, or of these families."""
+        row_key = self.row_key(url_or_row_key)
+        wanted = ReadSpec(families=families) if spec is None else spec
+        after: Position | None = None
+        while True:
+            cells = self._table.read_row(row_key, wanted._replace(cell_limit=cell_limit, after=after))
+            for cell in cells:
+                yield self._fetched(cell)
+            if len(cells) < cell_limit:
+                return
+            after = Position(cells[-1].family, cells[-1].qualifier, cells[-1].timestamp)
+
+    def read_row(self, url_or_row_key: str | bytes, spec: ReadSpec = ReadSpec()) -> Row | None:
+        """One row's cells; None when there are none of the spec."""
+        row_key = self.row_key(url_or_row_key)
+        cells = self._table.read_row(row_key, spec)
+        return self._row(row_key, cells, spec) if cells else None
+
+    def scan(
+        self,
+        *,
+        prefix: str | None = None,
+        host: str | None = None,
+        start: bytes = b"",
+        end: bytes | None = None,
+        qualifier_regex: str | None = None,
+        limit: int | None = None,
+        spec: ReadSpec = ReadSpec(),
+    ) -> Iterator[Row]:
+        """Rows in row-key order.
+
+        Args:
+            prefix: only URLs that begin so.
+            host: only pages of this host.
+            start, end: only row keys with ``start <= key < end``.
+            qualifier_regex: only columns whose whole qualifier matches.
+            limit: most rows.
+            spec: families, qualifier prefix, time range, versions and `keys_only` of the cells.
+        Raises:
+            InvalidArgument: more than one of prefix, host and a range is given, or the expression is broken.
+        """
+        if sum((prefix is not None, host is not None, bool(start) or end is not None)) > 1:
+            raise InvalidArgument("a scan takes one of prefix, host, or a range of row keys")
+        if prefix is not None:
+            start, end = keys.prefix_range(prefix)
+        elif host is not None:
+            start, end = keys.host_range(host)
+        pattern = _compiled(qualifier_regex)
+        given = 0
+        if limit is not None and limit < 1:
+            return
+        for row in self._table.scan(start, end, spec):
+            cells = row.cells
+            if pattern is not None:
+                cells = [cell for cell in cells if pattern.fullmatch(cell.qualifier)]
+            if cells:
+                yield self._row(row.row_key, cells, spec)
+                given += 1
+                if given == limit:
+                    return
+
+    # --- writing
+
+    def apply(self, url_or_row_key: str | bytes, mutations: Sequence[Mutation]) -> None:
+        """Apply mutations to one row, all or none; committed on return."""
+        self.apply_many([(url_or_row_key, mutations)])
+
+    def apply_many(self, rows: Sequence[tuple[str | bytes, Sequence[Mutation]]]) -> None:
+        """Apply mutations to rows, each row all or none; committed on return."""
+        with self._committer.lock:
+            placed = [
+                RowMutations("pages", row_key, self._placed(row_key, mutations))
+                for row_key, mutations in ((self.row_key(key), mutations) for key, mutations in rows)
+            ]
+            self._committer.commit(placed)
+        for row in placed:
+            if any(isinstance(mutation, DeleteRow | DeleteFamily) for mutation in row.mutations):
+                self.finish_deletes(row.row_key)
+
+    def check_and_mutate(
+        self,
+        url_or_row_key: str | bytes,
+        condition: Condition,
+        then: Sequence[Mutation],
+        otherwise: Sequence[Mutation] = (),
+    ) -> bool:
+        """Apply `then` if the condition holds, else `otherwise`, atomically; returns whether it held."""
+        row_key = self.row_key(url_or_row_key)
+        with self._committer.lock:
+            newest = self._newest(row_key, condition.family, condition.qualifier)
+            held = (None if newest is None else newest.value) == condition.value
+            self._committer.commit([RowMutations("pages", row_key, self._placed(row_key, then if held else otherwise))])
+        return held
+
+    def read_modify_write(self, url_or_row_key: str | bytes, rules: Sequence[Append | Increment]) -> list[Cell]:
+        """Append to or add to the newest values of columns, atomically; returns the new cells.
+
+        Raises:
+            InvalidArgument: an Increment on a value that is not 8 bytes, or beyond 64 bits.
+        """
+        row_key = self.row_key(url_or_row_key)
+        now = self._clock()
+        with self._committer.lock:
+            cells = []
+            for rule in rules:
+                newest = self._newest(row_key, rule.family, rule.qualifier)
+                stamp = max(now - now % 1000, newest.timestamp if newest else 0)
+                cells.append(
+                    SetCell(rule.family, rule.qualifier, stamp, changed(rule, newest.value if newest else b""))
+                )
+            self._committer.commit([RowMutations("pages", row_key, self._placed(row_key, cells))])
+        return [Cell(*cell) for cell in cells]
+
+    def finish_deletes(self, row_key: bytes) -> None:
+        """Remove what a row or family mark has hidden, a slice at a time, without holding up other writers."""
+        while not self._table.finish_deletes(row_key, SLICE_CELLS):
+            pass
+
+    # --- pieces
+
+    def _placed(self, row_key: bytes, mutations: Sequence[Mutation]) -> list[Mutation]:
+        placed: list[Mutation] = []
+        now = self._clock()
+        for mutation in self._table.checked(mutations):
+            if isinstance(mutation, SetCell):
+                column = (mutation.family, mutation.qualifier)
+                placed.append(
+                    mutation._replace(value=self._placement.place(row_key, column, mutation.timestamp, mutation.value))
+                )
+                continue
+            placed.append(mutation)
+            if isinstance(mutation, DeleteRow):
+                self._placement.mark(delete_row(row_key, now))
+            elif isinstance(mutation, DeleteFamily):
+                self._placement.mark(delete_family(row_key, mutation.family, now))
+            elif isinstance(mutation, DeleteCells):
+                self._placement.mark(
+                    delete_column(row_key, mutation.family, mutation.qualifier, now, mutation.start, mutation.end)
+                )
+        return placed
+
+    def _newest(self, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
+        spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, versions=1)
+        found = (cell for cell in self._table.read_row(row_key, spec) if cell.qualifier == qualifier)
+        return next((self._fetched(cell) for cell in found), None)
+
+    def _fetched(self, cell: Cell) -> Cell:
+        return cell._replace(value=self._placement.fetch(cell.value))
+
+    def _row(self, row_key: bytes, cells: Sequence[Cell], spec: ReadSpec) -> Row:
+        shown = cells if spec.keys_only else [self._fetched(cell) for cell in cells]
+        return Row(row_key, keys.url_of(row_key), tuple(shown))
+
+
+def _compiled(expression: str | None) -> re.Pattern[bytes] | None:
+    if expression is None:
+        return None
+    try:
+        return re.compile(expression.encode())
+    except re.error as error:
+        raise InvalidArgument(f"qualifier expression {expression!r} is broken: {error}") from error

@@ -1,0 +1,146 @@
+"""Every invariant of a store, walked: what `docstore check` prints, and what the tests call.
+
+Floor 6: knows the store's parts; changes nothing.  Silent on a sound store, also after kill -9.  Left-overs that readers
+see through (postings of deleted pages, users of freed bodies, records that nothing refers to) are no findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Set
+from typing import NamedTuple
+
+from docstore import capture
+from docstore.capture import Column
+from docstore.dedup.checksum import checksum_matches
+from docstore.dedup.index import HashIndex
+from docstore.errors import CorruptionError
+from docstore.keys import url_of
+from docstore.layout import Opened
+from docstore.model import Cell, Position, ReadSpec
+from docstore.sharing import BODY_FAMILY, ENVELOPE, body_name
+from docstore.store import declared_families
+
+SLICE_CELLS = 10_000
+REINDEX = "run `docstore reindex`"
+RESTORE = "fetch the page again, or restore it from a backup"
+
+
+class Finding(NamedTuple):
+    """Something that is not as it should be.
+
+    Attributes:
+        where: table, row and column, or file.
+        what: found, and expected.
+        remedy: what to do.
+    """
+
+    where: str
+    what: str
+    remedy: str
+
+
+def check(opened: Opened, on_row: Callable[[int], None] | None = None) -> Iterator[Finding]:
+    """Walk the manifest, every cell of every row, every shared body; read and verify every value.
+
+    Args:
+        opened: the parts of the store.
+        on_row: called with the number of rows seen so far.
+    """
+    for problem in opened.manifest.problems():
+        yield Finding("manifest", problem, "report this with the output of `docstore stats --json`")
+    for lost in opened.lost:
+        yield Finding(f"{lost.url} {lost.column} @{lost.timestamp}", "its bytes were missing at open: dropped", RESTORE)
+    yield from _check_pages(opened, on_row)
+    yield from _check_shared(opened)
+
+
+def _check_pages(opened: Opened, on_row: Callable[[int], None] | None) -> Iterator[Finding]:
+    index = HashIndex(opened.engine)
+    families = declared_families(opened.schema)
+    for number, row in enumerate(opened.engine.scan("pages", spec=ReadSpec(cell_limit=SLICE_CELLS)), 1):
+        cells = row.cells
+        captures: dict[int, dict[Column, bytes]] = {}
+        while cells:
+            for cell in cells:
+                yield from _check_cell(opened, row.row_key, cell, families.keys(), captures)
+            if len(cells) < SLICE_CELLS:
+                break
+            after = Position(cells[-1].family, cells[-1].qualifier, cells[-1].timestamp)
+            cells = opened.engine.read_row("pages", row.row_key, ReadSpec(cell_limit=SLICE_CELLS, after=after))
+        for timestamp, columns in captures.items():
+            yield from _check_capture(opened, index, row.row_key, timestamp, columns)
+        if on_row is not None:
+            on_row(number)
+
+
+def _check_cell(
+    opened: Opened,
+    row_key: bytes,
+    cell: Cell,
+    families: Set[str],
+    captures: dict[int, dict[Column, bytes]],
+) -> Iterator[Finding]:
+    where = f"{_shown(row_key)} {cell.family}:{cell.qualifier.decode('utf-8', 'replace')} @{cell.timestamp}"
+    if cell.family not in families:
+        yield Finding(where, f"family {cell.family} is not declared", "report this: no call can have written it")
+        return
+    column = (cell.family, cell.qualifier)
+    try:
+        if column != capture.BODY:  # bodies are read one at a time, with their capture
+            value = opened.placement.fetch(cell.value)
+            if cell.family == "dedup":
+                captures.setdefault(cell.timestamp, {})[column] = value
+            if column == capture.VERDICT:
+                capture.decode_verdict(value)
+        else:
+            captures.setdefault(cell.timestamp, {})[column] = cell.value
+    except CorruptionError as error:
+        yield Finding(where, str(error), RESTORE)
+
+
+def _check_capture(
+    opened: Opened, index: HashIndex, row_key: bytes, timestamp: int, columns: dict[Column, bytes]
+) -> Iterator[Finding]:
+    envelope = columns.get(capture.BODY)
+    checksum = columns.get(capture.CHECKSUM)
+    where = f"{_shown(row_key)} page:body @{timestamp}"
+    if envelope is None:
+        return
+    try:
+        body = opened.placement.fetch(envelope)
+    except CorruptionError as error:
+        yield Finding(where, str(error), RESTORE)
+        return
+    if checksum is None:
+        return  # a visit that confirmed the version before it (304), or a body set as a plain cell
+    if not checksum_matches(checksum, body):
+        yield Finding(where, "the body does not have the checksum that its row names", RESTORE)
+    encoded = columns.get(capture.VERDICT)
+    if encoded is None:
+        yield Finding(where, "the capture has no verdict", REINDEX)
+        return
+    verdict = capture.decode_verdict(encoded)
+    if verdict.stored == capture.STORED_BODY and body and not index.holds(row_key, timestamp, checksum):
+        yield Finding(where, "no posting leads to it: the detector cannot see this page", REINDEX)
+
+
+def _check_shared(opened: Opened) -> Iterator[Finding]:
+    for row in opened.engine.scan("bodies", spec=ReadSpec(families=(BODY_FAMILY,))):
+        for cell in row.cells:
+            if cell.qualifier != ENVELOPE:
+                continue
+            where = f"shared body {row.row_key.hex()}"
+            try:
+                body = opened.placement.fetch(cell.value)
+            except CorruptionError as error:
+                yield Finding(where, str(error), RESTORE)
+                continue
+            if body_name(body) != row.row_key:
+                yield Finding(where, "the record is not the body that the row is named by", RESTORE)
+
+
+def _shown(row_key: bytes) -> str:
+    try:
+        return url_of(row_key)
+    except ValueError:
+        return repr(row_key)

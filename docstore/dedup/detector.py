@@ -1,0 +1,295 @@
+"""The verdict: what a page is to the pages of other URLs.
+
+Floor 4: knows the index, the kernel and a `Pages` protocol through which it sees rows; must not know how rows or bodies
+are stored.  Fingerprints propose, exact comparison decides: every similarity here is computed from shingle sets made
+again from stored text.  A page has postings only while it holds its own body, so whatever the index names may be
+judged against, once it is seen to be live.  First that holds: exact, same_text, near, contained, new.  Of several pages: highest
+similarity, then oldest, then row key.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docstore.dedup.analysis import Analysis
+from docstore.dedup.checksum import decides_alone
+from docstore.dedup.index import HashIndex, PagePointer, body_head, text_number
+from docstore.dedup.kernel import Kernel
+from docstore.model import VerdictKind
+
+MIN_SAME_TEXT_WORDS = 20
+MIN_NEAR_WORDS = 50
+"""Shorter pages are all template ("log in", "page not found"): they get reason="short_text", and no bands, so that
+every candidate is at least so long."""
+MAX_VERIFIED = 12
+"""Candidates compared exactly per page: the ones that share most bands, then most fingerprints."""
+RELATIVE_SIMILARITY = 0.4
+"""A page at least this near is worth a delta even where it is no duplicate."""
+SHINGLE_CACHE_BYTES = 32 << 20
+
+Shingles = NDArray[np.uint64]
+
+
+class StoredPage(NamedTuple):
+    """The columns of a stored page that a verdict needs.
+
+    Attributes:
+        checksum: of its body.
+        text_checksum: of its text, or b"".
+        title: shown title.
+        status: HTTP status.
+    """
+
+    checksum: bytes
+    text_checksum: bytes
+    title: str
+    status: int
+
+
+class Pages(Protocol):
+    """How the detector sees rows: live versions only."""
+
+    def page(self, pointer: PagePointer) -> StoredPage | None:
+        """The live version at that row and time; None when it was deleted, has expired or was never committed."""
+        ...
+
+    def text(self, pointer: PagePointer) -> str:
+        """Its stored text."""
+        ...
+
+    def body(self, pointer: PagePointer) -> bytes:
+        """Its stored body."""
+        ...
+
+
+class Judgement(NamedTuple):
+    """A verdict in terms of row keys.
+
+    Attributes:
+        kind: the verdict.
+        of: the page it duplicates; None for new.
+        similarity: exact; 0.0 for new.
+        reason: why a page could not be judged; else "".
+        contains: a page whose shingles lie in this one, or None.
+        relative: the nearest page verified at RELATIVE_SIMILARITY or more, duplicate or not: a base for a delta.
+        candidates: pages that the index proposed.
+        verified: of those, compared exactly.
+    """
+
+    kind: VerdictKind
+    of: PagePointer | None = None
+    similarity: float = 0.0
+    reason: str = ""
+    contains: PagePointer | None = None
+    relative: PagePointer | None = None
+    candidates: int = 0
+    verified: int = 0
+
+
+class Match(NamedTuple):
+    """One verified candidate.
+
+    Attributes:
+        pointer: the oldest live page with this text.
+        jaccard: exact Jaccard coefficient.
+        contained: share of the asking page's shingles that lie in this page.
+        contains: share of this page's shingles that lie in the asking page.
+    """
+
+    pointer: PagePointer
+    jaccard: float
+    contained: float
+    contains: float
+
+
+def jaccard(shared: int, first: int, second: int) -> float:
+    """Jaccard coefficient from the sizes of two sets and of their intersection; 0.0 for two empty sets."""
+    either = first + second - shared
+    return shared / either if either else 0.0
+
+
+class Detector:
+    """Gives verdicts over an index and the rows behind it.  Not thread-safe: one sequencer owns it."""
+
+    def __init__(
+        self, index: HashIndex, kernel: Kernel, pages: Pages, *, near_threshold: float, contained_threshold: float
+    ) -> None:
+        self._index = index
+        self._kernel = kernel
+        self._pages = pages
+        self._near_threshold = near_threshold
+        self._contained_threshold = contained_threshold
+        self._cache: OrderedDict[bytes, Shingles] = OrderedDict()
+        self._cache_bytes = 0
+
+    def judge(self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int) -> Judgement:
+        """Judge a page against the live pages of other rows.
+
+        Args:
+            row_key: its own; never a duplicate of itself.
+            body: its bytes, to compare where the checksum is too weak to decide alone.
+            analysis: its fingerprints.
+            status: HTTP status; only 2xx pages get a text verdict, and only against 2xx pages.
+        """
+        if body:
+            pointer = self._exact(row_key, body, analysis, status)
+            if pointer is not None:
+                return Judgement(VerdictKind.EXACT, pointer, 1.0, relative=pointer, candidates=1, verified=1)
+        if not analysis.is_html:
+            return Judgement(VerdictKind.NEW, reason="not_html")
+        if not 200 <= status < 300:
+            return Judgement(VerdictKind.NEW, reason="status")
+        if analysis.word_count >= MIN_SAME_TEXT_WORDS:
+            pointer = self._same_text(row_key, analysis)
+            if pointer is not None:
+                return Judgement(VerdictKind.SAME_TEXT, pointer, 1.0, relative=pointer, candidates=1, verified=1)
+        if analysis.word_count < MIN_NEAR_WORDS:
+            return Judgement(VerdictKind.NEW, reason="short_text")
+        return self._similar_text(row_key, analysis)
+
+    def matches(self, row_key: bytes, analysis: Analysis, limit: int) -> tuple[list[Match], int]:
+        """Candidates for a page, verified.
+
+        Args:
+            row_key: pages of this row are left out; b"" leaves out none.
+            analysis: the page's fingerprints.
+            limit: most candidates verified.
+        Returns:
+            Matches, most similar first (then oldest, then row key), and how many candidates the index proposed.
+        """
+        bands, fingerprints = self._index.texts_near(analysis)
+        if not bands and not fingerprints:
+            return [], 0
+        mine = self.shingles_of(analysis.text_checksum, analysis.main)
+        own_number = text_number(analysis.text_checksum)
+        matches: list[Match] = []
+        for number in _ranked(bands, fingerprints, own_number):
+            if len(matches) == limit:
+                break
+            match = self._verify(row_key, number, mine)
+            if match is not None:
+                matches.append(match)
+        matches.sort(key=lambda match: (-match.jaccard, match.pointer))
+        return matches, len(bands.keys() | fingerprints.keys())
+
+    def similarity(self, analysis: Analysis, text_checksum: bytes, load_text: Callable[[], str]) -> float:
+        """Exact Jaccard coefficient of a page and a stored text; 0.0 where either has no word.
+
+        Args:
+            analysis: the page's fingerprints.
+            text_checksum: of the stored text.
+            load_text: reads it; called only where its shingles are not at hand.
+        """
+        if not analysis.text_checksum or not text_checksum:
+            return 0.0
+        if analysis.text_checksum == text_checksum:
+            return 1.0
+        mine = self.shingles_of(analysis.text_checksum, analysis.main)
+        theirs = self._cached(text_checksum)
+        if theirs is None:
+            theirs = self.shingles_of(text_checksum, load_text())
+        return jaccard(self._kernel.overlap(mine, theirs), len(mine), len(theirs))
+
+    def shingles_of(self, text_checksum: bytes, text: str) -> Shingles:
+        """Shingle set of a text, from a cache named by its checksum."""
+        cached = self._cached(text_checksum)
+        if cached is not None:
+            return cached
+        shingles = self._kernel.shingles(text)
+        self._cache[text_checksum] = shingles
+        self._cache_bytes += shingles.nbytes
+        while self._cache_bytes > SHINGLE_CACHE_BYTES and len(self._cache) > 1:
+            self._cache_bytes -= self._cache.popitem(last=False)[1].nbytes
+        return shingles
+
+    def _cached(self, text_checksum: bytes) -> Shingles | None:
+        cached = self._cache.get(text_checksum)
+        if cached is not None:
+            self._cache.move_to_end(text_checksum)
+        return cached
+
+    # --- one verdict each
+
+    def _exact(self, row_key: bytes, body: bytes, analysis: Analysis, status: int) -> PagePointer | None:
+        for pointer, page in self._live(self._index.pages_with_body(body_head(analysis.body_checksum)), row_key):
+            if page.checksum != analysis.body_checksum or not _comparable(status, page.status):
+                continue
+            if decides_alone(page.checksum) or self._pages.body(pointer) == body:
+                return pointer
+        return None
+
+    def _same_text(self, row_key: bytes, analysis: Analysis) -> PagePointer | None:
+        pointers = self._index.pages_with_text(text_number(analysis.text_checksum))
+        for pointer, page in self._live(pointers, row_key):
+            if (
+                page.text_checksum == analysis.text_checksum
+                and page.title == analysis.title
+                and _comparable(200, page.status)
+            ):
+                return pointer
+        return None
+
+    def _similar_text(self, row_key: bytes, analysis: Analysis) -> Judgement:
+        matches, candidates = self.matches(row_key, analysis, MAX_VERIFIED)
+        verified = len(matches)
+        relative = matches[0].pointer if matches and matches[0].jaccard >= RELATIVE_SIMILARITY else None
+        smaller = [match for match in matches if match.contains >= self._contained_threshold]
+        contains = min(smaller, key=lambda match: (-match.contains, match.pointer)).pointer if smaller else None
+        if matches and matches[0].jaccard >= self._near_threshold:
+            best = matches[0]
+            return Judgement(VerdictKind.NEAR, best.pointer, best.jaccard, "", contains, relative, candidates, verified)
+        larger = [match for match in matches if match.contained >= self._contained_threshold]
+        if larger:
+            best = min(larger, key=lambda match: (-match.contained, match.pointer))
+            return Judgement(
+                VerdictKind.CONTAINED, best.pointer, best.contained, "", contains, relative, candidates, verified
+            )
+        return Judgement(VerdictKind.NEW, None, 0.0, "", contains, relative, candidates, verified)
+
+    # --- from a text number to a verified page
+
+    def _verify(self, row_key: bytes, number: bytes, mine: Shingles) -> Match | None:
+        for pointer, page in self._live(self._index.pages_with_text(number), row_key):
+            if text_number(page.text_checksum) != number or not _comparable(200, page.status):
+                continue
+            theirs = self._stored_shingles(pointer, page)
+            shared = self._kernel.overlap(mine, theirs)
+            return Match(pointer, jaccard(shared, len(mine), len(theirs)), shared / len(mine), shared / len(theirs))
+        return None
+
+    def _live(self, pointers: Iterator[PagePointer], row_key: bytes) -> Iterator[tuple[PagePointer, StoredPage]]:
+        for pointer in pointers:
+            if pointer.row_key != row_key:
+                page = self._pages.page(pointer)
+                if page is not None:
+                    yield pointer, page
+
+    def _stored_shingles(self, pointer: PagePointer, page: StoredPage) -> Shingles:
+        cached = self._cached(page.text_checksum)
+        if cached is not None:
+            return cached
+        return self.shingles_of(page.text_checksum, self._pages.text(pointer))
+
+
+def _comparable(status: int, stored_status: int) -> bool:
+    """A good page is judged against good pages only: a stored error page is never the canonical of a good one."""
+    return 200 <= stored_status < 300 or not 200 <= status < 300
+
+
+def _ranked(bands: Counter[bytes], fingerprints: Counter[bytes], own_number: bytes) -> Iterable[bytes]:
+    """Text numbers in the order in which to verify them: the page's own text first, then in turn the next that shares
+    most bands (near) and the next that shares most fingerprints (contained); ties by number."""
+    near = sorted(bands, key=lambda number: (number != own_number, -bands[number], -fingerprints[number], number))
+    inside = sorted(fingerprints, key=lambda number: (-fingerprints[number], number))
+    given: set[bytes] = set()
+    for pair in zip_longest(near, inside):
+        for number in pair:
+            if number is not None and number not in given:
+                given.add(number)
+                yield number

@@ -1,0 +1,211 @@
+"""The inverted hash index: postings as bare rows of the engine's `postings` table.
+
+Floor 4: knows the engine protocol, `format` and `analysis`; must not know what makes two pages duplicates.
+
+Three steps lead from a fingerprint to a page, and each level holds a thing once:
+
+    band key or 0-mod-p fingerprint -> text numbers -> bodies -> (timestamp, row key) of pages
+
+A text number is the head of the text checksum, a body is named by the head of its checksum.  Pages of equal text are
+therefore one posting in every bucket, however many they are; and when the page that brought a text is deleted, its
+buckets lead to the others that still hold it.  Postings are idempotent and may be stale: whoever follows one verifies
+it against the page's row.
+
+Postings of pages that are not committed yet lie in an overlay, so that a page is judged against those before it in its
+own group.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from blake3 import blake3
+
+from docstore.engines.protocol import Engine
+from docstore.format import (
+    POSTING_BAND,
+    POSTING_BODY,
+    POSTING_DOCNO,
+    POSTING_PAYLOAD_DIGEST,
+    POSTING_SHINGLE,
+    POSTING_TEXT,
+    TEXT_NUMBER_BYTES,
+)
+from docstore.model import RowMutations, SetCell
+
+if TYPE_CHECKING:  # numpy stays out of the read path
+    from docstore.dedup.analysis import Analysis
+
+TABLE = "postings"
+FAMILY = "p"
+BUCKET_LIMIT = 64
+"""Texts in one bucket; later ones are not added.  What that costs is measured in `docs/dedup.md`."""
+POINTER_SLICE = 64
+"""Page pointers read at a time; a body that thousands of URLs share is read in slices."""
+
+_BODY_HEAD_BYTES = 8
+_BODY = bytes((POSTING_BODY,))
+_TEXT = bytes((POSTING_TEXT,))
+_BAND = bytes((POSTING_BAND,))
+_SHINGLE = bytes((POSTING_SHINGLE,))
+
+
+class PagePointer(NamedTuple):
+    """Where a posting leads: sorts oldest first, then by row key."""
+
+    timestamp: int
+    row_key: bytes
+
+
+def text_number(text_checksum: bytes) -> bytes:
+    """The head of a text checksum's digest: names a text in every bucket."""
+    return text_checksum[1 : 1 + TEXT_NUMBER_BYTES]
+
+
+def body_head(body_checksum: bytes) -> bytes:
+    """Scheme byte and the head of a body checksum's digest."""
+    return body_checksum[: 1 + _BODY_HEAD_BYTES]
+
+
+def _name_key(kind: int, name: str) -> bytes:
+    return bytes((kind,)) + blake3(name.encode("utf-8", "surrogateescape")).digest(8)
+
+
+class HashIndex:
+    """Look-ups over committed postings and those of the group in flight.
+
+    Not thread-safe: one sequencer owns it; a reader makes its own over the same engine.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._pending: dict[bytes, list[bytes]] = {}
+        self._buckets: dict[bytes, list[bytes]] = {}
+
+    # --- reading
+
+    def pages_with_body(self, body_checksum: bytes) -> Iterator[PagePointer]:
+        """Pages whose body has this checksum's head, oldest first; the caller verifies each."""
+        row_key = _BODY + body_head(body_checksum)
+        limit = POINTER_SLICE
+        given = 0
+        while True:
+            found = self._qualifiers(row_key, limit)
+            for qualifier in found[given:]:
+                yield PagePointer(int.from_bytes(qualifier[:8], "big"), qualifier[8:])
+            if len(found) < limit:
+                return
+            given, limit = len(found), limit * 8
+
+    def pages_with_text(self, number: bytes) -> Iterator[PagePointer]:
+        """Pages of the bodies that have this text, the oldest of each body first; the caller verifies each."""
+        bodies = self._qualifiers(_TEXT + number, BUCKET_LIMIT)
+        if len(bodies) == 1:
+            yield from self.pages_with_body(bodies[0])
+            return
+        heads: list[PagePointer] = []
+        for body in bodies:
+            for position, pointer in enumerate(self.pages_with_body(body)):
+                if position == POINTER_SLICE:
+                    break
+                heads.append(pointer)
+        yield from sorted(heads)
+
+    def pages_with_payload_digest(self, payload_digest: str) -> Iterator[PagePointer]:
+        """Pages of bodies that this digest was recorded of; the caller verifies each."""
+        for body in self._qualifiers(_name_key(POSTING_PAYLOAD_DIGEST, payload_digest), BUCKET_LIMIT):
+            yield from self.pages_with_body(body)
+
+    def pages_with_docno(self, docno: str) -> Iterator[PagePointer]:
+        """Pages that came under this document number; the caller verifies each."""
+        for qualifier in self._qualifiers(_name_key(POSTING_DOCNO, docno), BUCKET_LIMIT):
+            yield PagePointer(int.from_bytes(qualifier[:8], "big"), qualifier[8:])
+
+    def pages_with_text_of(self, analysis: Analysis) -> Iterator[PagePointer]:
+        """Pages whose text has the same number as the page's."""
+        return self.pages_with_text(text_number(analysis.text_checksum))
+
+    def texts_near(self, analysis: Analysis) -> tuple[Counter[bytes], Counter[bytes]]:
+        """Text numbers that share a band with the page, and those that share a 0-mod-p fingerprint.
+
+        Returns:
+            Two counters: text number -> bands shared, text number -> fingerprints shared.
+        """
+        bands = [_BAND + key.to_bytes(8, "big") for key in analysis.band_keys.tolist()]
+        fingerprints = [_SHINGLE + key.to_bytes(8, "big") for key in analysis.fingerprints.tolist()]
+        self._read_buckets(bands + fingerprints)
+        by_band: Counter[bytes] = Counter()
+        by_fingerprint: Counter[bytes] = Counter()
+        for keys, found in ((bands, by_band), (fingerprints, by_fingerprint)):
+            for key in keys:
+                found.update(self._buckets[key])
+        return by_band, by_fingerprint
+
+    def _read_buckets(self, row_keys: Sequence[bytes]) -> None:
+        """Read buckets not at hand; they are remembered until the next `add`: judging a page and posting it read the
+        same ones."""
+        missing = [row_key for row_key in row_keys if row_key not in self._buckets]
+        if missing:
+            stored = self._engine.qualifiers_of_rows(TABLE, missing, BUCKET_LIMIT)
+            for row_key, texts in zip(missing, stored, strict=True):
+                self._buckets[row_key] = self._with_pending(row_key, texts, BUCKET_LIMIT)
+
+    def _qualifiers(self, row_key: bytes, limit: int) -> list[bytes]:
+        return self._with_pending(row_key, self._engine.qualifiers(TABLE, row_key, limit), limit)
+
+    def _with_pending(self, row_key: bytes, stored: list[bytes], limit: int) -> list[bytes]:
+        pending = self._pending.get(row_key)
+        return stored if pending is None else sorted({*stored, *pending})[:limit]
+
+    # --- writing
+
+    def add(self, row_key: bytes, timestamp: int, analysis: Analysis, *, text: bool, near: bool) -> list[RowMutations]:
+        """Postings of a page, visible to look-ups from now on.
+
+        Args:
+            row_key: of the page.
+            timestamp: of its capture.
+            analysis: its fingerprints.
+            text: whether later pages may be found to have the same text.
+            near: whether later pages may be found near it: adds bands and 0-mod-p fingerprints.
+        Returns:
+            Mutations to write before or with the page's row.
+        """
+        body = body_head(analysis.body_checksum)
+        wanted = []
+        if text and analysis.text_checksum:
+            number = text_number(analysis.text_checksum)
+            if near and not self._qualifiers(_TEXT + number, 1):
+                keys = [_BAND + key.to_bytes(8, "big") for key in analysis.band_keys.tolist()]
+                keys += [_SHINGLE + key.to_bytes(8, "big") for key in analysis.fingerprints.tolist()]
+                self._read_buckets(keys)
+                wanted += [(key, number) for key in keys if len(self._buckets[key]) < BUCKET_LIMIT]
+            wanted.append((_TEXT + number, body))
+        wanted.append((_BODY + body, timestamp.to_bytes(8, "big") + row_key))
+        for key, qualifier in wanted:
+            self._pending.setdefault(key, []).append(qualifier)
+        self._buckets.clear()
+        return [RowMutations(TABLE, key, (SetCell(FAMILY, qualifier, 0, b""),)) for key, qualifier in wanted]
+
+    def add_names(
+        self, pointer: PagePointer, body_checksum: bytes, payload_digest: str, docno: str
+    ) -> list[RowMutations]:
+        """Postings under which a page is found by its recorded payload digest and document number."""
+        rows = []
+        if payload_digest:
+            rows.append((_name_key(POSTING_PAYLOAD_DIGEST, payload_digest), body_head(body_checksum)))
+        if docno:
+            rows.append((_name_key(POSTING_DOCNO, docno), pointer.timestamp.to_bytes(8, "big") + pointer.row_key))
+        return [RowMutations(TABLE, key, (SetCell(FAMILY, qualifier, 0, b""),)) for key, qualifier in rows]
+
+    def clear_pending(self) -> None:
+        """Forget the overlay: its group is committed, or has failed."""
+        self._pending.clear()
+        self._buckets.clear()
+
+    def holds(self, row_key: bytes, timestamp: int, body_checksum: bytes) -> bool:
+        """Whether the page's body posting is there: without it the detector cannot see the page."""
+        wanted = PagePointer(timestamp, row_key)
+        return any(pointer == wanted for pointer in self.pages_with_body(body_checksum))

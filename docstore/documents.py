@@ -1,0 +1,233 @@
+"""Rows as documents: what `get` gives, put together from the cells of a page's row.
+
+Floor 5: knows the table, the columns of `capture` and where values lie; must not know the index or how pages are
+written.  Only the families asked for are read, and no value is fetched that is not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from docstore import capture
+from docstore.capture import Column, StoredVerdict
+from docstore.keys import url_of
+from docstore.model import Cell, Headers, ReadSpec, Verdict
+from docstore.table import Table
+from docstore.tablets.placement import Placement
+
+DOCUMENT_FAMILIES = ("page", "http", "text", "dedup")
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """One version of a page, as it was fetched; fields of families that were not asked for are None.
+
+    Attributes:
+        timestamp: when it was fetched, in microseconds since 1970.
+        body: the bytes; None also where policy `reject` kept none.
+        status, headers, media_type, charset, ip, payload_digest, docno: how it was fetched.
+        title, text, description, keywords, headings, lang, canonical: what a reader sees.
+        checksum, text_checksum: scheme byte and digest.
+        verdict: what it was to other URLs when it was written, and to the version before it.
+        served_from: URL whose body it shares under policy `reference`; else "".
+    """
+
+    timestamp: int
+    body: bytes | None = None
+    status: int | None = None
+    headers: Headers | None = None
+    media_type: str | None = None
+    charset: str | None = None
+    ip: str | None = None
+    payload_digest: str | None = None
+    docno: str | None = None
+    title: str | None = None
+    text: str | None = None
+    description: str | None = None
+    keywords: str | None = None
+    headings: str | None = None
+    lang: str | None = None
+    canonical: str | None = None
+    checksum: bytes | None = None
+    text_checksum: bytes | None = None
+    verdict: StoredVerdict | None = None
+    served_from: str = ""
+
+    def header(self, name: str) -> str | None:
+        """The first header of that name, case folded; None if there is none."""
+        wanted = name.lower()
+        return next((value for key, value in self.headers or () if key.lower() == wanted), None)
+
+    @property
+    def shown_verdict(self) -> Verdict | None:
+        """The verdict in terms of URLs."""
+        return None if self.verdict is None else capture.shown_verdict(self.verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A page of the store.
+
+    Attributes:
+        url: canonical URL of its row.
+        row_key: its row.
+        captures: newest first, as many as were asked for.
+        via: URLs that led here from the one asked for: stored redirects, or the other spelling; empty for none.
+    """
+
+    url: str
+    row_key: bytes
+    captures: tuple[Capture, ...]
+    via: tuple[str, ...] = ()
+
+    @property
+    def newest(self) -> Capture:
+        """The newest capture of those read."""
+        return self.captures[0]
+
+    @property
+    def body(self) -> bytes | None:
+        """The newest capture's body."""
+        return self.captures[0].body
+
+    @property
+    def text(self) -> str | None:
+        """The newest capture's main text."""
+        return self.captures[0].text
+
+    @property
+    def title(self) -> str | None:
+        """The newest capture's title."""
+        return self.captures[0].title
+
+    @property
+    def status(self) -> int | None:
+        """The newest capture's HTTP status."""
+        return self.captures[0].status
+
+    @property
+    def timestamp(self) -> int:
+        """The newest capture's timestamp, in microseconds since 1970."""
+        return self.captures[0].timestamp
+
+
+class DocumentReader:
+    """Reads documents.  Thread-safe, as the table and Bodies are."""
+
+    def __init__(self, table: Table, placement: Placement) -> None:
+        self._table = table
+        self._placement = placement
+
+    def get(
+        self, row_key: bytes, *, at: int | None = None, versions: int = 1, families: Sequence[str] | None = None
+    ) -> Document | None:
+        """The newest captures of a row.
+
+        Args:
+            row_key: of the page.
+            at: only captures up to this timestamp, inclusive; None for all.
+            versions: most captures.
+            families: of page, http, text, dedup; None for all four.
+        Returns:
+            None when the row has no live capture.
+        """
+        wanted = DOCUMENT_FAMILIES if families is None else tuple(families)
+        end = None if at is None else at + 1
+        captures: list[Capture] = []
+        while len(captures) < versions:
+            found = self._capture(row_key, end, wanted)
+            if found is None:
+                break
+            captures.append(found)
+            end = found.timestamp
+        return Document(url_of(row_key), row_key, tuple(captures)) if captures else None
+
+    def timestamps(self, row_key: bytes) -> list[int]:
+        """Timestamps of all live captures with a body, newest first."""
+        return [cell.timestamp for cell in self._body_cells(row_key)]
+
+    def _body_cells(self, row_key: bytes, end: int | None = None, versions: int | None = None) -> list[Cell]:
+        family, qualifier = capture.BODY
+        spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, end=end, versions=versions)
+        return [cell for cell in self._table.read_row(row_key, spec) if cell.qualifier == qualifier]
+
+    def _capture(self, row_key: bytes, end: int | None, wanted: tuple[str, ...]) -> Capture | None:
+        families = tuple(sorted({*wanted, "page"}))
+        cells = self._table.read_row(row_key, ReadSpec(families=families, end=end, versions=1))
+        body = next((c for c in cells if (c.family, c.qualifier) == capture.BODY), None)
+        if body is None:
+            return None
+        if any(c.timestamp > body.timestamp for c in cells):
+            # A rejected capture is newer than the newest body: look again from the body's time on.
+            spec = ReadSpec(families=families, end=body.timestamp + 1, versions=1)
+            cells = self._table.read_row(row_key, spec)
+        return self._assemble(row_key, body, cells, wanted)
+
+    def _assemble(self, row_key: bytes, body: Cell, cells: list[Cell], wanted: tuple[str, ...]) -> Capture:
+        """One capture: `dedup` of its own time, `http` of the last full fetch, `text` of the version it confirms."""
+        columns: dict[Column, bytes] = {}
+        newest = {(cell.family, cell.qualifier): cell.timestamp for cell in cells}
+        own = {
+            "http": newest.get(capture.STATUS, body.timestamp),
+            "text": newest.get(capture.MAIN, body.timestamp),
+            "dedup": body.timestamp,
+        }
+        for cell in cells:
+            if cell.timestamp == own.get(cell.family) or (cell.family, cell.qualifier) == capture.TEXT_CHECKSUM:
+                columns[cell.family, cell.qualifier] = cell.value
+        fetch = self._fetcher(columns)
+        fields: dict[str, object] = {}
+        if "page" in wanted:
+            fields["body"] = self._placement.fetch(body.value)
+        if "http" in wanted:
+            fields.update(_http_fields(fetch))
+        if "text" in wanted:
+            fields.update({name: fetch(column).decode("utf-8", "replace") for name, column in _TEXT_FIELDS})
+        if "dedup" in wanted:
+            verdict = capture.decode_verdict(fetch(capture.VERDICT)) if capture.VERDICT in columns else None
+            fields.update(checksum=fetch(capture.CHECKSUM), text_checksum=fetch(capture.TEXT_CHECKSUM), verdict=verdict)
+            if verdict is not None and verdict.stored == capture.STORED_REFERENCE:
+                fields["served_from"] = url_of(verdict.of_row_key)
+        return Capture(body.timestamp, **fields)  # type: ignore[arg-type]
+
+    def _fetcher(self, columns: Mapping[Column, bytes]) -> _Fetcher:
+        return _Fetcher(columns, self._placement)
+
+
+class _Fetcher:
+    def __init__(self, columns: Mapping[Column, bytes], placement: Placement) -> None:
+        self._columns = columns
+        self._placement = placement
+
+    def __call__(self, column: Column) -> bytes:
+        envelope = self._columns.get(column)
+        return b"" if envelope is None else self._placement.fetch(envelope)
+
+
+_TEXT_FIELDS = (
+    ("title", capture.TITLE),
+    ("text", capture.MAIN),
+    ("description", capture.DESCRIPTION),
+    ("keywords", capture.KEYWORDS),
+    ("headings", capture.HEADINGS),
+    ("lang", capture.LANG),
+    ("canonical", capture.CANONICAL),
+)
+
+
+def _http_fields(fetch: _Fetcher) -> dict[str, object]:
+    headers = fetch(capture.HEADERS)
+
+    def text(column: Column) -> str:
+        return fetch(column).decode("utf-8", "surrogateescape")
+
+    return {
+        "status": int(fetch(capture.STATUS) or b"0"),
+        "headers": capture.decode_headers(headers) if headers else (),
+        "media_type": text(capture.TYPE),
+        "charset": text(capture.CHARSET),
+        "ip": text(capture.IP),
+        "payload_digest": text(capture.PAYLOAD_DIGEST),
+        "docno": text(capture.DOCNO),
+    }

@@ -1,0 +1,223 @@
+"""The directory of a store: making, opening, recovering and closing it.
+
+Floor 5: knows the lock, the engine, the segments, the manifest and the schema's encoding; must not know pages.
+
+At open: lock; FORMAT; engine; manifest; segments recovered against their committed lengths.  Where bytes of committed
+rows are missing (power loss below durability `sync`, or a hand that cut a file), the cells that refer to them are
+dropped and listed; at durability `sync` there are none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+from docstore.engines.leveldb import LevelDBEngine
+from docstore.engines.protocol import Engine
+from docstore.errors import CorruptionError, InvalidArgument, StoreUnavailable, UnsupportedFormat
+from docstore.files import Files, StoreLock
+from docstore.format import (
+    ENGINE_DIRECTORY,
+    FORMAT_FILE,
+    FORMAT_MAGIC,
+    FORMAT_VERSION,
+    LOCK_FILE,
+    SEGMENT_DIRECTORY,
+    TABLE_TAGS,
+)
+from docstore.keys import url_of
+from docstore.model import (
+    ColumnFamily,
+    DeleteCells,
+    Durability,
+    GCPolicy,
+    Policy,
+    RowMutations,
+    Schema,
+    SetCell,
+    VerdictKind,
+)
+from docstore.sharing import SharedBodies
+from docstore.tablets.bodies import Bodies
+from docstore.tablets.manifest import Manifest
+from docstore.tablets.placement import Placement
+from docstore.tablets.segment import Recovery, SegmentBodies
+from docstore.tablets.values import ValueCodec, parse_envelope
+from docstore.tally import Tally
+from docstore.version import __version__
+
+SCHEMA_ROW = b"schema"
+META_FAMILY = "m"
+SCHEMA_QUALIFIER = b"schema"
+
+
+@dataclass(frozen=True, slots=True)
+class LostVersion:
+    """A cell that was dropped at open because its bytes are missing."""
+
+    url: str
+    column: str
+    timestamp: int
+
+
+@dataclass
+class Opened:
+    """The parts of an open store."""
+
+    path: Path
+    lock: StoreLock
+    files: Files
+    engine: Engine
+    bodies: Bodies
+    manifest: Manifest
+    placement: Placement
+    sharing: SharedBodies
+    schema: Schema
+    lost: tuple[LostVersion, ...]
+
+    def close(self) -> None:
+        """Close segments, engine and lock, in that order, whatever fails."""
+        with ExitStack() as stack:
+            stack.callback(self.lock.release)
+            stack.callback(self.engine.close)
+            stack.callback(self.bodies.close)
+
+    def stats(self) -> dict[str, Any]:
+        """Totals, sizes and tablets as plain data; see `docs/operations.md` for each name."""
+        segments = self.manifest.segments()
+        tables = {table: self.engine.approximate_bytes(table) for table in TABLE_TAGS}
+        return {
+            "path": str(self.path),
+            "format_version": FORMAT_VERSION,
+            "totals": Tally(self.engine).totals(),
+            "segments": len(segments),
+            "segment_bytes": sum(row.committed_bytes for row in segments),
+            "engine_bytes": tables,
+            "tablets": [
+                {
+                    "number": tablet.number,
+                    "start": tablet.start.decode("utf-8", "replace"),
+                    "raw_bytes": tablet.raw_bytes,
+                }
+                for tablet in self.manifest.tablets()
+            ],
+            "directory_bytes": self.files.tree_bytes(self.path),
+            "lost": [dataclasses.asdict(lost) for lost in self.lost],
+        }
+
+
+class Layout:
+    """A store's directory."""
+
+    def __init__(self, path: Path, files: Files | None = None) -> None:
+        self._path = path
+        self._files = Files() if files is None else files
+
+    def exists(self) -> bool:
+        """Whether a store was made here."""
+        return self._files.exists(self._path / FORMAT_FILE)
+
+    def open(self, *, create: bool, schema: Schema | None) -> Opened:
+        """Open the store, making it first if asked to.
+
+        Raises:
+            StoreUnavailable: there is none, or another process holds it.
+            UnsupportedFormat: written by a newer docstore.
+            InvalidArgument: the schema differs from the store's own.
+        """
+        if not self.exists() and not create:
+            raise StoreUnavailable(f"there is no store at {self._path}; make one with `docstore init` or create=True")
+        self._files.make_folder(self._path)
+        with ExitStack() as undo:
+            lock = StoreLock(self._path / LOCK_FILE, __version__)
+            lock.acquire()
+            undo.callback(lock.release)
+            self._check_format()
+            engine = LevelDBEngine(self._path / ENGINE_DIRECTORY, create=create)
+            undo.callback(engine.close)
+            stored = self._settle_schema(engine, schema)
+            segments = self._path / SEGMENT_DIRECTORY
+            self._files.make_folder(segments)
+            bodies = SegmentBodies(self._files, segments)
+            undo.callback(bodies.close)
+            manifest = Manifest.load(engine)
+            recovery = bodies.recover(manifest.segments(), manifest.next_segment)
+            lost = tuple(_drop_lost(engine, recovery)) if recovery.lost else ()
+            manifest.settle(recovery, Durability.SYNC)
+            sharing = SharedBodies(engine)
+            placement = Placement(bodies, ValueCodec(), sharing.envelope)
+            if not self.exists():  # last, so that a crash while making a store leaves none
+                self._files.replace_whole(self._path / FORMAT_FILE, FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION)
+            undo.pop_all()
+        return Opened(self._path, lock, self._files, engine, bodies, manifest, placement, sharing, stored, lost)
+
+    def _check_format(self) -> None:
+        if not self.exists():
+            return
+        path = self._path / FORMAT_FILE
+        content = self._files.read_whole(path)
+        version = content.removeprefix(FORMAT_MAGIC).strip()
+        if not content.startswith(FORMAT_MAGIC) or not version.isdigit():
+            raise CorruptionError(
+                "not a store's FORMAT file", path=str(path), expected="a version", found=repr(content[:40])
+            )
+        if int(version) != FORMAT_VERSION:
+            raise UnsupportedFormat(
+                f"{self._path} has format version {int(version)}, this docstore knows {FORMAT_VERSION}; "
+                "open it with a docstore that knows it"
+            )
+
+    @staticmethod
+    def _settle_schema(engine: Engine, schema: Schema | None) -> Schema:
+        cells = engine.read_row("meta", SCHEMA_ROW)
+        if cells:
+            stored = decode_schema(cells[0].value)
+            if schema is not None and schema != stored:
+                raise InvalidArgument(f"the store was made with another schema: {stored}; open it without one")
+            return stored
+        made = Schema() if schema is None else schema
+        cell = SetCell(META_FAMILY, SCHEMA_QUALIFIER, 0, encode_schema(made))
+        engine.mutate_rows([RowMutations("meta", SCHEMA_ROW, [cell])], Durability.SYNC)
+        return made
+
+
+def encode_schema(schema: Schema) -> bytes:
+    """Encode for the `schema` row of `meta`."""
+    fields = dataclasses.asdict(schema)
+    fields["policies"] = [[str(kind), str(policy)] for kind, policy in schema.policies]
+    return bytes(msgpack.packb(fields))
+
+
+def decode_schema(value: bytes) -> Schema:
+    """Decode the `schema` row of `meta`.
+
+    Raises:
+        CorruptionError: not a schema.
+    """
+    try:
+        fields = msgpack.unpackb(value)
+        families = tuple(ColumnFamily(f["name"], GCPolicy(**f["gc"])) for f in fields.pop("families"))
+        policies = tuple((VerdictKind(kind), Policy(policy)) for kind, policy in fields.pop("policies"))
+        return Schema(families=families, policies=policies, **fields)
+    except (ValueError, TypeError, KeyError) as error:
+        raise CorruptionError(f"the store's schema does not decode: {error}", path="meta row `schema`") from error
+
+
+def _drop_lost(engine: Engine, recovery: Recovery) -> Iterator[LostVersion]:
+    """Drop the cells whose records are missing; runs over all rows, and only where something is missing."""
+    for row in engine.scan("pages"):
+        drops = []
+        for cell in row.cells:
+            ref = parse_envelope(cell.value)[1]
+            if ref is not None and recovery.is_lost(ref):
+                drops.append(DeleteCells(cell.family, cell.qualifier, cell.timestamp, cell.timestamp + 1))
+                name = f"{cell.family}:{cell.qualifier.decode('utf-8', 'replace')}"
+                yield LostVersion(url_of(row.row_key), name, cell.timestamp)
+        if drops:
+            engine.mutate_rows([RowMutations("pages", row.row_key, drops)], Durability.SYNC)

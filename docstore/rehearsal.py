@@ -1,0 +1,104 @@
+"""A dry run: every verdict, nothing written to the store.
+
+Floor 5: puts a temporary engine and temporary segments over those of an open store.  Pages of the run are judged
+against the store and each other, exactly as a real run would; what the run itself needs to remember (compressed, on
+disk, in the system's temporary folder) is removed when it ends.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from docstore.engines.leveldb import LevelDBEngine
+from docstore.engines.overlay import OverlayEngine
+from docstore.format import ENGINE_DIRECTORY, SEGMENT_DIRECTORY
+from docstore.layout import Opened
+from docstore.sharing import SharedBodies
+from docstore.tablets.bodies import Bodies, SegmentProgress, Tail, decode_ref
+from docstore.tablets.manifest import Manifest
+from docstore.tablets.placement import Placement
+from docstore.tablets.record import Record
+from docstore.tablets.segment import SegmentBodies
+from docstore.tablets.values import ValueCodec
+
+FIRST_SEGMENT = 1 << 40
+"""Segments of a dry run are numbered from here, so that a ref tells where its record lies."""
+
+
+class OverlayBodies:
+    """Bodies over others: reads by the ref's segment, writes to the upper one alone."""
+
+    def __init__(self, lower: Bodies, upper: Bodies) -> None:
+        self._lower = lower
+        self._upper = upper
+        self.append = upper.append
+        self.flush = upper.flush
+        self.sync = upper.sync
+        self.abandon = upper.abandon
+
+    def read(self, ref: bytes) -> Record:
+        """See `Bodies`."""
+        return (self._upper if decode_ref(ref).segment >= FIRST_SEGMENT else self._lower).read(ref)
+
+    def read_many(self, refs: Sequence[bytes]) -> Iterator[tuple[int, Record]]:
+        """See `Bodies`."""
+        for number, ref in enumerate(refs):
+            yield number, self.read(ref)
+
+    def free(self, refs: Sequence[bytes]) -> None:
+        """Nothing to do: it all goes with the run."""
+
+    def tail(self) -> Tail:
+        """See `Bodies`."""
+        return self._upper.tail()
+
+    def progress(self) -> list[SegmentProgress]:
+        """See `Bodies`."""
+        return self._upper.progress()
+
+    def take_freed(self) -> dict[int, int]:
+        """See `Bodies`."""
+        return {}
+
+    def close(self) -> None:
+        """See `Bodies`; the upper one alone."""
+        self._upper.close()
+
+
+@dataclass
+class Rehearsal(Opened):
+    """The parts of a store with a temporary layer over them; closing it removes that layer."""
+
+    folder: tempfile.TemporaryDirectory[str] = dataclasses.field(kw_only=True)
+
+    def close(self) -> None:
+        """Remove the temporary layer; the store below stays open."""
+        self.bodies.close()
+        self.engine.close()
+        self.folder.cleanup()
+
+
+def rehearse(opened: Opened) -> Rehearsal:
+    """Put a temporary layer over the parts of an open store."""
+    folder = tempfile.TemporaryDirectory(prefix="docstore-dry-run-")
+    upper = LevelDBEngine(Path(folder.name) / ENGINE_DIRECTORY, create=True)
+    segments = Path(folder.name) / SEGMENT_DIRECTORY
+    opened.files.make_folder(segments)
+    scratch = SegmentBodies(opened.files, segments)
+    scratch.recover([], FIRST_SEGMENT)
+    engine = OverlayEngine(opened.engine, upper)
+    bodies = OverlayBodies(opened.bodies, scratch)
+    sharing = SharedBodies(engine)
+    parts = {field.name: getattr(opened, field.name) for field in dataclasses.fields(opened)}
+    parts |= {
+        "engine": engine,
+        "bodies": bodies,
+        "sharing": sharing,
+        "manifest": Manifest.load(engine),
+        "placement": Placement(bodies, ValueCodec(), sharing.envelope),
+    }
+    return Rehearsal(**parts, folder=folder)

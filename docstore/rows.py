@@ -1,0 +1,187 @@
+"""Pages as rows: the reads that the writer and the detector make, over committed rows and the group in flight.
+
+Floor 5: knows the table, the columns of `capture` and where values lie; gives the detector its `Pages`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from docstore.capture import BODY, CHECKSUM, MAIN, STATUS, TEXT_CHECKSUM, TITLE, VERDICT
+from docstore.dedup.checksum import decides_alone
+from docstore.dedup.detector import StoredPage
+from docstore.dedup.index import PagePointer
+from docstore.model import Cell, ReadSpec
+from docstore.table import Table
+from docstore.tablets.placement import Placement
+
+_COLUMNS_OF_A_PAGE = ("dedup", "http", "page", "text")
+_COLUMNS_OF_A_VERSION = ("dedup", "page")
+
+
+class PendingPage(NamedTuple):
+    """A page of the group in flight, as later pages of the group see it."""
+
+    page: StoredPage
+    text: str
+    body: bytes
+
+
+class OwnVersion(NamedTuple):
+    """The version of a URL before the page being written.
+
+    Attributes:
+        timestamp: of its newest confirmation.
+        body: its envelope in `page:body`.
+        checksum: of its body.
+        text_checksum: of its text, or b"".
+        text_timestamp: where its text lies.
+    """
+
+    timestamp: int
+    body: bytes
+    checksum: bytes
+    text_checksum: bytes
+    text_timestamp: int
+
+
+class OwnRow(NamedTuple):
+    """What a row holds at and before a timestamp.
+
+    Attributes:
+        taken: checksum of a capture at that very timestamp; b"" where it is free.
+        verdict: that capture's stored verdict, encoded; b"" where there is none.
+        previous: the newest live version before, or None.
+    """
+
+    taken: bytes
+    verdict: bytes
+    previous: OwnVersion | None
+
+
+class PageRows:
+    """Reads of page rows.  Not thread-safe: the sequencer owns it, as it does the index."""
+
+    def __init__(self, table: Table, placement: Placement) -> None:
+        self._table = table
+        self._placement = placement
+        self._pending: dict[PagePointer, PendingPage] = {}
+        self._pending_rows: set[bytes] = set()
+
+    # --- the detector's view
+
+    def page(self, pointer: PagePointer) -> StoredPage | None:
+        """The live version at that row and time; None when there is none."""
+        pending = self._pending.get(pointer)
+        if pending is not None:
+            return pending.page
+        spec = ReadSpec(families=_COLUMNS_OF_A_PAGE, start=pointer.timestamp, end=pointer.timestamp + 1)
+        columns = {(cell.family, cell.qualifier): cell.value for cell in self._table.read_row(pointer.row_key, spec)}
+        if BODY not in columns or CHECKSUM not in columns:
+            return None
+        return StoredPage(
+            self._placement.fetch(columns[CHECKSUM]),
+            self._value(columns, TEXT_CHECKSUM),
+            self._value(columns, TITLE).decode("utf-8", "replace"),
+            int(self._value(columns, STATUS) or b"0"),
+        )
+
+    def text(self, pointer: PagePointer) -> str:
+        """Its stored text."""
+        pending = self._pending.get(pointer)
+        if pending is not None:
+            return pending.text
+        return self._column(pointer, MAIN).decode("utf-8", "surrogatepass")
+
+    def body(self, pointer: PagePointer) -> bytes:
+        """Its stored body."""
+        pending = self._pending.get(pointer)
+        if pending is not None:
+            return pending.body
+        return self._column(pointer, BODY)
+
+    # --- the writer's view
+
+    def own(self, row_key: bytes, timestamp: int) -> OwnRow:
+        """What the row holds at and before a timestamp; the row must not be in flight."""
+        spec = ReadSpec(families=_COLUMNS_OF_A_VERSION, end=timestamp + 1, versions=2)
+        cells = self._table.read_row(row_key, spec)
+        if not cells:
+            return OwnRow(b"", b"", None)
+        taken = verdict = b""
+        for cell in cells:
+            if cell.timestamp == timestamp:
+                if (cell.family, cell.qualifier) == CHECKSUM:
+                    taken = self._placement.fetch(cell.value)
+                elif (cell.family, cell.qualifier) == VERDICT:
+                    verdict = self._placement.fetch(cell.value)
+        return OwnRow(taken, verdict, self._version_before(cells, timestamp))
+
+    def same_body(self, body: bytes, checksum: bytes, pointer: PagePointer, stored_checksum: bytes) -> bool:
+        """Whether a body is the one stored at a pointer; a checksum too weak to decide alone has its bytes compared."""
+        if checksum != stored_checksum:
+            return False
+        return decides_alone(checksum) or self.body(pointer) == body
+
+    def own_text(self, row_key: bytes, version: OwnVersion) -> str:
+        """The text of a version that `own` gave."""
+        return self.text(PagePointer(version.text_timestamp, row_key))
+
+    def body_envelope(self, pointer: PagePointer) -> bytes | None:
+        """The envelope of a committed body, to share it; None when the version is gone."""
+        spec = ReadSpec(families=("page",), start=pointer.timestamp, end=pointer.timestamp + 1)
+        return next(
+            (cell.value for cell in self._table.read_row(pointer.row_key, spec) if cell.qualifier == BODY[1]), None
+        )
+
+    # --- the group in flight
+
+    def add_pending(self, pointer: PagePointer, pending: PendingPage | None) -> None:
+        """Let later pages of the group see this one; None marks the row as touched without a page to judge against."""
+        self._pending_rows.add(pointer.row_key)
+        if pending is not None:
+            self._pending[pointer] = pending
+
+    def in_flight(self, row_key: bytes) -> bool:
+        """Whether the group in flight writes this row."""
+        return row_key in self._pending_rows
+
+    def is_pending(self, pointer: PagePointer) -> bool:
+        """Whether this page is in flight."""
+        return pointer in self._pending
+
+    def clear_pending(self) -> None:
+        """Forget the group in flight: it is committed, or has failed."""
+        self._pending.clear()
+        self._pending_rows.clear()
+
+    # --- pieces
+
+    def _version_before(self, cells: list[Cell], timestamp: int) -> OwnVersion | None:
+        body = next((c for c in cells if (c.family, c.qualifier) == BODY and c.timestamp < timestamp), None)
+        if body is None:
+            return None
+        checksum = text_checksum = b""
+        text_timestamp = 0
+        for cell in cells:  # newest first within a column
+            if cell.timestamp > body.timestamp:
+                continue
+            column = (cell.family, cell.qualifier)
+            if column == CHECKSUM and not checksum:
+                checksum = self._placement.fetch(cell.value)
+            elif column == TEXT_CHECKSUM and not text_timestamp:
+                text_checksum, text_timestamp = self._placement.fetch(cell.value), cell.timestamp
+        return OwnVersion(body.timestamp, body.value, checksum, text_checksum, text_timestamp)
+
+    def _value(self, columns: dict[tuple[str, bytes], bytes], column: tuple[str, bytes]) -> bytes:
+        envelope = columns.get(column)
+        return b"" if envelope is None else self._placement.fetch(envelope)
+
+    def _column(self, pointer: PagePointer, column: tuple[str, bytes]) -> bytes:
+        spec = ReadSpec(
+            families=(column[0],), qualifier_prefix=column[1], start=pointer.timestamp, end=pointer.timestamp + 1
+        )
+        for cell in self._table.read_row(pointer.row_key, spec):
+            if cell.qualifier == column[1]:
+                return self._placement.fetch(cell.value)
+        return b""

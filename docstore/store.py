@@ -1,0 +1,333 @@
+"""The store: what a crawler, a search front end and a terminal hold in their hands.
+
+Floor 5: opens the parts, and offers them under Bigtable's words.  Reading needs neither the index nor a kernel, so
+those (and numpy with them) are loaded at the first write: a cold `docstore get` counts milliseconds.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from docstore import capture, keys
+from docstore.cells import CellStore
+from docstore.commit import Committer
+from docstore.documents import Document, DocumentReader
+from docstore.errors import InvalidArgument, StoreUnavailable
+from docstore.layout import Layout, Opened
+from docstore.model import (
+    BUILT_IN_FAMILIES,
+    Cell,
+    ColumnFamily,
+    Durability,
+    Headers,
+    Page,
+    Policy,
+    PutResult,
+    ReadSpec,
+    Schema,
+    SetCell,
+    Verdict,
+    VerdictKind,
+)
+from docstore.table import Table
+
+if TYPE_CHECKING:  # loaded at the first write
+    from docstore.writing import Similar, Writing
+
+MAX_REDIRECTS = 10
+MICROS = 1_000_000
+Policies = Mapping[VerdictKind, Policy]
+
+
+def open_store(
+    path: str | Path,
+    *,
+    create: bool = False,
+    schema: Schema | None = None,
+    durability: Durability | str = Durability.SYNC,
+) -> DocumentStore:
+    """Open a store in a directory; it is a context manager.
+
+    Args:
+        path: of the directory.
+        create: make the store if there is none.
+        schema: for a new store; an existing one keeps its own, and a different one is refused.
+        durability: what an acknowledged write survives: "sync" power loss, "flush" kill -9, "none" an orderly close.
+    Raises:
+        StoreUnavailable: there is none, or another process holds it.
+        UnsupportedFormat: it was written by a newer docstore.
+        CorruptionError: its files are damaged.
+    """
+    try:
+        level = Durability(durability)
+    except ValueError as error:
+        raise InvalidArgument(f"durability {durability!r} is none of sync, flush, none") from error
+    return DocumentStore(Layout(Path(path)).open(create=create, schema=schema), level)
+
+
+def now_micros() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+class DocumentStore:
+    """A store of crawled pages.  Thread-safe; make one with `docstore.open`.
+
+    Attributes:
+        schema: what the store declares.
+        cells: general cells in Bigtable's words: apply, scan, check_and_mutate, read_modify_write, delete.
+        opened: its parts, for `docstore.check` and for tools.
+        lost: versions dropped when the store was opened because their bytes were missing; none at durability `sync`.
+    """
+
+    def __init__(self, opened: Opened, durability: Durability, *, clock: Callable[[], int] = now_micros) -> None:
+        self.opened = opened
+        self._clock = clock
+        self._closed = False
+        self._writing: Writing | None = None
+        self.schema = opened.schema
+        self.lost = opened.lost
+        families = declared_families(opened.schema)
+        self._table = Table(opened.engine, "pages", families, clock)
+        self._committer = Committer(opened.engine, opened.placement, opened.manifest, durability)
+        self._reader = DocumentReader(self._table, opened.placement)
+        self.cells = CellStore(self._table, opened.placement, self._committer, clock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def rehearse(self) -> DocumentStore:
+        """A dry run over this store: a store whose writes give every verdict and are gone when it is closed.
+
+        Close it before this one.
+        """
+        self._check_open()
+        layer = importlib.import_module("docstore.rehearsal").rehearse(self.opened)
+        return DocumentStore(layer, Durability.NONE, clock=self._clock)
+
+    def close(self) -> None:
+        """Finish and let go of the directory; a second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            with self._committer.lock:
+                self.opened.close()
+
+    # --- writing pages
+
+    def put_page(
+        self,
+        url: str,
+        body: bytes = b"",
+        *,
+        headers: Headers | Mapping[str, str] = (),
+        status: int = 200,
+        fetched_at: int | None = None,
+        policies: Policies | None = None,
+    ) -> PutResult:
+        """Write one fetched page and learn what it is.
+
+        Args:
+            url: as fetched.
+            body: after transfer and content decoding.
+            headers: as received.
+            status: HTTP status; 304 records a visit that confirms the stored version.
+            fetched_at: microseconds since 1970; None means now.
+            policies: what to do per verdict, in place of the schema's.
+        Returns:
+            The verdict, and what became of the page; it is committed.
+        Raises:
+            InvalidArgument: the URL cannot be stored.
+            StorageError: not applied; free space, and write it again.
+        """
+        pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
+        page = Page(url, body, status, pairs, fetched_at)
+        result = self._write_half().writer.put(page, self._policies(policies))
+        if result.error:
+            raise InvalidArgument(result.error)
+        return result
+
+    def put_pages(
+        self, pages: Iterable[Page | tuple[str, bytes]], *, policies: Policies | None = None, threads: int = 2
+    ) -> Iterator[PutResult]:
+        """Write many pages; yields their results in order, each once it is committed.
+
+        Nothing is written before the iterator is asked.  A page that cannot be stored gives a result with
+        ``stored="refused"`` and an `error`; it never stops the others.
+
+        Args:
+            pages: `Page` objects, or (url, body) pairs.
+            policies: what to do per verdict, in place of the schema's.
+            threads: that analyse pages; any number gives the same store.
+        Raises:
+            StorageError: pages without a result are not applied.
+        """
+        given = (page if isinstance(page, Page) else Page(*page) for page in pages)
+        return self._write_half().writer.put_all(given, self._policies(policies), threads)
+
+    def add_anchor(self, target_url: str, source_url: str, text: str, at: int | None = None) -> None:
+        """Note that a page links to another, with these words; the target need not be stored."""
+        timestamp = self._clock() if at is None else at
+        source = keys.canonical_url(source_url).encode()
+        cell = SetCell("anchor", source, timestamp - timestamp % 1000, text.encode("utf-8", "surrogatepass"))
+        self.cells.apply(target_url, [cell])
+
+    def delete(self, url: str) -> bool:
+        """Delete a page with all its versions, anchors and cells; False when there was nothing.
+
+        Pages stored by reference to it keep their own bytes, and become visible to the detector themselves.
+        """
+        row_key = self.cells.row_key(url)
+        if next(self.cells.slices(row_key, cell_limit=1), None) is None:
+            return False
+        self._write_half().delete(row_key)
+        return True
+
+    # --- reading pages
+
+    def get(
+        self,
+        url: str,
+        *,
+        at: int | None = None,
+        versions: int = 1,
+        families: Sequence[str] | None = None,
+        follow: bool = False,
+        variants: bool = False,
+    ) -> Document | None:
+        """A page; None when the store has none.
+
+        Args:
+            url: of the page.
+            at: as it was at this time, in microseconds since 1970.
+            versions: most captures to give, newest first.
+            families: read only these of page, http, text, dedup.
+            follow: go on along stored redirects; `Document.via` says so.
+            variants: where there is no such page, try the other scheme and with or without `www`.
+        """
+        self._check_open()
+        document = self._reader.get(keys.row_key(url), at=at, versions=versions, families=families)
+        via: list[str] = []
+        if document is None and variants:
+            for variant in keys.variants(url):
+                document = self._reader.get(keys.row_key(variant), at=at, versions=versions, families=families)
+                if document is not None:
+                    via.append(keys.canonical_url(url))
+                    break
+        while document is not None and follow and len(via) < MAX_REDIRECTS:
+            target = self._redirect_target(document, at)
+            if target is None or target in via:
+                break
+            found = self._reader.get(keys.row_key(target), at=at, versions=versions, families=families)
+            if found is None:
+                break
+            via.append(document.url)
+            document = found
+        if document is None or not via:
+            return document
+        return Document(document.url, document.row_key, document.captures, tuple(via))
+
+    def _redirect_target(self, document: Document, at: int | None) -> str | None:
+        http = self._reader.get(document.row_key, at=at, families=("http",))
+        if http is None or http.status not in (301, 302, 303, 307, 308):
+            return None
+        location = http.newest.header("location")
+        return keys.resolve(document.url, location) if location else None
+
+    def history(self, url: str) -> list[Document]:
+        """Every live capture of a page, newest first, without bodies or text."""
+        self._check_open()
+        row_key = keys.row_key(url)
+        found = (
+            self._reader.get(row_key, at=timestamp, families=("http", "dedup"))
+            for timestamp in self._reader.timestamps(row_key)
+        )
+        return [document for document in found if document is not None]
+
+    def validators(self, url: str) -> dict[str, str | int] | None:
+        """What a crawler sends to save a fetch: `etag`, `last_modified`, `last_visit`; None for an unknown page."""
+        self._check_open()
+        row_key = keys.row_key(url)
+        document = self._reader.get(row_key, families=("http",))
+        if document is None:
+            return None
+        visits = self._table.read_row(row_key, capture.visit_spec())
+        return {
+            "etag": document.newest.header("etag") or "",
+            "last_modified": document.newest.header("last-modified") or "",
+            "last_visit": max([document.timestamp, *(cell.timestamp for cell in visits)]),
+        }
+
+    def anchors(self, url: str) -> Iterator[Cell]:
+        """Anchor texts of links to a page: cells whose qualifier is the linking URL; read in slices."""
+        return self.cells.slices(self.cells.row_key(url), families=("anchor",))
+
+    def similar(self, page: bytes | str, *, threshold: float | None = None, limit: int = 10) -> list[Similar]:
+        """Live pages like a body (bytes) or a stored page (URL), most similar first, with exact similarities.
+
+        Args:
+            page: HTML that need not be in the store, or the URL of a page that is.
+            threshold: least similarity; None takes the schema's.
+            limit: most pages to give.
+        """
+        return self._write_half().similar(page, threshold=threshold, limit=limit)
+
+    def find(self, *, payload_digest: str = "", docno: str = "") -> list[Document]:
+        """Live captures by their recorded payload digest or document number.
+
+        Raises:
+            InvalidArgument: neither is given.
+        """
+        if not payload_digest and not docno:
+            raise InvalidArgument("find needs a payload_digest or a docno")
+        return self._write_half().find(payload_digest, docno)
+
+    def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
+        """Captures that policy `reject` kept no body of: URL, timestamp, verdict; in row-key order."""
+        spec = ReadSpec(families=(capture.VERDICT[0],), qualifier_prefix=capture.VERDICT[1])
+        for row in self.cells.scan(spec=spec):
+            for cell in row.cells:
+                verdict = capture.decode_verdict(cell.value)
+                if verdict.stored == capture.STORED_REJECTED:
+                    yield row.url, cell.timestamp, capture.shown_verdict(verdict)
+
+    def stored_bytes(self) -> int:
+        """Bytes committed in segments, all families, records that nothing refers to any more included."""
+        return sum(row.committed_bytes for row in self.opened.manifest.segments())
+
+    def stats(self) -> dict[str, Any]:
+        """Totals, verdicts, sizes and tablets, as plain data."""
+        self._check_open()
+        return self.opened.stats()
+
+    # --- pieces
+
+    def _policies(self, policies: Policies | None) -> Policies:
+        return dict(self.schema.policies) if policies is None else policies
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("this store is closed; open it again")
+
+    def _write_half(self) -> Writing:
+        self._check_open()
+        if self._writing is None:
+            with self._committer.lock:
+                if self._writing is None:
+                    module = importlib.import_module("docstore.writing")
+                    self._writing = module.Writing(self.opened, self._table, self._committer, self._clock)
+        return self._writing
+
+
+def declared_families(schema: Schema) -> dict[str, ColumnFamily]:
+    """Built-in families, replaced and joined by the schema's own."""
+    return {family.name: family for family in (*BUILT_IN_FAMILIES, *schema.families)}

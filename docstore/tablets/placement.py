@@ -1,0 +1,96 @@
+"""Where a value goes: inline in its cell up to 512 bytes, else into Bodies.
+
+Floor 3: knows the value codec, Bodies and the envelope of a cell; must not know what a value means.  What is placed can
+be fetched at once and is durable after `settle`; the committer calls that, and then writes the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from docstore.errors import CorruptionError
+from docstore.format import INLINE_LIMIT_BYTES, RECORD_VALUE
+from docstore.model import Durability
+from docstore.tablets.bodies import Bodies, SegmentProgress
+from docstore.tablets.record import Record
+from docstore.tablets.values import ValueCodec, encode_inline, encode_ref_envelope, parse_envelope
+
+Column = tuple[str, bytes]
+Base = tuple[bytes, bytes]
+"""Name of a base (16 bytes), and its raw value."""
+
+
+class Placement:
+    """Places values and fetches them.  Fetching is thread-safe; placing belongs to whoever holds the committer's lock."""
+
+    def __init__(self, bodies: Bodies, codec: ValueCodec, base_envelope: Callable[[bytes], bytes | None]) -> None:
+        self._bodies = bodies
+        self._codec = codec
+        self._base_envelope = base_envelope
+
+    # --- placing
+
+    def place(self, row_key: bytes, column: Column, timestamp: int, raw: bytes, *, base: Base | None = None) -> bytes:
+        """Place one value; returns the envelope to put into its cell."""
+        if len(raw) <= INLINE_LIMIT_BYTES:
+            return encode_inline(raw)
+        (ref,) = self._bodies.append([self._record(row_key, column, timestamp, raw, base)])
+        return encode_ref_envelope(len(raw), ref)
+
+    def place_all(self, row_key: bytes, timestamp: int, values: Sequence[tuple[Column, bytes]]) -> list[bytes]:
+        """Place the values of one row and time; returns their envelopes, in order."""
+        long = [
+            self._record(row_key, column, timestamp, raw, None)
+            for column, raw in values
+            if len(raw) > INLINE_LIMIT_BYTES
+        ]
+        refs = iter(self._bodies.append(long)) if long else iter(())
+        return [
+            encode_inline(raw) if len(raw) <= INLINE_LIMIT_BYTES else encode_ref_envelope(len(raw), next(refs))
+            for _, raw in values
+        ]
+
+    def mark(self, record: Record) -> None:
+        """Append a delete mark, so that rows rebuilt from segments do not bring back what was deleted."""
+        self._bodies.append([record])
+
+    def _record(self, row_key: bytes, column: Column, timestamp: int, raw: bytes, base: Base | None) -> Record:
+        codec, related, payload = self._codec.encode(raw, base=base)
+        return Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload)
+
+    def settle(self, durability: Durability) -> None:
+        """Make what was placed durable at a level: the step before its rows are committed."""
+        if durability is Durability.SYNC:
+            self._bodies.sync()
+        else:
+            self._bodies.flush()
+
+    def progress(self) -> tuple[list[SegmentProgress], dict[int, int]]:
+        """How far segments are written, and what was freed in them: for the manifest, with the group's rows."""
+        return self._bodies.progress(), self._bodies.take_freed()
+
+    def abandon(self) -> None:
+        """The rows of what was placed could not be committed."""
+        self._bodies.abandon()
+
+    # --- fetching
+
+    def fetch(self, envelope: bytes) -> bytes:
+        """The value of a cell.
+
+        Raises:
+            CorruptionError: its record is damaged or not there.
+        """
+        value, ref = parse_envelope(envelope)
+        return value if ref is None else self._codec.decode(self._bodies.read(ref), self._resolve)
+
+    @staticmethod
+    def is_ref(envelope: bytes) -> bool:
+        """Whether the value lies in Bodies."""
+        return parse_envelope(envelope)[1] is not None
+
+    def _resolve(self, name: bytes) -> bytes:
+        envelope = self._base_envelope(name)
+        if envelope is None:
+            raise CorruptionError("a delta's base is not there", expected=f"base {name.hex()}", found="no row")
+        return self.fetch(envelope)

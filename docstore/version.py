@@ -1,0 +1,3 @@
+"""The version of this docstore."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,293 @@
+"""The sequencer of writes: verdicts in input order, groups committed in input order, one commit point.
+
+Floor 5: knows both tablets and dedup.  One page after the other is judged against the committed store and the pages of
+its own group before it; bodies are appended to the active segment; then the segment is synced and one `mutate_rows`
+writes postings, rows and manifest.  An answer is handed out after its own and every earlier group is committed, so a
+crash leaves a prefix of the input, and any number of analysing threads gives the same store.
+
+Two rules keep that true.  A row that the group in flight has touched is committed before it is touched again.  A page is
+rejected or stored by reference only against a committed page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from docstore import capture
+from docstore.commit import Committer
+from docstore.dedup.analysis import Analysis
+from docstore.dedup.detector import MIN_NEAR_WORDS, Detector, Judgement, StoredPage
+from docstore.dedup.index import HashIndex, PagePointer
+from docstore.keys import url_of
+from docstore.model import (
+    Page,
+    Policy,
+    Previous,
+    PutResult,
+    RowMutations,
+    SetCell,
+    Verdict,
+    VerdictKind,
+)
+from docstore.rows import OwnRow, OwnVersion, PageRows, PendingPage
+from docstore.sharing import SharedBodies, body_name
+from docstore.tablets.placement import Placement
+from docstore.tally import Tally
+
+GROUP_PAGES = 256
+GROUP_BYTES = 8 << 20
+"""A group is committed when it has so many pages, or so many bytes of bodies."""
+
+PAGES = "pages"
+TIMESTAMP_STEP = 1000
+"""Microseconds in a millisecond: the granularity of timestamps."""
+
+Policies = Mapping[VerdictKind, Policy]
+_NEW = Verdict(VerdictKind.NEW)
+
+
+class Prepared(NamedTuple):
+    """A page that has been analysed and waits for its verdict.
+
+    Attributes:
+        page: as given.
+        row_key: b"" where the URL was refused.
+        timestamp: microseconds, a multiple of 1000.
+        analysis: None for a 304, or where the page was refused.
+        error: why it was refused; else "".
+    """
+
+    page: Page
+    row_key: bytes
+    timestamp: int
+    analysis: Analysis | None
+    error: str = ""
+
+
+class Sequencer:
+    """Writes pages in order; the committer's lock is held from a group's first verdict to its commit."""
+
+    def __init__(
+        self,
+        *,
+        committer: Committer,
+        placement: Placement,
+        index: HashIndex,
+        rows: PageRows,
+        detector: Detector,
+        sharing: SharedBodies,
+        tally: Tally,
+    ) -> None:
+        self._committer = committer
+        self._placement = placement
+        self._index = index
+        self._rows = rows
+        self._detector = detector
+        self._sharing = sharing
+        self._tally = tally
+        self._postings: list[RowMutations] = []
+        self._page_rows: list[RowMutations] = []
+
+    def write(self, prepared: Sequence[Prepared], policies: Policies) -> list[PutResult]:
+        """Judge, store and commit pages, in order.
+
+        Returns:
+            One result a page; all of them are committed at the store's durability.
+        Raises:
+            StorageError: the pages that were not committed yet are not applied.
+            CommitUnknown: they may be applied; writing them again is safe.
+        """
+        with self._committer.lock:
+            try:
+                results = [self._put(one, policies) for one in prepared]
+                self.commit()
+            except BaseException:
+                self._forget()
+                raise
+        return results
+
+    def commit(self) -> None:
+        """Commit the group in flight: the one commit point."""
+        if not self._page_rows:
+            return
+        self._committer.commit([*self._postings, *self._page_rows, *self._tally.mutations()])
+        self._tally.committed()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._postings.clear()
+        self._page_rows.clear()
+        self._index.clear_pending()
+        self._rows.clear_pending()
+        self._tally.rollback()
+
+    # --- one page
+
+    def _put(self, one: Prepared, policies: Policies) -> PutResult:
+        if one.error:
+            return PutResult(one.page.url, one.timestamp, _NEW, Previous.NONE, 0.0, capture.STORED_REFUSED, one.error)
+        if self._rows.in_flight(one.row_key):
+            self.commit()
+        if one.analysis is None:
+            return self._put_visit(one)
+        own, timestamp = self._settle(one)
+        if own.taken:
+            return _result(one.row_key, timestamp, capture.decode_verdict(own.verdict), capture.STORED_KNOWN)
+        previous, previous_similarity = self._compare_with_previous(one, own.previous)
+        judgement = self._detector.judge(one.row_key, one.page.body, one.analysis, status=one.page.status)
+        confirmed = own.previous if previous is Previous.SAME_BYTES else None
+        policy = policies.get(judgement.kind, Policy.FLAG)
+        if confirmed is None and policy is not Policy.FLAG and judgement.of and self._rows.is_pending(judgement.of):
+            self.commit()
+        pointer = PagePointer(timestamp, one.row_key)
+        body_envelope, stored = self._place_body(one, pointer, judgement, confirmed, policy)
+        verdict = capture.StoredVerdict(
+            judgement.kind,
+            judgement.of.row_key if judgement.of else b"",
+            judgement.of.timestamp if judgement.of else 0,
+            judgement.similarity,
+            judgement.reason,
+            judgement.contains.row_key if judgement.contains else b"",
+            judgement.candidates,
+            judgement.verified,
+            previous,
+            previous_similarity,
+            stored,
+        )
+        self._add_row(one, pointer, body_envelope, verdict)
+        return _result(one.row_key, timestamp, verdict, stored)
+
+    def _put_visit(self, one: Prepared) -> PutResult:
+        """A visit that found nothing new (304): confirms the version before it, and is kept beside it."""
+        own = self._rows.own(one.row_key, one.timestamp)
+        visit = capture.encode_visit(one.page.status, one.page.headers)
+        cells = [
+            SetCell(
+                *capture.VISIT, one.timestamp, self._placement.place(one.row_key, capture.VISIT, one.timestamp, visit)
+            )
+        ]
+        if own.previous is not None and not own.taken:
+            cells.append(SetCell(*capture.BODY, one.timestamp, own.previous.body))
+        self._page_rows.append(RowMutations(PAGES, one.row_key, cells))
+        self._rows.add_pending(PagePointer(one.timestamp, one.row_key), None)
+        self._tally.count_visit()
+        previous = Previous.SAME_BYTES if own.previous else Previous.NONE
+        similarity = 1.0 if own.previous else 0.0
+        stored = capture.STORED_CONFIRMED
+        return PutResult(url_of(one.row_key), one.timestamp, _NEW, previous, similarity, stored)
+
+    def _settle(self, one: Prepared) -> tuple[OwnRow, int]:
+        """The row's state at the first millisecond from the page's own on that is free or holds this very body."""
+        assert one.analysis is not None
+        timestamp = one.timestamp
+        own = self._rows.own(one.row_key, timestamp)
+        while own.taken and not self._same_body(one, timestamp, own.taken):
+            timestamp += TIMESTAMP_STEP
+            own = self._rows.own(one.row_key, timestamp)
+        return own, timestamp
+
+    def _same_body(self, one: Prepared, timestamp: int, stored_checksum: bytes) -> bool:
+        assert one.analysis is not None
+        pointer = PagePointer(timestamp, one.row_key)
+        return self._rows.same_body(one.page.body, one.analysis.body_checksum, pointer, stored_checksum)
+
+    def _compare_with_previous(self, one: Prepared, previous: OwnVersion | None) -> tuple[Previous, float]:
+        assert one.analysis is not None
+        if previous is None:
+            return Previous.NONE, 0.0
+        if self._same_body(one, previous.timestamp, previous.checksum):
+            return Previous.SAME_BYTES, 1.0
+        similarity = self._detector.similarity(
+            one.analysis, previous.text_checksum, lambda: self._rows.own_text(one.row_key, previous)
+        )
+        if one.analysis.text_checksum and one.analysis.text_checksum == previous.text_checksum:
+            return Previous.SAME_TEXT, similarity
+        return Previous.CHANGED, similarity
+
+    # --- its cells
+
+    def _place_body(
+        self,
+        one: Prepared,
+        pointer: PagePointer,
+        judgement: Judgement,
+        confirmed: OwnVersion | None,
+        policy: Policy,
+    ) -> tuple[bytes, str]:
+        """Place the body by policy; -> its envelope (b"" for none), and the word for what became of it."""
+        body = one.page.body
+        if confirmed is not None:
+            return confirmed.body, capture.STORED_CONFIRMED
+        if judgement.of is not None and policy is Policy.REJECT:
+            return b"", capture.STORED_REJECTED
+        if judgement.of is not None and policy is Policy.REFERENCE:
+            envelope = self._place_by_reference(one, pointer, judgement.of, judgement.kind)
+            if envelope:
+                return envelope, capture.STORED_REFERENCE
+        return self._placement.place(one.row_key, capture.BODY, pointer.timestamp, body), capture.STORED_BODY
+
+    def _place_by_reference(self, one: Prepared, pointer: PagePointer, of: PagePointer, kind: VerdictKind) -> bytes:
+        """Share the other page's body, or store a delta against it; b"" where that cannot be done."""
+        envelope = self._rows.body_envelope(of)
+        if envelope is None or not self._placement.is_ref(envelope):
+            return b""
+        base = self._placement.fetch(envelope)
+        name = body_name(base)
+        if not self._sharing.lean_on(name, envelope, (of, pointer), self._committer.durability):
+            return b""
+        if kind is VerdictKind.EXACT:
+            return envelope
+        return self._placement.place(one.row_key, capture.BODY, pointer.timestamp, one.page.body, base=(name, base))
+
+    def _add_row(
+        self, one: Prepared, pointer: PagePointer, body_envelope: bytes, verdict: capture.StoredVerdict
+    ) -> None:
+        analysis = one.analysis
+        assert analysis is not None
+        values: list[tuple[capture.Column, bytes]] = []
+        if verdict.stored != capture.STORED_REJECTED:
+            values += capture.http_values(one.page, analysis.charset)
+        if verdict.stored in (capture.STORED_BODY, capture.STORED_REFERENCE):
+            values += capture.text_values(analysis)
+            values += capture.fingerprint_values(analysis)
+        else:
+            values.append((capture.CHECKSUM, analysis.body_checksum))
+        values.append((capture.VERDICT, capture.encode_verdict(verdict)))
+        timestamp = pointer.timestamp
+        envelopes = self._placement.place_all(one.row_key, timestamp, values)
+        cells = [SetCell(*column, timestamp, envelope) for (column, _), envelope in zip(values, envelopes, strict=True)]
+        if verdict.stored != capture.STORED_REJECTED:
+            cells.append(SetCell(*capture.BODY, timestamp, body_envelope))
+        self._page_rows.append(RowMutations(PAGES, one.row_key, cells))
+        self._rows.add_pending(pointer, self._post(one, pointer, analysis, verdict))
+        page = one.page
+        if page.payload_digest or page.docno:
+            self._postings += self._index.add_names(pointer, analysis.body_checksum, page.payload_digest, page.docno)
+        self._committer.manifest.note_write(one.row_key, len(one.page.body))
+        self._tally.count(verdict, len(one.page.body))
+
+    def _post(
+        self, one: Prepared, pointer: PagePointer, analysis: Analysis, verdict: capture.StoredVerdict
+    ) -> PendingPage | None:
+        """Post a page that holds its own body, or shares the very same one; -> how the group sees it."""
+        exact_reference = verdict.stored == capture.STORED_REFERENCE and verdict.kind is VerdictKind.EXACT
+        if not (verdict.stored == capture.STORED_BODY or exact_reference) or not one.page.body:
+            return None
+        good = 200 <= one.page.status < 300
+        self._postings += self._index.add(
+            one.row_key, pointer.timestamp, analysis, text=good, near=good and analysis.word_count >= MIN_NEAR_WORDS
+        )
+        stored = StoredPage(analysis.body_checksum, analysis.text_checksum, analysis.title, one.page.status)
+        return PendingPage(stored, analysis.main, one.page.body)
+
+
+def _result(row_key: bytes, timestamp: int, verdict: capture.StoredVerdict, stored: str) -> PutResult:
+    return PutResult(
+        url_of(row_key),
+        timestamp,
+        capture.shown_verdict(verdict),
+        verdict.previous,
+        verdict.previous_similarity,
+        stored,
+    )

@@ -1,0 +1,201 @@
+"""The write half of a store: kernel, index, detector and sequencer put together at the first write.
+
+Floor 5: the one file that builds them.  Loading it loads numpy, which reading never needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from docstore import keys
+from docstore.commit import Committer
+from docstore.dedup.analysis import Analysis
+from docstore.dedup.detector import MAX_VERIFIED, MIN_NEAR_WORDS, Detector
+from docstore.dedup.index import HashIndex, PagePointer
+from docstore.dedup.kernel import Kernel
+from docstore.documents import Document, DocumentReader
+from docstore.errors import InvalidArgument
+from docstore.layout import Opened
+from docstore.model import DeleteRow, RowMutations, VerdictKind
+from docstore.pipeline import PageWriter
+from docstore.rows import PageRows
+from docstore.sharing import body_name
+from docstore.table import Table
+from docstore.tablets.record import delete_row
+from docstore.tally import Tally
+from docstore.writer import PAGES, Sequencer
+
+
+@dataclass(frozen=True, slots=True)
+class Similar:
+    """A live page like another.
+
+    Attributes:
+        url: of the page.
+        timestamp: of its version, in microseconds since 1970.
+        kind: exact, same_text, near, or contained (in either direction); new where it is below every threshold.
+        similarity: exact Jaccard coefficient of the texts.
+        contained: share of the asking page's shingles that lie in this one.
+        contains: share of this page's shingles that lie in the asking one.
+    """
+
+    url: str
+    timestamp: int
+    kind: VerdictKind
+    similarity: float
+    contained: float
+    contains: float
+
+
+class Writing:
+    """Everything that needs fingerprints."""
+
+    def __init__(self, opened: Opened, table: Table, committer: Committer, clock: Callable[[], int]) -> None:
+        schema = opened.schema
+        self.kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum)
+        self._schema = schema
+        self._opened = opened
+        self._committer = committer
+        self._table = table
+        self._clock = clock
+        self._reader = DocumentReader(table, opened.placement)
+        self._index = HashIndex(opened.engine)
+        self._rows = PageRows(table, opened.placement)
+        self._detector = self._make_detector(self._index, self._rows)
+        sequencer = Sequencer(
+            committer=committer,
+            placement=opened.placement,
+            index=self._index,
+            rows=self._rows,
+            detector=self._detector,
+            sharing=opened.sharing,
+            tally=Tally(opened.engine),
+        )
+        self.writer = PageWriter(self.kernel, sequencer, clock)
+
+    def _make_detector(self, index: HashIndex, rows: PageRows) -> Detector:
+        return Detector(
+            index,
+            self.kernel,
+            rows,
+            near_threshold=self._schema.near_threshold,
+            contained_threshold=self._schema.contained_threshold,
+        )
+
+    # --- asking
+
+    def similar(self, page: bytes | str, *, threshold: float | None, limit: int) -> list[Similar]:
+        """See `DocumentStore.similar`."""
+        if limit < 1:
+            raise InvalidArgument(f"limit must be at least 1, not {limit}")
+        least = self._schema.near_threshold if threshold is None else threshold
+        row_key, body, content_type = self._asked(page)
+        analysis = self.kernel.analyse(body, content_type)
+        index = HashIndex(self._opened.engine)  # its own: the sequencer's belongs to the sequencer
+        rows = PageRows(self._table, self._opened.placement)
+        found = dict(self._equal(index, rows, row_key, analysis, limit))
+        if analysis.word_count >= MIN_NEAR_WORDS:
+            matches, _ = self._make_detector(index, rows).matches(row_key, analysis, max(limit, MAX_VERIFIED))
+            for match in matches:
+                if match.pointer in found or max(match.jaccard, match.contained, match.contains) < least:
+                    continue
+                kind = self._kind(match.jaccard, match.contained, match.contains)
+                found[match.pointer] = Similar(
+                    keys.url_of(match.pointer.row_key),
+                    match.pointer.timestamp,
+                    kind,
+                    match.jaccard,
+                    match.contained,
+                    match.contains,
+                )
+        return sorted(found.values(), key=lambda one: (-one.similarity, one.timestamp, one.url))[:limit]
+
+    def _asked(self, page: bytes | str) -> tuple[bytes, bytes, str | None]:
+        if isinstance(page, bytes):
+            return b"", page, None
+        row_key = keys.row_key(page)
+        document = self._reader.get(row_key, families=("page", "http"))
+        if document is None:
+            raise InvalidArgument(f"{page} is not in the store; ask with a body, or `docstore put` it first")
+        return row_key, document.body or b"", document.newest.header("content-type")
+
+    def _equal(
+        self, index: HashIndex, rows: PageRows, row_key: bytes, analysis: Analysis, limit: int
+    ) -> list[tuple[PagePointer, Similar]]:
+        found: dict[PagePointer, Similar] = {}
+        pointers = list(index.pages_with_body(analysis.body_checksum))
+        if analysis.text_checksum:
+            pointers += index.pages_with_text_of(analysis)
+        for pointer in pointers:
+            if pointer.row_key == row_key or pointer in found:
+                continue
+            page = rows.page(pointer)
+            if page is None:
+                continue
+            if page.checksum == analysis.body_checksum:
+                kind = VerdictKind.EXACT
+            elif page.text_checksum == analysis.text_checksum:
+                kind = VerdictKind.SAME_TEXT if page.title == analysis.title else VerdictKind.NEAR
+            else:
+                continue
+            found[pointer] = Similar(keys.url_of(pointer.row_key), pointer.timestamp, kind, 1.0, 1.0, 1.0)
+            if len(found) == limit:
+                break
+        return list(found.items())
+
+    def _kind(self, jaccard: float, contained: float, contains: float) -> VerdictKind:
+        if jaccard >= self._schema.near_threshold:
+            return VerdictKind.NEAR
+        if max(contained, contains) >= self._schema.contained_threshold:
+            return VerdictKind.CONTAINED
+        return VerdictKind.NEW
+
+    def find(self, payload_digest: str, docno: str) -> list[Document]:
+        """See `DocumentStore.find`."""
+        index = HashIndex(self._opened.engine)
+        pointers = list(index.pages_with_payload_digest(payload_digest)) if payload_digest else []
+        pointers += index.pages_with_docno(docno) if docno else []
+        found = []
+        for pointer in sorted(set(pointers)):
+            document = self._reader.get(pointer.row_key, at=pointer.timestamp)
+            if document is None or document.timestamp != pointer.timestamp:
+                continue
+            if docno and document.newest.docno != docno:
+                continue
+            found.append(document)
+        return found
+
+    # --- deleting
+
+    def delete(self, row_key: bytes) -> None:
+        """Delete a row; pages that leaned on its bodies are posted, so that the detector sees them."""
+        with self._committer.lock:
+            leaning = self._leaning_on(row_key)
+            self._opened.placement.mark(delete_row(row_key, self._clock()))
+            rows = [RowMutations(PAGES, row_key, [DeleteRow()])]
+            for pointer in leaning:
+                rows += self._postings_of(pointer)
+            self._committer.commit(rows)
+            self._index.clear_pending()
+        while not self._table.finish_deletes(row_key):
+            pass
+
+    def _leaning_on(self, row_key: bytes) -> list[PagePointer]:
+        """Pages of other rows stored as deltas against a body that this row brought."""
+        found: set[PagePointer] = set()
+        for timestamp in self._reader.timestamps(row_key):
+            document = self._reader.get(row_key, at=timestamp, families=("page",))
+            if document is not None and document.body:
+                name = body_name(document.body)
+                found.update(p for p in self._opened.sharing.users(name) if p.row_key != row_key)
+        return sorted(found)
+
+    def _postings_of(self, pointer: PagePointer) -> list[RowMutations]:
+        document = self._reader.get(pointer.row_key, at=pointer.timestamp)
+        if document is None or document.timestamp != pointer.timestamp or not document.body:
+            return []
+        analysis = self.kernel.analyse(document.body, document.newest.header("content-type"))
+        good = 200 <= (document.status or 0) < 300
+        near = good and analysis.word_count >= MIN_NEAR_WORDS
+        return self._index.add(pointer.row_key, pointer.timestamp, analysis, text=good, near=near)
