@@ -1,0 +1,166 @@
+"""A loaded store is killed, cut and starved; what was acknowledged is there and exact."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pages import page, words
+
+import docstore
+from docstore import Page
+from docstore.check import check
+
+HTML = (("Content-Type", "text/html"),)
+T0 = 1_700_000_000_000_000
+WRITER = """
+import sys
+sys.path.insert(0, {tests!r})
+import docstore
+from pages import changed, page, words
+from docstore import Page
+
+def pages(start):
+    for n in range(start, 10**9):
+        text = changed(words(n // 3, 120), n, n % 9) if n % 4 else words(n, 700)
+        yield Page(f"https://h{{n % 17}}.example/{{n}}", page(text), 200, (("Content-Type", "text/html"),), {t0} + n * 1000)
+
+with docstore.open(sys.argv[1], create=True, durability=sys.argv[2]) as store:
+    for result in store.put_pages(pages(int(sys.argv[3])), threads=2):
+        print(result.url, result.timestamp, flush=True)
+"""
+
+
+def body_of(number: int) -> bytes:
+    from pages import changed
+
+    text = changed(words(number // 3, 120), number, number % 9) if number % 4 else words(number, 700)
+    return page(text)
+
+
+@pytest.mark.parametrize("durability", ["sync", "flush"])
+def test_every_acknowledged_page_survives_sigkill(tmp_path: Path, durability: str) -> None:
+    source = random.Random(20)
+    script = WRITER.format(tests=str(Path(__file__).parent.parent), t0=T0)
+    acknowledged = 0
+    for _ in range(12):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path / "s"), durability, str(acknowledged)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert writer.stdout is not None
+        writer.stdout.readline()  # it is under way
+        time.sleep(source.random() * 0.25)
+        os.kill(writer.pid, signal.SIGKILL)
+        lines = writer.stdout.read().splitlines(keepends=True)
+        writer.wait()
+        acknowledged += 1 + sum(line.endswith("\n") for line in lines)
+    with docstore.open(tmp_path / "s") as store:
+        assert store.lost == ()
+        assert list(check(store.opened)) == []
+        for number in range(acknowledged):
+            found = store.get(f"https://h{number % 17}.example/{number}")
+            assert found is not None and found.body == body_of(number), number
+        # A prefix of the input: no page is there behind the first one that is not.
+        stored = sorted(
+            int(row.url.rsplit("/", 1)[1]) for row in store.cells.scan(spec=docstore.ReadSpec(keys_only=True))
+        )
+        assert stored == list(range(len(stored)))
+        assert len(stored) >= acknowledged
+
+
+def test_a_cut_tail_is_listed_and_everything_else_is_there(tmp_path: Path) -> None:
+    pages = [Page(f"https://a.example/{n}", body_of(4 * n), 200, HTML, T0) for n in range(60)]
+    with docstore.open(tmp_path / "s", create=True) as store:
+        list(store.put_pages(pages))
+    (segment,) = (tmp_path / "s" / "segments").glob("*.seg")
+    whole = segment.stat().st_size
+    os.truncate(segment, whole * 2 // 3)
+    with docstore.open(tmp_path / "s") as store:
+        lost = {version.url for version in store.lost}
+        assert 10 < len(lost) < 40
+        for one in pages:
+            found = store.get(one.url)
+            if one.url in lost:
+                assert found is None or found.body == one.body or found.text == ""
+            else:
+                assert found is not None and found.body == one.body
+        assert all("missing at open" in finding.what for finding in check(store.opened))
+        results = list(store.put_pages(pages))  # the crawl goes on
+        assert len(results) == 60
+    with docstore.open(tmp_path / "s") as store:
+        assert store.lost == ()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("needs the right to mount a tmpfs")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+FILLER = """
+import os, signal, sys
+sys.path.insert(0, {tests!r})
+import docstore
+from docstore import StorageError
+from test_store_crashes import filler_pages
+
+with docstore.open(sys.argv[1], create=True, durability=sys.argv[3]) as store:
+    for start in (0, 10_000):  # until the disk is full; and once more while it is
+        try:
+            for result in store.put_pages(filler_pages(start, 4000)):
+                print(result.url, flush=True)
+        except StorageError as error:
+            print("full", error, file=sys.stderr, flush=True)
+    os.unlink(sys.argv[2])
+    for result in store.put_pages(filler_pages(20_000, 100)):
+        print(result.url, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def filler_pages(start: int, count: int) -> Iterator[Page]:
+    """Pages that do not compress."""
+    for n in range(start, start + count):
+        noise = random.Random(n).randbytes(4000)
+        yield Page(f"https://a.example/{n}", page(words(n, 200)) + noise, 200, HTML, T0)
+
+
+@pytest.mark.parametrize("durability", ["sync", "flush"])
+def test_a_full_disk_refuses_and_then_takes_pages_again(small_disk: Path, durability: str) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"\0" * (5 << 20))
+    here = Path(__file__).parent
+    script = f"import sys; sys.path.insert(0, {str(here)!r})" + FILLER.format(tests=str(here.parent))
+    run = subprocess.run(
+        [sys.executable, "-c", script, str(small_disk / "s"), str(ballast), durability],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == -signal.SIGKILL, run.stderr
+    assert run.stderr.count("full") >= 2
+    assert "free space" in run.stderr
+    acknowledged = [int(line.rsplit("/", 1)[1]) for line in run.stdout.splitlines()]
+    assert acknowledged[-100:] == list(range(20_000, 20_100))
+    with docstore.open(small_disk / "s") as store:
+        assert store.lost == ()
+        for number in acknowledged:
+            found = store.get(f"https://a.example/{number}")
+            assert found is not None and found.body == next(filler_pages(number, 1)).body
+        assert list(check(store.opened)) == []

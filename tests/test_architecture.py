@@ -1,0 +1,138 @@
+"""The house rules that a program can check: floors, single importers, file sizes, first lines."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "docstore"
+
+FLOORS = {
+    "docstore.version": 0,
+    "docstore.errors": 0,
+    "docstore.format": 0,
+    "docstore.codec": 1,
+    "docstore.model": 1,
+    "docstore.files": 1,
+    "docstore.keys": 1,
+    "docstore.engines": 2,
+    "docstore.html": 2,
+    "docstore.dedup": 2,
+    "docstore.table": 3,
+    "docstore.tablets": 3,
+    "docstore.dedup.index": 4,
+    "docstore.dedup.detector": 4,
+    "docstore.capture": 4,
+    "docstore.tally": 5,
+    "docstore.sharing": 5,
+    "docstore.commit": 5,
+    "docstore.rows": 5,
+    "docstore.documents": 5,
+    "docstore.cells": 5,
+    "docstore.layout": 5,
+    "docstore.rehearsal": 5,
+    "docstore.writer": 5,
+    "docstore.pipeline": 5,
+    "docstore.writing": 5,
+    "docstore.store": 5,
+    "docstore.check": 6,
+    "docstore.ingest": 6,
+    "docstore.export": 6,
+    "docstore.formats": 6,
+    "docstore.cli": 7,
+}
+"""Floor by module; a module inside a package takes the longest name here that it begins with."""
+
+ONLY_IMPORTER = {
+    "plyvel": {"docstore.engines.handle", "docstore.engines.leveldb"},
+    "zstandard": {"docstore.tablets.values", "docstore.formats.feeds", "docstore.formats.http"},
+    "ada_url": {"docstore.keys"},
+    "warcio": {"docstore.formats"},
+}
+"""Where a library may be imported: values on disk are decoded in one place; archive formats bring their own zstd."""
+
+LARGEST_FILE_LINES = 600
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def floor(module: str) -> int:
+    known = [name for name in FLOORS if module == name or module.startswith(name + ".")]
+    assert known, f"{module} has no floor: add it to FLOORS and to docs/architecture.md"
+    return FLOORS[max(known, key=len)]
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, module) of every import that runs; those under TYPE_CHECKING too, for they are knowledge as well."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            for alias in node.names:
+                inner = PACKAGE.parent / Path(*node.module.split("."), alias.name + ".py")
+                yield node.lineno, f"{node.module}.{alias.name}" if inner.exists() else node.module
+
+
+LOADED_LATER = {("docstore.store", "docstore.writing"), ("docstore.capture", "docstore.dedup.analysis")}
+"""Imports for the type checker alone, between modules of one floor."""
+
+
+@pytest.mark.parametrize(("module", "path"), list(modules()), ids=lambda value: value if isinstance(value, str) else "")
+def test_imports_only_point_down(module: str, path: Path) -> None:
+    for line, imported in imports(path):
+        if not imported.startswith("docstore") or module == "docstore":
+            continue
+        assert imported != "docstore", f"{path}:{line} imports the package root"
+        if (module, imported) in LOADED_LATER:
+            continue
+        assert floor(imported) <= floor(module), f"{path}:{line}: {module} (floor {floor(module)}) imports {imported}"
+        for one, other in (("docstore.tablets", "docstore.dedup"), ("docstore.dedup", "docstore.tablets")):
+            assert not (module.startswith(one) and imported.startswith(other)), f"{path}:{line}: {one} knows {other}"
+
+
+def test_there_are_no_import_cycles() -> None:
+    names = {module for module, _ in modules()}
+    graph = {
+        module: {name for _, name in imports(path) if name in names and (module, name) not in LOADED_LATER}
+        for module, path in modules()
+    }
+    done: set[str] = set()
+
+    def visit(module: str, trail: tuple[str, ...]) -> None:
+        assert module not in trail, " -> ".join((*trail[trail.index(module) :], module))
+        if module in done:
+            return
+        for imported in graph[module]:
+            visit(imported, (*trail, module))
+        done.add(module)
+
+    for module in graph:
+        visit(module, ())
+
+
+def test_libraries_have_one_importer() -> None:
+    for module, path in modules():
+        for line, imported in imports(path):
+            allowed = ONLY_IMPORTER.get(imported.split(".")[0])
+            if allowed is not None:
+                assert any(module == name or module.startswith(name + ".") for name in allowed), (
+                    f"{path}:{line}: {imported} is imported in {module}; only {sorted(allowed)} may"
+                )
+
+
+def test_files_are_short_and_say_what_they_know() -> None:
+    for module, path in modules():
+        text = path.read_text(encoding="utf-8")
+        lines = text.count("\n")
+        assert lines <= LARGEST_FILE_LINES, f"{path}: {lines} lines"
+        assert ast.get_docstring(ast.parse(text)), f"{module} does not say what it knows"
+        assert path.stem not in {"utils", "util", "helpers", "common", "misc"}, path

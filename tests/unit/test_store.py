@@ -1,0 +1,312 @@
+"""The store as a crawler uses it: verdicts, previous versions, policies, reopening."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pages import changed, page, words
+
+import docstore
+from docstore import InvalidArgument, Page, Policy, Previous, StoreUnavailable, VerdictKind
+from docstore.check import check
+
+HTML = (("Content-Type", "text/html; charset=utf-8"),)
+DAY = 86_400_000_000
+T0 = 1_700_000_000_000_000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[docstore.DocumentStore]:
+    with docstore.open(tmp_path / "store", create=True) as opened:
+        yield opened
+
+
+def put(store: docstore.DocumentStore, url: str, body: bytes, at: int = T0, **more: object) -> docstore.PutResult:
+    return store.put_page(url, body, headers=HTML, fetched_at=at, **more)  # type: ignore[arg-type]
+
+
+def test_a_page_comes_back_as_it_was_put(store: docstore.DocumentStore) -> None:
+    body = page(words(1, 200), "Seeded words")
+    result = put(store, "https://example.com/a?b=c#d", body)
+    assert (result.verdict.kind, result.previous, result.stored) == (VerdictKind.NEW, Previous.NONE, "body")
+    found = store.get("https://example.com/a?b=c")
+    assert found is not None
+    assert (found.url, found.body, found.title, found.status) == (
+        "https://example.com/a?b=c",
+        body,
+        "Seeded words",
+        200,
+    )
+    assert found.text is not None and found.text.split() == words(1, 200)
+    assert found.newest.headers == HTML
+    assert store.get("https://example.com/other") is None
+
+
+def test_verdicts_name_the_oldest_page_and_an_exact_similarity(store: docstore.DocumentStore) -> None:
+    text = words(2, 300)
+    put(store, "https://a.example/1", page(text), T0)
+    put(store, "https://b.example/1", page(text), T0 + DAY)
+    exact = put(store, "https://c.example/1", page(text), T0 + 2 * DAY)
+    assert exact.verdict.kind is VerdictKind.EXACT
+    assert (exact.verdict.of_url, exact.verdict.of_timestamp) == ("https://a.example/1", T0)
+    same_text = put(store, "https://d.example/1", page(text).replace(b"<p>", b"<p class=x>"), T0)
+    assert same_text.verdict.kind is VerdictKind.SAME_TEXT
+    near = put(store, "https://e.example/1", page(changed(text, 5, 4)), T0)
+    assert near.verdict.kind is VerdictKind.NEAR
+    mine, theirs = shingle_sets(changed(text, 5, 4), text)
+    assert near.verdict.similarity == len(mine & theirs) / len(mine | theirs)
+    contained = put(store, "https://f.example/1", page(text[100:200]), T0)
+    assert contained.verdict.kind is VerdictKind.CONTAINED
+    assert contained.verdict.similarity == 1.0
+    larger = put(store, "https://g.example/1", page(words(9, 300) + text[100:200]), T0)
+    assert (larger.verdict.kind, larger.verdict.contains_url) == (VerdictKind.NEW, "https://f.example/1")
+
+
+def shingle_sets(first: list[str], second: list[str]) -> tuple[set[tuple[str, ...]], set[tuple[str, ...]]]:
+    one, two = ({tuple(text[i : i + 5]) for i in range(len(text) - 4)} for text in (first, second))
+    return one, two
+
+
+def test_a_title_that_differs_makes_the_same_text_near(store: docstore.DocumentStore) -> None:
+    text = words(3, 100)
+    put(store, "https://a.example/", page(text, "One"))
+    other = put(store, "https://b.example/", page(text, "Two"))
+    assert (other.verdict.kind, other.verdict.similarity) == (VerdictKind.NEAR, 1.0)
+
+
+def test_short_texts_and_non_html_are_not_judged_by_text(store: docstore.DocumentStore) -> None:
+    put(store, "https://a.example/login", page("please log in to go on", "Shop"))
+    other = put(store, "https://b.example/login", page("please log in to go on ", "Shop").replace(b"p>", b"div>"))
+    assert (other.verdict.kind, other.verdict.reason) == (VerdictKind.NEW, "short_text")
+    pdf = store.put_page(
+        "https://a.example/x.pdf", b"%PDF-1.4 " + os.urandom(900), headers={"Content-Type": "application/pdf"}
+    )
+    assert (pdf.verdict.kind, pdf.verdict.reason) == (VerdictKind.NEW, "not_html")
+
+
+def test_empty_bodies_are_never_exact(store: docstore.DocumentStore) -> None:
+    put(store, "https://a.example/", b"")
+    assert put(store, "https://b.example/", b"").verdict.kind is VerdictKind.NEW
+
+
+def test_previous_goes_by_timestamp_and_a_page_is_no_duplicate_of_itself(store: docstore.DocumentStore) -> None:
+    url, text = "https://a.example/", words(4, 200)
+    assert put(store, url, page(text), T0).previous is Previous.NONE
+    again = put(store, url, page(text), T0 + DAY)
+    assert (again.previous, again.previous_similarity, again.stored) == (Previous.SAME_BYTES, 1.0, "confirmed")
+    assert again.verdict.kind is VerdictKind.NEW
+    retitled = put(store, url, page(text).replace(b"<p>", b"<p >"), T0 + 2 * DAY)
+    assert (retitled.previous, retitled.verdict.kind) == (Previous.SAME_TEXT, VerdictKind.NEW)
+    edited = put(store, url, page(changed(text, 6, 3)), T0 + 3 * DAY)
+    assert edited.previous is Previous.CHANGED
+    assert 0.8 < edited.previous_similarity < 1.0
+    late = put(store, url, page(words(5, 100)), T0 - DAY)
+    assert late.previous is Previous.NONE
+    newest = store.get(url)
+    assert newest is not None and newest.body == page(changed(text, 6, 3))
+    versions = store.get(url, versions=10)
+    assert versions is not None and len(versions.captures) == 5
+    then = store.get(url, at=T0 + DAY)
+    assert then is not None and (then.body, then.timestamp) == (page(text), T0 + DAY)
+    assert then.text is not None and then.text.split() == text
+
+
+def test_a_304_confirms_the_stored_version(store: docstore.DocumentStore) -> None:
+    url, body = "https://a.example/", page(words(7, 60))
+    store.put_page(url, body, headers=(*HTML, ("ETag", '"x"'), ("Last-Modified", "yesterday")), fetched_at=T0)
+    visit = store.put_page(url, status=304, fetched_at=T0 + DAY)
+    assert (visit.previous, visit.stored) == (Previous.SAME_BYTES, "confirmed")
+    assert store.validators(url) == {"etag": '"x"', "last_modified": "yesterday", "last_visit": T0 + DAY}
+    found = store.get(url)
+    assert found is not None and found.body == body
+    assert store.validators("https://nowhere.example/") is None
+
+
+def test_the_same_capture_again_writes_nothing_and_other_bytes_get_the_next_millisecond(
+    store: docstore.DocumentStore,
+) -> None:
+    url = "https://a.example/"
+    first = put(store, url, page(words(8, 80)), T0)
+    before = store.stored_bytes()
+    known = put(store, url, page(words(8, 80)), T0)
+    assert (known.stored, known.verdict, store.stored_bytes()) == ("known", first.verdict, before)
+    other = put(store, url, page(words(9, 80)), T0)
+    assert other.timestamp == T0 + 1000
+    assert put(store, url, page(words(9, 80)), T0).timestamp == T0 + 1000
+
+
+@pytest.mark.parametrize("policy", [Policy.REFERENCE, Policy.REJECT])
+def test_policies_for_exact_duplicates(store: docstore.DocumentStore, policy: Policy) -> None:
+    body = page(words(10, 400))
+    put(store, "https://a.example/", body)
+    before = store.stored_bytes()
+    result = put(store, "https://b.example/", body, policies={VerdictKind.EXACT: policy})
+    found = store.get("https://b.example/")
+    if policy is Policy.REJECT:
+        assert (result.stored, found) == ("rejected", None)
+        assert [(url, verdict.of_url) for url, _, verdict in store.rejected()] == [
+            ("https://b.example/", "https://a.example/")
+        ]
+        known = put(store, "https://b.example/", body, policies={VerdictKind.EXACT: policy})
+        assert (known.stored, known.verdict.kind) == ("known", VerdictKind.EXACT)
+    else:
+        assert result.stored == "reference"
+        assert found is not None and (found.body, found.newest.served_from) == (body, "https://a.example/")
+        assert store.stored_bytes() - before < len(body)  # the text alone was written
+
+
+def test_reference_stores_a_near_duplicate_as_a_delta_and_outlives_its_canonical(
+    store: docstore.DocumentStore,
+) -> None:
+    text = words(11, 2000)
+    put(store, "https://a.example/", page(text))
+    edited = page(changed(text, 1, 10))
+    result = put(store, "https://b.example/", edited, policies={VerdictKind.NEAR: Policy.REFERENCE})
+    assert (result.verdict.kind, result.stored) == (VerdictKind.NEAR, "reference")
+    assert store.delete("https://a.example/")
+    found = store.get("https://b.example/")
+    assert found is not None and found.body == edited
+    promoted = put(store, "https://c.example/", edited)
+    assert (promoted.verdict.kind, promoted.verdict.of_url) == (VerdictKind.EXACT, "https://b.example/")
+
+
+def test_deleted_pages_leave_no_phantom_duplicates(store: docstore.DocumentStore) -> None:
+    text = words(12, 200)
+    put(store, "https://a.example/", page(text))
+    assert store.delete("https://a.example/")
+    assert not store.delete("https://a.example/")
+    for number, body in enumerate((page(text), page(changed(text, 2, 3)))):
+        result = put(store, f"https://b.example/{number}", body)
+        assert result.verdict.of_url != "https://a.example/"
+    again = put(store, "https://a.example/", page(words(13, 200)), T0 - DAY)
+    assert again.verdict.kind is VerdictKind.NEW
+    found = store.get("https://a.example/")
+    assert found is not None and found.timestamp == T0 - DAY
+
+
+def test_an_error_page_is_never_the_canonical_of_a_good_one(store: docstore.DocumentStore) -> None:
+    body = page(words(14, 100))
+    put(store, "https://a.example/gone", body, status=404)
+    good = put(store, "https://b.example/", body)
+    assert good.verdict.kind is VerdictKind.NEW
+    other_error = put(store, "https://c.example/gone", body, status=404)
+    assert other_error.verdict.kind is VerdictKind.EXACT
+
+
+def test_put_pages_answers_in_order_and_refuses_without_stopping(store: docstore.DocumentStore) -> None:
+    pages = [Page(f"https://a.example/{n}", page(words(n, 60)), 200, HTML, T0) for n in range(600)]
+    pages.insert(3, Page("no url at all", b"x"))
+    results = list(store.put_pages(pages))
+    assert [r.url for r in results] == [p.url for p in pages]
+    assert results[3].stored == "refused" and "scheme" in results[3].error
+    assert sum(r.stored == "body" for r in results) == 600
+    with pytest.raises(InvalidArgument, match="scheme"):
+        store.put_page("no url at all", b"x")
+
+
+def test_any_number_of_threads_gives_the_same_store(tmp_path: Path) -> None:
+    text = words(15, 150)
+    pages = []
+    for n in range(300):
+        body = page(changed(text, n, n % 60) if n % 3 else words(n, 120))
+        pages.append(Page(f"https://h{n % 7}.example/{n % 250}", body, 200, HTML, T0 + n % 5 * DAY))
+    dumps = []
+    for threads in (1, 2, 8):
+        with docstore.open(tmp_path / str(threads), create=True) as store:
+            results = list(store.put_pages(pages, threads=threads))
+            dumps.append((results, list(store.cells.scan())))
+    assert dumps[0] == dumps[1] == dumps[2]
+
+
+def test_the_same_input_again_writes_nothing(tmp_path: Path) -> None:
+    pages = [Page(f"https://a.example/{n}", page(words(n, 90)), 200, HTML, T0) for n in range(100)]
+    with docstore.open(tmp_path / "s", create=True) as store:
+        first = list(store.put_pages(pages))
+        size = store.stored_bytes()
+    with docstore.open(tmp_path / "s") as store:
+        again = list(store.put_pages(pages))
+        assert {r.stored for r in again} == {"known"}
+        assert [r.verdict for r in again] == [r.verdict for r in first]
+        assert store.stored_bytes() == size
+
+
+def test_a_reopened_store_judges_against_what_it_holds(tmp_path: Path) -> None:
+    text = words(16, 300)
+    with docstore.open(tmp_path / "s", create=True) as store:
+        put(store, "https://a.example/", page(text))
+    with docstore.open(tmp_path / "s") as store:
+        near = put(store, "https://b.example/", page(changed(text, 1, 5)))
+        assert (near.verdict.kind, near.verdict.of_url) == (VerdictKind.NEAR, "https://a.example/")
+        assert list(check(store.opened)) == []
+
+
+def test_weak_checksums_never_decide_alone(tmp_path: Path) -> None:
+    schema = docstore.Schema(checksum="adler32")
+    twins = adler_twins()
+    with docstore.open(tmp_path / "s", create=True, schema=schema) as store:
+        first = store.put_page("https://a.example/", twins[0], fetched_at=T0)
+        second = store.put_page("https://b.example/", twins[1], fetched_at=T0)
+        assert (first.verdict.kind, second.verdict.kind) == (VerdictKind.NEW, VerdictKind.NEW)
+        moved = store.put_page("https://a.example/", twins[1], fetched_at=T0)
+        assert (moved.timestamp, moved.previous) == (T0 + 1000, Previous.CHANGED)
+        third = store.put_page("https://c.example/", twins[0], fetched_at=T0)
+        assert (third.verdict.kind, third.verdict.of_url) == (VerdictKind.EXACT, "https://a.example/")
+
+
+def adler_twins() -> tuple[bytes, bytes]:
+    """Two different bodies with equal Adler-32: moving one unit up and down again leaves both of its sums alone."""
+    import zlib
+
+    first = b"x" * 40 + b"bdb" + b"y" * 40
+    second = b"x" * 40 + b"cbc" + b"y" * 40
+    assert zlib.adler32(first) == zlib.adler32(second)
+    return first, second
+
+
+def test_similar_asks_without_storing(store: docstore.DocumentStore) -> None:
+    text = words(17, 300)
+    put(store, "https://a.example/", page(text))
+    put(store, "https://b.example/", page(text))
+    found = store.similar(page(changed(text, 3, 5)))
+    assert [one.url for one in found] == ["https://a.example/"]
+    assert found[0].kind is VerdictKind.NEAR
+    assert [one.url for one in store.similar("https://a.example/")] == ["https://b.example/"]
+    assert store.similar(page(words(99, 300))) == []
+
+
+def test_a_dry_run_gives_every_verdict_and_writes_nothing(store: docstore.DocumentStore) -> None:
+    text = words(18, 200)
+    put(store, "https://a.example/", page(text))
+    before = list(store.cells.scan())
+    dry = store.rehearse()
+    kinds = [put(dry, f"https://b.example/{n}", page(changed(words(19, 200), n, n))).verdict.kind for n in range(3)]
+    kinds.append(put(dry, "https://c.example/", page(text)).verdict.kind)
+    dry.close()
+    assert kinds == [VerdictKind.NEW, VerdictKind.NEAR, VerdictKind.NEAR, VerdictKind.EXACT]
+    assert list(store.cells.scan()) == before
+
+
+def test_redirects_and_variants_are_followed_when_asked(store: docstore.DocumentStore) -> None:
+    put(store, "https://www.a.example/new", page(words(20, 50)))
+    store.put_page("https://www.a.example/old", b"", status=301, headers={"Location": "/new"}, fetched_at=T0)
+    plain = store.get("https://www.a.example/old")
+    assert plain is not None and plain.status == 301
+    followed = store.get("https://www.a.example/old", follow=True)
+    assert followed is not None
+    assert (followed.url, followed.via) == ("https://www.a.example/new", ("https://www.a.example/old",))
+    assert store.get("http://a.example/new") is None
+    variant = store.get("http://a.example/new", variants=True)
+    assert variant is not None and variant.via == ("http://a.example/new",)
+
+
+def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    store = docstore.open(tmp_path / "s", create=True)
+    store.close()
+    store.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        store.get("https://a.example/")
+    with pytest.raises(StoreUnavailable, match="no store"):
+        docstore.open(tmp_path / "none")

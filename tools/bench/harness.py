@@ -1,0 +1,97 @@
+"""Sections of measurements, and their rendering: what every benchmark here gives, and how it is written down."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import zstandard
+
+from docstore.formats.entries import PageEntry
+from docstore.formats.reader import read
+from docstore.model import Page
+
+
+@dataclass
+class Section:
+    """One table of results.
+
+    Attributes:
+        title: its heading.
+        command: what makes it again.
+        columns: their heads.
+        rows: cells as shown.
+        notes: what was predicted, seen or left out; a paragraph each.
+    """
+
+    title: str
+    command: str
+    columns: Sequence[str]
+    rows: list[Sequence[str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def render(self) -> str:
+        lines = [f"## {self.title}", "", f"`{self.command}`", ""]
+        lines.append("| " + " | ".join(self.columns) + " |")
+        lines.append("|" + "---|" * len(self.columns))
+        lines += ["| " + " | ".join(row) + " |" for row in self.rows]
+        for note in self.notes:
+            lines += ["", note]
+        return "\n".join(lines) + "\n"
+
+
+def load_pages(folder: Path, limit: int | None = None) -> list[Page]:
+    """Pages of all archives of a folder, in file name order."""
+    pages: list[Page] = []
+    for path in sorted(folder.glob("*.warc.gz")):
+        for entry in read(path):
+            if isinstance(entry, PageEntry):
+                pages.append(entry.page)
+                if len(pages) == limit:
+                    return pages
+    return pages
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Keep this process on one core, so that ratios compare like with like."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """Wall time of one call."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def zstd_seconds(pages: Sequence[Page]) -> float:
+    """Wall time of bare `zstd -3` of every body: the yardstick of the write path."""
+    compress = zstandard.ZstdCompressor(level=3).compress
+    return seconds_of(lambda: [compress(page.body) for page in pages])
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle value."""
+    return statistics.median(values)
+
+
+def machine() -> str:
+    """What it was measured on, in one line; no names of hosts or paths."""
+    model = platform.processor() or platform.machine()
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            model = line.split(":", 1)[1].strip()
+            break
+    return f"{os.cpu_count()} cores of {model}, Python {platform.python_version()}"

@@ -1,0 +1,126 @@
+"""Writing pages: docstore with everything on, beside what a user would pick instead, on the same pages, one core."""
+
+from __future__ import annotations
+
+import io
+import sqlite3
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import zstandard
+
+import docstore
+from docstore.model import Page
+from tools.bench.harness import Section, median, one_core, seconds_of, zstd_seconds
+
+ROUNDS = 3
+TRANSACTION_PAGES = 256
+
+
+def write_docstore(pages: Sequence[Page], folder: Path, **options: object) -> None:
+    threads = int(options.pop("threads", 1))  # type: ignore[call-overload]
+    with docstore.open(folder / "store", create=True, **options) as store:  # type: ignore[arg-type]
+        for _ in store.put_pages(pages, threads=threads):
+            pass
+
+
+def write_rocksdb(pages: Sequence[Page], folder: Path) -> None:
+    from rocksdict import DBCompressionType, Options, Rdict, WriteBatch, WriteOptions
+
+    options = Options(raw_mode=True)
+    options.set_compression_type(DBCompressionType.zstd())
+    sync = WriteOptions()
+    sync.sync = True
+    database = Rdict(str(folder / "rocks"), options)
+    for start in range(0, len(pages), TRANSACTION_PAGES):
+        batch = WriteBatch(raw_mode=True)
+        for number, page in enumerate(pages[start : start + TRANSACTION_PAGES], start):
+            batch.put(f"{page.url} {number}".encode(), page.body)
+        database.write(batch, sync)
+    database.flush()
+    database.close()
+
+
+def write_sqlite(pages: Sequence[Page], folder: Path) -> None:
+    compress = zstandard.ZstdCompressor(level=3).compress
+    database = sqlite3.connect(folder / "pages.sqlite")
+    database.execute("pragma journal_mode=wal")
+    database.execute("pragma synchronous=full")
+    database.execute("create table pages (url text, at integer, body blob, primary key (url, at))")
+    for start in range(0, len(pages), TRANSACTION_PAGES):
+        with database:
+            database.executemany(
+                "insert into pages values (?, ?, ?)",
+                [(p.url, n, compress(p.body)) for n, p in enumerate(pages[start : start + TRANSACTION_PAGES], start)],
+            )
+    database.close()
+
+
+def write_warc(pages: Sequence[Page], folder: Path) -> None:
+    from warcio.statusandheaders import StatusAndHeaders
+    from warcio.warcwriter import WARCWriter
+
+    with (folder / "pages.warc.gz").open("wb") as stream:
+        writer = WARCWriter(stream, gzip=True)
+        for page in pages:
+            headers = StatusAndHeaders("200 OK", list(page.headers), protocol="HTTP/1.1")
+            writer.write_record(
+                writer.create_warc_record(page.url, "response", io.BytesIO(page.body), http_headers=headers)
+            )
+
+
+def folder_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+CONTENDERS: tuple[tuple[str, Callable[[Sequence[Page], Path], None]], ...] = (
+    ("docstore, verdicts, durability sync", lambda pages, folder: write_docstore(pages, folder)),
+    ("docstore, durability flush", lambda pages, folder: write_docstore(pages, folder, durability="flush")),
+    ("RocksDB, zstd (rocksdict), synced batches", write_rocksdb),
+    ("SQLite + zstd -3, synced transactions", write_sqlite),
+    ("WARC, gzip per record (warcio)", write_warc),
+)
+
+
+def run(pages: Sequence[Page], command: str) -> Section:
+    """Ratios to bare zstd -3 of the same bodies, medians of rounds in which every contender runs once."""
+    raw_bytes = sum(len(page.body) for page in pages)
+    section = Section(
+        "Writing: every page committed, one core",
+        command,
+        ("what", "of bare zstd -3", "MB/s", "us a page", "on disk, % of bodies"),
+    )
+    ratios: dict[str, list[float]] = {}
+    speeds: dict[str, list[float]] = {}
+    sizes: dict[str, int] = {}
+    with one_core():
+        for _ in range(ROUNDS):
+            for name, write in CONTENDERS:
+                baseline = zstd_seconds(pages)
+                speeds.setdefault("bare zstd -3, nothing written", []).append(baseline)
+                ratios.setdefault("bare zstd -3, nothing written", []).append(1.0)
+                with tempfile.TemporaryDirectory() as folder:
+                    seconds = seconds_of(lambda write=write, folder=folder: write(pages, Path(folder)))  # type: ignore[misc]
+                    sizes[name] = folder_bytes(Path(folder))
+                ratios.setdefault(name, []).append(baseline / seconds)
+                speeds.setdefault(name, []).append(seconds)
+    sizes["bare zstd -3, nothing written"] = sum(
+        len(zstandard.ZstdCompressor(level=3).compress(page.body)) for page in pages
+    )
+    for name, ratio in ratios.items():
+        seconds = median(speeds[name])
+        section.rows.append(
+            (
+                name,
+                f"{median(ratio):.3f}x",
+                f"{raw_bytes / seconds / 1e6:.1f}",
+                f"{seconds / len(pages) * 1e6:.0f}",
+                f"{100 * sizes[name] / raw_bytes:.1f}",
+            )
+        )
+    section.notes.append(
+        f"{len(pages)} pages, {raw_bytes / 1e6:.0f} MB of bodies, in memory. Only docstore extracts text, computes "
+        "fingerprints, answers with a verdict and keeps headers; the others store the body under its URL."
+    )
+    return section

@@ -1,0 +1,18 @@
+#!/bin/sh
+# A tour over the sample crawl: ingest, one page's text, its duplicates, the store's statistics.
+# usage: tools/demo.sh path/to/docstore
+set -eu
+docstore=$1
+export DOCSTORE_STORE=.demo-store
+rm -rf "$DOCSTORE_STORE"
+
+run() {
+    printf '\n$ docstore %s\n' "$*"
+    "$docstore" "$@"
+}
+
+run init
+run ingest examples/sample-crawl.warc.gz
+run get "https://www.postgresql.org/docs/15/sql-vacuum.html" | head -n 20
+run dups "https://www.postgresql.org/docs/15/sql-vacuum.html"
+run stats
