@@ -109,7 +109,7 @@ def parse_message(block: bytes, *, truncated: bool = False, overlong: bool = Fal
 def _dechunk(body: bytes, truncated: bool) -> tuple[bytes, bool] | None:
     """The body without its chunk sizes, and whether the last chunk says that it is all.
 
-    None if the first chunk is none, so that the body was not chunked.  Many servers and crawlers leave the last chunk out,
+    None if the first chunk is none, so that the body was not chunked.  Many servers and crawlers leave the last out,
     so a body that ends between two chunks is taken.
     """
     pieces: list[bytes] = []
