@@ -421,6 +421,16 @@ class SegmentBodies:
             freed, self._freed_bytes = self._freed_bytes, {}
         return freed
 
+    def remove(self, segment: int) -> None:
+        """Unlink a draining segment that no row refers to; whoever still reads from it reads on.
+
+        The manifest's row goes after this: `recover` knows a draining segment without a file for what it is.
+        """
+        with self._handle_lock:
+            self._handles.pop(segment, None)
+        self._files.unlink(self.path(segment))
+        self._files.sync_folder(self._folder)
+
     def path(self, segment: int) -> Path:
         """Where a segment lies."""
         return self._folder / f"{segment:08d}{SEGMENT_SUFFIX}"

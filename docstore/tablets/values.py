@@ -39,6 +39,8 @@ BASE_LIMIT_BYTES = 8 << 20
 _WINDOW_LOG_MAX = 27
 _WINDOW_LOG_MIN = 10
 _LARGE_WINDOW_LOG = 20
+_HASH_LOG_MAX = 21
+"""8 MB of table: indexes 16 MB of base, more than `BASE_LIMIT_BYTES`."""
 _CONTENT_SIZE_BITS = 0xE0
 """Of a frame's first byte: content size present, or a single segment, which implies it."""
 
@@ -150,7 +152,10 @@ class ValueCodec:
         # The window spans base and value, so that the last byte can still be a copy of the first.
         window_log = min(_WINDOW_LOG_MAX, max(_WINDOW_LOG_MIN, (len(base) + raw_bytes).bit_length()))
         # zstd indexes no more of a raw dictionary than eight bytes an entry of its tables, and takes the end of it.
-        tables = {"hash_log": window_log - 2, "chain_log": window_log - 3} if window_log >= _LARGE_WINDOW_LOG else {}
+        tables = {}
+        if window_log >= _LARGE_WINDOW_LOG:
+            hash_log = min(window_log - 2, _HASH_LOG_MAX)
+            tables = {"hash_log": hash_log, "chain_log": hash_log - 1}
         parameters = zstandard.ZstdCompressionParameters.from_level(
             self._level,
             source_size=raw_bytes,

@@ -198,6 +198,19 @@ def test_a_walk_stops_where_it_is_told(tmp_path: Path) -> None:
     assert list(bodies.walk(1, end=end + 60))[2:] == [(end, Damage(end + 60, "record is cut off"))]
 
 
+def test_a_removed_segment_is_gone_and_its_space_with_it(tmp_path: Path) -> None:
+    bodies = opened(tmp_path, limit_bytes=100)
+    refs = [bodies.append([value(index)])[0] for index in range(3)]
+    bodies.sync()
+    assert bodies.read(refs[0]) == value(0)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    bodies.remove(1)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before - 1
+    with pytest.raises(CorruptionError, match="a segment is missing"):
+        bodies.read(refs[0])
+    assert bodies.read(refs[1]) == value(1)
+
+
 def test_files_without_a_row_go_and_foreign_files_stay(tmp_path: Path) -> None:
     bodies = opened(tmp_path)
     bodies.append([value(1)])
