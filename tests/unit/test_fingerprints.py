@@ -1,0 +1,235 @@
+"""The lower half of `dedup`: worked examples of the literature, and properties of each fingerprint."""
+
+from __future__ import annotations
+
+import random
+import zlib
+
+import mmh3
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from docstore.dedup import bands, checksum, shingle, simhash, sketch
+from docstore.errors import InvalidArgument
+from docstore.html.words import words
+
+SETS = st.sets(st.integers(0, 2**64 - 1), min_size=1, max_size=300).map(lambda s: np.array(sorted(s), np.uint64))
+
+TROPICAL_FISH = (
+    "Tropical fish include fish found in tropical environments around the world, including both freshwater and salt "
+    "water species."
+)
+TROPICAL_FISH_HASHES = {
+    "tropical": 0b01100001,
+    "fish": 0b10101011,
+    "include": 0b11100110,
+    "found": 0b00011110,
+    "environments": 0b00101101,
+    "around": 0b10001011,
+    "world": 0b00101010,
+    "including": 0b11000000,
+    "both": 0b10101110,
+    "freshwater": 0b00111111,
+    "salt": 0b10110101,
+    "water": 0b00100101,
+    "species": 0b11101110,
+}
+"""Croft, Metzler, Strohman, Search Engines: Information Retrieval in Practice, figure 3.14."""
+
+
+def test_simhash_of_the_tropical_fish() -> None:
+    found = [word for word in words(TROPICAL_FISH) if word not in {"in", "the", "and"}]
+    features = [(hashed, found.count(word)) for word, hashed in TROPICAL_FISH_HASHES.items()]
+    assert set(found) == set(TROPICAL_FISH_HASHES)
+    assert simhash.weighted_sums(features, 8) == [1, -5, 9, -9, 3, 1, 3, 3]
+    assert simhash.weighted_simhash(features, 8) == 0b10101111
+
+
+def test_fingerprints_of_the_tropical_fish() -> None:
+    hashes = [938, 664, 463, 822, 492, 798, 78, 969, 143, 236, 913, 908, 694, 553, 870, 779]
+    assert len(shingle.shingles(words(TROPICAL_FISH), 3)) == len(hashes)
+    assert shingle.zero_mod(np.array(hashes, np.uint64), 4).tolist() == [664, 492, 236, 908]
+
+
+def test_a_rose_has_three_shingles() -> None:
+    in_order = shingle.shingles(words("a rose is a rose is a rose"), 3)
+    assert len(in_order) == 6
+    assert len(shingle.distinct(in_order)) == 3
+
+
+def test_jaccard_of_jack_london() -> None:
+    first, second, third = (
+        shingle.distinct(shingle.shingles(words(text), 2))
+        for text in (
+            "Jack London traveled to Oakland",
+            "Jack London traveled to the city of Oakland",
+            "Jack traveled from Oakland to London",
+        )
+    )
+    assert shingle.jaccard(first, second) == 3 / 8
+    assert shingle.jaccard(first, third) == 0
+
+
+def test_byte_sum_of_tropical_fish() -> None:
+    assert checksum.byte_sum(b"Tropical fish") == 0x508
+    assert checksum.body_checksum(b"Tropical fish", "byte_sum") == b"\x02" + (0x508).to_bytes(8, "big")
+
+
+@given(st.binary(max_size=300))
+def test_adler_32_agrees_with_zlib_and_the_definition(body: bytes) -> None:
+    low, high = 1, 0
+    for byte in body:
+        low = (low + byte) % 65521
+        high = (high + low) % 65521
+    assert checksum.body_checksum(body, "adler32")[1:] == zlib.adler32(body).to_bytes(4, "big")
+    assert zlib.adler32(body) == high << 16 | low
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"),
+    [
+        ("crc32", "352441c2"),
+        ("md5", "900150983cd24fb0d6963f7d28e17f72"),
+        ("sha1", "a9993e364706816aba3e25717850c26c9cd0d89d"),
+        ("sha256", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+        ("blake2b", "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319"),
+        ("blake3", "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85"),
+    ],
+)
+def test_digests_of_abc_are_the_published_ones(name: str, digest: str) -> None:
+    found = checksum.body_checksum(b"abc", name)
+    assert found[1:].hex() == digest
+    assert found[0] == checksum.ALGORITHMS[name].scheme
+
+
+def test_only_strong_checksums_decide_alone() -> None:
+    strong = {name for name in checksum.ALGORITHMS if checksum.decides_alone(checksum.body_checksum(b"", name))}
+    assert strong == {"blake3", "sha256", "blake2b"}
+
+
+def test_an_unknown_checksum_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="sha256"):
+        checksum.body_checksum(b"", "sha3")
+
+
+def test_text_checksum_is_of_the_words() -> None:
+    assert checksum.text_checksum([]) == b""
+    assert len(checksum.text_checksum(["a", "b"])) == 17
+    assert checksum.text_checksum(["a", "b"]) != checksum.text_checksum(["ab"])
+
+
+def _fold_by_hand(found: list[str]) -> int:
+    mask = 2**64 - 1
+    folded = int(shingle.START)
+    for word in found:
+        folded = (folded ^ mmh3.hash64(word.encode(), shingle.WORD_SEED, signed=False)[0]) * int(shingle.FOLD) & mask
+        folded ^= folded >> 32
+    folded = folded * int(shingle.FINISH) & mask
+    return folded ^ folded >> 29
+
+
+@given(st.lists(st.sampled_from(["a", "rose", "is", "চা", "中"]), max_size=12), st.integers(1, 6))
+@settings(deadline=None)
+def test_shingles_are_the_stated_fold(found: list[str], width: int) -> None:
+    runs = [found[start : start + width] for start in range(max(1, len(found) - width + 1))] if found else []
+    assert shingle.shingles(found, width).tolist() == [_fold_by_hand(run) for run in runs]
+
+
+def test_word_hashes_survive_a_full_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shingle._WordHashes, "bound", 3)
+    found = [f"w{number % 7}" for number in range(50)]
+    expected = [mmh3.hash64(word.encode(), shingle.WORD_SEED, signed=False)[0] for word in found]
+    assert shingle.word_hashes(found).tolist() == expected
+
+
+@given(SETS, SETS)
+@settings(deadline=None)
+def test_overlap_is_the_size_of_the_intersection(first: np.ndarray, second: np.ndarray) -> None:
+    both = shingle.distinct(np.concatenate([first, second[::2]]))
+    assert shingle.overlap(first, both) == len(set(first.tolist()) & set(both.tolist())) == len(first)
+    assert shingle.overlap(first, second) == len(set(first.tolist()) & set(second.tolist()))
+
+
+@given(SETS)
+@settings(deadline=None)
+def test_simhash_is_the_majority_of_each_bit(values: np.ndarray) -> None:
+    assert simhash.simhash(values) == simhash.weighted_simhash([(value, 1) for value in values.tolist()])
+
+
+def test_simhash_similarity_is_the_share_of_equal_bits() -> None:
+    assert simhash.similarity(0b1010, 0b1001, 4) == 0.5
+    assert simhash.similarity(7, 7) == 1
+
+
+def test_samples_are_nested_and_bounded() -> None:
+    values = np.unique(np.random.default_rng(5).integers(0, 2**64, 5000, dtype=np.uint64))
+    kept = shingle.sample(values)
+    assert 0 < len(kept) <= shingle.SAMPLE_LIMIT
+    assert set(kept.tolist()) <= set(shingle.zero_mod(values, 16).tolist())
+    modulus = next(p for p in (16 << n for n in range(20)) if len(shingle.zero_mod(values, p)) <= shingle.SAMPLE_LIMIT)
+    assert kept.tolist() == shingle.zero_mod(values, modulus).tolist()
+
+
+def _minima_by_hand(values: list[int]) -> list[int]:
+    mask = 2**64 - 1
+    filled: dict[int, int] = {}
+    for value in values:
+        filled[value >> 56] = min(filled.get(value >> 56, mask), value)
+    result = []
+    for number in range(256):
+        lender = number
+        probe = 0
+        while lender not in filled:
+            if probe < 512:
+                mixed = ((number << 32) + probe + 1) * 0x9E3779B97F4A7C15 & mask
+                lender = ((mixed ^ mixed >> 32) * 0xFF51AFD7ED558CCD & mask) >> 56
+            else:
+                lender = min(((bin_number - number) % 256, bin_number) for bin_number in filled)[1]
+            probe += 1
+        result.append(filled[lender])
+    return result
+
+
+@given(SETS)
+@settings(max_examples=60, deadline=None)
+def test_minima_are_densified_as_stated(values: np.ndarray) -> None:
+    assert sketch.minima(values).tolist() == _minima_by_hand(values.tolist())
+
+
+def _pair(chooser: random.Random, size: int, jaccard: float) -> tuple[np.ndarray, np.ndarray]:
+    shared = round(2 * size * jaccard / (1 + jaccard))
+    values = [chooser.getrandbits(64) for _ in range(2 * size - shared)]
+    return tuple(np.array(sorted(part), np.uint64) for part in (values[:size], values[:shared] + values[size:]))
+
+
+@pytest.mark.parametrize("size", [46, 100, 250])
+def test_bands_miss_few_pairs_at_the_threshold(size: int) -> None:
+    chooser = random.Random(20)
+    missed = 0
+    for _ in range(1500):
+        first, second = (bands.band_keys(sketch.minima(part)) for part in _pair(chooser, size, 0.8))
+        missed += not np.any(first == second)
+    assert missed <= 0.01 * 1500
+    assert bands.candidate_probability(0.8) > 0.998
+
+
+def test_bands_of_unlike_texts_do_not_meet() -> None:
+    chooser = random.Random(21)
+    met = 0
+    for _ in range(500):
+        first, second = (bands.band_keys(sketch.minima(part)) for part in _pair(chooser, 200, 0.05))
+        met += bool(np.any(first == second))
+    assert met <= 2
+
+
+def test_sketches_estimate_the_jaccard_coefficient() -> None:
+    chooser = random.Random(22)
+    for expected in (0.0, 0.3, 0.8, 1.0):
+        found = [
+            sketch.similarity(*(sketch.sketch(sketch.minima(part)) for part in _pair(chooser, 1000, expected)))
+            for _ in range(30)
+        ]
+        assert abs(sum(found) / len(found) - expected) < 0.03
+    assert sketch.similarity(b"\x01" + bytes(256), b"\x02" + bytes(256)) == 0

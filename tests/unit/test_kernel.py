@@ -1,0 +1,140 @@
+"""`dedup.kernel` and `dedup.reference`: one body to its analysis."""
+
+from __future__ import annotations
+
+import resource
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from docstore.dedup.analysis import Link
+from docstore.dedup.kernel import Kernel
+from docstore.errors import InvalidArgument
+
+PAGE = (
+    "<html lang=en><title>Tea</title><h1>On tea</h1><p>"
+    + " ".join(f"word{number}" for number in range(80))
+    + " <a href=b>more</a>"
+)
+
+
+def test_analysis_of_a_page() -> None:
+    kernel = Kernel()
+    analysis = kernel.analyse(PAGE.encode(), "text/html", links=True)
+    assert analysis.is_html
+    assert (analysis.title, analysis.headings, analysis.lang, analysis.charset) == ("Tea", "On tea", "en", "utf-8")
+    assert analysis.main.startswith("On tea\nword0 word1")
+    assert analysis.word_count == 83
+    assert analysis.shingle_count == len(kernel.shingles(analysis.main)) == 79
+    assert analysis.links == (Link("b", "more"),)
+    assert len(analysis.sketch) == 257
+    assert analysis.band_keys.shape == (16,)
+    assert set(analysis.fingerprints.tolist()) <= set(kernel.shingles(analysis.main).tolist())
+    assert kernel.name == "reference"
+
+
+def test_fingerprints_are_functions_of_the_main_text_alone() -> None:
+    kernel = Kernel()
+    first = kernel.analyse(PAGE.encode(), "text/html")
+    markup = (
+        PAGE.replace("<p>", "<div class=x><b></b>")
+        .replace("<title>Tea", "<title>Other")
+        .replace("word7 ", "wo<i>rd7</i> ")
+    )
+    second = kernel.analyse(markup.encode("utf-16"), "text/html")
+    assert second.charset == "utf-16le"
+    assert first.main == second.main
+    assert first.text_checksum == second.text_checksum
+    assert first.simhash == second.simhash
+    assert first.sketch == second.sketch
+    assert np.array_equal(first.band_keys, second.band_keys)
+    assert first.body_checksum != second.body_checksum
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "is_html"),
+    [
+        (b"plain", "text/html", True),
+        (b"", "text/html", True),
+        (b"<p>x", "Application/XHTML+xml; charset=utf-8", True),
+        (b"<p>x", "text/plain", False),
+        (b"<p>x", "application/octet-stream", False),
+        (b"%PDF-1.4 <html>", "text/html", False),
+        (b"\x89PNG\r\n", None, False),
+        (b"\n <!DOCTYPE html>", None, True),
+        (b"\xef\xbb\xbf<html>", "", True),
+        ("<html>".encode("utf-16"), None, True),
+        (b"<?xml version='1.0'?><html>", None, True),
+        (b"<?xml version='1.0'?><rss>", None, False),
+        (b"<rss version=2>", None, False),
+        (b"<html>\0\0", None, False),
+        (b"just text", None, False),
+        (b"", None, False),
+    ],
+)  # fmt: skip
+def test_what_counts_as_html(body: bytes, content_type: str | None, is_html: bool) -> None:
+    analysis = Kernel().analyse(body, content_type)
+    assert analysis.is_html is is_html
+    if not is_html:
+        assert analysis._replace(body_checksum=b"")[1:10] == (b"",) * 1 + ("",) * 8
+
+
+def test_a_page_without_words_has_no_fingerprint() -> None:
+    analysis = Kernel().analyse(b"<p>...</p>", "text/html")
+    assert analysis.main == "..."
+    assert (analysis.word_count, analysis.text_checksum, analysis.sketch) == (0, b"", b"")
+    assert len(analysis.band_keys) == len(analysis.fingerprints) == 0
+
+
+def test_one_word_is_one_shingle() -> None:
+    assert Kernel().analyse(b"<p>tea", "text/html").shingle_count == 1
+
+
+def test_composed_and_decomposed_text_has_one_checksum() -> None:
+    kernel = Kernel()
+    first, second = (kernel.analyse(text.encode(), "text/html") for text in ("<p>হাও\u09dcা", "<p>হাও\u09a1\u09bcা"))
+    assert first.text_checksum == second.text_checksum != b""
+
+
+def test_many_are_analysed_as_one_by_one() -> None:
+    kernel = Kernel(shingle_words=3, checksum_name="sha1")
+    bodies = [(PAGE.encode(), "text/html"), (b"x", None), (PAGE.encode(), None)]
+    one_by_one = [kernel.analyse(body, content_type) for body, content_type in bodies]
+    for together, alone in zip(kernel.analyse_many(bodies), one_by_one, strict=True):
+        assert repr(together) == repr(alone)
+
+
+def test_bad_choices_are_refused() -> None:
+    for choice in ({"extractor": "none"}, {"checksum_name": "none"}, {"shingle_words": 0}):
+        with pytest.raises(InvalidArgument):
+            Kernel(**choice)  # type: ignore[arg-type]
+
+
+def test_overlap_counts_shared_shingles() -> None:
+    kernel = Kernel(shingle_words=2)
+    assert kernel.overlap(kernel.shingles("a b c d"), kernel.shingles("x b c d")) == 2
+
+
+@given(
+    st.binary(max_size=300),
+    st.sampled_from([None, "text/html", "text/html; charset=gbk", "x", "text/html;charset=utf-16be"]),
+)
+@settings(max_examples=300, deadline=None)
+def test_any_body_is_analysed(body: bytes, content_type: str | None) -> None:
+    analysis = Kernel().analyse(body, content_type, links=True)
+    assert len(analysis.body_checksum) == 33
+    analysis.main.encode("utf-8")
+
+
+def test_ten_megabytes_of_nested_tables_stay_bounded() -> None:
+    body = b"<table><tr><td>cell " * (10_000_000 // 20)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    begun = time.process_time()
+    analysis = Kernel().analyse(body, "text/html")
+    assert analysis.word_count == 500_000
+    assert time.process_time() - begun < 20
+    grown_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown_kb < 100 * len(body) / 1024

@@ -1,0 +1,99 @@
+"""`html.words`: every script's words, normalisation, and the pinned tables."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from docstore.html.words import fold, units, without_unassigned, words
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The Quick_brown fox-2", ["the", "quick_brown", "fox", "2"]),
+        ("বাংলা ভাষায় হাওড়া", ["বাংলা", unicodedata.normalize("NFC", "ভাষায়"), unicodedata.normalize("NFC", "হাওড়া")]),
+        ("हिन्दी में क्षेत्र", ["हिन्दी", "में", "क्षेत्र"]),
+        ("中文文本2023年", ["中", "文", "文", "本", "2023", "年"]),
+        ("カタカナとひらがなー", list("カタカナとひらがなー")),
+        ("ｶﾞｷﾞ", ["ガ", "ギ"]),
+        ("ที่นี่", ["ที่", "นี่"]),
+        ("ພາສາ", ["ພ", "າ", "ສ", "າ"]),
+        ("ភាសា", ["ភា", "សា"]),
+        ("မြန်မာ", ["မြ", "န်", "မာ"]),
+        ("اللغة العربية مَرْحَبًا", ["اللغة", "العربية", "مَرْحَبًا"]),
+        ("한국어 단어", ["한국어", "단어"]),
+        ("Straße CAFÉ cafe\u0301 ﬁn Ⅷ ²", ["strasse", "café", "café", "fin", "viii", "2"]),
+        ("x \U0001f600y\U0001f469\u200d\U0001f680z", ["x", "y", "z"]),
+        ("so\u00adft wo\u2060rd zw\u200dj zw\u200cnj b\ufeffom", ["soft", "word", "zwj", "zwnj", "bom"]),
+        ("a\u200bb", ["a", "b"]),
+        ("a\u00a0b\u3000c", ["a", "b", "c"]),
+        ("", []),
+        (" .,;! ", []),
+    ],
+)  # fmt: skip
+def test_words_of_each_script(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
+
+
+def test_composed_and_decomposed_spellings_are_one_word() -> None:
+    composed, decomposed = "হাও\u09dcা", "হাও\u09a1\u09bcা"
+    assert composed != decomposed
+    assert words(composed) == words(decomposed) != []
+    assert len(words(composed)) == 1
+
+
+def test_kelvin_sign_and_dotted_capital_i_fold_by_unicode() -> None:
+    assert words("\u212a İ") == ["k", "i\u0307"]
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=60))
+@settings(max_examples=500, deadline=None)
+def test_sparing_the_ascii_parts_changes_nothing(text: str) -> None:
+    assert words(text) == units(fold(text))
+
+
+@given(
+    st.text(alphabet="aZ9_ é\u0301ß中ก\u0e31ড\u09bc\u00ad\u200b\u200d\U0001f600\U00020000Ꭰ\u1e9e\u0344(-", max_size=30)
+)
+@settings(max_examples=500, deadline=None)
+def test_sparing_the_ascii_parts_changes_nothing_for_hard_neighbours(text: str) -> None:
+    assert words(text) == units(fold(text))
+
+
+@given(st.text(max_size=40))
+@settings(max_examples=300, deadline=None)
+def test_words_of_words_are_the_same_words(text: str) -> None:
+    once = words(text)
+    assert words(" ".join(once)) == once
+
+
+def test_only_one_block_combines_with_ascii() -> None:
+    ascii_text = "".join(map(chr, range(0x21, 0x7F)))
+    for code_point in range(0x80, 0x30000):
+        character = chr(code_point)
+        if not 0x300 <= code_point <= 0x36F and unicodedata.category(character)[0] == "M":
+            together = unicodedata.normalize("NFKC", "".join(f"{base}{character}" for base in ascii_text))
+            assert together == "".join(f"{base}{unicodedata.normalize('NFKC', character)}" for base in ascii_text)
+
+
+def test_characters_younger_than_unicode_14_cut_whatever_the_python() -> None:
+    # U+1E030 (15.0) would fold to a Cyrillic letter under newer tables, U+1DF2A and U+31350 would be letters.
+    for character in ("\U0001e030", "\U0001df2a", "\U00031350", "\u0cf3"):
+        assert words(f"a{character}b") == ["a", "b"]
+        assert without_unassigned(f"a{character}b") == "a b"
+
+
+def test_tables_are_what_the_tool_writes() -> None:
+    if unicodedata.unidata_version != "14.0.0":
+        pytest.skip("the tool needs Unicode 14.0 (CPython 3.11)")
+    command = [sys.executable, str(ROOT / "tools" / "make_unicode_tables.py"), "--check"]
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 0
