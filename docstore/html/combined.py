@@ -1,0 +1,188 @@
+"""The default main-content rule: what of a page's text is its content, decided over one stream of tags and texts.
+
+Floor 2: knows `outline` and `evidence`.  Must not know charsets, words, nor what the text is used for.  Integers only,
+no order of hashing, linear time: another implementation gives the same blocks bit for bit.
+
+The rule, on the blocks and elements of `outline`; "weight" is theirs:
+
+1. A block is *solid* when it weighs at least 40 and at most a third of it is links; its solid weight is what is not
+   link.  If no block is, the least weight is waived.
+2. An element whose tag says boilerplate is dropped when it holds at most half of the page's solid weight (a header only
+   outside an article); one whose class or id says so, when it holds at most a third; the block behind a leaf tag that
+   says so likewise.  What holds more is the page itself, whatever it is called.
+3. The *container*: the heaviest ``itemprop=articleBody``, else the heaviest article, else the first main, of those with
+   more than a third of the solid weight left; else the whole page.  Unless it is an articleBody, while one child holds
+   at least 19/20 of its solid weight, that child takes its place.
+4. The blocks left in the container, up to the last solid one, that are at most two thirds links.  Before them the
+   *lead*: going back from the first of them to the nearest heading, past at most 4 blocks that are no lead, the solid
+   blocks without links; none where there is no such heading.  Dropped blocks are not looked at.
+5. If these weigh less than 300 (about 50 words) they are often the template alone.  Then: every block but those in
+   elements that say boilerplate and hold at most half of the page's whole text; if that is less than 500, every block.
+
+Large shares decide, not optima: an advert or menu entry more moves no weight across a share, save by rare chance, and 5
+gives pages with little text enough to differ by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from docstore.html.evidence import ARTICLE, ARTICLE_BODY, BOILERPLATE, HEADER, HINT, MAIN, WHOLE
+from docstore.html.outline import Block, Outline, outline, render
+from docstore.html.tokens import Markup
+
+SOLID_WEIGHT: Final = 40
+SOLID_LINK_SHARE: Final = 3
+TAG_SHARE: Final = 2
+HINT_SHARE: Final = 3
+CONTAINER_SHARE: Final = 3
+DESCENT: Final = (19, 20)
+KEPT_LINKS: Final = (2, 3)
+LEAD_REACH: Final = 4
+LITTLE_WEIGHT: Final = 300
+LENIENT_WEIGHT: Final = 500
+"""A share n means one n-th."""
+
+
+def combined(markup: Markup) -> str:
+    """Main content of a page: blocks on lines of their own, white space folded; "" only where there is no text."""
+    page = outline(markup)
+    blocks = page.blocks
+    return render(blocks[number] for number in select(page))
+
+
+def select(page: Outline) -> list[int]:
+    """Numbers of the blocks that are main content, ascending; empty only where the page has no block."""
+    blocks = page.blocks
+    solid = _solid_weights(blocks, SOLID_WEIGHT)
+    if not any(solid):
+        solid = _solid_weights(blocks, 0)
+    dropped_elements, dropped = _dropped(page, solid)
+    for number, is_dropped in enumerate(dropped):
+        if is_dropped:
+            solid[number] = 0
+    inside = _container(page, solid, dropped_elements)
+    chosen = [number for number, block in enumerate(blocks) if inside[block.owner] and not dropped[number]]
+    last = len(chosen)
+    while last and not solid[chosen[last - 1]]:
+        last -= 1
+    if last:
+        chosen = _lead(blocks, solid, dropped, chosen[0]) + chosen[:last]
+    kept = [
+        number
+        for number in chosen
+        if blocks[number].link_weight * KEPT_LINKS[1] <= blocks[number].weight * KEPT_LINKS[0]
+    ]
+    if sum(blocks[number].weight for number in kept) < LITTLE_WEIGHT:
+        return _lenient(page)
+    return kept
+
+
+def _solid_weights(blocks: Sequence[Block], least: int) -> list[int]:
+    return [
+        block.weight - block.link_weight
+        if block.weight >= least and block.link_weight * SOLID_LINK_SHARE <= block.weight
+        else 0
+        for block in blocks
+    ]
+
+
+def _subtree_sums(page: Outline, weights: Sequence[int]) -> list[int]:
+    """Sum of the weights of the blocks inside each element."""
+    parents = page.parents
+    sums = [0] * len(parents)
+    for block, weight in zip(page.blocks, weights, strict=True):
+        sums[block.owner] += weight
+    for element in range(len(parents) - 1, 0, -1):
+        sums[parents[element]] += sums[element]
+    return sums
+
+
+def _dropped(page: Outline, solid: Sequence[int]) -> tuple[list[bool], list[bool]]:
+    """Which elements, and which blocks, step 2 drops."""
+    parents = page.parents
+    sums = _subtree_sums(page, solid)
+    total = sums[0]
+    elements = [False] * len(parents)
+    for element, evidence in enumerate(page.evidence):
+        parent = parents[element]
+        if elements[parent]:
+            elements[element] = True
+        elif evidence:
+            held = sums[element]
+            is_boilerplate = evidence & BOILERPLATE or (evidence & HEADER and not page.evidence[parent] & ARTICLE)
+            is_hinted = evidence & HINT and not evidence & (MAIN | WHOLE)
+            elements[element] = bool(
+                (is_boilerplate and held * TAG_SHARE <= total) or (is_hinted and held * HINT_SHARE <= total)
+            )
+    blocks = [
+        elements[block.owner] or bool(block.evidence & (BOILERPLATE | HINT) and block.weight * HINT_SHARE <= total)
+        for block in page.blocks
+    ]
+    return elements, blocks
+
+
+def _container(page: Outline, solid: Sequence[int], dropped: Sequence[bool]) -> list[bool]:
+    """Which elements lie in the container of step 3, itself among them."""
+    parents = page.parents
+    count = len(parents)
+    sums = _subtree_sums(page, solid)
+    body = article = main = 0
+    for element, evidence in enumerate(page.evidence):
+        if not evidence & (ARTICLE_BODY | ARTICLE | MAIN) or dropped[element]:
+            continue
+        if sums[element] * CONTAINER_SHARE <= sums[0]:
+            continue
+        if evidence & ARTICLE_BODY and (not body or sums[element] > sums[body]):
+            body = element
+        if evidence & ARTICLE and (not article or sums[element] > sums[article]):
+            article = element
+        if evidence & MAIN and not main:
+            main = element
+    top = body or article or main
+    if not body and sums[0]:
+        heaviest = [0] * count
+        for element in range(count - 1, 0, -1):
+            rival = heaviest[parents[element]]
+            if not rival or sums[element] >= sums[rival]:
+                heaviest[parents[element]] = element
+        while heaviest[top] and sums[heaviest[top]] * DESCENT[1] >= sums[top] * DESCENT[0]:
+            top = heaviest[top]
+    inside = [False] * count
+    inside[top] = True
+    for element in range(top + 1, count):
+        inside[element] = inside[parents[element]]
+    return inside
+
+
+def _lead(blocks: Sequence[Block], solid: Sequence[int], dropped: Sequence[bool], first: int) -> list[int]:
+    """Numbers of the lead's blocks, ascending, which end before block `first`."""
+    lead: list[int] = []
+    others = 0
+    for number in range(first - 1, -1, -1):
+        if dropped[number]:
+            continue
+        if blocks[number].is_heading:
+            return lead[::-1]
+        if solid[number] and not blocks[number].link_weight:
+            lead.append(number)
+        else:
+            others += 1
+            if others > LEAD_REACH:
+                break
+    return []
+
+
+def _lenient(page: Outline) -> list[int]:
+    """Step 5."""
+    parents = page.parents
+    sums = _subtree_sums(page, [block.weight for block in page.blocks])
+    dropped = [False] * len(parents)
+    for element, evidence in enumerate(page.evidence):
+        says_so = evidence & (BOILERPLATE | HINT) and not evidence & (MAIN | WHOLE)
+        dropped[element] = dropped[parents[element]] or bool(says_so and sums[element] * 2 <= sums[0])
+    kept = [number for number, block in enumerate(page.blocks) if not dropped[block.owner]]
+    if sum(page.blocks[number].weight for number in kept) < LENIENT_WEIGHT:
+        return list(range(len(page.blocks)))
+    return kept

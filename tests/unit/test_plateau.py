@@ -1,0 +1,95 @@
+import random
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from docstore.errors import InvalidArgument
+from docstore.html.plateau import Ratio, Span, best_span, plateau, stream
+from docstore.html.tokens import split
+
+BUNCHES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=12)
+RATIOS = st.builds(Ratio, st.integers(1, 5), st.integers(1, 5))
+
+
+def brute_force(tags: list[int], words: list[int], value: Ratio) -> tuple[int, int]:
+    """First and end token of the best span, by trying every one: the definition itself, times the denominator."""
+    tokens = [is_word for tag, word in zip(tags, words, strict=True) for is_word in [False] * tag + [True] * word]
+    best = (-1, -1, 0, 0)
+    for start in range(len(tokens) + 1):
+        for end in range(start, len(tokens) + 1):
+            outside = (tokens[:start] + tokens[end:]).count(False)
+            inside = tokens[start:end].count(True)
+            worth = outside * value.denominator + inside * value.numerator
+            best = max(best, (worth, end - start, -start, end))
+    return -best[2], best[3]
+
+
+def as_tokens(tags: list[int], words: list[int], span: Span) -> tuple[int, int]:
+    if span.start == span.end:
+        return 0, 0
+    start = sum(tags[: span.start + 1]) + sum(words[: span.start])
+    return start, sum(tags[: span.end]) + sum(words[: span.end])
+
+
+@given(BUNCHES, RATIOS)
+def test_span_is_the_one_that_trying_every_span_finds(bunches: list[tuple[int, int]], value: Ratio) -> None:
+    tags, words = [tag for tag, _ in bunches], [word for _, word in bunches]
+    assert as_tokens(tags, words, best_span(tags, words, value)) == brute_force(tags, words, value)
+
+
+def test_of_equal_spans_the_longest_then_the_first_is_taken() -> None:
+    # Two bunches of two words, two tags between: alone each is worth 2, together 2 - 2 + 2 = 2, and longer.
+    assert best_span([0, 2], [2, 2]) == Span(0, 2)
+    # Five tags between make the two alone the best, and equal: the first.
+    assert best_span([0, 5], [2, 2]) == Span(0, 1)
+
+
+def test_a_word_worth_more_tags_widens_the_span() -> None:
+    tags, words = [0, 3, 3], [1, 9, 1]
+    assert best_span(tags, words, Ratio(1, 1)) == Span(1, 2)
+    assert best_span(tags, words, Ratio(4, 1)) == Span(0, 3)
+
+
+@pytest.mark.parametrize("value", [Ratio(0, 1), Ratio(1, 0), Ratio(-1, 1)])
+def test_a_value_that_is_no_positive_ratio_is_refused(value: Ratio) -> None:
+    with pytest.raises(InvalidArgument, match="positive"):
+        best_span([0], [1], value)
+
+
+def test_counts_of_different_length_are_refused() -> None:
+    with pytest.raises(InvalidArgument, match="2 counts for 1"):
+        best_span([0, 1], [1])
+
+
+def test_text_between_menus_is_the_plateau() -> None:
+    menu = "".join(f"<li><a href=/{n}>Go {n}</a></li>" for n in range(20))
+    page = f"<ul>{menu}</ul><p>One sentence of the story, then <b>an</b>other.<p>And more of it.<ul>{menu}</ul>"
+    assert plateau(split(page)) == "One sentence of the story, then another.\nAnd more of it."
+
+
+def test_comments_are_no_tags_and_hidden_text_has_no_words() -> None:
+    found = stream(split("one two<!-- three --><p>four<noscript>five</noscript>"))
+    assert found.tags == [0, 0, 1, 1, 1]
+    assert found.words == [2, 0, 1, 0, 0]
+
+
+def test_characters_without_blanks_between_count_as_words() -> None:
+    assert stream(split("<p>春天来了</p>")).words == [0, 4, 0]
+
+
+@pytest.mark.parametrize("page", ["", "<p><br><table><tr><td>", "<!-- a -->", "   "])
+def test_a_page_without_words_gives_empty_text(page: str) -> None:
+    assert plateau(split(page)) == ""
+
+
+def test_time_grows_with_the_page_not_faster() -> None:
+    seed = random.Random(20)
+    tags, words = ([seed.randrange(3) for _ in range(200_000)] for _ in range(2))
+    started = time.perf_counter()
+    best_span(tags[:20_000], words[:20_000])
+    small = time.perf_counter() - started
+    started = time.perf_counter()
+    best_span(tags, words)
+    assert time.perf_counter() - started < 40 * small + 0.05
