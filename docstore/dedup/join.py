@@ -176,14 +176,38 @@ def _round_up(factor: float, counts: Numbers) -> Numbers:
     return raised
 
 
-def _prefixes(ranked: Sets, kept: Numbers, order: Numbers, first_common: int) -> tuple[Numbers, Numbers, Numbers]:
-    """(member, position in `order`, offset in the set) of each set's first `kept` members, lone members left out."""
+class _Prefixes(NamedTuple):
+    """Members of prefixes: which, of which set (its position by size), how far from the set's head."""
+
+    member: Numbers
+    place: Numbers
+    offset: Numbers
+
+
+class _Prefixed(NamedTuple):
+    """Sets by size, with the prefixes that are indexed, sorted by (member, place).
+
+    Attributes:
+        lengths: of the sets, ascending.
+        shift: bits of a place.
+        entries: ``member << shift | place``, ascending.
+        offset: of each entry.
+    """
+
+    lengths: Numbers
+    shift: int
+    entries: Numbers
+    offset: Numbers
+
+
+def _prefixes(ranked: Sets, kept: Numbers, order: Numbers, first_common: int) -> _Prefixes:
+    """The first `kept` members of each set, but for those that only one set has."""
     prefix = np.minimum(kept, ranked.lengths[order])
     place = np.repeat(np.arange(len(order)), prefix)
     offset = spans(np.zeros(len(order), np.int64), prefix)
     member = ranked.members[np.repeat(ranked.starts[order], prefix) + offset].astype(np.int64)
     common = member >= first_common
-    return member[common], place[common], offset[common]
+    return _Prefixes(member[common], place[common], offset[common])
 
 
 def exact_join(sets: Sets, threshold: float) -> Pairs:
@@ -212,64 +236,53 @@ def exact_join(sets: Sets, threshold: float) -> Pairs:
 
 def _join_ranked(ranked: Sets, threshold: float) -> tuple[Numbers, Numbers, Numbers]:
     """The join of non-empty, pairwise different, ranked sets -> first, second, shared; unsorted."""
+    nothing = np.empty(0, np.int64)
+    found = [(nothing, nothing, nothing)]
     order = np.argsort(ranked.lengths, kind="stable")
     lengths = ranked.lengths[order]
-    members = int(ranked.members.max()) + 1 if len(ranked.members) else 0
-    frequency = np.bincount(ranked.members, minlength=members)
+    frequency = np.bincount(ranked.members, minlength=1)
     first_common = int(np.searchsorted(frequency, 1, "right"))  # ranks go from the rarest: the first with two sets
     least = _round_up(threshold, lengths)
     earliest = np.searchsorted(lengths, least)
     indexed = lengths - _round_up(2 * threshold / (1 + threshold), lengths) + 1
-    member, place, offset = _prefixes(ranked, indexed, order, first_common)
-    shift = max(1, len(order).bit_length())
-    entries = member << shift | place
-    by_entry = np.argsort(entries)
-    entries, offset = entries[by_entry], offset[by_entry]
-    place_mask = (1 << shift) - 1
-
-    found: list[tuple[Numbers, Numbers, Numbers]] = []
+    index = _index(_prefixes(ranked, indexed, order, first_common), lengths)
     probed = lengths - least + 1
     work = np.cumsum(np.minimum(probed, lengths))
     begin = 0
     while begin < len(order):
         done = int(work[begin - 1]) if begin else 0
         end = min(len(order), max(begin + 1, int(np.searchsorted(work, done + CHUNK_PAIRS, "right"))))
-        token, prober, at = _prefixes(ranked, probed[begin:end], order[begin:end], first_common)
-        prober += begin
-        low = np.searchsorted(entries, token << shift | earliest[prober])
-        high = np.searchsorted(entries, token << shift | prober)
-        codes = _incidences(low, high, prober, at, lengths, entries, offset, place_mask, threshold, shift)
-        left, right = codes >> shift, codes & place_mask
+        probes = _prefixes(ranked, probed[begin:end], order[begin:end], first_common)
+        probes = probes._replace(place=probes.place + begin)
+        left, right = _matches(index, probes, earliest, threshold)
         shared = overlap_pairs(ranked, order[left], order[right])
         either = lengths[left] + lengths[right] - shared
         good = shared / np.maximum(either, 1) >= threshold
         found.append((order[left[good]], order[right[good]], shared[good]))
         begin = end
-    if not found:
-        nothing = np.empty(0, np.int64)
-        return nothing, nothing, nothing
     first, second, both = (np.concatenate(column) for column in zip(*found, strict=True))
     return np.minimum(first, second), np.maximum(first, second), both
 
 
-def _incidences(
-    low: Numbers,
-    high: Numbers,
-    prober: Numbers,
-    at: Numbers,
-    lengths: Numbers,
-    entries: Numbers,
-    offset: Numbers,
-    place_mask: int,
-    threshold: float,
-    shift: int,
-) -> Numbers:
-    """Pairs (prober << shift | place) of a chunk's prefix matches that pass the positional filter, each once."""
-    many = np.maximum(high - low, 0)
+def _index(prefixes: _Prefixes, lengths: Numbers) -> _Prefixed:
+    shift = max(1, len(lengths).bit_length())
+    entries = prefixes.member << shift | prefixes.place
+    order = np.argsort(entries)
+    return _Prefixed(lengths, shift, entries[order], prefixes.offset[order])
+
+
+def _matches(index: _Prefixed, probes: _Prefixes, earliest: Numbers, threshold: float) -> tuple[Numbers, Numbers]:
+    """Pairs of places (prober, indexed) that share a prefix member and pass the positional filter, each once.
+
+    The members before a match and those behind it bound what two sets can share (Xiao et al. 2008).
+    """
+    lengths, shift, entries, offset = index
+    low = np.searchsorted(entries, probes.member << shift | earliest[probes.place])
+    many = np.maximum(np.searchsorted(entries, probes.member << shift | probes.place) - low, 0)
     hit = np.flatnonzero(many)
-    low, many, prober, at = low[hit], many[hit], prober[hit], at[hit]
+    low, many, prober, at = low[hit], many[hit], probes.place[hit], probes.offset[hit]
     work = np.cumsum(many)
-    parts: list[Numbers] = []
+    parts = [np.empty(0, np.int64)]
     begin = 0
     while begin < len(many):
         done = int(work[begin - 1]) if begin else 0
@@ -277,10 +290,11 @@ def _incidences(
         entry = spans(low[begin:end], many[begin:end])
         left = np.repeat(prober[begin:end], many[begin:end])
         left_at = np.repeat(at[begin:end], many[begin:end])
-        right, right_at = entries[entry] & place_mask, offset[entry]
+        right, right_at = entries[entry] & ((1 << shift) - 1), offset[entry]
         need = _round_up(threshold / (1 + threshold), lengths[left] + lengths[right])
         before = np.minimum(left_at, right_at)
         behind = np.minimum(lengths[left] - left_at, lengths[right] - right_at)
         parts.append(np.unique((left << shift | right)[before + behind >= need]))
         begin = end
-    return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+    codes = np.unique(np.concatenate(parts))
+    return codes >> shift, codes & ((1 << shift) - 1)

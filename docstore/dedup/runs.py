@@ -45,8 +45,9 @@ _PLACE_BITS: Final = np.uint64(RUN_PLACE_BITS)
 _PLACE_MASK: Final = np.uint64((1 << RUN_PLACE_BITS) - 1)
 _CUT: Final = np.uint64(64 - RUN_KEY_BITS)
 _SIXTEEN: Final = np.uint64(16)
-SLICES_BITS: Final = 8
-"""Merging goes through the key space in ``2**8`` slices; one slice is the least that a step does."""
+_SLICE_POSTINGS: Final = 1 << 15
+"""Merging goes through the key space in slices of about so many postings: the least that a step does, 1 to 2 ms."""
+_TEXTS_A_STEP: Final = 1 << 16
 
 
 def mix_keys(keys: Keys) -> Keys:
@@ -58,7 +59,7 @@ def mix_keys(keys: Keys) -> Keys:
     return mixed >> _CUT
 
 
-def pack(mixed: Keys, places: Keys) -> Keys:
+def pack(mixed: Keys, places: Keys | np.uint64) -> Keys:
     """One integer a posting: sorts by key, then by place, that is by arrival."""
     return mixed << _PLACE_BITS | places
 
@@ -189,9 +190,13 @@ class Run:
         numbers: Keys = words[:, 0] | words[:, 1] << _SIXTEEN | words[:, 2] << np.uint64(32)
         return numbers
 
-    def slice_postings(self, number: int) -> Keys:
-        """All postings of one of the ``2**SLICES_BITS`` slices of the key space, packed and sorted."""
-        step = self._fence_bits - SLICES_BITS
+    def text_words(self, begin: int, end: int) -> NDArray[np.uint16]:
+        """Text numbers of places begin..end as they are stored, (texts, 3)."""
+        return self._columns.texts.reshape(-1, 3)[begin:end]
+
+    def slice_postings(self, number: int, slice_bits: int) -> Keys:
+        """All postings of one of the ``2**slice_bits`` slices of the key space, packed and sorted."""
+        step = self._fence_bits - slice_bits
         fence = self._columns.fence[number << step : ((number + 1) << step) + 1].astype(np.int64)
         reach = slice(int(fence[0]), int(fence[-1]))
         buckets = np.arange(number << step, (number + 1) << step, dtype=np.uint64)
@@ -219,36 +224,39 @@ class Run:
 class RunWriter:
     """Fills a buffer with one run, slice by slice, ascending; the header comes last, so half a run is no run."""
 
-    def __init__(self, buffer: NDArray[np.uint8], postings: int, texts: NDArray[np.uint64]) -> None:
+    def __init__(self, buffer: NDArray[np.uint8], postings: int, texts: int) -> None:
         """Begin a run.
 
         Args:
-            buffer: (run_bytes(postings, len(texts)),) uint8, zeroed.
+            buffer: (run_bytes(postings, texts),) uint8, zeroed.
             postings: as many as will be appended, or more.
-            texts: text numbers by place.
+            texts: exactly as many as will be appended.
         """
-        if len(texts) > 1 << RUN_PLACE_BITS:
-            raise InvalidArgument(f"{len(texts)} texts do not fit one run; keep to {1 << RUN_PLACE_BITS}")
+        if texts > 1 << RUN_PLACE_BITS:
+            raise InvalidArgument(f"{texts} texts do not fit one run; keep to {1 << RUN_PLACE_BITS}")
         self._buffer = buffer
         self._room = postings
         self._fence_bits = _fence_bits(postings)
         self._tag_bits = np.uint64(RUN_KEY_BITS - self._fence_bits)
-        self._columns = _view(buffer, self._fence_bits, postings, len(texts))
-        self._texts = len(texts)
-        words = self._columns.texts.reshape(-1, 3)
-        for word in range(3):
-            words[:, word] = texts >> np.uint64(16 * word)
+        self._columns = _view(buffer, self._fence_bits, postings, texts)
+        self._texts = 0
         self._count = 0
         self._bucket = 0
         self._checksums = [0] * len(_Columns._fields)
-        self._checksums[5] = _crc(self._columns.texts, 0)
 
-    def append(self, postings: Keys, buckets_end: int | None = None) -> None:
+    def append_texts(self, words: NDArray[np.uint16]) -> None:
+        """Add text numbers, (texts, 3) of 16 bits, lowest first; their places follow on."""
+        reach = self._columns.texts[self._texts * 3 : (self._texts + len(words)) * 3]
+        reach[:] = words.ravel()
+        self._checksums[5] = _crc(reach, self._checksums[5])
+        self._texts += len(words)
+
+    def append(self, postings: Keys, done: float = 1.0) -> None:
         """Add sorted postings, all behind those before.
 
         Args:
             postings: packed, sorted.
-            buckets_end: slices done so far out of ``2**SLICES_BITS``; None says that these are the last.
+            done: the share of the key space that is now complete, a multiple of ``2**-16``; 1 with the last.
         """
         columns = self._columns
         reach = slice(self._count, self._count + len(postings))
@@ -265,8 +273,7 @@ class RunWriter:
         for number, column in enumerate(written, start=1):
             if column is not None:
                 self._checksums[number] = _crc(column, self._checksums[number])
-        last = 1 << self._fence_bits
-        end = last if buckets_end is None else buckets_end << (self._fence_bits - SLICES_BITS)
+        end = int(done * (1 << self._fence_bits))
         bounds = np.arange(self._bucket, end, dtype=np.uint64) << self._tag_bits
         fence = columns.fence[self._bucket : end]
         fence[:] = self._count + np.searchsorted(keys, bounds)
@@ -300,27 +307,47 @@ def _crc(column: NDArray[np.unsignedinteger], start: int) -> int:
     return crc32(column.view(np.uint8).data, start)
 
 
+def text_words(numbers: NDArray[np.uint64]) -> NDArray[np.uint16]:
+    """Split 48-bit text numbers into (texts, 3) words of 16 bits, lowest first."""
+    return np.stack([(numbers >> np.uint64(16 * word)).astype(np.uint16) for word in range(3)], axis=1)
+
+
 def write_run(buffer: NDArray[np.uint8], postings: Keys, texts: NDArray[np.uint64]) -> None:
     """Write sorted postings as one run into a buffer of `run_bytes`."""
-    writer = RunWriter(buffer, len(postings), texts)
+    writer = RunWriter(buffer, len(postings), len(texts))
+    writer.append_texts(text_words(texts))
     writer.append(postings)
     writer.finish()
 
 
+def slice_bits(postings: int) -> int:
+    """Into how many slices (as a power of two) a merge of so many postings goes through the key space."""
+    return min(MIN_FENCE_BITS, (postings // _SLICE_POSTINGS).bit_length())
+
+
 def merge_runs(runs: Sequence[Run], buffer: NDArray[np.uint8], bucket_limit: int) -> Iterator[int]:
-    """Merge runs, oldest first, into a buffer of `run_bytes`; each step does one slice and gives how many it read.
+    """Merge runs, oldest first, into a buffer of `run_bytes`; each step gives how many postings or texts it read.
 
     The owner decides when to take the next step, so the stall is that of one slice; the run is there when the iterator
     ends.  Texts keep their order: all places of a run lie behind those of the runs before it.
     """
-    texts = np.concatenate([run.text_numbers(slice(None)) for run in runs])
-    offsets = np.concatenate([[0], np.cumsum([run.texts for run in runs])]).astype(np.uint64)
-    writer = RunWriter(buffer, sum(run.postings for run in runs), texts)
-    for number in range(1 << SLICES_BITS):
+    total = sum(run.postings for run in runs)
+    writer = RunWriter(buffer, total, sum(run.texts for run in runs))
+    offsets = []
+    texts = 0
+    for run in runs:
+        offsets.append(np.uint64(texts))
+        texts += run.texts
+        for begin in range(0, run.texts, _TEXTS_A_STEP):
+            words = run.text_words(begin, begin + _TEXTS_A_STEP)
+            writer.append_texts(words)
+            yield len(words)
+    bits = slice_bits(total)
+    for number in range(1 << bits):
         part = np.concatenate(
-            [run.slice_postings(number) + offset for run, offset in zip(runs, offsets[:-1], strict=True)]
+            [run.slice_postings(number, bits) + offset for run, offset in zip(runs, offsets, strict=True)]
         )
         part.sort()
-        writer.append(bound_buckets(part, bucket_limit), number + 1)
+        writer.append(bound_buckets(part, bucket_limit), (number + 1) / (1 << bits))
         yield len(part)
     writer.finish()
