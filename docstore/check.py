@@ -1,7 +1,7 @@
 """Every invariant of a store, walked: what `docstore check` prints, and what the tests call.
 
-Floor 6: knows the store's parts; changes nothing.  Silent on a sound store, also after kill -9.  Left-overs that readers
-see through (postings of deleted pages, users of freed bodies, records that nothing refers to) are no findings.
+Floor 6: knows the store's parts; changes nothing.  Silent on a sound store, also after kill -9.  Left-overs that
+readers see through (postings of deleted pages, users of freed bodies, records that nothing refers to) are no findings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Pages in, results out: analysis in threads ahead of the sequencer, in input order.
 
-Floor 5: knows the kernel and the sequencer.  Analysis is pure and takes no lock; pages wait in a window bounded in pages and
-bytes.  A slow source is not waited for: what has been read is committed after GROUP_SECONDS.
+Floor 5: knows the kernel and the sequencer.  Analysis is pure and takes no lock; pages wait in a window bounded in
+pages and bytes.  A slow source is not waited for: what has been read is committed after GROUP_SECONDS.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from docstore.capture import BODY, CHECKSUM, MAIN, STATUS, TEXT_CHECKSUM, TITLE, VERDICT
+from docstore.capture import BODY, CHECKSUM, MAIN, STATUS, TEXT_CHECKSUM, TITLE, VERDICT, VISIT
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.detector import StoredPage
 from docstore.dedup.index import PagePointer
@@ -122,6 +122,10 @@ class PageRows:
         if checksum != stored_checksum:
             return False
         return decides_alone(checksum) or self.body(pointer) == body
+
+    def has_visit(self, pointer: PagePointer) -> bool:
+        """Whether a visit that found nothing new (304) is noted at that row and time."""
+        return bool(self._column(pointer, VISIT))
 
     def own_text(self, row_key: bytes, version: OwnVersion) -> str:
         """The text of a version that `own` gave."""

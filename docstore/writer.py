@@ -5,8 +5,8 @@ its own group before it; bodies are appended to the active segment; then the seg
 writes postings, rows and manifest.  An answer is handed out after its own and every earlier group is committed, so a
 crash leaves a prefix of the input, and any number of analysing threads gives the same store.
 
-Two rules keep that true.  A row that the group in flight has touched is committed before it is touched again.  A page is
-rejected or stored by reference only against a committed page.
+Two rules keep that true.  A row that the group in flight has touched is committed before it is touched again.  A page
+is rejected or stored by reference only against a committed page.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ TIMESTAMP_STEP = 1000
 
 Policies = Mapping[VerdictKind, Policy]
 _NEW = Verdict(VerdictKind.NEW)
+_NOT_MODIFIED = Verdict(VerdictKind.NEW, reason="not_modified")
 
 
 class Prepared(NamedTuple):
@@ -161,6 +162,12 @@ class Sequencer:
     def _put_visit(self, one: Prepared) -> PutResult:
         """A visit that found nothing new (304): confirms the version before it, and is kept beside it."""
         own = self._rows.own(one.row_key, one.timestamp)
+        previous = Previous.SAME_BYTES if own.previous else Previous.NONE
+        similarity = 1.0 if own.previous else 0.0
+        if self._rows.has_visit(PagePointer(one.timestamp, one.row_key)):
+            return PutResult(
+                url_of(one.row_key), one.timestamp, _NOT_MODIFIED, previous, similarity, capture.STORED_KNOWN
+            )
         visit = capture.encode_visit(one.page.status, one.page.headers)
         cells = [
             SetCell(
@@ -172,10 +179,8 @@ class Sequencer:
         self._page_rows.append(RowMutations(PAGES, one.row_key, cells))
         self._rows.add_pending(PagePointer(one.timestamp, one.row_key), None)
         self._tally.count_visit()
-        previous = Previous.SAME_BYTES if own.previous else Previous.NONE
-        similarity = 1.0 if own.previous else 0.0
         stored = capture.STORED_CONFIRMED
-        return PutResult(url_of(one.row_key), one.timestamp, _NEW, previous, similarity, stored)
+        return PutResult(url_of(one.row_key), one.timestamp, _NOT_MODIFIED, previous, similarity, stored)
 
     def _settle(self, one: Prepared) -> tuple[OwnRow, int]:
         """The row's state at the first millisecond from the page's own on that is free or holds this very body."""

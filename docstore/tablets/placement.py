@@ -21,7 +21,7 @@ Base = tuple[bytes, bytes]
 
 
 class Placement:
-    """Places values and fetches them.  Fetching is thread-safe; placing belongs to whoever holds the committer's lock."""
+    """Places values and fetches them.  Fetching is thread-safe; placing is for whoever holds the committer's lock."""
 
     def __init__(self, bodies: Bodies, codec: ValueCodec, base_envelope: Callable[[bytes], bytes | None]) -> None:
         self._bodies = bodies

@@ -119,6 +119,7 @@ def test_a_304_confirms_the_stored_version(store: docstore.DocumentStore) -> Non
     store.put_page(url, body, headers=(*HTML, ("ETag", '"x"'), ("Last-Modified", "yesterday")), fetched_at=T0)
     visit = store.put_page(url, status=304, fetched_at=T0 + DAY)
     assert (visit.previous, visit.stored) == (Previous.SAME_BYTES, "confirmed")
+    assert store.put_page(url, status=304, fetched_at=T0 + DAY).stored == "known"
     assert store.validators(url) == {"etag": '"x"', "last_modified": "yesterday", "last_visit": T0 + DAY}
     found = store.get(url)
     assert found is not None and found.body == body
