@@ -69,7 +69,7 @@ def _run_command(command: registry.Command, words: list[str]) -> int:
 def _print_version() -> int:
     kernel = importlib.import_module("docstore.dedup.kernel")
     version = importlib.import_module("docstore.version")
-    sys.stdout.write(f"docstore {version.__version__} (kernel: {kernel.kernel_name()})\n")
+    sys.stdout.write(f"docstore {version.__version__} (kernel: {kernel.Kernel.name})\n")
     return EXIT_OK
 
 

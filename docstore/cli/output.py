@@ -44,7 +44,9 @@ def report_error(text: str) -> None:
 def write_bytes(value: bytes) -> None:
     """Write bytes to stdout as they are."""
     sys.stdout.flush()
-    sys.stdout.buffer.write(value)
+    left = memoryview(value)
+    while left:  # an unbuffered stdout may take a part of them
+        left = left[sys.stdout.buffer.write(left) :]
     sys.stdout.buffer.flush()
 
 

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from cli_case import Terminal, article, html, warc
+
+KEYS = {
+    "pages",
+    "stored",
+    "verdicts",
+    "previous",
+    "skipped",
+    "errors",
+    "body_bytes",
+    "stored_bytes",
+    "seconds",
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    terminal = Terminal(tmp_path / "store", capsys)
+    assert terminal("init").code == 0
+    return terminal
+
+
+@pytest.fixture
+def crawl(tmp_path: Path) -> Path:
+    words = article(1)
+    near = [*words[:-2], "two", "others"]
+    pages = [
+        ("https://a.example/", "2024-05-01T00:00:00Z", html("One", words)),
+        ("https://b.example/", "2024-05-01T00:00:01Z", html("One", words)),
+        ("https://c.example/", "2024-05-01T00:00:02Z", html("One", near)),
+        ("https://d.example/", "2024-05-01T00:00:03Z", html("Two", article(2))),
+        ("https://a.example/", "2024-05-02T00:00:00Z", html("One", words)),
+    ]
+    return warc(tmp_path / "crawl.warc.gz", pages)
+
+
+def test_ingest_json_is_one_object_of_the_promised_shape(run: Terminal, crawl: Path) -> None:
+    answer = run("ingest", str(crawl), "--json")
+    assert (answer.code, answer.err) == (0, "")
+    report = answer.object()
+    assert report.keys() >= KEYS
+    assert report["pages"] == 5
+    assert report["verdicts"] == {"new": 2, "exact": 2, "same_text": 0, "near": 1, "contained": 0}
+    assert report["previous"] == {"none": 4, "same_bytes": 1, "same_text": 0, "changed": 0}
+    assert report["errors"] == []
+    assert report["body_bytes"] > 4000
+
+
+def test_ingest_twice_writes_nothing_twice(run: Terminal, crawl: Path) -> None:
+    run("ingest", str(crawl))
+    again = run("ingest", str(crawl), "--json").object()
+    assert (again["pages"], again["stored"], again["known"], again["stored_bytes"]) == (5, 0, 5, 0)
+
+
+def test_ingest_prints_a_summary_for_people(run: Terminal, crawl: Path) -> None:
+    answer = run("ingest", str(crawl))
+    assert answer.err == ""
+    lines = {" ".join(line.split()[:2]): line for line in answer.out.splitlines()}
+    assert lines["verdict near"].split()[2] == "1"
+    assert "pages/s" in answer.out
+    assert "\x1b" not in answer.out
+
+
+def test_progress_goes_to_stderr_only_when_asked(run: Terminal, crawl: Path) -> None:
+    answer = run("ingest", str(crawl), "--progress", "--json")
+    assert answer.object()["pages"] == 5
+    assert "pages" in answer.err
+    assert "MB/s, exact 2 near 1 new 2" in answer.err
+
+
+def test_a_dry_run_gives_every_verdict_and_writes_nothing(run: Terminal, crawl: Path) -> None:
+    report = run("ingest", str(crawl), "--dry-run", "--json").object()
+    assert report["verdicts"] == {"new": 2, "exact": 2, "same_text": 0, "near": 1, "contained": 0}
+    assert run("scan").code == 1
+    assert "dry run" in run("ingest", str(crawl), "--dry-run").out
+
+
+def test_reject_applies_to_exact_alone_and_is_listed(run: Terminal, crawl: Path, tmp_path: Path) -> None:
+    rejects = tmp_path / "rejects.jsonl"
+    report = run("ingest", str(crawl), "--on-duplicate", "reject", "--rejects", str(rejects), "--json").object()
+    rows = [json.loads(line) for line in rejects.read_text().splitlines()]
+    assert [row["url"] for row in rows] == ["https://b.example/"]
+    assert rows[0]["verdict"]["of_url"] == "https://a.example/"
+    assert report["rejected"] == 1
+    assert run("get", "https://c.example/").code == 0
+    assert run("get", "https://b.example/").code == 1
+
+
+def test_on_names_more_verdicts_to_reject(run: Terminal, crawl: Path) -> None:
+    run("ingest", str(crawl), "--on-duplicate", "reject", "--on", "near=reject")
+    assert run("get", "https://c.example/").code == 1
+
+
+def test_reference_gives_every_page_its_own_bytes(run: Terminal, crawl: Path) -> None:
+    run("ingest", str(crawl), "--on-duplicate", "reference")
+    fields = run("get", "https://c.example/", "--json", "--body").object()
+    assert fields["body"].encode() == html("One", [*article(1)[:-2], "two", "others"])
+    assert fields["stored"] == "reference"
+
+
+def test_damage_is_named_and_gives_exit_8(run: Terminal, crawl: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.warc.gz"
+    content = crawl.read_bytes()
+    broken.write_bytes(content[: len(content) - 40])
+    answer = run("ingest", str(broken))
+    assert answer.code == 8
+    assert f"skipped {broken} at offset " in answer.err
+    report = run("ingest", str(broken), "--json")
+    assert report.code == 8
+    (error,) = report.object()["errors"]
+    assert error.keys() == {"file", "offset", "reason"}
+    assert error["offset"] > 0
+
+
+def test_ingest_reads_stdin(run: Terminal, crawl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(crawl.read_bytes())))
+    assert run("ingest", "-", "--json").object()["pages"] == 5
+
+
+def test_a_missing_file_is_a_wrong_call_before_anything_is_written(run: Terminal, crawl: Path) -> None:
+    answer = run("ingest", str(crawl), "nowhere.warc")
+    assert answer.code == 2
+    assert "nowhere.warc" in answer.err
+    assert run("scan").code == 1

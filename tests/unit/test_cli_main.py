@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_case import Terminal, article, html
+
+from docstore.cli import registry
+from docstore.cli.main import main
+from docstore.version import __version__
+
+DOCSTORE = [sys.executable, "-m", "docstore.cli"]
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    return Terminal(tmp_path / "store", capsys)
+
+
+def test_help_lists_every_command(run: Terminal) -> None:
+    answer = run.bare("--help")
+    assert answer.code == 0
+    for command in registry.COMMANDS:
+        assert f"  {command.name} " in answer.out
+        assert command.summary in answer.out
+
+
+def test_no_command_prints_the_help_and_is_a_wrong_call(run: Terminal) -> None:
+    answer = run.bare()
+    assert answer.code == 2
+    assert "usage: docstore COMMAND" in answer.out
+
+
+def test_help_of_a_command_in_both_spellings(run: Terminal) -> None:
+    assert run.bare("help", "get").out == run.bare("get", "--help").out
+    assert "examples:" in run.bare("get", "--help").out
+
+
+def test_version_names_the_kernel(run: Terminal) -> None:
+    answer = run.bare("--version")
+    assert answer.code == 0
+    assert answer.out.startswith(f"docstore {__version__} (kernel: ")
+    assert answer.out.split("kernel: ")[1].rstrip(")\n") in {"native", "reference"}
+
+
+def test_an_unknown_command_is_told_its_neighbour(run: Terminal) -> None:
+    answer = run.bare("histroy")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == "docstore: error: no command 'histroy'; did you mean `docstore history`?\n"
+
+
+def test_an_option_before_the_command_is_told_its_place(run: Terminal) -> None:
+    answer = run.bare("--store", "x", "get")
+    assert answer.code == 2
+    assert "docstore COMMAND --store" in answer.err
+
+
+@pytest.mark.parametrize(
+    "words", [["get"], ["get", "https://a.example/", "--nonsense"], ["get", "https://a.example/", "--versions", "0"]]
+)
+def test_a_wrong_call_is_one_line_and_exit_2(run: Terminal, words: list[str]) -> None:
+    answer = run.bare(*words)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("docstore: error: ")
+    assert answer.err.count("\n") == 1
+    assert "`docstore get --help`" in answer.err
+
+
+def test_a_missing_store_is_exit_3_with_what_to_do(run: Terminal) -> None:
+    answer = run("get", "https://a.example/")
+    assert answer.code == 3
+    assert "docstore init" in answer.err
+    assert not run.store.exists()
+
+
+def test_a_newer_store_is_exit_4(run: Terminal) -> None:
+    run("init")
+    (run.store / "FORMAT").write_bytes(b"docstore format 999\n")
+    answer = run("get", "https://a.example/")
+    assert answer.code == 4
+    assert "999" in answer.err
+
+
+def test_a_damaged_store_is_exit_5(run: Terminal) -> None:
+    run("init")
+    (run.store / "FORMAT").write_bytes(b"something else")
+    assert run("get", "https://a.example/").code == 5
+
+
+def test_a_store_that_another_process_holds_is_exit_3_and_names_it(run: Terminal) -> None:
+    run("init")
+    script = f"import docstore,sys; s=docstore.open({str(run.store)!r}); print('open', flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        answer = run("get", "https://a.example/")
+        assert holder.stdin is not None
+        holder.stdin.close()
+    assert answer.code == 3
+    assert str(holder.pid) in answer.err
+
+
+def test_the_environment_names_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DOCSTORE_STORE", str(tmp_path / "named"))
+    assert main(["init"]) == 0
+    assert (tmp_path / "named" / "FORMAT").exists()
+    monkeypatch.delenv("DOCSTORE_STORE")
+    monkeypatch.chdir(tmp_path)
+    assert main(["init"]) == 0
+    assert (tmp_path / "webtable" / "FORMAT").exists()
+    capsys.readouterr()
+
+
+def test_get_imports_nothing_heavy(run: Terminal) -> None:
+    run("init")
+    page = run.store.parent / "page.html"
+    page.write_bytes(html("Tablets", article(1)))
+    assert run("put", "https://a.example/", str(page)).code == 0
+    script = (
+        "import sys; from docstore.cli.main import main; "
+        f"code = main(['get', 'https://a.example/', '--store', {str(run.store)!r}]); "
+        "heavy = {'numpy', 'lxml', 'warcio', 'tqdm', 'shtab', 'brotli'} & set(sys.modules); "
+        "sys.exit(f'imported {heavy}' if heavy or code else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Tablets\n")
+
+
+def test_a_closed_pipe_ends_quietly(run: Terminal) -> None:
+    run("init")
+    # Half a megabyte of text: far more than a pipe holds, so that the writer meets its closed end.
+    page = run.store.parent / "page.html"
+    page.write_bytes(b"<p>" + b"word " * 100_000)
+    run("put", "https://a.example/", str(page))
+    command = [*DOCSTORE, "get", "https://a.example/", "--body", "--store", str(run.store)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(10) == b"<p>word wo"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=30) == 141
+
+
+def test_a_full_output_is_an_error_of_one_line(run: Terminal) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([*DOCSTORE, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 6
+    assert done.stderr.startswith("docstore: error: cannot read or write")
+
+
+def interrupted(process: subprocess.Popen[bytes]) -> int:
+    """Press Ctrl-C until the process ends: a signal between two reads is only noticed after the second."""
+    for _ in range(20):
+        process.send_signal(signal.SIGINT)
+        try:
+            return process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            continue
+    process.kill()
+    raise AssertionError("twenty interrupts did not end it")
+
+
+def test_an_interrupt_is_exit_130(run: Terminal) -> None:
+    run("init")
+    command = [*DOCSTORE, "put", "https://a.example/", "-", "--store", str(run.store)]
+
+    # A parent that runs in the background may ignore SIGINT, and children inherit that.
+    def listen() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=listen,  # noqa: PLW1509 - no threads here
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(b"x" * (1 << 20))  # returns only when the command reads its stdin
+        assert interrupted(process) == 130
+        assert process.stderr.read() == b"docstore: error: interrupted\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_names_every_command(run: Terminal, shell: str) -> None:
+    answer = run.bare("completion", shell)
+    assert answer.code == 0
+    for command in registry.COMMANDS:
+        assert command.name in answer.out
+
+
+def test_a_completion_script_is_sound_bash(run: Terminal) -> None:
+    script = run.bare("completion", "bash").out
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0

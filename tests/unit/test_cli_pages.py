@@ -1,0 +1,389 @@
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_case import Terminal, article, html
+
+import docstore
+from docstore.cli import output
+
+URL = "https://a.example/one"
+MAY = "2024-05-01T00:00:00Z"
+JUNE = "2024-06-01T00:00:00Z"
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    terminal = Terminal(tmp_path / "store", capsys)
+    assert terminal("init").code == 0
+    return terminal
+
+
+@pytest.fixture
+def put(run: Terminal, tmp_path: Path) -> Iterator[object]:
+    def write(url: str, body: bytes, *words: str) -> dict[str, object]:
+        file = tmp_path / "body"
+        file.write_bytes(body)
+        answer = run("put", url, str(file), "--json", *words)
+        assert answer.code == 0, answer.err
+        return answer.object()
+
+    yield write
+
+
+# --- init
+
+
+def test_init_declares_what_it_was_told(run: Terminal, tmp_path: Path) -> None:
+    other = Terminal(tmp_path / "other", run._capsys)
+    answer = other(
+        "init", "--shingle-words", "4", "--family", "link:max_versions=2,max_age=30d", "--on", "exact=reject", "--json"
+    )
+    assert answer.code == 0
+    assert answer.object()["schema"]["policies"] == {"exact": "reject"}
+    with docstore.open(other.store) as store:
+        assert store.schema.shingle_words == 4
+        assert store.schema.families == (docstore.ColumnFamily("link", docstore.GCPolicy(2, 2_592_000.0)),)
+        assert store.schema.policy(docstore.VerdictKind.EXACT) is docstore.Policy.REJECT
+
+
+def test_init_refuses_where_there_is_a_store(run: Terminal) -> None:
+    answer = run("init")
+    assert answer.code == 2
+    assert "already" in answer.err
+
+
+# --- put
+
+
+def test_put_says_new_then_exact_of_which_page_and_when(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    body = html("Tablets", article(1))
+    first = put(URL, body, "--at", MAY)
+    assert first["verdict"]["kind"] == "new"
+    assert first["time"] == MAY
+    second = put("https://b.example/copy", body, "--at", JUNE)
+    assert second["verdict"]["kind"] == "exact"
+    assert second["verdict"]["of_url"] == URL
+    assert second["previous"] == "none"
+
+
+def test_put_speaks_in_words(run: Terminal, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_bytes(html("Tablets", article(1)))
+    run("put", URL, str(page), "--at", MAY)
+    answer = run("put", "b.example", str(page), "--at", JUNE)
+    assert "page      https://b.example/\n" in answer.out
+    assert f"verdict   exact of {URL} as of {MAY}\n" in answer.out
+    assert "first capture" in answer.out
+
+
+def test_put_reads_stdin_and_headers(run: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"<p>caf\xe9")))
+    answer = run("put", URL, "-", "--header", "Content-Type: text/html; charset=latin-1")
+    assert answer.code == 0
+    assert run("get", URL).out == "café\n"
+    assert "Content-Type: text/html; charset=latin-1\n" in run("get", URL, "--headers").out
+
+
+def test_put_rejects_when_told_to_and_lists_it(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    body = html("Tablets", article(1))
+    put(URL, body)
+    rejected = put("https://b.example/", body, "--on", "exact=reject")
+    assert rejected["stored"] == "rejected"
+    assert run("get", "https://b.example/").code == 1
+    listed = run("dups", "--rejected", "--json").object()
+    assert listed["url"] == "https://b.example/"
+    assert listed["verdict"]["of_url"] == URL
+    assert "exact of https://a.example/one" in run("dups", "--rejected").out
+
+
+def test_put_of_a_304_needs_no_body_and_confirms(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    put(URL, html("Tablets", article(1)), "--at", MAY)
+    answer = run("put", URL, "--status", "304", "--at", JUNE, "--json")
+    assert answer.object()["stored"] == "confirmed"
+    assert [one["time"] for one in run("history", URL, "--json").objects()] == [JUNE, MAY]
+
+
+def test_put_refuses_a_url_that_cannot_be_stored(run: Terminal, tmp_path: Path) -> None:
+    page = tmp_path / "page"
+    page.write_bytes(b"x")
+    answer = run("put", "mailto:someone@example.com", str(page))
+    assert answer.code == 2
+    assert "mailto" in answer.err
+
+
+def test_put_makes_a_store_only_when_told_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Terminal(tmp_path / "none", capsys)
+    page = tmp_path / "page"
+    page.write_bytes(b"<p>hello")
+    assert run("put", URL, str(page)).code == 3
+    assert run("put", URL, str(page), "--create").code == 0
+
+
+# --- get
+
+
+def test_get_prints_title_and_text(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    put(URL, b"<title>A title</title><p>Hello <b>world</b>")
+    assert run("get", URL).out == "A title\n\nHello world\n"
+
+
+def test_get_prints_the_very_bytes(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    body = bytes(range(256)) * 9
+    put(URL, body)
+    command = [sys.executable, "-m", "docstore.cli", "get", URL, "--body", "--store", str(run.store)]
+    assert subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout == body
+
+
+def test_get_of_a_page_that_is_not_there_is_exit_1(run: Terminal) -> None:
+    answer = run("get", URL)
+    assert (answer.code, answer.out) == (1, "")
+    assert "--variants" in answer.err
+
+
+def test_get_tries_variants_and_says_so(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    put("http://www.a.example/", b"<p>Hello")
+    answer = run("get", "a.example", "--variants")
+    assert answer.out == "Hello\n"
+    assert "http://www.a.example/" in answer.err
+    assert run("get", "a.example", "--variants", "--json").object()["via"] == ["https://a.example/"]
+
+
+def test_get_follows_redirects_when_asked(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    put(URL, b"", "--status", "301", "--header", "Location: /two")
+    put("https://a.example/two", b"<p>Two")
+    assert run("get", URL).out == ""
+    answer = run("get", URL, "--follow")
+    assert answer.out == "Two\n"
+    assert "https://a.example/two" in answer.err
+
+
+def test_get_at_a_time_and_several_versions(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    put(URL, b"<p>first", "--at", MAY)
+    put(URL, b"<p>second", "--at", JUNE)
+    assert run("get", URL, "--at", "2024-05-15").out == "first\n"
+    assert run("get", URL, "--at", MAY).out == "first\n"
+    assert run("get", URL, "--at", "2024-04-01").code == 1
+    assert [one["text"] for one in run("get", URL, "--versions", "5", "--json").objects()] == ["second", "first"]
+    assert run("get", URL, "--versions", "2").out == f"--- {JUNE}\nsecond\n\n--- {MAY}\nfirst\n"
+
+
+def test_get_json_is_one_object_with_the_verdict(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    put(URL, b"<title>T</title><p>Hello", "--at", MAY)
+    fields = run("get", URL, "--json").object()
+    assert fields["url"] == URL
+    assert fields["timestamp"] == 1_714_521_600_000_000
+    assert fields["status"] == 200
+    assert fields["title"] == "T"
+    assert fields["verdict"]["kind"] == "new"
+    assert fields["verdict"]["reason"] == "short_text"
+    assert "body" not in fields
+    assert run("get", URL, "--json", "--body").object()["body"] == "<title>T</title><p>Hello"
+
+
+def test_get_column_prints_one_value_or_a_family(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    put(URL, b"<p>Hello", "--header", "Content-Type: text/html")
+    with docstore.open(run.store) as store:
+        store.add_anchor(URL, "https://x.example/", "see one", at=1_714_521_600_000_000)
+        store.add_anchor(URL, "https://y.example/", "a\tb", at=1_714_521_600_000_000)
+    assert run("get", URL, "--column", "http:type").out == "text/html"
+    listed = run("get", URL, "--column", "anchor:").out
+    assert listed == f"https://x.example/\t{MAY}\tsee one\nhttps://y.example/\t{MAY}\ta b\n"
+    assert run("get", URL, "--column", "anchor:https://x.example/", "--json").object()["value"] == "see one"
+    assert run("get", URL, "--column", "anchor:https://z.example/").code == 1
+    undeclared = run("get", URL, "--column", "nowhere:")
+    assert undeclared.code == 2
+    assert "nowhere" in undeclared.err
+
+
+# --- scan
+
+
+def test_scan_narrows_by_host_prefix_family_and_limit(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    for path in ("b/2", "b/1", "c"):
+        put(f"https://a.example/{path}", f"<title>{path}</title><p>x".encode())
+    put("https://b.example/", b"<title>other</title><p>x")
+    assert run("scan", "--host", "a.example", "--keys-only").out.split() == [
+        "https://a.example/b/1",
+        "https://a.example/b/2",
+        "https://a.example/c",
+    ]
+    assert run("scan", "--prefix", "a.example/b/", "--keys-only", "--limit", "1").out == "https://a.example/b/1\n"
+    titles = run("scan", "--family", "text", "--qualifier-prefix", "title", "--json").objects()
+    assert [row["cells"][0]["value"] for row in titles] == ["b/1", "b/2", "c", "other"]
+    assert [cell["qualifier"] for cell in titles[0]["cells"]] == ["title"]
+    words = run("scan", "--host", "b.example", "--family", "text", "--qualifier-regex", "ti.*").out.split("\t")
+    assert (words[0], words[1], words[3]) == ("https://b.example/", "text:title", "other\n")
+    assert run("scan", "--start", "https://a.example/c", "--keys-only").out.split() == [
+        "https://a.example/c",
+        "https://b.example/",
+    ]
+    assert run("scan", "--end", "example,a)/c", "--keys-only").out.split() == [
+        "https://a.example/b/1",
+        "https://a.example/b/2",
+    ]
+
+
+def test_scan_narrows_by_time(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    put("https://a.example/may", b"<p>x", "--at", MAY)
+    put("https://a.example/june", b"<p>y", "--at", JUNE)
+    assert run("scan", "--since", JUNE, "--keys-only").out == "https://a.example/june\n"
+    assert run("scan", "--until", JUNE, "--keys-only").out == "https://a.example/may\n"
+
+
+def test_scan_of_nothing_is_exit_1_and_a_broken_expression_exit_2(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    put(URL, b"<p>x")
+    assert run("scan", "--host", "nobody.example").code == 1
+    assert run("scan", "--qualifier-regex", "(").code == 2
+    assert run("scan", "--host", "a.example", "--prefix", "b").code == 2
+
+
+# --- history, dups
+
+
+def test_history_lists_captures_newest_first(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    words = article(1)
+    put(URL, html("T", words), "--at", MAY)
+    put(URL, html("T", words), "--at", "2024-05-10")
+    put(URL, html("T", [*words[:-3], "other", "last", "words"]), "--at", JUNE)
+    shown = run("history", URL)
+    lines = shown.out.splitlines()
+    assert lines[0].split() == ["time", "status", "previous", "stored", "verdict"]
+    assert [line.split()[0] for line in lines[1:]] == [JUNE, "2024-05-10T00:00:00Z", MAY]
+    assert "changed 0.9" in lines[1]
+    assert "same_bytes" in lines[2]
+    assert run("history", "https://a.example/none").code == 1
+
+
+def test_dups_shows_both_directions_and_only_live_pages(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    words = article(1)
+    put(URL, html("T", words), "--at", MAY)
+    put("https://b.example/", html("T", words), "--at", JUNE)
+    put("https://c.example/", html("T", [*words[:-2], "two", "others"]), "--at", "2024-06-02")
+    older = run("dups", "https://b.example/", "--json").objects()
+    assert {(one["url"], one["kind"], one["age"]) for one in older} == {
+        (URL, "exact", "older"),
+        ("https://c.example/", "near", "younger"),
+    }
+    assert {one["url"] for one in run("dups", URL, "--json").objects()} == {"https://b.example/", "https://c.example/"}
+    run("delete", "https://b.example/")
+    assert [one["url"] for one in run("dups", URL, "--json").objects()] == ["https://c.example/"]
+    table = run("dups", URL).out.splitlines()
+    assert table[0].split() == ["kind", "similarity", "time", "age", "url"]
+    assert table[1].endswith("younger  https://c.example/")
+
+
+def test_dups_of_a_file_that_is_not_stored(run: Terminal, put, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    words = article(1)
+    put(URL, html("T", words))
+    page = tmp_path / "page.html"
+    page.write_bytes(html("T", [*words[:-2], "two", "others"]))
+    found = run("dups", "--file", str(page), "--json").object()
+    assert found["url"] == URL
+    assert found["kind"] == "near"
+    assert 0.8 < found["similarity"] < 1
+    assert run("dups", "--file", str(page), "--threshold", "1").code == 1
+    page.write_bytes(html("T", article(2)))
+    assert run("dups", "--file", str(page)).code == 1
+
+
+def test_dups_takes_one_question(run: Terminal) -> None:
+    assert run("dups").code == 2
+    assert run("dups", URL, "--rejected").code == 2
+    assert run("dups", URL).code == 1
+    assert run("dups", "--rejected").code == 1
+
+
+# --- delete
+
+
+def test_delete_removes_a_page_once(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    put(URL, b"<p>x")
+    assert run("delete", URL, "--json").object() == {"deleted": 1}
+    assert run("get", URL).code == 1
+    assert run("delete", URL).code == 1
+
+
+def test_delete_of_a_family_or_column_leaves_the_rest(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    put(URL, b"<p>x", "--header", "Content-Type: text/html")
+    with docstore.open(run.store) as store:
+        for source in ("https://x.example/", "https://y.example/"):
+            store.add_anchor(URL, source, "words")
+    assert run("delete", URL, "--column", "anchor:https://x.example/").code == 0
+    assert run("delete", URL, "--column", "anchor:https://x.example/").code == 1
+    assert "y.example" in run("get", URL, "--column", "anchor:").out
+    assert run("delete", URL, "--family", "anchor").code == 0
+    assert run("get", URL, "--column", "anchor:").code == 1
+    assert run("get", URL).out == "x\n"
+
+
+def test_delete_by_prefix_leaves_the_neighbours(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    for path in ("a/1", "a/2", "b"):
+        put(f"https://a.example/{path}", b"<p>x")
+    assert run("delete", "--prefix", "a.example/a/", "--json").object() == {"deleted": 2}
+    assert run("scan", "--keys-only").out == "https://a.example/b\n"
+
+
+def test_delete_by_prefix_asks_a_person_first(run: Terminal, put, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    put(URL, b"<p>x")
+
+    class Person(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Person())
+    monkeypatch.setattr(sys, "stdin", Person("n\n"))
+    assert run("delete", "--prefix", "a.example/").code == 1
+    assert "delete 1 rows under a.example/? [y/N]" in sys.stderr.getvalue()  # type: ignore[attr-defined]
+    monkeypatch.setattr(sys, "stdin", Person("y\n"))
+    assert run("delete", "--prefix", "a.example/").code == 0
+    assert run("get", URL).code == 1
+
+
+# --- key, stats, check
+
+
+def test_key_goes_both_ways(run: Terminal) -> None:
+    answer = run.bare("key", "HTTPS://www.Example.com:443/a/../b#top", "--json").object()
+    assert answer["url"] == "https://www.example.com/b"
+    assert answer["row_key"] == "com,example,www)/b https"
+    assert "http://example.com/b" in answer["variants"]
+    assert run.bare("key", "--row-key", answer["row_key"], "--json").object()["url"] == answer["url"]
+    assert run.bare("key", "--row-key", "nonsense").code == 2
+    assert run.bare("key").code == 2
+
+
+def test_stats_counts_what_was_written(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    put(URL, html("T", article(1)))
+    put("https://b.example/", html("T", article(1)))
+    stats = run("stats", "--json").object()
+    assert stats["totals"]["captures"] == 2
+    assert stats["totals"]["verdict.exact"] == 1
+    shown = dict(line.split(maxsplit=1) for line in run("stats").out.splitlines())
+    assert shown["totals.captures"] == "2"
+
+
+def test_check_is_silent_on_a_sound_store_and_exit_5_on_a_damaged_one(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    put(URL, html("T", article(1, words=2000)))
+    sound = run("check")
+    assert (sound.code, sound.out, sound.err) == (0, "", "")
+    (segment,) = (path for path in (run.store / "segments").iterdir() if path.stat().st_size)
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 0x40
+    segment.write_bytes(content)
+    damaged = run("check", "--json")
+    assert damaged.code == 5
+    if damaged.out:
+        assert set(damaged.objects()[0]) == {"where", "what", "remedy"}
+
+
+# --- small pieces
+
+
+def test_sizes_are_told_in_words() -> None:
+    assert [output.size(n) for n in (0, 999, 1500, 20_300_000)] == ["0 B", "999 B", "1.5 KB", "20.3 MB"]
