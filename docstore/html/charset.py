@@ -62,10 +62,11 @@ _MARKS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_BE, "utf-16be"), 
 _NO_LEAD_BYTES: Final = bytes(byte for byte in range(256) if not 0xC2 <= byte <= 0xF4)
 
 _HTTP_CHARSET: Final = re.compile(
-    r""";[\t ]*charset[\t ]*=[\t ]*(?:"([^"]*)"?|'([^']*)'?|([^\s;"']+))""", re.IGNORECASE
+    r""";[\t ]*charset[\t ]*=[\t ]*(?:"([^"]*)"?|'([^']*)'?|([^\s;"']+))""", re.IGNORECASE | re.ASCII
 )
 _META_CONTENT: Final = re.compile(
-    r"""charset[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:"([^"]*)"|'([^']*)'|([^"'\t\n\f\r ;][^\t\n\f\r ;]*))""", re.IGNORECASE
+    r"""charset[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:"([^"]*)"|'([^']*)'|([^"'\t\n\f\r ;][^\t\n\f\r ;]*))""",
+    re.IGNORECASE | re.ASCII,
 )
 _PRESCAN: Final = re.compile(
     rf"<(?:!--(?:-?>|.*?-->)|(?i:meta)(?=[\t\n\f\r /])({ATTRIBUTES})>"

@@ -57,8 +57,8 @@ ATTRIBUTES: Final = rf"(?:[{_S}/]*+[^{_S}/>][^{_S}/>=]*+(?:[{_S}]*+=[{_S}]*+{_VA
 """An expression for all that may stand between a tag's name and its ``>`` or EOF."""
 _RAW = "script|style|xmp|iframe|noembed|noframes|title|textarea|plaintext"
 # Group 1 is set where a raw element starts; the look at its first letter spares the other tags the list of names.
-_RAW_AHEAD = rf"(?:(?=[SXINTPsxintp])(?=(?i:({_RAW}))[{_S}/>]))?+"
-_RAW_CONTENT = rf"[^<]*+(?:<(?!/(?!(?i:plaintext))(?i:\1)[{_S}/>])[^<]*+)*+"
+_RAW_AHEAD = rf"(?:(?=[SXINTPsxintp])(?=(?ai:({_RAW}))[{_S}/>]))?+"
+_RAW_CONTENT = rf"[^<]*+(?:<(?!/(?!(?ai:plaintext))(?ai:\1)[{_S}/>])[^<]*+)*+"
 _MARKUP = re.compile(
     "<(?:"
     rf"{_RAW_AHEAD}(/?[A-Za-z][^{_S}/>]*+)(?:>|({ATTRIBUTES})(?:>|\Z))(?(1)({_RAW_CONTENT}))"
@@ -70,7 +70,8 @@ _GROUPS = 6
 """Items that `re.split` gives per markup: its five groups, and the text behind."""
 
 _ATTRIBUTE = re.compile(
-    rf"""[{_S}/]*+([^{_S}/][^{_S}/>=]*+)(?:[{_S}]*+=[{_S}]*+(?:"([^"]*+)"?+|'([^']*+)'?+|([^{_S}>"'][^{_S}>]*+))?+)?+"""
+    rf"""[{_S}/]*+(?:\Z|([^{_S}/][^{_S}/>=]*+)"""
+    rf"""(?:[{_S}]*+=[{_S}]*+(?:"([^"]*+)"?+|'([^']*+)'?+|([^{_S}>"'][^{_S}>]*+))?+)?+)"""
 )
 
 
@@ -132,9 +133,10 @@ def attributes(source: str | None) -> dict[str, str]:
     """Attributes of one tag: name in lower case -> value with references decoded; the first of a name counts."""
     found: dict[str, str] = {}
     if source:
-        # Without the trailing blanks every run of blanks ends in a name, so no start is tried in vain: linear time.
-        for name, double, single, bare in _ATTRIBUTE.findall(source.rstrip("\t\n\f\r /")):
-            found.setdefault(ascii_lower(name), decode_attribute(double or single or bare))
+        # Blanks at the end match too, without a name: no start is tried in vain, so the time is linear.
+        for name, double, single, bare in _ATTRIBUTE.findall(source):
+            if name:
+                found.setdefault(ascii_lower(name), decode_attribute(double or single or bare))
     return found
 
 

@@ -137,3 +137,13 @@ def test_a_number_of_any_length_is_decoded() -> None:
 def test_references_in_attributes_spare_query_strings() -> None:
     assert decode_attribute("?a=1&copy=2&amp=3&lt") == "?a=1&copy=2&amp=3<"
     assert decode_attribute("&ampx &amp;x &notit;") == "&ampx &x &notit;"
+
+
+def test_names_of_raw_elements_fold_in_ascii_only() -> None:
+    assert split("<scr\u0131pt>a<b>c</scr\u0131pt>").names == ["scr\u0131pt", "b", "/scr\u0131pt"]
+    assert split("<SCRIPT>a<b>c</Script>").names == ["script", "/script"]
+
+
+def test_a_slash_at_the_end_of_a_bare_value_belongs_to_it() -> None:
+    assert attributes(" href=https://example.com/") == {"href": "https://example.com/"}
+    assert attributes(" href='a' /") == {"href": "a"}
