@@ -1,0 +1,451 @@
+"""What the index of band keys and fingerprints costs as documents come: structures side by side, one table and a JSON.
+
+Stands on the package from outside; must not be imported by it.  Structures:
+
+- ``rows``: LevelDB, one bare key a posting (tag, kind, key, text number), read with one seek a key;
+- ``rows+filter``: the same behind the bit filter in memory;
+- ``runs``: `docstore.dedup.levels` without its filter;
+- ``runs+filter``: the same with it.
+
+Load: synthetic fingerprints, a fixed number of bands and of 0-mod-p fingerprints a document, whose bucket sizes are
+those measured on 100,386 different texts of 50 words or more of the 121,351 pages of the Debian manuals (tables below).
+The load repeats in epochs of 100,000 documents with fresh keys, but half of the buckets of 1,000 and more are the same
+in every epoch, so giants grow with the collection.  Documents loaded between two sizes are only added, unsynced; at
+each size a window of documents goes through the detector's index work: look up all keys, then add, in synced groups.
+
+    index_scale.py --structure runs+filter --sizes 100000,1000000,10000000 --json out.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import queue
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import plyvel
+from numpy.typing import NDArray
+
+from docstore.dedup.bitfilter import BitFilter
+from docstore.dedup.levels import RunLevels, Span
+
+Keys = NDArray[np.uint64]
+
+EPOCH = 100_000
+GROUP = 64
+BUCKET_LIMIT = 64
+
+# (bucket size, share of postings in such buckets), measured as the docstring says
+BAND_BUCKETS = (
+    (1, 0.6047), (2, 0.1342), (3, 0.0536), (4, 0.0393), (7, 0.0256), (13, 0.0283), (30, 0.0263), (69, 0.0158),
+    (134, 0.0150), (294, 0.0165), (629, 0.0152), (1355, 0.0164), (2542, 0.0090),
+)  # fmt: skip
+FINGERPRINT_BUCKETS = (
+    (1, 0.2461), (2, 0.2242), (3, 0.0457), (4, 0.0819), (7, 0.0598), (13, 0.0579), (27, 0.0558), (66, 0.0215),
+    (139, 0.0213), (258, 0.0709), (713, 0.0548), (1344, 0.0120), (3230, 0.0120), (9718, 0.0361),
+)  # fmt: skip
+GIANT = 1000
+
+PLANTED = 2000
+PLANTED_SIMILARITIES = (0.5, 0.6, 0.7, 0.8, 0.9)
+BAND_WIDTH = 4
+
+
+def spread(numbers: Keys) -> Keys:
+    """An even 64-bit key of each number (SplitMix64's finaliser)."""
+    mixed = numbers * np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+class Load:
+    """Documents with keys; the same for every structure and every run."""
+
+    def __init__(self, bands: int, fingerprints: int) -> None:
+        self.bands, self.fingerprints = bands, fingerprints
+
+    def epoch(self, number: int) -> tuple[Keys, Keys]:
+        """(EPOCH,) text numbers and (EPOCH, bands + fingerprints) keys."""
+        rng = np.random.default_rng([20261120, number])
+        columns = [self._column(rng, number, slot, BAND_BUCKETS) for slot in range(self.bands)]
+        if self.fingerprints:
+            # fingerprints share one space of keys: a bucket of any size may come in any of their places
+            postings = EPOCH * self.fingerprints
+            drawn = self._draw(rng, number, 10_000, FINGERPRINT_BUCKETS, postings)
+            columns.append((drawn.reshape(EPOCH, self.fingerprints) // np.uint64(16)) * np.uint64(16))
+        texts = spread(np.arange(EPOCH, dtype=np.uint64) + np.uint64(number * EPOCH + 1)) >> np.uint64(16)
+        return texts, np.column_stack(columns)
+
+    def _column(self, rng: np.random.Generator, epoch: int, slot: int, sizes: Sequence[tuple[int, float]]) -> Keys:
+        return self._draw(rng, epoch, slot, sizes, EPOCH)
+
+    @staticmethod
+    def _draw(
+        rng: np.random.Generator, epoch: int, slot: int, sizes: Sequence[tuple[int, float]], postings: int
+    ) -> Keys:
+        buckets = [np.full(max(1, round(share * postings / size)), size) for size, share in sizes]
+        each = np.concatenate(buckets[::-1])
+        each = each[: int(np.searchsorted(np.cumsum(each), postings)) + 1]
+        names = np.arange(len(each), dtype=np.uint64) << np.uint64(24) | np.uint64(slot)
+        salt = np.full(len(each), epoch + 1, np.uint64)
+        salt[(each >= GIANT) & (names >> np.uint64(24) & np.uint64(1) == 0)] = 0
+        keys = np.repeat(spread(names ^ spread(salt)), each)[:postings]
+        if len(keys) < postings:
+            fresh = np.arange(postings - len(keys), dtype=np.uint64) << np.uint64(40)
+            keys = np.concatenate([keys, spread(fresh | np.uint64(slot + epoch * 1_000_003))])
+        return rng.permutation(keys)
+
+
+class Structure(Protocol):
+    """What is measured."""
+
+    def find(self, keys: Keys) -> list[int]:
+        """Look up the keys of one document, or of a group; gives the text number of each posting found."""
+        ...
+
+    def add(self, group: int, texts: Sequence[int], keys: Keys, sync: bool) -> None:
+        """Add one group; durable when it returns, if `sync`."""
+        ...
+
+    def sizes(self) -> tuple[int, int, int]:
+        """(bytes on disk, bytes in memory, parts that a look-up may ask)."""
+        ...
+
+    def close(self) -> None:
+        """Let go."""
+        ...
+
+
+class Rows:
+    """LevelDB with one bare key a posting."""
+
+    def __init__(self, folder: Path, bits_per_key: float) -> None:
+        self._folder = folder
+        self._cache_bytes, self._buffer_bytes = 64 << 20, 16 << 20
+        self._db = plyvel.DB(
+            str(folder),
+            create_if_missing=True,
+            lru_cache_size=self._cache_bytes,
+            write_buffer_size=self._buffer_bytes,
+        )
+        self._filter = BitFilter(bits_per_key, 1 << 20) if bits_per_key else None
+
+    def find(self, keys: Keys) -> list[int]:
+        found: list[int] = []
+        if self._filter is not None:
+            keys = keys[self._filter.maybe(keys)]
+        with self._db.raw_iterator() as cursor:
+            for key in keys.astype(">u8").view("S8").tolist():
+                row = b"\x04\x03" + key.ljust(8, b"\0")
+                cursor.seek(row)
+                taken = 0
+                while taken < BUCKET_LIMIT and cursor.valid() and (key_found := cursor.key()).startswith(row):
+                    found.append(int.from_bytes(key_found[10:], "big"))
+                    taken += 1
+                    cursor.next()
+        return found
+
+    def add(self, group: int, texts: Sequence[int], keys: Keys, sync: bool) -> None:
+        rows = np.ascontiguousarray(keys.astype(">u8")).tobytes()
+        width = keys.shape[1] * 8
+        with self._db.write_batch(sync=sync) as batch:
+            for number, text in enumerate(texts):
+                tail = text.to_bytes(6, "big")
+                for at in range(number * width, (number + 1) * width, 8):
+                    batch.put(b"\x04\x03" + rows[at : at + 8] + tail, b"")
+        if self._filter is not None:
+            flat = keys.ravel()
+            self._filter.add(np.unique(flat[~self._filter.maybe(flat)]))
+
+    def sizes(self) -> tuple[int, int, int]:
+        disk = sum(path.stat().st_size for path in self._folder.iterdir())
+        memory = self._cache_bytes + self._buffer_bytes + (self._filter.memory_bytes if self._filter else 0)
+        return disk, memory, len(list(self._folder.glob("*.ldb")))
+
+    def close(self) -> None:
+        self._db.close()
+
+
+class FileRuns:
+    """Runs as memory-mapped files; syncing and unlinking go through one background thread, in order."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(exist_ok=True)
+        self._queue: queue.Queue[tuple[str, Span] | None] = queue.Queue()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def _path(self, name: Span) -> Path:
+        return self._folder / f"{name.first:012x}-{name.end:012x}.run"
+
+    def _work(self) -> None:
+        while (task := self._queue.get()) is not None:
+            kind, name = task
+            if kind == "seal":
+                with self._path(name).open("rb+") as stream:
+                    os.fsync(stream.fileno())
+            else:
+                self._path(name).unlink()
+            self._queue.task_done()
+        self._queue.task_done()
+
+    def names(self) -> list[Span]:
+        return [Span(*(int(part, 16) for part in path.stem.split("-"))) for path in self._folder.glob("*.run")]
+
+    def create(self, name: Span, size_bytes: int) -> NDArray[np.uint8]:
+        return np.memmap(self._path(name), np.uint8, "w+", shape=(size_bytes,))
+
+    def seal(self, name: Span) -> NDArray[np.uint8]:
+        self._queue.put(("seal", name))
+        return self.open(name)
+
+    def open(self, name: Span) -> NDArray[np.uint8]:
+        return np.asarray(np.memmap(self._path(name), np.uint8, "r"))
+
+    def remove(self, name: Span) -> None:
+        self._queue.put(("remove", name))
+
+    def settle(self) -> None:
+        self._queue.join()
+
+    def close(self) -> None:
+        self._queue.put(None)
+        self._thread.join()
+
+    def stored_bytes(self) -> int:
+        return sum(path.stat().st_size for path in self._folder.glob("*.run"))
+
+
+class Runs:
+    """`RunLevels`, and its log: one synced LevelDB row a group, deleted when a run holds it."""
+
+    def __init__(self, folder: Path, bits_per_key: float) -> None:
+        self._storage = FileRuns(folder / "runs")
+        self._levels = RunLevels(self._storage, bucket_limit=BUCKET_LIMIT, bits_per_key=bits_per_key)
+        self._log_folder = folder / "log"
+        self._log = plyvel.DB(str(self._log_folder), create_if_missing=True)
+        self._trimmed = 0
+
+    def find(self, keys: Keys) -> list[int]:
+        numbers: list[int] = self._levels.find(keys)[1].tolist()
+        return numbers
+
+    def add(self, group: int, texts: Sequence[int], keys: Keys, sync: bool) -> None:
+        packed = np.array(texts, np.uint64).tobytes() + keys.tobytes()
+        with self._log.write_batch(sync=sync) as batch:
+            batch.put(group.to_bytes(8, "big"), packed)
+            while self._trimmed < self._levels.end:
+                batch.delete(self._trimmed.to_bytes(8, "big"))
+                self._trimmed += 1
+        for text, its_keys in zip(texts, keys, strict=True):
+            self._levels.post(text, its_keys)
+        self._levels.end_group(group)
+
+    def sizes(self) -> tuple[int, int, int]:
+        self._storage.settle()
+        log = sum(path.stat().st_size for path in self._log_folder.iterdir())
+        return self._storage.stored_bytes() + log, self._levels.memory_bytes, self._levels.run_count
+
+    def close(self) -> None:
+        self._storage.settle()
+        self._storage.close()
+        self._log.close()
+
+
+@dataclass
+class Row:
+    """One line of the table; times in microseconds.
+
+    `find_` and `add_` times are of the CPU of the calling thread, so that other work on the machine does not count;
+    `find_wall_` and `group_` times are of the clock, with what they wait for.
+    """
+
+    structure: str
+    documents: int
+    find_p50: float
+    find_p99: float
+    find_wall_p99: float
+    find_group_mean: float
+    add_mean: float
+    cost_mean: float
+    group_p50: float
+    group_p999: float
+    group_max: float
+    load_documents_a_second: float
+    disk_bytes: float
+    memory_bytes: float
+    resident_bytes: float
+    parts: int
+    found: float
+    recall: dict[str, float]
+
+
+def resident_anonymous_bytes() -> int:
+    """Memory of this process that is not a file's pages."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def groups(load: Load, start: int, end: int) -> Iterator[tuple[list[int], Keys]]:
+    """Groups of documents start..end."""
+    for epoch in range(start // EPOCH, -(-end // EPOCH)):
+        texts, keys = load.epoch(epoch)
+        numbers = texts.tolist()
+        for at in range(max(start - epoch * EPOCH, 0), min(end - epoch * EPOCH, EPOCH), GROUP):
+            stop = min(at + GROUP, end - epoch * EPOCH, EPOCH)
+            yield numbers[at:stop], keys[at:stop]
+
+
+def recall(structure: Structure, load: Load, documents: int) -> dict[str, float]:
+    """Share of planted near-duplicates that the bands find, by similarity; the bucket bound is what they may fail by.
+
+    A planted page is a stored one of which each band survives with the chance that its similarity gives; only planted
+    pages that still share a band are counted, so the curve of the bands themselves is left out.
+    """
+    rng = np.random.default_rng([20261120, documents])
+    chosen = np.sort(rng.integers(0, documents, PLANTED))
+    hits: dict[str, list[bool]] = {f"{similarity:.1f}": [] for similarity in PLANTED_SIMILARITIES}
+    for epoch in np.unique(chosen // EPOCH).tolist():
+        texts, keys = load.epoch(epoch)
+        for document in (chosen[chosen // EPOCH == epoch] - epoch * EPOCH).tolist():
+            for similarity in PLANTED_SIMILARITIES:
+                kept = keys[document, : load.bands][rng.random(load.bands) < similarity**BAND_WIDTH]
+                if len(kept):
+                    hits[f"{similarity:.1f}"].append(int(texts[document]) in structure.find(kept))
+    return {name: round(float(np.mean(found)), 4) for name, found in hits.items()}
+
+
+def measure(
+    name: str, structure: Structure, load: Load, sizes: Sequence[int], window: int, budget_seconds: float
+) -> Iterator[Row]:
+    """Load up to each size and measure a window there; stops when the time is up."""
+    began = time.perf_counter()
+    group = documents = 0
+    for size in sizes:
+        commits: list[float] = []
+        loaded, started = documents, time.perf_counter()
+        generating = 0.0
+        mark = time.perf_counter()
+        for texts, keys in groups(load, documents, size - window):
+            begin = time.perf_counter()
+            generating += begin - mark
+            structure.add(group, texts, keys, sync=False)
+            mark = time.perf_counter()
+            commits.append(mark - begin)
+            group += 1
+            documents += len(texts)
+            if mark - began > budget_seconds:
+                break
+        spent = time.perf_counter() - started - generating
+        rate = (documents - loaded) / spent if documents > loaded else float("nan")
+        finds: list[float] = []
+        together: list[float] = []
+        adds: list[float] = []
+        waited: list[float] = []
+        found = 0
+        for number, (texts, keys) in enumerate(groups(load, documents, documents + window)):
+            if number % 2:
+                begin = time.thread_time()
+                structure.find(keys.ravel())
+                together.append((time.thread_time() - begin) / len(keys))
+            else:
+                for row in keys:
+                    begin, mark = time.thread_time(), time.perf_counter()
+                    found += len(structure.find(row))
+                    finds.append(time.thread_time() - begin)
+                    waited.append(time.perf_counter() - mark)
+            begin, mark = time.thread_time(), time.perf_counter()
+            structure.add(group, texts, keys, sync=True)
+            adds.append(time.thread_time() - begin)
+            commits.append(time.perf_counter() - mark)
+            group += 1
+            documents += len(texts)
+        disk, memory, parts = structure.sizes()
+        find, commit = np.array(finds) * 1e6, np.array(commits) * 1e6
+        find_group, add_mean = float(np.mean(together)) * 1e6, float(np.sum(adds)) * 1e6 / window
+        yield Row(
+            structure=name,
+            documents=documents,
+            find_p50=float(np.quantile(find, 0.5)),
+            find_p99=float(np.quantile(find, 0.99)),
+            find_wall_p99=float(np.quantile(waited, 0.99)) * 1e6,
+            find_group_mean=find_group,
+            add_mean=add_mean,
+            cost_mean=find_group + add_mean,
+            group_p50=float(np.quantile(commit, 0.5)),
+            group_p999=float(np.quantile(commit, 0.999)),
+            group_max=float(commit.max()),
+            load_documents_a_second=rate,
+            disk_bytes=disk / documents,
+            memory_bytes=memory / documents,
+            resident_bytes=resident_anonymous_bytes() / documents,
+            parts=parts,
+            found=found / len(finds),
+            recall=recall(structure, load, documents),
+        )
+        if time.perf_counter() - began > budget_seconds:
+            return
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--structure", choices=["rows", "rows+filter", "runs", "runs+filter"], required=True)
+    parser.add_argument("--sizes", default="100000,1000000", help="documents, ascending, separated by commas")
+    parser.add_argument("--window", type=int, default=4096, help="documents measured one by one at each size")
+    parser.add_argument("--bands", type=int, default=14)
+    parser.add_argument("--fingerprints", type=int, default=22)
+    parser.add_argument("--bits-per-key", type=float, default=8.0, help="of the filter")
+    parser.add_argument("--budget-seconds", type=float, default=1e9, help="measure where this time ends, and stop")
+    parser.add_argument("--folder", type=Path, help="where to work; default a temporary folder")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    load = Load(args.bands, args.fingerprints)
+    folder = Path(tempfile.mkdtemp(prefix="index-scale-", dir=args.folder))
+    bits = args.bits_per_key if args.structure.endswith("+filter") else 0.0
+    structure: Structure = (Rows if args.structure.startswith("rows") else Runs)(folder, bits)
+    rows: list[Row] = []
+    print(
+        "structure     documents | find us: one page p50   p99 waited   grouped | add us  cost us | group us: p50"
+        "   p99.9     max | load docs/s | disk B  memory B  anon B (a document)  parts  found | recall by similarity"
+    )
+    try:
+        sizes = [int(size) for size in args.sizes.split(",")]
+        for row in measure(args.structure, structure, load, sizes, args.window, args.budget_seconds):
+            rows.append(row)
+            print(
+                f"{row.structure:12} {row.documents:10,} | "
+                f"{row.find_p50:21.0f} {row.find_p99:5.0f} {row.find_wall_p99:6.0f} {row.find_group_mean:9.1f} | "
+                f"{row.add_mean:6.1f} {row.cost_mean:8.1f} | "
+                f"{row.group_p50:13.0f} {row.group_p999:7.0f} {row.group_max:7.0f} | "
+                f"{row.load_documents_a_second:11,.0f} | "
+                f"{row.disk_bytes:6.1f} {row.memory_bytes:9.1f} {row.resident_bytes:7.1f} {row.parts:20} "
+                f"{row.found:6.1f} | {' '.join(f'{key}: {value:.4f}' for key, value in row.recall.items())}",
+                flush=True,
+            )
+    finally:
+        structure.close()
+        shutil.rmtree(folder)
+    if args.json:
+        about = {
+            "machine": platform.processor() or platform.machine(),
+            "options": {k: str(v) for k, v in vars(args).items()},
+        }
+        args.json.write_text(json.dumps({**about, "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
