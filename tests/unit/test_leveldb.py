@@ -14,9 +14,21 @@ from pathlib import Path
 
 import pytest
 
+from docstore.engines.cellkeys import Marks
 from docstore.engines.leveldb import MARK_ABOVE_CELLS, LevelDBEngine
 from docstore.errors import CorruptionError, DocstoreError, StorageError, StoreUnavailable
-from docstore.model import Condition, DeleteCells, DeleteFamily, DeleteRow, Durability, ReadSpec, RowMutations, SetCell
+from docstore.model import (
+    Condition,
+    DeleteCells,
+    DeleteFamily,
+    DeleteRow,
+    Durability,
+    Mutation,
+    Position,
+    ReadSpec,
+    RowMutations,
+    SetCell,
+)
 
 ROW = b"com,example)/"
 SYNC, FLUSH = Durability.SYNC, Durability.FLUSH
@@ -506,4 +518,49 @@ def test_a_condition_and_a_read_agree_under_an_unfinished_mark(tmp_path: Path) -
     spec = ReadSpec(("anchor",), b"0000004")
     assert engine.read_row("pages", ROW, spec) == []
     assert engine.check_and_mutate("pages", ROW, Condition("anchor", b"0000004", None), [], (), FLUSH)
+    engine.close()
+
+
+class WriteBetween(LevelDBEngine):
+    """An engine whose next read meets a delete between its look at the marks and its iterator."""
+
+    armed = False
+
+    @property
+    def _marks(self) -> Marks:
+        marks = self._held_marks
+        if self.armed:
+            self.armed = False
+            change: list[Mutation] = [
+                DeleteRow(),
+                SetCell("page", b"a", 1000, b"new"),
+                SetCell("page", b"b", 1000, b"new"),
+            ]
+            self.mutate_rows([RowMutations("pages", ROW, change)], FLUSH)
+        return marks
+
+    @_marks.setter
+    def _marks(self, marks: Marks) -> None:
+        self._held_marks = marks
+
+
+def test_a_read_that_meets_a_mark_halfway_sees_the_row_change_whole(tmp_path: Path) -> None:
+    engine = WriteBetween(tmp_path, create=True)
+    big_row(engine, 1500)
+    engine.armed = True
+    cells = engine.read_row("pages", ROW)
+    assert [(cell.family, cell.qualifier) for cell in cells] == [("page", b"a"), ("page", b"b")]
+    engine.close()
+
+
+def test_cells_that_a_mark_has_deleted_do_not_count_as_versions(tmp_path: Path) -> None:
+    engine = LevelDBEngine(tmp_path, create=True)
+    old = [SetCell("page", b"a", 1000 * number, b"old") for number in range(5000, 7000)]
+    engine.mutate_rows([RowMutations("pages", ROW, [*old])], FLUSH)
+    fresh = [SetCell("page", b"a", 1000 * number, b"new") for number in (1, 2, 3)]
+    engine.mutate_rows([RowMutations("pages", ROW, [DeleteRow(), *fresh])], FLUSH)
+    spec = ReadSpec(versions=2)
+    assert [cell.timestamp for cell in engine.read_row("pages", ROW, spec)] == [3000, 2000]
+    resumed = engine.read_row("pages", ROW, spec._replace(after=Position("page", b"a", 3000)))
+    assert [cell.timestamp for cell in resumed] == [2000]
     engine.close()
