@@ -112,6 +112,7 @@ class Manifest:
         self._sealed_segments: dict[int, SegmentRow] = {}
         self._unwritten: set[int] = set()
         """Segments whose row in the engine may not be the one held here."""
+        self._active: int | None = None
         self._next_segment = 1
         self._next_tablet = 1
         self._stored_counters = (0, 0)
@@ -131,6 +132,8 @@ class Manifest:
         for key, value in _rows(engine, MANIFEST_SEGMENT_PREFIX):
             row = _segment_row(key, value)
             manifest._segments[row.number] = row
+            if row.state == SEGMENT_ACTIVE:
+                manifest._active = row.number
         for _, value in _rows(engine, MANIFEST_COUNTERS_ROW):
             manifest._next_segment = _integer(value, "next_segment", MANIFEST_COUNTERS_ROW)
             manifest._next_tablet = _integer(value, "next_tablet", MANIFEST_COUNTERS_ROW)
@@ -228,26 +231,26 @@ class Manifest:
         self._stored_counters = (0, 0)
 
     def _changed_segments(self, progress: Sequence[SegmentProgress], freed: Mapping[int, int]) -> dict[int, SegmentRow]:
-        rows = dict(self._segments)
-        for item in progress:
-            known = rows.get(item.segment)
-            if item.written_bytes is None:  # it failed: what was committed stays, the rest is cut off at open
-                if known is not None:
-                    rows[item.segment] = known._replace(state=SEGMENT_LIVE if not item.active else known.state)
-                continue
-            row = known or SegmentRow(item.segment)
-            rows[item.segment] = row._replace(
-                state=SEGMENT_ACTIVE if item.active else _finished(row.state),
-                committed_bytes=item.written_bytes,
-                synced_bytes=max(row.synced_bytes, item.synced_bytes),
-            )
         active = next((item.segment for item in progress if item.active), None)
+        if active is None:
+            active = self._active
+        touched = {item.segment for item in progress} | freed.keys() | self._unwritten | {self._active}
+        rows = {number: self._segments[number] for number in touched if number in self._segments}
+        for item in progress:
+            if item.written_bytes is None:
+                continue  # it failed: what was committed stays, the rest is cut off at open
+            row = rows.get(item.segment) or SegmentRow(item.segment)
+            rows[item.segment] = row._replace(
+                committed_bytes=item.written_bytes, synced_bytes=max(row.synced_bytes, item.synced_bytes)
+            )
+        given_up = {item.segment for item in progress if not item.active}
         for number, row in rows.items():
-            if row.state == SEGMENT_ACTIVE and active not in (None, number):
+            if row.state == SEGMENT_ACTIVE and (number != active or number in given_up):
                 row = row._replace(state=SEGMENT_LIVE)
             if freed.get(number):
                 row = row._replace(freed_bytes=min(row.freed_bytes + freed[number], row.committed_bytes))
             rows[number] = row
+        self._active = active
         return {
             number: row
             for number, row in rows.items()
@@ -387,10 +390,6 @@ class Manifest:
 
 def _start_of(item: _Range) -> bytes:
     return item.start
-
-
-def _finished(state: str) -> str:
-    return SEGMENT_LIVE if state == SEGMENT_ACTIVE else state
 
 
 def _rows(engine: Engine, prefix: bytes) -> Iterator[tuple[bytes, dict[str, Any]]]:
