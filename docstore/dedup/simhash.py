@@ -40,7 +40,7 @@ def _bit_counts(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     counts = np.zeros(64, np.uint64)
     for start in range(0, len(values), _BLOCK_ROWS):
         rows = values[start : start + _BLOCK_ROWS].astype("<u8").view(np.uint8).reshape(-1, 8)
-        counts += np.add.reduce(np.unpackbits(rows, axis=1, bitorder="little"), axis=0, dtype=np.uint64)
+        counts += np.add.reduce(np.unpackbits(rows, axis=1, bitorder="little"), axis=0, dtype=np.uint32)
     return counts
 
 

@@ -33,8 +33,8 @@ _BOUNDARIES: Final = np.arange(BINS, dtype=np.uint64) << _BIN_SHIFT
 
 def _probe_table() -> NDArray[np.uint8]:
     """(256, 512) uint8: the probe sequences of all bins."""
-    number: NDArray[np.uint64] = np.arange(BINS, dtype=np.uint64)[:, None] << np.uint64(32)
-    mixed: NDArray[np.uint64] = number + np.arange(1, _PROBES + 1, dtype=np.uint64)
+    number = np.left_shift(np.arange(BINS, dtype=np.uint64)[:, None], np.uint64(32), dtype=np.uint64)
+    mixed = np.add(number, np.arange(1, _PROBES + 1, dtype=np.uint64), dtype=np.uint64)
     mixed *= np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(32)
     mixed *= np.uint64(0xFF51AFD7ED558CCD)

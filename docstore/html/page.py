@@ -17,10 +17,9 @@ All but hrefs are folded: runs of white space become one space, none at the ends
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Final, NamedTuple
 
-from docstore.html.content import Extractor, separators, visible
+from docstore.html.content import BREAK, Extractor, join, visible
 from docstore.html.references import decode_text
 from docstore.html.tokens import HIDDEN, Markup, ascii_lower, attributes, split
 
@@ -47,14 +46,13 @@ _DECLARING_AND_LINKS: Final = _DECLARING | _LINK_TAGS
 
 
 def _fold(text: str) -> str:
-    return " ".join(text.replace("\0", " ").split())
+    return " ".join(text.replace(BREAK, " ").split())
 
 
 def _text_between(markup: Markup, first: int, last: int) -> str:
     """Folded text from tag number `first` to tag number `last`; tags inside that are breaks give a space."""
-    texts = map(decode_text, markup.texts[first + 1 : last + 1])
-    behind = separators([*markup.names[first + 1 : last], ""])
-    return _fold("".join(chain.from_iterable(zip(texts, behind, strict=True))))
+    texts = [decode_text(text) for text in markup.texts[first + 1 : last + 1]]
+    return _fold(join(texts, markup.names[first + 1 : last]))
 
 
 def read(source: str, extract: Extractor = visible, *, links: bool = False) -> PageText:

@@ -88,9 +88,29 @@ _DIGITS_THAT_MATTER = 8
 """Eight digits without leading zeros, decimal or hexadecimal, are above 0x10FFFF already."""
 
 
+class _Decoded(dict[str, str]):
+    """Reference as it stands in text -> its characters, remembered up to a bound: few are used again and again."""
+
+    bound = 4096
+
+    def __missing__(self, reference: str) -> str:
+        match = _REFERENCE.fullmatch(reference)
+        characters = reference if match is None else _in_text(match)
+        if len(self) < self.bound and len(reference) <= _LONGEST_NAME + 1:
+            self[reference] = characters
+        return characters
+
+
+_DECODED = _Decoded()
+
+
+def _in_text_remembered(match: re.Match[str]) -> str:
+    return _DECODED[match[0]]
+
+
 def decode_text(source: str) -> str:
     """Text with its character references replaced, by the rule for text."""
-    return _REFERENCE.sub(_in_text, source) if "&" in source else source
+    return _REFERENCE.sub(_in_text_remembered, source) if "&" in source else source
 
 
 def decode_attribute(source: str) -> str:

@@ -51,9 +51,10 @@ _UNIT_OF_BMP: Final = _units(0xFFFF)
 """`re` tests characters beyond U+FFFF range by range: six times slower on text that has none of them."""
 _BEYOND_BMP: Final = re.compile("[\U00010000-\U0010ffff]")
 _STARTS_WITH_WORD: Final = re.compile(f"[{_class(unicode_tables.WORD)}]")
-_ASCII_WORD: Final = re.compile(r"[0-9A-Za-z_]+")
-_FOLDED_WORD: Final = re.compile(r"[^\x00-/:-@\[-^`{-\x7f]+")
-"""In text whose non-ASCII chunks are folded: there every non-ASCII character belongs to a word."""
+_ASCII_FOLDED: Final = "".join(
+    chr(code_point).lower() if re.match("[0-9A-Za-z_]", chr(code_point)) else " " for code_point in range(128)
+)
+"""For `str.translate`: ASCII letters in lower case, digits and the low line stay, all else is a blank."""
 
 _CHUNK: Final = re.compile(r"([^\x00-\x7f][^\x00-\x20\x7f]*+)")
 """From a character beyond ASCII to the next ASCII blank or control, which neither composes nor reorders."""
@@ -109,10 +110,10 @@ def words(text: str) -> list[str]:
     Equal to ``units(fold(text))``, with the ASCII parts spared.
     """
     if text.isascii():
-        return _ASCII_WORD.findall(text.lower())
+        return text.translate(_ASCII_FOLDED).split()
     if _COMBINES_WITH_ASCII.search(text):
         return units(fold(text))
     parts = _CHUNK.split(text)
-    parts[0::2] = map(str.lower, parts[0::2])
+    parts[0::2] = [part.translate(_ASCII_FOLDED) for part in parts[0::2]]
     parts[1::2] = map(_FOLDED.__getitem__, parts[1::2])
-    return _FOLDED_WORD.findall("".join(parts))
+    return "".join(parts).split()
