@@ -51,6 +51,7 @@ class RevisitEntry:
         refers_to_date: its time in microseconds, or None.
         profile: how the two were found to be the same, or "".
         offset: as in `PageEntry`.
+        ip, docno: as in `Page`.
     """
 
     url: str
@@ -62,6 +63,8 @@ class RevisitEntry:
     refers_to_date: int | None
     profile: str
     offset: int
+    ip: str = ""
+    docno: str = ""
 
 
 @dataclass(frozen=True, slots=True)

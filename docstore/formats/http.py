@@ -26,6 +26,13 @@ _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]{0,4096})?
 _ZSTD_WINDOW_BYTES = 128 * 1024 * 1024
 
 
+ENCODING_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+"""Headers that say how a body was sent; an export holds it decoded, so it renames those that no longer hold."""
+ORIGINAL_PREFIX = "X-Docstore-Original-"
+ADDED_HEADER = "X-Docstore-Added"
+"""Names the header that the export added, on the line behind."""
+
+
 class Refused(Exception):
     """A message cannot be taken; caught inside this package."""
 
@@ -69,6 +76,22 @@ def parse_head(block: bytes) -> tuple[int, Headers, int]:
     return int(status_line[1]), tuple(parse_fields(block[:body_start])), body_start
 
 
+def as_received(headers: Headers) -> Headers:
+    """Headers without what an export of ours did to them."""
+    if ADDED_HEADER not in dict(headers):
+        return headers
+    restored: list[tuple[str, str]] = []
+    added = ""
+    for name, value in headers:
+        if name == ADDED_HEADER:
+            added = value
+        elif name == added:
+            added = ""
+        else:
+            restored.append((name.removeprefix(ORIGINAL_PREFIX), value))
+    return tuple(restored)
+
+
 def parse_message(block: bytes, *, truncated: bool = False, overlong: bool = False) -> Message:
     """Take a response apart and its encodings off.
 
@@ -103,7 +126,7 @@ def parse_message(block: bytes, *, truncated: bool = False, overlong: bool = Fal
         body = decoder(body, truncated)
     if len(body) > BODY_LIMIT_BYTES:
         raise Refused(f"body of {len(body)} bytes, more than the limit of {BODY_LIMIT_BYTES}")
-    return Message(status, headers, body, whole)
+    return Message(status, as_received(headers), body, whole)
 
 
 def _dechunk(body: bytes, truncated: bool) -> tuple[bytes, bool] | None:

@@ -26,7 +26,8 @@ _HEAD = re.compile(rb"<DOCHDR>[ \t]*(?:\r?\n)?(.*)</DOCHDR>", re.IGNORECASE | re
 _DOCNO = re.compile(rb"<DOCNO>\s*(.*?)\s*</DOCNO>", re.IGNORECASE | re.DOTALL)
 _END_LINE = re.compile(rb"(\r?\n)?^</DOC>[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 _END = re.compile(rb"\r?\n?</DOC>", re.IGNORECASE)
-_WT_LINE = re.compile(rb"(\S+(?: \S+)*?) (\S+) (\d{8,14}) (\S+) (\d+)[ \t]*")
+_WT_LINE = re.compile(rb"(\S+(?: \S+)*?) (\S+) (\d{8,17}) (\S+) (\d+)[ \t]*")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _HEAD_LIMIT_BYTES = 1024 * 1024
 _DOC_LIMIT_BYTES = BODY_LIMIT_BYTES + _HEAD_LIMIT_BYTES
 
@@ -84,7 +85,7 @@ def _document(source: Source, offset: int) -> Entry:
     first = first.rstrip()
     wide = _WT_LINE.fullmatch(first)
     url = _text(wide[1] if wide else first)
-    if not url:
+    if not _URL.match(url):
         raise Refused(f"<DOC> {_text(docno[1])} without a URL in its <DOCHDR>")
     status, headers = 200, _NO_HEADERS
     if has_status_line(rest):

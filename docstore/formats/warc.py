@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from docstore.formats.detect import ARC_START, WARC_START
 from docstore.formats.entries import HEADER_LIMIT_BYTES, DamagedEntry, PageEntry, RevisitEntry, SkippedEntry
 from docstore.formats.fields import parse_fields
-from docstore.formats.http import Refused, has_status_line, parse_head, parse_message
+from docstore.formats.http import Refused, as_received, has_status_line, parse_head, parse_message
 from docstore.formats.records import Built, Header
 from docstore.formats.source import Source
 from docstore.model import Headers, Page
@@ -160,7 +160,7 @@ class WarcDialect:
             block,
             offset,
             is_response=kind == "response",
-            content_type="" if kind == "response" else header.get("content-type"),
+            content_type=header.get("content-type"),
             truncated=header.get("warc-truncated"),
             record_id=header.get("warc-record-id"),
             overlong=overlong,
@@ -189,7 +189,9 @@ def build_page(
     protocols are not taken apart.
     """
     headers: Headers = (("Content-Type", content_type),) if content_type else ()
-    if is_response and page.url[:5].lower() in {"http:", "https"}:
+    if content_type.startswith("application/http"):
+        headers = ()
+    if is_response and (page.url[:5].lower() in {"http:", "https"} or content_type.startswith("application/http")):
         if not block:
             return Built(SkippedEntry("empty response", offset), None)
         status, body, vouched = 200, block, None
@@ -205,9 +207,11 @@ def build_page(
 
 
 def _revisit(header: _WarcHeader, url: str, fetched_at: int, block: bytes, offset: int) -> RevisitEntry:
-    status, headers = 0, ()
+    status = 0
+    headers: Headers = ()
     if has_status_line(block):
-        status, headers, _ = parse_head(block)  # type: ignore[assignment]
+        status, received, _ = parse_head(block)
+        headers = as_received(received)
     refers_to = header.get("warc-refers-to-target-uri")
     return RevisitEntry(
         url,
@@ -219,6 +223,8 @@ def _revisit(header: _WarcHeader, url: str, fetched_at: int, block: bytes, offse
         parse_date(header.get("warc-refers-to-date")),
         header.get("warc-profile"),
         offset,
+        header.get("warc-ip-address"),
+        header.get("warc-trec-id"),
     )
 
 

@@ -172,7 +172,7 @@ def test_odd_header_lines_are_parsed_by_warcio(head: bytes) -> None:
 
 
 def test_plain_header_lines_are_cut_to_what_warcio_gives() -> None:
-    from warcio.statusandheaders import StatusAndHeadersParser  # noqa: PLC0415
+    from warcio.statusandheaders import StatusAndHeadersParser
 
     rng = random.Random(7)
     for _ in range(300):

@@ -1,0 +1,149 @@
+"""Pages -> WARC 1.1, a gzip member a record; read again, they are the same pages.
+
+Floor 6: knows `pages`, the header names of `http` and `warc`, and warcio, which writes the records.  Must not know
+the store.
+
+Bodies are written decoded.  Where the received headers say otherwise (Content-Encoding, Transfer-Encoding, another
+Content-Length or none) these get the prefix `ORIGINAL_PREFIX`, and a Content-Length that is true is added and named
+in `ADDED_HEADER`; the reader takes both back.  A body that an earlier page of the same export had, byte for byte,
+becomes a revisit record that names that page and its date.  A page without a recorded payload digest gets one, SHA-1
+of its body; a recorded one is kept as it is, even where it was taken of the encoded body.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import uuid
+from base64 import b32encode
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import BinaryIO
+
+from warcio.statusandheaders import StatusAndHeaders
+from warcio.warcwriter import WARCWriter
+
+from docstore.formats.export.pages import ExportPage, iso_date, one_line_headers
+from docstore.formats.http import ADDED_HEADER, ENCODING_HEADERS, ORIGINAL_PREFIX
+from docstore.formats.warc import TRUNCATED_HEADER
+from docstore.model import Headers, Page
+
+REMEMBERED_BODIES = 500_000
+"""So many bodies are remembered as targets of a revisit, about 200 bytes each; then the oldest is forgotten and
+its next copy is written whole."""
+
+_PROFILE = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
+
+
+class _Utf8Headers(StatusAndHeaders):  # type: ignore[misc]
+    """Headers written in UTF-8, as they are read; warcio would percent-encode what is not ASCII."""
+
+    def to_ascii_bytes(self, header_filter: Callable[[tuple[str, str]], tuple[str, str] | None] | None = None) -> bytes:
+        text: str = self.to_str(header_filter)
+        return text.encode("utf-8", "replace") + b"\r\n"
+
+
+class WarcExport:
+    """Writes response, resource and revisit records to a stream."""
+
+    def __init__(self, stream: BinaryIO, software: str = "docstore") -> None:
+        self._writer = WARCWriter(stream, gzip=True, warc_version="1.1")
+        self._seen: dict[bytes, tuple[str, str]] = {}
+        self._software = software
+        self._began = False
+
+    def write(self, page: ExportPage) -> None:
+        """Append one page; the first call writes a warcinfo record before it."""
+        date = iso_date(page.timestamp)
+        if not self._began:
+            self._began = True
+            fields = f"software: {self._software}\r\nformat: WARC File Format 1.1\r\n".encode()
+            named = {"WARC-Date": date, "WARC-Record-ID": _record_id("warcinfo", date)}
+            self._record("urn:docstore:export", "warcinfo", fields, None, named, "application/warc-fields")
+        self._page(page.page, date)
+
+    def _page(self, page: Page, date: str) -> None:
+        digest = hashlib.sha1(page.body, usedforsecurity=False).digest()
+        named = {"WARC-Date": date, "WARC-Record-ID": _record_id(page.url, date)}
+        named["WARC-Payload-Digest"] = page.payload_digest or "sha1:" + b32encode(digest).decode()
+        if page.ip:
+            named["WARC-IP-Address"] = page.ip
+        if page.docno:
+            named["WARC-TREC-ID"] = page.docno
+        headers = one_line_headers(page.headers)
+        truncated = [value for name, value in headers if name == TRUNCATED_HEADER]
+        if truncated:
+            named[TRUNCATED_HEADER] = truncated[-1]
+            headers = tuple(header for header in headers if header[0] != TRUNCATED_HEADER)
+        earlier = self._seen.get(digest) if page.body else None
+        if earlier:
+            named["WARC-Profile"] = _PROFILE
+            named["WARC-Refers-To-Target-URI"], named["WARC-Refers-To-Date"] = earlier
+            self._record(page.url, "revisit", b"", _http(page.status, headers, len(page.body)), named)
+            return
+        if page.body:
+            self._remember(digest, page.url, date)
+        if _is_resource(page, headers):
+            content_type = headers[0][1] if headers else ""
+            self._record(page.url, "resource", page.body, None, named, content_type)
+        else:
+            self._record(page.url, "response", page.body, _http(page.status, headers, len(page.body)), named)
+
+    def _remember(self, digest: bytes, url: str, date: str) -> None:
+        self._seen[digest] = url, date
+        if len(self._seen) > REMEMBERED_BODIES:
+            del self._seen[next(iter(self._seen))]
+
+    def _record(
+        self,
+        url: str,
+        kind: str,
+        block: bytes,
+        http: StatusAndHeaders | None,
+        named: dict[str, str],
+        content_type: str = "",
+    ) -> None:
+        record = self._writer.create_warc_record(
+            url,
+            kind,
+            payload=io.BytesIO(block),
+            length=len(block),
+            http_headers=http,
+            warc_headers_dict=named,
+            warc_content_type=content_type,
+        )
+        if kind == "resource" and not content_type:
+            # warcio would call it application/warc-record; nobody said what it is.
+            record.rec_headers.remove_header("Content-Type")
+            record.content_type = None
+        self._writer.write_record(record)
+
+
+def _record_id(url: str, date: str) -> str:
+    """The same page at the same time has the same id, so an export made again is the same file."""
+    return f"<urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{url} {date}')}>"
+
+
+def _is_resource(page: Page, headers: Headers) -> bool:
+    """Whether a resource record can say all: another protocol than HTTP, and no more headers than a type."""
+    names = [name for name, _ in headers]
+    return not page.url.startswith(("http:", "https:")) and page.status == 200 and names in ([], ["Content-Type"])
+
+
+def _http(status: int, headers: Headers, body_bytes: int) -> _Utf8Headers:
+    """Status line and headers that are true of the decoded body."""
+    said = {(name.lower(), value) for name, value in headers if name.lower() in ENCODING_HEADERS}
+    if said != {("content-length", str(body_bytes))}:
+        headers = tuple(
+            (ORIGINAL_PREFIX + name, value) if name.lower() in ENCODING_HEADERS else (name, value)
+            for name, value in headers
+        )
+        headers += ((ADDED_HEADER, "Content-Length"), ("Content-Length", str(body_bytes)))
+    return _Utf8Headers(f"{status:03d} {_phrase(status)}".rstrip(), list(headers), protocol="HTTP/1.1")
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
