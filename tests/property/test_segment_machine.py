@@ -138,4 +138,4 @@ class SegmentMachine(RuleBasedStateMachine):
 
 
 TestSegmentMachine = SegmentMachine.TestCase
-TestSegmentMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestSegmentMachine.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
