@@ -150,7 +150,8 @@ def test_same_export_gives_the_same_bytes() -> None:
 def test_warc_export_is_sound_for_warcio() -> None:
     from warcio.archiveiterator import ArchiveIterator
 
-    pages = [page for page in HARD_PAGES if not page.payload_digest]
+    # Digests that others recorded are kept unverified, and warcio sees HTTP only behind http URLs.
+    pages = [page for page in HARD_PAGES if not page.payload_digest and not page.url.startswith("gopher")]
     types = []
     for record in ArchiveIterator(io.BytesIO(warc(pages)), check_digests="raise"):
         types.append(record.rec_type)
