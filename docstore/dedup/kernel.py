@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup import checksum, reference, shingle
+from docstore.dedup import checksum as checksums
+from docstore.dedup import reference, shingle
 from docstore.dedup.analysis import Analysis
 from docstore.errors import InvalidArgument
 from docstore.html import content
@@ -26,7 +27,7 @@ class Kernel:
 
     name = "reference"
 
-    def __init__(self, extractor: str = "visible", shingle_words: int = 5, checksum_name: str = "blake3") -> None:
+    def __init__(self, extractor: str = "visible", shingle_words: int = 5, checksum: str = "blake3") -> None:
         """Fix the choice.
 
         Raises:
@@ -34,16 +35,14 @@ class Kernel:
         """
         if shingle_words < 1:
             raise InvalidArgument(f"shingle_words must be at least 1, not {shingle_words}")
-        checksum.algorithm(checksum_name)
+        checksums.algorithm(checksum)
         self._extract = content.extractor(extractor)
         self._shingle_words = shingle_words
-        self._checksum_name = checksum_name
+        self._checksum = checksum
 
     def analyse(self, body: bytes, content_type: str | None = None, *, links: bool = False) -> Analysis:
         """Text and fingerprints of one body; never raises for what is in it."""
-        return reference.analyse(
-            body, content_type, self._extract, self._shingle_words, self._checksum_name, links=links
-        )
+        return reference.analyse(body, content_type, self._extract, self._shingle_words, self._checksum, links=links)
 
     def analyse_many(self, bodies: Sequence[tuple[bytes, str | None]], *, links: bool = False) -> list[Analysis]:
         """`analyse` of each (body, content type), in order."""

@@ -100,7 +100,7 @@ def test_composed_and_decomposed_text_has_one_checksum() -> None:
 
 
 def test_many_are_analysed_as_one_by_one() -> None:
-    kernel = Kernel(shingle_words=3, checksum_name="sha1")
+    kernel = Kernel(shingle_words=3, checksum="sha1")
     bodies = [(PAGE.encode(), "text/html"), (b"x", None), (PAGE.encode(), None)]
     one_by_one = [kernel.analyse(body, content_type) for body, content_type in bodies]
     for together, alone in zip(kernel.analyse_many(bodies), one_by_one, strict=True):
@@ -108,7 +108,7 @@ def test_many_are_analysed_as_one_by_one() -> None:
 
 
 def test_bad_choices_are_refused() -> None:
-    for choice in ({"extractor": "none"}, {"checksum_name": "none"}, {"shingle_words": 0}):
+    for choice in ({"extractor": "none"}, {"checksum": "none"}, {"shingle_words": 0}):
         with pytest.raises(InvalidArgument):
             Kernel(**choice)  # type: ignore[arg-type]
 
