@@ -295,6 +295,22 @@ class RunLevels:
         if len(self._texts) >= self._flush_texts:
             self.flush()
 
+    def load(self, group: int, texts: Keys, keys: Keys, counts: Numbers) -> None:
+        """Add one large group at once as a run of its own: for a rebuild, many times faster than `post`.
+
+        Args:
+            group: its number, as for `end_group`.
+            texts: (n,) text numbers, at most ``2**24``.
+            keys: the keys of all texts, one text after the other.
+            counts: (n,) how many keys each has.
+        """
+        self.flush()
+        places = np.repeat(np.arange(len(texts), dtype=np.uint64), counts)
+        self._parts.append(pack(mix_keys(keys), places))
+        self._texts = texts.tolist()
+        self.end_group(group)
+        self.flush()
+
     def flush(self) -> None:
         """Turn the table in memory into a run, between two groups; `end` moves on to the next one."""
         if self._ended != len(self._parts):

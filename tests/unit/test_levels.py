@@ -103,6 +103,21 @@ def test_look_ups_give_every_text_in_order_of_arrival_while_runs_merge(bits_per_
     assert levels.storage_bytes > 0
 
 
+def test_a_rebuild_in_large_groups_gives_what_posting_one_by_one_gives() -> None:
+    groups = load(120, seed=8)
+    levels = small(HeapStorage())
+    play(levels, groups[:40])
+    rest = [entry for group in groups[40:] for entry in group]
+    for number, begin in enumerate(range(0, len(rest), 50), start=40):
+        part = rest[begin : begin + 50]
+        counts = np.array([len(keys) for _, keys in part])
+        levels.load(
+            number, np.array([text for text, _ in part], np.uint64), np.concatenate([k for _, k in part]), counts
+        )
+    expected = expected_of(groups)
+    assert found_in(levels, list(expected)) == expected
+
+
 def test_a_posted_text_is_seen_before_its_group_ends() -> None:
     levels = small(HeapStorage())
     levels.post(77, np.array([5, 6], np.uint64))
