@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from blake3 import blake3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -138,3 +139,16 @@ def test_ten_megabytes_of_nested_tables_stay_bounded() -> None:
     assert time.process_time() - begun < 20
     grown_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown_kb < 100 * len(body) / 1024
+
+
+def test_schemes_are_pinned() -> None:
+    """Any change here is a change of a persisted fingerprint: it needs new scheme numbers, not new expectations."""
+    text = "<p>" + " ".join(f"{word}{number}" for number in range(60) for word in ("tea", "চা", "Straße")) + " 中文文本"
+    analysis = Kernel().analyse(text.encode(), "text/html")
+    assert (analysis.word_count, analysis.shingle_count) == (184, 180)
+    assert analysis.text_checksum.hex() == "01d8f31b7f350928738942cfa03ebbd296"
+    assert analysis.simhash == 0xF61EF0F760EF795
+    assert blake3(analysis.sketch).hexdigest()[:32] == "5fae9100ecb383c02049204e79894736"
+    assert analysis.band_keys[:2].tolist() == [0x23BEEB026AE48AA0, 0x755B2ED2165D6DCF]
+    assert analysis.fingerprints[:2].tolist() == [0x1B7AB972D50F9980, 0x38449E6D23CAD180]
+    assert len(analysis.fingerprints) == 10
