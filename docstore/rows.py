@@ -5,6 +5,7 @@ Floor 5: knows the table, the columns of `capture` and where values lie; gives t
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import NamedTuple
 
 from docstore.capture import BODY, CHECKSUM, MAIN, STATUS, TEXT_CHECKSUM, TITLE, VERDICT, VISIT
@@ -12,8 +13,15 @@ from docstore.dedup.checksum import decides_alone
 from docstore.dedup.detector import StoredPage
 from docstore.dedup.index import PagePointer
 from docstore.model import Cell, ReadSpec
+from docstore.sharing import Base, SharedBodies, body_name
 from docstore.table import Table
 from docstore.tablets.placement import Placement
+from docstore.tablets.values import envelope_raw_bytes
+
+BASE_CACHE_BYTES = 32 << 20
+"""Raw bodies kept at hand as bases: the next page is likely to resemble the last ones."""
+LARGEST_BASE_BYTES = 4 << 20
+"""A larger body is no base: every read of a delta decodes its base."""
 
 _COLUMNS_OF_A_PAGE = ("dedup", "http", "page", "text")
 _COLUMNS_OF_A_VERSION = ("dedup", "page")
@@ -25,6 +33,8 @@ class PendingPage(NamedTuple):
     page: StoredPage
     text: str
     body: bytes
+    base: Base | None
+    """What a page like this one can lean on: this body, or the base that it leans on itself."""
 
 
 class OwnVersion(NamedTuple):
@@ -62,9 +72,12 @@ class OwnRow(NamedTuple):
 class PageRows:
     """Reads of page rows.  Not thread-safe: the sequencer owns it, as it does the index."""
 
-    def __init__(self, table: Table, placement: Placement) -> None:
+    def __init__(self, table: Table, placement: Placement, sharing: SharedBodies) -> None:
         self._table = table
         self._placement = placement
+        self._sharing = sharing
+        self._bases: OrderedDict[bytes, Base] = OrderedDict()
+        self._bases_bytes = 0
         self._pending: dict[PagePointer, PendingPage] = {}
         self._pending_rows: set[bytes] = set()
 
@@ -131,8 +144,40 @@ class PageRows:
         """The text of a version that `own` gave."""
         return self.text(PagePointer(version.text_timestamp, row_key))
 
-    def body_envelope(self, pointer: PagePointer) -> bytes | None:
-        """The envelope of a committed body, to share it; None when the version is gone."""
+    def base(self, pointer: PagePointer) -> Base | None:
+        """What a page like this one can lean on: its body, or the base that its body leans on.
+
+        None when the version is gone, or its body too small to be worth it, or too large.
+        """
+        pending = self._pending.get(pointer)
+        if pending is not None:
+            return pending.base
+        envelope = self._body_envelope(pointer)
+        return None if envelope is None else self.base_at(envelope, pointer)
+
+    def base_at(self, envelope: bytes, pointer: PagePointer) -> Base | None:
+        """The same, of a body whose envelope is at hand."""
+        cached = self._bases.get(envelope)
+        if cached is not None:
+            self._bases.move_to_end(envelope)
+            return cached
+        if not self._placement.is_ref(envelope) or envelope_raw_bytes(envelope) > LARGEST_BASE_BYTES:
+            return None
+        raw, leans_on = self._placement.fetch_leaning(envelope)
+        if leans_on:
+            inner = self._sharing.envelope(leans_on)
+            if inner is None or envelope_raw_bytes(inner) > LARGEST_BASE_BYTES:
+                return None
+            base = Base(leans_on, self._placement.fetch(inner), inner, pointer)
+        else:
+            base = Base(body_name(raw), raw, envelope, pointer)
+        self._bases[envelope] = base
+        self._bases_bytes += len(base.raw)
+        while self._bases_bytes > BASE_CACHE_BYTES and len(self._bases) > 1:
+            self._bases_bytes -= len(self._bases.popitem(last=False)[1].raw)
+        return base
+
+    def _body_envelope(self, pointer: PagePointer) -> bytes | None:
         spec = ReadSpec(families=("page",), start=pointer.timestamp, end=pointer.timestamp + 1)
         return next(
             (cell.value for cell in self._table.read_row(pointer.row_key, spec) if cell.qualifier == BODY[1]), None

@@ -1,22 +1,28 @@
 """Bodies that others lean on: the rows of table `bodies`.
 
 Floor 5: knows the engine's rows.  A body that is a delta's base, or that several pages share, has a row named by the
-first 16 bytes of its BLAKE3: its envelope, and a cell for each user.  A user is added before the record that leans on
-the body is written, and only while the row is not dying; a left-over user is harmless.  Only compaction frees.
+first 16 bytes of its BLAKE3: its envelope, and a cell for each user.  A user is added before the row that leans on the
+body, and only while the body is not dying; a left-over user is harmless.  Only compaction frees.
+
+A base is never a delta itself: a page that resembles a delta leans on that delta's base.  So one read of a body is at
+most two decodes, and freeing a body never has to look further than its users.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from blake3 import blake3
 
 from docstore.codec import decode_varint, encode_varint
 from docstore.dedup.index import PagePointer
 from docstore.engines.protocol import Engine
-from docstore.model import Cell, Condition, DeleteCells, Durability, ReadSpec, SetCell
+from docstore.model import Cell, DeleteCells, ReadSpec, RowMutations, SetCell
 
 TABLE = "bodies"
 BODY_FAMILY = "b"
 USER_FAMILY = "u"
+REFERRER_FAMILY = "r"
 ENVELOPE = b"envelope"
 DYING = b"dying"
 
@@ -30,6 +36,22 @@ def _user(pointer: PagePointer) -> bytes:
     return encode_varint(pointer.timestamp) + pointer.row_key
 
 
+class Base(NamedTuple):
+    """A stored body that another page can lean on.
+
+    Attributes:
+        name: of its row.
+        raw: the body.
+        envelope: where it lies.
+        pointer: a page that has this very body.
+    """
+
+    name: bytes
+    raw: bytes
+    envelope: bytes
+    pointer: PagePointer
+
+
 class SharedBodies:
     """Adds, lists and resolves users of shared bodies."""
 
@@ -40,30 +62,46 @@ class SharedBodies:
         """Where a shared body lies; None when no such body is shared."""
         return next((cell.value for cell in self._body_cells(body_name) if cell.qualifier == ENVELOPE), None)
 
-    def lean_on(
-        self, body_name: bytes, envelope: bytes, pointers: tuple[PagePointer, ...], durability: Durability
-    ) -> bool:
-        """Add users to a body, making its row where it has none.
+    def lean_on(self, base: Base, pointer: PagePointer) -> RowMutations | None:
+        """The mutations that add a user to a body's row, making the row where there is none.
+
+        They go into the user's group, before its page row.  The caller holds the committer's lock, and so does whoever
+        marks a row as dying, so that a row found alive here stays alive until the group is committed.
 
         Args:
-            body_name: first 16 bytes of the BLAKE3 of the raw body.
-            envelope: where the body lies now; a row that exists already keeps its own.
-            pointers: the page that brought the body, and the one that leans on it.
-            durability: of the row.
+            base: the body, where it lies, and the page that brought it, which becomes a user too.
+            pointer: the page that leans on it.
         Returns:
-            False when the body is being freed: the caller stores its own.
+            None when the body is being freed: the caller does without it.
         """
-        cells = [SetCell(USER_FAMILY, _user(pointer), 0, b"") for pointer in pointers]
-        if self.envelope(body_name) is None:
-            cells.append(SetCell(BODY_FAMILY, ENVELOPE, 0, envelope))
-        alive = Condition(BODY_FAMILY, DYING, None)
-        return self._engine.check_and_mutate(TABLE, body_name, alive, cells, durability=durability)
+        known = {cell.qualifier for cell in self._body_cells(base.name)}
+        if DYING in known:
+            return None
+        cells = [SetCell(USER_FAMILY, _user(pointer), 0, b"")]
+        if ENVELOPE not in known:
+            cells.append(SetCell(BODY_FAMILY, ENVELOPE, 0, base.envelope))
+            cells.append(SetCell(USER_FAMILY, _user(base.pointer), 0, b""))
+        return RowMutations(TABLE, base.name, cells)
 
-    def users(self, body_name: bytes, limit: int = 1000) -> list[PagePointer]:
+    def refer(self, name: bytes, pointer: PagePointer) -> RowMutations:
+        """The mutation that notes a page stored by reference to the page with this body: it has no postings itself."""
+        return RowMutations(TABLE, name, [SetCell(REFERRER_FAMILY, _user(pointer), 0, b"")])
+
+    def referrers(self, name: bytes) -> list[PagePointer]:
+        """Pages stored by reference to a page with this body, oldest first; left-overs among them."""
+        return self._pointers(name, REFERRER_FAMILY)
+
+    def is_dying(self, name: bytes) -> bool:
+        """Whether a body is being freed: nobody may lean on it any more."""
+        return any(cell.qualifier == DYING for cell in self._body_cells(name))
+
+    def users(self, name: bytes) -> list[PagePointer]:
         """Pages that lean on a body or brought it, oldest first; left-overs among them."""
-        spec = ReadSpec(families=(USER_FAMILY,), cell_limit=limit)
+        return self._pointers(name, USER_FAMILY)
+
+    def _pointers(self, name: bytes, family: str) -> list[PagePointer]:
         found = []
-        for cell in self._engine.read_row(TABLE, body_name, spec):
+        for cell in self._engine.read_row(TABLE, name, ReadSpec(families=(family,))):
             timestamp, offset = decode_varint(cell.qualifier)
             found.append(PagePointer(timestamp, cell.qualifier[offset:]))
         return sorted(found)

@@ -30,8 +30,8 @@ from docstore.model import (
     Verdict,
     VerdictKind,
 )
-from docstore.rows import OwnRow, OwnVersion, PageRows, PendingPage
-from docstore.sharing import SharedBodies, body_name
+from docstore.rows import LARGEST_BASE_BYTES, OwnRow, OwnVersion, PageRows, PendingPage
+from docstore.sharing import Base, SharedBodies, body_name
 from docstore.tablets.placement import Placement
 from docstore.tally import Tally
 
@@ -66,6 +66,13 @@ class Prepared(NamedTuple):
     error: str = ""
 
 
+class PlacedBody(NamedTuple):
+    """Where a body lies (b"" for nowhere), and what pages like it can lean on."""
+
+    envelope: bytes
+    base: Base | None
+
+
 class Sequencer:
     """Writes pages in order; the committer's lock is held from a group's first verdict to its commit."""
 
@@ -87,6 +94,7 @@ class Sequencer:
         self._detector = detector
         self._sharing = sharing
         self._tally = tally
+        self._shared_rows: list[RowMutations] = []
         self._postings: list[RowMutations] = []
         self._page_rows: list[RowMutations] = []
 
@@ -112,11 +120,12 @@ class Sequencer:
         """Commit the group in flight: the one commit point."""
         if not self._page_rows:
             return
-        self._committer.commit([*self._postings, *self._page_rows, *self._tally.mutations()])
+        self._committer.commit([*self._shared_rows, *self._postings, *self._page_rows, *self._tally.mutations()])
         self._tally.committed()
         self._forget()
 
     def _forget(self) -> None:
+        self._shared_rows.clear()
         self._postings.clear()
         self._page_rows.clear()
         self._index.clear_pending()
@@ -142,7 +151,10 @@ class Sequencer:
         if confirmed is None and policy is not Policy.FLAG and judgement.of and self._rows.is_pending(judgement.of):
             self.commit()
         pointer = PagePointer(timestamp, one.row_key)
-        body_envelope, stored = self._place_body(one, pointer, judgement, confirmed, policy)
+        if confirmed is not None:
+            placed, stored = PlacedBody(confirmed.body, None), capture.STORED_CONFIRMED
+        else:
+            placed, stored = self._place_body(one, pointer, judgement, own.previous, policy)
         verdict = capture.StoredVerdict(
             judgement.kind,
             judgement.of.row_key if judgement.of else b"",
@@ -156,7 +168,7 @@ class Sequencer:
             previous_similarity,
             stored,
         )
-        self._add_row(one, pointer, body_envelope, verdict)
+        self._add_row(one, pointer, placed, verdict)
         return _result(one.row_key, timestamp, verdict, stored)
 
     def _put_visit(self, one: Prepared) -> PutResult:
@@ -217,37 +229,51 @@ class Sequencer:
         one: Prepared,
         pointer: PagePointer,
         judgement: Judgement,
-        confirmed: OwnVersion | None,
+        previous: OwnVersion | None,
         policy: Policy,
-    ) -> tuple[bytes, str]:
-        """Place the body by policy; -> its envelope (b"" for none), and the word for what became of it."""
-        body = one.page.body
-        if confirmed is not None:
-            return confirmed.body, capture.STORED_CONFIRMED
-        if judgement.of is not None and policy is Policy.REJECT:
-            return b"", capture.STORED_REJECTED
-        if judgement.of is not None and policy is Policy.REFERENCE:
-            envelope = self._place_by_reference(one, pointer, judgement.of, judgement.kind)
-            if envelope:
-                return envelope, capture.STORED_REFERENCE
-        return self._placement.place(one.row_key, capture.BODY, pointer.timestamp, body), capture.STORED_BODY
+    ) -> tuple[PlacedBody, str]:
+        """Place the body by policy and by what it resembles; -> where it lies, and the word for what became of it."""
+        duplicate = judgement.of
+        if duplicate is not None and policy is Policy.REJECT:
+            return PlacedBody(b"", None), capture.STORED_REJECTED
+        if duplicate is not None and policy is Policy.REFERENCE and judgement.kind is VerdictKind.EXACT:
+            shared = self._rows.base(duplicate)
+            if shared is not None and shared.raw == one.page.body and self._lean_on(shared, pointer):
+                return PlacedBody(shared.envelope, shared), capture.STORED_REFERENCE
+        bases = self._bases(pointer, judgement, previous)
+        raw_bases = [(base.name, base.raw) for base in bases]
+        envelope, leans_on = self._placement.place_near(
+            one.row_key, capture.BODY, pointer.timestamp, one.page.body, raw_bases
+        )
+        word = capture.STORED_BODY
+        if duplicate is not None and policy is Policy.REFERENCE:
+            word = capture.STORED_REFERENCE
+            self._shared_rows.append(self._sharing.refer(body_name(self._rows.body(duplicate)), pointer))
+        if leans_on:
+            base = next(base for base in bases if base.name == leans_on)
+            self._lean_on(base, pointer)
+            return PlacedBody(envelope, base), word
+        if not self._placement.is_ref(envelope) or len(one.page.body) > LARGEST_BASE_BYTES:
+            return PlacedBody(envelope, None), word
+        return PlacedBody(envelope, Base(body_name(one.page.body), one.page.body, envelope, pointer)), word
 
-    def _place_by_reference(self, one: Prepared, pointer: PagePointer, of: PagePointer, kind: VerdictKind) -> bytes:
-        """Share the other page's body, or store a delta against it; b"" where that cannot be done."""
-        envelope = self._rows.body_envelope(of)
-        if envelope is None or not self._placement.is_ref(envelope):
-            return b""
-        base = self._placement.fetch(envelope)
-        name = body_name(base)
-        if not self._sharing.lean_on(name, envelope, (of, pointer), self._committer.durability):
-            return b""
-        if kind is VerdictKind.EXACT:
-            return envelope
-        return self._placement.place(one.row_key, capture.BODY, pointer.timestamp, one.page.body, base=(name, base))
+    def _bases(self, pointer: PagePointer, judgement: Judgement, previous: OwnVersion | None) -> list[Base]:
+        """What the page may lean on, the cheapest to find first: its own older version, then its nearest relative."""
+        found: list[Base | None] = []
+        if previous is not None:
+            found.append(self._rows.base_at(previous.body, PagePointer(previous.timestamp, pointer.row_key)))
+        if judgement.relative is not None:
+            found.append(self._rows.base(judgement.relative))
+        bases = {base.name: base for base in found if base is not None and not self._sharing.is_dying(base.name)}
+        return list(bases.values())
 
-    def _add_row(
-        self, one: Prepared, pointer: PagePointer, body_envelope: bytes, verdict: capture.StoredVerdict
-    ) -> None:
+    def _lean_on(self, base: Base, pointer: PagePointer) -> bool:
+        row = self._sharing.lean_on(base, pointer)
+        if row is not None:
+            self._shared_rows.append(row)
+        return row is not None
+
+    def _add_row(self, one: Prepared, pointer: PagePointer, placed: PlacedBody, verdict: capture.StoredVerdict) -> None:
         analysis = one.analysis
         assert analysis is not None
         values: list[tuple[capture.Column, bytes]] = []
@@ -263,9 +289,9 @@ class Sequencer:
         envelopes = self._placement.place_all(one.row_key, timestamp, values)
         cells = [SetCell(*column, timestamp, envelope) for (column, _), envelope in zip(values, envelopes, strict=True)]
         if verdict.stored != capture.STORED_REJECTED:
-            cells.append(SetCell(*capture.BODY, timestamp, body_envelope))
+            cells.append(SetCell(*capture.BODY, timestamp, placed.envelope))
         self._page_rows.append(RowMutations(PAGES, one.row_key, cells))
-        self._rows.add_pending(pointer, self._post(one, pointer, analysis, verdict))
+        self._rows.add_pending(pointer, self._post(one, pointer, placed, verdict))
         page = one.page
         if page.payload_digest or page.docno:
             self._postings += self._index.add_names(pointer, analysis.body_checksum, page.payload_digest, page.docno)
@@ -273,9 +299,11 @@ class Sequencer:
         self._tally.count(verdict, len(one.page.body))
 
     def _post(
-        self, one: Prepared, pointer: PagePointer, analysis: Analysis, verdict: capture.StoredVerdict
+        self, one: Prepared, pointer: PagePointer, placed: PlacedBody, verdict: capture.StoredVerdict
     ) -> PendingPage | None:
         """Post a page that holds its own body, or shares the very same one; -> how the group sees it."""
+        analysis = one.analysis
+        assert analysis is not None
         exact_reference = verdict.stored == capture.STORED_REFERENCE and verdict.kind is VerdictKind.EXACT
         if not (verdict.stored == capture.STORED_BODY or exact_reference) or not one.page.body:
             return None
@@ -284,7 +312,7 @@ class Sequencer:
             one.row_key, pointer.timestamp, analysis, text=good, near=good and analysis.word_count >= MIN_NEAR_WORDS
         )
         stored = StoredPage(analysis.body_checksum, analysis.text_checksum, analysis.title, one.page.status)
-        return PendingPage(stored, analysis.main, one.page.body)
+        return PendingPage(stored, analysis.main, one.page.body, placed.base)
 
 
 def _result(row_key: bytes, timestamp: int, verdict: capture.StoredVerdict, stored: str) -> PutResult:

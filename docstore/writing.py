@@ -61,7 +61,7 @@ class Writing:
         self._clock = clock
         self._reader = DocumentReader(table, opened.placement)
         self._index = HashIndex(opened.engine)
-        self._rows = PageRows(table, opened.placement)
+        self._rows = PageRows(table, opened.placement, opened.sharing)
         self._detector = self._make_detector(self._index, self._rows)
         sequencer = Sequencer(
             committer=committer,
@@ -93,7 +93,7 @@ class Writing:
         row_key, body, content_type = self._asked(page)
         analysis = self.kernel.analyse(body, content_type)
         index = HashIndex(self._opened.engine)  # its own: the sequencer's belongs to the sequencer
-        rows = PageRows(self._table, self._opened.placement)
+        rows = PageRows(self._table, self._opened.placement, self._opened.sharing)
         found = dict(self._equal(index, rows, row_key, analysis, limit))
         if analysis.word_count >= MIN_NEAR_WORDS:
             matches, _ = self._make_detector(index, rows).matches(row_key, analysis, max(limit, MAX_VERIFIED))
@@ -169,26 +169,26 @@ class Writing:
     # --- deleting
 
     def delete(self, row_key: bytes) -> None:
-        """Delete a row; pages that leaned on its bodies are posted, so that the detector sees them."""
+        """Delete a row; pages stored by reference to it are posted, so that the detector sees them."""
         with self._committer.lock:
-            leaning = self._leaning_on(row_key)
+            referring = self._referring_to(row_key)
             self._opened.placement.mark(delete_row(row_key, self._clock()))
             rows = [RowMutations(PAGES, row_key, [DeleteRow()])]
-            for pointer in leaning:
+            for pointer in referring:
                 rows += self._postings_of(pointer)
             self._committer.commit(rows)
             self._index.clear_pending()
         while not self._table.finish_deletes(row_key):
             pass
 
-    def _leaning_on(self, row_key: bytes) -> list[PagePointer]:
-        """Pages of other rows stored as deltas against a body that this row brought."""
+    def _referring_to(self, row_key: bytes) -> list[PagePointer]:
+        """Pages of other rows stored by reference to a body that this row brought: nothing else leads to them."""
         found: set[PagePointer] = set()
         for timestamp in self._reader.timestamps(row_key):
             document = self._reader.get(row_key, at=timestamp, families=("page",))
             if document is not None and document.body:
                 name = body_name(document.body)
-                found.update(p for p in self._opened.sharing.users(name) if p.row_key != row_key)
+                found.update(p for p in self._opened.sharing.referrers(name) if p.row_key != row_key)
         return sorted(found)
 
     def _postings_of(self, pointer: PagePointer) -> list[RowMutations]:

@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from docstore.errors import CorruptionError
-from docstore.format import INLINE_LIMIT_BYTES, RECORD_VALUE
+from docstore.format import CODEC_ZSTD_DELTA, INLINE_LIMIT_BYTES, RECORD_VALUE
 from docstore.model import Durability
 from docstore.tablets.bodies import Bodies, SegmentProgress
 from docstore.tablets.record import Record
-from docstore.tablets.values import ValueCodec, encode_inline, encode_ref_envelope, parse_envelope
+from docstore.tablets.values import Encoded, ValueCodec, encode_inline, encode_ref_envelope, parse_envelope
 
 Column = tuple[str, bytes]
 Base = tuple[bytes, bytes]
 """Name of a base (16 bytes), and its raw value."""
+SMALL_DELTA = 12
+"""A delta below a twelfth of the raw bytes is taken at once: zstd alone hardly ever gets there."""
+DELTA_COST_BYTES = 200
+"""What a delta has to save: a user's cell in table `bodies`, and a second decode at every read."""
 
 
 class Placement:
@@ -49,6 +53,33 @@ class Placement:
             encode_inline(raw) if len(raw) <= INLINE_LIMIT_BYTES else encode_ref_envelope(len(raw), next(refs))
             for _, raw in values
         ]
+
+    def place_near(
+        self, row_key: bytes, column: Column, timestamp: int, raw: bytes, bases: Sequence[Base]
+    ) -> tuple[bytes, bytes]:
+        """Place one value in the smallest way: as a delta against one of the bases, or by itself.
+
+        Bases are tried in order until one makes a small delta; the plain way is tried only where no delta is small.
+
+        Returns:
+            The envelope, and the name of the base that it leans on: b"" for none.
+        """
+        if len(raw) <= INLINE_LIMIT_BYTES:
+            return encode_inline(raw), b""
+        best: Encoded | None = None
+        for base in bases:
+            encoded = self._codec.encode(raw, base=base)
+            if encoded.codec == CODEC_ZSTD_DELTA and (best is None or len(encoded.payload) < len(best.payload)):
+                best = encoded
+                if len(best.payload) * SMALL_DELTA < len(raw):
+                    break
+        if best is None or len(best.payload) * SMALL_DELTA >= len(raw):
+            plain = self._codec.encode(raw)
+            if best is None or len(plain.payload) <= len(best.payload) + DELTA_COST_BYTES:
+                best = plain
+        record = Record(RECORD_VALUE, row_key, *column, timestamp, best.codec, best.related, len(raw), best.payload)
+        (ref,) = self._bodies.append([record])
+        return encode_ref_envelope(len(raw), ref), best.related if best.codec == CODEC_ZSTD_DELTA else b""
 
     def mark(self, record: Record) -> None:
         """Append a delete mark, so that rows rebuilt from segments do not bring back what was deleted."""
@@ -83,6 +114,15 @@ class Placement:
         """
         value, ref = parse_envelope(envelope)
         return value if ref is None else self._codec.decode(self._bodies.read(ref), self._resolve)
+
+    def fetch_leaning(self, envelope: bytes) -> tuple[bytes, bytes]:
+        """The value of a cell, and the name of the base that its record leans on: b"" for none."""
+        value, ref = parse_envelope(envelope)
+        if ref is None:
+            return value, b""
+        record = self._bodies.read(ref)
+        leans_on = record.related if record.codec == CODEC_ZSTD_DELTA else b""
+        return self._codec.decode(record, self._resolve), leans_on
 
     @staticmethod
     def is_ref(envelope: bytes) -> bool:
