@@ -1,0 +1,148 @@
+"""`docstore export`: pages as WARC, TREC Web or JSON Lines.
+
+Floor 7: turns options into a `Selection` and picks the writer; `docstore.export` does the work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from tqdm import tqdm
+
+from docstore.cli import arguments, output
+from docstore.cli.opening import open_named
+from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.export import ExportReport, Selection, export
+from docstore.formats.export.jsonl import JsonLinesExport
+from docstore.formats.export.pages import PageWriter
+from docstore.formats.export.trecweb import TrecWebExport
+from docstore.formats.export.warc import WarcExport
+from docstore.version import __version__
+
+DESCRIPTION = """\
+Write pages: as WARC 1.1 (gzip, a member a record; same bytes become revisit
+records), as TREC Web with document numbers, or as JSON Lines with title, text
+and verdict.  WARC and TREC Web ingest again to the same pages."""
+
+EXAMPLES = """\
+docstore export --output all.warc.gz --versions all
+docstore export --format trecweb --host example.com --output example.trec
+docstore export --format jsonl --status 200 --lang en --min-words 50 > pages.jsonl
+docstore export --format warc --since 2024-05-01 --until 2024-06-01 --output may.warc.gz --json
+"""
+
+FORMATS = ("warc", "trecweb", "jsonl")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--format", choices=FORMATS, default="warc", help="what to write (default: warc)")
+    parser.add_argument(
+        "--output", metavar="FILE", default="-", help="where to; replaced when all is written (default: stdout)"
+    )
+    arguments.add_range(parser)
+    parser.add_argument("--status", metavar="N", type=arguments.positive, help="only captures with this HTTP status")
+    parser.add_argument(
+        "--lang", metavar="TAG", default="", help="only pages that declare this language; en takes en-GB"
+    )
+    parser.add_argument(
+        "--min-words", metavar="N", type=arguments.positive, default=0, help="only pages with so many words of text"
+    )
+    arguments.add_times(parser)
+    parser.add_argument(
+        "--versions", choices=("newest", "all"), default="newest", help="which captures of a page (default: newest)"
+    )
+    parser.add_argument("--bodies", action="store_true", help="with --format jsonl: bodies too, in base64")
+    parser.add_argument(
+        "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
+    )
+    arguments.add_store(parser)
+    arguments.add_json(parser, "{pages, body_bytes, output} as one JSON object; needs --output FILE")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Export."""
+    to_stdout = args.output == "-"
+    if args.json and to_stdout:
+        raise InvalidArgument("--json and the pages both want stdout; name a file with --output")
+    if args.bodies and args.format != "jsonl":
+        raise InvalidArgument(f"--bodies belongs to --format jsonl; {args.format} holds bodies anyway")
+    if to_stdout and args.format == "warc" and sys.stdout.isatty():
+        raise InvalidArgument("a WARC file is gzip and no text for a terminal; name a file with --output")
+    with ExitStack() as stack:
+        store = stack.enter_context(open_named(args))
+        stream = stack.enter_context(_stdout() if to_stdout else _replaced(Path(args.output)))
+        show = _progress(stack) if (sys.stderr.isatty() if args.progress is None else args.progress) else None
+        report = export(store, _writer(args, stream), _selection(args), texts=args.format == "jsonl", on_progress=show)
+    if args.json:
+        output.json_line({"pages": report.pages, "body_bytes": report.body_bytes, "output": args.output})
+    elif not to_stdout and report.pages:
+        pages = "capture" if report.pages == 1 else "captures"
+        output.line(f"wrote {report.pages} {pages}, {output.size(report.body_bytes)} of bodies, to {args.output}")
+    if not report.pages:
+        output.note("no capture matches")
+    return EXIT_OK if report.pages else EXIT_NOTHING_FOUND
+
+
+def _selection(args: argparse.Namespace) -> Selection:
+    return Selection(
+        prefix=args.prefix,
+        host=args.host,
+        since=args.since,
+        until=args.until,
+        newest=args.versions == "newest",
+        status=args.status,
+        language=args.lang,
+        min_words=args.min_words,
+    )
+
+
+def _writer(args: argparse.Namespace, stream: BinaryIO) -> PageWriter:
+    if args.format == "warc":
+        return WarcExport(stream, f"docstore {__version__}")
+    return TrecWebExport(stream) if args.format == "trecweb" else JsonLinesExport(stream, bodies=args.bodies)
+
+
+def _progress(stack: ExitStack) -> Callable[[ExportReport], None]:
+    bar = stack.enter_context(tqdm(unit=" pages", file=sys.stderr, dynamic_ncols=True))
+    return lambda report: cast(None, bar.update(report.pages - bar.n))
+
+
+class _RawStdout(io.RawIOBase):
+    """Stdout, which may take a part of what it is given; a `BufferedWriter` around it gives the rest."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, value: Any, /) -> int:
+        return sys.stdout.buffer.write(value)
+
+
+@contextmanager
+def _stdout() -> Iterator[BinaryIO]:
+    sys.stdout.flush()
+    stream = io.BufferedWriter(_RawStdout())
+    yield stream
+    stream.flush()
+
+
+@contextmanager
+def _replaced(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes its name only when all is written."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,167 @@
+"""Pages out of a store: which captures, in which order, and as what the writers of `formats` are given.
+
+Floor 6: knows the store and `ExportPage`; must not know a file format or the terminal.  Rows come in row-key order, the
+captures of a row oldest first, so that a body stands before the visits that found it again.  Captures that policy
+`reject` kept no body of are not exported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from docstore import capture
+from docstore.cells import Row
+from docstore.documents import Capture
+from docstore.formats.export.pages import ExportPage, PageWriter
+from docstore.html.words import words
+from docstore.model import Headers, Page, ReadSpec
+from docstore.store import DocumentStore
+
+NOT_MODIFIED = 304
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which captures to export; everything that is given must hold.
+
+    Attributes:
+        prefix, host: only URLs that begin so, or of this host; at most one of them.
+        since, until: only captures with ``since <= timestamp < until``, in microseconds since 1970.
+        newest: of each page only the newest capture in that time; False gives all.
+        status: only captures with this HTTP status.
+        language: only pages that declare this language, or a variety of it ("en" takes "en-GB").
+        min_words: only pages with so many normalised words of text.
+    """
+
+    prefix: str | None = None
+    host: str | None = None
+    since: int | None = None
+    until: int | None = None
+    newest: bool = True
+    status: int | None = None
+    language: str = ""
+    min_words: int = 0
+
+
+@dataclass(slots=True)
+class ExportReport:
+    """What was written: captures, and the bytes of their bodies."""
+
+    pages: int = 0
+    body_bytes: int = 0
+
+
+def export(
+    store: DocumentStore,
+    writer: PageWriter,
+    selection: Selection = Selection(),
+    *,
+    texts: bool = True,
+    on_progress: Callable[[ExportReport], None] | None = None,
+) -> ExportReport:
+    """Write the captures of a selection.
+
+    Args:
+        store: to read.
+        writer: of `docstore.formats.export`.
+        selection: which captures.
+        texts: give the writer titles, texts and verdicts; False saves reading them where the format has no place.
+        on_progress: called after each page with the report so far.
+    """
+    report = ExportReport()
+    for page in pages(store, selection, texts=texts):
+        writer.write(page)
+        report.pages += 1
+        report.body_bytes += len(page.page.body)
+        if on_progress is not None:
+            on_progress(report)
+    return report
+
+
+def pages(store: DocumentStore, selection: Selection, *, texts: bool = True) -> Iterator[ExportPage]:
+    """The captures of a selection as writers take them."""
+    family, qualifier = capture.BODY
+    spec = ReadSpec(
+        families=(family,),
+        qualifier_prefix=qualifier,
+        start=selection.since or 0,
+        end=selection.until,
+        versions=1 if selection.newest else None,
+        keys_only=True,
+    )
+    text_needed = texts or bool(selection.language) or selection.min_words > 0
+    families = ("page", "http", *(("text",) if text_needed else ()), *(("dedup",) if texts else ()))
+    for row in store.cells.scan(prefix=selection.prefix, host=selection.host, spec=spec):
+        yield from _pages_of_row(store, selection, row, families)
+
+
+def _pages_of_row(
+    store: DocumentStore, selection: Selection, row: Row, families: tuple[str, ...]
+) -> Iterator[ExportPage]:
+    written = False
+    for cell in reversed(row.cells):
+        document = store.get(row.url, at=cell.timestamp, families=families)
+        if document is None or document.timestamp != cell.timestamp:
+            continue  # deleted or expired since the scan read the row
+        taken = document.newest
+        status, headers, visit = _http(store, row, taken)
+        if not _selected(selection, taken, status):
+            continue
+        if visit is not None and written:
+            # Only beside the version that it confirmed: a 304 that stands alone says nothing of the page.
+            status, headers = NOT_MODIFIED, visit
+        written = True
+        yield _export_page(row.url, taken, status, headers)
+
+
+def _http(store: DocumentStore, row: Row, taken: Capture) -> tuple[int, Headers, Headers | None]:
+    """Status and headers of a capture; of a 304, those of the version it confirmed, and its own headers."""
+    if taken.status:
+        return taken.status, taken.headers or (), None
+    family, qualifier = capture.VISIT
+    own = ReadSpec(families=(family,), qualifier_prefix=qualifier, start=taken.timestamp, end=taken.timestamp + 1)
+    visit = store.cells.read_row(row.row_key, own)
+    confirmed = store.cells.read_row(row.row_key, ReadSpec(families=(family,), end=taken.timestamp, versions=1))
+    columns = {cell.qualifier: cell for cell in confirmed.cells} if confirmed else {}
+    status = columns.get(capture.STATUS[1])
+    headers = columns.get(capture.HEADERS[1])
+    same_visit = status is not None and headers is not None and headers.timestamp == status.timestamp
+    return (
+        int(status.value) if status else 200,
+        capture.decode_headers(headers.value) if headers is not None and same_visit else (),
+        capture.decode_visit(visit.cells[0].value)[1] if visit else (),
+    )
+
+
+def _selected(selection: Selection, taken: Capture, status: int) -> bool:
+    if selection.status is not None and status != selection.status:
+        return False
+    if selection.language:
+        declared, wanted = (taken.lang or "").lower(), selection.language.lower()
+        if declared != wanted and not declared.startswith(wanted + "-"):
+            return False
+    return not selection.min_words or len(words(taken.text or "")) >= selection.min_words
+
+
+def _export_page(url: str, taken: Capture, status: int, headers: Headers) -> ExportPage:
+    page = Page(
+        url,
+        taken.body or b"",
+        status,
+        headers,
+        taken.timestamp,
+        ip=taken.ip or "",
+        payload_digest=taken.payload_digest or "",
+        docno=taken.docno or "",
+    )
+    verdict = taken.shown_verdict
+    return ExportPage(
+        page,
+        title=taken.title or "",
+        text=taken.text or "",
+        language=taken.lang or "",
+        verdict="" if verdict is None else str(verdict.kind),
+        of_url="" if verdict is None else verdict.of_url,
+        similarity=0.0 if verdict is None else verdict.similarity,
+    )

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from cli_case import Terminal, article, html
+
+import docstore
+
+MAY, JUNE, JULY = (1_714_521_600_000_000, 1_717_200_000_000_000, 1_719_792_000_000_000)
+Pages = list[tuple[str, int, int | None, object, bytes | None, str | None]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    terminal = Terminal(tmp_path / "store", capsys)
+    with docstore.open(terminal.store, create=True) as store:
+        headers = {"Content-Type": "text/html; charset=utf-8", "ETag": '"one"'}
+        body = html("One", article(1)).replace(b"<html>", b'<html lang="en-GB">')
+        store.put_page("https://a.example/", body, headers=headers, fetched_at=MAY)
+        store.put_page("https://a.example/", status=304, headers={"ETag": '"two"'}, fetched_at=JUNE)
+        store.put_page("https://a.example/", html("Two", article(2)), headers=headers, fetched_at=JULY)
+        store.put_page("https://b.example/copy", body, headers=headers, fetched_at=JUNE)
+        store.put_page("https://b.example/gone", b"<p>Not here", status=404, fetched_at=JUNE)
+        store.put_page("https://b.example/file", bytes(range(256)) * 4, fetched_at=JUNE)
+        pages = [
+            docstore.Page(
+                "https://b.example/number", b"<p>x", 200, (), JUNE + 7000, docno="GX001-02-03", ip="192.0.2.1"
+            )
+        ]
+        assert [result.stored for result in store.put_pages(pages)] == ["body"]
+    return terminal
+
+
+def everything(path: Path) -> Pages:
+    """Every capture of a store: URL, time, status, headers, body, document number."""
+    found: Pages = []
+    with docstore.open(path) as store:
+        for row in store.cells.scan(spec=docstore.ReadSpec(keys_only=True, cell_limit=1)):
+            document = store.get(row.url, versions=100)
+            assert document is not None
+            for one in document.captures:
+                found.append((row.url, one.timestamp, one.status, one.headers, one.body, one.docno))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["warc", "trecweb"])
+def test_an_export_ingests_again_to_the_same_pages(
+    run: Terminal, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    file = tmp_path / f"all.{kind}"
+    written = run("export", "--format", kind, "--versions", "all", "--output", str(file), "--json")
+    assert (written.code, written.err) == (0, "")
+    assert written.object()["pages"] == 7
+    other = Terminal(tmp_path / "other", capsys)
+    ingested = other("ingest", str(file), "--create", "--json")
+    assert ingested.code == 0
+    before, after = everything(run.store), everything(other.store)
+    if kind == "trecweb":  # a page without a document number is given one
+        assert all(row[5] for row in after)
+        before = [row if row[5] else (*row[:5], number[5]) for row, number in zip(before, after, strict=True)]
+    assert after == before
+
+
+def test_same_bytes_become_revisits_and_nothing_else_does(run: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "all.warc.gz"
+    run("export", "--versions", "all", "--output", str(file))
+    content = gzip.decompress(file.read_bytes())
+    assert content.count(b"WARC/1.1\r\n") == 8
+    assert content.count(b"WARC-Type: revisit") == 2
+    assert content.count(b"WARC-Refers-To-Target-URI: https://a.example/\r\n") == 2
+
+
+def test_a_304_that_stands_alone_is_exported_as_the_page_it_confirmed(run: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "june.warc.gz"
+    answer = run(
+        "export", "--host", "a.example", "--since", "2024-06-01", "--until", "2024-06-02", "--output", str(file)
+    )
+    assert answer.code == 0
+    content = gzip.decompress(file.read_bytes())
+    assert b"HTTP/1.1 200 OK" in content
+    assert html("One", article(1))[-100:] in content
+
+
+def test_json_lines_hold_text_and_verdict(run: Terminal) -> None:
+    answer = run("export", "--format", "jsonl", "--host", "b.example")
+    copy, file, gone, _ = answer.objects()
+    assert copy["url"] == "https://b.example/copy"
+    assert (copy["title"], copy["verdict"], copy["of_url"]) == ("One", "exact", "https://a.example/")
+    assert copy["text"].split()[0] == article(1)[0]
+    assert file["text"] == ""
+    assert gone["status"] == 404
+    assert "body_base64" not in copy
+    bodies = run("export", "--format", "jsonl", "--host", "b.example", "--bodies").objects()
+    assert all("body_base64" in one for one in bodies)
+
+
+@pytest.mark.parametrize(
+    ("words", "urls"),
+    [
+        (["--prefix", "b.example/co"], ["https://b.example/copy"]),
+        (["--status", "404"], ["https://b.example/gone"]),
+        (["--lang", "en"], ["https://b.example/copy"]),
+        (["--lang", "en", "--versions", "all"], ["https://a.example/", "https://a.example/", "https://b.example/copy"]),
+        (["--lang", "e"], []),
+        (["--min-words", "50"], ["https://a.example/", "https://b.example/copy"]),
+        (["--since", "2024-07-01"], ["https://a.example/"]),
+        (["--until", "2024-06-01", "--versions", "all"], ["https://a.example/"]),
+    ],
+)
+def test_a_selection_takes_what_it_names(run: Terminal, words: list[str], urls: list[str]) -> None:
+    answer = run("export", "--format", "jsonl", *words)
+    assert [one["url"] for one in answer.objects()] == urls
+    assert answer.code == (0 if urls else 1)
+
+
+def test_trec_document_numbers_are_kept(run: Terminal) -> None:
+    assert "<DOCNO>GX001-02-03</DOCNO>" in run("export", "--format", "trecweb", "--prefix", "b.example/number").out
+
+
+def test_a_file_takes_its_name_only_when_all_is_written(run: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "out.jsonl"
+    file.write_text("what was there before")
+    assert run("export", "--format", "jsonl", "--host", "a.example/wrong", "--output", str(file)).code == 2
+    assert file.read_text() == "what was there before"
+    assert run("export", "--format", "jsonl", "--output", str(file)).code == 0
+    assert len([json.loads(line) for line in file.read_text().splitlines()]) == 5
+    assert [path.name for path in tmp_path.glob("out*")] == ["out.jsonl"]
+
+
+def test_json_and_pages_do_not_share_stdout(run: Terminal) -> None:
+    answer = run("export", "--json")
+    assert answer.code == 2
+    assert "--output" in answer.err
