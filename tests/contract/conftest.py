@@ -1,0 +1,28 @@
+"""The engines that the contract runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from docstore.engines.leveldb import LevelDBEngine
+from docstore.engines.memory import MemoryEngine
+from docstore.engines.protocol import Engine
+
+
+def make_memory(path: Path) -> Engine:
+    return MemoryEngine()
+
+
+def make_leveldb(path: Path) -> Engine:
+    return LevelDBEngine(path / "engine", create=True)
+
+
+@pytest.fixture(params=[make_memory, make_leveldb], ids=["memory", "leveldb"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    make: Callable[[Path], Engine] = request.param
+    made = make(tmp_path)
+    yield made
+    made.close()
