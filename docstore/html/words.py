@@ -87,7 +87,7 @@ def units(folded: str) -> list[str]:
 
 
 class _FoldedChunks(dict[str, str]):
-    """Chunk -> its words with blanks between; short ones remembered up to a bound, because punctuation recurs.
+    """Chunk -> its words with blanks between; short ones recur and are remembered; at a bound all are forgotten.
 
     The first word is glued to what stands before the chunk where both belong to one word.
     """
@@ -96,7 +96,9 @@ class _FoldedChunks(dict[str, str]):
         folded = fold(chunk)
         glue = "" if _STARTS_WITH_WORD.match(folded) else " "
         found = f"{glue}{' '.join(units(folded))} "
-        if len(chunk) <= _REMEMBERED_LENGTH and len(self) < _REMEMBERED_CHUNKS:
+        if len(chunk) <= _REMEMBERED_LENGTH:
+            if len(self) >= _REMEMBERED_CHUNKS:
+                self.clear()
             self[chunk] = found
         return found
 
@@ -105,7 +107,7 @@ _FOLDED: Final = _FoldedChunks()
 
 
 def words(text: str) -> list[str]:
-    """The normalised words of a text, in order, repeats kept; about 20 us per 1,000 ASCII words.
+    """The normalised words of a text, in order, repeats kept.
 
     Equal to ``units(fold(text))``, with the ASCII parts spared.
     """
