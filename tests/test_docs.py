@@ -1,0 +1,174 @@
+"""The pages keep their word: what they show runs, what they name exists, what is generated is fresh.
+
+In README.md and docs/**/*.md, in order and in one temporary directory a page, with `examples/` beside it:
+
+- a ```python block runs; blocks of one page share their names;
+- in a ```console block every line ``$ docstore ...`` runs, through bash, so that pipes work.  It must exit with 0, or
+  with N where the line ends in ``# exit N``.  Lines shown below it are its output, where ``...`` stands for anything;
+  nothing shown, nothing compared.  Other ``$`` lines (make, pip, curl) are for people and do not run.
+"""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from docstore import format as disk_format
+from docstore.cli import registry
+from tools import make_cli_reference
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXIT_NOTE = re.compile(r"\s+# exit (\d+)$")
+ELSEWHERE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+class Block(NamedTuple):
+    language: str
+    line: int
+    text: str
+
+
+class Session(NamedTuple):
+    command: str
+    exit_code: int
+    shown: str
+
+
+def blocks(page: Path) -> list[Block]:
+    """The blocks of a page that a test runs."""
+    content = page.read_text(encoding="utf-8")
+    found = [Block(match[1], content[: match.start()].count("\n") + 2, match[2]) for match in FENCE.finditer(content)]
+    return [block for block in found if block.language in {"python", "console"}]
+
+
+def sessions(text: str) -> Iterator[Session]:
+    """The `docstore` commands of a console block, each with what is shown below it."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, _, shown = part.partition("\n")
+        if not re.search(r"\bdocstore\b", command.split("#")[0]) or command.startswith(
+            ("make ", "pip ", "cd ", "git ")
+        ):
+            continue
+        note = EXIT_NOTE.search(command)
+        yield Session(EXIT_NOTE.sub("", command), int(note[1]) if note else 0, shown.strip("\n"))
+
+
+def run_session(session: Session, folder: Path) -> str:
+    """Run one command; gives what is wrong, or nothing."""
+    environment = {name: value for name, value in os.environ.items() if name not in {"DOCSTORE_STORE", "NO_COLOR"}}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", session.command],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    # A reader such as head may close the pipe before all is written.
+    if done.returncode not in {session.exit_code, 141 if "|" in session.command else session.exit_code}:
+        return f"exit code {done.returncode} in place of {session.exit_code}\n{done.stderr}"
+    output = done.stdout + done.stderr
+    if not session.shown or doctest.OutputChecker().check_output(session.shown + "\n", output, ELSEWHERE):
+        return ""
+    return f"shown:\n{session.shown}\nprinted:\n{output}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.exists() and blocks(page)], ids=lambda page: page.name)
+def test_what_a_page_shows_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DOCSTORE_STORE", raising=False)
+    if (ROOT / "examples").exists():
+        (tmp_path / "examples").symlink_to(ROOT / "examples")
+    names: dict[str, object] = {"__name__": "__main__"}
+    for block in blocks(page):
+        if block.language == "python":
+            tree = ast.parse(block.text, f"{page.name}:{block.line}")
+            exec(compile(tree, f"{page.name}:{block.line}", "exec"), names)
+            continue
+        for session in sessions(block.text):
+            wrong = run_session(session, tmp_path)
+            assert not wrong, f"{page.name}, block at line {block.line}: $ {session.command}\n{wrong}"
+
+
+def test_the_convention_notices_what_is_wrong(tmp_path: Path) -> None:
+    assert run_session(Session("docstore key https://a.example/", 0, "url https://a.example/\n..."), tmp_path) == ""
+    assert "shown" in run_session(Session("docstore key https://a.example/", 0, "url https://b.example/"), tmp_path)
+    assert "exit code 2" in run_session(Session("docstore key", 0, ""), tmp_path)
+    assert run_session(Session("docstore key", 2, "docstore: error: key takes..."), tmp_path) == ""
+    found = list(sessions("$ make demo\nx\n$ docstore get x  # exit 1\nshown\nmore\n$ docstore key y\n"))
+    assert found == [Session("docstore get x", 1, "shown\nmore"), Session("docstore key y", 0, "")]
+
+
+# --- commands
+
+
+def test_the_command_reference_is_fresh() -> None:
+    stale = "docs/cli.md is stale; run python tools/make_cli_reference.py"
+    assert make_cli_reference.PAGE.read_text(encoding="utf-8") == make_cli_reference.page(), stale
+
+
+@pytest.mark.parametrize("command", registry.COMMANDS, ids=lambda command: command.name)
+def test_every_command_has_help_with_examples_that_its_parser_takes(command: registry.Command) -> None:
+    module = registry.load(command)
+    parser = registry.parser_of(command)
+    assert command.summary[0].islower()
+    assert not command.summary.endswith(".")
+    assert module.DESCRIPTION.strip()
+    assert "examples:" in parser.format_help()
+    examples = [line for line in module.EXAMPLES.splitlines() if line]
+    assert examples
+    for example in examples:
+        before, _, words = example.partition(f"docstore {command.name}")
+        assert before == "" or before.endswith("| "), example
+        parser.parse_args(split(words))
+
+
+def split(words: str) -> list[str]:
+    """Words as a shell would give them, without redirections; patterns stay as they are."""
+    return shlex.split(words.partition(" > ")[0])
+
+
+def test_every_option_has_help() -> None:
+    for command in registry.COMMANDS:
+        for action in registry.parser_of(command)._actions:
+            assert action.help, f"docstore {command.name} {action.option_strings or action.dest}"
+
+
+# --- format
+
+
+FORMAT_PAGE = ROOT / "docs" / "format.md"
+CODE = re.compile(r"`([A-Za-z_][A-Za-z0-9_]*)`")
+
+
+def constants() -> set[str]:
+    return {name for name in vars(disk_format) if name.isupper() and not name.startswith("_")}
+
+
+def test_every_constant_that_the_format_page_names_exists() -> None:
+    if not FORMAT_PAGE.exists():
+        pytest.skip("docs/format.md is not written yet")
+    named = {name for name in CODE.findall(FORMAT_PAGE.read_text()) if name.isupper() and "_" in name}
+    assert named
+    assert named - constants() == set()
+
+
+def test_every_constant_of_the_format_is_explained_on_its_page() -> None:
+    if not FORMAT_PAGE.exists():
+        pytest.skip("docs/format.md is not written yet")
+    named = set(CODE.findall(FORMAT_PAGE.read_text()))
+    assert constants() - named == set()
