@@ -28,7 +28,8 @@ HEAD_BYTES = 64 * 1024
 
 WARC_START = re.compile(rb"^WARC/\d[^\r\n]{0,20}\r?$", re.MULTILINE | re.IGNORECASE)
 ARC_START = re.compile(
-    rb"^[A-Za-z][A-Za-z0-9+.-]*:[^\r\n]{1,65536} [0-9A-Fa-f.:-]+ \d{8,17} [^\r\n]{0,1024}?\d+[ \t]*\r?$", re.MULTILINE
+    rb"^[A-Za-z][A-Za-z0-9+.-]*:[^\r\n]{1,65536} [0-9A-Fa-f.:-]+ \d{8,17} (?:[^ \r\n]* ){0,8}\d+[ \t]*\r?$",
+    re.MULTILINE,
 )
 TREC_START = re.compile(rb"^[ \t]*<DOC>", re.MULTILINE | re.IGNORECASE)
 

@@ -20,6 +20,7 @@ from docstore.formats.source import Source
 
 _SHOWN_BYTES = 40
 _STEP_BYTES = 1 << 20
+_BLANK_LIMIT_BYTES = 1 << 16
 
 
 class Header(Protocol):
@@ -74,7 +75,6 @@ def read_records(source: Source, dialect: Dialect) -> Iterator[Entry]:
     """Every record of a file, in order, and every stretch that is none."""
     while True:
         source.skip_blank()
-        source.forget()
         if source.at_end():
             if source.broken is None:
                 return
@@ -132,6 +132,9 @@ def _record(source: Source, dialect: Dialect, begin: int) -> Entry:
     source.seek(block_start)
     block = source.take(header.length)
     source.seek(after)
+    if believed:
+        # A long block is then held once, not twice, while it is decoded.
+        source.forget()
     built = _build(dialect, header, block, offset)
     if believed or built.vouched or dialect.vouches(header, block):
         return built.entry
@@ -141,7 +144,7 @@ def _record(source: Source, dialect: Dialect, begin: int) -> Entry:
 def _is_followed(source: Source, dialect: Dialect, end: int) -> bool | None:
     """Whether what lies behind a record speaks for its length; None when the record's own member is damaged."""
     begin_offset = source.offset(end - 1) if source.compressed else 0
-    source.skip_blank()
+    source.skip_blank(_BLANK_LIMIT_BYTES)
     if source.at_end():
         if source.broken is not None and source.compressed:
             return None if source.broken.member_offset == begin_offset else True

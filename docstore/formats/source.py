@@ -108,12 +108,18 @@ class Source:
         """Bytes held behind the cursor."""
         return len(self._held) - self._at
 
-    def skip_blank(self) -> None:
-        """Pass over white space."""
+    def skip_blank(self, limit_bytes: int | None = None) -> None:
+        """Pass over white space; without a limit what was passed over is forgotten, for it may be endless."""
+        passed = 0
         while True:
             matched = _BLANK.match(self._held, self._at)
             assert matched is not None
+            passed += matched.end() - self._at
             self._at = matched.end()
+            if limit_bytes is None:
+                self.forget()
+            elif passed >= limit_bytes:
+                return
             if self._at < len(self._held) or not self._fill():
                 return
 

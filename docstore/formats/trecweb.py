@@ -3,8 +3,8 @@
 Floor 6: knows `source`, `http`, `entries`.  Must not know the store.
 
 Nothing escapes a ``</DOC>`` in a body.  The first line of WT2g and WT10g headers ends in a length: where exactly so
-many bytes behind ``</DOCHDR>`` a ``</DOC>`` stands, the body ends there; else at the first ``</DOC>`` that begins a
-line, else at the first one.  Bodies are in any charset and nobody says which, so nothing is decoded.
+many bytes behind ``</DOCHDR>`` a ``</DOC>`` stands, the body ends there; else at the first ``</DOC>`` that is a
+line, else at the first that ends one.  Bodies are in any charset and nobody says which, so nothing is decoded.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from docstore.model import Headers, Page
 
 _DOC = re.compile(rb"[ \t]*<DOC>", re.IGNORECASE)
 _DOC_LINE = re.compile(rb"^[ \t]*<DOC>", re.IGNORECASE | re.MULTILINE)
-_HEAD_END = re.compile(rb"</DOCHDR>[ \t]*\r?\n?", re.IGNORECASE)
+_HEAD_END = re.compile(rb"</DOCHDR>[ \t]*\r?\n?|\n(?=[ \t]*<DOC>)", re.IGNORECASE)
 _HEAD = re.compile(rb"<DOCHDR>[ \t]*(?:\r?\n)?(.*)</DOCHDR>", re.IGNORECASE | re.DOTALL)
 _DOCNO = re.compile(rb"<DOCNO>\s*(.*?)\s*</DOCNO>", re.IGNORECASE | re.DOTALL)
-_END_LINE = re.compile(rb"(\r?\n)?^</DOC>[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
+_END_LINE_OR_NEXT = re.compile(rb"(?:\r?\n)?^</DOC>[ \t]*\r?$|\n(?=[ \t]*<DOC>)", re.IGNORECASE | re.MULTILINE)
 _END = re.compile(rb"\r?\n?</DOC>", re.IGNORECASE)
+_LATE_END = re.compile(rb"</DOC>[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 _WT_LINE = re.compile(rb"(\S+(?: \S+)*?) (\S+) (\d{8,17}) (\S+) (\d+)[ \t]*")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _HEAD_LIMIT_BYTES = 1024 * 1024
@@ -36,7 +37,6 @@ def read_trecweb(source: Source) -> Iterator[Entry]:
     """Every document of a TREC Web file, in order."""
     while True:
         source.skip_blank()
-        source.forget()
         offset = source.offset()
         if source.at_end():
             if source.broken is None:
@@ -73,10 +73,9 @@ def _resync(source: Source) -> None:
 def _document(source: Source, offset: int) -> Entry:
     begin = source.tell()
     head = source.take_through(_HEAD_END, _HEAD_LIMIT_BYTES)
-    following = _DOC_LINE.search(head, 5) if head else None
-    if head is None or following:
-        source.seek(begin + (following.start() if following else 5))
-        raise Refused("<DOC> without a <DOCHDR>" if following else "<DOC> without the end of a <DOCHDR>")
+    if head is None:
+        source.seek(begin + 5)
+        raise Refused("<DOC> without the end of a <DOCHDR>")
     docno = _DOCNO.search(head)
     inner = _HEAD.search(head)
     if docno is None or inner is None:
@@ -111,16 +110,14 @@ def _body(source: Source, declared: int | None) -> bytes:
             source.take_through(_END, 16)
             return body
     source.seek(begin)
-    found = source.find(_END_LINE, _DOC_LIMIT_BYTES)
+    found = source.find(_END_LINE_OR_NEXT, _DOC_LIMIT_BYTES)
+    stop = found[1] if found else source.held_end()
+    if found is None or source.match(_DOC, stop):
+        # No </DOC> on a line of its own: one at the end of a line must do.
+        found = source.find(_LATE_END, min(stop - begin, _DOC_LIMIT_BYTES))
     if found is None:
-        source.seek(begin)
-        found = source.find(_END, _DOC_LIMIT_BYTES)
-    if found is None:
+        source.seek(stop)
         raise Refused("<DOC> without </DOC>")
-    ends_in_next = source.find_start(_DOC_LINE, begin, found[0])
-    if ends_in_next is not None:
-        source.seek(ends_in_next)
-        raise Refused("<DOC> without </DOC> before the next <DOC>")
     body = source.take(found[0] - begin)
     source.seek(found[1])
     return body

@@ -23,7 +23,9 @@ from docstore.model import Headers, Page
 TRUNCATED_HEADER = "WARC-Truncated"
 """Kept among a page's headers: the crawler stopped before the end and said why."""
 
-_HEADER_END = re.compile(rb"\n[ \t\r]*\n")
+_HEADER_END = re.compile(rb"\n(?:[ \t\r]*\n|(?=WARC/\d))", re.IGNORECASE)
+"""An empty line, or the next record: a header without end must not be looked for through the whole file."""
+_EMPTY_LINE = re.compile(rb"\n[ \t\r]*\n\Z")
 _LINE_END = re.compile(rb"\n")
 _KNOWN_VERSION = re.compile(rb"WARC/(?:0\.1[78]|1\.[01])", re.IGNORECASE)
 _NO_PAGES = frozenset({"warcinfo", "request", "metadata", "conversion", "continuation"})
@@ -101,14 +103,11 @@ class WarcDialect:
 
     def header(self, source: Source) -> Header:
         """Read the named fields with warcio."""
-        begin = source.tell()
         head = source.take_through(_HEADER_END, HEADER_LIMIT_BYTES)
         if head is None:
             longer = source.available() >= HEADER_LIMIT_BYTES
             raise Refused("record header without end" + (f" within {HEADER_LIMIT_BYTES} bytes" if longer else ""))
-        following = WARC_START.search(head, 5)
-        if following:
-            source.seek(begin + following.start())
+        if not _EMPTY_LINE.search(head):
             raise Refused("record header breaks off where the next record begins")
         version = head[: head.index(b"\n")].strip()
         if not _KNOWN_VERSION.fullmatch(version):
