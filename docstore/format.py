@@ -142,8 +142,20 @@ MANIFEST_TABLET_PREFIX = b"tablet:"
 """+ first row key of the tablet -> {"number", "raw_bytes"}; it ends where the next one starts."""
 MANIFEST_SEGMENT_PREFIX = b"segment:"
 """+ segment number, 8 bytes big-endian -> {"state", "committed_bytes", "synced_bytes", "freed_bytes", "tablet"}."""
+DICTIONARY_ROW_PREFIX = b"dictionary:"
+"""+ 8-byte big-endian tablet number, family, ":", qualifier -> checksum of the dictionary in use there."""
 MANIFEST_COUNTERS_ROW = b"counters"
 """-> {"next_segment", "next_tablet"}: numbers are never given twice."""
+
+# --- dictionaries ---
+
+DICTIONARY_MAGIC = b"DSDICTNR"
+DICTIONARY_FORMAT_VERSION = 1
+DICTIONARY_HEADER = "<8sHHIII"
+"""magic, format version, reserved (0), raw length, payload length, CRC-32 of the payload; then the payload: one zstd frame."""
+DICTIONARY_HEADER_BYTES = 24
+DICTIONARY_SUFFIX = ".dict"
+"""The file's name is the first 16 bytes of the BLAKE3 of the raw content, in hex."""
 
 # --- postings: first byte of the row key in table `postings` ---
 
@@ -173,6 +185,8 @@ FILTER_GENERATION = "<QQQ"
 
 # --- runs: sorted postings derived from the posting log; may be lost, are built again from the postings ---
 
+RUN_SUFFIX = ".run"
+"""Before it the first group held and the one behind the last, 16 hexadecimal digits each, joined by -."""
 RUN_MAGIC = b"DSPOSTRN"
 RUN_FORMAT_VERSION = 1
 RUN_HEADER = "<8sHBBIIQQ6I"

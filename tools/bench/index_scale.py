@@ -21,12 +21,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
-import queue
 import shutil
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -38,7 +35,8 @@ import plyvel
 from numpy.typing import NDArray
 
 from docstore.dedup.bitfilter import BitFilter
-from docstore.dedup.levels import RunLevels, Span
+from docstore.dedup.levels import RunLevels
+from docstore.dedup.runfiles import RunFiles
 
 Keys = NDArray[np.uint64]
 
@@ -186,62 +184,11 @@ class Rows:
         self._db.close()
 
 
-class FileRuns:
-    """Runs as memory-mapped files; syncing and unlinking go through one background thread, in order."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        folder.mkdir(exist_ok=True)
-        self._queue: queue.Queue[tuple[str, Span] | None] = queue.Queue()
-        self._thread = threading.Thread(target=self._work, daemon=True)
-        self._thread.start()
-
-    def _path(self, name: Span) -> Path:
-        return self._folder / f"{name.first:012x}-{name.end:012x}.run"
-
-    def _work(self) -> None:
-        while (task := self._queue.get()) is not None:
-            kind, name = task
-            if kind == "seal":
-                with self._path(name).open("rb+") as stream:
-                    os.fsync(stream.fileno())
-            else:
-                self._path(name).unlink()
-            self._queue.task_done()
-        self._queue.task_done()
-
-    def names(self) -> list[Span]:
-        return [Span(*(int(part, 16) for part in path.stem.split("-"))) for path in self._folder.glob("*.run")]
-
-    def create(self, name: Span, size_bytes: int) -> NDArray[np.uint8]:
-        return np.memmap(self._path(name), np.uint8, "w+", shape=(size_bytes,))
-
-    def seal(self, name: Span) -> NDArray[np.uint8]:
-        self._queue.put(("seal", name))
-        return self.open(name)
-
-    def open(self, name: Span) -> NDArray[np.uint8]:
-        return np.asarray(np.memmap(self._path(name), np.uint8, "r"))
-
-    def remove(self, name: Span) -> None:
-        self._queue.put(("remove", name))
-
-    def settle(self) -> None:
-        self._queue.join()
-
-    def close(self) -> None:
-        self._queue.put(None)
-        self._thread.join()
-
-    def stored_bytes(self) -> int:
-        return sum(path.stat().st_size for path in self._folder.glob("*.run"))
-
-
 class Runs:
     """`RunLevels`, and its log: one synced LevelDB row a group, deleted when a run holds it."""
 
     def __init__(self, folder: Path, bits_per_key: float) -> None:
-        self._storage = FileRuns(folder / "runs")
+        self._storage = RunFiles(folder / "runs")
         self._levels = RunLevels(self._storage, bucket_limit=BUCKET_LIMIT, bits_per_key=bits_per_key)
         self._log_folder = folder / "log"
         self._log = plyvel.DB(str(self._log_folder), create_if_missing=True)
@@ -268,7 +215,11 @@ class Runs:
     def sizes(self) -> tuple[int, int, int]:
         self._storage.settle()
         log = sum(path.stat().st_size for path in self._log_folder.iterdir())
-        return self._storage.stored_bytes() + log, self._levels.memory_bytes, self._levels.run_count
+        return (
+            sum(path.stat().st_size for path in (self._log_folder.parent / "runs").iterdir()) + log,
+            self._levels.memory_bytes,
+            self._levels.run_count,
+        )
 
     def close(self) -> None:
         self._storage.settle()
