@@ -149,7 +149,7 @@ def _is_followed(source: Source, dialect: Dialect, end: int) -> bool | None:
         if source.broken is not None and source.compressed:
             return None if source.broken.member_offset == begin_offset else True
         return True
-    if source.member_starts(end - 1, source.tell() + 1):
+    if source.member_starts(end - 1, source.tell() + 1) or source.peek(1).isspace():
         return True
     return source.match(dialect.start, look_bytes=dialect.look_bytes)
 

@@ -438,6 +438,26 @@ def test_record_above_the_limit_is_passed_over_within_bounded_memory(monkeypatch
     assert peak < 8_000_000
 
 
+def test_endless_white_space_behind_a_record_is_passed_over_within_bounded_memory() -> None:
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+    packed = packer.compress(numbered(1)[0]) + b"".join(packer.compress(b" " * 1_000_000) for _ in range(40))
+    packed += packer.flush() + gzip.compress(numbered(2)[1])
+    tracemalloc.start()
+    found = run(packed)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert urls(found) == ["http://example.com/0", "http://example.com/1"]
+    assert not reasons(found)
+    assert peak < 8_000_000
+
+
+@pytest.mark.parametrize(
+    "line", [b"WARC/1.0\r\n", b"WARC/1.0\r\nWARC-Type: response\r\n", b"<DOC>\n<DOCNO>x</DOCNO>\n"]
+)
+def test_headers_without_end_are_each_named_and_read_in_linear_time(line: bytes) -> None:
+    assert len(reasons(run(line * 30_000))) == 30_000
+
+
 def test_many_lying_lengths_are_read_in_linear_time() -> None:
     one = record(b"short", "http://example.com/x", "resource", length=10**7)
     found = run(one * 20_000)
