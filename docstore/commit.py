@@ -42,7 +42,7 @@ class Committer:
         self._placement.settle(self.durability)
         manifest_rows = self.manifest.mutations(*self._placement.progress())
         try:
-            self._engine.mutate_rows([*rows, *manifest_rows], self.durability)
+            self._engine.mutate_rows([*rows, *self._placement.mutations(), *manifest_rows], self.durability)
         except BaseException:
             self.manifest.aborted()
             self._placement.abandon()

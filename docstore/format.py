@@ -143,7 +143,7 @@ MANIFEST_TABLET_PREFIX = b"tablet:"
 MANIFEST_SEGMENT_PREFIX = b"segment:"
 """+ segment number, 8 bytes big-endian -> {"state", "committed_bytes", "synced_bytes", "freed_bytes", "tablet"}."""
 DICTIONARY_ROW_PREFIX = b"dictionary:"
-"""+ 8-byte big-endian tablet number, family, ":", qualifier -> checksum of the dictionary in use there."""
+"""+ name of a scope ("site ..." or "tablet ...", and the column) -> stage (1 byte) and checksum of its dictionary."""
 MANIFEST_COUNTERS_ROW = b"counters"
 """-> {"next_segment", "next_tablet"}: numbers are never given twice."""
 

@@ -23,6 +23,7 @@ from docstore.engines.protocol import Engine
 from docstore.errors import CorruptionError, InvalidArgument, StoreUnavailable, UnsupportedFormat
 from docstore.files import Files, StoreLock
 from docstore.format import (
+    DICTIONARY_DIRECTORY,
     ENGINE_DIRECTORY,
     FORMAT_FILE,
     FORMAT_MAGIC,
@@ -45,6 +46,7 @@ from docstore.model import (
 )
 from docstore.sharing import SharedBodies
 from docstore.tablets.bodies import Bodies
+from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.placement import Placement
 from docstore.tablets.segment import Recovery, SegmentBodies
@@ -77,6 +79,7 @@ class Opened:
     bodies: Bodies
     manifest: Manifest
     placement: Placement
+    dictionaries: DictionaryFiles
     sharing: SharedBodies
     schema: Schema
     lost: tuple[LostVersion, ...]
@@ -97,6 +100,7 @@ class Opened:
             "format_version": FORMAT_VERSION,
             "totals": Tally(self.engine).totals(),
             "segments": len(segments),
+            "dictionaries": len(self.dictionaries.names()),
             "segment_bytes": sum(row.committed_bytes for row in segments),
             "engine_bytes": tables,
             "tablets": [
@@ -151,11 +155,27 @@ class Layout:
             lost = tuple(_drop_lost(engine, recovery)) if recovery.lost else ()
             manifest.settle(recovery, Durability.SYNC)
             sharing = SharedBodies(engine)
-            placement = Placement(bodies, ValueCodec(), sharing.envelope)
+            folder = self._path / DICTIONARY_DIRECTORY
+            self._files.make_folder(folder)
+            dictionary_files = DictionaryFiles(self._files, folder)
+            dictionaries = SiteDictionaries(dictionary_files, engine, manifest)
+            placement = Placement(bodies, ValueCodec(), dictionaries, sharing.envelope)
             if not self.exists():  # last, so that a crash while making a store leaves none
                 self._files.replace_whole(self._path / FORMAT_FILE, FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION)
             undo.pop_all()
-        return Opened(self._path, lock, self._files, engine, bodies, manifest, placement, sharing, stored, lost)
+        return Opened(
+            self._path,
+            lock,
+            self._files,
+            engine,
+            bodies,
+            manifest,
+            placement,
+            dictionary_files,
+            sharing,
+            stored,
+            lost,
+        )
 
     def _check_format(self) -> None:
         if not self.exists():

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from docstore.engines.leveldb import LevelDBEngine
 from docstore.engines.overlay import OverlayEngine
-from docstore.format import ENGINE_DIRECTORY, SEGMENT_DIRECTORY
+from docstore.format import DICTIONARY_DIRECTORY, ENGINE_DIRECTORY, SEGMENT_DIRECTORY
 from docstore.layout import Opened
 from docstore.sharing import SharedBodies
 from docstore.tablets.bodies import Bodies, SegmentProgress, Tail, decode_ref
+from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.placement import Placement
 from docstore.tablets.record import Record
@@ -94,11 +95,17 @@ def rehearse(opened: Opened) -> Rehearsal:
     bodies = OverlayBodies(opened.bodies, scratch)
     sharing = SharedBodies(engine)
     parts = {field.name: getattr(opened, field.name) for field in dataclasses.fields(opened)}
+    manifest = Manifest.load(engine)
+    dictionary_folder = Path(folder.name) / DICTIONARY_DIRECTORY
+    opened.files.make_folder(dictionary_folder)
+    dictionary_files = DictionaryFiles(opened.files, dictionary_folder, opened.dictionaries)
+    dictionaries = SiteDictionaries(dictionary_files, engine, manifest)
     parts |= {
         "engine": engine,
         "bodies": bodies,
         "sharing": sharing,
-        "manifest": Manifest.load(engine),
-        "placement": Placement(bodies, ValueCodec(), sharing.envelope),
+        "manifest": manifest,
+        "dictionaries": dictionary_files,
+        "placement": Placement(bodies, ValueCodec(), dictionaries, sharing.envelope),
     }
     return Rehearsal(**parts, folder=folder)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from docstore.errors import CorruptionError
-from docstore.format import CODEC_ZSTD_DELTA, INLINE_LIMIT_BYTES, RECORD_VALUE
-from docstore.model import Durability
+from docstore.format import CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, INLINE_LIMIT_BYTES, RECORD_VALUE
+from docstore.model import Durability, RowMutations
 from docstore.tablets.bodies import Bodies, SegmentProgress
+from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record
 from docstore.tablets.values import Encoded, ValueCodec, encode_inline, encode_ref_envelope, parse_envelope
 
@@ -27,10 +28,18 @@ DELTA_COST_BYTES = 200
 class Placement:
     """Places values and fetches them.  Fetching is thread-safe; placing is for whoever holds the committer's lock."""
 
-    def __init__(self, bodies: Bodies, codec: ValueCodec, base_envelope: Callable[[bytes], bytes | None]) -> None:
+    def __init__(
+        self,
+        bodies: Bodies,
+        codec: ValueCodec,
+        dictionaries: SiteDictionaries,
+        base_envelope: Callable[[bytes], bytes | None],
+    ) -> None:
         self._bodies = bodies
         self._codec = codec
+        self._dictionaries = dictionaries
         self._base_envelope = base_envelope
+        self._load = dictionaries.load
 
     # --- placing
 
@@ -74,10 +83,12 @@ class Placement:
                 if len(best.payload) * SMALL_DELTA < len(raw):
                     break
         if best is None or len(best.payload) * SMALL_DELTA >= len(raw):
-            plain = self._codec.encode(raw)
+            plain = self._codec.encode(raw, dictionary=self._dictionaries.get(row_key, column))
             if best is None or len(plain.payload) <= len(best.payload) + DELTA_COST_BYTES:
                 best = plain
-        record = Record(RECORD_VALUE, row_key, *column, timestamp, best.codec, best.related, len(raw), best.payload)
+        record = self._learnt(
+            Record(RECORD_VALUE, row_key, *column, timestamp, best.codec, best.related, len(raw), best.payload), raw
+        )
         (ref,) = self._bodies.append([record])
         return encode_ref_envelope(len(raw), ref), best.related if best.codec == CODEC_ZSTD_DELTA else b""
 
@@ -86,8 +97,14 @@ class Placement:
         self._bodies.append([record])
 
     def _record(self, row_key: bytes, column: Column, timestamp: int, raw: bytes, base: Base | None) -> Record:
-        codec, related, payload = self._codec.encode(raw, base=base)
-        return Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload)
+        codec, related, payload = self._codec.encode(raw, base=base, dictionary=self._dictionaries.get(row_key, column))
+        return self._learnt(Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload), raw)
+
+    def _learnt(self, record: Record, raw: bytes) -> Record:
+        column = (record.family, record.qualifier)
+        with_dictionary = record.codec == CODEC_ZSTD_DICTIONARY
+        self._dictionaries.note(record.row_key, column, raw, len(record.payload), with_dictionary=with_dictionary)
+        return record
 
     def settle(self, durability: Durability) -> None:
         """Make what was placed durable at a level: the step before its rows are committed."""
@@ -95,6 +112,10 @@ class Placement:
             self._bodies.sync()
         else:
             self._bodies.flush()
+
+    def mutations(self) -> list[RowMutations]:
+        """Rows to write with the group: which dictionaries its tablets use from now on."""
+        return self._dictionaries.mutations()
 
     def progress(self) -> tuple[list[SegmentProgress], dict[int, int]]:
         """How far segments are written, and what was freed in them: for the manifest, with the group's rows."""
@@ -113,7 +134,10 @@ class Placement:
             CorruptionError: its record is damaged or not there.
         """
         value, ref = parse_envelope(envelope)
-        return value if ref is None else self._codec.decode(self._bodies.read(ref), self._resolve)
+        if ref is None:
+            return value
+        record = self._bodies.read(ref)
+        return self._codec.decode(record, self._load if record.codec == CODEC_ZSTD_DICTIONARY else self._resolve)
 
     def fetch_leaning(self, envelope: bytes) -> tuple[bytes, bytes]:
         """The value of a cell, and the name of the base that its record leans on: b"" for none."""
@@ -121,8 +145,9 @@ class Placement:
         if ref is None:
             return value, b""
         record = self._bodies.read(ref)
-        leans_on = record.related if record.codec == CODEC_ZSTD_DELTA else b""
-        return self._codec.decode(record, self._resolve), leans_on
+        if record.codec == CODEC_ZSTD_DELTA:
+            return self._codec.decode(record, self._resolve), record.related
+        return self._codec.decode(record, self._load), b""
 
     @staticmethod
     def is_ref(envelope: bytes) -> bool:

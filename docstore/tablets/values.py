@@ -32,6 +32,7 @@ from docstore.tablets.record import Record
 
 LEVEL = 3
 """zstd's own default: 17.7% of the raw bytes of manual pages, at some 250 MB/s."""
+PACK_LEVEL = 9
 DICTIONARIES_HELD = 64
 """Prepared dictionaries in memory: about 1 MB each."""
 BASE_LIMIT_BYTES = 8 << 20
@@ -195,6 +196,26 @@ class ValueCodec:
 def checksum16(raw: bytes) -> bytes:
     """The first 16 bytes of the BLAKE3 of raw bytes: names dictionaries and bases."""
     return blake3(raw).digest(16)
+
+
+def pack(raw: bytes) -> bytes:
+    """One whole zstd frame, for files that are written once and read rarely."""
+    return zstandard.ZstdCompressor(level=PACK_LEVEL).compress(raw)
+
+
+def unpack(frame: bytes, raw_bytes: int) -> bytes:
+    """The content of a frame of `pack`.
+
+    Raises:
+        CorruptionError: it is no sound frame of that length.
+    """
+    try:
+        raw = zstandard.ZstdDecompressor().decompress(frame, raw_bytes)
+    except zstandard.ZstdError as error:
+        raise CorruptionError(f"a zstd frame does not decode: {error}") from error
+    if len(raw) != raw_bytes:
+        raise CorruptionError("a zstd frame has another length", expected=str(raw_bytes), found=str(len(raw)))
+    return raw
 
 
 # --- the envelope in a cell ---

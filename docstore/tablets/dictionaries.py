@@ -1,0 +1,327 @@
+"""Dictionaries: sampled while pages come in, kept in files, named by their checksum.
+
+Floor 3: knows the value codec's `Dictionary`, the file seam, the manifest and the engine's `meta` rows; must not know
+what a page is.
+
+A dictionary is raw content: pieces of the values taken evenly (relative Lempel-Ziv: Hoobin, Puglisi, Zobel 2011), which
+measures better here than a trained one.  A *scope* is what one dictionary serves, in one column: a site (host and first
+path segment, read off the row key), or else the whole tablet.  A site's first dictionary is its first pages as they
+are; it is made again, larger and of pieces, as the site grows (`STAGES`).  A tablet's serves pages of sites too small
+to have one; when its values take much more than they did (other sites have come), it is sampled anew.
+
+Which dictionary a record needs stands in the record, so nothing here is ever rewritten, and a dictionary's file is
+durable before any record that needs it.  At most DICTIONARIES_HELD are held prepared, and the scopes of so many sites
+are remembered: a page whose dictionary is not held is written without it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+from pathlib import Path
+from typing import NamedTuple
+
+from docstore.codec import crc32
+from docstore.engines.protocol import Engine
+from docstore.errors import CorruptionError, UnsupportedFormat
+from docstore.files import Files
+from docstore.format import (
+    DICTIONARY_FORMAT_VERSION,
+    DICTIONARY_HEADER,
+    DICTIONARY_HEADER_BYTES,
+    DICTIONARY_MAGIC,
+    DICTIONARY_ROW_PREFIX,
+    DICTIONARY_SUFFIX,
+    MANIFEST_FAMILY,
+    MANIFEST_QUALIFIER,
+)
+from docstore.model import RowMutations, SetCell
+from docstore.tablets.manifest import Manifest
+from docstore.tablets.values import DICTIONARIES_HELD, Dictionary, checksum16, pack, unpack
+
+PIECE_BYTES = 1024
+SCOPES_HELD = 4 * DICTIONARIES_HELD
+MONITOR_RAW_BYTES = 1 << 20
+"""A dictionary's gain is judged over so many bytes of values."""
+FADED = 1.5
+"""Values that take this many times what they took when the dictionary was made show that it has faded."""
+
+Column = tuple[str, bytes]
+COLUMNS: frozenset[Column] = frozenset({("page", b"body"), ("text", b"main")})
+"""Columns whose values are long and alike; each has a dictionary of its own."""
+
+
+class DictionaryFiles:
+    """Dictionaries on disk, by checksum; thread-safe."""
+
+    def __init__(self, files: Files, folder: Path, below: DictionaryFiles | None = None) -> None:
+        """Keep dictionaries in a folder; those of `below` can be read too."""
+        self._files = files
+        self._folder = folder
+        self._below = below
+        self._held: OrderedDict[bytes, bytes] = OrderedDict()
+
+    def save(self, content: bytes) -> bytes:
+        """Write a dictionary durably; returns its checksum.  One that is there already is left alone."""
+        checksum = checksum16(content)
+        path = self._path(checksum)
+        if not self._files.exists(path):
+            payload = pack(content)
+            head = struct.pack(
+                DICTIONARY_HEADER,
+                DICTIONARY_MAGIC,
+                DICTIONARY_FORMAT_VERSION,
+                0,
+                len(content),
+                len(payload),
+                crc32(payload),
+            )
+            self._files.replace_whole(path, head + payload)
+        self._hold(checksum, content)
+        return checksum
+
+    def load(self, checksum: bytes) -> bytes:
+        """The content of a dictionary.
+
+        Raises:
+            CorruptionError: its file is missing or damaged.
+        """
+        held = self._held.get(checksum)
+        if held is not None:
+            return held
+        path = self._path(checksum)
+        if not self._files.exists(path):
+            if self._below is not None:
+                return self._below.load(checksum)
+            raise CorruptionError("a dictionary is missing", path=str(path), expected="a file", found="none")
+        content = decode_dictionary(self._files.read_whole(path), str(path))
+        if checksum16(content) != checksum:
+            raise CorruptionError("not the dictionary of this name", path=str(path), expected=checksum.hex(), found="")
+        self._hold(checksum, content)
+        return content
+
+    def names(self) -> list[bytes]:
+        """Checksums of the dictionaries on disk."""
+        names = (
+            name.removesuffix(DICTIONARY_SUFFIX)
+            for name in self._files.names(self._folder)
+            if name.endswith(DICTIONARY_SUFFIX)
+        )
+        return [bytes.fromhex(name) for name in names]
+
+    def remove(self, checksum: bytes) -> None:
+        """Remove a dictionary that no record needs."""
+        self._files.unlink(self._path(checksum))
+        self._held.pop(checksum, None)
+
+    def _path(self, checksum: bytes) -> Path:
+        return self._folder / (checksum.hex() + DICTIONARY_SUFFIX)
+
+    def _hold(self, checksum: bytes, content: bytes) -> None:
+        self._held[checksum] = content
+        while len(self._held) > DICTIONARIES_HELD:
+            self._held.popitem(last=False)
+
+
+def decode_dictionary(raw: bytes, path: str = "") -> bytes:
+    """The content of a dictionary file.
+
+    Raises:
+        UnsupportedFormat: written by a newer docstore.
+        CorruptionError: damaged.
+    """
+    if len(raw) < DICTIONARY_HEADER_BYTES:
+        raise CorruptionError(
+            "dictionary is cut off", path=path, offset=0, expected="a header", found=f"{len(raw)} bytes"
+        )
+    magic, version, _, raw_bytes, payload_bytes, payload_crc = struct.unpack_from(DICTIONARY_HEADER, raw)
+    if magic != DICTIONARY_MAGIC:
+        raise CorruptionError(
+            "not a dictionary", path=path, offset=0, expected=repr(DICTIONARY_MAGIC), found=repr(magic)
+        )
+    if version != DICTIONARY_FORMAT_VERSION:
+        raise UnsupportedFormat(
+            f"{path} has dictionary format {version}, this docstore knows {DICTIONARY_FORMAT_VERSION}"
+        )
+    payload = raw[DICTIONARY_HEADER_BYTES:]
+    if len(payload) != payload_bytes or crc32(payload) != payload_crc:
+        raise CorruptionError("dictionary fails its CRC", path=path, offset=DICTIONARY_HEADER_BYTES)
+    return unpack(payload, raw_bytes)
+
+
+class _Stage(NamedTuple):
+    """Once a scope has seen `seen_bytes` of values, it gets a dictionary of `share` of them."""
+
+    seen_bytes: int
+    stride_pieces: int
+
+
+STAGES = (_Stage(128 << 10, 1), _Stage(4 << 20, 8), _Stage(32 << 20, 32))
+"""128 KB of whole pages, then 512 KB and 1 MB of 1 KB pieces: each under 3% of the values it serves, stored packed."""
+
+
+class _Sample:
+    """Pieces of a stream of values, evenly spaced; thinned out as the stage asks for wider strides."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.seen_bytes = 0
+        self._stride_pieces = STAGES[0].stride_pieces
+        self._next = 0
+
+    def take(self, raw: bytes) -> None:
+        end = self.seen_bytes + len(raw)
+        while self._next < end:
+            start = max(0, self._next - self.seen_bytes)
+            self.pieces.append(raw[start : start + PIECE_BYTES])
+            self._next += self._stride_pieces * PIECE_BYTES
+        self.seen_bytes = end
+
+    def widen(self, stride_pieces: int) -> None:
+        """Keep every n-th piece only, and go on so."""
+        keep = stride_pieces // self._stride_pieces
+        self.pieces = self.pieces[::keep]
+        self._stride_pieces = stride_pieces
+
+
+class _Scope:
+    """One dictionary in use, what is sampled for the next one, and what it has done lately."""
+
+    def __init__(self, dictionary: Dictionary | None, stage: int) -> None:
+        self.dictionary = dictionary
+        self.stage = stage
+        self.sample: _Sample | None = _Sample() if stage == 0 else None
+        self.raw_bytes = 0
+        self.payload_bytes = 0
+        self.best_share: float | None = None
+
+    def start_again(self) -> None:
+        """Sample for a first dictionary once more."""
+        self.stage = 0
+        self.sample = _Sample()
+        self.best_share = None
+        self.raw_bytes = self.payload_bytes = 0
+
+
+class SiteDictionaries:
+    """Which dictionary a value gets; makes new ones as values come.  For whoever holds the committer's lock."""
+
+    def __init__(self, files: DictionaryFiles, engine: Engine, manifest: Manifest) -> None:
+        self._files = files
+        self._engine = engine
+        self._manifest = manifest
+        self._scopes: OrderedDict[bytes, _Scope] = OrderedDict()
+        self._changed: dict[bytes, bytes] = {}
+        self._prepared: OrderedDict[bytes, Dictionary] = OrderedDict()
+
+    def get(self, row_key: bytes, column: Column) -> Dictionary | None:
+        """The dictionary for a value of a column of a row: its site's, else its tablet's, else None."""
+        if column not in COLUMNS:
+            return None
+        return (
+            self._scope(_site_name(row_key, column)).dictionary
+            or self._scope(self._tablet_name(row_key, column)).dictionary
+        )
+
+    def note(self, row_key: bytes, column: Column, raw: bytes, payload_bytes: int, *, with_dictionary: bool) -> None:
+        """Learn from a value that was stored: sample it, and judge the dictionary that it was stored with."""
+        if column not in COLUMNS:
+            return
+        site = _site_name(row_key, column)
+        scope = self._scope(site)
+        self._sample(site, scope, raw)
+        if scope.dictionary is None:
+            tablet = self._tablet_name(row_key, column)
+            scope = self._scope(tablet)
+            self._sample(tablet, scope, raw)
+        if with_dictionary:
+            _judge(scope, len(raw), payload_bytes)
+
+    def load(self, checksum: bytes) -> bytes:
+        """The content of the dictionary that a record names."""
+        return self._files.load(checksum)
+
+    def mutations(self) -> list[RowMutations]:
+        """Rows that say which dictionary a scope uses, to be written with the group."""
+        rows = [
+            RowMutations("meta", DICTIONARY_ROW_PREFIX + name, [SetCell(MANIFEST_FAMILY, MANIFEST_QUALIFIER, 0, value)])
+            for name, value in self._changed.items()
+        ]
+        self._changed.clear()
+        return rows
+
+    def forget(self) -> None:
+        """Scopes and dictionaries at hand are stale: compaction has changed which are in use."""
+        self._scopes.clear()
+        self._prepared.clear()
+
+    def _scope(self, name: bytes) -> _Scope:
+        scope = self._scopes.get(name)
+        if scope is not None:
+            self._scopes.move_to_end(name)
+            return scope
+        stored = self._engine.read_row("meta", DICTIONARY_ROW_PREFIX + name)
+        if stored:
+            stage, checksum = stored[0].value[0], stored[0].value[1:]
+            scope = _Scope(self._prepare(checksum), stage)
+        else:
+            scope = _Scope(None, 0)
+        self._scopes[name] = scope
+        if len(self._scopes) > SCOPES_HELD:
+            self._scopes.popitem(last=False)
+        return scope
+
+    def _tablet_name(self, row_key: bytes, column: Column) -> bytes:
+        return b"tablet " + self._manifest.tablet_for(row_key).number.to_bytes(8, "big") + _column_name(column)
+
+    def _sample(self, name: bytes, scope: _Scope, raw: bytes) -> None:
+        if scope.sample is None:
+            return
+        scope.sample.take(raw)
+        stage = STAGES[scope.stage]
+        if scope.sample.seen_bytes < stage.seen_bytes:
+            return
+        if stage.stride_pieces > 1:
+            scope.sample.widen(stage.stride_pieces)
+        checksum = self._files.save(b"".join(scope.sample.pieces))
+        scope.dictionary = self._prepare(checksum)
+        scope.stage += 1
+        scope.best_share = None
+        self._changed[name] = bytes((scope.stage,)) + checksum
+        if scope.stage == len(STAGES):
+            scope.sample = None
+
+    def _prepare(self, checksum: bytes) -> Dictionary:
+        dictionary = self._prepared.get(checksum)
+        if dictionary is None:
+            dictionary = self._prepared[checksum] = Dictionary(self._files.load(checksum))
+            if len(self._prepared) > DICTIONARIES_HELD:
+                self._prepared.popitem(last=False)
+        else:
+            self._prepared.move_to_end(checksum)
+        return dictionary
+
+
+def _judge(scope: _Scope, raw_bytes: int, payload_bytes: int) -> None:
+    """Note what a dictionary made of a value; one that has faded is to be made anew."""
+    scope.raw_bytes += raw_bytes
+    scope.payload_bytes += payload_bytes
+    if scope.raw_bytes < MONITOR_RAW_BYTES:
+        return
+    share = scope.payload_bytes / scope.raw_bytes
+    scope.raw_bytes = scope.payload_bytes = 0
+    if scope.best_share is not None and share > FADED * scope.best_share and scope.sample is None:
+        scope.start_again()
+    else:
+        scope.best_share = share if scope.best_share is None else min(scope.best_share, share)
+
+
+def _site_name(row_key: bytes, column: Column) -> bytes:
+    """Host and first path segment of a row key, cut where a file name begins."""
+    host_end = row_key.find(b")/") + 2
+    segment_end = row_key.find(b"/", host_end)
+    return b"site " + (row_key[:segment_end] if segment_end > 0 else row_key[:host_end]) + _column_name(column)
+
+
+def _column_name(column: Column) -> bytes:
+    return f" {column[0]}:".encode() + column[1]
