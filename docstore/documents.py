@@ -70,16 +70,19 @@ class Document:
     """A page of the store.
 
     Attributes:
-        url: canonical URL of its row.
         row_key: its row.
         captures: newest first, as many as were asked for.
         via: URLs that led here from the one asked for: stored redirects, or the other spelling; empty for none.
     """
 
-    url: str
     row_key: bytes
     captures: tuple[Capture, ...]
     via: tuple[str, ...] = ()
+
+    @property
+    def url(self) -> str:
+        """Canonical URL of its row."""
+        return url_of(self.row_key)
 
     @property
     def newest(self) -> Capture:
@@ -133,6 +136,8 @@ class DocumentReader:
             None when the row has no live capture.
         """
         wanted = DOCUMENT_FAMILIES if families is None else tuple(families)
+        if wanted == ("page",) and versions == 1:
+            return self._get_body(row_key, at)
         end = None if at is None else at + 1
         captures: list[Capture] = []
         while len(captures) < versions:
@@ -141,7 +146,14 @@ class DocumentReader:
                 break
             captures.append(found)
             end = found.timestamp
-        return Document(url_of(row_key), row_key, tuple(captures)) if captures else None
+        return Document(row_key, tuple(captures)) if captures else None
+
+    def _get_body(self, row_key: bytes, at: int | None) -> Document | None:
+        """The newest body alone: one look-up and one positioned read."""
+        cells = self._body_cells(row_key, None if at is None else at + 1, 1)
+        if not cells:
+            return None
+        return Document(row_key, (Capture(cells[0].timestamp, self._placement.fetch(cells[0].value)),))
 
     def timestamps(self, row_key: bytes) -> list[int]:
         """Timestamps of all live captures with a body, newest first."""

@@ -234,7 +234,7 @@ class DocumentStore:
             document = found
         if document is None or not via:
             return document
-        return Document(document.url, document.row_key, document.captures, tuple(via))
+        return Document(document.row_key, document.captures, tuple(via))
 
     def _redirect_target(self, document: Document, at: int | None) -> str | None:
         http = self._reader.get(document.row_key, at=at, families=("http",))
