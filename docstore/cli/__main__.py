@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
+from docstore.cli.main import program
 
-from docstore.cli.main import main
-
-sys.exit(main())
+program()

@@ -9,13 +9,13 @@ child's engine is dead, and its handle is never freed there.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -72,6 +72,7 @@ class Handle:
         self._pins: set[object] = set()
         self._gone = ""
         self._write_failed = False
+        self._written = False
         self._claim = path.resolve()
         with _claim_lock:
             if self._claim in _claimed:
@@ -107,6 +108,7 @@ class Handle:
     def writable(self) -> Any:
         """Give the database, reopened if a write has failed on it; the write lock is held."""
         self._check_there()
+        self._written = True
         if self._write_failed and self._database is not None:
             self._check_room_to_reopen()
             self._take_away().close()
@@ -119,7 +121,10 @@ class Handle:
         self._write_failed = True
 
     def close(self, last_words: Callable[[Any], None]) -> None:
-        """Close for good, after `last_words` on a database that no write has failed on; again does nothing."""
+        """Close for good; again does nothing.
+
+        A database that was written to, and that no write has failed on, is given to `last_words` first.
+        """
         if self._gone:
             return
         with self.write_lock:
@@ -128,7 +133,7 @@ class Handle:
             self._gone = _CLOSED
             database = self._take_away()
             try:
-                if database is not None and not self._write_failed:
+                if database is not None and self._written and not self._write_failed:
                     last_words(database)
             except self._foreign_errors as error:
                 raise self._translate(error, "closing; what was acknowledged stays in its log") from error
@@ -140,7 +145,8 @@ class Handle:
     def abandon(self) -> None:
         """Let go of the database in a forked child without freeing it: its threads are in the parent alone."""
         if self._database is not None:
-            # Freeing it, even at exit, would wait for threads that do not exist here.
+            # Freeing it, even at exit, would wait for threads that do not exist here.  Loaded here, for few fork.
+            ctypes = import_module("ctypes")
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._database))
         self._database = None
         self.write_lock = threading.Lock()  # the parent's may be held by a thread that does not exist here
