@@ -30,7 +30,7 @@ _DIGITS: Final = 16
 
 
 class RunFiles:
-    """Files named ``first-end.run`` in hexadecimal; a context manager.  One thread at a time."""
+    """Files named ``first-end.run`` in hexadecimal.  One thread at a time."""
 
     def __init__(self, folder: Path, files: Files | None = None) -> None:
         """Use a folder, which is made if it is not there.
@@ -43,6 +43,7 @@ class RunFiles:
         self._files.make_folder(folder)
         self._tasks: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._error: DocstoreError | None = None
+        self._leaving: set[Span] = set()
         self._thread: threading.Thread | None = threading.Thread(target=self._work, name="runs", daemon=True)
         self._thread.start()
 
@@ -83,6 +84,8 @@ class RunFiles:
             StorageError: no room.
         """
         self._check()
+        if name in self._leaving:
+            self.settle()  # or the removal still to come would take the file made here
         path = self._path(name)
         if self._files.exists(path):
             self._files.unlink(path)  # never cut off a file that may be mapped
@@ -126,8 +129,12 @@ class RunFiles:
     def remove(self, name: Span) -> None:
         """Remove a run in the background; maps of it stay readable."""
         self._check()
-        path = self._path(name)
-        self._tasks.put(lambda: self._files.unlink(path))
+        self._leaving.add(name)
+        self._tasks.put(lambda: self._unlink(name))
+
+    def _unlink(self, name: Span) -> None:
+        self._files.unlink(self._path(name))
+        self._leaving.discard(name)
 
     def settle(self) -> None:
         """Wait until everything asked for is done.

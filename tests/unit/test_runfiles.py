@@ -101,6 +101,19 @@ def test_a_mapped_run_stays_readable_when_it_is_replaced_or_removed(tmp_path: Pa
     assert later.tolist() == [2] * 8192
 
 
+def test_a_run_made_again_is_not_taken_by_an_earlier_removal(tmp_path: Path) -> None:
+    storage = RunFiles(tmp_path / "runs")
+    for number in range(300):
+        name = Span(number % 3, 9)
+        storage.create(name, 4096)[:] = number % 251
+        assert storage.seal(name)[0] == number % 251
+        storage.remove(name)
+        storage.create(name, 4096)[:] = 255
+        assert storage.seal(name)[0] == 255
+    storage.settle()
+    assert sorted(storage.names()) == [Span(0, 9), Span(1, 9), Span(2, 9)]
+
+
 def test_closed_files_say_so(tmp_path: Path) -> None:
     storage = RunFiles(tmp_path / "runs")
     storage.close()

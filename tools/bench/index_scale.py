@@ -28,7 +28,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import plyvel
@@ -107,6 +107,15 @@ class Load:
         return rng.permutation(keys)
 
 
+class Sizes(NamedTuple):
+    """Bytes on disk; those that stay when merges end (0: unknown); in memory; parts that a look-up may ask."""
+
+    disk_bytes: int
+    settled_bytes: int
+    memory_bytes: int
+    parts: int
+
+
 class Structure(Protocol):
     """What is measured."""
 
@@ -122,8 +131,8 @@ class Structure(Protocol):
         """Add many documents at once, unsynced."""
         ...
 
-    def sizes(self) -> tuple[int, int, int]:
-        """(bytes on disk, bytes in memory, parts that a look-up may ask)."""
+    def sizes(self) -> Sizes:
+        """What it takes now."""
         ...
 
     def close(self) -> None:
@@ -175,10 +184,10 @@ class Rows:
     def load(self, group: int, texts: Keys, keys: Keys) -> None:
         self.add(group, texts.tolist(), keys, sync=False)
 
-    def sizes(self) -> tuple[int, int, int]:
+    def sizes(self) -> Sizes:
         disk = sum(path.stat().st_size for path in self._folder.iterdir())
         memory = self._cache_bytes + self._buffer_bytes + (self._filter.memory_bytes if self._filter else 0)
-        return disk, memory, len(list(self._folder.glob("*.ldb")))
+        return Sizes(disk, 0, memory, len(list(self._folder.glob("*.ldb"))))
 
     def close(self) -> None:
         self._db.close()
@@ -187,9 +196,9 @@ class Rows:
 class Runs:
     """`RunLevels`, and its log: one synced LevelDB row a group, deleted when a run holds it."""
 
-    def __init__(self, folder: Path, bits_per_key: float) -> None:
+    def __init__(self, folder: Path, bits_per_key: float, fan_in: int) -> None:
         self._storage = RunFiles(folder / "runs")
-        self._levels = RunLevels(self._storage, bucket_limit=BUCKET_LIMIT, bits_per_key=bits_per_key)
+        self._levels = RunLevels(self._storage, bucket_limit=BUCKET_LIMIT, bits_per_key=bits_per_key, fan_in=fan_in)
         self._log_folder = folder / "log"
         self._log = plyvel.DB(str(self._log_folder), create_if_missing=True)
         self._trimmed = 0
@@ -212,14 +221,11 @@ class Runs:
     def load(self, group: int, texts: Keys, keys: Keys) -> None:
         self._levels.load(group, texts, keys.ravel(), np.full(len(texts), keys.shape[1]))
 
-    def sizes(self) -> tuple[int, int, int]:
+    def sizes(self) -> Sizes:
         self._storage.settle()
-        log = sum(path.stat().st_size for path in self._log_folder.iterdir())
-        return (
-            sum(path.stat().st_size for path in (self._log_folder.parent / "runs").iterdir()) + log,
-            self._levels.memory_bytes,
-            self._levels.run_count,
-        )
+        folders = self._log_folder, self._log_folder.parent / "runs"
+        disk = sum(path.stat().st_size for folder in folders for path in folder.iterdir())
+        return Sizes(disk, self._levels.storage_bytes, self._levels.memory_bytes, self._levels.run_count)
 
     def close(self) -> None:
         self._storage.settle()
@@ -246,8 +252,10 @@ class Row:
     group_p50: float
     group_p999: float
     group_max: float
+    group_cpu_max: float
     add_documents_a_second: float
     disk_bytes: float
+    settled_bytes: float
     memory_bytes: float
     resident_bytes: float
     parts: int
@@ -305,16 +313,16 @@ def measure(
             if time.perf_counter() - began > budget_seconds:
                 break
         commits: list[float] = []
-        spent = 0.0
+        busy: list[float] = []
         for texts, keys in groups(load, documents, documents + paced, GROUP):
             numbers = texts.tolist()
             begin, mark = time.thread_time(), time.perf_counter()
             structure.add(group, numbers, keys, sync=False)
             commits.append(time.perf_counter() - mark)
-            spent += time.thread_time() - begin
+            busy.append(time.thread_time() - begin)
             group += 1
             documents += len(texts)
-        rate = paced / spent
+        rate = paced / sum(busy)
         finds: list[float] = []
         together: list[float] = []
         adds: list[float] = []
@@ -337,7 +345,7 @@ def measure(
             commits.append(time.perf_counter() - mark)
             group += 1
             documents += len(texts)
-        disk, memory, parts = structure.sizes()
+        sizes_now = structure.sizes()
         find, commit = np.array(finds) * 1e6, np.array(commits) * 1e6
         find_group, add_mean = float(np.mean(together)) * 1e6, float(np.sum(adds)) * 1e6 / window
         yield Row(
@@ -352,11 +360,13 @@ def measure(
             group_p50=float(np.quantile(commit, 0.5)),
             group_p999=float(np.quantile(commit, 0.999)),
             group_max=float(commit.max()),
+            group_cpu_max=max(busy) * 1e6,
             add_documents_a_second=rate,
-            disk_bytes=disk / documents,
-            memory_bytes=memory / documents,
+            disk_bytes=sizes_now.disk_bytes / documents,
+            settled_bytes=sizes_now.settled_bytes / documents,
+            memory_bytes=sizes_now.memory_bytes / documents,
             resident_bytes=resident_anonymous_bytes() / documents,
-            parts=parts,
+            parts=sizes_now.parts,
             found=found / len(finds),
             recall=recall(structure, load, documents),
         )
@@ -373,6 +383,7 @@ def main() -> None:
     parser.add_argument("--bands", type=int, default=16)
     parser.add_argument("--fingerprints", type=int, default=24)
     parser.add_argument("--bits-per-key", type=float, default=8.0, help="of the filter")
+    parser.add_argument("--fan-in", type=int, default=2, help="runs merged into one")
     parser.add_argument("--budget-seconds", type=float, default=1e9, help="measure where this time ends, and stop")
     parser.add_argument("--folder", type=Path, help="where to work; default a temporary folder")
     parser.add_argument("--json", type=Path)
@@ -380,11 +391,12 @@ def main() -> None:
     load = Load(args.bands, args.fingerprints)
     folder = Path(tempfile.mkdtemp(prefix="index-scale-", dir=args.folder))
     bits = args.bits_per_key if args.structure.endswith("+filter") else 0.0
-    structure: Structure = (Rows if args.structure.startswith("rows") else Runs)(folder, bits)
+    structure: Structure = Rows(folder, bits) if args.structure.startswith("rows") else Runs(folder, bits, args.fan_in)
     rows: list[Row] = []
     print(
         "structure     documents | find us: one page p50   p99 waited   grouped | add us  cost us | group us: p50"
-        "   p99.9     max |  add docs/s | disk B  memory B  anon B (a document)  parts  found | recall by similarity"
+        "   p99.9     max  of cpu |  add docs/s | disk B  settled  memory B  anon B (a document)  parts  found | "
+        "recall by similarity"
     )
     try:
         sizes = [int(size) for size in args.sizes.split(",")]
@@ -394,9 +406,10 @@ def main() -> None:
                 f"{row.structure:12} {row.documents:10,} | "
                 f"{row.find_p50:21.0f} {row.find_p99:5.0f} {row.find_wall_p99:6.0f} {row.find_group_mean:9.1f} | "
                 f"{row.add_mean:6.1f} {row.cost_mean:8.1f} | "
-                f"{row.group_p50:13.0f} {row.group_p999:7.0f} {row.group_max:7.0f} | "
+                f"{row.group_p50:13.0f} {row.group_p999:7.0f} {row.group_max:7.0f} {row.group_cpu_max:7.0f} | "
                 f"{row.add_documents_a_second:11,.0f} | "
-                f"{row.disk_bytes:6.1f} {row.memory_bytes:9.1f} {row.resident_bytes:7.1f} {row.parts:20} "
+                f"{row.disk_bytes:6.1f} {row.settled_bytes:8.1f} {row.memory_bytes:9.1f} "
+                f"{row.resident_bytes:7.1f} {row.parts:20} "
                 f"{row.found:6.1f} | {' '.join(f'{key}: {value:.4f}' for key, value in row.recall.items())}",
                 flush=True,
             )
