@@ -91,7 +91,7 @@ def pages(store: DocumentStore, selection: Selection, *, texts: bool = True) -> 
         keys_only=True,
     )
     text_needed = texts or bool(selection.language) or selection.min_words > 0
-    families = ("page", "http", *(("text",) if text_needed else ()), *(("dedup",) if texts else ()))
+    families = ("page", "http", "dedup", *(("text",) if text_needed else ()))
     for row in store.cells.scan(prefix=selection.prefix, host=selection.host, spec=spec):
         yield from _pages_of_row(store, selection, row, families)
 
@@ -105,37 +105,29 @@ def _pages_of_row(
         if document is None or document.timestamp != cell.timestamp:
             continue  # deleted or expired since the scan read the row
         taken = document.newest
-        status, headers, visit = _http(store, row, taken)
-        if not _selected(selection, taken, status):
+        if not _selected(selection, taken):
             continue
+        visit = _visit_headers(store, row, taken)
         if visit is not None and written:
             # Only beside the version that it confirmed: a 304 that stands alone says nothing of the page.
-            status, headers = NOT_MODIFIED, visit
+            yield _export_page(row.url, taken, NOT_MODIFIED, visit)
+        else:
+            yield _export_page(row.url, taken, taken.status or 200, taken.headers or ())
         written = True
-        yield _export_page(row.url, taken, status, headers)
 
 
-def _http(store: DocumentStore, row: Row, taken: Capture) -> tuple[int, Headers, Headers | None]:
-    """Status and headers of a capture; of a 304, those of the version it confirmed, and its own headers."""
-    if taken.status:
-        return taken.status, taken.headers or (), None
+def _visit_headers(store: DocumentStore, row: Row, taken: Capture) -> Headers | None:
+    """The headers of a 304; None for a capture that is none."""
+    if taken.verdict is not None:
+        return None
     family, qualifier = capture.VISIT
-    own = ReadSpec(families=(family,), qualifier_prefix=qualifier, start=taken.timestamp, end=taken.timestamp + 1)
-    visit = store.cells.read_row(row.row_key, own)
-    confirmed = store.cells.read_row(row.row_key, ReadSpec(families=(family,), end=taken.timestamp, versions=1))
-    columns = {cell.qualifier: cell for cell in confirmed.cells} if confirmed else {}
-    status = columns.get(capture.STATUS[1])
-    headers = columns.get(capture.HEADERS[1])
-    same_visit = status is not None and headers is not None and headers.timestamp == status.timestamp
-    return (
-        int(status.value) if status else 200,
-        capture.decode_headers(headers.value) if headers is not None and same_visit else (),
-        capture.decode_visit(visit.cells[0].value)[1] if visit else (),
-    )
+    at = ReadSpec(families=(family,), qualifier_prefix=qualifier, start=taken.timestamp, end=taken.timestamp + 1)
+    visit = store.cells.read_row(row.row_key, at)
+    return capture.decode_visit(visit.cells[0].value)[1] if visit else None
 
 
-def _selected(selection: Selection, taken: Capture, status: int) -> bool:
-    if selection.status is not None and status != selection.status:
+def _selected(selection: Selection, taken: Capture) -> bool:
+    if selection.status is not None and taken.status != selection.status:
         return False
     if selection.language:
         declared, wanted = (taken.lang or "").lower(), selection.language.lower()
