@@ -13,6 +13,6 @@ run() {
 
 run init
 run ingest examples/sample-crawl.warc.gz
-run get "https://www.postgresql.org/docs/15/sql-vacuum.html" | head -n 20
-run dups "https://www.postgresql.org/docs/15/sql-vacuum.html"
+run get "https://www.boost.org/doc/libs/1_81_0/doc/html/crc.html" | head -n 20
+run dups "https://www.boost.org/doc/libs/1_81_0/doc/html/crc.html"
 run stats
