@@ -20,7 +20,7 @@ def _library(module: str, package: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise InvalidArgument(
-            f"the extractor {package!r} needs the package {package}, which is not installed: pip install {package}"
+            f"the extractor {package!r} needs a package that cannot be imported ({error}): pip install {package}"
         ) from error
 
 

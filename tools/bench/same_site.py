@@ -20,7 +20,6 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -30,6 +29,7 @@ from numpy.typing import NDArray
 from warcio.archiveiterator import ArchiveIterator
 
 from docstore.dedup.join import ROUNDING, Sets, exact_join, overlap_pairs
+from docstore.dedup.shingle import distinct, shingles
 from docstore.html.charset import decode
 from docstore.html.content import EXTRACTORS, extractor
 from docstore.html.tokens import split
@@ -96,25 +96,9 @@ class Tally:
         self.pages_in_false = np.zeros(len(THRESHOLDS), np.int64)
 
 
-def word_hashes(text: str, known: dict[str, int]) -> Hashes:
-    """A 64-bit number of each normalised word."""
-    found = words(text)
-    for word in found:
-        if word not in known:
-            known[word] = int.from_bytes(blake2b(word.encode(), digest_size=8).digest(), "little")
-    return np.fromiter(map(known.__getitem__, found), np.uint64, len(found))
-
-
-def shingle_set(hashes: Hashes) -> Hashes:
-    """Distinct numbers of all runs of five words; a shorter text is one run."""
-    if 0 < len(hashes) < SHINGLE_WORDS:
-        hashes = np.append(hashes, np.zeros(SHINGLE_WORDS - len(hashes), np.uint64))
-    runs = np.zeros(max(len(hashes) - SHINGLE_WORDS + 1, 0), np.uint64)
-    for position in range(SHINGLE_WORDS):
-        runs = runs * np.uint64(0x9E3779B97F4A7C15) + hashes[position : position + len(runs)]
-        runs = (runs ^ (runs >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        runs ^= runs >> np.uint64(27)
-    return np.unique(runs)
+def shingle_set(text: str) -> Hashes:
+    """Distinct hashes of all runs of five words; a shorter text is one run."""
+    return distinct(shingles(words(text), SHINGLE_WORDS))
 
 
 def bodies(path: Path, prefix: str) -> Iterator[tuple[str, bytes, str]]:
@@ -129,14 +113,13 @@ def bodies(path: Path, prefix: str) -> Iterator[tuple[str, bytes, str]]:
 
 def read_version(path: Path, prefix: str, extractors: list[str]) -> Version:
     """Extract and shingle all pages of one version."""
-    known: dict[str, int] = {}
     extract = {name: extractor(name) for name in extractors}
     version = Version([], {name: [] for name in extractors})
     for page_path, body, content_type in bodies(path, prefix):
         version.paths.append(page_path)
         markup = split(decode(body, content_type).text.replace("\0", "\ufffd"))
         for name in extractors:
-            version.sets[name].append(shingle_set(word_hashes(extract[name](markup), known)))
+            version.sets[name].append(shingle_set(extract[name](markup)))
     return version
 
 

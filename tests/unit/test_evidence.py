@@ -1,0 +1,52 @@
+import pytest
+
+from docstore.html.evidence import (
+    ARTICLE,
+    ARTICLE_BODY,
+    BOILERPLATE,
+    HEADER,
+    HINT,
+    HINT_WORDS,
+    MAIN,
+    has_hint,
+    tag_evidence,
+)
+
+
+@pytest.mark.parametrize(
+    "names", ["footer", "site-footer", "relatedPosts", "MENU", "col-4 sidebar_right", "x2nav", "a  b\tshare-buttons"]
+)
+def test_hint_words_are_found_in_names(names: str) -> None:
+    assert has_hint(names)
+
+
+@pytest.mark.parametrize("names", ["", "content", "navy", "no-sidebar", "hasMenu", "with_comments", "unrelated", "12"])
+def test_other_names_and_negated_words_are_no_hint(names: str) -> None:
+    assert not has_hint(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "expected"),
+    [
+        ("nav", None, BOILERPLATE),
+        ("header", None, HEADER),
+        ("article", ' class="post"', ARTICLE),
+        ("div", ' role=" Main "', MAIN),
+        ("div", " role=navigation", BOILERPLATE),
+        ("div", ' ITEMPROP="articleBody"', ARTICLE_BODY),
+        ("div", " hidden", BOILERPLATE),
+        ("div", ' style="color:red; display: none"', BOILERPLATE),
+        ("section", ' id="comments"', HINT),
+        ("div", ' class="f&#111;oter"', HINT),
+        ("aside", ' class="widget"', BOILERPLATE | HINT),
+        ("div", ' data-role="footer"', 0),
+        ("div", ' aria-hidden="true"', 0),
+        ("p", None, 0),
+    ],
+)
+def test_tags_say_what_their_name_and_attributes_say(name: str, source: str | None, expected: int) -> None:
+    assert tag_evidence(name, source) == expected
+
+
+def test_hint_words_are_small_ascii_letters() -> None:
+    assert all(word.isascii() and word.isalpha() and word.islower() for word in HINT_WORDS)
