@@ -130,3 +130,22 @@ def test_a_missing_file_is_a_wrong_call_before_anything_is_written(run: Terminal
     assert answer.code == 2
     assert "nowhere.warc" in answer.err
     assert run("scan").code == 1
+
+
+def test_an_interrupted_run_leaves_a_sound_store_that_the_same_run_completes(
+    run: Terminal, crawl: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Cut(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            taken = super().read(size)
+            if not taken:
+                raise KeyboardInterrupt
+            return taken
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Cut(crawl.read_bytes())))
+    answer = run("ingest", "-", "--json")
+    assert (answer.code, answer.out) == (130, "")
+    assert "the same run again goes on" in answer.err
+    assert run("check").code == 0
+    report = run("ingest", str(crawl), "--json").object()
+    assert report["stored"] + report["known"] == 5

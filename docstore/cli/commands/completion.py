@@ -23,6 +23,7 @@ docstore completion fish > ~/.config/fish/completions/docstore.fish
 """
 
 SHELLS = ("bash", "zsh", "fish")
+_COMPLETED = {"FILE": shtab.FILE, "PAGE.html": shtab.FILE, "PATH": shtab.DIRECTORY}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,5 +33,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the script."""
-    sys.stdout.write(shtab.complete(registry.whole_parser(), args.shell) + "\n")
+    parser = registry.whole_parser()
+    _complete_files(parser)
+    sys.stdout.write(shtab.complete(parser, args.shell) + "\n")
     return EXIT_OK
+
+
+def _complete_files(parser: argparse.ArgumentParser) -> None:
+    """Let the shell offer files where an argument takes one; done here, so that no other command imports shtab."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                _complete_files(command)
+        elif action.metavar in _COMPLETED:
+            action.complete = _COMPLETED[action.metavar]  # type: ignore[attr-defined]

@@ -76,7 +76,12 @@ def run(args: argparse.Namespace) -> int:
             store = stack.enter_context(store.rehearse())
         options = IngestOptions(policies, args.threads, None if rejects is None else _reject_writer(rejects))
         progress = _progress(stack) if (sys.stderr.isatty() if args.progress is None else args.progress) else None
-        report = ingest(store, sources, options, progress)
+        try:
+            report = ingest(store, sources, options, progress)
+        except KeyboardInterrupt:
+            if not args.dry_run:
+                output.note("every page that was counted is stored; the same run again goes on from there")
+            raise
     if args.json:
         output.json_line(report.as_dict())
     else:
