@@ -9,7 +9,7 @@ time with each group, so that no write ever waits for a merge.  A run is named b
 end``: after a crash the runs that no other run covers are the index, whatever follows the last of them is added again
 from the log, and half a run is no run.
 
-Look-up: a bit filter that knows every key, then the runs for the keys that are left, oldest first until a key has its
+Look-up: where wanted a bit filter that knows every key; then the runs, oldest first, until a key has its
 `bucket_limit` texts; then the table in memory.  Runs change only between groups, and one look-up of the keys of a whole
 group costs little more than of one page, so a sequencer asks `find_stored` once a group and `find_recent` once a page.
 """
@@ -120,7 +120,7 @@ class RunLevels:
         bucket_limit: int = 64,
         flush_texts: int = 2048,
         fan_in: int = 2,
-        bits_per_key: float = 8.0,
+        bits_per_key: float = 0.0,
         checkpoint: bytes | None = None,
     ) -> None:
         """Open what the storage holds.
@@ -131,7 +131,8 @@ class RunLevels:
             flush_texts: texts gathered in memory before they become a run.
             fan_in: runs of one level that are merged into one of the next; more means less merging and more runs to
                 ask (measured at 600,000 texts: 2 gives 8 runs, 4 gives 11, at the same cost a text).
-            bits_per_key: memory that the filter spends on each different key; 0 does without a filter.
+            bits_per_key: memory that the filter spends on each different key; 0 does without a filter, which measures as
+                well while the runs lie in the page cache.
             checkpoint: of `checkpoint`, so that the filter need not be built from the runs.
         Raises:
             CorruptionError: a run is damaged or missing; remove all of them and derive the postings again.

@@ -82,7 +82,7 @@ def found_in(levels: RunLevels, keys: list[int]) -> dict[int, list[int]]:
 
 
 def small(storage: HeapStorage, **options: float) -> RunLevels:
-    return RunLevels(storage, flush_texts=16, **{"fan_in": 3, "bucket_limit": 1 << 20, **options})  # type: ignore[arg-type]
+    return RunLevels(storage, flush_texts=16, **{"fan_in": 3, "bucket_limit": 1 << 20, "bits_per_key": 4.0, **options})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("bits_per_key", [0, 4])
