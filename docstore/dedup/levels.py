@@ -131,8 +131,8 @@ class RunLevels:
             flush_texts: texts gathered in memory before they become a run.
             fan_in: runs of one level that are merged into one of the next; more means less merging and more runs to
                 ask (measured at 600,000 texts: 2 gives 8 runs, 4 gives 11, at the same cost a text).
-            bits_per_key: memory that the filter spends on each different key; 0 does without a filter, which measures as
-                well while the runs lie in the page cache.
+            bits_per_key: memory that the filter spends on each different key; 0 does without a filter, which is as fast
+                while the runs lie in the page cache (measured).
             checkpoint: of `checkpoint`, so that the filter need not be built from the runs.
         Raises:
             CorruptionError: a run is damaged or missing; remove all of them and derive the postings again.
