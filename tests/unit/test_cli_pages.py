@@ -279,6 +279,16 @@ def test_dups_shows_both_directions_and_only_live_pages(run: Terminal, put) -> N
     assert table[1].endswith("younger  https://c.example/")
 
 
+def test_dups_tells_contained_from_contains(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    part = article(1, words=100)
+    put(URL, html("T", part), "--at", MAY)
+    put("https://b.example/whole", html("T", [*part, *article(2, words=300)]), "--at", JUNE)
+    inside = run("dups", URL).out.splitlines()[1].split()
+    assert (inside[0], inside[1], inside[4]) == ("contained", "1.000", "https://b.example/whole")
+    around = run("dups", "https://b.example/whole").out.splitlines()[1].split()
+    assert (around[0], around[1], around[4]) == ("contains", "1.000", URL)
+
+
 def test_dups_of_a_file_that_is_not_stored(run: Terminal, put, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     words = article(1)
     put(URL, html("T", words))

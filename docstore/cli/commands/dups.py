@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named, typed_url
 from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.model import VerdictKind
 from docstore.store import DocumentStore
 
 if TYPE_CHECKING:  # numpy comes with it
@@ -19,6 +20,8 @@ if TYPE_CHECKING:  # numpy comes with it
 DESCRIPTION = """\
 List live pages that are like a page, older and younger ones, with exact
 similarities: of a stored page, or of a file that need not be in the store.
+For contained the number is the share of the page that lies in the listed one,
+for contains the share of the listed one that lies in the page.
 With --rejected: captures that policy `reject` kept no body of."""
 
 EXAMPLES = """\
@@ -89,9 +92,13 @@ def _age(one: Similar, timestamp: int | None) -> str:
 
 
 def _row(one: Similar, timestamp: int | None) -> tuple[str, ...]:
+    kind, similarity = str(one.kind), one.similarity
+    if one.kind is VerdictKind.CONTAINED:
+        similarity = max(one.contained, one.contains)
+        kind = "contained" if one.contained >= one.contains else "contains"
     return (
-        str(one.kind),
-        answers.similarity(one.similarity),
+        kind,
+        answers.similarity(similarity),
         output.iso(one.timestamp),
         _age(one, timestamp),
         one.url,
