@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
-from docstore.capture import BODY, CHECKSUM, MAIN, STATUS, TEXT_CHECKSUM, TITLE, VERDICT, VISIT
+from docstore.capture import BODY, CHECKSUM, MAIN, SKETCH, STATUS, TEXT_CHECKSUM, TITLE, VERDICT, VISIT
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.detector import StoredPage
 from docstore.dedup.index import PagePointer
 from docstore.model import Cell, ReadSpec
 from docstore.sharing import Base, SharedBodies, body_name
 from docstore.table import Table
-from docstore.tablets.placement import Placement
+from docstore.tablets.placement import Placement, through_moves
 from docstore.tablets.values import envelope_raw_bytes
 
 BASE_CACHE_BYTES = 32 << 20
@@ -23,7 +23,6 @@ BASE_CACHE_BYTES = 32 << 20
 LARGEST_BASE_BYTES = 4 << 20
 """A larger body is no base: every read of a delta decodes its base."""
 
-_COLUMNS_OF_A_PAGE = ("dedup", "http", "page", "text")
 _COLUMNS_OF_A_VERSION = ("dedup", "page")
 
 
@@ -31,6 +30,8 @@ class PendingPage(NamedTuple):
     """A page of the group in flight, as later pages of the group see it."""
 
     page: StoredPage
+    title: str
+    status: int
     text: str
     body: bytes
     base: Base | None
@@ -78,6 +79,7 @@ class PageRows:
         self._sharing = sharing
         self._bases: OrderedDict[bytes, Base] = OrderedDict()
         self._bases_bytes = 0
+        self._bases_as_of = sharing.moves
         self._pending: dict[PagePointer, PendingPage] = {}
         self._pending_rows: set[bytes] = set()
 
@@ -88,16 +90,29 @@ class PageRows:
         pending = self._pending.get(pointer)
         if pending is not None:
             return pending.page
-        spec = ReadSpec(families=_COLUMNS_OF_A_PAGE, start=pointer.timestamp, end=pointer.timestamp + 1)
+        spec = ReadSpec(families=_COLUMNS_OF_A_VERSION, start=pointer.timestamp, end=pointer.timestamp + 1)
         columns = {(cell.family, cell.qualifier): cell.value for cell in self._table.read_row(pointer.row_key, spec)}
         if BODY not in columns or CHECKSUM not in columns:
             return None
         return StoredPage(
             self._placement.fetch(columns[CHECKSUM]),
             self._value(columns, TEXT_CHECKSUM),
-            self._value(columns, TITLE).decode("utf-8", "replace"),
-            int(self._value(columns, STATUS) or b"0"),
+            self._value(columns, SKETCH),
         )
+
+    def title(self, pointer: PagePointer) -> str:
+        """Its shown title."""
+        pending = self._pending.get(pointer)
+        if pending is not None:
+            return pending.title
+        return self._column(pointer, TITLE).decode("utf-8", "surrogatepass")
+
+    def status(self, pointer: PagePointer) -> int:
+        """Its HTTP status."""
+        pending = self._pending.get(pointer)
+        if pending is not None:
+            return pending.status
+        return int(self._column(pointer, STATUS) or b"0")
 
     def text(self, pointer: PagePointer) -> str:
         """Its stored text."""
@@ -157,6 +172,10 @@ class PageRows:
 
     def base_at(self, envelope: bytes, pointer: PagePointer) -> Base | None:
         """The same, of a body whose envelope is at hand."""
+        if self._bases_as_of != self._sharing.moves:
+            self._bases_as_of = self._sharing.moves
+            self._bases.clear()
+            self._bases_bytes = 0
         cached = self._bases.get(envelope)
         if cached is not None:
             self._bases.move_to_end(envelope)
@@ -227,10 +246,14 @@ class PageRows:
         return b"" if envelope is None else self._placement.fetch(envelope)
 
     def _column(self, pointer: PagePointer, column: tuple[str, bytes]) -> bytes:
+        return through_moves(lambda: self._envelope(pointer, column), self._fetch_if_there)
+
+    def _envelope(self, pointer: PagePointer, column: tuple[str, bytes]) -> bytes | None:
         spec = ReadSpec(
             families=(column[0],), qualifier_prefix=column[1], start=pointer.timestamp, end=pointer.timestamp + 1
         )
-        for cell in self._table.read_row(pointer.row_key, spec):
-            if cell.qualifier == column[1]:
-                return self._placement.fetch(cell.value)
-        return b""
+        cells = self._table.read_row(pointer.row_key, spec)
+        return next((cell.value for cell in cells if cell.qualifier == column[1]), None)
+
+    def _fetch_if_there(self, envelope: bytes | None) -> bytes:
+        return b"" if envelope is None else self._placement.fetch(envelope)

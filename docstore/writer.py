@@ -311,8 +311,8 @@ class Sequencer:
         self._postings += self._index.add(
             one.row_key, pointer.timestamp, analysis, text=good, near=good and analysis.word_count >= MIN_NEAR_WORDS
         )
-        stored = StoredPage(analysis.body_checksum, analysis.text_checksum, analysis.title, one.page.status)
-        return PendingPage(stored, analysis.main, one.page.body, placed.base)
+        stored = StoredPage(analysis.body_checksum, analysis.text_checksum, analysis.sketch)
+        return PendingPage(stored, analysis.title, one.page.status, analysis.main, one.page.body, placed.base)
 
 
 def _result(row_key: bytes, timestamp: int, verdict: capture.StoredVerdict, stored: str) -> PutResult:

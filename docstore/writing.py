@@ -136,7 +136,7 @@ class Writing:
             if page.checksum == analysis.body_checksum:
                 kind = VerdictKind.EXACT
             elif page.text_checksum == analysis.text_checksum:
-                kind = VerdictKind.SAME_TEXT if page.title == analysis.title else VerdictKind.NEAR
+                kind = VerdictKind.SAME_TEXT if rows.title(pointer) == analysis.title else VerdictKind.NEAR
             else:
                 continue
             found[pointer] = Similar(keys.url_of(pointer.row_key), pointer.timestamp, kind, 1.0, 1.0, 1.0)

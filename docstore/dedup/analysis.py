@@ -38,6 +38,7 @@ class Analysis(NamedTuple):
         band_keys: (bands,) uint64.
         fingerprints: (n,) uint64, ascending: the shingles that are 0 mod p.
         links: outlinks in document order, where asked for.
+        shingles: (n,) uint64, ascending: the shingle set, where the kernel has it at hand; else empty.  Never stored.
     """
 
     is_html: bool
@@ -58,3 +59,4 @@ class Analysis(NamedTuple):
     band_keys: NDArray[np.uint64] = np.empty(0, np.uint64)
     fingerprints: NDArray[np.uint64] = np.empty(0, np.uint64)
     links: tuple[Link, ...] = ()
+    shingles: NDArray[np.uint64] = np.empty(0, np.uint64)

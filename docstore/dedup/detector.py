@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from docstore.dedup import sketch
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.index import HashIndex, PagePointer, body_head, text_number
@@ -31,25 +32,29 @@ MAX_VERIFIED = 12
 """Candidates compared exactly per page: the ones that share most bands, then most fingerprints."""
 RELATIVE_SIMILARITY = 0.4
 """A page at least this near is worth a delta even where it is no duplicate."""
+SKETCH_MARGIN = 0.1
+"""Three standard deviations of a sketch's estimate: what it rules out by more is not looked at."""
+ENOUGH_SHARED = 8
+"""So many shared 0-mod-p fingerprints, or half of the page's own, may mean that one page lies in the other."""
+LOOKS_PER_MATCH = 2
+"""Rows looked at for each candidate that may be verified."""
 SHINGLE_CACHE_BYTES = 32 << 20
 
 Shingles = NDArray[np.uint64]
 
 
 class StoredPage(NamedTuple):
-    """The columns of a stored page that a verdict needs.
+    """The columns of a stored page that every verdict needs.
 
     Attributes:
         checksum: of its body.
         text_checksum: of its text, or b"".
-        title: shown title.
-        status: HTTP status.
+        sketch: of its text, or b"".
     """
 
     checksum: bytes
     text_checksum: bytes
-    title: str
-    status: int
+    sketch: bytes
 
 
 class Pages(Protocol):
@@ -57,6 +62,14 @@ class Pages(Protocol):
 
     def page(self, pointer: PagePointer) -> StoredPage | None:
         """The live version at that row and time; None when it was deleted, has expired or was never committed."""
+        ...
+
+    def title(self, pointer: PagePointer) -> str:
+        """Its shown title."""
+        ...
+
+    def status(self, pointer: PagePointer) -> int:
+        """Its HTTP status."""
         ...
 
     def text(self, pointer: PagePointer) -> str:
@@ -166,15 +179,16 @@ class Detector:
         bands, fingerprints = self._index.texts_near(analysis)
         if not bands and not fingerprints:
             return [], 0
-        mine = self.shingles_of(analysis.text_checksum, analysis.main)
-        own_number = text_number(analysis.text_checksum)
+        least = min(len(analysis.fingerprints) / 2, ENOUGH_SHARED)
+        inside = Counter({number: shared for number, shared in fingerprints.items() if shared >= least})
+        ranked = _ranked(bands, inside, text_number(analysis.text_checksum))
         matches: list[Match] = []
-        for number in _ranked(bands, fingerprints, own_number):
-            if len(matches) == limit:
-                break
-            match = self._verify(row_key, number, mine)
+        for number in islice(ranked, LOOKS_PER_MATCH * limit):
+            match = self._verify(row_key, number, analysis, inside=number in inside)
             if match is not None:
                 matches.append(match)
+                if len(matches) == limit:
+                    break
         matches.sort(key=lambda match: (-match.jaccard, match.pointer))
         return matches, len(bands.keys() | fingerprints.keys())
 
@@ -190,22 +204,32 @@ class Detector:
             return 0.0
         if analysis.text_checksum == text_checksum:
             return 1.0
-        mine = self.shingles_of(analysis.text_checksum, analysis.main)
+        mine = self.shingles_of_page(analysis)
         theirs = self._cached(text_checksum)
         if theirs is None:
             theirs = self.shingles_of(text_checksum, load_text())
         return jaccard(self._kernel.overlap(mine, theirs), len(mine), len(theirs))
+
+    def shingles_of_page(self, analysis: Analysis) -> Shingles:
+        """Shingle set of an analysed page: as the kernel gave it, or made from its text."""
+        if len(analysis.shingles):
+            # The next pages are likely to be compared with this one: a site's pages come together.
+            return self._remember(analysis.text_checksum, analysis.shingles)
+        return self.shingles_of(analysis.text_checksum, analysis.main)
 
     def shingles_of(self, text_checksum: bytes, text: str) -> Shingles:
         """Shingle set of a text, from a cache named by its checksum."""
         cached = self._cached(text_checksum)
         if cached is not None:
             return cached
-        shingles = self._kernel.shingles(text)
-        self._cache[text_checksum] = shingles
-        self._cache_bytes += shingles.nbytes
-        while self._cache_bytes > SHINGLE_CACHE_BYTES and len(self._cache) > 1:
-            self._cache_bytes -= self._cache.popitem(last=False)[1].nbytes
+        return self._remember(text_checksum, self._kernel.shingles(text))
+
+    def _remember(self, text_checksum: bytes, shingles: Shingles) -> Shingles:
+        if text_checksum not in self._cache:
+            self._cache[text_checksum] = shingles
+            self._cache_bytes += shingles.nbytes
+            while self._cache_bytes > SHINGLE_CACHE_BYTES and len(self._cache) > 1:
+                self._cache_bytes -= self._cache.popitem(last=False)[1].nbytes
         return shingles
 
     def _cached(self, text_checksum: bytes) -> Shingles | None:
@@ -218,7 +242,7 @@ class Detector:
 
     def _exact(self, row_key: bytes, body: bytes, analysis: Analysis, status: int) -> PagePointer | None:
         for pointer, page in self._live(self._index.pages_with_body(body_head(analysis.body_checksum)), row_key):
-            if page.checksum != analysis.body_checksum or not _comparable(status, page.status):
+            if page.checksum != analysis.body_checksum or not _comparable(status, self._pages.status(pointer)):
                 continue
             if decides_alone(page.checksum) or self._pages.body(pointer) == body:
                 return pointer
@@ -227,15 +251,12 @@ class Detector:
     def _same_text(self, row_key: bytes, analysis: Analysis) -> PagePointer | None:
         pointers = self._index.pages_with_text(text_number(analysis.text_checksum))
         for pointer, page in self._live(pointers, row_key):
-            if (
-                page.text_checksum == analysis.text_checksum
-                and page.title == analysis.title
-                and _comparable(200, page.status)
-            ):
+            if page.text_checksum == analysis.text_checksum and self._pages.title(pointer) == analysis.title:
                 return pointer
         return None
 
     def _similar_text(self, row_key: bytes, analysis: Analysis) -> Judgement:
+        self.shingles_of_page(analysis)
         matches, candidates = self.matches(row_key, analysis, MAX_VERIFIED)
         verified = len(matches)
         relative = matches[0].pointer if matches and matches[0].jaccard >= RELATIVE_SIMILARITY else None
@@ -254,10 +275,18 @@ class Detector:
 
     # --- from a text number to a verified page
 
-    def _verify(self, row_key: bytes, number: bytes, mine: Shingles) -> Match | None:
+    def _verify(self, row_key: bytes, number: bytes, analysis: Analysis, *, inside: bool) -> Match | None:
+        """The exact similarity to the oldest live page with a text; None where there is no such page.
+
+        A page whose sketch rules a likeness out is passed over without a look at its text, unless shared fingerprints
+        say that one may lie inside the other.
+        """
         for pointer, page in self._live(self._index.pages_with_text(number), row_key):
-            if text_number(page.text_checksum) != number or not _comparable(200, page.status):
+            if text_number(page.text_checksum) != number:
                 continue
+            if not inside and sketch.similarity(analysis.sketch, page.sketch) < RELATIVE_SIMILARITY - SKETCH_MARGIN:
+                return None
+            mine = self.shingles_of_page(analysis)
             theirs = self._stored_shingles(pointer, page)
             shared = self._kernel.overlap(mine, theirs)
             return Match(pointer, jaccard(shared, len(mine), len(theirs)), shared / len(mine), shared / len(theirs))

@@ -107,4 +107,5 @@ def analyse(
         sketch=sketch.sketch(minima),
         band_keys=bands.band_keys(minima),
         fingerprints=shingle.sample(distinct),
+        shingles=distinct,
     )
