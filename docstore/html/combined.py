@@ -14,10 +14,11 @@ The rule, on the blocks and elements of `outline`; "weight" is theirs:
    more than a third of the solid weight left; else the whole page.  Unless it is an articleBody, while one child holds
    at least 19/20 of its solid weight, that child takes its place.
 4. The blocks left in the container, up to the last solid one, that are at most two thirds links.  Before them the
-   *lead*: going back from the first of them to the nearest heading, past at most 4 blocks that are no lead, the solid
-   blocks without links; none where there is no such heading.  Dropped blocks are not looked at.
+   *lead*: going back from the first of them to the nearest heading, past at most 4 blocks that are no lead, that
+   heading and the solid blocks without links; nothing where there is no such heading.  Dropped blocks are not looked at.
 5. If these weigh less than 300 (about 50 words) they are often the template alone.  Then: every block but those in
-   elements that say boilerplate and hold at most half of the page's whole text; if that is less than 500, every block.
+   elements that say boilerplate and hold at most half of the page's whole text; if that is less than 500, every block
+   but those in elements whose class or id says advert and that hold at most half; if that is nothing, every block.
 
 Large shares decide, not optima: an advert or menu entry more moves no weight across a share, save by rare chance, and 5
 gives pages with little text enough to differ by.
@@ -28,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from docstore.html.evidence import ARTICLE, ARTICLE_BODY, BOILERPLATE, HEADER, HINT, MAIN, WHOLE
+from docstore.html.evidence import ADVERT, ARTICLE, ARTICLE_BODY, BOILERPLATE, HEADER, HINT, MAIN, WHOLE
 from docstore.html.outline import Block, Outline, outline, render
 from docstore.html.tokens import Markup
 
@@ -164,7 +165,7 @@ def _lead(blocks: Sequence[Block], solid: Sequence[int], dropped: Sequence[bool]
         if dropped[number]:
             continue
         if blocks[number].is_heading:
-            return lead[::-1]
+            return [number, *reversed(lead)]
         if solid[number] and not blocks[number].link_weight:
             lead.append(number)
         else:
@@ -176,13 +177,14 @@ def _lead(blocks: Sequence[Block], solid: Sequence[int], dropped: Sequence[bool]
 
 def _lenient(page: Outline) -> list[int]:
     """Step 5."""
-    parents = page.parents
-    sums = _subtree_sums(page, [block.weight for block in page.blocks])
-    dropped = [False] * len(parents)
-    for element, evidence in enumerate(page.evidence):
-        says_so = evidence & (BOILERPLATE | HINT) and not evidence & (MAIN | WHOLE)
-        dropped[element] = dropped[parents[element]] or bool(says_so and sums[element] * 2 <= sums[0])
-    kept = [number for number, block in enumerate(page.blocks) if not dropped[block.owner]]
-    if sum(page.blocks[number].weight for number in kept) < LENIENT_WEIGHT:
-        return list(range(len(page.blocks)))
-    return kept
+    weights = [block.weight for block in page.blocks]
+    sums = _subtree_sums(page, weights)
+    for wanted in (BOILERPLATE | HINT, ADVERT):
+        dropped = [False] * len(sums)
+        for element, evidence in enumerate(page.evidence):
+            says_so = evidence & wanted and not evidence & (MAIN | WHOLE)
+            dropped[element] = dropped[page.parents[element]] or bool(says_so and sums[element] * TAG_SHARE <= sums[0])
+        kept = [number for number, block in enumerate(page.blocks) if not dropped[block.owner]]
+        if sum(weights[number] for number in kept) >= LENIENT_WEIGHT:
+            break
+    return kept or list(range(len(weights)))

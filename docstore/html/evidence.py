@@ -33,6 +33,8 @@ ARTICLE_BODY: Final = 32
 """itemprop="articleBody"."""
 WHOLE: Final = 64
 """html and body: what their class says is of the page, not of its text."""
+ADVERT: Final = 128
+"""A class or id says that it is an advert; HINT is set too."""
 
 _TAGS: Final = {
     "nav": BOILERPLATE,
@@ -70,10 +72,13 @@ textwidget widgettitle related similar popular trending recent recommended recom
 more mehr readmore posts teaser teasers empfehlungen verwandte links comment comments commentlist kommentar
 kommentare disqus respond reply rating ratings feedback like share shares sharing social sharedaddy addtoany
 follow flair print rss newsletter subscribe subscription signup login register search donate donation
-paywall cta cookie cookies consent gdpr popup modal overlay toggle author authors autor byline bio meta
+paywall cta cookie cookies consent gdpr popup modal overlay author authors autor byline bio meta
 metadata tags taglist caption captions credit credits
 """
 HINT_WORDS: Final = frozenset(_HINT_WORDS.split())
+_ADVERT_WORDS = "ad ads adsbygoogle advert advertisement adverts anzeige werbung sponsor sponsored outbrain taboola"
+ADVERT_WORDS: Final = frozenset(_ADVERT_WORDS.split())
+"""Those of the hint words that name adverts."""
 
 NEGATIONS: Final = frozenset({"has", "with", "without", "no", "not", "non", "is", "for", "js"})
 
@@ -87,16 +92,17 @@ _WATCHED = frozenset(
 """Watched words as `_WORD` finds them."""
 
 
-def has_hint(names: str) -> bool:
-    """Whether a class or id value holds a hint word."""
+def name_evidence(names: str) -> int:
+    """HINT and ADVERT bits of a class or id value."""
+    found = 0
     for name in names.split():
         before = ""
         for word in _WORD.findall(name):
             lower = ascii_lower(word)
             if lower in HINT_WORDS and before not in NEGATIONS:
-                return True
+                found |= HINT | ADVERT if lower in ADVERT_WORDS else HINT
             before = lower
-    return False
+    return found
 
 
 def tag_evidence(name: str, attribute_source: str | None) -> int:
@@ -120,6 +126,4 @@ def _attribute_evidence(attribute_source: str) -> int:
         found |= BOILERPLATE
     if "articlebody" in ascii_lower(values.get("itemprop", "")):
         found |= ARTICLE_BODY
-    if has_hint(values.get("class", "")) or has_hint(values.get("id", "")):
-        found |= HINT
-    return found
+    return found | name_evidence(values.get("class", "")) | name_evidence(values.get("id", ""))

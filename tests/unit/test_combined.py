@@ -85,7 +85,7 @@ def test_lead_before_the_container_is_taken_back_to_the_heading() -> None:
     lead = "The lead stands in a block of its own above the story and is part of it."
     page = f"<div><p>Somebody said something long before the heading came.</p><h1>Title</h1><div><p>{lead}</p></div>"
     text = main_of(f"{page}<div class=body><div>{STORY * 5}</div></div></div>")
-    assert text.startswith(lead)
+    assert text.startswith(f"Title\n{lead}")
 
 
 def test_explicit_container_beats_longer_text_outside() -> None:
@@ -103,6 +103,18 @@ def test_advert_with_a_telling_name_changes_nothing(seed: int) -> None:
     parts.insert(generator.randrange(len(parts) + 1), advert)
     page = "<ul><li><a href=/>Home</a></ul><h1>Title</h1><div>{}</div><div class=footer>Imprint and terms</div>"
     assert main_of(page.format("".join(parts))) == main_of(page.format(STORY))
+
+
+def test_advert_changes_nothing_on_a_page_with_little_text() -> None:
+    advert = '<div class="ad-slot">Buy today and save a lot of money on lamps and shoes.</div>'
+    page = (
+        "<h1>Lamps</h1><p>{}Only a few words of the page itself, not many more than there are in the advert on it.</p>"
+    )
+    assert main_of(page.format(advert)) == main_of(page.format("<div></div>"))
+
+
+def test_page_that_is_adverts_alone_still_has_text() -> None:
+    assert main_of('<div class="ad">Shoes and</div><div class="ad">lamps now</div>') == "Shoes and\nlamps now"
 
 
 def test_one_menu_entry_more_changes_nothing() -> None:

@@ -1,6 +1,8 @@
 import pytest
 
 from docstore.html.evidence import (
+    ADVERT,
+    ADVERT_WORDS,
     ARTICLE,
     ARTICLE_BODY,
     BOILERPLATE,
@@ -8,7 +10,7 @@ from docstore.html.evidence import (
     HINT,
     HINT_WORDS,
     MAIN,
-    has_hint,
+    name_evidence,
     tag_evidence,
 )
 
@@ -17,12 +19,12 @@ from docstore.html.evidence import (
     "names", ["footer", "site-footer", "relatedPosts", "MENU", "col-4 sidebar_right", "x2nav", "a  b\tshare-buttons"]
 )
 def test_hint_words_are_found_in_names(names: str) -> None:
-    assert has_hint(names)
+    assert name_evidence(names) == HINT
 
 
 @pytest.mark.parametrize("names", ["", "content", "navy", "no-sidebar", "hasMenu", "with_comments", "unrelated", "12"])
 def test_other_names_and_negated_words_are_no_hint(names: str) -> None:
-    assert not has_hint(names)
+    assert name_evidence(names) == 0
 
 
 @pytest.mark.parametrize(
@@ -38,6 +40,7 @@ def test_other_names_and_negated_words_are_no_hint(names: str) -> None:
         ("div", ' style="color:red; display: none"', BOILERPLATE),
         ("section", ' id="comments"', HINT),
         ("div", ' class="f&#111;oter"', HINT),
+        ("div", ' class="Ads top"', HINT | ADVERT),
         ("aside", ' class="widget"', BOILERPLATE | HINT),
         ("div", ' data-role="footer"', 0),
         ("div", ' aria-hidden="true"', 0),
@@ -50,3 +53,4 @@ def test_tags_say_what_their_name_and_attributes_say(name: str, source: str | No
 
 def test_hint_words_are_small_ascii_letters() -> None:
     assert all(word.isascii() and word.isalpha() and word.islower() for word in HINT_WORDS)
+    assert ADVERT_WORDS < HINT_WORDS
