@@ -36,7 +36,8 @@ from docstore.model import (
 )
 from docstore.table import Table
 
-if TYPE_CHECKING:  # loaded at the first write
+if TYPE_CHECKING:  # loaded at the first write, or the first snippet
+    from docstore.snippet import Snippet, SnippetReader
     from docstore.writing import Similar, Writing
 
 MAX_REDIRECTS = 10
@@ -90,6 +91,7 @@ class DocumentStore:
         self._clock = clock
         self._closed = False
         self._writing: Writing | None = None
+        self._snippets: SnippetReader | None = None
         self.schema = opened.schema
         self.lost = opened.lost
         families = declared_families(opened.schema)
@@ -281,6 +283,29 @@ class DocumentStore:
         """
         return self._write_half().similar(page, threshold=threshold, limit=limit)
 
+    def snippet(self, url: str, query: str = "", *, length: int = 200, at: int | None = None) -> Snippet | None:
+        """The passages of a page that answer a query, or its description or beginning; None where it has no text.
+
+        Reads the `text` family and nothing else.
+
+        Args:
+            url: of the page.
+            query: words; case and accents do not matter.
+            length: most characters shown, ellipses and marks not counted.
+            at: as the page was at this time, in microseconds since 1970.
+        """
+        return self.snippets([url], query, length=length, at=at)[0]
+
+    def snippets(
+        self, urls: Iterable[str], query: str = "", *, length: int = 200, at: int | None = None
+    ) -> list[Snippet | None]:
+        """A `snippet` for each URL of a result page, in order."""
+        self._check_open()
+        if self._snippets is None:
+            module = importlib.import_module("docstore.snippet")
+            self._snippets = module.SnippetReader(self._table, self.opened.placement)
+        return self._snippets.snippets(urls, query, length, at)
+
     def find(self, *, payload_digest: str = "", docno: str = "") -> list[Document]:
         """Live captures by their recorded payload digest or document number.
 
@@ -303,6 +328,18 @@ class DocumentStore:
     def stored_bytes(self) -> int:
         """Bytes committed in segments, all families, records that nothing refers to any more included."""
         return sum(row.committed_bytes for row in self.opened.manifest.segments())
+
+    @property
+    def table(self) -> Table:
+        """The rows of pages with their families and policies; values are envelopes.  For sweeps and checks."""
+        self._check_open()
+        return self._table
+
+    @property
+    def committer(self) -> Committer:
+        """The one commit point, with the lock of whoever writes.  For sweeps and rebuilds."""
+        self._check_open()
+        return self._committer
 
     def stats(self) -> dict[str, Any]:
         """Totals, verdicts, sizes and tablets, as plain data."""

@@ -1,0 +1,314 @@
+"""Snippets: which passages are shown, how they are cut and marked, and what is read for them."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+import unicodedata
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pages import page, words
+
+import docstore
+from docstore import InvalidArgument
+from docstore.html.finding import FoldedText, fold_character, terms
+from docstore.html.graphemes import is_boundary
+from docstore.snippet import SHORTEST_LENGTH, Passage, Snippet, lead, passages
+from docstore.snippet import escape as escape_html
+
+HTML = {"Content-Type": "text/html; charset=utf-8"}
+URL = "https://a.example/page"
+
+
+def marked(text: str, query: str, length: int = 200) -> str:
+    """The snippet of a text, marks in brackets; "" where the query is not in it."""
+    return Snippet("", "main", passages(text, query, length)).text("[", "]")
+
+
+def filler(seed: int, sentences: int) -> str:
+    chooser = random.Random(seed)
+    return " ".join(" ".join(words(chooser.randrange(10**6), 8)).capitalize() + "." for _ in range(sentences))
+
+
+# --- finding words
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "shown"),
+    [
+        ("cafe", "Un Café noir.", "Un [Café] noir."),
+        ("CAFÉ", "Un cafe noir.", "Un [cafe] noir."),
+        ("cafe", "Un Cafe\u0301 noir.", "Un [Cafe\u0301] noir."),
+        ("cafe\u0301", "Un Café noir.", "Un [Café] noir."),
+        ("zolty", "Kolor Żółty jest.", "Kolor [Żółty] jest."),
+        ("tieng viet", "Học Tiếng Việt nhanh.", "Học [Tiếng] [Việt] nhanh."),
+        ("москва", "Это МОСКВА сегодня.", "Это [МОСКВА] сегодня."),
+        ("еще", "Нужно Ещё время.", "Нужно [Ещё] время."),
+        ("αθηνα", "Στην Αθήνα σήμερα.", "Στην [Αθήνα] σήμερα."),
+        ("λόγος", "Ο ΛΟΓΟΣ του.", "Ο [ΛΟΓΟΣ] του."),
+        ("strasse", "Die Lange Straße hier.", "Die Lange [Straße] hier."),
+        ("straße", "Die LANGE STRASSE hier.", "Die LANGE [STRASSE] hier."),
+        ("istanbul", "Gel İstanbul şehri.", "Gel [İstanbul] şehri."),
+        ("abc", "Der ＡＢＣ Code.", "Der [ＡＢＣ] Code."),
+        ("東京都", "私は東京都に住む。", "私は[東京都]に住む。"),
+        ("天气", "今天天气很好。", "今天[天气]很好。"),
+        ("ภาษาไทย", "เรียนภาษาไทยวันนี้", "เรียน[ภาษาไทย]วันนี้"),
+        ("서울", "오늘 서울에서 만나요.", "오늘 서울에서 만나요."),
+        ("हिन्दी", "यह हिन्दी भाषा है।", "यह [हिन्दी] भाषा है।"),
+        ("عربي", "هذا نص عربي قصير.", "هذا نص [عربي] قصير."),
+        ("tablet", "Two tablets, one table.", "Two [tablets], one table."),
+        ("in", "A string in rain.", "A string [in] rain."),
+        ("c++ 语言", "学习C++语言。", "学习[C]++[语言]。"),
+        ("snake_case", "Use Snake_Case names.", "Use [Snake_Case] names."),
+    ],
+)
+def test_case_and_accents_do_not_matter_in_any_script(query: str, text: str, shown: str) -> None:
+    if "[" in shown:
+        assert marked(text, query) == shown
+    else:
+        assert marked(text, query) == ""
+
+
+def test_a_long_korean_word_is_found_by_its_beginning() -> None:
+    assert marked("오늘 대한민국에서 만나요.", "대한민국") == "오늘 [대한민국에서] 만나요."
+
+
+def test_every_letter_is_found_by_its_folded_form_and_by_itself() -> None:
+    """The fast forms of a text agree with folding it character by character."""
+    for point in [*range(0xC0, 0x250), *range(0x370, 0x530), *range(0x1E00, 0x2000), *range(0xFF10, 0xFF5B)]:
+        letter = chr(point)
+        if not letter.isalpha() or unicodedata.category(letter) == "Lm":
+            continue
+        composed = unicodedata.normalize("NFC", letter)
+        for query in (composed, composed.lower()[0], fold_character(composed)):
+            for other in ("", "ж", "“"):
+                (term,) = terms(f"x{query}y")
+                found = FoldedText(f"{other} x{letter}y").find(term, 9)
+                assert found == [(len(other) + 1, len(other) + 4, True)], (hex(point), query, other)
+
+
+def test_words_are_found_at_the_same_places_whatever_else_the_text_holds() -> None:
+    """A text that needs the wide form gives what the narrow one gives."""
+    chooser = random.Random(4)
+    vocabulary = ["Tablet", "tables", "the", "THE", "ünder", "row", "straße", "a_b", "co-op", "été"]
+    for _ in range(200):
+        text = " ".join(chooser.choices(vocabulary, k=30)) + "."
+        for query in ("table", "the", "under", "strasse", "ete", "row a_b", "co"):
+            for term in terms(query):
+                narrow = FoldedText(text).find(term, 99)
+                assert FoldedText(text + " ő").find(term, 99) == narrow
+                assert len(narrow) == len({place[0] for place in narrow})
+
+
+# --- choosing passages
+
+
+def test_the_passage_with_all_words_beats_those_with_one() -> None:
+    text = f"Alpha stands here. {filler(1, 40)} Alpha meets beta now. {filler(2, 40)} Beta alone. {filler(3, 10)}"
+    assert "[Alpha] meets [beta] now." in marked(text, "alpha beta")
+
+
+def test_words_close_together_beat_words_far_apart() -> None:
+    text = f"Alpha then {' '.join(words(5, 18))} beta. {filler(6, 30)} See alpha beta there. {filler(7, 10)}"
+    assert "[alpha] [beta]" in marked(text, "alpha beta")
+
+
+def test_words_too_far_apart_are_shown_in_passages_of_their_own() -> None:
+    text = f"{filler(1, 20)} The alpha part. {filler(2, 30)} The beta part. {filler(3, 20)}"
+    shown = marked(text, "alpha beta")
+    assert "[alpha]" in shown and "[beta]" in shown and " … " in shown
+    assert shown.index("[alpha]") < shown.index("[beta]")
+
+
+def test_a_rare_word_weighs_more_than_a_frequent_one() -> None:
+    text = f"{filler(1, 3)} {'The the thing of it. ' * 60} Zebra stands. {filler(2, 30)}"
+    assert "[Zebra]" in marked(text, "the zebra of", 60)
+
+
+def test_a_passage_begins_at_the_sentence_before_its_words() -> None:
+    text = f"{filler(1, 20)} Here we say that alpha is near. {filler(2, 20)}"
+    shown = marked(text, "alpha", 120)
+    assert shown.startswith("Here we say that [alpha] is near.")
+
+
+def test_a_cut_inside_a_sentence_shows_an_ellipsis() -> None:
+    text = f"{' '.join(words(1, 200))} alpha {' '.join(words(2, 200))}"
+    shown = marked(text, "alpha", 80)
+    assert shown.startswith("…") and shown.endswith("…")
+    assert marked("Only alpha.", "alpha") == "Only [alpha]."
+
+
+def test_block_ends_are_shown_as_blanks() -> None:
+    assert marked("One alpha\ntwo", "alpha") == "One [alpha] two"
+
+
+def test_length_and_boundaries_hold_on_random_text_of_every_script() -> None:
+    clusters = [
+        *"abcxyz  ,.\n",
+        "é",
+        "e\u0301",
+        "ก",
+        "กิ",
+        "กำ",
+        "国",
+        "か\u3099",
+        "👩\u200d👩\u200d👧",
+        "🇫🇷",
+        "क्षि",
+        "각",
+        "👍🏽",
+        "。",
+        "\u1112\u1161\u11ab",
+    ]
+    chooser = random.Random(11)
+    for _ in range(400):
+        pieces = chooser.choices(clusters, k=chooser.randrange(1, 400))
+        text = "".join(pieces)
+        ends = {0}
+        for piece in pieces:
+            ends.add(max(ends) + len(piece))
+        length = chooser.randrange(SHORTEST_LENGTH, 120)
+        query = "".join(chooser.choices(clusters, k=3)) + " " + chooser.choice(clusters)
+        for shown in (passages(text, query, length), lead(text, length)):
+            assert sum(len(passage.text) for passage in shown) <= length
+            flat = text.replace("\n", " ")
+            place = 0
+            for passage in shown:
+                place = flat.index(passage.text, place)
+                assert is_boundary(text, place) and is_boundary(text, place + len(passage.text))
+                assert list(passage.marks) == sorted(passage.marks)
+                assert all(0 <= start < end <= len(passage.text) for start, end in passage.marks)
+                assert all(first[1] < second[0] for first, second in pairwise(passage.marks))
+
+
+def test_a_character_of_several_code_points_is_never_cut() -> None:
+    for cluster in ("e\u0301", "กิ", "か\u3099", "👩\u200d👩\u200d👧", "🇫🇷", "क्षि", "👍🏽", "\u1112\u1161\u11ab", "กำ"):
+        (passage,) = lead(cluster * 100, 50)
+        assert len(passage.text) % len(cluster) == 0 and 0 < len(passage.text) <= 50
+
+
+def test_a_cluster_longer_than_a_passage_is_shown_cut_rather_than_nothing() -> None:
+    (passage,) = lead("a" + "\u0301" * 5000, 30)
+    assert 0 < len(passage.text) <= 5001
+
+
+def test_bad_queries_give_no_passage_and_no_error() -> None:
+    for query in ("", "   ", "!?…", "\x00", "\ud800", "\u200b", "a" * 100_000):
+        assert passages("Some text that stands here.", query) == ()
+
+
+def test_a_length_too_short_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="at least 20"):
+        passages("text", "text", 5)
+
+
+def test_time_stays_linear_on_text_that_is_one_word_or_one_query_word() -> None:
+    for text in ("ab" * 500_000, "ab " * 300_000, "国" * 300_000, "\n" * 500_000):
+        began = time.process_time()
+        passages(text, "ab 国国 abab")
+        assert time.process_time() - began < 2.0
+
+
+# --- how they look
+
+
+def test_html_is_safe_and_marks_are_not_escaped() -> None:
+    shown = Snippet("", "main", passages("if a<b & \"c\" then 'alpha' <script>", "alpha"))
+    assert shown.html() == "if a&lt;b &amp; &quot;c&quot; then &#39;<mark>alpha</mark>&#39; &lt;script&gt;"
+    assert shown.text() == "if a<b & \"c\" then 'alpha' <script>"
+    assert escape_html("plain") == "plain"
+
+
+def test_neighbouring_marks_become_one() -> None:
+    assert passages("東京都庁", "東京都庁") == (Passage("東京都庁", ((0, 4),), False, False),)
+
+
+# --- over a store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[docstore.DocumentStore]:
+    with docstore.open(tmp_path / "store", create=True) as opened:
+        yield opened
+
+
+def described(description: str, text: str) -> bytes:
+    return page(text).replace(b"<title>", f'<meta name="description" content="{description}"><title>'.encode())
+
+
+def test_no_query_gives_the_description_else_the_beginning(store: docstore.DocumentStore) -> None:
+    store.put_page(URL, described("What it says.", filler(1, 50)), headers=HTML)
+    store.put_page("https://b.example/", page(filler(2, 50)), headers=HTML)
+    first = store.snippet(URL)
+    assert first is not None and (first.source, first.text()) == ("description", "What it says.")
+    second = store.snippet("https://b.example/", "absentword")
+    assert second is not None and second.source == "main"
+    assert filler(2, 50).startswith(second.text().rstrip("…"))
+    assert store.snippet("https://c.example/") is None
+
+
+def test_a_description_of_an_older_version_is_not_shown(store: docstore.DocumentStore) -> None:
+    store.put_page(URL, described("Old words.", filler(1, 50)), headers=HTML, fetched_at=10**15)
+    store.put_page(URL, page(filler(2, 50)), headers=HTML, fetched_at=2 * 10**15)
+    newest, older = store.snippet(URL), store.snippet(URL, at=10**15)
+    assert newest is not None and newest.source == "main"
+    assert older is not None and older.text() == "Old words."
+
+
+def test_a_confirmed_version_keeps_its_text(store: docstore.DocumentStore) -> None:
+    for at in (10**15, 2 * 10**15):
+        store.put_page(URL, page("Alpha stands here."), headers=HTML, fetched_at=at)
+    found = store.snippet(URL, "alpha", at=2 * 10**15)
+    assert found is not None and found.text("[", "]") == "[Alpha] stands here."
+
+
+def test_a_result_page_keeps_its_order_and_its_gaps(store: docstore.DocumentStore) -> None:
+    store.put_page(URL, page("Alpha one."), headers=HTML)
+    store.put_page("https://b.example/", page("Beta two alpha."), headers=HTML)
+    shown = store.snippets(["https://b.example/", "https://gone.example/", URL], "alpha")
+    assert [one and one.text("[", "]") for one in shown] == ["Beta two [alpha].", None, "[Alpha] one."]
+    assert [one and one.url for one in shown] == ["https://b.example/", None, URL]
+
+
+def test_a_snippet_reads_the_text_family_and_nothing_else(
+    store: docstore.DocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = filler(3, 200)
+    store.put_page(URL, page(text), headers=HTML)
+    families: list[Any] = []
+    columns: list[str] = []
+    engine, bodies = store.opened.engine, store.opened.bodies
+    read_row, read = engine.read_row, bodies.read
+
+    def counting_rows(table: str, row_key: bytes, spec: Any) -> Any:
+        families.append(spec.families)
+        return read_row(table, row_key, spec)
+
+    def counting_records(ref: Any) -> Any:
+        record = read(ref)
+        columns.append(f"{record.family}:{record.qualifier.decode()}")
+        return record
+
+    monkeypatch.setattr(engine, "read_row", counting_rows)
+    monkeypatch.setattr(bodies, "read", counting_records)
+    for query in ("", "absentword", text.split()[100]):
+        assert store.snippet(URL, query) is not None
+    assert set(families) == {("text",)}
+    assert set(columns) == {"text:main"}
+    store.get(URL)
+    assert "page:body" in columns, "the test must see reads of bodies"
+
+
+def test_snippets_load_neither_numpy_nor_lxml() -> None:
+    code = (
+        "import sys, docstore.store, docstore.snippet;"
+        "print([name for name in ('numpy', 'lxml', 'plyvel') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['plyvel']"
