@@ -202,9 +202,7 @@ class _Run:
     # --- revisits
 
     def _put_aside(self, name: str, entry: RevisitEntry) -> None:
-        fields = [name, entry.url, entry.fetched_at, entry.headers, entry.status, entry.payload_digest]
-        fields += [entry.refers_to_uri, entry.refers_to_date, entry.profile, entry.offset]
-        packed = msgpack.packb(fields, unicode_errors="surrogateescape")
+        packed = msgpack.packb([name, asdict(entry)], unicode_errors="surrogateescape")
         self._revisits.write(len(packed).to_bytes(4, "little") + packed)
 
     def resolved_revisits(self) -> Iterator[Page]:
@@ -212,11 +210,10 @@ class _Run:
         with self._revisits as spool:
             spool.seek(0)
             while head := spool.read(4):
-                name, *fields = msgpack.unpackb(
-                    spool.read(int.from_bytes(head, "little")), unicode_errors="surrogateescape"
-                )
-                fields[2] = tuple((key, value) for key, value in fields[2])
-                entry = RevisitEntry(*fields)
+                packed = spool.read(int.from_bytes(head, "little"))
+                name, fields = msgpack.unpackb(packed, unicode_errors="surrogateescape")
+                fields["headers"] = tuple((key, value) for key, value in fields["headers"])
+                entry = RevisitEntry(**fields)
                 page = self._resolve(entry)
                 if page is None:
                     self._skipped["revisit_unresolved"] += 1
@@ -226,7 +223,7 @@ class _Run:
 
     def _resolve(self, entry: RevisitEntry) -> Page | None:
         if entry.status == 304 or any(word in entry.profile for word in _NOT_MODIFIED_PROFILES):
-            return Page(entry.url, b"", 304, entry.headers, entry.fetched_at, payload_digest=entry.payload_digest)
+            return Page(entry.url, b"", 304, entry.headers, entry.fetched_at, entry.ip)
         try:
             body = self._body_referred_to(entry)
         except InvalidArgument:  # a URL in the record that names nothing
@@ -240,7 +237,9 @@ class _Run:
             entry.status or status,
             entry.headers or headers,
             entry.fetched_at,
-            payload_digest=entry.payload_digest,
+            entry.ip,
+            entry.payload_digest,
+            entry.docno,
         )
 
     def _body_referred_to(self, entry: RevisitEntry) -> tuple[bytes, Any, int] | None:

@@ -89,8 +89,8 @@ def add_range(parser: argparse.ArgumentParser) -> None:
 def time_micros(text: str) -> int:
     """Microseconds since 1970 of a time as people write it.
 
-    ISO 8601 (UTC unless it says otherwise; a date alone is its first instant), YYYYMMDD or YYYYMMDDhhmmss as CDX files
-    have it, seconds since 1970 (up to 11 digits), or microseconds (15 digits and more).
+    ISO 8601 (UTC unless it says otherwise; a date or year alone is its first instant), YYYYMMDD or YYYYMMDDhhmmss as CDX
+    files have it, seconds since 1970 (up to 11 digits), or microseconds (15 digits and more).
     """
     word = text.strip()
     datetime = import_module("datetime")
@@ -101,6 +101,8 @@ def time_micros(text: str) -> int:
                 matched = _DATE14.fullmatch(word)
                 assert matched is not None
                 moment = datetime.datetime(*(int(part or 0) for part in matched.groups()))
+            elif len(word) == 4:
+                moment = datetime.datetime(int(word), 1, 1)
             elif len(word) <= 11:
                 return int(word) * MICROS
             elif len(word) >= 15:
@@ -111,7 +113,7 @@ def time_micros(text: str) -> int:
         moment = None
     if moment is None:
         raise argparse.ArgumentTypeError(
-            f"not a time: {text!r}; write 2024-05-01, 2024-05-01T10:00:00Z, 20240501100000, "
+            f"not a time: {text!r}; write 2024, 2024-05-01, 2024-05-01T10:00:00Z, 20240501100000, "
             "seconds since 1970, or microseconds of 15 digits"
         )
     if moment.tzinfo is None:

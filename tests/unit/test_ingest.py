@@ -1,0 +1,154 @@
+"""Archives into a store: order of files, revisits, damage, the same input again."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pages import page, words
+from warcio.statusandheaders import StatusAndHeaders
+from warcio.warcwriter import WARCWriter
+
+import docstore
+from docstore.check import check
+from docstore.ingest import IngestOptions, IngestReport, ingest
+
+ROOT = Path(__file__).parent.parent.parent
+SAMPLE = ROOT / "examples" / "sample-crawl.warc.gz"
+BODY = page(words(1, 200))
+DIGEST = "sha1:" + base64.b32encode(hashlib.sha1(BODY).digest()).decode()
+DATE = "2024-05-01T10:00:00Z"
+
+
+def samples() -> Path:
+    shared = Path(os.environ.get("DOCSTORE_SHARED", ROOT.parent / "shared"))
+    folder = shared / "corpus" / "warc-samples"
+    if not folder.is_dir():
+        pytest.skip("the shared archive samples are not on this machine (DOCSTORE_SHARED)")
+    return folder
+
+
+def write(path: Path, records: list[tuple[str, str, str, dict[str, str]]]) -> str:
+    """A WARC of (type, URL, date, further headers); responses carry BODY."""
+    with path.open("wb") as stream:
+        writer = WARCWriter(stream, gzip=True, warc_version="1.1")
+        for kind, url, date, extra in records:
+            http = StatusAndHeaders("200 OK", [("Content-Type", "text/html")], protocol="HTTP/1.1")
+            dated = {"WARC-Date": date, **extra}
+            if kind == "revisit":
+                record = writer.create_revisit_record(url, DIGEST, "", "", http, dated)
+                if "WARC-Refers-To-Target-URI" in extra:  # found by that alone
+                    record.rec_headers.replace_header("WARC-Payload-Digest", "sha1:UNKNOWN")
+            else:
+                record = writer.create_warc_record(
+                    url, kind, payload=io.BytesIO(BODY), http_headers=http, warc_headers_dict=dated
+                )
+            writer.write_record(record)
+    return str(path)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[docstore.DocumentStore]:
+    with docstore.open(tmp_path / "store", create=True) as opened:
+        yield opened
+
+
+def test_the_sample_crawl_goes_in_and_its_copies_are_found(store: docstore.DocumentStore) -> None:
+    report = ingest(store, [str(SAMPLE)])
+    assert (report.pages, report.error_count) == (192, 0)
+    assert report.verdicts["exact"] >= 3 and report.verdicts["near"] >= 15
+    assert report.previous["same_bytes"] == 2
+    japanese = store.get("https://httpd.apache.org/docs/2.4/ja/glossary.html")
+    assert japanese is None or japanese.text
+    charsets = {document.newest.charset for row in store.cells.scan() if (document := store.get(row.url))}
+    assert {"UTF-8", "EUC-JP", "EUC-KR"} <= {name.upper() for name in charsets if name}
+    assert list(check(store.opened)) == []
+    again = ingest(store, [str(SAMPLE)])
+    assert (again.known, again.stored_bytes) == (192, 0)
+    assert again.verdicts == report.verdicts
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(("original", "by_uri", "by_digest"))))
+def test_revisits_resolve_whatever_the_order_of_files(
+    store: docstore.DocumentStore, tmp_path: Path, order: tuple[str, ...]
+) -> None:
+    by_uri = {"WARC-Refers-To-Target-URI": "https://a.example/", "WARC-Refers-To-Date": DATE}
+    files = {
+        "original": [("response", "https://a.example/", DATE, {})],
+        "by_uri": [("revisit", "https://b.example/", "2024-05-02T10:00:00Z", by_uri)],
+        "by_digest": [("revisit", "https://c.example/", "2024-05-03T10:00:00Z", {})],
+    }
+    paths = [write(tmp_path / f"{name}.warc.gz", files[name]) for name in order]
+    report = ingest(store, paths)
+    assert (report.pages, report.skipped) == (3, {})
+    for url in ("https://a.example/", "https://b.example/", "https://c.example/"):
+        found = store.get(url)
+        assert found is not None and found.body == BODY
+
+
+def test_unresolved_revisits_are_counted_and_resolved_by_a_later_run(
+    store: docstore.DocumentStore, tmp_path: Path
+) -> None:
+    lost = {"WARC-Refers-To-Target-URI": "https://gone.example/", "WARC-Refers-To-Date": DATE}
+    revisit = write(tmp_path / "r.warc.gz", [("revisit", "https://a.example/", "2024-05-02T10:00:00Z", lost)])
+    assert ingest(store, [revisit]).skipped == {"revisit_unresolved": 1}
+    ingest(store, [write(tmp_path / "o.warc.gz", [("response", "https://gone.example/", DATE, {})])])
+    assert ingest(store, [revisit]).skipped == {}
+    found = store.get("https://a.example/")
+    assert found is not None and found.body == BODY
+
+
+def test_recorded_digests_and_document_numbers_are_found(store: docstore.DocumentStore, tmp_path: Path) -> None:
+    ingest(store, [write(tmp_path / "d.warc.gz", [("response", "https://a.example/", DATE, {})])])
+    trec = tmp_path / "t.trec"
+    trec.write_bytes(
+        b"<DOC>\n<DOCNO>GX000-00-1</DOCNO>\n<DOCHDR>\nhttp://t.example/\nHTTP/1.1 200 OK\nContent-Type: text/html\n"
+        b"Date: Wed, 01 May 2024 10:00:00 GMT\n</DOCHDR>\n" + page(words(2, 60)) + b"</DOC>\n"
+    )
+    assert ingest(store, [str(trec)]).pages == 1
+    assert [found.url for found in store.find(payload_digest=DIGEST)] == ["https://a.example/"]
+    assert [found.url for found in store.find(docno="GX000-00-1")] == ["http://t.example/"]
+    assert store.find(docno="GX000-00-2") == []
+
+
+def test_a_missing_file_is_named_and_the_run_goes_on(store: docstore.DocumentStore, tmp_path: Path) -> None:
+    good = write(tmp_path / "o.warc.gz", [("response", "https://a.example/", DATE, {})])
+    cut = tmp_path / "cut.warc.gz"
+    cut.write_bytes(Path(good).read_bytes()[:-40])
+    report = ingest(store, [str(tmp_path / "none.warc.gz"), str(cut), good])
+    assert report.pages == 1
+    assert {Path(error.file).name for error in report.errors} == {"none.warc.gz", "cut.warc.gz"}
+
+
+def test_progress_and_streams(store: docstore.DocumentStore) -> None:
+    seen: list[int] = []
+    with SAMPLE.open("rb") as stream:
+        report = ingest(store, [stream], on_progress=lambda report: seen.append(report.pages))
+    assert seen[-1] == report.pages == 192
+    assert seen == sorted(seen)
+
+
+def test_every_shared_sample_goes_through_and_nothing_is_stored_twice(store: docstore.DocumentStore) -> None:
+    paths = sorted(str(path) for path in samples().iterdir() if path.suffix != ".tsv")
+    first = ingest(store, paths)
+    assert first.pages > 1500
+    assert first.error_count > 100
+    assert all(error.file and error.reason and error.offset >= 0 for error in first.errors)
+    assert list(check(store.opened)) == []
+    again = ingest(store, paths, IngestOptions(threads=1))
+    assert (again.stored, again.stored_bytes) == (0, 0)
+    assert again.verdicts == first.verdicts
+
+
+def test_a_report_is_plain_data() -> None:
+    report = IngestReport()
+    report.add_error("f", 3, "why")
+    plain = report.as_dict()
+    assert plain["errors"] == [{"file": "f", "offset": 3, "reason": "why"}]
+    assert set(plain["verdicts"]) == {"exact", "same_text", "near", "contained", "new"}
