@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -311,3 +314,74 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
         store.get("https://a.example/")
     with pytest.raises(StoreUnavailable, match="no store"):
         docstore.open(tmp_path / "none")
+
+
+def test_of_many_threads_with_one_body_exactly_one_is_new(store: docstore.DocumentStore) -> None:
+    body = page(words(30, 300))
+    kinds: list[str] = []
+
+    def write(number: int) -> None:
+        for turn in range(5):
+            kinds.append(put(store, f"https://h{number}.example/{turn}", body).verdict.kind)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(kinds), kinds.count(VerdictKind.NEW), kinds.count(VerdictKind.EXACT)) == (40, 1, 39)
+
+
+def test_readers_go_on_while_pages_are_written(store: docstore.DocumentStore) -> None:
+    put(store, "https://a.example/", page(words(31, 100)))
+    wrong: list[object] = []
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            found = store.get("https://a.example/")
+            if found is None or found.body != page(words(31, 100)):
+                wrong.append(found)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    list(store.put_pages([Page(f"https://b.example/{n}", page(words(n, 80)), 200, HTML, T0) for n in range(300)]))
+    done.set()
+    reader.join()
+    assert wrong == []
+
+
+def test_a_second_process_is_told_who_holds_the_store(store: docstore.DocumentStore) -> None:
+    script = "import sys, docstore; docstore.open(sys.argv[1])"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(store.opened.path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert f"process {os.getpid()}" in done.stderr or f"pid {os.getpid()}" in done.stderr, done.stderr
+
+
+def test_a_forked_child_gets_an_error_and_the_parent_goes_on(store: docstore.DocumentStore) -> None:
+    put(store, "https://a.example/", page(words(32, 60)))
+    child = os.fork()
+    if child == 0:
+        try:
+            store.get("https://a.example/")
+        except StoreUnavailable:
+            os._exit(7)
+        os._exit(8)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert store.get("https://a.example/") is not None
+    assert put(store, "https://b.example/", page(words(33, 60))).stored == "body"
+
+
+def test_another_schema_is_refused_and_a_newer_format_too(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, schema=docstore.Schema(near_threshold=0.9)) as store:
+        assert store.schema.near_threshold == 0.9
+    with pytest.raises(InvalidArgument, match="schema"):
+        docstore.open(tmp_path / "s", schema=docstore.Schema())
+    (tmp_path / "s" / "FORMAT").write_bytes(b"docstore format 999\n")
+    with pytest.raises(docstore.UnsupportedFormat, match="999"):
+        docstore.open(tmp_path / "s")
+    (tmp_path / "s" / "FORMAT").write_bytes(b"something else")
+    with pytest.raises(docstore.CorruptionError):
+        docstore.open(tmp_path / "s")
