@@ -1,37 +1,64 @@
 """The one place that says which code analyses a body.
 
-Floor 2: knows `reference`.  A native kernel, once built, is picked here and nowhere else, and only where it gives the
-same bits; until then the reference is the kernel and `name` says so.
+Floor 2: knows `reference`, which defines every result, and `native`, which gives the same bits faster.  Native code is
+picked here and nowhere else, where it is built and has the extractor; `name` says what runs.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup import checksum as checksums
-from docstore.dedup import reference, shingle
+from docstore.dedup import native, reference, shingle
 from docstore.dedup.analysis import Analysis
 from docstore.errors import InvalidArgument
 from docstore.html import content
+
+NATIVE: Final = "native"
+REFERENCE: Final = "reference"
+
+_LOG = logging.getLogger(__name__)
+_said: set[str] = set()
+
+
+def _say_once(reason: str) -> None:
+    if reason not in _said:
+        _said.add(reason)
+        _LOG.info("the readable reference analyses pages, about ten times slower than native code: %s", reason)
 
 
 class Kernel:
     """Analyses bodies by one fixed choice of extractor, shingle length and checksum; stateless, safe in threads.
 
     Attributes:
-        name: which code runs: "reference".
+        name: which code runs, "native" or "reference"; of the class, what runs where the extractor allows it.
     """
 
-    name = "reference"
+    name: str = REFERENCE if native.WHY_NOT else NATIVE
 
-    def __init__(self, extractor: str = "visible", shingle_words: int = 5, checksum: str = "blake3") -> None:
+    def __init__(
+        self,
+        extractor: str = "visible",
+        shingle_words: int = 5,
+        checksum: str = "blake3",
+        prefer: Literal["native", "reference"] | None = None,
+    ) -> None:
         """Fix the choice.
 
+        Args:
+            extractor: by its name in a schema.
+            shingle_words: words in a shingle.
+            checksum: of the body, by its name in a schema.
+            prefer: insist on one code; None takes native code where there is any.
+
         Raises:
-            InvalidArgument: no extractor or checksum has that name, or `shingle_words` is below 1.
+            InvalidArgument: no extractor or checksum has that name, `shingle_words` is below 1, or native code is
+                insisted on where it cannot be had.
         """
         if shingle_words < 1:
             raise InvalidArgument(f"shingle_words must be at least 1, not {shingle_words}")
@@ -39,19 +66,34 @@ class Kernel:
         self._extract = content.extractor(extractor)
         self._shingle_words = shingle_words
         self._checksum = checksum
+        why_not = native.why_not(extractor)
+        if prefer == NATIVE and why_not:
+            raise InvalidArgument(f"the native kernel cannot be used: {why_not}; install a Rust toolchain and docstore")
+        self._native: native.NativeKernel | None = None
+        if why_not and prefer is None:
+            _say_once(why_not)
+        elif prefer != REFERENCE:
+            self._native = native.NativeKernel(extractor, shingle_words, checksum)
+        self.name = REFERENCE if self._native is None else NATIVE
 
     def analyse(self, body: bytes, content_type: str | None = None, *, links: bool = False) -> Analysis:
         """Text and fingerprints of one body; never raises for what is in it."""
+        if self._native is not None:
+            return self._native.analyse(body, content_type, links)
         return reference.analyse(body, content_type, self._extract, self._shingle_words, self._checksum, links=links)
 
     def analyse_many(self, bodies: Sequence[tuple[bytes, str | None]], *, links: bool = False) -> list[Analysis]:
-        """`analyse` of each (body, content type), in order."""
+        """`analyse` of each (body, content type), in order; native code lets go of the GIL once for all."""
+        if self._native is not None:
+            return self._native.analyse_many(bodies, links)
         return [self.analyse(body, content_type, links=links) for body, content_type in bodies]
 
     def shingles(self, text: str) -> NDArray[np.uint64]:
         """The shingle set of a main text: (n,) uint64, ascending."""
+        if self._native is not None:
+            return self._native.shingles(text)
         return reference.shingles(text, self._shingle_words)
 
     def overlap(self, first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int:
         """How many shingles two sets share."""
-        return shingle.overlap(first, second)
+        return shingle.overlap(first, second) if self._native is None else native.overlap(first, second)

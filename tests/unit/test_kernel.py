@@ -34,7 +34,8 @@ def test_analysis_of_a_page() -> None:
     assert len(analysis.sketch) == 257
     assert analysis.band_keys.shape == (16,)
     assert set(analysis.fingerprints.tolist()) <= set(kernel.shingles(analysis.main).tolist())
-    assert kernel.name == "reference"
+    assert kernel.name == Kernel.name
+    assert Kernel(prefer="reference").name == "reference"
 
 
 def test_fingerprints_are_functions_of_the_main_text_alone() -> None:

@@ -1,0 +1,142 @@
+"""The native kernel behind the reference's interface: the one importer of `docstore_native`.
+
+Floor 2: knows `analysis`, `checksum`, `charset`, and `reference`, to which it hands what native code leaves alone: a
+body in a legacy multi-byte encoding is decoded there, and a string with lone surrogates analysed there.  Must not know
+when to be used; `kernel` does.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docstore import format as disk
+from docstore.dedup import checksum, reference
+from docstore.dedup.analysis import Analysis, Link
+from docstore.html import charset, content
+
+try:
+    import docstore_native
+except ImportError as error:
+    docstore_native = None
+    WHY_NOT: str = f"docstore_native cannot be imported ({error})"
+else:
+    WHY_NOT = ""
+
+EXTRACTORS: Final = frozenset({"visible", "combined"})
+"""Those that native code has."""
+
+_TEXT_SCHEME: Final = bytes((disk.SCHEME_TEXT_1,))
+_SKETCH_SCHEME: Final = bytes((disk.SCHEME_SKETCH_1,))
+_BLAKE3_SCHEME: Final = bytes((disk.SCHEME_BLAKE3_256,))
+_LOG = logging.getLogger(__name__)
+
+
+def why_not(extractor: str) -> str:
+    """Why native code cannot do the work; "" where it can."""
+    if not WHY_NOT and extractor not in EXTRACTORS:
+        return f"the extractor {extractor!r} is in Python only"
+    return WHY_NOT
+
+
+class NativeKernel:
+    """`reference.analyse` and `reference.shingles` with the choices fixed, in native code."""
+
+    def __init__(self, extractor: str, shingle_words: int, checksum_name: str) -> None:
+        """Fix the choice; `why_not` has said that it can be had."""
+        self._extract = content.extractor(extractor)
+        self._shingle_words = shingle_words
+        self._checksum_name = checksum_name
+        self._has_blake3 = checksum_name == "blake3"
+        # A run of 2**60 words is as good as any longer one: no text has so many.
+        self._native = docstore_native.Kernel(extractor, min(shingle_words, 1 << 60), self._has_blake3)
+
+    def analyse(self, body: bytes, content_type: str | None, links: bool) -> Analysis:
+        """As `reference.analyse`."""
+        try:
+            digest, outcome = self._native.analyse(body, content_type or "", links)
+            return self._analysis(body, content_type, links, digest, outcome)
+        except (UnicodeEncodeError, RuntimeError) as error:
+            return self._by_reference(body, content_type, links, error)
+
+    def analyse_many(self, bodies: Sequence[tuple[bytes, str | None]], links: bool) -> list[Analysis]:
+        """`analyse` of each (body, content type), in order; the GIL is let go once for all."""
+        try:
+            found = self._native.analyse_many([(body, content_type or "") for body, content_type in bodies], links)
+        except (UnicodeEncodeError, RuntimeError):
+            return [self.analyse(body, content_type, links) for body, content_type in bodies]
+        return [
+            self._analysis(body, content_type, links, digest, outcome)
+            for (body, content_type), (digest, outcome) in zip(bodies, found, strict=True)
+        ]
+
+    def shingles(self, text: str) -> NDArray[np.uint64]:
+        """As `reference.shingles`."""
+        try:
+            return np.frombuffer(self._native.shingles(text), np.uint64)
+        except (UnicodeEncodeError, RuntimeError):
+            return reference.shingles(text, self._shingle_words)
+
+    def _analysis(
+        self, body: bytes, content_type: str | None, links: bool, digest: bytes | None, outcome: Any
+    ) -> Analysis:
+        """What native code gave, as an `Analysis`; with what it left to be done."""
+        if digest is None:
+            body_checksum = checksum.body_checksum(body, self._checksum_name)
+        else:
+            body_checksum = _BLAKE3_SCHEME + digest
+        if outcome is None:
+            return Analysis(False, body_checksum)
+        if outcome is False:
+            decoded = charset.decode(body[: reference.TEXT_LIMIT_BYTES], content_type)
+            try:
+                outcome = self._native.source(decoded.text, decoded.encoding, links)
+            except (UnicodeEncodeError, RuntimeError) as error:
+                return self._by_reference(body, content_type, links, error)
+        name, title, description, keywords, lang, canonical, headings, main, outlinks, numbers = outcome
+        found = tuple([Link(href, text) for href, text in outlinks]) if outlinks else ()
+        name = sys.intern(name)
+        if numbers is None:
+            return Analysis(
+                True, body_checksum, name, title, description, keywords, lang, canonical, headings, main, links=found
+            )
+        word_count, text_digest, simhash, sketch, band_keys, samples, shingles = numbers
+        return Analysis(
+            True,
+            body_checksum,
+            name,
+            title,
+            description,
+            keywords,
+            lang,
+            canonical,
+            headings,
+            main,
+            word_count,
+            _TEXT_SCHEME + text_digest,
+            len(shingles) // 8,
+            simhash,
+            _SKETCH_SCHEME + sketch,
+            np.frombuffer(band_keys, np.uint64),
+            np.frombuffer(samples, np.uint64),
+            found,
+            np.frombuffer(shingles, np.uint64),
+        )
+
+    def _by_reference(self, body: bytes, content_type: str | None, links: bool, error: Exception) -> Analysis:
+        if isinstance(error, RuntimeError):
+            _LOG.error("%s; the reference analyses this body of %d bytes: please report it", error, len(body))
+        return reference.analyse(
+            body, content_type, self._extract, self._shingle_words, self._checksum_name, links=links
+        )
+
+
+def overlap(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int:
+    """As `shingle.overlap`."""
+    shared: int = docstore_native.overlap(first, second)
+    return shared

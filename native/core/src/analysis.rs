@@ -1,0 +1,182 @@
+//! One body -> its analysis: `docstore/dedup/reference.py`, with buffers that are used again from page to page.
+
+use std::borrow::Cow;
+
+use crate::charset::{self, Decoded};
+use crate::combined::{self, Combined};
+use crate::flow::Flow;
+use crate::kind;
+use crate::names::Names;
+use crate::page::{self, Declared};
+use crate::shingle::{self, Sorter};
+use crate::simhash::simhash;
+use crate::sketch::{self, BANDS, BINS};
+use crate::tokens::{self, Tag};
+use crate::visible::visible;
+use crate::words::Words;
+
+pub const TEXT_LIMIT_BYTES: usize = 64 << 20;
+pub const TEXT_DIGEST_BYTES: usize = 16;
+
+/// Which text carries the fingerprints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extractor {
+    Visible,
+    Combined,
+}
+
+impl Extractor {
+    /// By the name that a schema gives.
+    pub fn of_name(name: &str) -> Option<Self> {
+        match name {
+            "visible" => Some(Self::Visible),
+            "combined" => Some(Self::Combined),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub extractor: Extractor,
+    pub shingle_words: usize,
+}
+
+/// Fingerprints of one text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fingerprints {
+    pub word_count: usize,
+    pub text_digest: [u8; TEXT_DIGEST_BYTES],
+    /// The shingle set, ascending.
+    pub shingles: Vec<u64>,
+    pub simhash: u64,
+    pub sketch: [u8; BINS],
+    pub band_keys: [u64; BANDS],
+    /// Ascending.
+    pub samples: Vec<u64>,
+}
+
+/// What is said of one HTML page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Name of the encoding, in lower case; empty where the caller has decoded the page.
+    pub encoding: String,
+    pub declared: Declared,
+    pub main: String,
+    /// None where the text has no word.
+    pub fingerprints: Option<Fingerprints>,
+}
+
+/// What is said of one body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Analysis {
+    NotHtml,
+    /// HTML in an encoding that the caller has to decode.
+    Foreign,
+    Html(Box<Page>),
+}
+
+/// Analyses one page after the other.
+pub struct Analyser {
+    options: Options,
+    names: Names,
+    tags: Vec<Tag>,
+    flow: Flow,
+    line: Flow,
+    combined: Combined,
+    words: Words,
+    hashes: Vec<u64>,
+    shingles: Vec<u64>,
+    samples: Vec<u64>,
+    sorter: Sorter,
+}
+
+impl Analyser {
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            names: Names::default(),
+            tags: Vec::new(),
+            flow: Flow::default(),
+            line: Flow::default(),
+            combined: Combined::default(),
+            words: Words::default(),
+            hashes: Vec::new(),
+            shingles: Vec::new(),
+            samples: Vec::new(),
+            sorter: Sorter::default(),
+        }
+    }
+
+    /// Everything but the body's checksum.
+    pub fn analyse(&mut self, body: &[u8], content_type: &str, links: bool) -> Analysis {
+        if !kind::is_html(body, content_type) {
+            return Analysis::NotHtml;
+        }
+        match charset::decode(&body[..body.len().min(TEXT_LIMIT_BYTES)], content_type) {
+            Decoded::Foreign => Analysis::Foreign,
+            Decoded::Text(name, text) => {
+                let mut page = self.page(&text, links);
+                page.encoding = name.name().to_ascii_lowercase();
+                Analysis::Html(Box::new(page))
+            }
+        }
+    }
+
+    /// One page's decoded source.
+    ///
+    /// # Panics
+    /// If the source is longer than `tokens::SOURCE_LIMIT_BYTES`.
+    pub fn page(&mut self, source: &str, links: bool) -> Page {
+        let source: Cow<str> =
+            if source.as_bytes().contains(&0) { source.replace('\0', "\u{fffd}").into() } else { source.into() };
+        let source = source.as_bytes();
+        assert!(source.len() <= tokens::SOURCE_LIMIT_BYTES, "a source of {} bytes is too long", source.len());
+        self.names.clear();
+        tokens::split(source, &mut self.tags, &mut self.names);
+        let declared = page::read(source, &self.tags, links, &mut self.line);
+        match self.options.extractor {
+            Extractor::Visible => visible(source, &self.tags, &mut self.flow),
+            Extractor::Combined => combined::combined(source, &self.tags, &mut self.combined, &mut self.flow),
+        }
+        self.words.cut(self.flow.bytes());
+        let main = String::from_utf8(self.flow.bytes().to_vec()).unwrap_or_default();
+        Page { encoding: String::new(), declared, main, fingerprints: self.fingerprints() }
+    }
+
+    /// Fingerprints of the words at hand.
+    fn fingerprints(&mut self) -> Option<Fingerprints> {
+        let word_count = self.words.ends().len();
+        if word_count == 0 {
+            return None;
+        }
+        shingle::word_hashes(&self.words, &mut self.hashes);
+        shingle::shingles(&self.hashes, self.options.shingle_words, &mut self.shingles);
+        let mut set = Vec::new();
+        self.sorter.distinct(&self.shingles, &mut set);
+        shingle::sample(&set, &mut self.samples);
+        let minima = sketch::minima(&self.shingles);
+        let digest = blake3::hash(self.words.joined());
+        let mut text_digest = [0; TEXT_DIGEST_BYTES];
+        text_digest.copy_from_slice(&digest.as_bytes()[..TEXT_DIGEST_BYTES]);
+        Some(Fingerprints {
+            word_count,
+            text_digest,
+            simhash: simhash(&self.shingles),
+            sketch: sketch::sketch(&minima),
+            band_keys: sketch::band_keys(&minima),
+            samples: self.samples.clone(),
+            shingles: set,
+        })
+    }
+
+    /// The shingle set of a main text, ascending.
+    pub fn shingle_set(&mut self, text: &str) -> Vec<u64> {
+        self.words.cut(text.as_bytes());
+        shingle::word_hashes(&self.words, &mut self.hashes);
+        let mut set = Vec::new();
+        shingle::shingles(&self.hashes, self.options.shingle_words, &mut self.shingles);
+        self.sorter.distinct(&self.shingles, &mut set);
+        set
+    }
+}

@@ -1,0 +1,168 @@
+//! Eight bytes at a time in a plain integer: classes of bytes as bits, without a line of unsafe code.
+//!
+//! A *mask* has the highest bit of each byte set where the byte belongs; the lowest set bit is exact.
+
+pub const ONES: u64 = 0x0101_0101_0101_0101;
+pub const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+/// Eight bytes from `place` on; the caller has made sure that they are there.
+#[inline(always)]
+pub fn load(source: &[u8], place: usize) -> u64 {
+    u64::from_le_bytes(source[place..place + 8].try_into().unwrap_or([0; 8]))
+}
+
+/// The same, zeros behind the end.
+#[inline(always)]
+pub fn load_padded(source: &[u8], place: usize) -> u64 {
+    if place + 8 <= source.len() {
+        return load(source, place);
+    }
+    let mut padded = [0; 8];
+    let rest = &source[place..];
+    padded[..rest.len()].copy_from_slice(rest);
+    u64::from_le_bytes(padded)
+}
+
+#[inline(always)]
+pub const fn repeat(byte: u8) -> u64 {
+    ONES * byte as u64
+}
+
+/// Bytes equal to one value; exact in every byte below 0x80 and up to the first hit in the others.
+#[inline(always)]
+pub fn equal(word: u64, byte: u8) -> u64 {
+    let difference = word ^ repeat(byte);
+    difference.wrapping_sub(ONES) & !difference & HIGHS
+}
+
+/// Bytes below `bound`, up to the first hit.
+#[inline(always)]
+pub fn below(word: u64, bound: u8) -> u64 {
+    word.wrapping_sub(repeat(bound)) & !word & HIGHS
+}
+
+/// Number of the first byte that a mask names; 8 for none.
+#[inline(always)]
+pub fn first(mask: u64) -> usize {
+    (mask.trailing_zeros() >> 3) as usize
+}
+
+/// Place of the first `needle` from `place` on, or the length: near ones without a call.
+#[inline(always)]
+pub fn find(needle: u8, source: &[u8], place: usize) -> usize {
+    let mut at = place;
+    for _ in 0..4 {
+        if at + 8 > source.len() {
+            break;
+        }
+        let mask = equal(load(source, at), needle);
+        if mask != 0 {
+            return at + first(mask);
+        }
+        at += 8;
+    }
+    memchr::memchr(needle, &source[at..]).map_or(source.len(), |offset| at + offset)
+}
+
+/// ASCII letters, in every byte.
+#[inline(always)]
+pub fn letters(word: u64) -> u64 {
+    let lower = (word | repeat(0x20)) & repeat(0x7f);
+    let from_a = lower + repeat(0x80 - b'a');
+    let above_z = lower + repeat(0x80 - b'z' - 1);
+    from_a & !above_z & !word & HIGHS
+}
+
+/// ASCII lower case of every byte.
+#[inline(always)]
+pub fn lower(word: u64) -> u64 {
+    word | (letters(word) >> 2)
+}
+
+/// ASCII letters, digits and the underscore, in every byte.
+#[inline(always)]
+pub fn word_bytes(word: u64) -> u64 {
+    let low = word & repeat(0x7f);
+    let digits = (low + repeat(0x80 - b'0')) & !(low + repeat(0x80 - b'9' - 1));
+    let not_underscore = (low ^ repeat(b'_')) + repeat(0x7f);
+    letters(word) | ((digits | !not_underscore) & !word & HIGHS)
+}
+
+/// What `tokens` calls S.
+#[inline(always)]
+pub fn is_blank(byte: u8) -> bool {
+    matches!(byte, b'\t' | b'\n' | 0x0c | b'\r' | b' ')
+}
+
+/// Length of the UTF-8 sequence that a byte begins.
+#[inline(always)]
+pub fn sequence_length(lead: u8) -> usize {
+    match lead {
+        0..=0x7f => 1,
+        0x80..=0xdf => 2,
+        0xe0..=0xef => 3,
+        _ => 4,
+    }
+}
+
+/// The code point of a sequence of two to four bytes; `bytes` is valid UTF-8 from its first byte on.
+#[inline(always)]
+pub fn code_point(bytes: &[u8], length: usize) -> u32 {
+    let tail = |place: usize| u32::from(bytes[place] & 0x3f);
+    match length {
+        1 => u32::from(bytes[0]),
+        2 => u32::from(bytes[0] & 0x1f) << 6 | tail(1),
+        3 => u32::from(bytes[0] & 0x0f) << 12 | tail(1) << 6 | tail(2),
+        _ => u32::from(bytes[0] & 0x07) << 18 | tail(1) << 12 | tail(2) << 6 | tail(3),
+    }
+}
+
+/// Whether a sequence of two or three bytes is white space, as Python's `str.split` sees it.
+#[inline(always)]
+pub fn is_wide_space(sequence: &[u8]) -> bool {
+    match sequence {
+        [0xc2, 0x85 | 0xa0] | [0xe1, 0x9a, 0x80] | [0xe2, 0x81, 0x9f] | [0xe3, 0x80, 0x80] => true,
+        [0xe2, 0x80, last] => matches!(last, 0x80..=0x8a | 0xa8 | 0xa9 | 0xaf),
+        _ => false,
+    }
+}
+
+/// White space among the bytes below 0x80, as Python's `str.split` sees it.
+#[inline(always)]
+pub fn is_space(byte: u8) -> bool {
+    matches!(byte, 0x09..=0x0d | 0x1c..=0x20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_belongs_where_the_plain_test_says() {
+        for byte in 0..=255u8 {
+            for place in 0..8 {
+                let mut bytes = [b' '; 8];
+                bytes[place] = byte;
+                let word = u64::from_le_bytes(bytes);
+                let bit = 0x80u64 << (8 * place);
+                assert_eq!(letters(word) & bit != 0, byte.is_ascii_alphabetic());
+                assert_eq!(word_bytes(word) & bit != 0, byte.is_ascii_alphanumeric() || byte == b'_');
+                assert_eq!(lower(word).to_le_bytes()[place], byte.to_ascii_lowercase());
+                assert_eq!(equal(word, b'<') != 0, byte == b'<');
+                assert_eq!(below(word | repeat(0x20), 0x20), 0);
+            }
+        }
+    }
+
+    #[test]
+    fn find_gives_the_first_place_wherever_it_lies() {
+        for length in 0..80 {
+            let mut source = vec![b'.'; length];
+            assert_eq!(find(b'<', &source, 0), length);
+            for place in (0..length).rev() {
+                source[place] = b'<';
+                assert_eq!(find(b'<', &source, 0), place);
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The default main-content rule: `docstore/html/combined.py`, whose header states it step by step.
+
+use crate::evidence::{ADVERT, ARTICLE, ARTICLE_BODY, BOILERPLATE, HEADER, HINT, MAIN, WHOLE};
+use crate::flow::Flow;
+use crate::outline::{Block, Outline};
+use crate::tokens::Tag;
+
+const SOLID_WEIGHT: u64 = 40;
+const SOLID_LINK_SHARE: u64 = 3;
+const TAG_SHARE: u64 = 2;
+const HINT_SHARE: u64 = 3;
+const CONTAINER_SHARE: u64 = 3;
+const DESCENT: (u64, u64) = (19, 20);
+const KEPT_LINKS: (u64, u64) = (2, 3);
+const LEAD_REACH: usize = 4;
+const LITTLE_WEIGHT: u64 = 300;
+const LENIENT_WEIGHT: u64 = 500;
+
+/// Buffers of the rule.
+#[derive(Default)]
+pub struct Combined {
+    page: Outline,
+    all: Flow,
+}
+
+/// Main content of a page, in `flow`.
+pub fn combined(source: &[u8], tags: &[Tag], buffers: &mut Combined, flow: &mut Flow) {
+    let Combined { page, all } = buffers;
+    page.read(source, tags, all);
+    flow.clear();
+    for number in select(page) {
+        flow.push_folded(&all.bytes()[page.blocks[number].text.clone()]);
+    }
+}
+
+/// Numbers of the blocks that are main content, ascending.
+pub fn select(page: &Outline) -> Vec<usize> {
+    let blocks = &page.blocks;
+    let mut solid = solid_weights(blocks, SOLID_WEIGHT);
+    if solid.iter().all(|&weight| weight == 0) {
+        solid = solid_weights(blocks, 0);
+    }
+    let (dropped_elements, dropped) = dropped(page, &solid);
+    for (weight, &is_dropped) in solid.iter_mut().zip(&dropped) {
+        if is_dropped {
+            *weight = 0;
+        }
+    }
+    let inside = container(page, &solid, &dropped_elements);
+    let mut chosen: Vec<usize> =
+        (0..blocks.len()).filter(|&number| inside[blocks[number].owner as usize] && !dropped[number]).collect();
+    let last = chosen.iter().rposition(|&number| solid[number] != 0).map_or(0, |place| place + 1);
+    if last != 0 {
+        chosen.truncate(last);
+        let mut with_lead = lead(blocks, &solid, &dropped, chosen[0]);
+        with_lead.append(&mut chosen);
+        chosen = with_lead;
+    }
+    chosen.retain(|&number| blocks[number].link_weight * KEPT_LINKS.1 <= blocks[number].weight * KEPT_LINKS.0);
+    if chosen.iter().map(|&number| blocks[number].weight).sum::<u64>() < LITTLE_WEIGHT {
+        return lenient(page);
+    }
+    chosen
+}
+
+fn solid_weights(blocks: &[Block], least: u64) -> Vec<u64> {
+    let is_solid = |block: &Block| block.weight >= least && block.link_weight * SOLID_LINK_SHARE <= block.weight;
+    blocks.iter().map(|block| if is_solid(block) { block.weight - block.link_weight } else { 0 }).collect()
+}
+
+/// Sum of the weights of the blocks inside each element.
+fn subtree_sums(page: &Outline, weights: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut sums = vec![0; page.parents.len()];
+    for (block, weight) in page.blocks.iter().zip(weights) {
+        sums[block.owner as usize] += weight;
+    }
+    for element in (1..sums.len()).rev() {
+        sums[page.parents[element] as usize] += sums[element];
+    }
+    sums
+}
+
+/// Which elements, and which blocks, step 2 drops.
+fn dropped(page: &Outline, solid: &[u64]) -> (Vec<bool>, Vec<bool>) {
+    let sums = subtree_sums(page, solid.iter().copied());
+    let total = sums[0];
+    let mut elements = vec![false; page.parents.len()];
+    for (element, &evidence) in page.evidence.iter().enumerate() {
+        let parent = page.parents[element] as usize;
+        if elements[parent] {
+            elements[element] = true;
+        } else if evidence != 0 {
+            let held = sums[element];
+            let is_boilerplate =
+                evidence & BOILERPLATE != 0 || (evidence & HEADER != 0 && page.evidence[parent] & ARTICLE == 0);
+            let is_hinted = evidence & HINT != 0 && evidence & (MAIN | WHOLE) == 0;
+            elements[element] =
+                (is_boilerplate && held * TAG_SHARE <= total) || (is_hinted && held * HINT_SHARE <= total);
+        }
+    }
+    let says_so = |block: &Block| block.evidence & (BOILERPLATE | HINT) != 0 && block.weight * HINT_SHARE <= total;
+    let blocks = page.blocks.iter().map(|block| elements[block.owner as usize] || says_so(block)).collect();
+    (elements, blocks)
+}
+
+/// Which elements lie in the container of step 3, itself among them.
+fn container(page: &Outline, solid: &[u64], dropped: &[bool]) -> Vec<bool> {
+    let count = page.parents.len();
+    let sums = subtree_sums(page, solid.iter().copied());
+    let (mut body, mut article, mut main) = (0, 0, 0);
+    for (element, &evidence) in page.evidence.iter().enumerate() {
+        if evidence & (ARTICLE_BODY | ARTICLE | MAIN) == 0
+            || dropped[element]
+            || sums[element] * CONTAINER_SHARE <= sums[0]
+        {
+            continue;
+        }
+        if evidence & ARTICLE_BODY != 0 && (body == 0 || sums[element] > sums[body]) {
+            body = element;
+        }
+        if evidence & ARTICLE != 0 && (article == 0 || sums[element] > sums[article]) {
+            article = element;
+        }
+        if evidence & MAIN != 0 && main == 0 {
+            main = element;
+        }
+    }
+    let mut top = [body, article, main].into_iter().find(|&element| element != 0).unwrap_or(0);
+    if body == 0 && sums[0] != 0 {
+        let mut heaviest = vec![0; count];
+        for element in (1..count).rev() {
+            let rival = &mut heaviest[page.parents[element] as usize];
+            if *rival == 0 || sums[element] >= sums[*rival] {
+                *rival = element;
+            }
+        }
+        while heaviest[top] != 0 && sums[heaviest[top]] * DESCENT.1 >= sums[top] * DESCENT.0 {
+            top = heaviest[top];
+        }
+    }
+    let mut inside = vec![false; count];
+    inside[top] = true;
+    for element in top + 1..count {
+        inside[element] = inside[page.parents[element] as usize];
+    }
+    inside
+}
+
+/// Numbers of the lead's blocks, ascending, which end before block `first`.
+fn lead(blocks: &[Block], solid: &[u64], dropped: &[bool], first: usize) -> Vec<usize> {
+    let mut lead = Vec::new();
+    let mut others = 0;
+    for number in (0..first).rev().filter(|&number| !dropped[number]) {
+        if blocks[number].is_heading {
+            lead.push(number);
+            lead.reverse();
+            return lead;
+        }
+        if solid[number] != 0 && blocks[number].link_weight == 0 {
+            lead.push(number);
+        } else {
+            others += 1;
+            if others > LEAD_REACH {
+                break;
+            }
+        }
+    }
+    Vec::new()
+}
+
+/// Step 5.
+fn lenient(page: &Outline) -> Vec<usize> {
+    let blocks = &page.blocks;
+    let sums = subtree_sums(page, blocks.iter().map(|block| block.weight));
+    let mut kept = Vec::new();
+    for wanted in [BOILERPLATE | HINT, ADVERT] {
+        let mut dropped = vec![false; sums.len()];
+        for (element, &evidence) in page.evidence.iter().enumerate() {
+            let says_so = evidence & wanted != 0 && evidence & (MAIN | WHOLE) == 0;
+            dropped[element] =
+                dropped[page.parents[element] as usize] || (says_so && sums[element] * TAG_SHARE <= sums[0]);
+        }
+        kept = (0..blocks.len()).filter(|&number| !dropped[blocks[number].owner as usize]).collect();
+        if kept.iter().map(|&number| blocks[number].weight).sum::<u64>() >= LENIENT_WEIGHT {
+            break;
+        }
+    }
+    if kept.is_empty() {
+        kept = (0..blocks.len()).collect();
+    }
+    kept
+}

@@ -1,0 +1,228 @@
+//! Text on its way out: references replaced, white space folded, blocks on lines: `fold_blocks` and `_fold` of the
+//! reference, done while the text is read.
+
+use crate::bytes::{self, is_space, is_wide_space, sequence_length};
+use crate::references::reference;
+
+/// What stands between the last word written and the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Gap {
+    #[default]
+    Nothing,
+    Space,
+    Line,
+}
+
+/// Folded text.
+///
+/// `bytes` is longer than what is written and never shrinks, so that whole words can be stored at once.
+#[derive(Default)]
+pub struct Flow {
+    bytes: Vec<u8>,
+    length: usize,
+    gap: Gap,
+    /// Separators written.
+    separators: usize,
+    /// What the characters beyond ASCII weigh more, or less, than their bytes.
+    adjustment: isize,
+}
+
+/// How a source is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Character references count.
+    Text,
+    /// They count, and a line feed ends the block.
+    Preformatted,
+    /// They do not count, and a line feed ends the block.
+    Literal,
+}
+
+impl Flow {
+    pub fn clear(&mut self) {
+        self.length = 0;
+        self.gap = Gap::Nothing;
+        self.separators = 0;
+        self.adjustment = 0;
+    }
+
+    /// Characters written that are not white space, those from U+2E80 on counted three times.
+    #[inline(always)]
+    pub fn weight(&self) -> u64 {
+        ((self.length - self.separators) as isize + self.adjustment) as u64
+    }
+
+    /// What is written; valid UTF-8.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// A copy of what is written, line ends given as spaces.
+    pub fn to_line(&self) -> String {
+        String::from_utf8_lossy(self.bytes()).replace('\n', " ")
+    }
+
+    /// End the block.
+    #[inline(always)]
+    pub fn end_block(&mut self) {
+        self.gap = Gap::Line;
+    }
+
+    #[inline(always)]
+    fn widen(&mut self, gap: Gap) {
+        self.gap = self.gap.max(gap);
+    }
+
+    #[inline(always)]
+    fn close_gap(&mut self) {
+        if self.gap != Gap::Nothing {
+            if self.length != 0 {
+                self.bytes[self.length] = if self.gap == Gap::Line { b'\n' } else { b' ' };
+                self.length += 1;
+                self.separators += 1;
+            }
+            self.gap = Gap::Nothing;
+        }
+    }
+
+    #[inline(always)]
+    fn put(&mut self, plain: &[u8]) {
+        self.close_gap();
+        self.bytes[self.length..self.length + plain.len()].copy_from_slice(plain);
+        self.length += plain.len();
+    }
+
+    /// The same for one character, weighed.
+    #[inline(always)]
+    fn put_wide(&mut self, character: &[u8]) {
+        let weight = match character {
+            [0xe2, 0xba..=0xbf, _] | [0xe3..=0xef, ..] | [_, _, _, _] => 3,
+            _ => 1,
+        };
+        self.adjustment += weight - character.len() as isize;
+        self.put(character);
+    }
+
+    /// Append text that is folded already as a block of its own.
+    pub fn push_folded(&mut self, block: &[u8]) {
+        let most = self.length + block.len() + 32;
+        if self.bytes.len() < most {
+            self.bytes.resize(most * 2, 0);
+        }
+        self.end_block();
+        self.put(block);
+    }
+
+    /// Append a source text, valid UTF-8.
+    pub fn push(&mut self, source: &[u8], how: Source) {
+        // A reference takes up to 6/5 of its source; the rest is for a gap and for storing eight bytes at once.
+        let most = self.length + source.len() * 2 + 32;
+        if self.bytes.len() < most {
+            self.bytes.resize(most * 2, 0);
+        }
+        let mut place = 0;
+        while place < source.len() {
+            let word = bytes::load_padded(source, place);
+            let special = bytes::below(word, 0x21) | bytes::equal(word, b'&') | (word & bytes::HIGHS);
+            let plain = bytes::first(special);
+            if plain != 0 {
+                self.close_gap();
+                self.bytes[self.length..self.length + 8].copy_from_slice(&word.to_le_bytes());
+                self.length += plain;
+                place += plain;
+                if plain == 8 {
+                    continue;
+                }
+            }
+            if place < source.len() {
+                place = self.special(source, place, how);
+            }
+        }
+    }
+
+    /// Append what is not a plain byte; gives the place behind it.
+    #[inline(always)]
+    fn special(&mut self, source: &[u8], mut place: usize, how: Source) -> usize {
+        let byte = source[place];
+        if byte == b' ' {
+            self.widen(Gap::Space);
+            return place + 1;
+        }
+        if byte >= 0x80 {
+            while place < source.len() && source[place] >= 0x80 {
+                let length = sequence_length(source[place]);
+                let sequence = &source[place..place + length];
+                if is_wide_space(sequence) {
+                    self.widen(Gap::Space);
+                } else {
+                    self.put_wide(sequence);
+                }
+                place += length;
+            }
+            return place;
+        }
+        if byte == b'&' && how != Source::Literal {
+            if let Some(found) = reference(&source[place..], false) {
+                for character in found.characters.into_iter().flatten() {
+                    if character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character) {
+                        self.widen(Gap::Space);
+                    } else {
+                        self.put_wide(character.encode_utf8(&mut [0; 4]).as_bytes());
+                    }
+                }
+                return place + found.length;
+            }
+        }
+        if byte == b'\n' && how != Source::Text {
+            self.end_block();
+        } else if is_space(byte) {
+            self.widen(Gap::Space);
+        } else {
+            self.put(&[byte]);
+        }
+        place + 1
+    }
+}
+
+/// A string folded to one line.
+pub fn fold_line(source: &str) -> String {
+    source
+        .split(|each: char| each.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&each))
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folded(parts: &[(&str, Source)]) -> String {
+        let mut flow = Flow::default();
+        for (part, how) in parts {
+            flow.push(part.as_bytes(), *how);
+            flow.end_block();
+        }
+        String::from_utf8(flow.bytes().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn white_space_is_folded_and_blocks_stand_on_lines() {
+        assert_eq!(
+            folded(&[
+                ("  a  b\tc\u{a0}d\u{3000} ", Source::Text),
+                (" \n ", Source::Text),
+                ("e&nbsp;&#10;f", Source::Text)
+            ]),
+            "a b c d\ne f"
+        );
+        assert_eq!(folded(&[("a\nb &lt;", Source::Preformatted), ("a\nb &lt;", Source::Literal)]), "a\nb <\na\nb &lt;");
+        assert_eq!(folded(&[("\u{1}x\u{1c}y\u{85}z", Source::Text)]), "\u{1}x y z");
+    }
+
+    #[test]
+    fn references_longer_than_their_source_fit() {
+        let expected = "\u{2267}\u{338}".repeat(2000);
+        assert_eq!(folded(&[("&ngE;".repeat(2000).as_str(), Source::Text)]), expected);
+    }
+}

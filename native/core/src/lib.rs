@@ -1,0 +1,33 @@
+//! Text and fingerprints of one page, from its bytes: the same bits as the readable Python reference, faster.
+//!
+//! `docstore/html/` and the lower half of `docstore/dedup/` define every result; each module here names the one it
+//! mirrors, and says only what differs in the way there.  Pure functions over borrowed bytes, no I/O, no panic on any
+//! input, time linear in the input.  Nothing here knows Python.
+#![forbid(unsafe_code)]
+
+pub mod analysis;
+pub mod bytes;
+pub mod charset;
+pub mod combined;
+pub mod evidence;
+pub mod flow;
+pub mod kind;
+pub mod murmur;
+pub mod names;
+pub mod outline;
+pub mod page;
+pub mod references;
+pub mod shingle;
+pub mod simhash;
+pub mod sketch;
+pub mod tokens;
+pub mod visible;
+pub mod words;
+
+mod tables {
+    pub mod names;
+    pub mod references;
+    pub mod unicode;
+}
+
+pub use analysis::{Analyser, Analysis, Extractor, Options};

@@ -1,0 +1,120 @@
+//! Tag names as numbers: known ones by table, others in order of appearance on the page.
+//!
+//! A *tag name* is a number, doubled, plus one for an end tag; comments and swallowed tags have `NOTHING`.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use crate::bytes;
+pub use crate::tables::names::*;
+
+pub const NOTHING: u32 = u32::MAX;
+
+const SLOTS: usize = 512;
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Names of up to eight bytes by their bytes as an integer; longer ones in a list.
+struct Known {
+    keys: [u64; SLOTS],
+    numbers: [u8; SLOTS],
+    long: Vec<(&'static [u8], u32)>,
+}
+
+#[inline(always)]
+fn slot_of(key: u64) -> usize {
+    (key.wrapping_mul(MIX) >> (64 - SLOTS.trailing_zeros())) as usize
+}
+
+fn known() -> &'static Known {
+    static TABLE: OnceLock<Known> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        let mut table = Known { keys: [0; SLOTS], numbers: [0; SLOTS], long: Vec::new() };
+        for (number, name) in NAMES.iter().enumerate() {
+            if name.len() > 8 {
+                table.long.push((name.as_bytes(), number as u32));
+                continue;
+            }
+            let key = bytes::load_padded(name.as_bytes(), 0);
+            let mut slot = slot_of(key);
+            while table.keys[slot] != 0 {
+                slot = (slot + 1) % SLOTS;
+            }
+            table.keys[slot] = key;
+            table.numbers[slot] = number as u8;
+        }
+        table
+    })
+}
+
+/// Numbers of the names of one page.
+pub struct Names {
+    known: &'static Known,
+    others: HashMap<Vec<u8>, u32>,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { known: known(), others: HashMap::new() }
+    }
+}
+
+impl Names {
+    /// Forget the names of the page before.
+    pub fn clear(&mut self) {
+        if !self.others.is_empty() {
+            self.others.clear();
+        }
+    }
+
+    /// The number of a name, in any case.
+    #[inline(always)]
+    pub fn number(&mut self, name: &[u8]) -> u32 {
+        if name.len() <= 8 {
+            let key = bytes::lower(bytes::load_padded(name, 0));
+            let mut slot = slot_of(key);
+            while self.known.keys[slot] != 0 {
+                if self.known.keys[slot] == key {
+                    return u32::from(self.known.numbers[slot]);
+                }
+                slot = (slot + 1) % SLOTS;
+            }
+        }
+        self.other(name)
+    }
+
+    #[cold]
+    fn other(&mut self, name: &[u8]) -> u32 {
+        for &(known, number) in &self.known.long {
+            if known.eq_ignore_ascii_case(name) {
+                return number;
+            }
+        }
+        let next = (KNOWN + self.others.len()) as u32;
+        *self.others.entry(name.to_ascii_lowercase()).or_insert(next)
+    }
+}
+
+/// Properties of the element that a tag name stands for.
+#[inline(always)]
+pub fn properties(tag_name: u32) -> u16 {
+    PROPERTIES.get((tag_name >> 1) as usize).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_known_name_has_its_number_in_any_case() {
+        let mut names = Names::default();
+        for (number, name) in NAMES.iter().enumerate() {
+            assert_eq!(names.number(name.as_bytes()), number as u32);
+            assert_eq!(names.number(name.to_ascii_uppercase().as_bytes()), number as u32);
+        }
+        let first = names.number(b"x-first");
+        assert_eq!(first, KNOWN as u32);
+        assert_eq!(names.number(b"y"), first + 1);
+        assert_eq!(names.number(b"X-First"), first);
+        assert_eq!(names.number("scr\u{131}pt".as_bytes()), first + 2);
+    }
+}

@@ -1,0 +1,188 @@
+//! What a page declares, its headings and its links: `docstore/html/page.py`.
+
+use crate::flow::{fold_line, Flow, Source};
+use crate::names::{self, properties, NOTHING};
+use crate::references;
+use crate::tokens::{each_attribute, Tag};
+use crate::visible::is_break;
+
+/// A page's own words about itself; all folded to a line, headings one a line, hrefs trimmed only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Declared {
+    pub title: String,
+    pub description: String,
+    pub keywords: String,
+    pub lang: String,
+    pub canonical: String,
+    pub headings: String,
+    /// Href and anchor text, where asked for.
+    pub links: Vec<(String, String)>,
+}
+
+/// Values of the kinds that meta elements declare, in order of precedence within a kind.
+#[derive(Default)]
+struct Meta {
+    title: Option<String>,
+    og_title: Option<String>,
+    description: Option<String>,
+    og_description: Option<String>,
+    twitter_description: Option<String>,
+    keywords: Option<String>,
+    lang: Option<String>,
+    content_language: Option<String>,
+    canonical: Option<String>,
+}
+
+impl Meta {
+    fn of_kind(&mut self, kind: &[u8]) -> Option<&mut Option<String>> {
+        Some(match kind {
+            b"description" => &mut self.description,
+            b"og:description" => &mut self.og_description,
+            b"twitter:description" => &mut self.twitter_description,
+            b"keywords" => &mut self.keywords,
+            b"og:title" => &mut self.og_title,
+            b"content-language" => &mut self.content_language,
+            _ => return None,
+        })
+    }
+}
+
+/// The first value of each of some attributes, references decoded; None where a name is missing.
+fn values<const N: usize>(attributes: &[u8], wanted: [&str; N]) -> [Option<String>; N] {
+    let mut found = [const { None }; N];
+    each_attribute(attributes, |name, value| {
+        if let Some(place) = wanted.iter().position(|each| name.eq_ignore_ascii_case(each.as_bytes())) {
+            if found[place].is_none() {
+                found[place] = Some(value);
+            }
+        }
+    });
+    found.map(|value| value.map(attribute_value))
+}
+
+/// The value of an attribute as a string.
+pub fn attribute_value(source: &[u8]) -> String {
+    let mut decoded = Vec::with_capacity(source.len());
+    references::decode(source, true, &mut decoded);
+    String::from_utf8(decoded).unwrap_or_default()
+}
+
+fn is_space(each: char) -> bool {
+    each.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&each)
+}
+
+fn note(slot: &mut Option<String>, text: Option<String>) {
+    if slot.is_none() {
+        *slot = text.map(|text| fold_line(&text)).filter(|text| !text.is_empty());
+    }
+}
+
+/// Text between two places of the tag list, folded to a line.
+fn text_between(source: &[u8], tags: &[Tag], first: usize, last: usize, flow: &mut Flow) -> String {
+    flow.clear();
+    for number in first + 1..=last {
+        let start = tags[number - 1].end as usize;
+        let end = tags.get(number).map_or(source.len(), |tag| tag.start as usize);
+        flow.push(&source[start..end], Source::Text);
+        if number < last && is_break(&tags[number]) {
+            flow.end_block();
+        }
+    }
+    flow.to_line()
+}
+
+/// Read what a page declares.
+pub fn read(source: &[u8], tags: &[Tag], links: bool, flow: &mut Flow) -> Declared {
+    let mut meta = Meta::default();
+    let mut declared = Declared::default();
+    let mut hidden_depth = 0usize;
+    let (mut heading, mut anchor) = (None, None);
+    let mut href = String::new();
+    let mut end_heading = |heading: usize, number: usize, flow: &mut Flow| {
+        let text = text_between(source, tags, heading, number, flow);
+        if !text.is_empty() {
+            if !declared.headings.is_empty() {
+                declared.headings.push('\n');
+            }
+            declared.headings.push_str(&text);
+        }
+    };
+    for (number, tag) in tags.iter().enumerate() {
+        if tag.name == NOTHING {
+            continue;
+        }
+        let (element, is_end) = (tag.name >> 1, tag.name & 1 == 1);
+        let kind = properties(tag.name);
+        if kind & names::HIDDEN != 0 {
+            hidden_depth = if is_end { hidden_depth.saturating_sub(1) } else { hidden_depth + 1 };
+        } else if kind & names::HEADING != 0 {
+            if let Some(first) = heading.take() {
+                end_heading(first, number, flow);
+            }
+            heading = (!is_end && hidden_depth == 0).then_some(number);
+        } else if element == names::NAME_A || (element == names::NAME_AREA && !is_end) {
+            if !links {
+                continue;
+            }
+            if element == names::NAME_A {
+                if let Some(first) = anchor.take() {
+                    declared.links.push((std::mem::take(&mut href), text_between(source, tags, first, number, flow)));
+                }
+            }
+            if !is_end && hidden_depth == 0 {
+                let [found, alt] = values(tag.attributes(source), ["href", "alt"]);
+                let Some(found) = found else { continue };
+                let found = found.trim_matches(is_space).to_owned();
+                if element == names::NAME_A {
+                    anchor = Some(number);
+                    href = found;
+                } else {
+                    declared.links.push((found, fold_line(&alt.unwrap_or_default())));
+                }
+            }
+        } else if is_end {
+            continue;
+        } else if element == names::NAME_TITLE {
+            if meta.title.is_none() {
+                flow.clear();
+                flow.push(tag.content(source), Source::Text);
+                meta.title = Some(flow.to_line());
+            }
+        } else if element == names::NAME_META || element == names::NAME_LINK || element == names::NAME_HTML {
+            declare(&mut meta, element, tag.attributes(source));
+        }
+    }
+    if let Some(first) = heading {
+        end_heading(first, tags.len(), flow);
+    }
+    if let Some(first) = anchor {
+        declared.links.push((href, text_between(source, tags, first, tags.len(), flow)));
+    }
+    declared.title = meta.title.filter(|title| !title.is_empty()).or(meta.og_title).unwrap_or_default();
+    declared.description = meta.description.or(meta.og_description).or(meta.twitter_description).unwrap_or_default();
+    declared.keywords = meta.keywords.unwrap_or_default();
+    declared.lang = meta.lang.or(meta.content_language).unwrap_or_default();
+    declared.canonical = meta.canonical.unwrap_or_default();
+    declared
+}
+
+/// Note what one html, meta or link tag declares.
+fn declare(meta: &mut Meta, element: u32, attributes: &[u8]) {
+    if element == names::NAME_HTML {
+        let [lang, xml_lang] = values(attributes, ["lang", "xml:lang"]);
+        note(&mut meta.lang, lang.filter(|lang| !lang.is_empty()).or(xml_lang));
+    } else if element == names::NAME_LINK {
+        let [rel, href] = values(attributes, ["rel", "href"]);
+        if rel.is_some_and(|rel| rel.split(is_space).any(|each| each.eq_ignore_ascii_case("canonical"))) {
+            note(&mut meta.canonical, href);
+        }
+    } else {
+        let [name, property, http_equiv, content] = values(attributes, ["name", "property", "http-equiv", "content"]);
+        for kind in [name, property, http_equiv].into_iter().flatten() {
+            if let Some(slot) = meta.of_kind(kind.to_ascii_lowercase().trim_matches(is_space).as_bytes()) {
+                note(slot, content);
+                return;
+            }
+        }
+    }
+}

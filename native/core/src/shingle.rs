@@ -1,0 +1,173 @@
+//! Words -> shingles, and what their sets share: `docstore/dedup/shingle.py`.
+
+use crate::murmur::word_hash;
+use crate::words::Words;
+
+pub const START: u64 = 0x9e37_79b9_7f4a_7c15;
+const FOLD: u64 = 0xff51_afd7_ed55_8ccd;
+const FINISH: u64 = 0xc4ce_b9fe_1a85_ec53;
+
+pub const SAMPLE_MODULUS: u64 = 16;
+pub const SAMPLE_LIMIT: usize = 64;
+
+/// Fold hashes into one, by the rule that stands in the reference.
+#[inline(always)]
+pub fn fold(hashes: &[u64], start: u64) -> u64 {
+    let mut folded = start;
+    for &hash in hashes {
+        folded = (folded ^ hash).wrapping_mul(FOLD);
+        folded ^= folded >> 32;
+    }
+    folded = folded.wrapping_mul(FINISH);
+    folded ^ folded >> 29
+}
+
+/// The hash of each word.
+pub fn word_hashes(words: &Words, hashes: &mut Vec<u64>) {
+    hashes.clear();
+    hashes.reserve(words.ends().len());
+    let padded = words.padded();
+    let mut start = 0;
+    hashes.extend(words.ends().iter().map(|&end| {
+        let hash = word_hash(padded, start, end as usize);
+        start = end as usize + 1;
+        hash
+    }));
+}
+
+/// Hashes of all runs of `shingle_words` words, in order, repeats kept.
+pub fn shingles(hashes: &[u64], shingle_words: usize, shingles: &mut Vec<u64>) {
+    shingles.clear();
+    if hashes.is_empty() {
+        return;
+    }
+    match shingle_words.clamp(1, hashes.len()) {
+        // A known width unrolls.
+        5 => shingles.extend(hashes.windows(5).map(|run| fold(&run[..5], START))),
+        width => shingles.extend(hashes.windows(width).map(|run| fold(run, START))),
+    }
+}
+
+/// Makes sets of hashes: sorted, distinct.
+#[derive(Default)]
+pub struct Sorter {
+    /// Where the values of each highest part end.
+    ends: Vec<u32>,
+}
+
+/// Values that share a bucket, on average.
+const BUCKET_VALUES: usize = 4;
+const MOST_BUCKETS: usize = 1 << 12;
+
+impl Sorter {
+    /// The set of `values` in `set`.
+    ///
+    /// Hashes are spread evenly, so buckets by their highest bits are short and sorted one by one; where someone has
+    /// made them uneven, it is the general sort that keeps the time bounded.
+    pub fn distinct(&mut self, values: &[u64], set: &mut Vec<u64>) {
+        set.clear();
+        let buckets = (values.len() / BUCKET_VALUES).next_power_of_two().min(MOST_BUCKETS);
+        if buckets < 4 || values.len() > u32::MAX as usize {
+            set.extend_from_slice(values);
+            set.sort_unstable();
+        } else {
+            let shift = 64 - buckets.trailing_zeros();
+            self.ends.clear();
+            self.ends.resize(buckets, 0);
+            for value in values {
+                self.ends[(value >> shift) as usize] += 1;
+            }
+            let mut total = 0;
+            for end in &mut self.ends {
+                total += std::mem::replace(end, total);
+            }
+            set.resize(values.len(), 0);
+            for &value in values {
+                let end = &mut self.ends[(value >> shift) as usize];
+                set[*end as usize] = value;
+                *end += 1;
+            }
+            let mut start = 0;
+            for &end in &self.ends {
+                sort_bucket(&mut set[start..end as usize]);
+                start = end as usize;
+            }
+        }
+        set.dedup();
+    }
+}
+
+#[inline(always)]
+fn sort_bucket(bucket: &mut [u64]) {
+    if bucket.len() > 24 {
+        bucket.sort_unstable();
+        return;
+    }
+    for place in 1..bucket.len() {
+        let value = bucket[place];
+        let mut hole = place;
+        while hole > 0 && bucket[hole - 1] > value {
+            bucket[hole] = bucket[hole - 1];
+            hole -= 1;
+        }
+        bucket[hole] = value;
+    }
+}
+
+/// The 0-mod-p fingerprints of a set: at most `SAMPLE_LIMIT`, in its order.
+pub fn sample(set: &[u64], kept: &mut Vec<u64>) {
+    kept.clear();
+    kept.extend(set.iter().filter(|&value| value & (SAMPLE_MODULUS - 1) == 0));
+    let mut modulus = SAMPLE_MODULUS;
+    while kept.len() > SAMPLE_LIMIT {
+        modulus = modulus.wrapping_mul(2);
+        kept.retain(|value| value & modulus.wrapping_sub(1) == 0);
+    }
+}
+
+/// How many values two sorted sets share.
+pub fn overlap(first: &[u64], second: &[u64]) -> usize {
+    let (short, long) = if first.len() <= second.len() { (first, second) } else { (second, first) };
+    if short.len() * 32 < long.len() {
+        return short.iter().filter(|value| long.binary_search(value).is_ok()).count();
+    }
+    let (mut at_first, mut at_second, mut shared) = (0, 0, 0);
+    while at_first < first.len() && at_second < second.len() {
+        let (left, right) = (first[at_first], second[at_second]);
+        shared += usize::from(left == right);
+        at_first += usize::from(left <= right);
+        at_second += usize::from(right <= left);
+    }
+    shared
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlap_counts_shared_values_of_sets_of_any_size() {
+        let even: Vec<u64> = (0..1000).map(|each| each * 2).collect();
+        let third: Vec<u64> = (0..700).map(|each| each * 3).collect();
+        let shared = even.iter().filter(|each| third.contains(each)).count();
+        assert_eq!(overlap(&even, &third), shared);
+        assert_eq!(overlap(&third, &even), shared);
+        assert_eq!(overlap(&even, &[4, 5, 6]), 2);
+        assert_eq!(overlap(&[], &even), 0);
+    }
+
+    #[test]
+    fn sets_are_sorted_and_distinct_however_values_are_spread() {
+        let mut sorter = Sorter::default();
+        let mut set = Vec::new();
+        for length in [0u64, 1, 5, 16, 100, 1000, 70_000] {
+            for spread in [1u64, 0x9e37_79b9_7f4a_7c15, 1 << 40, u64::MAX] {
+                let values: Vec<u64> = (0..length).map(|each| (each * each % 1009).wrapping_mul(spread)).collect();
+                sorter.distinct(&values, &mut set);
+                let expected: Vec<u64> =
+                    values.iter().copied().collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+                assert_eq!(set, expected);
+            }
+        }
+    }
+}

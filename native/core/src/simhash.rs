@@ -1,0 +1,68 @@
+//! Simhash of shingles: `docstore/dedup/simhash.py`.
+//!
+//! All 64 bits are counted at once: plane j of the counters holds bit j of each of the 64 counts, and eight values are
+//! added in one go by carry-save adders (Harley and Seal).
+
+#[inline(always)]
+fn add(first: u64, second: u64, third: u64) -> (u64, u64) {
+    let half = first ^ second;
+    (half ^ third, first & second | half & third)
+}
+
+/// Bit i is set where more than half of the values have bit i set.
+pub fn simhash(values: &[u64]) -> u64 {
+    let mut planes = [0u64; 40];
+    let (mut ones, mut twos, mut fours) = (0, 0, 0);
+    let mut chunks = values.chunks_exact(8);
+    for chunk in &mut chunks {
+        let (sum, carry_a) = add(ones, chunk[0], chunk[1]);
+        let (sum, carry_b) = add(sum, chunk[2], chunk[3]);
+        let (pair, four_a) = add(twos, carry_a, carry_b);
+        let (sum, carry_a) = add(sum, chunk[4], chunk[5]);
+        let (sum, carry_b) = add(sum, chunk[6], chunk[7]);
+        let (pair, four_b) = add(pair, carry_a, carry_b);
+        let (quad, eights) = add(fours, four_a, four_b);
+        (ones, twos, fours) = (sum, pair, quad);
+        carry(&mut planes[3..], eights);
+    }
+    (planes[0], planes[1], planes[2]) = (ones, twos, fours);
+    for &value in chunks.remainder() {
+        carry(&mut planes, value);
+    }
+    (0..64).fold(0, |found, bit| {
+        let count: u64 = planes.iter().enumerate().map(|(place, plane)| (plane >> bit & 1) << place).sum();
+        found | u64::from(2 * count > values.len() as u64) << bit
+    })
+}
+
+#[inline(always)]
+fn carry(planes: &mut [u64], mut value: u64) {
+    for plane in planes {
+        let next = *plane & value;
+        *plane ^= value;
+        value = next;
+        if value == 0 {
+            break;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_follow_the_majority_for_every_count() {
+        let mut state = 1u64;
+        let mut values: Vec<u64> = Vec::new();
+        for length in 0..400 {
+            let plainly = (0..64).fold(0u64, |found, bit| {
+                let ones = values.iter().filter(|&&value| value >> bit & 1 == 1).count();
+                found | u64::from(2 * ones > length) << bit
+            });
+            assert_eq!(simhash(&values), plainly, "{length}");
+            state = crate::shingle::fold(&[state], 1);
+            values.push(state);
+        }
+    }
+}

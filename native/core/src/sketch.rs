@@ -1,0 +1,115 @@
+//! Min-wise sketch of a shingle set, and its band keys: `docstore/dedup/sketch.py`, `docstore/dedup/bands.py`.
+
+use std::sync::OnceLock;
+
+use crate::shingle::{fold, START};
+
+pub const BINS: usize = 256;
+pub const BANDS: usize = 16;
+const BAND_WIDTH: usize = 5;
+const PROBES: usize = 512;
+
+/// The probe sequences of all bins, and where in them each bin comes first.
+struct Probes {
+    /// By empty bin and probe: the bin looked at.
+    lenders: Vec<u8>,
+    /// By empty bin and lender: number of the first probe that finds it; `NEVER` for none.
+    ranks: Vec<u16>,
+}
+
+const NEVER: u16 = u16::MAX;
+
+/// With fewer filled bins than this, it is cheaper to ask for each of them when its turn comes.
+const FEW_FILLED: usize = 16;
+
+fn probes() -> &'static Probes {
+    static TABLE: OnceLock<Probes> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        let mut table = Probes { lenders: vec![0; BINS * PROBES], ranks: vec![NEVER; BINS * BINS] };
+        for bin in 0..BINS {
+            for probe in 0..PROBES {
+                let mut mixed = (((bin as u64) << 32) + probe as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                mixed ^= mixed >> 32;
+                let lender = (mixed.wrapping_mul(0xff51_afd7_ed55_8ccd) >> 56) as usize;
+                table.lenders[bin * PROBES + probe] = lender as u8;
+                let rank = &mut table.ranks[bin * BINS + lender];
+                *rank = (*rank).min(probe as u16);
+            }
+        }
+        table
+    })
+}
+
+/// Smallest value of each bin, empty ones filled; `values` in any order, repeats harmless, not empty.
+pub fn minima(values: &[u64]) -> [u64; BINS] {
+    let mut minima = [u64::MAX; BINS];
+    let mut filled = [false; BINS];
+    for &value in values {
+        let bin = (value >> 56) as usize;
+        minima[bin] = minima[bin].min(value);
+        filled[bin] = true;
+    }
+    let lenders: Vec<usize> = (0..BINS).filter(|&bin| filled[bin]).collect();
+    if lenders.len() == BINS {
+        return minima;
+    }
+    let probes = probes();
+    for bin in (0..BINS).filter(|&bin| !filled[bin]) {
+        let found = if lenders.len() < FEW_FILLED {
+            let ranks = &probes.ranks[bin * BINS..(bin + 1) * BINS];
+            lenders.iter().copied().min_by_key(|&lender| ranks[lender]).filter(|&lender| ranks[lender] != NEVER)
+        } else {
+            let sequence = &probes.lenders[bin * PROBES..(bin + 1) * PROBES];
+            sequence.iter().map(|&lender| lender as usize).find(|&lender| filled[lender])
+        };
+        // Without a hit, the next filled bin upwards, around the end.
+        let upwards = || lenders.get(lenders.partition_point(|&lender| lender < bin)).or(lenders.first()).copied();
+        if let Some(lender) = found.or_else(upwards) {
+            minima[bin] = minima[lender];
+        }
+    }
+    minima
+}
+
+/// The lowest byte of each minimum.
+pub fn sketch(minima: &[u64; BINS]) -> [u8; BINS] {
+    minima.map(|value| value as u8)
+}
+
+pub fn band_keys(minima: &[u64; BINS]) -> [u64; BANDS] {
+    std::array::from_fn(|band| {
+        fold(&minima[band * BAND_WIDTH..(band + 1) * BAND_WIDTH], START.wrapping_add(band as u64))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_and_many_filled_bins_borrow_by_the_same_rule() {
+        for count in 1..40u64 {
+            let values: Vec<u64> = (1..=count).map(|each| fold(&[each], count)).collect();
+            let found = minima(&values);
+            let filled: Vec<bool> =
+                (0..BINS).map(|bin| values.iter().any(|value| (value >> 56) as usize == bin)).collect();
+            for bin in (0..BINS).filter(|&bin| !filled[bin]) {
+                let sequence = &probes().lenders[bin * PROBES..][..PROBES];
+                if let Some(&lender) = sequence.iter().find(|&&lender| filled[lender as usize]) {
+                    assert_eq!(found[bin], found[lender as usize]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_value_fills_every_bin() {
+        assert_eq!(minima(&[77 << 56 | 5]), [77 << 56 | 5; BINS]);
+    }
+
+    #[test]
+    fn full_bins_keep_their_smallest() {
+        let values: Vec<u64> = (0..1024u64).map(|each| each % 256 << 56 | each).collect();
+        assert_eq!(minima(&values), std::array::from_fn(|bin| (bin as u64) << 56 | bin as u64));
+    }
+}

@@ -1,0 +1,222 @@
+//! A page's source -> its tags and comments: `docstore/html/tokens.py`.
+//!
+//! One pass over UTF-8 bytes; every byte is looked at a bounded number of times.
+
+use crate::bytes::{find, is_blank};
+use crate::names::{self, Names, NOTHING};
+
+/// One tag or comment, by places in the source.
+///
+/// The text before it ends at `start`, the text behind it begins at `end`; the content of a raw element lies between
+/// `content` and `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    pub start: u32,
+    pub end: u32,
+    attributes: u32,
+    pub content: u32,
+    /// As `names` numbers it; `NOTHING` for comments and for what the end of the source swallowed.
+    pub name: u32,
+}
+
+impl Tag {
+    /// The source of the attributes; may be empty.
+    #[inline(always)]
+    pub fn attributes<'a>(&self, source: &'a [u8]) -> &'a [u8] {
+        if self.name == NOTHING {
+            return &[];
+        }
+        &source[self.attributes as usize..self.content as usize - 1]
+    }
+
+    /// The source of a raw element's content; empty for other tags.
+    pub fn content<'a>(&self, source: &'a [u8]) -> &'a [u8] {
+        &source[self.content as usize..self.end as usize]
+    }
+
+    fn comment(start: usize, end: usize) -> Self {
+        Self { start: start as u32, end: end as u32, attributes: end as u32, content: end as u32, name: NOTHING }
+    }
+}
+
+/// Longest source whose places fit a tag.
+pub const SOURCE_LIMIT_BYTES: usize = u32::MAX as usize - 16;
+
+const fn name_ends() -> [bool; 256] {
+    let mut ends = [false; 256];
+    ends[b'\t' as usize] = true;
+    ends[b'\n' as usize] = true;
+    ends[0x0c] = true;
+    ends[b'\r' as usize] = true;
+    ends[b' ' as usize] = true;
+    ends[b'/' as usize] = true;
+    ends[b'>' as usize] = true;
+    ends
+}
+
+/// Bytes that end a tag's name; an attribute's name ends at these and at `=`.
+static NAME_ENDS: [bool; 256] = name_ends();
+static ATTRIBUTE_NAME_ENDS: [bool; 256] = {
+    let mut ends = name_ends();
+    ends[b'=' as usize] = true;
+    ends
+};
+
+/// Cut a source at its markup.
+pub fn split(source: &[u8], tags: &mut Vec<Tag>, names: &mut Names) {
+    tags.clear();
+    let mut place = 0;
+    while let Some(at) = Some(find(b'<', source, place)).filter(|&at| at + 1 < source.len()) {
+        let tag = match source[at + 1] {
+            byte if byte.is_ascii_alphabetic() => element(source, at, at + 1, 0, names),
+            b'/' if at + 2 == source.len() => return,
+            b'/' if source[at + 2].is_ascii_alphabetic() => element(source, at, at + 2, 1, names),
+            b'!' if source[at + 2..].starts_with(b"--") => Tag::comment(at, comment_end(source, at + 4)),
+            b'!' | b'?' | b'/' => Tag::comment(at, (find(b'>', source, at + 2) + 1).min(source.len())),
+            _ => {
+                place = at + 1;
+                continue;
+            }
+        };
+        place = tag.end as usize;
+        tags.push(tag);
+    }
+}
+
+/// The end of a comment whose content begins at `start`.
+fn comment_end(source: &[u8], start: usize) -> usize {
+    let content = &source[start..];
+    if content.starts_with(b">") {
+        return start + 1;
+    }
+    if content.starts_with(b"->") {
+        return start + 2;
+    }
+    memchr::memchr_iter(b'>', content)
+        .find(|&end| content[..end].ends_with(b"--") || content[..end].ends_with(b"--!"))
+        .map_or(source.len(), |end| start + end + 1)
+}
+
+/// The tag whose name begins at `start`.
+#[inline(always)]
+fn element(source: &[u8], at: usize, start: usize, closing: u32, names: &mut Names) -> Tag {
+    let mut place = start + 1;
+    while place < source.len() && !NAME_ENDS[source[place] as usize] {
+        place += 1;
+    }
+    let name = &source[start..place];
+    let attributes = place;
+    if source.get(place) != Some(&b'>') {
+        place = attributes_end(source, place);
+        if place == source.len() {
+            return Tag::comment(at, place);
+        }
+    }
+    let number = names.number(name);
+    let content = place + 1;
+    let tag_name = number << 1 | closing;
+    let mut end = content;
+    if closing == 0 && names::properties(tag_name) & names::RAW != 0 {
+        end = if number == names::NAME_PLAINTEXT { source.len() } else { raw_end(source, content, name) };
+    }
+    Tag { start: at as u32, end: end as u32, attributes: attributes as u32, content: content as u32, name: tag_name }
+}
+
+/// The place of the `>` that ends the tag whose attributes begin at `place`, or the end of the source.
+#[inline(always)]
+pub fn attributes_end(source: &[u8], mut place: usize) -> usize {
+    loop {
+        let Some(&byte) = source.get(place) else { return source.len() };
+        if byte == b'>' {
+            return place;
+        }
+        if is_blank(byte) || byte == b'/' {
+            place += 1;
+            continue;
+        }
+        place = attribute_end(source, place, &mut |_, _| {});
+    }
+}
+
+/// The place behind the attribute whose name begins at `start`; tells where its name and its value lie.
+#[inline(always)]
+fn attribute_end<'a>(source: &'a [u8], start: usize, found: &mut impl FnMut(&'a [u8], &'a [u8])) -> usize {
+    let mut place = start + 1;
+    while place < source.len() && !ATTRIBUTE_NAME_ENDS[source[place] as usize] {
+        place += 1;
+    }
+    let name = &source[start..place];
+    let mut ahead = place;
+    while ahead < source.len() && is_blank(source[ahead]) {
+        ahead += 1;
+    }
+    if source.get(ahead) != Some(&b'=') {
+        found(name, &[]);
+        return place;
+    }
+    ahead += 1;
+    while ahead < source.len() && is_blank(source[ahead]) {
+        ahead += 1;
+    }
+    match source.get(ahead) {
+        Some(&quote @ (b'"' | b'\'')) => {
+            let end = find(quote, source, ahead + 1);
+            found(name, &source[ahead + 1..end]);
+            (end + 1).min(source.len())
+        }
+        Some(&byte) if byte != b'>' => {
+            let value = ahead;
+            while ahead < source.len() && !is_blank(source[ahead]) && source[ahead] != b'>' {
+                ahead += 1;
+            }
+            found(name, &source[value..ahead]);
+            ahead
+        }
+        _ => {
+            found(name, &[]);
+            ahead
+        }
+    }
+}
+
+/// Each attribute of a tag, in order, as in the source: name, and value (empty where there is none).
+#[inline(always)]
+pub fn each_attribute<'a>(attributes: &'a [u8], mut found: impl FnMut(&'a [u8], &'a [u8])) {
+    let mut place = 0;
+    while let Some(&byte) = attributes.get(place) {
+        if is_blank(byte) || byte == b'/' {
+            place += 1;
+        } else {
+            place = attribute_end(attributes, place, &mut found);
+        }
+    }
+}
+
+/// The end of the content of the raw element of that name.
+fn raw_end(source: &[u8], start: usize, name: &[u8]) -> usize {
+    let mut place = start;
+    loop {
+        place = find(b'<', source, place);
+        let behind = place + 2 + name.len();
+        if behind >= source.len() {
+            return source.len();
+        }
+        if source[place + 1] == b'/'
+            && NAME_ENDS[source[behind] as usize]
+            && source[place + 2..behind].eq_ignore_ascii_case(name)
+        {
+            return place;
+        }
+        place += 1;
+    }
+}
+
+/// Whether the attributes mention a word, in any case.
+pub fn mentions(attributes: &[u8], word: &[u8]) -> bool {
+    attributes.len() >= word.len() && {
+        let first = word[0];
+        memchr::memchr2_iter(first, first.to_ascii_uppercase(), attributes).any(|place| {
+            attributes[place..].len() >= word.len() && attributes[place..place + word.len()].eq_ignore_ascii_case(word)
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! The extractor `visible`, and which parts of a page are shown: `docstore/html/content.py`.
+
+use crate::flow::{Flow, Source};
+use crate::names::{self, properties, NOTHING};
+use crate::tokens::Tag;
+
+/// Depths of hidden and preformatted elements while a page's tags go by.
+#[derive(Default)]
+pub struct Shown {
+    hidden_depth: usize,
+    preformatted_depth: usize,
+}
+
+impl Shown {
+    /// Take note of a tag; gives how its raw content is shown, if it is.
+    #[inline(always)]
+    pub fn pass(&mut self, tag: &Tag) -> Option<Source> {
+        let element = properties(tag.name);
+        if element & (names::HIDDEN | names::PREFORMATTED | names::VISIBLE_RAW) == 0 || tag.name == NOTHING {
+            return None;
+        }
+        let depth = if element & names::HIDDEN != 0 {
+            &mut self.hidden_depth
+        } else if element & names::PREFORMATTED != 0 {
+            &mut self.preformatted_depth
+        } else {
+            let shown = tag.name & 1 == 0 && self.hidden_depth == 0;
+            return shown.then_some(if element & names::REFERENCES_RAW != 0 {
+                Source::Preformatted
+            } else {
+                Source::Literal
+            });
+        };
+        *depth = if tag.name & 1 == 0 { *depth + 1 } else { depth.saturating_sub(1) };
+        None
+    }
+
+    /// How the text behind the last tag is shown; None where it is hidden.
+    #[inline(always)]
+    pub fn text(&self) -> Option<Source> {
+        if self.hidden_depth != 0 {
+            None
+        } else if self.preformatted_depth != 0 {
+            Some(Source::Preformatted)
+        } else {
+            Some(Source::Text)
+        }
+    }
+}
+
+/// Whether a tag cuts words.
+#[inline(always)]
+pub fn is_break(tag: &Tag) -> bool {
+    tag.name != NOTHING && properties(tag.name) & names::INLINE == 0
+}
+
+/// All visible text.
+pub fn visible(source: &[u8], tags: &[Tag], flow: &mut Flow) {
+    flow.clear();
+    let mut shown = Shown::default();
+    let mut start = 0;
+    for tag in tags {
+        if let Some(how) = shown.text() {
+            flow.push(&source[start..tag.start as usize], how);
+        }
+        if is_break(tag) {
+            flow.end_block();
+        }
+        if let Some(how) = shown.pass(tag) {
+            flow.push(tag.content(source), how);
+            flow.end_block();
+        }
+        start = tag.end as usize;
+    }
+    if let Some(how) = shown.text() {
+        flow.push(&source[start..], how);
+    }
+}

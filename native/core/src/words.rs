@@ -1,0 +1,382 @@
+//! Text -> normalised words: `docstore/html/words.py`.
+//!
+//! The words are written one after the other, in lower case and normal form, with one space between: just what the
+//! text checksum is taken of.  ASCII goes eight bytes at a time; other characters go by their table entry (see
+//! `tools/make_native_tables.py` for what makes a character *safe*); only around characters that are not safe, from the
+//! last safe one before to the next one behind, the five passes of NFKC_Casefold are made.
+
+use unicode_normalization::UnicodeNormalization;
+
+use crate::bytes::{self, code_point, sequence_length};
+use crate::tables::unicode::{BLOCK, CASE_FOLDING, ENTRIES, INDEX, STRINGS, UNASSIGNED};
+
+const WORD: u32 = 1;
+const UNSPACED: u32 = 2;
+const MARK: u32 = 3;
+
+const KEEP: u32 = 0;
+const DROP: u32 = 1;
+const SLOW: u32 = 2;
+const CHARACTER: u32 = 3;
+const STRING: u32 = 4;
+const REORDER: u32 = 5;
+const INERT: u32 = 1 << 5;
+
+#[inline(always)]
+fn entry(code_point: u32) -> u32 {
+    let block = INDEX[code_point as usize / BLOCK] as usize;
+    ENTRIES[block * BLOCK + code_point as usize % BLOCK]
+}
+
+#[inline(always)]
+fn action(entry: u32) -> u32 {
+    entry >> 2 & 7
+}
+
+/// The words of one text.
+#[derive(Default)]
+pub struct Words {
+    /// Longer than what is written, never shrinks.
+    joined: Vec<u8>,
+    length: usize,
+    /// Where each word ends in `joined`.
+    ends: Vec<u32>,
+    /// Where the open word begins, if there is one.
+    start: usize,
+    open: Open,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Open {
+    #[default]
+    Nothing,
+    Word,
+    /// A letter of an unspaced script: only marks may follow.
+    Unit,
+}
+
+/// A place to go back to.
+#[derive(Clone, Copy)]
+struct Before {
+    place: usize,
+    length: usize,
+    words: usize,
+    start: usize,
+    open: Open,
+}
+
+impl Words {
+    /// The words with one space between them.
+    pub fn joined(&self) -> &[u8] {
+        &self.joined[..self.length]
+    }
+
+    /// The same, with at least sixteen bytes of anything behind.
+    pub fn padded(&self) -> &[u8] {
+        &self.joined
+    }
+
+    pub fn ends(&self) -> &[u32] {
+        &self.ends
+    }
+
+    /// Each word.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends.iter().map(move |&end| {
+            let word = &self.joined[start..end as usize];
+            start = end as usize + 1;
+            word
+        })
+    }
+
+    /// Cut a text, valid UTF-8, into words; what was here before goes.
+    pub fn cut(&mut self, text: &[u8]) {
+        self.length = 0;
+        self.ends.clear();
+        self.open = Open::Nothing;
+        self.reserve(text.len());
+        let mut place = 0;
+        while place < text.len() {
+            let word = bytes::load_padded(text, place);
+            let member = bytes::word_bytes(word);
+            let count = bytes::first(!member & bytes::HIGHS);
+            if count != 0 {
+                if self.open != Open::Word {
+                    self.end_word();
+                    self.begin(Open::Word);
+                }
+                self.joined[self.length..self.length + 8].copy_from_slice(&bytes::lower(word).to_le_bytes());
+                self.length += count;
+                place += count;
+                if count == 8 {
+                    continue;
+                }
+            }
+            match text.get(place) {
+                None => {}
+                Some(..=0x7f) => {
+                    self.end_word();
+                    place += 1;
+                }
+                Some(_) => {
+                    place = self.wide(text, place);
+                    self.reserve(text.len() - place);
+                }
+            }
+        }
+        self.end_word();
+    }
+
+    /// Make room for the words of so many bytes of source, folded one to one, with a space each.
+    fn reserve(&mut self, source_bytes: usize) {
+        let most = self.length + source_bytes * 2 + 64;
+        if self.joined.len() < most {
+            self.joined.resize(most + most / 2, 0);
+        }
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, open: Open) {
+        if !self.ends.is_empty() {
+            self.joined[self.length] = b' ';
+            self.length += 1;
+        }
+        self.start = self.length;
+        self.open = open;
+    }
+
+    #[inline(always)]
+    fn end_word(&mut self) {
+        if self.open != Open::Nothing {
+            self.ends.push(self.length as u32);
+            self.open = Open::Nothing;
+        }
+    }
+
+    /// Append a folded character of a class.
+    #[inline(always)]
+    fn put(&mut self, character: &[u8], class: u32) {
+        match class {
+            WORD if self.open != Open::Word => {
+                self.end_word();
+                self.begin(Open::Word);
+            }
+            UNSPACED => {
+                self.end_word();
+                self.begin(Open::Unit);
+            }
+            MARK if self.open == Open::Nothing => self.begin(Open::Word),
+            WORD | MARK => {}
+            _ => {
+                self.end_word();
+                return;
+            }
+        }
+        self.joined[self.length..self.length + character.len()].copy_from_slice(character);
+        self.length += character.len();
+    }
+
+    /// Append folded characters, whose lengths may be beyond what `reserve` thought of.
+    fn put_string(&mut self, folded: &[u8]) {
+        self.reserve(folded.len());
+        let mut place = 0;
+        while place < folded.len() {
+            let length = sequence_length(folded[place]);
+            let character = &folded[place..place + length];
+            self.put(character, entry(code_point(character, length)) & 3);
+            place += length;
+        }
+    }
+
+    #[inline(always)]
+    fn before(&self, place: usize) -> Before {
+        Before { place, length: self.length, words: self.ends.len(), start: self.start, open: self.open }
+    }
+
+    fn go_back(&mut self, before: &Before) {
+        self.length = before.length;
+        self.ends.truncate(before.words);
+        self.start = before.start;
+        self.open = before.open;
+    }
+
+    /// Characters beyond ASCII from `place` on, up to the next ASCII one at least; gives the place behind them.
+    fn wide(&mut self, text: &[u8], mut place: usize) -> usize {
+        // Before the last safe character, to which a character that is not safe may reach back.
+        let mut last = self.before_ascii(text, place);
+        let mut combining = 0;
+        while place < text.len() && text[place] >= 0x80 {
+            let length = sequence_length(text[place]);
+            let character = &text[place..place + length];
+            let found = entry(code_point(character, length));
+            match action(found) {
+                KEEP => {
+                    last = self.before(place);
+                    combining = if found & INERT != 0 { 0 } else { u32::MAX };
+                    self.put(character, found & 3);
+                }
+                DROP => {}
+                CHARACTER => {
+                    last = self.before(place);
+                    combining = if found & INERT != 0 { 0 } else { u32::MAX };
+                    let mut folded = [0; 4];
+                    let folded = char::from_u32(found >> 8).unwrap_or('\u{fffd}').encode_utf8(&mut folded).as_bytes();
+                    self.put(folded, entry(found >> 8) & 3);
+                }
+                STRING => {
+                    last = self.before(place);
+                    combining = u32::MAX;
+                    let start = (found >> 16) as usize;
+                    self.put_string(&STRINGS[start..start + (found >> 8 & 0xff) as usize]);
+                    self.reserve(text.len() - place);
+                }
+                REORDER if found >> 8 >= combining => {
+                    combining = found >> 8;
+                    self.put(character, MARK);
+                }
+                _ => {
+                    let end = next_safe(text, place + length);
+                    self.go_back(&last);
+                    let folded = fold(&text[last.place..end]);
+                    self.put_string(folded.as_bytes());
+                    self.reserve(text.len() - end);
+                    place = end;
+                    // What stands here is folded as a whole; a character that is not safe cannot follow.
+                    last = self.before(place);
+                    combining = u32::MAX;
+                    continue;
+                }
+            }
+            place += length;
+        }
+        place
+    }
+
+    /// The state before the ASCII character that stands before `place`, or the one here where the text begins.
+    fn before_ascii(&self, text: &[u8], place: usize) -> Before {
+        let here = self.before(place);
+        let Some(&byte) = place.checked_sub(1).map(|before| &text[before]) else { return here };
+        if byte >= 0x80 || self.open == Open::Nothing {
+            return Before { place: if byte < 0x80 { place - 1 } else { place }, ..here };
+        }
+        // An open word that ends in this very character.
+        let mut before = Before { place: place - 1, length: here.length - 1, ..here };
+        if before.length == before.start {
+            before.open = Open::Nothing;
+            before.length -= usize::from(!self.ends.is_empty());
+        }
+        before
+    }
+}
+
+/// The place of the first safe character from `place` on.
+fn next_safe(text: &[u8], mut place: usize) -> usize {
+    while place < text.len() && text[place] >= 0x80 {
+        let length = sequence_length(text[place]);
+        match action(entry(code_point(&text[place..], length))) {
+            DROP | SLOW | REORDER => place += length,
+            _ => break,
+        }
+    }
+    place
+}
+
+fn is_assigned(code_point: u32) -> bool {
+    let next = UNASSIGNED.partition_point(|&(first, _)| first <= code_point);
+    next == 0 || UNASSIGNED[next - 1].1 < code_point
+}
+
+fn case_fold(text: impl Iterator<Item = char>) -> String {
+    let mut folded = String::new();
+    for character in text {
+        match CASE_FOLDING.binary_search_by_key(&u32::from(character), |row| row.0) {
+            Ok(row) => folded
+                .extend(CASE_FOLDING[row].1.iter().filter(|&&part| part != 0).filter_map(|&part| char::from_u32(part))),
+            Err(_) => folded.push(character),
+        }
+    }
+    folded
+}
+
+/// NFKC_Casefold by the tables of Unicode 14.0, the long way.
+///
+/// The normalising crate knows later versions; what 14.0 does not assign is gone before, and the rest is stable.
+fn fold(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let kept = text.chars().filter(|&character| action(entry(character.into())) != DROP).map(|character| {
+        if is_assigned(character.into()) {
+            character
+        } else {
+            ' '
+        }
+    });
+    let first = case_fold(kept.nfd());
+    let second = case_fold(first.nfkc());
+    second.nfkc().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        let mut words = Words::default();
+        words.cut(text.as_bytes());
+        let each: Vec<_> = words.iter().map(|word| String::from_utf8(word.to_vec()).unwrap()).collect();
+        assert_eq!(each.join(" ").as_bytes(), words.joined());
+        each
+    }
+
+    /// Step by step over the whole text.
+    fn slowly(text: &str) -> Vec<String> {
+        let mut words = Words::default();
+        words.reserve(0);
+        words.put_string(fold(text.as_bytes()).as_bytes());
+        words.end_word();
+        words.iter().map(|word| String::from_utf8(word.to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn words_are_folded_and_cut() {
+        assert_eq!(words("Hello, WORLD_1 x\u{ad}y\u{200b}z"), ["hello", "world_1", "xy", "z"]);
+        assert_eq!(
+            words("Stra\u{df}e \u{c9}cole e\u{301}cole \u{fb01}n"),
+            ["strasse", "\u{e9}cole", "\u{e9}cole", "fin"]
+        );
+        assert_eq!(words("\u{4e2d}\u{6587}abc\u{3042}"), ["\u{4e2d}", "\u{6587}", "abc", "\u{3042}"]);
+        assert_eq!(words("a<\u{338}b"), ["a", "b"]);
+    }
+
+    #[test]
+    fn every_code_point_between_others_folds_as_the_long_way() {
+        for around in [("", ""), ("a", "b"), ("\u{915}", "\u{94d}"), ("e", "\u{301}"), ("\u{e9} ", "\u{327}\u{301}")] {
+            for each in (0..0x11_0000).filter_map(char::from_u32) {
+                let text = format!("{}{each}{}", around.0, around.1);
+                assert_eq!(words(&text), slowly(&text), "{each:?} in {around:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn random_strings_fold_as_the_long_way() {
+        let mut state = 7u64;
+        let mut next = |bound: u32| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            ((state >> 33) as u32) % bound
+        };
+        for _ in 0..200_000 {
+            let text: String = (0..next(8) + 1)
+                .filter_map(|_| match next(6) {
+                    0 => char::from_u32(0x20 + next(0x5f)),
+                    1 => char::from_u32(0x300 + next(0x70)),
+                    2 => char::from_u32(0xa0 + next(0x260)),
+                    3 => char::from_u32(0x590 + next(0xb00)),
+                    4 => char::from_u32(0x1100 + next(0x100)),
+                    _ => char::from_u32(next(0x11_0000)),
+                })
+                .collect();
+            assert_eq!(words(&text), slowly(&text), "{:?}", text);
+        }
+    }
+}

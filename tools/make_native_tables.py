@@ -1,0 +1,272 @@
+"""Write the tables of the native kernel, `native/core/src/tables/*.rs`, from the reference's own modules.
+
+Run it with a Python whose `unicodedata` is 14.0.0 (CPython 3.11), as `make_unicode_tables.py`.  `--check` says whether
+the files in the tree are what this writes.
+
+Every code point gets one entry: the class that cuts words, and what case folding and normalisation do to it.  The point
+of the *action* is to spare nearly all characters the five passes of NFKC_Casefold.  A code point is *safe* when, at
+every stage, its image begins with a starter that composes with nothing before it: then the image of a run of safe code
+points is the run of their images.  A *reorder* mark is its own image and composes with nothing; behind an *inert* base,
+whose every stage is one character, it stays where it is as long as combining classes do not fall.  All else is *slow*.
+"""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from pathlib import Path
+
+from docstore.html import evidence, outline, tokens, unicode_tables
+from docstore.html.references import _NAMED as NAMED_REFERENCES
+
+TARGET = Path(__file__).parent.parent / "native" / "core" / "src" / "tables"
+HEAD = "//! {what}\n//!\n//! Made by `tools/make_native_tables.py`; never edited by hand.\n\n"
+
+BREAK, WORD, UNSPACED, MARK = range(4)
+KEEP, DROP, SLOW, CHARACTER, STRING, REORDER = range(6)
+INERT = 1 << 5
+BLOCK = 128
+"""Code points in a block of the two-stage table."""
+
+COMMON_NAMES = """
+html head body title meta link base script style div p section article aside nav header footer main h1 h2 h3 h4 h5 h6
+ul ol li dl dt dd table thead tbody tfoot tr td th caption colgroup col form fieldset legend label input button select
+option optgroup textarea img br hr area map pre listing blockquote figure figcaption address hgroup center svg path g
+rect circle use math object embed param source track video audio canvas picture iframe frame frameset details summary
+dialog menu template noscript search slot keygen bgsound xmp plaintext noembed noframes
+"""
+
+
+def _ranges(table: str) -> set[int]:
+    members: set[int] = set()
+    for item in table.split():
+        first, _, last = item.partition("-")
+        members.update(range(int(first, 16), int(last or first, 16) + 1))
+    return members
+
+
+def _seconds() -> set[int]:
+    """Characters that compose with one before them."""
+    found = {*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)}
+    for code_point in range(sys.maxunicode + 1):
+        parts = unicodedata.decomposition(chr(code_point)).split()
+        if len(parts) == 2 and not parts[0].startswith("<"):
+            pair = "".join(chr(int(part, 16)) for part in parts)
+            if unicodedata.normalize("NFC", pair) == chr(code_point):
+                found.add(int(parts[1], 16))
+    return found
+
+
+def _stages(character: str) -> list[str]:
+    """The images of a character at every stage of NFKC_Casefold; the last one is the result."""
+    normalize = unicodedata.normalize
+    first = normalize("NFD", character)
+    second = first.casefold()
+    third = normalize("NFKC", second)
+    fourth = third.casefold()
+    return [
+        first,
+        second,
+        normalize("NFKD", second),
+        third,
+        fourth,
+        normalize("NFKD", fourth),
+        normalize("NFKC", fourth),
+    ]
+
+
+class Entries:
+    """One number for each code point, and the strings that some of them point to."""
+
+    def __init__(self) -> None:
+        self.word = _ranges(unicode_tables.WORD)
+        self.unspaced = _ranges(unicode_tables.UNSPACED)
+        self.mark = _ranges(unicode_tables.MARK)
+        self.ignorable = _ranges(unicode_tables.IGNORABLE)
+        self.unassigned = _ranges(unicode_tables.UNASSIGNED)
+        self.seconds = _seconds()
+        self.strings = bytearray()
+        self.string_places: dict[bytes, int] = {}
+        self.numbers = [self._entry(code_point) for code_point in range(sys.maxunicode + 1)]
+
+    def _entry(self, code_point: int) -> int:
+        if code_point in self.ignorable:
+            return DROP << 2
+        if 0xD800 <= code_point <= 0xDFFF or code_point in self.unassigned:
+            return BREAK | KEEP << 2 | INERT
+        kind = BREAK
+        if code_point in self.mark:
+            kind = MARK
+        elif code_point in self.unspaced:
+            kind = UNSPACED
+        elif code_point in self.word:
+            kind = WORD
+        character = chr(code_point)
+        stages = _stages(character)
+        inert = INERT if all(len(stage) == 1 for stage in stages) else 0
+        if all(stage and not unicodedata.combining(stage[0]) and ord(stage[0]) not in self.seconds for stage in stages):
+            folded = stages[-1]
+            if folded == character:
+                return kind | KEEP << 2 | inert
+            if len(folded) == 1:
+                return kind | CHARACTER << 2 | inert | ord(folded) << 8
+            return kind | STRING << 2 | self._string(folded.encode()) << 8
+        combining = unicodedata.combining(character)
+        if combining and code_point not in self.seconds and all(stage == character for stage in stages):
+            return kind | REORDER << 2 | combining << 8
+        return kind | SLOW << 2
+
+    def _string(self, folded: bytes) -> int:
+        place = self.string_places.get(folded)
+        if place is None:
+            place = self.string_places[folded] = len(self.strings)
+            self.strings += folded
+        assert place < 1 << 16
+        assert len(folded) < 1 << 8
+        return place << 8 | len(folded)
+
+
+def _numbers(values: list[int], width: int = 118) -> str:
+    lines, line = [], "   "
+    for value in values:
+        item = f" {value},"
+        if len(line) + len(item) > width:
+            lines.append(line)
+            line = "   "
+        line += item
+    return "\n".join([*lines, line])
+
+
+def unicode_module() -> str:
+    """Entries of all code points, and full case folding."""
+    entries = Entries()
+    blocks: dict[tuple[int, ...], int] = {}
+    index = []
+    for start in range(0, sys.maxunicode + 1, BLOCK):
+        block = tuple(entries.numbers[start : start + BLOCK])
+        index.append(blocks.setdefault(block, len(blocks)))
+    flat = [number for block in blocks for number in block]
+    folded = [
+        (code_point, [ord(part) for part in chr(code_point).casefold()])
+        for code_point in range(sys.maxunicode + 1)
+        if chr(code_point).casefold() != chr(code_point)
+    ]
+    rows = "\n".join(
+        f"    ({code_point:#x}, [{', '.join(f'{part:#x}' for part in (*parts, 0, 0)[:3])}]),"
+        for code_point, parts in folded
+    )
+    unassigned = "\n".join(
+        f"    ({int(first, 16):#x}, {int(last or first, 16):#x}),"
+        for first, _, last in (item.partition("-") for item in unicode_tables.UNASSIGNED.split())
+    )
+    return (
+        HEAD.format(what=f"What folding does to each code point, and how it cuts words: Unicode {VERSION}.")
+        + f"pub const BLOCK: usize = {BLOCK};\n\n"
+        + f"pub static INDEX: [u8; {len(index)}] = [\n{_numbers(index)}\n];\n\n"
+        + f"pub static ENTRIES: [u32; {len(flat)}] = [\n{_numbers(flat)}\n];\n\n"
+        + f"pub static STRINGS: [u8; {len(entries.strings)}] = [\n{_numbers(list(entries.strings))}\n];\n\n"
+        + "/// Code point -> its full case folding, padded with zeros; ascending.\n"
+        + f"pub static CASE_FOLDING: [(u32, [u32; 3]); {len(folded)}] = [\n{rows}\n];\n\n"
+        + "/// Ranges of code points that this version does not assign; ascending.\n"
+        + f"pub static UNASSIGNED: [(u32, u32); {len(unicode_tables.UNASSIGNED.split())}] = [\n{unassigned}\n];\n"
+    )
+
+
+def references_module() -> str:
+    """Named character references."""
+
+    def escaped(characters: str) -> str:
+        return "".join(f"\\u{{{ord(part):x}}}" for part in characters)
+
+    rows = "\n".join(f'    ("{name}", "{escaped(text)}"),' for name, text in sorted(NAMED_REFERENCES.items()))
+    return (
+        HEAD.format(what="Names of character references, with their semicolon where they have one, and what they mean.")
+        + f"pub static NAMED: [(&str, &str); {len(NAMED_REFERENCES)}] = [\n{rows}\n];\n"
+    )
+
+
+FLAGS = {
+    "INLINE": tokens.INLINE,
+    "HIDDEN": tokens.HIDDEN,
+    "PREFORMATTED": frozenset({"pre", "listing"}),
+    "VISIBLE_RAW": tokens.VISIBLE_RAW,
+    "REFERENCES_RAW": tokens.REFERENCES_RAW,
+    "RAW": frozenset(tokens._RAW.split("|")),
+    "HEADING": outline.HEADINGS,
+}
+
+
+def names_module() -> str:
+    """Known tag names with their properties, and the words that say what a tag holds."""
+    known = set(COMMON_NAMES.split()).union(*FLAGS.values())
+    known |= {name.removeprefix("/") for name in outline._KINDS if name}
+    known |= {*outline.CLOSES, *evidence._TAGS}
+    names = sorted(known)
+    if len(names) > 250:
+        raise SystemExit("a name's number is a byte, and 255 is the unknown one")
+
+    def constant(name: str) -> str:
+        return name.upper().replace("-", "_")
+
+    lines = [
+        HEAD.format(what="Tag names that the kernel knows by number, with what the reference says of each."),
+        *(f"pub const {flag}: u16 = 1 << {bit};\n" for bit, flag in enumerate(FLAGS)),
+        "\n",
+        *(f"pub const NAME_{constant(name)}: u32 = {number};\n" for number, name in enumerate(names)),
+        f"\npub const KNOWN: usize = {len(names)};\n",
+    ]
+
+    def array(title: str, kind: str, items: list[str]) -> str:
+        body = "\n".join(f"    {item}," for item in items)
+        return f"\npub static {title}: [{kind}; {len(items)}] = [\n{body}\n];\n"
+
+    flags = [" | ".join(flag for flag, members in FLAGS.items() if name in members) or "0" for name in names]
+    lines += [
+        array("NAMES", "&str", [f'"{name}"' for name in names]),
+        array("PROPERTIES", "u16", flags),
+        "\n/// What a start tag and an end tag are in an outline.",
+        array(
+            "KINDS",
+            "(u8, u8)",
+            [f"({outline._KINDS.get(name, 0)}, {outline._KINDS.get('/' + name, 0)})" for name in names],
+        ),
+        "\n/// What the tag's name itself says of its content.",
+        array("TAG_EVIDENCE", "u8", [str(evidence._TAGS.get(name, 0)) for name in names]),
+        "\n/// A start tag and the elements on top that it closes.",
+        array(
+            "CLOSES",
+            "(u32, &[u32])",
+            [
+                f"(NAME_{constant(name)}, &[{', '.join(f'NAME_{constant(each)}' for each in sorted(closed))}])"
+                for name, closed in sorted(outline.CLOSES.items())
+            ],
+        ),
+        array("ROLES", "(&str, u8)", [f'("{role}", {bits})' for role, bits in sorted(evidence._ROLES.items())]),
+        array("HINT_WORDS", "&str", [f'"{word}"' for word in sorted(evidence.HINT_WORDS)]),
+        array("ADVERT_WORDS", "&str", [f'"{word}"' for word in sorted(evidence.ADVERT_WORDS)]),
+        array("NEGATIONS", "&str", [f'"{word}"' for word in sorted(evidence.NEGATIONS)]),
+    ]
+    return "".join(lines)
+
+
+VERSION = unicode_tables.UNICODE_VERSION
+
+
+def main() -> int:
+    if unicodedata.unidata_version != VERSION:
+        print(f"needs Unicode {VERSION}; this Python has {unicodedata.unidata_version}: use CPython 3.11")
+        return 2
+    modules = {"unicode.rs": unicode_module(), "references.rs": references_module(), "names.rs": names_module()}
+    stale = 0
+    for name, text in modules.items():
+        path = TARGET / name
+        if "--check" not in sys.argv[1:]:
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            print(f"{path.name} is not what the tool writes: run it without --check")
+            stale = 1
+    return stale
+
+
+if __name__ == "__main__":
+    sys.exit(main())
