@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from docstore.capture import DESCRIPTION, MAIN, Column
-from docstore.errors import InvalidArgument
+from docstore.errors import CorruptionError, InvalidArgument
 from docstore.html.finding import FoldedText, Term, terms
 from docstore.html.graphemes import cut_after, cut_before, is_boundary
 from docstore.keys import row_key, url_of
@@ -361,16 +361,16 @@ class SnippetReader:
         url = url_of(key)
         folded: FoldedText | None = None
         if wanted:
-            folded = self._folded(main)
+            folded = self._folded(key, MAIN, main)
             chosen = _passages(folded, wanted, length)
             if chosen:
                 return Snippet(url, "main", chosen)
         described = self._newest(key, DESCRIPTION, end)
         if described is not None and described.timestamp == main.timestamp:
-            description = _lead(self._folded(described), wanted, length)
+            description = _lead(self._folded(key, DESCRIPTION, described), wanted, length)
             if description:
                 return Snippet(url, "description", description)
-        beginning = _lead(folded or self._folded(main), wanted, length)
+        beginning = _lead(folded or self._folded(key, MAIN, main), wanted, length)
         return Snippet(url, "main" if beginning else "", beginning)
 
     def _newest(self, key: bytes, column: Column, end: int | None) -> Cell | None:
@@ -378,6 +378,12 @@ class SnippetReader:
         cells = self._table.read_row(key, ReadSpec((family,), qualifier, end=end, versions=1, cell_limit=1))
         return cells[0] if cells and cells[0].qualifier == qualifier else None
 
-    def _folded(self, cell: Cell) -> FoldedText:
-        value = self._placement.fetch(cell.value)
+    def _folded(self, key: bytes, column: Column, cell: Cell) -> FoldedText:
+        try:
+            value = self._placement.fetch(cell.value)
+        except CorruptionError:  # compaction may have moved it since the row was read
+            again = self._newest(key, column, cell.timestamp + 1)
+            if again is None or again == cell:
+                raise
+            return self._folded(key, column, again)
         return FoldedText(value.decode("utf-8", "replace"), value)

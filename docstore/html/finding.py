@@ -78,7 +78,7 @@ def fold_character(character: str) -> str:
     if lower in _SIMILAR:
         return _SIMILAR[lower]
     decomposed = unicodedata.normalize("NFKD", lower)
-    first, rest = decomposed[0], decomposed[1:]
+    first, rest = decomposed[0].lower()[0], decomposed[1:]
     if not rest:
         return _SIMILAR.get(first, first)
     accented = ord(first) < _LAST_ACCENTED and all(unicodedata.category(mark) == "Mn" for mark in rest)
