@@ -41,11 +41,13 @@ class IngestOptions:
         policies: what to do per verdict, in place of the schema's; None keeps those.
         threads: that analyse pages.
         on_rejected: called with the result of every rejected page.
+        anchors: write the text of each outlink into the `anchor` family of the page that it leads to.
     """
 
     policies: Mapping[VerdictKind, Policy] | None = None
     threads: int = 2
     on_rejected: Callable[[PutResult], None] | None = None
+    anchors: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,10 @@ class _Run:
 
     def take(self, pages: Iterator[Page]) -> None:
         """Write pages and count their results."""
-        results = self._store.put_pages(pages, policies=self._options.policies, threads=self._options.threads)
+        options = self._options
+        results = self._store.put_pages(
+            pages, policies=options.policies, threads=options.threads, anchors=options.anchors
+        )
         for number, result in enumerate(results):
             self._count(result)
             if self._on_progress is not None and number % PROGRESS_PAGES == 0:

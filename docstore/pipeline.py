@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 
+from docstore.anchors import Anchor, outgoing
+from docstore.dedup.analysis import Analysis
 from docstore.dedup.kernel import Kernel
 from docstore.errors import InvalidArgument
 from docstore.format import TIMESTAMP_MAX
-from docstore.keys import row_key
+from docstore.keys import row_key, url_of
 from docstore.model import Page, PutResult
 from docstore.writer import GROUP_BYTES, GROUP_PAGES, TIMESTAMP_STEP, Policies, Prepared, Sequencer
 
@@ -39,18 +41,23 @@ class PageWriter:
         """Write one page; the answer is committed."""
         return self._sequencer.write(self.prepare([page]), policies)[0]
 
-    def put_all(self, pages: Iterable[Page], policies: Policies, threads: int) -> Iterator[PutResult]:
-        """Write pages; yields results in input order, each after its group is committed."""
+    def put_all(
+        self, pages: Iterable[Page], policies: Policies, threads: int, *, anchors: bool = False
+    ) -> Iterator[PutResult]:
+        """Write pages; yields results in input order, each after its group is committed.
+
+        With `anchors`, what each page says of the pages that it links to is written with it.
+        """
         if threads < 1:
             raise InvalidArgument(f"threads must be at least 1, not {threads}")
         if threads == 1:
             for group in _groups(pages):
-                yield from self._sequencer.write(self.prepare(group), policies)
+                yield from self._sequencer.write(self.prepare(group, anchors=anchors), policies)
             return
         with ThreadPoolExecutor(threads, thread_name_prefix="docstore-analyse") as pool:
             window: deque[list[Future[list[Prepared]]]] = deque()
             for group in _groups(pages):
-                window.append([pool.submit(self.prepare, batch) for batch in _batches(group)])
+                window.append([pool.submit(self.prepare, batch, anchors=anchors) for batch in _batches(group)])
                 if len(window) > 1:
                     yield from self._write(window.popleft(), policies)
             for futures in window:
@@ -59,7 +66,7 @@ class PageWriter:
     def _write(self, futures: list[Future[list[Prepared]]], policies: Policies) -> list[PutResult]:
         return self._sequencer.write(list(chain.from_iterable(f.result() for f in futures)), policies)
 
-    def prepare(self, pages: Sequence[Page]) -> list[Prepared]:
+    def prepare(self, pages: Sequence[Page], *, anchors: bool = False) -> list[Prepared]:
         """Analyse pages: row key, timestamp, text and fingerprints; a page that cannot be taken gets its reason."""
         prepared = [self._address(page) for page in pages]
         bodies = [
@@ -67,10 +74,8 @@ class PageWriter:
             for one in prepared
             if not one.error and one.page.status != 304
         ]
-        analyses = iter(self._kernel.analyse_many(bodies))
-        return [
-            one if one.error or one.page.status == 304 else one._replace(analysis=next(analyses)) for one in prepared
-        ]
+        analyses = iter(self._kernel.analyse_many(bodies, links=anchors))
+        return [one if one.error or one.page.status == 304 else _analysed(one, next(analyses)) for one in prepared]
 
     def _address(self, page: Page) -> Prepared:
         fetched_at = self._clock() if page.fetched_at is None else page.fetched_at
@@ -88,6 +93,16 @@ class PageWriter:
             except InvalidArgument as refusal:
                 error = str(refusal)
         return Prepared(page, key, timestamp, None, error)
+
+
+def _analysed(one: Prepared, analysis: Analysis) -> Prepared:
+    """A page with its analysis, and with its anchors where links were asked for and it is no error page."""
+    page = one.page
+    anchors: tuple[Anchor, ...] = ()
+    if analysis.links and 200 <= page.status < 300:
+        anchors = outgoing(url_of(one.row_key), page.body, page.header("content-type"), analysis)
+        analysis = analysis._replace(links=())
+    return one._replace(analysis=analysis, anchors=anchors)
 
 
 def _groups(pages: Iterable[Page]) -> Iterator[list[Page]]:

@@ -159,7 +159,12 @@ class DocumentStore:
         return result
 
     def put_pages(
-        self, pages: Iterable[Page | tuple[str, bytes]], *, policies: Policies | None = None, threads: int = 2
+        self,
+        pages: Iterable[Page | tuple[str, bytes]],
+        *,
+        policies: Policies | None = None,
+        threads: int = 2,
+        anchors: bool = False,
     ) -> Iterator[PutResult]:
         """Write many pages; yields their results in order, each once it is committed.
 
@@ -170,11 +175,12 @@ class DocumentStore:
             pages: `Page` objects, or (url, body) pairs.
             policies: what to do per verdict, in place of the schema's.
             threads: that analyse pages; any number gives the same store.
+            anchors: write what each page says of the pages that it links to into their `anchor` family.
         Raises:
             StorageError: pages without a result are not applied.
         """
         given = (page if isinstance(page, Page) else Page(*page) for page in pages)
-        return self._write_half().writer.put_all(given, self._policies(policies), threads)
+        return self._write_half().writer.put_all(given, self._policies(policies), threads, anchors=anchors)
 
     def add_anchor(self, target_url: str, source_url: str, text: str, at: int | None = None) -> None:
         """Note that a page links to another, with these words; the target need not be stored."""
@@ -193,6 +199,41 @@ class DocumentStore:
             return False
         self._write_half().delete(row_key)
         return True
+
+    # --- maintenance
+
+    def compact(
+        self,
+        *,
+        tablets: Sequence[int] | None = None,
+        level: str = "fast",
+        dry_run: bool = False,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> CompactionReport:
+        """Drop what was deleted or has expired, write the rest anew and smaller, and give the space back.
+
+        Readers and writers go on meanwhile; after a crash, run it again.
+
+        Args:
+            tablets: numbers of those to compact; None for all.
+            level: `fast`, or `best` for the smallest store.
+            dry_run: only say what there is to do.
+            on_progress: called with the bytes of records dealt with, and of all there are.
+        Raises:
+            InvalidArgument: no such level or tablet.
+            StoreUnavailable: another compaction of this store is under way.
+        """
+        self._check_open()
+        report: CompactionReport = importlib.import_module("docstore.compact").compact(
+            self.opened,
+            self._table,
+            self._committer,
+            tablets=tablets,
+            level=level,
+            dry_run=dry_run,
+            on_progress=on_progress,
+        )
+        return report
 
     # --- reading pages
 

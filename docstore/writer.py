@@ -15,12 +15,15 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from docstore import capture
+from docstore.anchors import FAMILY as ANCHOR_FAMILY
+from docstore.anchors import Anchor
 from docstore.commit import Committer
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.detector import MIN_NEAR_WORDS, Detector, Judgement, StoredPage
 from docstore.dedup.index import HashIndex, PagePointer
 from docstore.keys import url_of
 from docstore.model import (
+    Mutation,
     Page,
     Policy,
     Previous,
@@ -33,11 +36,14 @@ from docstore.model import (
 from docstore.rows import LARGEST_BASE_BYTES, OwnRow, OwnVersion, PageRows, PendingPage
 from docstore.sharing import Base, SharedBodies, body_name
 from docstore.tablets.placement import Placement
+from docstore.tablets.values import encode_inline
 from docstore.tally import Tally
 
 GROUP_PAGES = 256
 GROUP_BYTES = 8 << 20
 """A group is committed when it has so many pages, or so many bytes of bodies."""
+GROUP_ANCHORS = 20_000
+"""A group with so many anchors is committed before its next page: they wait in memory."""
 
 PAGES = "pages"
 TIMESTAMP_STEP = 1000
@@ -57,6 +63,7 @@ class Prepared(NamedTuple):
         timestamp: microseconds, a multiple of 1000.
         analysis: None for a 304, or where the page was refused.
         error: why it was refused; else "".
+        anchors: what it says of other pages, where that was asked for.
     """
 
     page: Page
@@ -64,6 +71,7 @@ class Prepared(NamedTuple):
     timestamp: int
     analysis: Analysis | None
     error: str = ""
+    anchors: tuple[Anchor, ...] = ()
 
 
 class PlacedBody(NamedTuple):
@@ -97,6 +105,8 @@ class Sequencer:
         self._shared_rows: list[RowMutations] = []
         self._postings: list[RowMutations] = []
         self._page_rows: list[RowMutations] = []
+        self._anchor_cells: dict[bytes, list[Mutation]] = {}
+        self._anchor_count = 0
 
     def write(self, prepared: Sequence[Prepared], policies: Policies) -> list[PutResult]:
         """Judge, store and commit pages, in order.
@@ -118,9 +128,13 @@ class Sequencer:
 
     def commit(self) -> None:
         """Commit the group in flight: the one commit point."""
-        if not self._page_rows:
+        if not self._page_rows and not self._anchor_cells:
             return
-        self._committer.commit([*self._shared_rows, *self._postings, *self._page_rows, *self._tally.mutations()])
+        # Anchors come before the rows of their pages, so that a page that is known has given its anchors.
+        anchors = [RowMutations(PAGES, row_key, cells) for row_key, cells in self._anchor_cells.items()]
+        self._committer.commit(
+            [*self._shared_rows, *self._postings, *anchors, *self._page_rows, *self._tally.mutations()]
+        )
         self._tally.committed()
         self._forget()
 
@@ -128,6 +142,8 @@ class Sequencer:
         self._shared_rows.clear()
         self._postings.clear()
         self._page_rows.clear()
+        self._anchor_cells = {}
+        self._anchor_count = 0
         self._index.clear_pending()
         self._rows.clear_pending()
         self._tally.rollback()
@@ -137,12 +153,13 @@ class Sequencer:
     def _put(self, one: Prepared, policies: Policies) -> PutResult:
         if one.error:
             return PutResult(one.page.url, one.timestamp, _NEW, Previous.NONE, 0.0, capture.STORED_REFUSED, one.error)
-        if self._rows.in_flight(one.row_key):
+        if self._rows.in_flight(one.row_key) or self._anchor_count >= GROUP_ANCHORS:
             self.commit()
         if one.analysis is None:
             return self._put_visit(one)
         own, timestamp = self._settle(one)
         if own.taken:
+            self._add_anchors(one, timestamp)
             return _result(one.row_key, timestamp, capture.decode_verdict(own.verdict), capture.STORED_KNOWN)
         previous, previous_similarity = self._compare_with_previous(one, own.previous)
         judgement = self._detector.judge(one.row_key, one.page.body, one.analysis, status=one.page.status)
@@ -292,11 +309,23 @@ class Sequencer:
             cells.append(SetCell(*capture.BODY, timestamp, placed.envelope))
         self._page_rows.append(RowMutations(PAGES, one.row_key, cells))
         self._rows.add_pending(pointer, self._post(one, pointer, placed, verdict))
+        if verdict.stored != capture.STORED_REJECTED:
+            self._add_anchors(one, timestamp)
         page = one.page
         if page.payload_digest or page.docno:
             self._postings += self._index.add_names(pointer, analysis.body_checksum, page.payload_digest, page.docno)
         self._committer.manifest.note_write(one.row_key, len(one.page.body))
         self._tally.count(verdict, len(one.page.body))
+
+    def _add_anchors(self, one: Prepared, timestamp: int) -> None:
+        """What a page that is stored says of others; the same again where it was stored before without its anchors."""
+        if not one.anchors:
+            return
+        source = url_of(one.row_key).encode()
+        for anchor in one.anchors:
+            cell = SetCell(ANCHOR_FAMILY, source, timestamp, encode_inline(anchor.text))
+            self._anchor_cells.setdefault(anchor.row_key, []).append(cell)
+        self._anchor_count += len(one.anchors)
 
     def _post(
         self, one: Prepared, pointer: PagePointer, placed: PlacedBody, verdict: capture.StoredVerdict

@@ -33,6 +33,7 @@ docstore ingest crawl.warc.gz --on-duplicate reject --rejects rejected.jsonl
 docstore ingest crawl.warc.gz --on exact=reference --on near=reference
 curl -s https://example.org/crawl.warc.gz | docstore ingest - --json
 docstore ingest crawl.warc.gz --dry-run
+docstore ingest crawl.warc.gz --anchors
 """
 
 SHOWN_ERRORS = 20
@@ -50,6 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_policies(parser)
     parser.add_argument("--rejects", metavar="FILE", help="write rejected pages there, one JSON object a line")
     parser.add_argument("--dry-run", action="store_true", help="every verdict, nothing written")
+    parser.add_argument(
+        "--anchors", action="store_true", help="write each link's text into the anchor family of the page it leads to"
+    )
     parser.add_argument(
         "--threads", metavar="N", type=arguments.positive, default=2, help="that analyse pages (default: 2)"
     )
@@ -74,7 +78,8 @@ def run(args: argparse.Namespace) -> int:
         policies = _policies(args, dict(store.schema.policies))
         if args.dry_run:
             store = stack.enter_context(store.rehearse())
-        options = IngestOptions(policies, args.threads, None if rejects is None else _reject_writer(rejects))
+        on_rejected = None if rejects is None else _reject_writer(rejects)
+        options = IngestOptions(policies, args.threads, on_rejected, args.anchors)
         progress = _progress(stack) if (sys.stderr.isatty() if args.progress is None else args.progress) else None
         try:
             report = ingest(store, sources, options, progress)
