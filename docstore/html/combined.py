@@ -15,7 +15,9 @@ The rule, on the blocks and elements of `outline`; "weight" is theirs:
    at least 19/20 of its solid weight, that child takes its place.
 4. The blocks left in the container, up to the last solid one, that are at most two thirds links.  Before them the
    *lead*: going back from the first of them to the nearest heading, past at most 4 blocks that are no lead, that
-   heading and the solid blocks without links; nothing where there is no such heading.  Dropped blocks are not looked at.
+   heading and the solid blocks without links; nothing where there is no such heading.  Dropped blocks are passed over.
+   Where the container is an articleBody, article or main, and what is taken weighs less than half of the blocks left
+   in it, these are all taken: its author says that it is content, though it be lists of links.
 5. If these weigh less than 300 (about 50 words) they are often the template alone.  Then: every block but those in
    elements that say boilerplate and hold at most half of the page's whole text; if that is less than 500, every block
    but those in elements whose class or id says advert and that hold at most half; if that is nothing, every block.
@@ -26,7 +28,7 @@ gives pages with little text enough to differ by.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from docstore.html.evidence import ADVERT, ARTICLE, ARTICLE_BODY, BOILERPLATE, HEADER, HINT, MAIN, WHOLE
@@ -41,6 +43,7 @@ CONTAINER_SHARE: Final = 3
 DESCENT: Final = (19, 20)
 KEPT_LINKS: Final = (2, 3)
 LEAD_REACH: Final = 4
+EXPLICIT_SHARE: Final = 2
 LITTLE_WEIGHT: Final = 300
 LENIENT_WEIGHT: Final = 500
 """A share n means one n-th."""
@@ -63,21 +66,24 @@ def select(page: Outline) -> list[int]:
     for number, is_dropped in enumerate(dropped):
         if is_dropped:
             solid[number] = 0
-    inside = _container(page, solid, dropped_elements)
-    chosen = [number for number, block in enumerate(blocks) if inside[block.owner] and not dropped[number]]
-    last = len(chosen)
-    while last and not solid[chosen[last - 1]]:
+    inside, is_explicit = _container(page, solid, dropped_elements)
+    left = [number for number, block in enumerate(blocks) if inside[block.owner] and not dropped[number]]
+    last = len(left)
+    while last and not solid[left[last - 1]]:
         last -= 1
-    if last:
-        chosen = _lead(blocks, solid, dropped, chosen[0]) + chosen[:last]
+    chosen = _lead(blocks, solid, dropped, left[0]) + left[:last] if last else left
     kept = [
         number
         for number in chosen
         if blocks[number].link_weight * KEPT_LINKS[1] <= blocks[number].weight * KEPT_LINKS[0]
     ]
-    if sum(blocks[number].weight for number in kept) < LITTLE_WEIGHT:
-        return _lenient(page)
-    return kept
+    if is_explicit and _weigh(blocks, kept) * EXPLICIT_SHARE < _weigh(blocks, left):
+        kept = sorted({*kept, *left})
+    return kept if _weigh(blocks, kept) >= LITTLE_WEIGHT else _lenient(page)
+
+
+def _weigh(blocks: Sequence[Block], numbers: Iterable[int]) -> int:
+    return sum(blocks[number].weight for number in numbers)
 
 
 def _solid_weights(blocks: Sequence[Block], least: int) -> list[int]:
@@ -124,8 +130,8 @@ def _dropped(page: Outline, solid: Sequence[int]) -> tuple[list[bool], list[bool
     return elements, blocks
 
 
-def _container(page: Outline, solid: Sequence[int], dropped: Sequence[bool]) -> list[bool]:
-    """Which elements lie in the container of step 3, itself among them."""
+def _container(page: Outline, solid: Sequence[int], dropped: Sequence[bool]) -> tuple[list[bool], bool]:
+    """Which elements lie in the container of step 3, itself among them; and whether it comes of explicit markup."""
     parents = page.parents
     count = len(parents)
     sums = _subtree_sums(page, solid)
@@ -154,7 +160,7 @@ def _container(page: Outline, solid: Sequence[int], dropped: Sequence[bool]) -> 
     inside[top] = True
     for element in range(top + 1, count):
         inside[element] = inside[parents[element]]
-    return inside
+    return inside, bool(body or article or main)
 
 
 def _lead(blocks: Sequence[Block], solid: Sequence[int], dropped: Sequence[bool], first: int) -> list[int]:
@@ -185,6 +191,6 @@ def _lenient(page: Outline) -> list[int]:
             says_so = evidence & wanted and not evidence & (MAIN | WHOLE)
             dropped[element] = dropped[page.parents[element]] or bool(says_so and sums[element] * TAG_SHARE <= sums[0])
         kept = [number for number, block in enumerate(page.blocks) if not dropped[block.owner]]
-        if sum(weights[number] for number in kept) >= LENIENT_WEIGHT:
+        if _weigh(page.blocks, kept) >= LENIENT_WEIGHT:
             break
     return kept or list(range(len(weights)))

@@ -72,7 +72,7 @@ textwidget widgettitle related similar popular trending recent recommended recom
 more mehr readmore posts teaser teasers empfehlungen verwandte links comment comments commentlist kommentar
 kommentare disqus respond reply rating ratings feedback like share shares sharing social sharedaddy addtoany
 follow flair print rss newsletter subscribe subscription signup login register search donate donation
-paywall cta cookie cookies consent gdpr popup modal overlay author authors autor byline bio meta
+paywall cta cookie cookies consent gdpr popup modal overlay toggle author authors autor byline bio meta
 metadata tags taglist caption captions credit credits
 """
 HINT_WORDS: Final = frozenset(_HINT_WORDS.split())

@@ -88,6 +88,15 @@ def test_lead_before_the_container_is_taken_back_to_the_heading() -> None:
     assert text.startswith(f"Title\n{lead}")
 
 
+def test_explicit_container_of_links_is_taken_whole() -> None:
+    entries = "".join(
+        f"<li><a href=/{n}>Chapter {n} of the manual, on one of its many subjects</a></li>" for n in range(20)
+    )
+    notice = f"<p>{'This manual is translated by volunteers, who are glad of help and corrections. ' * 5}</p>"
+    assert "Chapter 19" in main_of(f"<main><h1>Manual</h1>{notice}<ul>{entries}</ul></main>")
+    assert "Chapter 19" not in main_of(f"<div><h1>Manual</h1>{notice}<ul>{entries}</ul></div>")
+
+
 def test_explicit_container_beats_longer_text_outside() -> None:
     other = "".join(
         f"<p>Other text {n}, just as long as the story is, but outside of the article.</p>" for n in range(9)
