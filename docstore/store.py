@@ -37,11 +37,13 @@ from docstore.model import (
 from docstore.table import Table
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
+    from docstore.compact import CompactionReport
     from docstore.snippet import Snippet, SnippetReader
     from docstore.writing import Similar, Writing
 
 MAX_REDIRECTS = 10
 MICROS = 1_000_000
+SNIPPET_LENGTH = 200
 Policies = Mapping[VerdictKind, Policy]
 
 
@@ -324,7 +326,9 @@ class DocumentStore:
         """
         return self._write_half().similar(page, threshold=threshold, limit=limit)
 
-    def snippet(self, url: str, query: str = "", *, length: int = 200, at: int | None = None) -> Snippet | None:
+    def snippet(
+        self, url: str, query: str = "", *, length: int = SNIPPET_LENGTH, at: int | None = None
+    ) -> Snippet | None:
         """The passages of a page that answer a query, or its description or beginning; None where it has no text.
 
         Reads the `text` family and nothing else.
@@ -338,7 +342,7 @@ class DocumentStore:
         return self.snippets([url], query, length=length, at=at)[0]
 
     def snippets(
-        self, urls: Iterable[str], query: str = "", *, length: int = 200, at: int | None = None
+        self, urls: Iterable[str], query: str = "", *, length: int = SNIPPET_LENGTH, at: int | None = None
     ) -> list[Snippet | None]:
         """A `snippet` for each URL of a result page, in order."""
         self._check_open()

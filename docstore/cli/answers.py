@@ -5,11 +5,15 @@ Floor 7: knows the model's types and `output`; must not open a store.
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 from docstore.cli import output
 from docstore.documents import Capture, Document
 from docstore.model import Cell, Previous, PutResult, Verdict, VerdictKind
+
+if TYPE_CHECKING:  # most answers hold no snippet, and a cold start counts milliseconds
+    from docstore.snippet import Snippet
 
 KIND_COLOURS = {
     VerdictKind.NEW: "green",
@@ -123,6 +127,31 @@ def capture_fields(document: Document, capture: Capture) -> dict[str, Any]:
         fields["stored"] = stored.stored
         fields["served_from"] = capture.served_from
     return fields
+
+
+def snippet_fields(snippet: Snippet) -> dict[str, Any]:
+    """A snippet for JSON: marked up for HTML, plain, and in its pieces."""
+    return {
+        "url": snippet.url,
+        "source": snippet.source,
+        "text": snippet.text(),
+        "html": snippet.html(),
+        "passages": [passage._asdict() for passage in snippet.passages],
+    }
+
+
+def snippet_text(snippet: Snippet, *, html: bool) -> str:
+    """A snippet for people: its words in bold on a terminal, else between asterisks; or for HTML."""
+    safe = snippet._replace(
+        passages=tuple(
+            passage._replace(text=output.one_line(output.safe(passage.text))) for passage in snippet.passages
+        )
+    )
+    if html:
+        return safe.html()
+    paint = output.painter(sys.stdout)
+    before, _, after = paint("\n", "bold").partition("\n")
+    return safe.text(before or "*", after or "*")
 
 
 def cell_fields(cell: Cell, *, value: bool = True) -> dict[str, Any]:

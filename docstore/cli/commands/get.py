@@ -7,18 +7,20 @@ numpy nor lxml nor a reader of archives.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named, typed_url
 from docstore.documents import Capture, Document
-from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK
+from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model import Cell, ReadSpec
-from docstore.store import DocumentStore
+from docstore.store import SNIPPET_LENGTH, DocumentStore
 
 DESCRIPTION = """\
 Print a page: title and text, or what the options ask for.  With --versions the
-captures follow each other, newest first."""
+captures follow each other, newest first.  With --snippet the passages that
+answer a query, of one page or of all pages of a result list."""
 
 EXAMPLES = """\
 docstore get https://example.com/
@@ -29,12 +31,19 @@ docstore get https://example.com/ --headers
 docstore get https://example.com/ --column http:type
 docstore get https://example.com/ --column anchor:
 docstore get https://example.com/ --versions 3 --json
+docstore get https://example.com/ --snippet 'solar power'
+docstore get https://example.com/ https://example.org/ --snippet solar --html
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("url", metavar="URL", help="of the page; https:// is added where the scheme is missing")
+    parser.add_argument(
+        "urls",
+        metavar="URL",
+        nargs="+",
+        help="of the page; https:// is added where the scheme is missing; several only with --snippet",
+    )
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--body", action="store_true", help="the bytes as fetched, nothing added")
     shown.add_argument("--headers", action="store_true", help="status and response headers")
@@ -44,6 +53,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=arguments.column,
         help="the value of one column as stored; F: lists a whole family, such as anchor: (qualifier, time, value)",
     )
+    shown.add_argument(
+        "--snippet",
+        metavar="QUERY",
+        help="the passages that cover the query best, its words marked (in bold, or between asterisks); with '' the "
+        "description or the beginning",
+    )
+    parser.add_argument(
+        "--length", metavar="N", type=arguments.positive, help=f"characters of a snippet (default: {SNIPPET_LENGTH})"
+    )
+    parser.add_argument("--html", action="store_true", help="a snippet that is safe in HTML, words in <mark>")
     parser.add_argument(
         "--at", metavar="TIME", type=arguments.time_micros, help="as it was then: the newest capture up to this time"
     )
@@ -60,8 +79,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the page."""
-    url = typed_url(args.url)
+    _check(args)
+    url = typed_url(args.urls[0])
     with open_named(args) as store:
+        if args.snippet is not None:
+            return _print_snippets(args, store, [typed_url(one) for one in args.urls])
         if args.column is not None:
             return _print_column(args, store, url)
         document = store.get(
@@ -79,6 +101,34 @@ def run(args: argparse.Namespace) -> int:
         for number, capture in enumerate(document.captures):
             _print_capture(args, store, document, capture, first=number == 0)
     return EXIT_OK
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse options that do not go together."""
+    if args.snippet is None:
+        if len(args.urls) > 1:
+            raise InvalidArgument("several URLs go only with --snippet; ask for one page at a time")
+        if args.length is not None or args.html:
+            raise InvalidArgument("--length and --html go only with --snippet QUERY")
+    elif args.follow or args.variants or args.versions > 1:
+        raise InvalidArgument("--snippet goes with neither --follow, --variants nor --versions; drop them")
+
+
+def _print_snippets(args: argparse.Namespace, store: DocumentStore, urls: list[str]) -> int:
+    """Print a snippet a page; with several pages a line of URL, tab, snippet each."""
+    length = SNIPPET_LENGTH if args.length is None else args.length
+    found = 0
+    for url, snippet in zip(urls, store.snippets(urls, args.snippet, length=length, at=args.at), strict=True):
+        if snippet is None:
+            output.note(f"no text of {url}")
+            continue
+        found += 1
+        if args.json:
+            output.json_line(answers.snippet_fields(snippet))
+            continue
+        shown = answers.snippet_text(snippet, html=args.html)
+        sys.stdout.write(f"{output.safe(url)}\t{shown}\n" if len(urls) > 1 else f"{shown}\n")
+    return EXIT_OK if found else EXIT_NOTHING_FOUND
 
 
 def _families(args: argparse.Namespace) -> tuple[str, ...]:
