@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from docstore import keys
 from docstore.commit import Committer
-from docstore.errors import InvalidArgument
+from docstore.errors import CorruptionError, InvalidArgument
 from docstore.model import (
     Append,
     Cell,
@@ -81,7 +81,7 @@ class CellStore:
         while True:
             cells = self._table.read_row(row_key, wanted._replace(cell_limit=cell_limit, after=after))
             for cell in cells:
-                yield self._fetched(cell)
+                yield self._fetched(row_key, cell)
             if len(cells) < cell_limit:
                 return
             after = Position(cells[-1].family, cells[-1].qualifier, cells[-1].timestamp)
@@ -218,13 +218,23 @@ class CellStore:
     def _newest(self, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
         spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, versions=1)
         found = (cell for cell in self._table.read_row(row_key, spec) if cell.qualifier == qualifier)
-        return next((self._fetched(cell) for cell in found), None)
+        return next((self._fetched(row_key, cell) for cell in found), None)
 
-    def _fetched(self, cell: Cell) -> Cell:
-        return cell._replace(value=self._placement.fetch(cell.value))
+    def _fetched(self, row_key: bytes, cell: Cell) -> Cell:
+        try:
+            return cell._replace(value=self._placement.fetch(cell.value))
+        except CorruptionError:  # compaction may have moved it since the row was read
+            spec = ReadSpec(
+                families=(cell.family,), qualifier_prefix=cell.qualifier, start=cell.timestamp, end=cell.timestamp + 1
+            )
+            cells = self._table.read_row(row_key, spec)
+            again = next((found for found in cells if found.qualifier == cell.qualifier), cell)
+            if again == cell:
+                raise
+            return self._fetched(row_key, again)
 
     def _row(self, row_key: bytes, cells: Sequence[Cell], spec: ReadSpec) -> Row:
-        shown = cells if spec.keys_only else [self._fetched(cell) for cell in cells]
+        shown = cells if spec.keys_only else [self._fetched(row_key, cell) for cell in cells]
         return Row(row_key, keys.url_of(row_key), tuple(shown))
 
 

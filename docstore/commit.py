@@ -8,10 +8,11 @@ of the rows beside it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from docstore.engines.protocol import Engine
-from docstore.model import Durability, RowMutations
+from docstore.model import Durability, RowMutations, SetCell
+from docstore.tablets.compaction import ENVELOPE_TABLES, segment_of
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.placement import Placement
 
@@ -23,12 +24,16 @@ class Committer:
         lock: held by whoever places values, until they are committed.
         manifest: tablets and segments; its changes are written with each commit.
         durability: what an acknowledged write survives.
+        compacting: held by the one compaction that may run.
+        watched: while compaction looks for segments that no row refers to, the segments that commits refer to.
     """
 
     def __init__(self, engine: Engine, placement: Placement, manifest: Manifest, durability: Durability) -> None:
         self.lock = threading.RLock()
         self.manifest = manifest
         self.durability = durability
+        self.compacting = threading.Lock()
+        self.watched: set[int] | None = None
         self._engine = engine
         self._placement = placement
 
@@ -39,6 +44,8 @@ class Committer:
             StorageError: nothing was applied.
             CommitUnknown: it may be applied; the same write again is safe.
         """
+        if self.watched is not None:
+            self.watched.update(_segments_of(rows))
         self._placement.settle(self.durability)
         manifest_rows = self.manifest.mutations(*self._placement.progress())
         try:
@@ -49,3 +56,11 @@ class Committer:
             raise
         self.manifest.committed()
         self.manifest.split_grown(self.durability)
+
+
+def _segments_of(rows: Sequence[RowMutations]) -> Iterator[int]:
+    for row in rows:
+        if row.table in ENVELOPE_TABLES:
+            for mutation in row.mutations:
+                if isinstance(mutation, SetCell) and (segment := segment_of(mutation.value)) is not None:
+                    yield segment

@@ -14,7 +14,7 @@ from docstore.capture import Column, StoredVerdict
 from docstore.keys import url_of
 from docstore.model import Cell, Headers, ReadSpec, Verdict
 from docstore.table import Table
-from docstore.tablets.placement import Placement
+from docstore.tablets.placement import Placement, through_moves
 
 DOCUMENT_FAMILIES = ("page", "http", "text", "dedup")
 
@@ -150,7 +150,10 @@ class DocumentReader:
 
     def _get_body(self, row_key: bytes, at: int | None) -> Document | None:
         """The newest body alone: one look-up and one positioned read."""
-        cells = self._body_cells(row_key, None if at is None else at + 1, 1)
+        end = None if at is None else at + 1
+        return through_moves(lambda: self._body_cells(row_key, end, 1), lambda cells: self._body_of(row_key, cells))
+
+    def _body_of(self, row_key: bytes, cells: list[Cell]) -> Document | None:
         if not cells:
             return None
         return Document(row_key, (Capture(cells[0].timestamp, self._placement.fetch(cells[0].value)),))
@@ -165,6 +168,13 @@ class DocumentReader:
         return [cell for cell in self._table.read_row(row_key, spec) if cell.qualifier == qualifier]
 
     def _capture(self, row_key: bytes, end: int | None, wanted: tuple[str, ...]) -> Capture | None:
+        return through_moves(
+            lambda: self._capture_cells(row_key, end, wanted), lambda found: self._assemble(row_key, found, wanted)
+        )
+
+    def _capture_cells(
+        self, row_key: bytes, end: int | None, wanted: tuple[str, ...]
+    ) -> tuple[Cell, list[Cell]] | None:
         families = tuple(sorted({*wanted, "page"}))
         cells = self._table.read_row(row_key, ReadSpec(families=families, end=end, versions=1))
         body = next((c for c in cells if (c.family, c.qualifier) == capture.BODY), None)
@@ -174,10 +184,15 @@ class DocumentReader:
             # A rejected capture is newer than the newest body: look again from the body's time on.
             spec = ReadSpec(families=families, end=body.timestamp + 1, versions=1)
             cells = self._table.read_row(row_key, spec)
-        return self._assemble(row_key, body, cells, wanted)
+        return body, cells
 
-    def _assemble(self, row_key: bytes, body: Cell, cells: list[Cell], wanted: tuple[str, ...]) -> Capture:
+    def _assemble(
+        self, row_key: bytes, found: tuple[Cell, list[Cell]] | None, wanted: tuple[str, ...]
+    ) -> Capture | None:
         """One capture: `dedup` of its own time, `http` of the last full fetch, `text` of the version it confirms."""
+        if found is None:
+            return None
+        body, cells = found
         columns: dict[Column, bytes] = {}
         newest = {(cell.family, cell.qualifier): cell.timestamp for cell in cells}
         own = {

@@ -128,6 +128,13 @@ CODEC_ZSTD_DICTIONARY = 2
 CODEC_ZSTD_DELTA = 3
 """zstd with another record's raw value as raw-content dictionary; the record names that record's checksum."""
 
+CODEC_NAMES = {
+    CODEC_STORED: "stored",
+    CODEC_ZSTD: "zstd",
+    CODEC_ZSTD_DICTIONARY: "dictionary",
+    CODEC_ZSTD_DELTA: "delta",
+}
+
 ZSTD_FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
 
 SEGMENT_LIVE = "live"
@@ -199,6 +206,20 @@ RUN_KEY_BITS = 40
 """Highest bits of a mixed key that a posting keeps; what is cut off costs a false candidate, never a missed one."""
 RUN_PLACE_BITS = 24
 """A run holds at most 2**24 texts."""
+
+# --- stages of a sweep: may be lost, are made again from the rows ---
+
+SWEEP_DIRECTORY = "sweep"
+"""Holds one folder, named by a BLAKE3 of what is swept and how (16 hexadecimal digits); it goes when the sweep is done."""
+SWEEP_LOG_SUFFIX = ".log"
+SWEEP_MAGIC = b"DSSWEEPS"
+SWEEP_FORMAT_VERSION = 1
+SWEEP_LOG_HEADER = "<8sHH16s"
+"""magic, format version, reserved (0), a BLAKE3 of the stage's input; a log with another one is begun anew."""
+SWEEP_FRAME_HEADER = "<II"
+"""Before each frame of a log: its length, and the CRC-32 of its bytes; what follows the last sound frame is cut off."""
+SWEEP_SHINGLES_SUFFIX = ".u64"
+"""Beside the log of shingle sets: the sets one after the other, little-endian; a frame has the CRC-32 of its part."""
 
 # --- fingerprint schemes: the first byte of every persisted fingerprint ---
 # A scheme is an algorithm with all its parameters.  Two schemes are never compared.

@@ -32,7 +32,8 @@ def body_name(body: bytes) -> bytes:
     return blake3(body).digest(16)
 
 
-def _user(pointer: PagePointer) -> bytes:
+def user_qualifier(pointer: PagePointer) -> bytes:
+    """The qualifier of a page's cell in the row of a body that it uses."""
     return encode_varint(pointer.timestamp) + pointer.row_key
 
 
@@ -53,10 +54,15 @@ class Base(NamedTuple):
 
 
 class SharedBodies:
-    """Adds, lists and resolves users of shared bodies."""
+    """Adds, lists and resolves users of shared bodies.
+
+    Attributes:
+        moves: how often compaction has moved bodies; whoever keeps an envelope at hand forgets it when this changes.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.moves = 0
 
     def envelope(self, body_name: bytes) -> bytes | None:
         """Where a shared body lies; None when no such body is shared."""
@@ -77,15 +83,19 @@ class SharedBodies:
         known = {cell.qualifier for cell in self._body_cells(base.name)}
         if DYING in known:
             return None
-        cells = [SetCell(USER_FAMILY, _user(pointer), 0, b"")]
+        cells = [SetCell(USER_FAMILY, user_qualifier(pointer), 0, b"")]
         if ENVELOPE not in known:
             cells.append(SetCell(BODY_FAMILY, ENVELOPE, 0, base.envelope))
-            cells.append(SetCell(USER_FAMILY, _user(base.pointer), 0, b""))
+            cells.append(SetCell(USER_FAMILY, user_qualifier(base.pointer), 0, b""))
         return RowMutations(TABLE, base.name, cells)
+
+    def cells(self, name: bytes) -> dict[bytes, bytes]:
+        """Where a shared body lies, and whether it is dying: ENVELOPE and DYING, as far as they are there."""
+        return {cell.qualifier: cell.value for cell in self._body_cells(name)}
 
     def refer(self, name: bytes, pointer: PagePointer) -> RowMutations:
         """The mutation that notes a page stored by reference to the page with this body: it has no postings itself."""
-        return RowMutations(TABLE, name, [SetCell(REFERRER_FAMILY, _user(pointer), 0, b"")])
+        return RowMutations(TABLE, name, [SetCell(REFERRER_FAMILY, user_qualifier(pointer), 0, b"")])
 
     def referrers(self, name: bytes) -> list[PagePointer]:
         """Pages stored by reference to a page with this body, oldest first; left-overs among them."""
@@ -108,7 +118,7 @@ class SharedBodies:
 
     def release(self, body_name: bytes, pointer: PagePointer) -> DeleteCells:
         """The mutation that takes one user off a body's row."""
-        return DeleteCells(USER_FAMILY, _user(pointer))
+        return DeleteCells(USER_FAMILY, user_qualifier(pointer))
 
     def _body_cells(self, body_name: bytes) -> list[Cell]:
         return self._engine.read_row(TABLE, body_name, ReadSpec(families=(BODY_FAMILY,)))

@@ -184,6 +184,24 @@ class Table:
                 if after is None or place > (after.family, after.qualifier, -after.timestamp):
                     yield cell._replace(value=b"") if spec.keys_only else cell
 
+    def dropped_of(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Those of whole columns' cells that the policies drop: what compaction removes."""
+        if not self._collected:
+            return []
+        now = self._clock()
+        found: list[Cell] = []
+        for (family, _), group in groupby(cells, key=lambda cell: cell[:2]):
+            policy = self._collected.get(family)
+            if policy is not None:
+                found += expired(list(group), policy, now)
+        return found
+
+    def dropped(self, row_key: bytes) -> Iterator[Cell]:
+        """Cells of a row that the policies drop, read in slices."""
+        if self._collected:
+            for _, group in groupby(self._raw_cells(row_key, EVERYTHING), key=lambda cell: cell[:2]):
+                yield from self.dropped_of(list(group))
+
     # --- writing ---
 
     def checked(self, mutations: Sequence[Mutation]) -> Sequence[Mutation]:

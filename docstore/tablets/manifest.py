@@ -349,6 +349,47 @@ class Manifest:
         self._ranges, self._starts = ranges, [item.start for item in ranges]
         return Tablet(right.number, right.start, end, right.raw_bytes)
 
+    # --- after compaction ---
+
+    def recount(self, raw_bytes: Mapping[int, int], durability: Durability) -> None:
+        """Replace what tablets were counted to hold by what they do hold; between groups only.
+
+        Args:
+            raw_bytes: by number of the tablet.
+            durability: of the rows.
+        """
+        changed = [item for item in self._ranges if raw_bytes.get(item.number, item.raw_bytes) != item.raw_bytes]
+        if changed:
+            rows = [_tablet_mutation(item, raw_bytes[item.number]) for item in changed]
+            self._engine.mutate_rows(rows, durability)
+        for item in changed:
+            item.raw_bytes = raw_bytes[item.number]
+            item.split_at_bytes = 0
+            self._grown |= item.raw_bytes > self._tablet_bytes
+
+    def merge_small(self, durability: Durability) -> int:
+        """Merge neighbours that together would fill less than half a tablet; between groups only; -> merges made.
+
+        The left one's row is written first: a crash before the right one's goes leaves two tablets, one of them
+        counted too high, and the next compaction counts again.
+        """
+        merged = 0
+        index = 0
+        while index + 1 < len(self._ranges):
+            left, right = self._ranges[index : index + 2]
+            together_bytes = left.raw_bytes + right.raw_bytes
+            if 2 * together_bytes >= self._tablet_bytes or {left, right} & self._touched:
+                index += 1
+                continue
+            self._engine.mutate_rows([_tablet_mutation(left, together_bytes)], durability)
+            gone = RowMutations(_TABLE, MANIFEST_TABLET_PREFIX + right.start, (DeleteRow(),))
+            self._engine.mutate_rows([gone], durability)
+            wide = _Range(left.number, left.start, together_bytes, sample_is_whole=False)
+            ranges = [*self._ranges[:index], wide, *self._ranges[index + 2 :]]
+            self._ranges, self._starts = ranges, [item.start for item in ranges]
+            merged += 1
+        return merged
+
     # --- checking ---
 
     def problems(self) -> Iterator[str]:

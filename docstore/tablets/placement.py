@@ -7,8 +7,9 @@ be fetched at once and is durable after `settle`; the committer calls that, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from docstore.errors import CorruptionError
+from docstore.errors import CorruptionError, InvalidArgument
 from docstore.format import CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, INLINE_LIMIT_BYTES, RECORD_VALUE
 from docstore.model import Durability, RowMutations
 from docstore.tablets.bodies import Bodies, SegmentProgress
@@ -16,6 +17,8 @@ from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record
 from docstore.tablets.values import Encoded, ValueCodec, encode_inline, encode_ref_envelope, parse_envelope
 
+Found = TypeVar("Found")
+Value = TypeVar("Value")
 Column = tuple[str, bytes]
 Base = tuple[bytes, bytes]
 """Name of a base (16 bytes), and its raw value."""
@@ -23,6 +26,23 @@ SMALL_DELTA = 12
 """A delta below a twelfth of the raw bytes is taken at once: zstd alone hardly ever gets there."""
 DELTA_COST_BYTES = 200
 """What a delta has to save: a user's cell in table `bodies`, and a second decode at every read."""
+
+
+def through_moves(look_up: Callable[[], Found], fetch: Callable[[Found], Value]) -> Value:
+    """Fetch what a look-up found; where that fails, look up once more, for compaction may have moved it meanwhile.
+
+    Raises:
+        CorruptionError: it failed, and the look-up finds the same again.
+    """
+    found = look_up()
+    while True:
+        try:
+            return fetch(found)
+        except CorruptionError:
+            again = look_up()
+            if again == found:
+                raise
+            found = again
 
 
 class Placement:
@@ -117,6 +137,10 @@ class Placement:
         """Rows to write with the group: which dictionaries its tablets use from now on."""
         return self._dictionaries.mutations()
 
+    def forget_dictionaries(self) -> None:
+        """Look up anew which dictionaries are in use: compaction has changed that."""
+        self._dictionaries.forget()
+
     def progress(self) -> tuple[list[SegmentProgress], dict[int, int]]:
         """How far segments are written, and what was freed in them: for the manifest, with the group's rows."""
         return self._bodies.progress(), self._bodies.take_freed()
@@ -149,13 +173,24 @@ class Placement:
             return self._codec.decode(record, self._resolve), record.related
         return self._codec.decode(record, self._load), b""
 
+    def fetch_record(self, envelope: bytes) -> tuple[Record, bytes]:
+        """The record of a value that lies in Bodies, and the value."""
+        ref = parse_envelope(envelope).ref
+        if ref is None:
+            raise InvalidArgument("this value stands in its cell: take it from the envelope")
+        record = self._bodies.read(ref)
+        resolve = self._load if record.codec == CODEC_ZSTD_DICTIONARY else self._resolve
+        return record, self._codec.decode(record, resolve)
+
     @staticmethod
     def is_ref(envelope: bytes) -> bool:
         """Whether the value lies in Bodies."""
         return parse_envelope(envelope)[1] is not None
 
     def _resolve(self, name: bytes) -> bytes:
-        envelope = self._base_envelope(name)
+        return through_moves(lambda: self._base_envelope(name), lambda envelope: self._fetch_base(name, envelope))
+
+    def _fetch_base(self, name: bytes, envelope: bytes | None) -> bytes:
         if envelope is None:
             raise CorruptionError("a delta's base is not there", expected=f"base {name.hex()}", found="no row")
         return self.fetch(envelope)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from struct import Struct
 from threading import Lock
@@ -131,6 +132,7 @@ class SegmentBodies:
         self._closed_progress: dict[int, SegmentProgress] = {}
         self._freed_bytes: dict[int, int] = {}
         self._next_number = 1
+        self._pins = 0
 
     # --- opening ---
 
@@ -241,6 +243,19 @@ class SegmentBodies:
         with self._lock:
             self._give_up()
 
+    def seal(self) -> None:
+        """Finish the active segment: the next record begins another, so that compaction can move all of this one."""
+        with self._lock:
+            if self._active is not None:
+                self._finish(self._active)
+
+    def new_number(self) -> int:
+        """The number of a segment that somebody else writes: compaction."""
+        with self._lock:
+            number = self._next_number
+            self._next_number += 1
+        return number
+
     def tail(self) -> Tail:
         """See `Bodies`."""
         with self._lock:
@@ -259,12 +274,7 @@ class SegmentBodies:
     def _roll(self) -> _Active:
         """Finish the active segment, if there is one, and start the next."""
         if self._active is not None:
-            finished = self._active
-            self._flush()
-            self._sync(finished, self._written_bytes)
-            self._closed_progress[finished.number] = self._progress_of(finished, is_active=False)
-            self._active = None
-            finished.file.close()
+            self._finish(self._active)
         number = self._next_number
         self._next_number += 1  # also when creating fails: what that left behind has no row and goes at open
         file = self._files.open_append(self.path(number), create=True)
@@ -274,6 +284,13 @@ class SegmentBodies:
         self._active_number = number
         self._active = active
         return active
+
+    def _finish(self, finished: _Active) -> None:
+        self._flush()
+        self._sync(finished, self._written_bytes)
+        self._closed_progress[finished.number] = self._progress_of(finished, is_active=False)
+        self._active, self._active_number = None, -1
+        finished.file.close()
 
     def _flush(self) -> None:
         active = self._active
@@ -421,14 +438,32 @@ class SegmentBodies:
             freed, self._freed_bytes = self._freed_bytes, {}
         return freed
 
+    @contextmanager
+    def pinned(self) -> Iterator[None]:
+        """No segment goes as long as this is held: by a backup, or a dry run that has refs of its own."""
+        with self._lock:
+            self._pins += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._pins -= 1
+
+    def is_pinned(self) -> bool:
+        """Whether somebody holds the segments in place."""
+        return self._pins > 0
+
     def remove(self, segment: int) -> None:
         """Unlink a draining segment that no row refers to; whoever still reads from it reads on.
 
         The manifest's row goes after this: `recover` knows a draining segment without a file for what it is.
         """
-        with self._handle_lock:
+        with self._lock:
+            self._closed_progress.pop(segment, None)
+        with self._handle_lock:  # a reader that opens it meanwhile would keep its bytes on the disk
+            if self._files.exists(self.path(segment)):
+                self._files.unlink(self.path(segment))
             self._handles.pop(segment, None)
-        self._files.unlink(self.path(segment))
         self._files.sync_folder(self._folder)
 
     def path(self, segment: int) -> Path:

@@ -1,0 +1,353 @@
+"""Compaction: garbage out, values rewritten in row-key order with fitting dictionaries and bases, space given back.
+
+Floor 5: the sequence of one compaction over the parts of an open store; each part knows its own order.
+
+    seal      the active segment is finished, so that all its records can be moved; writers go on in another
+    mark      shared bodies that no live page holds are dying: nobody new leans on them
+    move      tablet by tablet: policies applied, dictionary sampled, values written into segments of the tablet's own,
+              refs changed one by one where they are still what they were
+    free      shared bodies that nobody leans on lose their rows
+    prune     postings that lead to no live page go
+    unlink    segments that no row refers to are drained and removed, then dictionaries that no record needs
+    engine    its own files give back what was overwritten
+
+Readers and writers of this process go on.  A crash at any point leaves a sound store; run again, compaction goes on
+with the tablets that were not finished.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import msgpack
+
+from docstore.commit import Committer
+from docstore.engines.protocol import ScannedRow
+from docstore.errors import InvalidArgument, StoreUnavailable
+from docstore.format import DICTIONARY_ROW_PREFIX, MANIFEST_FAMILY, MANIFEST_QUALIFIER, TABLE_TAGS
+from docstore.layout import Opened
+from docstore.lifetime import Lifetimes
+from docstore.model import DeleteRow, ReadSpec, RowMutations, SetCell
+from docstore.relatives import Relatives
+from docstore.relocation import PAGES, Relocator, check_movable
+from docstore.table import Table
+from docstore.tablets.bodies import SegmentRow
+from docstore.tablets.compaction import (
+    SegmentWriter,
+    dictionaries_named,
+    removable,
+    remove_segments,
+    segment_of,
+    usage,
+)
+from docstore.tablets.dictionaries import STAGES
+from docstore.tablets.encoding import LEVELS, Column, Encoder, Level, make_dictionaries
+from docstore.tablets.manifest import Tablet
+from docstore.tablets.segment import SegmentBodies
+from docstore.tablets.values import ValueCodec, envelope_raw_bytes
+
+PASSES = 3
+"""Looks at a tablet: what lost a race in one is moved in the next; what is left then waits for the next compaction."""
+META = "meta"
+PROGRESS_ROW = b"compaction"
+_FULL_SCAN = ReadSpec(cell_limit=10_000)
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class CompactionReport:
+    """What a compaction did, or with `dry_run` what there is to do.
+
+    Attributes:
+        level: fast or best.
+        dry_run: nothing was changed.
+        tablets: dealt with.
+        rows, values: looked at, and moved.
+        raw_bytes: of the values moved, before compression.
+        old_bytes: of segments before.
+        new_bytes: of segments after.
+        live_bytes: that rows refer to, before; the rest of `old_bytes` is garbage.
+        expired_cells: dropped by the families' policies.
+        freed_bodies: shared bodies that nobody leans on any more.
+        pruned_postings: that led nowhere.
+        removed_segments, removed_dictionaries: files that went.
+        kept_segments: old ones that some row still refers to, or that a reader pins.
+        damaged_values: could not be read, and stay where they are.
+        codec_bytes: bytes of payloads written, by family and codec.
+        seconds: it took.
+    """
+
+    level: str
+    dry_run: bool = False
+    tablets: int = 0
+    rows: int = 0
+    values: int = 0
+    raw_bytes: int = 0
+    old_bytes: int = 0
+    new_bytes: int = 0
+    live_bytes: int = 0
+    expired_cells: int = 0
+    freed_bodies: int = 0
+    pruned_postings: int = 0
+    removed_segments: int = 0
+    removed_dictionaries: int = 0
+    kept_segments: int = 0
+    damaged_values: int = 0
+    codec_bytes: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def compact(
+    opened: Opened,
+    table: Table,
+    committer: Committer,
+    *,
+    tablets: Sequence[int] | None = None,
+    level: str = "fast",
+    dry_run: bool = False,
+    on_progress: Progress | None = None,
+) -> CompactionReport:
+    """Compact a store, or some of its tablets.
+
+    Args:
+        opened: its parts.
+        table: of its pages, with their policies.
+        committer: of all its writers.
+        tablets: numbers of those to compact; None for all.
+        level: `fast` or `best`.
+        dry_run: only say what there is to do.
+        on_progress: called with the bytes of records dealt with, and of all there are.
+    Raises:
+        InvalidArgument: no such level or tablet.
+        StoreUnavailable: another compaction of this store is under way.
+        StorageError: what was done stays done; free space, and run it again.
+    """
+    return Compaction(opened, table, committer, level, on_progress).run(tablets, dry_run=dry_run)
+
+
+class Compaction:
+    """One run; see the top of this file."""
+
+    def __init__(
+        self, opened: Opened, table: Table, committer: Committer, level: str, on_progress: Progress | None
+    ) -> None:
+        if level not in LEVELS:
+            raise InvalidArgument(f"level {level!r} is none of {', '.join(LEVELS)}")
+        if not isinstance(opened.bodies, SegmentBodies):
+            raise InvalidArgument("only a store on disk can be compacted, not a dry run over it")
+        check_movable(opened.engine)
+        self._opened = opened
+        self._bodies = opened.bodies
+        self._table = table
+        self._committer = committer
+        self._level_name = level
+        self._level: Level = LEVELS[level]
+        self._on_progress = on_progress
+        self._done_bytes = 0
+        self._total_bytes = 0
+
+    def run(self, numbers: Sequence[int] | None, *, dry_run: bool) -> CompactionReport:
+        """Do it, or say what there is to do."""
+        began = time.monotonic()
+        report = CompactionReport(self._level_name, dry_run)
+        chosen = self._chosen(numbers)
+        if dry_run:
+            self._survey(chosen, report)
+        else:
+            with self._alone():
+                self._compact(chosen, report, whole=numbers is None)
+        report.seconds = time.monotonic() - began
+        return report
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if not self._committer.compacting.acquire(blocking=False):
+            raise StoreUnavailable("a compaction of this store is under way; wait until it has finished")
+        try:
+            yield
+        finally:
+            self._committer.compacting.release()
+
+    def _chosen(self, numbers: Sequence[int] | None) -> list[Tablet]:
+        tablets = self._opened.manifest.tablets()
+        if numbers is None:
+            return tablets
+        known = {tablet.number for tablet in tablets}
+        for number in numbers:
+            if number not in known:
+                raise InvalidArgument(f"there is no tablet {number}; `docstore stats --json` lists them")
+        return [tablet for tablet in tablets if tablet.number in set(numbers)]
+
+    def _survey(self, chosen: list[Tablet], report: CompactionReport) -> None:
+        report.tablets = len(chosen)
+        for tablet in chosen:
+            for row in self._opened.engine.scan(PAGES, tablet.start, tablet.end, _FULL_SCAN):
+                report.rows += 1
+                report.expired_cells += len(self._table.dropped_of(row.cells))
+                refs = {cell.value for cell in row.cells if segment_of(cell.value) is not None}
+                report.values += len(refs)
+                report.raw_bytes += sum(envelope_raw_bytes(ref) for ref in refs)
+        report.old_bytes = sum(row.committed_bytes for row in self._opened.manifest.segments())
+        report.live_bytes = sum(used.record_bytes for used in usage(self._opened.engine).values())
+
+    # --- the run
+
+    def _compact(self, chosen: list[Tablet], report: CompactionReport, *, whole: bool) -> None:
+        opened, committer = self._opened, self._committer
+        lifetimes = Lifetimes(opened.engine, opened.bodies, opened.sharing, self._table, committer)
+        old = self._seal(whole=whole)
+        report.old_bytes = sum(row.committed_bytes for row in opened.manifest.segments() if row.number in old)
+        report.live_bytes = sum(used.record_bytes for number, used in usage(opened.engine).items() if number in old)
+        self._total_bytes = report.live_bytes
+        lifetimes.mark_dying()
+        relocator = Relocator(
+            engine=opened.engine,
+            table=self._table,
+            placement=opened.placement,
+            sharing=opened.sharing,
+            committer=committer,
+            old=old,
+            begin_segment=lambda number: SegmentWriter(opened.files, self._bodies, number),
+            on_bytes=self._tell,
+        )
+        codec = ValueCodec(self._level.zstd)
+        held_bytes: dict[int, int] = {}
+        for tablet in chosen:
+            held_bytes[tablet.number] = self._move(tablet, relocator, codec, old)
+        moved = relocator.moved
+        report.tablets = len(chosen)
+        report.rows, report.values, report.raw_bytes = moved.rows, moved.values, moved.raw_bytes
+        report.expired_cells, report.damaged_values = moved.expired_cells, moved.damaged
+        report.codec_bytes = dict(moved.codecs)
+        report.freed_bodies = lifetimes.free_unused()
+        with committer.lock:
+            opened.manifest.recount(held_bytes, committer.durability)
+            opened.manifest.merge_small(committer.durability)
+            opened.manifest.split_grown(committer.durability)
+        report.removed_segments, report.kept_segments = self._unlink(old)
+        report.removed_dictionaries = self._drop_dictionaries(relocator.dictionaries)
+        with committer.lock:
+            committer.commit([RowMutations(META, PROGRESS_ROW, [DeleteRow()])])
+        for name in TABLE_TAGS:
+            opened.engine.compact(name)
+        report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())
+
+    def _tell(self, record_bytes: int) -> None:
+        self._done_bytes += record_bytes
+        if self._on_progress is not None:
+            self._on_progress(min(self._done_bytes, self._total_bytes), self._total_bytes)
+
+    def _seal(self, *, whole: bool) -> set[int]:
+        """Finish the active segment; returns the segments to be emptied.
+
+        Those that an interrupted run has written already are left out, if it was a run like this one.
+        """
+        engine = self._opened.engine
+        with self._committer.lock:
+            first_new = self._opened.manifest.next_segment
+            cells = engine.read_row(META, PROGRESS_ROW)
+            if cells and whole:
+                noted = msgpack.unpackb(cells[0].value)
+                if noted["level"] == self._level_name:
+                    first_new = min(first_new, noted["first_segment"])
+            note = msgpack.packb({"level": self._level_name, "first_segment": first_new})
+            rows = [RowMutations(META, PROGRESS_ROW, [SetCell("m", b"run", 0, note)])] if whole else []
+            self._bodies.seal()
+            self._committer.commit(rows)
+            return {
+                row.number for row in self._opened.manifest.segments() if not (row.tablet and row.number >= first_new)
+            }
+
+    def _move(self, tablet: Tablet, relocator: Relocator, codec: ValueCodec, old: set[int]) -> int:
+        opened = self._opened
+        envelopes: dict[Column, list[bytes]] = defaultdict(list)
+        for row in opened.engine.scan(PAGES, tablet.start, tablet.end, _FULL_SCAN):
+            seen: set[bytes] = set()
+            for cell in row.cells:
+                if cell.value not in seen and segment_of(cell.value) in old:
+                    seen.add(cell.value)
+                    envelopes[cell.family, cell.qualifier].append(cell.value)
+            self._drop_expired(row, envelopes)
+        dictionaries = make_dictionaries(envelopes, opened.placement.fetch, self._level, opened.dictionaries)
+        encoder = Encoder(self._level, dictionaries, codec)
+        body_bytes = 0
+        for number in range(PASSES):
+            relatives = Relatives(
+                tablet,
+                opened.placement,
+                opened.sharing,
+                self._table,
+                least_likeness=self._level.least_likeness,
+                by_likeness=self._level.tries,
+            )
+            before = relocator.moved.lost_races
+            body_bytes = relocator.move(tablet, encoder, relatives, again=number > 0)
+            if not relocator.moved.left and relocator.moved.lost_races == before:
+                break
+        if envelopes:
+            self._use_dictionaries(tablet, {column: made.checksum for column, made in dictionaries.items()})
+        return body_bytes
+
+    def _drop_expired(self, row: ScannedRow, envelopes: dict[Column, list[bytes]]) -> None:
+        """A dictionary is not made of what is dropped."""
+        for cell in self._table.dropped_of(row.cells):
+            found = envelopes.get((cell.family, cell.qualifier))
+            if found and cell.value in found[-len(row.cells) :]:
+                found.remove(cell.value)
+
+    def _use_dictionaries(self, tablet: Tablet, checksums: dict[Column, bytes]) -> None:
+        """The tablet's next values get the dictionaries made now; those of its sites go."""
+        opened = self._opened
+        prefix = DICTIONARY_ROW_PREFIX + b"tablet " + tablet.number.to_bytes(8, "big")
+        with self._committer.lock:
+            rows = []
+            sites = DICTIONARY_ROW_PREFIX + b"site "
+            stop = sites + (b"\xff" if tablet.end is None else tablet.end)
+            for row in opened.engine.scan(META, sites + tablet.start, stop, ReadSpec(keys_only=True)):
+                rows.append(RowMutations(META, row.row_key, [DeleteRow()]))
+            for row in opened.engine.scan(META, prefix, prefix + b"\xff", ReadSpec(keys_only=True)):
+                rows.append(RowMutations(META, row.row_key, [DeleteRow()]))
+            for (family, qualifier), checksum in checksums.items():
+                value = bytes((len(STAGES),)) + checksum
+                name = prefix + f" {family}:".encode() + qualifier
+                rows.append(RowMutations(META, name, [SetCell(MANIFEST_FAMILY, MANIFEST_QUALIFIER, 0, value)]))
+            self._committer.commit(rows)
+            opened.placement.forget_dictionaries()
+
+    # --- files
+
+    def _unlink(self, old: set[int]) -> tuple[int, int]:
+        """Remove the old segments that no row refers to; -> how many went, how many stay."""
+        opened, committer = self._opened, self._committer
+        with committer.lock:
+            committer.watched = set()
+        try:
+            referred_to = set(usage(opened.engine))
+            with committer.lock:
+                referred_to |= committer.watched
+                rows: list[SegmentRow] = opened.manifest.segments()
+                gone = [] if self._bodies.is_pinned() else removable(rows, old, referred_to)
+                remove_segments(opened.manifest, self._bodies, gone)
+        finally:
+            committer.watched = None
+        return len(gone), len(old) - len(gone)
+
+    def _drop_dictionaries(self, known: dict[int, set[bytes]]) -> int:
+        """Remove dictionaries that no record needs and no tablet uses."""
+        opened = self._opened
+        if self._bodies.is_pinned():
+            return 0
+        with self._committer.lock:
+            self._bodies.flush()
+            names = opened.dictionaries.names()
+            rows = [row for row in opened.manifest.segments() if row.number not in known]
+        needed = dictionaries_named(opened.engine, self._bodies, rows).union(*known.values())
+        gone = [name for name in names if name not in needed]
+        for name in gone:
+            opened.dictionaries.remove(name)
+        return len(gone)

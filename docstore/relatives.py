@@ -1,0 +1,173 @@
+"""Which bodies a body may lean on when a tablet is compacted, the likeliest first.
+
+Floor 5: knows sketches, shared bodies and page pointers; must not know how a delta is made.  A base is never a delta
+itself, so what is offered is a body written plain in this run, or one that others lean on already.  Sources, in order:
+the row's own versions; the body of the same bytes; the plain bodies of the tablet by the likeness of their sketches;
+the base that it leans on now; the page that its verdict names.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+import numpy as np
+
+from docstore.capture import BODY
+from docstore.dedup.index import PagePointer
+from docstore.dedup.sketch import BINS
+from docstore.errors import CorruptionError
+from docstore.format import CODEC_ZSTD_DELTA
+from docstore.model import ReadSpec
+from docstore.rows import LARGEST_BASE_BYTES
+from docstore.sharing import DYING, ENVELOPE, Base, SharedBodies, body_name
+from docstore.table import Table
+from docstore.tablets.manifest import Tablet
+from docstore.tablets.placement import Placement
+from docstore.tablets.values import envelope_raw_bytes
+
+CACHE_BYTES = 64 << 20
+CANDIDATES = 8192
+"""Plain bodies of a tablet that are compared: later ones take the place of the first."""
+LEAST_BASE_BYTES = 1024
+_SKETCH_BYTES = 1 + BINS
+
+
+class Relatives:
+    """Bases for the bodies of one tablet, filled as its bodies are written."""
+
+    def __init__(
+        self,
+        tablet: Tablet,
+        placement: Placement,
+        sharing: SharedBodies,
+        table: Table,
+        *,
+        least_likeness: float,
+        by_likeness: int,
+    ) -> None:
+        self._tablet = tablet
+        self._placement = placement
+        self._sharing = sharing
+        self._table = table
+        self._least_equal = int(BINS * least_likeness)
+        self._by_likeness = by_likeness
+        self._sketches = np.zeros((CANDIDATES, BINS), np.uint8)
+        self._sketched: list[Base] = []
+        self._next = 0
+        self._by_old_envelope: dict[bytes, Base] = {}
+        self._old_envelopes: dict[bytes, bytes] = {}
+        self._row: tuple[bytes, list[Base]] = (b"", [])
+        self._last: Base | None = None
+        self._raw: OrderedDict[bytes, bytes] = OrderedDict()
+        self._raw_bytes = 0
+
+    def add(self, sketch: bytes, base: Base, old_envelope: bytes) -> None:
+        """A body that was written plain, with its raw bytes, and the envelope that still leads to them."""
+        if not LEAST_BASE_BYTES <= len(base.raw) <= LARGEST_BASE_BYTES:
+            return
+        self._keep(base.name, base.raw)
+        bare = base._replace(raw=b"")
+        self._by_old_envelope[old_envelope] = bare
+        self._old_envelopes[base.name] = old_envelope
+        self._last = bare
+        if self._row[0] != base.pointer.row_key:
+            self._row = (base.pointer.row_key, [])
+        self._row[1].append(bare)
+        if len(sketch) == _SKETCH_BYTES:
+            place = self._next % CANDIDATES
+            self._sketches[place] = np.frombuffer(sketch, np.uint8, offset=1)
+            if place == len(self._sketched):
+                self._sketched.append(bare)
+            else:
+                self._sketched[place] = bare
+            self._next += 1
+
+    def near(
+        self, row_key: bytes, name: bytes, raw: bytes, sketch: bytes, leant_on: bytes, of_page: PagePointer | None
+    ) -> Iterator[Base]:
+        """Bases to try, with their raw bytes, none of them twice."""
+        given: set[bytes] = set()
+        if self._is_usable(name):
+            yield Base(name, raw, b"", PagePointer(0, row_key))
+            return
+        for base in self._candidates(row_key, sketch, leant_on, of_page):
+            if base.name in given or base.name == name:
+                continue
+            given.add(base.name)
+            try:
+                found = self._with_raw(base)
+            except CorruptionError:
+                continue
+            if found is not None:
+                yield found
+
+    def _candidates(
+        self, row_key: bytes, sketch: bytes, leant_on: bytes, of_page: PagePointer | None
+    ) -> Iterator[Base]:
+        if self._row[0] == row_key:
+            yield from reversed(self._row[1][-2:])
+        if len(sketch) == _SKETCH_BYTES and self._sketched:
+            yield from self._alike(sketch)
+        elif self._last is not None:
+            yield self._last
+        if leant_on and self._is_usable(leant_on):
+            yield Base(leant_on, b"", b"", PagePointer(0, row_key))
+        if of_page is not None:
+            base = self._of(of_page)
+            if base is not None:
+                yield base
+
+    def _alike(self, sketch: bytes) -> Iterator[Base]:
+        count = len(self._sketched)
+        equal = (self._sketches[:count] == np.frombuffer(sketch, np.uint8, offset=1)).sum(axis=1)
+        best = np.argsort(-equal, kind="stable")[: self._by_likeness]
+        for place in best.tolist():
+            if equal[place] >= self._least_equal:
+                yield self._sketched[place]
+
+    def _of(self, pointer: PagePointer) -> Base | None:
+        """The body of the page that the verdict names, or its base."""
+        family, qualifier = BODY
+        spec = ReadSpec((family,), qualifier, pointer.timestamp, pointer.timestamp + 1)
+        cells = self._table.read_row(pointer.row_key, spec)
+        envelope = next((cell.value for cell in cells if cell.qualifier == qualifier), b"\0")
+        known = self._by_old_envelope.get(envelope)
+        if known is not None:
+            return known
+        if not self._placement.is_ref(envelope) or envelope_raw_bytes(envelope) > LARGEST_BASE_BYTES:
+            return None
+        record, raw = self._placement.fetch_record(envelope)
+        if record.codec == CODEC_ZSTD_DELTA:
+            return Base(record.related, b"", b"", pointer) if self._is_usable(record.related) else None
+        inside = self._tablet.start <= pointer.row_key and (
+            self._tablet.end is None or pointer.row_key < self._tablet.end
+        )
+        if inside or len(raw) < LEAST_BASE_BYTES:
+            return None  # it may be on its way to becoming a delta itself
+        name = body_name(raw)
+        self._keep(name, raw)
+        return Base(name, b"", envelope, pointer)
+
+    def _is_usable(self, name: bytes) -> bool:
+        cells = self._sharing.cells(name)
+        return ENVELOPE in cells and DYING not in cells and envelope_raw_bytes(cells[ENVELOPE]) <= LARGEST_BASE_BYTES
+
+    def _with_raw(self, base: Base) -> Base | None:
+        raw = self._raw.get(base.name)
+        if raw is None:
+            envelope = self._old_envelopes.get(base.name) or self._sharing.envelope(base.name)
+            if envelope is None:
+                return None
+            raw = self._placement.fetch(envelope)
+            self._keep(base.name, raw)
+        else:
+            self._raw.move_to_end(base.name)
+        return base._replace(raw=raw)
+
+    def _keep(self, name: bytes, raw: bytes) -> None:
+        if name not in self._raw:
+            self._raw[name] = raw
+            self._raw_bytes += len(raw)
+            while self._raw_bytes > CACHE_BYTES and len(self._raw) > 1:
+                self._raw_bytes -= len(self._raw.popitem(last=False)[1])

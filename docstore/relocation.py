@@ -1,0 +1,359 @@
+"""Moving one tablet's values into segments of its own: garbage out, values encoded anew, refs changed.
+
+Floor 5: knows rows, their policies, shared bodies and the commit point; must not know the index, nor when a segment is
+unlinked.  Rows are read in row-key order, a chunk at a time; what is made of them lies in a segment that is durable
+before the first row refers to it.  Each ref is changed only where the cell still holds the old one: a lost race makes
+the new record garbage, and the cell is looked at again in the next pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
+
+from docstore.capture import BODY, SKETCH, VERDICT, decode_verdict
+from docstore.commit import Committer
+from docstore.dedup.index import PagePointer
+from docstore.engines.protocol import Engine
+from docstore.errors import CorruptionError, InvalidArgument
+from docstore.format import CODEC_NAMES, CODEC_ZSTD_DELTA, RECORD_VALUE
+from docstore.model import Cell, DeleteCells, Mutation, Position, ReadSpec, RowMutations, SetCell
+from docstore.relatives import Relatives
+from docstore.sharing import BODY_FAMILY, DYING, ENVELOPE, TABLE, Base, SharedBodies, body_name
+from docstore.table import Table
+from docstore.tablets.bodies import decode_ref
+from docstore.tablets.compaction import SegmentWriter, segment_of
+from docstore.tablets.encoding import Encoder
+from docstore.tablets.manifest import Tablet
+from docstore.tablets.placement import Placement
+from docstore.tablets.record import Record
+from docstore.tablets.values import encode_ref_envelope, envelope_raw_bytes, parse_envelope
+
+PAGES = "pages"
+SLICE_CELLS = 1000
+APPLY_ROWS = 128
+"""Rows changed under one hold of the lock."""
+PENDING_MOVES = 50_000
+"""Moves remembered until their segment is finished: some 10 MB."""
+
+
+class Move(NamedTuple):
+    """One cell that gets a new ref.
+
+    Attributes:
+        family, qualifier, timestamp: of the cell.
+        old, new: its envelopes.
+        name: of the body; b"" for another column.
+        leant_on: name of the base that the old record leans on, or b"".
+        base: what the new record leans on, or None.
+        carries: the shared body's row moves with this cell.
+    """
+
+    family: str
+    qualifier: bytes
+    timestamp: int
+    old: bytes
+    new: bytes
+    name: bytes = b""
+    leant_on: bytes = b""
+    base: Base | None = None
+    carries: bool = False
+
+
+class PlannedRow(NamedTuple):
+    """What is to be done to one row."""
+
+    row_key: bytes
+    moves: list[Move]
+    collect: bool
+
+
+@dataclass
+class Moved:
+    """What moving tablets did, in numbers; see `CompactionReport`."""
+
+    rows: int = 0
+    values: int = 0
+    raw_bytes: int = 0
+    expired_cells: int = 0
+    lost_races: int = 0
+    damaged: int = 0
+    left: int = 0
+    codecs: dict[str, int] = field(default_factory=dict)
+
+
+class Relocator:
+    """Moves tablets, one after the other.
+
+    Args:
+        old: the segments to be emptied.
+        begin_segment: begins a segment of a tablet.
+        on_bytes: told how many bytes of old records have been dealt with.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        table: Table,
+        placement: Placement,
+        sharing: SharedBodies,
+        committer: Committer,
+        old: set[int],
+        begin_segment: Callable[[int], SegmentWriter],
+        on_bytes: Callable[[int], None],
+    ) -> None:
+        self.moved = Moved()
+        self.dictionaries: dict[int, set[bytes]] = {}
+        self._engine = engine
+        self._table = table
+        self._placement = placement
+        self._sharing = sharing
+        self._committer = committer
+        self._old = old
+        self._begin_segment = begin_segment
+        self._on_bytes = on_bytes
+        self._segment: SegmentWriter | None = None
+        self._pending: list[PlannedRow] = []
+        self._pending_moves = 0
+        self._carried: dict[bytes, tuple[bytes, bytes]] = {}
+        """Shared bodies that a page other than their own has moved already: name -> old and new envelope."""
+
+    def move(self, tablet: Tablet, encoder: Encoder, relatives: Relatives, *, again: bool = False) -> int:
+        """Move what a tablet still has in old segments; returns the raw bytes of its bodies.
+
+        Args:
+            tablet: the row range.
+            encoder: how its values are encoded.
+            relatives: finds bases for its bodies.
+            again: a further pass, for what the last one had to leave.
+        """
+        body_bytes = 0
+        self.moved.left = 0
+        try:
+            for row in self._rows(tablet):
+                planned, bodies = self._plan(tablet, row[0], row[1], encoder, relatives)
+                body_bytes += bodies
+                self.moved.rows += not again
+                if planned.moves or planned.collect:
+                    self._pending.append(planned)
+                    self._pending_moves += len(planned.moves)
+                if self._pending_moves >= PENDING_MOVES:
+                    self._publish()
+            self._publish()
+        except BaseException:
+            if self._segment is not None:
+                self._segment.abandon()
+                self._segment = None
+            raise
+        return body_bytes
+
+    # --- reading
+
+    def _rows(self, tablet: Tablet) -> Iterator[tuple[bytes, list[Cell]]]:
+        """Rows with all their cells that matter: of a row of very many cells those that lie in Bodies."""
+        for row in self._engine.scan(PAGES, tablet.start, tablet.end, ReadSpec(cell_limit=SLICE_CELLS)):
+            if not row.truncated:
+                yield row.row_key, row.cells
+                continue
+            kept: list[Cell] = []
+            after: Position | None = None
+            while True:
+                cells = self._engine.read_row(PAGES, row.row_key, ReadSpec(cell_limit=SLICE_CELLS, after=after))
+                kept += [cell for cell in cells if cell.value[:1] != b"\0" or cell.family in ("page", "dedup")]
+                if len(cells) < SLICE_CELLS:
+                    break
+                after = Position(cells[-1].family, cells[-1].qualifier, cells[-1].timestamp)
+            self._collect_long_row(row.row_key)
+            yield row.row_key, kept
+
+    def _collect_long_row(self, row_key: bytes) -> None:
+        """Apply the policies to a row of very many cells, a column at a time."""
+        for _, column in groupby(list(self._table.dropped(row_key)), key=lambda cell: cell[:2]):
+            with self._committer.lock:
+                drops = [DeleteCells(c.family, c.qualifier, c.timestamp, c.timestamp + 1) for c in column]
+                self._committer.commit([RowMutations(PAGES, row_key, drops)])
+                self.moved.expired_cells += len(drops)
+
+    # --- planning
+
+    def _plan(
+        self, tablet: Tablet, row_key: bytes, cells: list[Cell], encoder: Encoder, relatives: Relatives
+    ) -> tuple[PlannedRow, int]:
+        dropped = set(self._table.dropped_of(cells))
+        columns = {(c.family, c.qualifier, c.timestamp): c.value for c in cells}
+        moves: list[Move] = []
+        done: dict[bytes, Move] = {}
+        body_bytes = 0
+        for cell in cells:
+            if cell in dropped:
+                continue
+            column = (cell.family, cell.qualifier)
+            if column == BODY:
+                body_bytes += envelope_raw_bytes(cell.value)
+            if segment_of(cell.value) not in self._old:
+                continue
+            move = done.get(cell.value)
+            if move is None:
+                try:
+                    move = self._moved(tablet, row_key, cell, columns, encoder, relatives)
+                except CorruptionError:
+                    self.moved.damaged += 1
+                    continue
+                done[cell.value] = move
+            moves.append(move._replace(family=cell.family, qualifier=cell.qualifier, timestamp=cell.timestamp))
+        return PlannedRow(row_key, moves, bool(dropped)), body_bytes
+
+    def _moved(
+        self,
+        tablet: Tablet,
+        row_key: bytes,
+        cell: Cell,
+        columns: dict[tuple[str, bytes, int], bytes],
+        encoder: Encoder,
+        relatives: Relatives,
+    ) -> Move:
+        record, raw = self._placement.fetch_record(cell.value)
+        ref = parse_envelope(cell.value).ref
+        assert ref is not None
+        self._on_bytes(decode_ref(ref).length)
+        self.moved.values += 1
+        self.moved.raw_bytes += len(raw)
+        column = (cell.family, cell.qualifier)
+        if column != BODY:
+            encoded = encoder.encode(column, raw)
+            new = self._write(tablet, record, encoded.codec, encoded.related, encoded.payload)
+            return Move(*column, cell.timestamp, cell.value, new)
+        name = body_name(raw)
+        leant_on = record.related if record.codec == CODEC_ZSTD_DELTA else b""
+        shared = self._sharing.cells(name)
+        carried = self._carried.get(name)
+        if carried is not None and carried[0] == cell.value:
+            return Move(*column, cell.timestamp, cell.value, carried[1], name)
+        holds = shared.get(ENVELOPE) == cell.value
+        borrowed = record.row_key != row_key and ENVELOPE in shared and not leant_on
+        if borrowed and not holds and segment_of(shared[ENVELOPE]) not in self._old:
+            return Move(*column, cell.timestamp, cell.value, shared[ENVELOPE], name)
+        pointer = PagePointer(record.timestamp, record.row_key)
+        written = record.timestamp if record.row_key == row_key else cell.timestamp
+        sketch = columns.get((*SKETCH, written), b"\0")[1:]
+        if holds or borrowed:
+            encoded = encoder.encode(column, raw)
+            new = self._write(tablet, record, encoded.codec, encoded.related, encoded.payload)
+            if borrowed:
+                self._carried[name] = (cell.value, new)
+            relatives.add(sketch, Base(name, raw, new, pointer), cell.value)
+            return Move(*column, cell.timestamp, cell.value, new, name, leant_on, None, True)
+        verdict = columns.get((*VERDICT, written), b"")
+        of = decode_verdict(verdict[1:]) if verdict[:1] == b"\0" else None
+        of_page = PagePointer(of.of_timestamp, of.of_row_key) if of is not None and of.of_row_key else None
+        bases = relatives.near(row_key, name, raw, sketch, leant_on, of_page)
+        chosen, base = encoder.encode_near(column, raw, bases)
+        own = record._replace(row_key=row_key, timestamp=written)
+        new = self._write(tablet, own, chosen.codec, chosen.related, chosen.payload)
+        if base is None:
+            relatives.add(sketch, Base(name, raw, new, PagePointer(cell.timestamp, row_key)), cell.value)
+        return Move(*column, cell.timestamp, cell.value, new, name, leant_on, base and base._replace(raw=b""))
+
+    def _write(self, tablet: Tablet, old: Record, codec: int, related: bytes, payload: bytes) -> bytes:
+        if self._segment is None:
+            self._segment = self._begin_segment(tablet.number)
+        before = self._segment.length_bytes
+        record = Record(
+            RECORD_VALUE, old.row_key, old.family, old.qualifier, old.timestamp, codec, related, old.raw_bytes, payload
+        )
+        ref = self._segment.add(record)
+        written = self._segment.length_bytes - before
+        kind = f"{old.family}.{CODEC_NAMES[codec]}"
+        self.moved.codecs[kind] = self.moved.codecs.get(kind, 0) + written
+        return encode_ref_envelope(old.raw_bytes, ref)
+
+    # --- applying
+
+    def _publish(self) -> None:
+        """Make the segment durable and known, then change the refs, a few rows under each hold of the lock."""
+        segment, self._segment = self._segment, None
+        if segment is not None:
+            row = segment.finish()
+            self.dictionaries[segment.number] = segment.dictionaries
+            with self._committer.lock:
+                self._committer.manifest.write_segment(row, self._committer.durability)
+        pending, self._pending, self._pending_moves = self._pending, [], 0
+        for start in range(0, len(pending), APPLY_ROWS):
+            with self._committer.lock:
+                rows: dict[tuple[str, bytes], list[Mutation]] = {}
+                for planned in pending[start : start + APPLY_ROWS]:
+                    self._apply(planned, rows)
+                if rows:
+                    self._committer.commit([RowMutations(*key, mutations) for key, mutations in rows.items()])
+                    self._sharing.moves += 1
+
+    def _apply(self, planned: PlannedRow, rows: dict[tuple[str, bytes], list[Mutation]]) -> None:
+        """Decide under the lock what of a row's plan still holds."""
+        mutations: list[Mutation] = []
+        current = self._current(planned)
+        if planned.collect:
+            for cell in self._table.dropped_of(current):
+                mutations.append(DeleteCells(cell.family, cell.qualifier, cell.timestamp, cell.timestamp + 1))
+                self.moved.expired_cells += 1
+        values = {(cell.family, cell.qualifier, cell.timestamp): cell.value for cell in current}
+        for move in planned.moves:
+            if values.get((move.family, move.qualifier, move.timestamp)) != move.old:
+                self.moved.lost_races += 1
+                continue
+            if move.name and not self._settle_sharing(planned.row_key, move, rows):
+                self.moved.left += 1
+                continue
+            mutations.append(SetCell(move.family, move.qualifier, move.timestamp, move.new))
+        if mutations:
+            rows[PAGES, planned.row_key] = mutations
+
+    def _current(self, planned: PlannedRow) -> list[Cell]:
+        cells = self._engine.read_row(PAGES, planned.row_key, ReadSpec(cell_limit=SLICE_CELLS))
+        if len(cells) < SLICE_CELLS:
+            return cells
+        found: list[Cell] = []
+        for move in planned.moves:
+            spec = ReadSpec((move.family,), move.qualifier, move.timestamp, move.timestamp + 1)
+            found += self._engine.read_row(PAGES, planned.row_key, spec)
+        return found
+
+    def _settle_sharing(self, row_key: bytes, move: Move, rows: dict[tuple[str, bytes], list[Mutation]]) -> bool:
+        """Users and rows of shared bodies, changed with the cell; False where the new record cannot be used."""
+        pointer = PagePointer(move.timestamp, row_key)
+        shared = self._sharing.cells(move.name)
+        if move.base is not None:
+            if shared.get(ENVELOPE) == move.old:
+                return False  # while this body was encoded as a delta, another came to lean on it
+            if not move.base.envelope and ENVELOPE not in self._sharing.cells(move.base.name):
+                return False  # its base was freed
+            user = self._sharing.lean_on(move.base, pointer)
+            if user is None:
+                return False  # its base is being freed
+            _extend(rows, (TABLE, move.base.name), user.mutations)
+        elif shared.get(ENVELOPE) == move.old and DYING not in shared:
+            _extend(rows, (TABLE, move.name), [SetCell(BODY_FAMILY, ENVELOPE, 0, move.new)])
+        if move.leant_on and (move.base is None or move.base.name != move.leant_on):
+            _extend(rows, (TABLE, move.leant_on), [self._sharing.release(move.leant_on, pointer)])
+        return True
+
+
+def _extend(
+    rows: dict[tuple[str, bytes], list[Mutation]], key: tuple[str, bytes], mutations: Sequence[Mutation]
+) -> None:
+    """Add mutations of a row to those of the batch; a row appears once, so that it changes once."""
+    rows.setdefault(key, []).extend(mutations)
+
+
+def check_movable(engine: Engine) -> None:
+    """Refs are changed under this process's lock, so it must be the only one that writes.
+
+    Raises:
+        InvalidArgument: the engine takes writes from several processes.
+    """
+    if not engine.caps.single_writer:
+        raise InvalidArgument(
+            "compaction changes refs under the writer's lock: it needs an engine with a single writer"
+        )

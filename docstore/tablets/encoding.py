@@ -1,0 +1,135 @@
+"""How compaction encodes values: a dictionary a column, sampled evenly over what a tablet holds, and bases to try.
+
+Floor 3: knows the value codec, dictionaries and envelopes; must not know rows or policies, nor where bases come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol, TypeVar
+
+from docstore.errors import CorruptionError
+from docstore.format import CODEC_ZSTD_DELTA
+from docstore.tablets.dictionaries import PIECE_BYTES, DictionaryFiles
+from docstore.tablets.placement import DELTA_COST_BYTES, SMALL_DELTA
+from docstore.tablets.values import Dictionary, Encoded, ValueCodec, envelope_raw_bytes
+
+Column = tuple[str, bytes]
+
+
+class Level(NamedTuple):
+    """How hard to try.
+
+    Attributes:
+        zstd: level of zstd.
+        tries: bases tried for a body.
+        settles: a small delta is taken at once, without trying what else there is.
+        least_likeness: of a base, by its sketch.
+        dictionary_bytes: of a column's dictionary at most.
+        dictionary_share: of a dictionary in what it was sampled from, at most.
+    """
+
+    zstd: int
+    tries: int
+    settles: bool
+    least_likeness: float
+    dictionary_bytes: int
+    dictionary_share: float
+
+
+LEVELS = {
+    "fast": Level(3, 2, True, 0.3, 1 << 20, 1 / 16),
+    "best": Level(15, 5, False, 0.15, 1 << 20, 1 / 16),
+}
+LEAST_DICTIONARY_RAW_BYTES = 64 << 10
+"""A column with fewer bytes in a tablet gets no dictionary: its file would cost what it saves."""
+
+
+class NamedRaw(Protocol):
+    """A base: its name, and its raw value."""
+
+    @property
+    def name(self) -> bytes:
+        """Names it in records."""
+        ...
+
+    @property
+    def raw(self) -> bytes:
+        """Its bytes."""
+        ...
+
+
+AnyBase = TypeVar("AnyBase", bound=NamedRaw)
+
+
+class Encoder:
+    """Encodes the values of one tablet."""
+
+    def __init__(self, level: Level, dictionaries: dict[Column, Dictionary], codec: ValueCodec) -> None:
+        self._level = level
+        self._dictionaries = dictionaries
+        self._codec = codec
+
+    def encode(self, column: Column, raw: bytes) -> Encoded:
+        """Encode a value by itself."""
+        return self._codec.encode(raw, dictionary=self._dictionaries.get(column))
+
+    def encode_near(self, column: Column, raw: bytes, bases: Iterable[AnyBase]) -> tuple[Encoded, AnyBase | None]:
+        """Encode a value by itself or against one of the bases, whichever is smallest; -> how, and the base."""
+        best = self.encode(column, raw)
+        best_bytes = len(best.payload) - DELTA_COST_BYTES
+        chosen: AnyBase | None = None
+        for tried, base in enumerate(bases):
+            if tried == self._level.tries:
+                break
+            encoded = self._codec.encode(raw, base=(base.name, base.raw))
+            if encoded.codec == CODEC_ZSTD_DELTA and len(encoded.payload) < best_bytes:
+                best, best_bytes, chosen = encoded, len(encoded.payload), base
+                if self._level.settles and best_bytes * SMALL_DELTA < len(raw):
+                    break
+        return best, chosen
+
+
+def make_dictionaries(
+    envelopes: dict[Column, list[bytes]],
+    fetch: Callable[[bytes], bytes],
+    level: Level,
+    files: DictionaryFiles,
+) -> dict[Column, Dictionary]:
+    """Dictionaries for the columns of a tablet; their files are durable on return.
+
+    Args:
+        envelopes: of the values of each column, in row-key order.
+        fetch: the value of an envelope.
+        level: how hard to try.
+        files: where dictionaries are kept.
+    """
+    made = {}
+    for column, found in envelopes.items():
+        raw_bytes = sum(envelope_raw_bytes(envelope) for envelope in found)
+        if raw_bytes < LEAST_DICTIONARY_RAW_BYTES:
+            continue
+        content = b"".join(_pieces(found, fetch, raw_bytes, level))
+        if content:
+            files.save(content)
+            made[column] = Dictionary(content, level.zstd)
+    return made
+
+
+def _pieces(envelopes: list[bytes], fetch: Callable[[bytes], bytes], raw_bytes: int, level: Level) -> Iterable[bytes]:
+    """Pieces at even distances over the values, laid end to end."""
+    wanted_bytes = min(level.dictionary_bytes, int(raw_bytes * level.dictionary_share))
+    stride = max(PIECE_BYTES, raw_bytes * PIECE_BYTES // wanted_bytes)
+    position = 0
+    take_at = stride // 2
+    for envelope in envelopes:
+        end = position + envelope_raw_bytes(envelope)
+        if take_at < end:
+            try:
+                raw = fetch(envelope)
+            except CorruptionError:
+                raw = b""
+            while take_at < end:
+                yield raw[take_at - position : take_at - position + PIECE_BYTES]
+                take_at += stride
+        position = end
