@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgpack
+from blake3 import blake3
 
 from docstore.errors import CorruptionError
 from docstore.format import SCHEME_SIMHASH64_1
@@ -48,6 +49,8 @@ TEXT_CHECKSUM = ("dedup", b"text_checksum")
 SIMHASH = ("dedup", b"simhash")
 SKETCH = ("dedup", b"sketch")
 VERDICT = ("dedup", b"verdict")
+CLUSTER = ("dedup", b"cluster")
+CANONICAL_PAGE = ("dedup", b"canonical")
 
 Column = tuple[str, bytes]
 
@@ -100,6 +103,43 @@ def decode_verdict(value: bytes) -> StoredVerdict:
         return StoredVerdict(*fields)
     except (ValueError, TypeError, IndexError) as error:
         raise CorruptionError(f"dedup:verdict does not decode: {error}") from error
+
+
+class ClusterPlace(NamedTuple):
+    """Where a sweep put a version: what `dedup:cluster` and `dedup:canonical` hold.
+
+    Attributes:
+        row_key: row of the page that stands for the cluster; the version's own where it stands alone.
+        timestamp: its version, in microseconds.
+        similarity: exact, of this version to that one; 1.0 for the canonical itself.
+    """
+
+    row_key: bytes
+    timestamp: int
+    similarity: float
+
+    @property
+    def cluster(self) -> bytes:
+        """Name of the cluster, 8 bytes, made of its canonical: what `dedup:cluster` holds."""
+        return blake3(self.timestamp.to_bytes(8, "big") + self.row_key).digest(8)
+
+
+def encode_cluster_place(place: ClusterPlace) -> bytes:
+    """Encode for `dedup:canonical`."""
+    return bytes(msgpack.packb(list(place)))
+
+
+def decode_cluster_place(value: bytes) -> ClusterPlace:
+    """Decode `dedup:canonical`.
+
+    Raises:
+        CorruptionError: not a place in a cluster.
+    """
+    try:
+        row_key, timestamp, similarity = msgpack.unpackb(value)
+        return ClusterPlace(bytes(row_key), int(timestamp), float(similarity))
+    except (ValueError, TypeError) as error:
+        raise CorruptionError(f"dedup:canonical does not decode: {error}") from error
 
 
 def encode_headers(headers: Headers) -> bytes:

@@ -48,6 +48,8 @@ class Pages:
         anchors: (n,) int64 pages that link to it; empty where the policy does not ask.
         declared: (n,) int64 number of the page that this one declares as canonical or redirects to, -1 for none;
             empty where the policy does not ask.
+        redirected: (n,) int64 stored redirects that lead to it, each one a vote beside those of `declared`; empty
+            for none.
     """
 
     row_keys: Sequence[bytes]
@@ -55,6 +57,7 @@ class Pages:
     url_lengths: Numbers | None = None
     anchors: Numbers | None = None
     declared: Numbers | None = None
+    redirected: Numbers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,8 @@ def policy_order(pages: Pages, policy: CanonicalPolicy, first: Numbers, second: 
     if pages.declared is None:
         raise InvalidArgument("policy canonical-link needs what each page declares as canonical")
     votes, away = _declarations(pages.declared, first, second, count)
+    if pages.redirected is not None:
+        votes = votes + pages.redirected
     return np.lexsort((*oldest, -votes, away, votes == 0))
 
 

@@ -1,0 +1,404 @@
+"""The sweep: every pair of a store at a threshold, clusters with one canonical page each, written back into the rows.
+
+Floor 6: knows its stages, in `sweep_*.py`, and puts them together; must not know the terminal.
+
+    versions  ->  shingle sets  ->  candidates  ->  verified pairs  ->  clusters  ->  columns
+    (scan)        (from texts)      (sketches)      (exact)             (law)         (committed in groups)
+
+Law: every member's exact similarity to its canonical is at least the threshold.  Nothing depends on the order in which
+pages came in.  Memory: about 150 bytes a version, 24 bytes a candidate pair and 32 a verified one, and per thread
+16 MB and two batches; row keys, sketches, texts' places and shingle sets lie in mapped files.  A sweep that was killed
+goes on where it stopped, unless the store has changed: the stages' folder is named by what is swept and how.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from blake3 import blake3
+
+from docstore.capture import ClusterPlace
+from docstore.dedup.candidates import Numbers, leaders
+from docstore.dedup.clusters import CanonicalPolicy, Clusters, Pages, cluster_groups, policy_order
+from docstore.dedup.detector import MIN_NEAR_WORDS
+from docstore.dedup.kernel import Kernel
+from docstore.errors import InvalidArgument
+from docstore.keys import url_of
+from docstore.store import DocumentStore
+from docstore.sweep_candidates import candidates, expected_recall
+from docstore.sweep_columns import write_back
+from docstore.sweep_pages import BY_BODY, BY_TEXT, Versions, anchor_counts, read_versions
+from docstore.sweep_pairs import Listed, PairGraph
+from docstore.sweep_stages import Workspace
+from docstore.sweep_texts import Maker
+from docstore.sweep_verify import verify
+
+MANY_DUPLICATES = 500
+TEXTS = ("main", "visible")
+MAIN_EXTRACTOR = "combined"
+"""Main content where the store itself fingerprints all visible text."""
+
+Progress = Callable[[str, int, int], None]
+"""Gets the stage's name, how much is done, and of how much; 0 where that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepOptions:
+    """What to sweep, and how.
+
+    Attributes:
+        threshold: least exact Jaccard coefficient of a pair; None takes the schema's.
+        text: "main" compares main content, "visible" all visible text; None what the store fingerprints.
+        shingle_words: words in a shingle; None takes the schema's.
+        policy: which page of a cluster stands for it.
+        versions: pairs of versions of one URL too.
+        all_pairs: list every pair of equal versions; else as a star around the first of them.
+        dry_run: write no columns.
+        pairs: file to write the pairs to.
+        threads: that make shingles and compare.
+    """
+
+    threshold: float | None = None
+    text: str | None = None
+    shingle_words: int | None = None
+    policy: CanonicalPolicy = CanonicalPolicy.CANONICAL_LINK
+    versions: bool = False
+    all_pairs: bool = False
+    dry_run: bool = False
+    pairs: Path | None = None
+    threads: int = field(default_factory=lambda: os.cpu_count() or 1)
+
+
+@dataclass(slots=True)
+class SweepReport:
+    """What a sweep found; the same names as `docstore sweep --json` prints.
+
+    Attributes:
+        documents: live versions with a body.
+        compared: of these, those with 50 words and more, compared by shingles.
+        by_bytes_only: of these, those compared by their bytes only: no text, under 20 words, or no 2xx answer.
+        duplicates: documents that another one stands for.
+        without_duplicates, with_duplicates: documents in no pair, and in at least one.
+        with_500: documents with at least 500 duplicates.
+        pairs: pairs, equal ones spelled out.
+        listed_pairs: pairs as listed: equal ones as a star, unless all were asked for.
+        clusters: of two or more documents.
+        largest_cluster: documents in it.
+        candidates: pairs compared exactly.
+        expected_recall: share of the pairs at the very threshold that become candidates; higher above it.
+        crowded: texts in buckets so large that not all pairs in them were looked at.
+        written: documents whose columns were changed.
+        threshold, text, shingle_words, policy: as used.
+        seconds: wall time, and by stage.
+    """
+
+    documents: int = 0
+    compared: int = 0
+    by_bytes_only: int = 0
+    duplicates: int = 0
+    without_duplicates: int = 0
+    with_duplicates: int = 0
+    with_500: int = 0
+    pairs: int = 0
+    listed_pairs: int = 0
+    clusters: int = 0
+    largest_cluster: int = 0
+    candidates: int = 0
+    expected_recall: float = 1.0
+    crowded: int = 0
+    written: int = 0
+    threshold: float = 0.0
+    text: str = ""
+    shingle_words: int = 0
+    policy: str = ""
+    seconds: float = 0.0
+    stage_seconds: dict[str, float] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return asdict(self)
+
+
+def sweep(
+    store: DocumentStore, options: SweepOptions = SweepOptions(), on_progress: Progress | None = None
+) -> SweepReport:
+    """Find all pairs, cluster them, write the clusters back.
+
+    Raises:
+        InvalidArgument: an option makes no sense.
+        StorageError: the disk is full or fails; what is committed stays, the same sweep again goes on.
+    """
+    return _Sweep(store, options, on_progress).run()
+
+
+class _Sweep:
+    def __init__(self, store: DocumentStore, options: SweepOptions, on_progress: Progress | None) -> None:
+        schema = store.schema
+        self._store = store
+        self._options = options
+        self._on_progress = on_progress
+        self._threshold = schema.near_threshold if options.threshold is None else options.threshold
+        shingle_words = schema.shingle_words if options.shingle_words is None else options.shingle_words
+        if not 0.0 < self._threshold <= 1.0:
+            raise InvalidArgument(f"threshold must lie in (0, 1], not {self._threshold}")
+        if options.threads < 1:
+            raise InvalidArgument(f"threads must be at least 1, not {options.threads}")
+        extractor = _extractor(options.text, schema.extractor)
+        self._from_bodies = extractor != schema.extractor
+        self._own_sketches = self._from_bodies or shingle_words != schema.shingle_words
+        self._kernel = Kernel(extractor, shingle_words, schema.checksum)
+        self._how = f"{self._threshold!r} {extractor} {shingle_words} {options.versions}"
+        self.report = SweepReport(
+            threshold=self._threshold,
+            text=extractor,
+            shingle_words=shingle_words,
+            policy=str(options.policy),
+            expected_recall=expected_recall(self._threshold),
+        )
+        self._began = self._stage_began = time.monotonic()
+
+    def run(self) -> SweepReport:
+        """All stages."""
+        report = self.report
+        versions = read_versions(self._store, lambda done: self._show("versions", done, 0))
+        self._stage_done("versions")
+        state = blake3(versions.state + self._how.encode()).digest(16)
+        workspace = Workspace(self._store.opened.path, state)
+        if self._own_sketches or not versions.sketched[versions.equal_by == BY_TEXT].all():
+            self._sketch(versions, workspace)
+        graph = self._pairs(versions, workspace)
+        degrees = graph.degrees()
+        report.documents = len(versions.rows)
+        report.compared = int((versions.equal_by == BY_TEXT).sum())
+        report.by_bytes_only = int((versions.equal_by == BY_BODY).sum())
+        report.with_duplicates = int((degrees > 0).sum())
+        report.without_duplicates = report.documents - report.with_duplicates
+        report.with_500 = int((degrees >= MANY_DUPLICATES).sum())
+        report.pairs = int(degrees.sum()) // 2
+        self._write_pairs(versions, graph)
+        clusters = self._cluster(versions, graph)
+        if not self._options.dry_run:
+            report.written = write_back(
+                self._store,
+                versions,
+                _Places(versions, clusters),
+                lambda done, total: self._show("columns", done, total),
+            )
+        self._stage_done("columns")
+        workspace.remove()
+        report.seconds = time.monotonic() - self._began
+        return report
+
+    # --- stages
+
+    def _sketch(self, versions: Versions, workspace: Workspace) -> None:
+        """Sketches that the store does not have: of another text, another shingle length, or an earlier scheme."""
+        chosen = versions.good if self._own_sketches else (versions.equal_by == BY_TEXT) & ~versions.sketched
+        numbers = np.flatnonzero(chosen)
+        made = self._maker(versions).make(
+            workspace, "sketches", numbers, sketches=True, on_progress=self._shower("sketches")
+        )
+        versions.sketches[numbers] = made.sketches
+        if self._from_bodies:
+            versions.equal_by = versions.equal_by.copy()
+            versions.identity = versions.identity.copy()
+            versions.equal_by[numbers] = made.equal_by
+            versions.identity[numbers] = made.identity
+        self._stage_done("sketches")
+
+    def _maker(self, versions: Versions) -> Maker:
+        return Maker(self._store, versions, self._kernel, from_bodies=self._from_bodies, threads=self._options.threads)
+
+    def _pairs(self, versions: Versions, workspace: Workspace) -> PairGraph:
+        leader = leaders(versions.identity) if len(versions.rows) else np.empty(0, np.int64)
+        lone = np.flatnonzero((leader == np.arange(len(leader))) & (versions.equal_by == BY_TEXT))
+        proposed = candidates(versions.sketches[lone], self._threshold)
+        first, second = _with_named(lone[proposed.first], lone[proposed.second], leader, versions)
+        self.report.candidates, self.report.crowded = len(first), proposed.cut
+        self._stage_done("candidates")
+        needed = np.unique(np.concatenate([first, second]))
+        made = self._maker(versions).make(
+            workspace, "shingles", needed, sketches=False, on_progress=self._shower("shingles")
+        )
+        self._stage_done("shingles")
+        left, right = np.searchsorted(needed, first), np.searchsorted(needed, second)
+        shared = verify(
+            made.sets, left, right, workspace, threads=self._options.threads, on_progress=self._shower("pairs")
+        )
+        either = made.sets.lengths[left] + made.sets.lengths[right] - shared
+        similarity = shared / np.maximum(either, 1)
+        long_enough = (made.word_counts[left] >= MIN_NEAR_WORDS) & (made.word_counts[right] >= MIN_NEAR_WORDS)
+        kept = (similarity >= self._threshold) & long_enough
+        first, second, similarity = first[kept], second[kept], similarity[kept]
+        equal = _same_bodies(versions, leader)
+        first, second = np.concatenate([first, equal[0]]), np.concatenate([second, equal[1]])
+        similarity = np.concatenate([similarity, np.ones(len(equal[0]))])
+        order = np.lexsort((second, first))
+        self._stage_done("pairs")
+        return PairGraph(leader, first[order], second[order], similarity[order], versions.rows, self._options.versions)
+
+    def _write_pairs(self, versions: Versions, graph: PairGraph) -> None:
+        listed = 0
+        parts = graph.every() if self._options.all_pairs else iter([graph.star()])
+        if self._options.pairs is None:
+            listed = self.report.pairs if self._options.all_pairs else sum(len(part.first) for part in parts)
+        else:
+            partial = self._options.pairs.with_name(self._options.pairs.name + ".partial")
+            try:
+                with partial.open("w", encoding="utf-8", newline="\n") as stream:
+                    for part in parts:
+                        stream.writelines(_lines(versions, part))
+                        listed += len(part.first)
+                partial.replace(self._options.pairs)
+            except OSError as error:
+                partial.unlink(missing_ok=True)
+                raise InvalidArgument(f"cannot write {self._options.pairs}: {error.strerror}") from error
+        self.report.listed_pairs = listed
+        self._stage_done("listing")
+
+    def _cluster(self, versions: Versions, graph: PairGraph) -> Clusters:
+        """Clusters of all versions; those of one URL's versions alone are none, unless they were asked for."""
+        edges = graph.between_rows()
+        chosen = np.flatnonzero(np.bincount(graph.leader, minlength=len(graph.leader))[graph.leader] > 1)
+        chosen = np.union1d(
+            chosen, np.flatnonzero(np.isin(graph.leader, np.concatenate([graph.first[edges], graph.second[edges]])))
+        )
+        place = np.full(len(graph.leader), -1, np.int64)
+        place[chosen] = np.arange(len(chosen))
+        order = self._order(versions, graph, chosen, place)
+        found = cluster_groups(
+            place[graph.leader[chosen]],
+            place[graph.first[edges]],
+            place[graph.second[edges]],
+            graph.similarity[edges],
+            order,
+        )
+        result = Clusters(np.arange(len(graph.leader)), np.ones(len(graph.leader)))
+        result.canonical[chosen] = chosen[found.canonical]
+        result.similarity[chosen] = found.similarity
+        if not self._options.versions:
+            _dissolve(result, versions.rows)
+        sizes = np.bincount(result.canonical, minlength=1)
+        self.report.clusters = int((sizes > 1).sum())
+        self.report.largest_cluster = int(sizes.max()) if len(result.canonical) else 0
+        self.report.duplicates = int((result.canonical != np.arange(len(result.canonical))).sum())
+        self._stage_done("clusters")
+        return result
+
+    def _order(self, versions: Versions, graph: PairGraph, chosen: Numbers, place: Numbers) -> Numbers:
+        """The chosen versions from the best canonical to the worst; errors after all good pages."""
+        policy = self._options.policy
+        row_keys = [versions.row_keys[number] for number in chosen.tolist()]
+        pages = Pages(
+            row_keys,
+            versions.timestamps[chosen],
+            np.fromiter((len(url_of(row_key)) for row_key in row_keys), np.int64, len(row_keys)),
+        )
+        voters = targets = np.empty(0, np.int64)
+        if policy is CanonicalPolicy.CANONICAL_LINK:
+            declared = versions.declared[chosen]
+            voters = np.flatnonzero(declared >= 0)
+            targets = declared[voters]
+            joined = graph.joined(chosen[voters], targets) & (place[targets] >= 0)
+            voters, targets = voters[joined], place[targets[joined]]
+            votes = np.full(len(chosen), -1, np.int64)
+            votes[voters] = targets
+            pages = replace(pages, declared=votes, redirected=versions.redirected[chosen])
+        elif policy is CanonicalPolicy.MOST_ANCHORS:
+            pages = replace(pages, anchors=anchor_counts(self._store, versions, chosen))
+        order = policy_order(pages, policy, voters, targets)
+        good = versions.good[chosen[order]]
+        return np.concatenate([order[good], order[~good]])
+
+    # --- progress
+
+    def _shower(self, stage: str) -> Callable[[int, int], None]:
+        return lambda done, total: self._show(stage, done, total)
+
+    def _show(self, stage: str, done: int, total: int) -> None:
+        if self._on_progress is not None:
+            self._on_progress(stage, done, total)
+
+    def _stage_done(self, stage: str) -> None:
+        now = time.monotonic()
+        self.report.stage_seconds[stage] = round(now - self._stage_began, 3)
+        self._stage_began = now
+
+
+def _extractor(text: str | None, own: str) -> str:
+    """The extractor of the text to compare."""
+    if text is None:
+        return own
+    if text not in TEXTS:
+        raise InvalidArgument(f"text {text!r} is none of {', '.join(TEXTS)}")
+    if text == "visible":
+        return "visible"
+    return MAIN_EXTRACTOR if own == "visible" else own
+
+
+def _with_named(first: Numbers, second: Numbers, leader: Numbers, versions: Versions) -> tuple[Numbers, Numbers]:
+    """Candidates, joined by what the write path called duplicates: the sweep's pairs include those."""
+    one, other = leader[versions.named[:, 0]], leader[versions.named[:, 1]]
+    comparable = (one != other) & (versions.equal_by[one] == BY_TEXT) & (versions.equal_by[other] == BY_TEXT)
+    low, high = np.minimum(one, other)[comparable], np.maximum(one, other)[comparable]
+    codes = np.unique(np.concatenate([first, low]) * max(1, len(leader)) + np.concatenate([second, high]))
+    return codes // max(1, len(leader)), codes % max(1, len(leader))
+
+
+def _same_bodies(versions: Versions, leader: Numbers) -> tuple[Numbers, Numbers]:
+    """Edges between groups that hold the very same body, though one was no 2xx answer: (first, second)."""
+    if not len(leader):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    body_leader = leaders(versions.bodies)
+    one, other = leader[body_leader], leader
+    differs = one != other
+    codes = np.unique(np.minimum(one, other)[differs] * len(leader) + np.maximum(one, other)[differs])
+    return codes // len(leader), codes % len(leader)
+
+
+def _dissolve(clusters: Clusters, rows: Numbers) -> None:
+    """Make each version of a cluster that has versions of one row only stand alone."""
+    several = np.zeros(len(rows), bool)
+    several[clusters.canonical[rows != rows[clusters.canonical]]] = True
+    alone = ~several[clusters.canonical]
+    clusters.canonical[alone] = np.flatnonzero(alone)
+    clusters.similarity[alone] = 1.0
+
+
+class _Places:
+    """Number of a version -> where it belongs; None for one that stands alone and was never called a duplicate."""
+
+    def __init__(self, versions: Versions, clusters: Clusters) -> None:
+        self._versions = versions
+        self._clusters = clusters
+        self._sizes = np.bincount(clusters.canonical, minlength=1)
+
+    def __call__(self, number: int) -> ClusterPlace | None:
+        versions = self._versions
+        canonical = int(self._clusters.canonical[number])
+        if self._sizes[canonical] == 1 and not versions.duplicate[number]:
+            return None
+        similarity = float(self._clusters.similarity[number])
+        return ClusterPlace(versions.row_keys[canonical], int(versions.column_times[canonical]), similarity)
+
+
+def _lines(versions: Versions, part: Listed) -> list[str]:
+    urls: dict[int, str] = {}
+
+    def shown(number: int) -> str:
+        if number not in urls:
+            urls[number] = f"{url_of(versions.row_keys[number])}\t{versions.timestamps[number]}"
+        return urls[number]
+
+    return [
+        f"{shown(first)}\t{shown(second)}\t{similarity:.6f}\n"
+        for first, second, similarity in zip(
+            part.first.tolist(), part.second.tolist(), part.similarity.tolist(), strict=True
+        )
+    ]

@@ -1,0 +1,151 @@
+"""Third stage of a sweep: candidate pairs from sketches.
+
+Floor 6, though it knows arrays only: the kernels of `dedup.candidates`, driven so that memory stays bounded.  A kept
+sketch has one byte a bin; bands are cut from these bytes, all 256 of them, so no text is read here.  Two texts that
+share a band are compared bin by bin, and dropped where their estimate lies more than four standard deviations below the
+threshold.  What is left is verified exactly by the next stage.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docstore.dedup.candidates import CHUNK_PAIRS, Numbers, bucket_pairs, sketch_agreements
+from docstore.dedup.curves import bin_agreement, miss_probability
+from docstore.dedup.sketch import BINS
+
+MISSED = 1e-6
+"""Share of pairs at the threshold that may share no band, for independent bins; texts of fewer shingles than bins
+have fewer, and miss more: `tools/bench/sweep_quality.py` measures it."""
+WIDEST_BAND, NARROWEST_BAND = 8, 3
+PARTNERS = 1024
+"""Texts that one is paired with in a large bucket, in the order of the next band."""
+LEAST_PARTNERS = 64
+SIGMAS = 4.0
+_KEPT_BITS = 8
+
+
+class Candidates(NamedTuple):
+    """Pairs to verify, first < second, sorted, each once.
+
+    Attributes:
+        first, second: (pairs,) int64.
+        compared: pairs that shared a band, those that share many counted as often.
+        cut: texts in buckets so large that not every pair was looked at.
+    """
+
+    first: Numbers
+    second: Numbers
+    compared: int
+    cut: int
+
+
+def band_width(threshold: float) -> int:
+    """The widest band by which at most MISSED pairs at the threshold share none of the bands."""
+    agreement = bin_agreement(threshold, _KEPT_BITS)
+    for width in range(WIDEST_BAND, NARROWEST_BAND, -1):
+        if miss_probability(agreement, width, BINS // width) <= MISSED:
+            return width
+    return NARROWEST_BAND
+
+
+def expected_recall(threshold: float) -> float:
+    """Share of the pairs at the threshold that become candidates, for independent bins."""
+    width = band_width(threshold)
+    return 1.0 - miss_probability(bin_agreement(threshold, _KEPT_BITS), width, BINS // width)
+
+
+def candidates(sketches: NDArray[np.uint8], threshold: float) -> Candidates:
+    """Candidate pairs of texts, numbered as their sketches are.
+
+    Args:
+        sketches: (texts, 256) uint8; pass one text of each group of equal ones.
+        threshold: least Jaccard coefficient that matters.
+    """
+    width = band_width(threshold)
+    bands = BINS // width
+    bins = _occupied(sketches)
+    codes = np.empty(0, np.int64)
+    fresh: list[Numbers] = []
+    compared = held = 0
+    cut: set[int] = set()
+    following = _keys(sketches, 0, width)
+    for band in range(bands):
+        keys = following
+        following = _keys(sketches, (band + 1) % bands, width)
+        for places, limit in _chunks(keys):
+            left, right = bucket_pairs(keys[places], following[places], limit)
+            left, right = places[left], places[right]
+            compared += len(left)
+            likely = sketch_agreements(sketches, left, right) >= _least_agreement(bins, left, right, threshold)
+            left, right = left[likely], right[likely]
+            fresh.append(np.minimum(left, right) * len(sketches) + np.maximum(left, right))
+            held += len(left)
+            if limit < len(places) - 1 and _largest(keys[places]) > limit + 1:
+                cut.update(_crowded(keys, places, limit).tolist())
+            if held > CHUNK_PAIRS:
+                codes, fresh, held = np.unique(np.concatenate([codes, *fresh])), [], 0
+    codes = np.unique(np.concatenate([codes, *fresh]))
+    return Candidates(codes // max(1, len(sketches)), codes % max(1, len(sketches)), compared, len(cut))
+
+
+def _keys(sketches: NDArray[np.uint8], band: int, width: int) -> NDArray[np.uint64]:
+    padded = np.zeros((len(sketches), 8), np.uint8)
+    padded[:, :width] = sketches[:, band * width : (band + 1) * width]
+    return padded.view(np.uint64)[:, 0]
+
+
+def _chunks(keys: NDArray[np.uint64]) -> list[tuple[Numbers, int]]:
+    """Positions that share their key with another, whole buckets together, with the partners that each may have."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    begins = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(keys) else np.empty(0, int)
+    sizes = np.diff(np.concatenate([begins, [len(keys)]]))
+    shared = sizes > 1
+    begins, sizes = begins[shared], sizes[shared]
+    partners = np.clip(CHUNK_PAIRS // np.maximum(sizes, 1), LEAST_PARTNERS, PARTNERS)
+    chunks: list[tuple[Numbers, int]] = []
+    for limit in np.unique(partners).tolist():
+        mine = partners == limit
+        starts, lengths = begins[mine], sizes[mine]
+        work = np.cumsum(lengths * np.minimum(lengths - 1, limit))
+        cuts = np.searchsorted(work, np.arange(CHUNK_PAIRS, int(work[-1]) + CHUNK_PAIRS, CHUNK_PAIRS), "left") + 1
+        for some, many in zip(np.split(starts, cuts), np.split(lengths, cuts), strict=True):
+            if len(some):
+                inner = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
+                # ascending, so that ties are broken by position: the result does not depend on this order
+                chunks.append((np.sort(order[np.repeat(some, many) + inner]), limit))
+    return chunks
+
+
+def _largest(keys: NDArray[np.uint64]) -> int:
+    return int(np.unique(keys, return_counts=True)[1].max())
+
+
+def _crowded(keys: NDArray[np.uint64], places: Numbers, limit: int) -> Numbers:
+    _, inverse, counts = np.unique(keys[places], return_inverse=True, return_counts=True)
+    crowded: Numbers = places[counts[inverse] > limit + 1]
+    return crowded
+
+
+def _occupied(sketches: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """How many bins of each sketch are its own, about: of m random bytes 256 (1 - e^(-m / 256)) are different."""
+    result = np.empty(len(sketches), np.float64)
+    step = max(1, CHUNK_PAIRS // BINS)
+    for begin in range(0, len(sketches), step):
+        ordered = np.sort(sketches[begin : begin + step], axis=1)
+        different = 1 + np.count_nonzero(ordered[:, 1:] != ordered[:, :-1], axis=1)
+        result[begin : begin + step] = -256 * np.log1p(-np.minimum(different, 180) / 256)
+    return np.clip(result, 4, BINS)
+
+
+def _least_agreement(bins: NDArray[np.float64], left: Numbers, right: Numbers, threshold: float) -> NDArray[np.float64]:
+    """Bins that have to agree for a pair to be verified: as `curves.sketch_margin` has it, of many pairs at once."""
+    agreement = bin_agreement(threshold, _KEPT_BITS)
+    # A borrowed bin repeats another one's value, so that some count for more than others: three quarters are safe.
+    own = 0.75 * np.minimum(bins[left], bins[right])
+    least: NDArray[np.float64] = BINS * (agreement - SIGMAS * np.sqrt(agreement * (1 - agreement) / own))
+    return least

@@ -1,0 +1,350 @@
+"""First stage of a sweep: the live versions of a store as arrays, in row-key order.
+
+Floor 6: knows the rows of pages and the columns of `capture`; must not know shingles, pairs or clusters.  One scan, no
+body is read.  Captures of one URL that follow each other with the same bytes are one version, as old as the first
+of them.  Versions are numbered in the order (row key, timestamp), so that no result depends on the order of ingest.
+
+What two versions must have in common to be equal texts follows the verdicts: 50 words or more, the text; 20 to 49,
+text and title; fewer, no text or no 2xx status, the body.  Only versions of the first sort are compared further.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import IO, NamedTuple, overload
+
+import numpy as np
+from blake3 import blake3
+from numpy.typing import NDArray
+
+from docstore import capture, keys
+from docstore.capture import Column
+from docstore.dedup.candidates import Numbers
+from docstore.dedup.checksum import decides_alone
+from docstore.dedup.detector import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
+from docstore.dedup.sketch import BINS
+from docstore.format import SCHEME_SKETCH_1, SCHEME_TEXT_1
+from docstore.html.words import words
+from docstore.model import Cell, ReadSpec, VerdictKind
+from docstore.store import DocumentStore
+from docstore.tablets.values import envelope_raw_bytes
+
+FAMILIES = ("dedup", "http", "page", "text")
+BY_BODY, BY_TITLE, BY_TEXT = 0, 1, 2
+"""What a version must have in common with another to be its equal: body; text and title; text."""
+LONG_TEXT_BYTES = 2048
+"""A longer text is taken to have 50 words without counting them; the pairs of one that has not are dropped later."""
+PROGRESS_ROWS = 1000
+REDIRECTS = (301, 302, 303, 307, 308)
+_NAMED = (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR)
+
+
+class Blobs(Sequence[bytes]):
+    """Byte strings in a temporary file, by number: 16 bytes of memory each."""
+
+    def __init__(self) -> None:
+        self._ends = array("q")
+        self._size = 0
+        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as this object
+        self._buffer = bytearray()
+        self._map: NDArray[np.uint8] | None = None
+
+    def append(self, value: bytes) -> None:
+        """Add one behind the last."""
+        self._buffer += value
+        self._size += len(value)
+        self._ends.append(self._size)
+        if len(self._buffer) > 1 << 20:
+            self._file.write(self._buffer)
+            self._buffer.clear()
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @overload
+    def __getitem__(self, number: int) -> bytes: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[bytes]: ...
+    def __getitem__(self, number: int | slice) -> bytes | Sequence[bytes]:
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(len(self)))]
+        if self._map is None or self._buffer:
+            self._file.write(self._buffer)
+            self._buffer.clear()
+            self._file.flush()
+            self._map = np.memmap(self._file, np.uint8, "r", shape=(self._size,)) if self._size else np.empty(0, "u1")
+        begin = self._ends[number - 1] if number else 0
+        return self._map[begin : self._ends[number]].tobytes()
+
+
+class Declared(NamedTuple):
+    """What pages say of each other: rows by their keys."""
+
+    version: int
+    target: bytes
+
+
+@dataclass(slots=True)
+class Versions:
+    """Live versions, n of them, in the order (row key, timestamp).
+
+    Attributes:
+        row_keys: of each.
+        rows: (n,) int64 number of its row, counted from 0.
+        timestamps: (n,) int64 microseconds, when its bytes were first seen.
+        column_times: (n,) int64 timestamp of its columns.
+        identity: (n, 2) uint64: equal exactly for equal pages, in the sense of `equal_by`.
+        bodies: (n, 2) uint64 head of the body checksum.
+        equal_by: (n,) uint8 BY_BODY, BY_TITLE or BY_TEXT.
+        good: (n,) bool: a 2xx answer with a text.
+        sketches: (n, 256) uint8, mapped.
+        sketched: (n,) bool: its sketch is there and of the scheme that this version writes.
+        texts: envelope of its text.
+        placed: (n,) uint64 checksum of the columns that an earlier sweep wrote; 0 for none.
+        named: (version, version) that the write path called duplicates.
+        duplicate: (n,) bool: its verdict names another page.
+        declared: (n,) int64 the version that it declares as canonical, redirects followed; -1 for none.
+        redirected: (n,) int64 stored redirects of its own host that lead to it.
+        stale: (row key, timestamp) of columns of an earlier sweep that belong to no version any more.
+        state: BLAKE3 of all that the result depends on, 16 bytes.
+    """
+
+    row_keys: Blobs
+    rows: Numbers
+    timestamps: Numbers
+    column_times: Numbers
+    identity: NDArray[np.uint64]
+    bodies: NDArray[np.uint64]
+    equal_by: NDArray[np.uint8]
+    good: NDArray[np.bool_]
+    sketches: NDArray[np.uint8]
+    sketched: NDArray[np.bool_]
+    texts: Blobs
+    placed: NDArray[np.uint64]
+    named: NDArray[np.int64]
+    duplicate: NDArray[np.bool_]
+    declared: Numbers
+    redirected: Numbers
+    stale: list[tuple[bytes, int]]
+    state: bytes
+
+    def find(self, row_key: bytes, timestamp: int) -> int:
+        """The version of a row that was live at a time; -1 for none."""
+        number = bisect_left(self.row_keys, row_key)
+        found = -1
+        while number < len(self.row_keys) and self.row_keys[number] == row_key:
+            if self.timestamps[number] <= timestamp:
+                found = number
+            number += 1
+        return found
+
+
+def placed_checksum(cluster: bytes, place: bytes) -> int:
+    """Names the two columns of a sweep; never 0."""
+    return int.from_bytes(blake3(cluster + place).digest(8), "little") | 1
+
+
+def read_versions(store: DocumentStore, on_progress: Callable[[int], None] | None = None) -> Versions:
+    """Scan a store; `on_progress` gets the number of rows seen."""
+    reading = _Reading(store)
+    spec = ReadSpec(families=FAMILIES)
+    for number, row in enumerate(store.table.scan(spec=spec), 1):
+        reading.take(row.row_key, row.cells)
+        if on_progress is not None and number % PROGRESS_ROWS == 0:
+            on_progress(number)
+    return reading.done()
+
+
+class _Reading:
+    """Collects versions row by row."""
+
+    def __init__(self, store: DocumentStore) -> None:
+        self._fetch = store.opened.placement.fetch
+        self._row_keys, self._texts = Blobs(), Blobs()
+        self._rows, self._timestamps, self._column_times = array("q"), array("q"), array("q")
+        self._identity, self._bodies = bytearray(), bytearray()
+        self._equal_by, self._good, self._sketched, self._duplicate = (bytearray() for _ in range(4))
+        self._sketches: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - mapped for as long as the sweep runs
+        self._placed = array("Q")
+        self._row_number = 0
+        self._verdicts: list[tuple[int, bytes, int]] = []
+        self._declared: list[Declared] = []
+        self._redirects: dict[bytes, bytes] = {}
+        self._stale: list[tuple[bytes, int]] = []
+        self._state = blake3()
+
+    def take(self, row_key: bytes, cells: Sequence[Cell]) -> None:
+        """Take the cells of one row."""
+        captures: dict[int, dict[Column, bytes]] = {}
+        for cell in cells:
+            captures.setdefault(cell.timestamp, {})[cell.family, cell.qualifier] = cell.value
+        previous = b""
+        placed: dict[int, int] = {}
+        first = len(self._rows)
+        for timestamp in sorted(captures):
+            columns = captures[timestamp]
+            if capture.CLUSTER in columns or capture.CANONICAL_PAGE in columns:
+                placed[timestamp] = self._placed_checksum(columns)
+            if capture.BODY not in columns or capture.CHECKSUM not in columns:
+                continue
+            checksum = self._fetch(columns[capture.CHECKSUM])
+            if checksum == previous:
+                if capture.TEXT_CHECKSUM in columns:
+                    self._column_times[-1] = timestamp
+                continue
+            previous = checksum
+            if not envelope_raw_bytes(columns[capture.BODY]) or capture.TEXT_CHECKSUM not in columns:
+                continue  # nothing to compare, or fingerprinted by an earlier scheme: `reindex` first
+            self._version(row_key, timestamp, columns, checksum)
+        for number in range(first, len(self._rows)):
+            self._placed[number] = placed.pop(self._column_times[number], 0)
+        self._stale += [(row_key, timestamp) for timestamp in placed]
+        if captures:
+            self._note_redirect(row_key, captures)
+        self._row_number += 1
+
+    def _placed_checksum(self, columns: dict[Column, bytes]) -> int:
+        values = (columns.get(column) for column in (capture.CLUSTER, capture.CANONICAL_PAGE))
+        return placed_checksum(*(b"" if value is None else self._fetch(value) for value in values))
+
+    def _version(self, row_key: bytes, timestamp: int, columns: dict[Column, bytes], checksum: bytes) -> None:
+        number = len(self._rows)
+        text_checksum = self._fetch(columns[capture.TEXT_CHECKSUM])
+        status = int(self._value(columns, capture.STATUS) or b"0")
+        known = len(text_checksum) == 17 and text_checksum[0] == SCHEME_TEXT_1
+        good = 200 <= status < 300 and known
+        body = checksum if decides_alone(checksum) else b"\0" + blake3(self._fetch(columns[capture.BODY])).digest()
+        equal_by, identity = self._identify(columns, text_checksum, body) if good else (BY_BODY, _digest(b"b", body))
+        sketch = self._value(columns, capture.SKETCH)
+        sketched = len(sketch) == 1 + BINS and sketch[0] == SCHEME_SKETCH_1
+        self._row_keys.append(row_key)
+        self._texts.append(columns.get(capture.MAIN, b""))
+        self._rows.append(self._row_number)
+        self._timestamps.append(timestamp)
+        self._column_times.append(timestamp)
+        self._placed.append(0)
+        self._identity += identity
+        self._bodies += _digest(b"b", body)
+        self._equal_by.append(equal_by)
+        self._good.append(good)
+        self._sketched.append(sketched)
+        self._sketches.write(sketch[1:] if sketched else bytes(BINS))
+        self._state.update(len(row_key).to_bytes(4, "big") + row_key + timestamp.to_bytes(8, "big") + identity)
+        self._note_verdict(number, columns)
+        self._note_declared(number, row_key, columns)
+
+    def _identify(self, columns: dict[Column, bytes], text_checksum: bytes, body: bytes) -> tuple[int, bytes]:
+        envelope = columns.get(capture.MAIN, b"")
+        if envelope and envelope_raw_bytes(envelope) > LONG_TEXT_BYTES:
+            return BY_TEXT, text_checksum[1:]
+        count = len(words(self._value(columns, capture.MAIN).decode("utf-8", "surrogatepass")))
+        if count >= MIN_NEAR_WORDS:
+            return BY_TEXT, text_checksum[1:]
+        if count >= MIN_SAME_TEXT_WORDS:
+            return BY_TITLE, _digest(b"t", text_checksum + self._value(columns, capture.TITLE))
+        return BY_BODY, _digest(b"b", body)
+
+    def _note_verdict(self, number: int, columns: dict[Column, bytes]) -> None:
+        verdict = capture.decode_verdict(self._value(columns, capture.VERDICT)) if capture.VERDICT in columns else None
+        named = verdict is not None and verdict.kind in _NAMED
+        self._duplicate.append(named)
+        if named and verdict is not None:
+            self._verdicts.append((number, verdict.of_row_key, verdict.of_timestamp))
+
+    def _note_declared(self, number: int, row_key: bytes, columns: dict[Column, bytes]) -> None:
+        reference = self._value(columns, capture.CANONICAL).decode("utf-8", "replace")
+        target = keys.resolve(keys.url_of(row_key), reference) if reference else None
+        if target is not None:
+            self._declared.append(Declared(number, keys.row_key(target)))
+
+    def _note_redirect(self, row_key: bytes, captures: dict[int, dict[Column, bytes]]) -> None:
+        newest = captures[max(captures)]
+        status = int(self._value(newest, capture.STATUS) or b"0")
+        if status not in REDIRECTS or capture.HEADERS not in newest:
+            return
+        headers = capture.decode_headers(self._fetch(newest[capture.HEADERS]))
+        location = next((value for name, value in headers if name.lower() == "location"), "")
+        target = keys.resolve(keys.url_of(row_key), location) if location else None
+        if target is not None:
+            self._redirects[row_key] = keys.row_key(target)
+
+    def _value(self, columns: dict[Column, bytes], column: Column) -> bytes:
+        envelope = columns.get(column)
+        return b"" if envelope is None else self._fetch(envelope)
+
+    # --- what needs all rows
+
+    def done(self) -> Versions:
+        """All versions, with what they say of each other."""
+        count = len(self._rows)
+        self._sketches.flush()
+        sketches = (
+            np.memmap(self._sketches, np.uint8, "r+", shape=(count, BINS)) if count else np.empty((0, BINS), "u1")
+        )
+        versions = Versions(
+            self._row_keys,
+            np.array(self._rows, np.int64),
+            np.array(self._timestamps, np.int64),
+            np.array(self._column_times, np.int64),
+            np.frombuffer(bytes(self._identity), np.uint64).reshape(-1, 2),
+            np.frombuffer(bytes(self._bodies), np.uint64).reshape(-1, 2),
+            np.frombuffer(bytes(self._equal_by), np.uint8),
+            np.frombuffer(bytes(self._good), np.bool_),
+            sketches,
+            np.frombuffer(bytes(self._sketched), np.bool_),
+            self._texts,
+            np.array(self._placed, np.uint64),
+            np.empty((0, 2), np.int64),
+            np.frombuffer(bytes(self._duplicate), np.bool_),
+            np.full(count, -1, np.int64),
+            np.zeros(count, np.int64),
+            self._stale,
+            self._state.digest(16),
+        )
+        self._resolve(versions)
+        return versions
+
+    def _resolve(self, versions: Versions) -> None:
+        named = [(number, versions.find(row_key, timestamp)) for number, row_key, timestamp in self._verdicts]
+        versions.named = np.array([pair for pair in named if pair[1] >= 0], np.int64).reshape(-1, 2)
+        latest = int(versions.timestamps.max()) if len(versions.timestamps) else 0
+        for number, target in self._declared:
+            versions.declared[number] = versions.find(self._end_of(target), latest)
+        for source in self._redirects:
+            target = self._end_of(source)
+            found = versions.find(target, latest) if _host(target) == _host(source) else -1
+            if found >= 0:
+                versions.redirected[found] += 1
+
+    def _end_of(self, row_key: bytes) -> bytes:
+        """Where stored redirects from a row lead, at most ten of them."""
+        for _ in range(10):
+            following = self._redirects.get(row_key)
+            if following is None:
+                break
+            row_key = following
+        return row_key
+
+
+def _digest(sort: bytes, value: bytes) -> bytes:
+    return blake3(sort + value).digest(16)
+
+
+def _host(row_key: bytes) -> bytes:
+    return row_key.partition(b")")[0]
+
+
+def anchor_counts(store: DocumentStore, versions: Versions, chosen: Numbers) -> Numbers:
+    """How many pages link to each of the chosen versions."""
+    counts = np.zeros(len(chosen), np.int64)
+    last, count = b"", 0
+    for place, number in enumerate(chosen.tolist()):
+        row_key = versions.row_keys[number]
+        if row_key != last:
+            last, count = row_key, sum(1 for _ in store.cells.slices(row_key, families=("anchor",)))
+        counts[place] = count
+    return counts

@@ -1,0 +1,167 @@
+"""Pairs of versions as groups of equal ones and edges between groups; the pairs file; how many duplicates each has.
+
+Floor 6, though it knows arrays only.  Equal versions are one group, so that a thousand copies are a thousand numbers
+and not half a million pairs; they are spelled out only where all pairs are asked for, and then one version at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docstore.dedup.candidates import Numbers
+
+Similarities = NDArray[np.float64]
+
+
+class Listed(NamedTuple):
+    """Pairs of versions, sorted, first < second, with their similarities."""
+
+    first: Numbers
+    second: Numbers
+    similarity: Similarities
+
+
+@dataclass(frozen=True, slots=True)
+class PairGraph:
+    """Verified pairs of n versions.
+
+    Attributes:
+        leader: (n,) int64 the first version that is equal to this one.
+        first, second: (edges,) int64 leaders whose groups are within the threshold; sorted, first < second.
+        similarity: (edges,) exact.
+        rows: (n,) int64 row of each version, ascending.
+        versions: whether pairs of versions of one row count.
+    """
+
+    leader: Numbers
+    first: Numbers
+    second: Numbers
+    similarity: Similarities
+    rows: Numbers
+    versions: bool
+
+    def involved(self) -> NDArray[np.bool_]:
+        """(n,) bool: versions with at least one pair."""
+        return self.degrees() > 0
+
+    def degrees(self) -> Numbers:
+        """(n,) int64: how many pairs each version is in."""
+        count = len(self.leader)
+        sizes = np.bincount(self.leader, minlength=count)
+        around = sizes.copy()
+        np.add.at(around, self.first, sizes[self.second])
+        np.add.at(around, self.second, sizes[self.first])
+        degrees: Numbers = around[self.leader] - 1
+        return degrees if self.versions else degrees - self._own_versions()
+
+    def _own_versions(self) -> Numbers:
+        """(n,) int64: other versions of its own row that a version would be paired with."""
+        own = np.zeros(len(self.leader), np.int64)
+        shared = np.bincount(self.rows, minlength=1)[self.rows] > 1 if len(self.rows) else np.zeros(0, bool)
+        edges = _codes(self.first, self.second, len(self.leader))
+        numbers = np.flatnonzero(shared)
+        for group in np.split(numbers, np.flatnonzero(np.diff(self.rows[numbers])) + 1) if len(numbers) else []:
+            left, right = np.meshgrid(group, group, indexing="ij")
+            one, other = self.leader[left], self.leader[right]
+            codes = _codes(np.minimum(one, other), np.maximum(one, other), len(self.leader))
+            joined = (one == other) | _within(codes, edges)
+            own[group] = joined.sum(axis=1) - 1
+        return own
+
+    # --- listing
+
+    def star(self) -> Listed:
+        """Pairs with equal versions as a star around the first of them, and one pair for two groups.
+
+        Where the first one's row is the other's own, the first version of another row stands in for it.
+        """
+        count = len(self.leader)
+        everyone = np.arange(count)
+        alternate = self._alternates()
+        followers = np.flatnonzero(self.leader != everyone)
+        centre = self.leader[followers]
+        if not self.versions:
+            clash = self.rows[centre] == self.rows[followers]
+            centre = np.where(clash, alternate[centre], centre)
+            keep = centre >= 0
+            followers, centre = followers[keep], centre[keep]
+        left, right, keep_edge = self._spokespersons(alternate)
+        first = np.concatenate([centre, left])
+        second = np.concatenate([followers, right])
+        similarity = np.concatenate([np.ones(len(centre)), self.similarity[keep_edge]])
+        low, high = np.minimum(first, second), np.maximum(first, second)
+        _, chosen = np.unique(_codes(low, high, count), return_index=True)
+        return Listed(low[chosen], high[chosen], similarity[chosen])
+
+    def _alternates(self) -> Numbers:
+        """(n,) int64: for a leader the first version of its group that has another row; -1 for none."""
+        alternate = np.full(len(self.leader), -1, np.int64)
+        other = np.flatnonzero(self.rows != self.rows[self.leader])[::-1]
+        alternate[self.leader[other]] = other  # the last one written is the smallest
+        return alternate
+
+    def _spokespersons(self, alternate: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        """For each edge two versions of different rows, and which edges have them."""
+        left, right = self.first.copy(), self.second.copy()
+        keep = np.arange(len(left))
+        if not self.versions:
+            clash = self.rows[left] == self.rows[right]
+            right = np.where(clash & (alternate[right] >= 0), alternate[right], right)
+            clash = self.rows[left] == self.rows[right]
+            left = np.where(clash & (alternate[left] >= 0), alternate[left], left)
+            keep = np.flatnonzero(self.rows[left] != self.rows[right])
+        return left[keep], right[keep], keep
+
+    def every(self) -> Iterator[Listed]:
+        """All pairs, those of one version at a time, sorted."""
+        count = len(self.leader)
+        by_leader = np.argsort(self.leader, kind="stable")
+        begins = np.searchsorted(self.leader[by_leader], np.arange(count + 1))
+        ends = np.concatenate([self.first, self.second])
+        others = np.concatenate([self.second, self.first])
+        values = np.concatenate([self.similarity, self.similarity])
+        order = np.argsort(ends, kind="stable")
+        ends, others, values = ends[order], others[order], values[order]
+        reach = np.searchsorted(ends, np.arange(count + 1))
+        for number in np.flatnonzero(self.involved()).tolist():
+            group = self.leader[number]
+            groups = [group, *others[reach[group] : reach[group + 1]].tolist()]
+            near = [1.0, *values[reach[group] : reach[group + 1]].tolist()]
+            members = [by_leader[begins[one] : begins[one + 1]] for one in groups]
+            second = np.concatenate(members)
+            similarity = np.repeat(near, [len(some) for some in members])
+            keep = second > number
+            if not self.versions:
+                keep &= self.rows[second] != self.rows[number]
+            second, similarity = second[keep], similarity[keep]
+            order = np.argsort(second)
+            yield Listed(np.full(len(second), number), second[order], similarity[order])
+
+    # --- for clusters
+
+    def between_rows(self) -> Numbers:
+        """Which edges join versions of different rows; all of them where versions count."""
+        return self._spokespersons(self._alternates())[2]
+
+    def joined(self, first: Numbers, second: Numbers) -> NDArray[np.bool_]:
+        """Whether each of these pairs of versions is equal or within the threshold."""
+        one, other = self.leader[first], self.leader[second]
+        codes = _codes(np.minimum(one, other), np.maximum(one, other), len(self.leader))
+        joined: NDArray[np.bool_] = (one == other) | _within(codes, _codes(self.first, self.second, len(self.leader)))
+        return joined
+
+
+def _codes(first: Numbers, second: Numbers, count: int) -> Numbers:
+    return first * max(count, 1) + second
+
+
+def _within(wanted: Numbers, ordered: Numbers) -> NDArray[np.bool_]:
+    if not len(ordered):
+        return np.zeros(wanted.shape, bool)
+    places = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+    return np.asarray(ordered[places] == wanted)

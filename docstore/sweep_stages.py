@@ -1,0 +1,160 @@
+"""The working folder of a sweep: what its stages have done so far, so that a kill costs one batch.
+
+Floor 6: knows the layouts named SWEEP_* in `format`; must not know what a stage does.  Nothing here is needed by a
+store: a log that is damaged, cut, or of another input is begun anew.  It needs no sync for that reason: whatever a
+power cut leaves of it, the checksums tell.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docstore.codec import crc32
+from docstore.errors import StorageError
+from docstore.format import (
+    SWEEP_DIRECTORY,
+    SWEEP_FORMAT_VERSION,
+    SWEEP_FRAME_HEADER,
+    SWEEP_LOG_HEADER,
+    SWEEP_LOG_SUFFIX,
+    SWEEP_MAGIC,
+    SWEEP_SHINGLES_SUFFIX,
+)
+
+INPUT_BYTES = 16
+_HEADER = struct.Struct(SWEEP_LOG_HEADER)
+_FRAME = struct.Struct(SWEEP_FRAME_HEADER)
+
+
+class Workspace:
+    """The folder of one sweep over one state of a store; another state has another folder, and the old one goes.
+
+    Attributes:
+        path: of the folder.
+    """
+
+    def __init__(self, store: Path, state: bytes) -> None:
+        parent = store / SWEEP_DIRECTORY
+        self.path = parent / state[:8].hex()
+        try:
+            if parent.exists():
+                for other in parent.iterdir():
+                    if other != self.path:
+                        shutil.rmtree(other)
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _storage(error, self.path) from error
+
+    def log(self, name: str, made_from: bytes) -> StageLog:
+        """The log of one stage; `made_from` names its input, 16 bytes."""
+        return StageLog(self.path / f"{name}{SWEEP_LOG_SUFFIX}", made_from)
+
+    def remove(self) -> None:
+        """The sweep is done."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        with_others = self.path.parent
+        if with_others.exists() and not any(with_others.iterdir()):
+            with_others.rmdir()
+
+
+class StageLog:
+    """Frames of bytes, appended one by one; reading stops at the first that is not sound."""
+
+    def __init__(self, path: Path, made_from: bytes) -> None:
+        self.path = path
+        self._header = _HEADER.pack(SWEEP_MAGIC, SWEEP_FORMAT_VERSION, 0, made_from)
+        self._size = 0
+        self._writing = False
+
+    def frames(self) -> Iterator[bytes]:
+        """Sound frames from the first on; what follows the last one taken is cut off at the next `append`."""
+        self._size = 0
+        try:
+            stream = self.path.open("rb")
+        except FileNotFoundError:
+            return
+        with stream:
+            if stream.read(_HEADER.size) != self._header:
+                return
+            self._size = _HEADER.size
+            while len(head := stream.read(_FRAME.size)) == _FRAME.size:
+                length, checksum = _FRAME.unpack(head)
+                frame = stream.read(length)
+                if len(frame) != length or crc32(frame) != checksum:
+                    return
+                yield frame
+                self._size += _FRAME.size + length
+
+    def append(self, frame: bytes) -> None:
+        """Append a frame behind those that were taken.
+
+        Raises:
+            StorageError: the disk is full or fails.
+        """
+        try:
+            if not self._writing:
+                if self._size == 0:
+                    self.path.write_bytes(self._header)
+                    self._size = _HEADER.size
+                os.truncate(self.path, self._size)
+                self._writing = True
+            with self.path.open("ab") as stream:
+                stream.write(_FRAME.pack(len(frame), crc32(frame)) + frame)
+        except OSError as error:
+            raise _storage(error, self.path) from error
+        self._size += _FRAME.size + len(frame)
+
+
+class ShingleFile:
+    """Shingle sets one after the other in a file that is mapped, not read: memory holds what is looked at."""
+
+    def __init__(self, log: Path) -> None:
+        self._path = log.with_suffix(SWEEP_SHINGLES_SUFFIX)
+        self._members = 0
+
+    def checksum(self, begin: int, count: int) -> int:
+        """CRC-32 of so many members from one on; -1 where the file is shorter."""
+        try:
+            with self._path.open("rb") as stream:
+                stream.seek(8 * begin)
+                part = stream.read(8 * count)
+        except FileNotFoundError:
+            part = b""
+        return crc32(part) if len(part) == 8 * count else -1
+
+    def keep(self, members: int) -> None:
+        """Cut the file to so many members; further ones are appended behind them."""
+        try:
+            with self._path.open("ab") as stream:
+                stream.truncate(8 * members)
+        except OSError as error:
+            raise _storage(error, self._path) from error
+        self._members = members
+
+    def append(self, members: NDArray[np.uint64]) -> int:
+        """Append members; -> CRC-32 of their bytes."""
+        raw = members.astype("<u8").tobytes()
+        try:
+            with self._path.open("ab") as stream:
+                stream.write(raw)
+        except OSError as error:
+            raise _storage(error, self._path) from error
+        self._members += len(members)
+        return crc32(raw)
+
+    def mapped(self) -> NDArray[np.uint64]:
+        """All members, mapped."""
+        if not self._members:
+            return np.empty(0, np.uint64)
+        return np.memmap(self._path, "<u8", "r", shape=(self._members,))
+
+
+def _storage(error: OSError, path: Path) -> StorageError:
+    return StorageError(f"{path}: {error.strerror}; free space and sweep again, it goes on where it stopped")

@@ -1,0 +1,236 @@
+"""Second stage of a sweep: shingle sets, made again from stored texts or bodies, in threads, into a mapped file.
+
+Floor 6: knows where texts and bodies lie and the kernel; must not know pairs.  Batches come back in their order, so the
+file does not depend on the number of threads; each is logged, so that a sweep that was killed goes on behind it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgpack
+import numpy as np
+from blake3 import blake3
+from numpy.typing import NDArray
+
+from docstore import capture
+from docstore.dedup.candidates import Numbers
+from docstore.dedup.detector import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
+from docstore.dedup.join import Sets
+from docstore.dedup.kernel import Kernel
+from docstore.dedup.sketch import BINS, minima
+from docstore.errors import CorruptionError
+from docstore.html.words import words
+from docstore.model import ReadSpec
+from docstore.store import DocumentStore
+from docstore.sweep_pages import BY_BODY, BY_TEXT, BY_TITLE, Versions
+from docstore.sweep_stages import INPUT_BYTES, ShingleFile, Workspace
+from docstore.tablets.values import envelope_raw_bytes
+
+BATCH_TEXTS = 256
+BATCH_BYTES = 4 << 20
+
+
+class Made(NamedTuple):
+    """What one text gave.
+
+    Attributes:
+        shingles: its set, ascending.
+        word_count: at least 50 where it is 50 or more: only short texts are counted.
+        sketch: 256 bytes, where asked for; else b"".
+        equal_by, identity: see `Versions`; only of bodies.
+    """
+
+    shingles: NDArray[np.uint64]
+    word_count: int
+    sketch: bytes
+    equal_by: int
+    identity: bytes
+
+
+@dataclass(slots=True)
+class ShingleSets:
+    """Shingle sets of m versions.
+
+    Attributes:
+        versions: (m,) their numbers, ascending.
+        sets: the sets; members are mapped.
+        word_counts: (m,) see `Made`.
+        sketches: (m, 256) uint8, or (m, 0).
+        equal_by: (m,) uint8; identity: (m, 2) uint64.
+    """
+
+    versions: Numbers
+    sets: Sets
+    word_counts: Numbers
+    sketches: NDArray[np.uint8]
+    equal_by: NDArray[np.uint8]
+    identity: NDArray[np.uint64]
+
+
+class Maker:
+    """Makes shingle sets.
+
+    Args:
+        store: whose texts.
+        versions: of it.
+        kernel: extractor and shingle length.
+        from_bodies: take the text from the body by the kernel's extractor; else the stored one.
+        threads: that work.
+    """
+
+    def __init__(
+        self, store: DocumentStore, versions: Versions, kernel: Kernel, *, from_bodies: bool, threads: int
+    ) -> None:
+        self._fetch = store.opened.placement.fetch
+        self._table = store.table
+        self._versions = versions
+        self._kernel = kernel
+        self._from_bodies = from_bodies
+        self._threads = threads
+
+    def make(
+        self,
+        workspace: Workspace,
+        name: str,
+        chosen: Numbers,
+        *,
+        sketches: bool,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> ShingleSets:
+        """Shingle sets of the chosen versions; those that the workspace's log has are taken from there."""
+        made_from = blake3(chosen.astype("<i8").tobytes() + bytes((sketches,))).digest(INPUT_BYTES)
+        log = workspace.log(name, made_from)
+        file = ShingleFile(log.path)
+        lengths: list[Numbers] = []
+        counts: list[Numbers] = []
+        others: list[tuple[bytes, bytes, bytes]] = []
+        done = members = 0
+
+        def take(frame: bytes) -> None:
+            nonlocal done, members
+            packed = msgpack.unpackb(frame)
+            lengths.append(np.frombuffer(packed[0], "<i8"))
+            counts.append(np.frombuffer(packed[1], "<i8"))
+            others.append((packed[3], packed[4], packed[5]))
+            done += len(lengths[-1])
+            members += int(lengths[-1].sum())
+
+        for frame in log.frames():
+            packed = msgpack.unpackb(frame)
+            if file.checksum(members, int(np.frombuffer(packed[0], "<i8").sum())) != packed[2]:
+                break
+            take(frame)
+        file.keep(members)
+        for batch in self._batches(chosen[done:], sketches):
+            checksum = file.append(np.concatenate([made.shingles for made in batch]))
+            frame = _frame(batch, checksum)
+            log.append(frame)
+            take(frame)
+            if on_progress is not None:
+                on_progress(done, len(chosen))
+        every = np.concatenate([np.empty(0, np.int64), *lengths])
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(every)])
+        return ShingleSets(
+            chosen,
+            Sets(starts, file.mapped()),
+            np.concatenate([np.empty(0, np.int64), *counts]),
+            np.frombuffer(b"".join(other[0] for other in others), np.uint8).reshape(len(chosen), -1),
+            np.frombuffer(b"".join(other[1] for other in others), np.uint8),
+            np.frombuffer(b"".join(other[2] for other in others), np.uint64).reshape(-1, 2),
+        )
+
+    def _batches(self, chosen: Numbers, sketches: bool) -> Iterator[list[Made]]:
+        """What each text gave, batch by batch, in order; at most two batches a thread are in hand."""
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="docstore-sweep") as pool:
+            window: deque[Future[list[Made]]] = deque()
+            for numbers in self._cut(chosen):
+                window.append(pool.submit(self._work, numbers, sketches))
+                if len(window) >= 2 * self._threads:
+                    yield window.popleft().result()
+            while window:
+                yield window.popleft().result()
+
+    def _cut(self, chosen: Numbers) -> Iterator[list[int]]:
+        batch: list[int] = []
+        size = 0
+        for number in chosen.tolist():
+            batch.append(number)
+            envelope = self._versions.texts[number]
+            size += envelope_raw_bytes(envelope) if envelope else 0
+            if len(batch) == BATCH_TEXTS or size >= BATCH_BYTES:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+    # --- in the threads
+
+    def _work(self, numbers: Sequence[int], sketches: bool) -> list[Made]:
+        make = self._from_body if self._from_bodies else self._from_text
+        return [make(number, sketches) for number in numbers]
+
+    def _from_text(self, number: int, sketch: bool) -> Made:
+        text = self._text(number).decode("utf-8", "surrogatepass")
+        shingles = self._kernel.shingles(text)
+        count = len(shingles) if len(shingles) >= MIN_NEAR_WORDS else len(words(text))
+        kept = _sketch(shingles) if sketch else b""
+        return Made(
+            shingles, count, kept, int(self._versions.equal_by[number]), self._versions.identity[number].tobytes()
+        )
+
+    def _from_body(self, number: int, sketch: bool) -> Made:
+        columns = self._columns(number, ("page", "http"))
+        headers = capture.decode_headers(columns[capture.HEADERS]) if capture.HEADERS in columns else ()
+        content_type = next((value for name, value in headers if name.lower() == "content-type"), None)
+        analysis = self._kernel.analyse(columns.get(capture.BODY, b""), content_type)
+        shingles = self._kernel.shingles(analysis.main)
+        kept = _sketch(shingles) if sketch else b""
+        identity = self._versions.bodies[number].tobytes()
+        equal_by = BY_BODY
+        if analysis.word_count >= MIN_NEAR_WORDS:
+            equal_by, identity = BY_TEXT, analysis.text_checksum[1:]
+        elif analysis.word_count >= MIN_SAME_TEXT_WORDS:
+            equal_by = BY_TITLE
+            identity = blake3(b"t" + analysis.text_checksum + analysis.title.encode("utf-8", "surrogatepass")).digest(
+                16
+            )
+        return Made(shingles, analysis.word_count, kept, equal_by, identity)
+
+    def _text(self, number: int) -> bytes:
+        envelope = self._versions.texts[number]
+        if not envelope:
+            return b""
+        try:
+            return self._fetch(envelope)
+        except CorruptionError:  # a compaction may have moved it since the scan
+            return self._columns(number, ("text",)).get(capture.MAIN, b"")
+
+    def _columns(self, number: int, families: tuple[str, ...]) -> dict[capture.Column, bytes]:
+        timestamp = int(self._versions.timestamps[number])
+        spec = ReadSpec(families=families, start=timestamp, end=timestamp + 1)
+        cells = self._table.read_row(self._versions.row_keys[number], spec)
+        return {(cell.family, cell.qualifier): self._fetch(cell.value) for cell in cells}
+
+
+def _sketch(shingles: NDArray[np.uint64]) -> bytes:
+    return minima(shingles).astype(np.uint8).tobytes() if len(shingles) else bytes(BINS)
+
+
+def _frame(batch: Sequence[Made], checksum: int) -> bytes:
+    return bytes(
+        msgpack.packb(
+            [
+                np.array([len(made.shingles) for made in batch], "<i8").tobytes(),
+                np.array([made.word_count for made in batch], "<i8").tobytes(),
+                checksum,
+                b"".join(made.sketch for made in batch),
+                bytes(made.equal_by for made in batch),
+                b"".join(made.identity for made in batch),
+            ]
+        )
+    )
