@@ -13,6 +13,7 @@ const CONTAINER_SHARE: u64 = 3;
 const DESCENT: (u64, u64) = (19, 20);
 const KEPT_LINKS: (u64, u64) = (2, 3);
 const LEAD_REACH: usize = 4;
+const EXPLICIT_SHARE: u64 = 2;
 const LITTLE_WEIGHT: u64 = 300;
 const LENIENT_WEIGHT: u64 = 500;
 
@@ -46,21 +47,30 @@ pub fn select(page: &Outline) -> Vec<usize> {
             *weight = 0;
         }
     }
-    let inside = container(page, &solid, &dropped_elements);
-    let mut chosen: Vec<usize> =
+    let (inside, is_explicit) = container(page, &solid, &dropped_elements);
+    let left: Vec<usize> =
         (0..blocks.len()).filter(|&number| inside[blocks[number].owner as usize] && !dropped[number]).collect();
-    let last = chosen.iter().rposition(|&number| solid[number] != 0).map_or(0, |place| place + 1);
-    if last != 0 {
-        chosen.truncate(last);
-        let mut with_lead = lead(blocks, &solid, &dropped, chosen[0]);
-        with_lead.append(&mut chosen);
-        chosen = with_lead;
+    let mut kept = Vec::new();
+    let last = left.iter().rposition(|&number| solid[number] != 0);
+    if last.is_some() {
+        kept = lead(blocks, &solid, &dropped, left[0]);
     }
-    chosen.retain(|&number| blocks[number].link_weight * KEPT_LINKS.1 <= blocks[number].weight * KEPT_LINKS.0);
-    if chosen.iter().map(|&number| blocks[number].weight).sum::<u64>() < LITTLE_WEIGHT {
-        return lenient(page);
+    kept.extend_from_slice(&left[..last.map_or(left.len(), |place| place + 1)]);
+    kept.retain(|&number| blocks[number].link_weight * KEPT_LINKS.1 <= blocks[number].weight * KEPT_LINKS.0);
+    if is_explicit && weigh(blocks, &kept) * EXPLICIT_SHARE < weigh(blocks, &left) {
+        kept.extend_from_slice(&left);
+        kept.sort_unstable();
+        kept.dedup();
     }
-    chosen
+    if weigh(blocks, &kept) >= LITTLE_WEIGHT {
+        kept
+    } else {
+        lenient(page)
+    }
+}
+
+fn weigh(blocks: &[Block], numbers: &[usize]) -> u64 {
+    numbers.iter().map(|&number| blocks[number].weight).sum()
 }
 
 fn solid_weights(blocks: &[Block], least: u64) -> Vec<u64> {
@@ -103,8 +113,8 @@ fn dropped(page: &Outline, solid: &[u64]) -> (Vec<bool>, Vec<bool>) {
     (elements, blocks)
 }
 
-/// Which elements lie in the container of step 3, itself among them.
-fn container(page: &Outline, solid: &[u64], dropped: &[bool]) -> Vec<bool> {
+/// Which elements lie in the container of step 3, itself among them; and whether it comes of explicit markup.
+fn container(page: &Outline, solid: &[u64], dropped: &[bool]) -> (Vec<bool>, bool) {
     let count = page.parents.len();
     let sums = subtree_sums(page, solid.iter().copied());
     let (mut body, mut article, mut main) = (0, 0, 0);
@@ -143,7 +153,7 @@ fn container(page: &Outline, solid: &[u64], dropped: &[bool]) -> Vec<bool> {
     for element in top + 1..count {
         inside[element] = inside[page.parents[element] as usize];
     }
-    inside
+    (inside, [body, article, main] != [0; 3])
 }
 
 /// Numbers of the lead's blocks, ascending, which end before block `first`.
@@ -181,7 +191,7 @@ fn lenient(page: &Outline) -> Vec<usize> {
                 dropped[page.parents[element] as usize] || (says_so && sums[element] * TAG_SHARE <= sums[0]);
         }
         kept = (0..blocks.len()).filter(|&number| !dropped[blocks[number].owner as usize]).collect();
-        if kept.iter().map(|&number| blocks[number].weight).sum::<u64>() >= LENIENT_WEIGHT {
+        if weigh(blocks, &kept) >= LENIENT_WEIGHT {
             break;
         }
     }

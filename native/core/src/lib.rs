@@ -24,6 +24,7 @@ pub mod tokens;
 pub mod visible;
 pub mod words;
 
+#[rustfmt::skip]
 mod tables {
     pub mod names;
     pub mod references;
