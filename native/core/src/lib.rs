@@ -11,6 +11,7 @@ pub mod charset;
 pub mod combined;
 pub mod evidence;
 pub mod flow;
+pub mod invariants;
 pub mod kind;
 pub mod murmur;
 pub mod names;

@@ -1,0 +1,52 @@
+//! What holds of every input: the checks that fuzzing makes, with or without libFuzzer.
+
+use crate::analysis::{Analyser, Analysis, Extractor, Options};
+use crate::names::Names;
+use crate::tokens::{self, Tag};
+
+/// Tags lie in order, within the source, and their parts within them.
+///
+/// # Panics
+/// Where they do not.
+pub fn check_tokens(source: &[u8]) {
+    let mut tags: Vec<Tag> = Vec::new();
+    tokens::split(source, &mut tags, &mut Names::default());
+    let mut before = 0;
+    for tag in &tags {
+        assert!(before <= tag.start as usize && tag.start < tag.end && tag.end as usize <= source.len());
+        assert_eq!(source[tag.start as usize], b'<');
+        assert!(tag.start < tag.content && tag.content <= tag.end);
+        let attributes = tag.attributes(source);
+        let mut total = 0;
+        tokens::each_attribute(attributes, |name, value| {
+            assert!(!name.is_empty());
+            total += name.len() + value.len();
+        });
+        assert!(total <= attributes.len());
+        before = tag.end as usize;
+    }
+}
+
+/// An analysis repeats itself whatever came before it, is valid text, and its fingerprints are those of its main text.
+///
+/// # Panics
+/// Where it is not so.
+pub fn check_kernel(analysers: &mut [Analyser; 2], body: &[u8], content_type: &str) {
+    for analyser in analysers {
+        let first = analyser.analyse(body, content_type, true);
+        assert_eq!(first, analyser.analyse(body, content_type, true));
+        let Analysis::Html(page) = first else { continue };
+        let set = page.fingerprints.as_ref().map(|found| found.shingles.clone()).unwrap_or_default();
+        assert_eq!(set, analyser.shingle_set(&page.main));
+        assert!(set.windows(2).all(|pair| pair[0] < pair[1]));
+        assert!(!page.main.contains("\n\n") && !page.main.contains("  ") && page.main.trim() == page.main);
+        for line in [&page.declared.title, &page.declared.description, &page.declared.keywords, &page.declared.lang] {
+            assert!(!line.contains('\n'));
+        }
+    }
+}
+
+/// An analyser for each extractor.
+pub fn analysers() -> [Analyser; 2] {
+    [Extractor::Visible, Extractor::Combined].map(|extractor| Analyser::new(Options { extractor, shingle_words: 5 }))
+}
