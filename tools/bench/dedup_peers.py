@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import docstore
-from docstore.dedup.join import exact_join
+from docstore.dedup.join import Sets, exact_join
 from docstore.dedup.kernel import Kernel
 from docstore.model import Page, VerdictKind
 from tools.bench.harness import Section, one_core
@@ -67,7 +67,9 @@ def run(pages: Sequence[Page], command: str) -> Section:
 def _pages_with_an_earlier_relative(
     pages: Sequence[Page], sets: Sequence[np.ndarray], judged: Sequence[int]
 ) -> set[int]:
-    pairs = exact_join([sets[n] for n in judged], THRESHOLD)
+    chosen = [sets[n] for n in judged]
+    starts = np.concatenate([[0], np.cumsum([len(one) for one in chosen])]).astype(np.int64)
+    pairs = exact_join(Sets(starts, np.concatenate(chosen)), THRESHOLD)
     found = set()
     for first, second in zip(pairs.first.tolist(), pairs.second.tolist(), strict=True):
         one, other = sorted((judged[first], judged[second]))
