@@ -12,7 +12,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import IO, Any
+
+from docstore.errors import InvalidArgument
 
 MICROS = 1_000_000
 NOTHING = "-"
@@ -48,6 +51,18 @@ def write_bytes(value: bytes) -> None:
     while left:  # an unbuffered stdout may take a part of them
         left = left[sys.stdout.buffer.write(left) :]
     sys.stdout.buffer.flush()
+
+
+def write_file(name: str, value: bytes) -> None:
+    """Write bytes to a file that was named for them.
+
+    Raises:
+        InvalidArgument: it cannot be written.
+    """
+    try:
+        Path(name).write_bytes(value)
+    except OSError as error:
+        raise InvalidArgument(f"cannot write {name}: {error.strerror}; name another file") from error
 
 
 def safe(text: str) -> str:

@@ -47,6 +47,7 @@ COMMANDS = (
     Command("delete", "delete pages or some of their cells", f"{_PACKAGE}.delete"),
     Command("key", "show the canonical URL and row key of a URL", f"{_PACKAGE}.key"),
     Command("stats", "print totals, verdicts and sizes", f"{_PACKAGE}.stats"),
+    Command("plateau", "draw a page's tag curve with its plateau", f"{_PACKAGE}.plateau"),
     Command("check", "look for damage", f"{_PACKAGE}.check"),
     Command("export", "write pages as WARC, TREC Web or JSON Lines", f"{_PACKAGE}.export"),
     Command("completion", "print a completion script for a shell", f"{_PACKAGE}.completion"),

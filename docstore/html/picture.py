@@ -77,5 +77,5 @@ def _matplotlib() -> tuple[Any, Any]:
         return import_module("matplotlib.figure").Figure, canvas.FigureCanvasAgg
     except ImportError as error:
         raise InvalidArgument(
-            f"drawing a picture needs matplotlib, which cannot be imported ({error}): pip install matplotlib"
+            f"drawing a picture needs matplotlib, which cannot be imported ({error}): pip install 'docstore[plot]'"
         ) from error

@@ -1,37 +1,55 @@
-"""`docstore stats`: totals, verdicts and sizes.
+"""`docstore stats`: totals, verdicts and sizes; or, with `--text`, statistics of words.
 
-Floor 7: shows what `DocumentStore.stats` gives.
+Floor 7: shows what `DocumentStore.stats` and `docstore.textstats` give; loads the latter, and what draws it, only when
+asked to.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from docstore.cli import arguments, output
 from docstore.cli.opening import open_named
-from docstore.errors import EXIT_OK
+from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model import Previous, VerdictKind
+
+if TYPE_CHECKING:  # loaded for --text alone
+    from docstore.textstats import PowerLaw, TextStatistics
 
 DESCRIPTION = """\
 Print what a store holds: captures by verdict and by what became of them, and
-the sizes of its files."""
+the sizes of its files.  With --text statistics of the words of its pages:
+vocabulary, the most frequent words, Zipf's law and the vocabulary's growth."""
 
 EXAMPLES = """\
 docstore stats
 docstore stats --store crawl-2024 --json
+docstore stats --text --host example.com --top 20
+docstore stats --text --png words.png
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
+    parser.add_argument("--text", action="store_true", help="statistics of words: the newest text of each page")
+    parser.add_argument("--host", metavar="HOST", help="with --text: only pages of this host")
+    parser.add_argument(
+        "--top", metavar="N", type=arguments.positive, help="with --text: most frequent words (default: 50)"
+    )
+    parser.add_argument("--png", metavar="FILE", help="with --text: draw both laws; needs the extra `plot`")
     arguments.add_store(parser)
     arguments.add_json(parser, "everything as one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the statistics."""
+    if args.text:
+        return _run_text(args)
+    if args.host is not None or args.top is not None or args.png is not None:
+        raise InvalidArgument("--host, --top and --png go only with --text")
     with open_named(args) as store:
         stats = store.stats()
     if args.json:
@@ -76,3 +94,45 @@ def _label(name: str) -> str:
 
 def _text(name: str, value: object) -> str:
     return output.size(value) if name.endswith("_bytes") and isinstance(value, int) else str(value)
+
+
+def _run_text(args: argparse.Namespace) -> int:
+    """Statistics of words."""
+    textstats = import_module("docstore.textstats")
+    with open_named(args) as store:
+        found: TextStatistics = textstats.text_statistics(store, host=args.host, top=args.top or textstats.TOP_WORDS)
+    if not found.words:
+        output.note(f"no text{f' on {args.host}' if args.host else ''}")
+        return EXIT_NOTHING_FOUND
+    if args.png is not None:
+        output.write_file(args.png, import_module("docstore.textplot").statistics_png(found))
+    if args.json:
+        output.json_line(found.as_dict())
+        return EXIT_OK
+    about = "" if found.exact else "about "
+    output.table(
+        [
+            ("pages", str(found.pages)),
+            ("words", str(found.words)),
+            ("vocabulary", f"{about}{found.vocabulary}"),
+            ("hapax", f"{about}{found.hapax}  ({found.hapax_share:.1%} of the vocabulary)"),
+            ("counted", found.method),
+            ("Zipf", _law(found.zipf, "f(r)", "r", "ranks spaced evenly in log r")),
+            ("Heaps", _law(found.heaps, "V(n)", "n", "points of the growth")),
+            ("growth", " ".join(f"{read}:{vocabulary}" for read, vocabulary in found.growth[-8:])),
+        ]
+    )
+    output.line()
+    rows = [
+        (str(one.rank), one.word, str(one.frequency), f"{one.probability:.5f}", f"{one.product:.4f}")
+        for one in found.top
+    ]
+    output.table(rows, ("rank", "word", "frequency", "P(r)", "r*P(r)"), right=(0, 2, 3, 4))
+    return EXIT_OK
+
+
+def _law(law: PowerLaw | None, name: str, variable: str, over: str) -> str:
+    if law is None:
+        return "too few points"
+    curve = f"{name} = {law.factor:.4g} * {variable}^{law.exponent:.3f}"
+    return f"{curve}  (least squares in log-log over {law.points} {over}, R2 {law.r_squared:.3f})"
