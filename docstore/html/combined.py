@@ -5,8 +5,9 @@ no order of hashing, linear time: another implementation gives the same blocks b
 
 The rule, on the blocks and elements of `outline`; "weight" is theirs:
 
-1. A block is *solid* when it weighs at least 40 and at most a third of it is links; its solid weight is what is not
-   link.  If no block is, the least weight is waived.
+0. An element whose class or id says advert is dropped when it holds at most half of the page's text.
+1. A block outside of these is *solid* when it weighs at least 40 and at most a third of it is links; its solid weight
+   is what is not link.  If no block is, the least weight is waived.
 2. An element whose tag says boilerplate is dropped when it holds at most half of the page's solid weight (a header only
    outside an article); one whose class or id says so, when it holds at most a third; the block behind a leaf tag that
    says so likewise.  What holds more is the page itself, whatever it is called.
@@ -59,10 +60,11 @@ def combined(markup: Markup) -> str:
 def select(page: Outline) -> list[int]:
     """Numbers of the blocks that are main content, ascending; empty only where the page has no block."""
     blocks = page.blocks
-    solid = _solid_weights(blocks, SOLID_WEIGHT)
+    adverts = _said_and_small(page, ADVERT)
+    solid = _solid_weights(blocks, SOLID_WEIGHT, adverts)
     if not any(solid):
-        solid = _solid_weights(blocks, 0)
-    dropped_elements, dropped = _dropped(page, solid)
+        solid = _solid_weights(blocks, 0, adverts)
+    dropped_elements, dropped = _dropped(page, solid, adverts)
     for number, is_dropped in enumerate(dropped):
         if is_dropped:
             solid[number] = 0
@@ -86,10 +88,10 @@ def _weigh(blocks: Sequence[Block], numbers: Iterable[int]) -> int:
     return sum(blocks[number].weight for number in numbers)
 
 
-def _solid_weights(blocks: Sequence[Block], least: int) -> list[int]:
+def _solid_weights(blocks: Sequence[Block], least: int, adverts: Sequence[bool]) -> list[int]:
     return [
         block.weight - block.link_weight
-        if block.weight >= least and block.link_weight * SOLID_LINK_SHARE <= block.weight
+        if block.weight >= least and block.link_weight * SOLID_LINK_SHARE <= block.weight and not adverts[block.owner]
         else 0
         for block in blocks
     ]
@@ -106,15 +108,28 @@ def _subtree_sums(page: Outline, weights: Sequence[int]) -> list[int]:
     return sums
 
 
-def _dropped(page: Outline, solid: Sequence[int]) -> tuple[list[bool], list[bool]]:
-    """Which elements, and which blocks, step 2 drops."""
+def _said_and_small(page: Outline, wanted: int) -> list[bool]:
+    """Which elements lie in one whose evidence has a wanted bit and which holds at most half of the page's text."""
+    count = len(page.parents)
+    if not any(evidence & wanted for evidence in page.evidence):
+        return [False] * count
+    sums = _subtree_sums(page, [block.weight for block in page.blocks])
+    found = [False] * count
+    for element, evidence in enumerate(page.evidence):
+        says_so = evidence & wanted and not evidence & (MAIN | WHOLE)
+        found[element] = found[page.parents[element]] or bool(says_so and sums[element] * TAG_SHARE <= sums[0])
+    return found
+
+
+def _dropped(page: Outline, solid: Sequence[int], adverts: Sequence[bool]) -> tuple[list[bool], list[bool]]:
+    """Which elements, and which blocks, step 2 drops; adverts among them."""
     parents = page.parents
     sums = _subtree_sums(page, solid)
     total = sums[0]
     elements = [False] * len(parents)
     for element, evidence in enumerate(page.evidence):
         parent = parents[element]
-        if elements[parent]:
+        if elements[parent] or adverts[element]:
             elements[element] = True
         elif evidence:
             held = sums[element]
@@ -183,14 +198,9 @@ def _lead(blocks: Sequence[Block], solid: Sequence[int], dropped: Sequence[bool]
 
 def _lenient(page: Outline) -> list[int]:
     """Step 5."""
-    weights = [block.weight for block in page.blocks]
-    sums = _subtree_sums(page, weights)
     for wanted in (BOILERPLATE | HINT, ADVERT):
-        dropped = [False] * len(sums)
-        for element, evidence in enumerate(page.evidence):
-            says_so = evidence & wanted and not evidence & (MAIN | WHOLE)
-            dropped[element] = dropped[page.parents[element]] or bool(says_so and sums[element] * TAG_SHARE <= sums[0])
+        dropped = _said_and_small(page, wanted)
         kept = [number for number, block in enumerate(page.blocks) if not dropped[block.owner]]
         if _weigh(page.blocks, kept) >= LENIENT_WEIGHT:
             break
-    return kept or list(range(len(weights)))
+    return kept or list(range(len(page.blocks)))

@@ -122,6 +122,13 @@ def test_advert_changes_nothing_on_a_page_with_little_text() -> None:
     assert main_of(page.format(advert)) == main_of(page.format("<div></div>"))
 
 
+def test_advert_is_not_the_main_text_where_it_alone_is_long() -> None:
+    entries = "".join(f"<li>{n}th of the many short entries</li>" for n in range(30))
+    advert = '<div class="ad-slot"><p>Great offers await you this week only, so order shoes and lamps today.</p></div>'
+    page = "<h1>Entries</h1><ul>{}</ul>{}<p>The end.</p>"
+    assert main_of(page.format(entries, advert)) == main_of(page.format(entries, ""))
+
+
 def test_page_that_is_adverts_alone_still_has_text() -> None:
     assert main_of('<div class="ad">Shoes and</div><div class="ad">lamps now</div>') == "Shoes and\nlamps now"
 
