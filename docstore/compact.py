@@ -25,10 +25,13 @@ from dataclasses import dataclass, field
 
 import msgpack
 
+from docstore.capture import BODY, CHECKSUM
 from docstore.commit import Committer
+from docstore.dedup.index import PagePointer, body_head
+from docstore.dedup.prune import Pruner
 from docstore.engines.protocol import ScannedRow
 from docstore.errors import InvalidArgument, StoreUnavailable
-from docstore.format import DICTIONARY_ROW_PREFIX, MANIFEST_FAMILY, MANIFEST_QUALIFIER, TABLE_TAGS
+from docstore.format import COMPACTION_ROW, DICTIONARY_ROW_PREFIX, MANIFEST_FAMILY, MANIFEST_QUALIFIER, TABLE_TAGS
 from docstore.layout import Opened
 from docstore.lifetime import Lifetimes
 from docstore.model import DeleteRow, ReadSpec, RowMutations, SetCell
@@ -53,7 +56,6 @@ from docstore.tablets.values import ValueCodec, envelope_raw_bytes
 PASSES = 3
 """Looks at a tablet: what lost a race in one is moved in the next; what is left then waits for the next compaction."""
 META = "meta"
-PROGRESS_ROW = b"compaction"
 _FULL_SCAN = ReadSpec(cell_limit=10_000)
 
 Progress = Callable[[int, int], None]
@@ -77,6 +79,8 @@ class CompactionReport:
         pruned_postings: that led nowhere.
         removed_segments, removed_dictionaries: files that went.
         kept_segments: old ones that some row still refers to, or that a reader pins.
+        lost_races: cells that a writer changed meanwhile.
+        left_values: that could not be moved in this run, for what they were to lean on went meanwhile.
         damaged_values: could not be read, and stay where they are.
         codec_bytes: bytes of payloads written, by family and codec.
         seconds: it took.
@@ -97,6 +101,8 @@ class CompactionReport:
     removed_segments: int = 0
     removed_dictionaries: int = 0
     kept_segments: int = 0
+    lost_races: int = 0
+    left_values: int = 0
     damaged_values: int = 0
     codec_bytes: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
@@ -150,6 +156,7 @@ class Compaction:
         self._on_progress = on_progress
         self._done_bytes = 0
         self._total_bytes = 0
+        self._left_values = 0
 
     def run(self, numbers: Sequence[int] | None, *, dry_run: bool) -> CompactionReport:
         """Do it, or say what there is to do."""
@@ -223,8 +230,10 @@ class Compaction:
         report.tablets = len(chosen)
         report.rows, report.values, report.raw_bytes = moved.rows, moved.values, moved.raw_bytes
         report.expired_cells, report.damaged_values = moved.expired_cells, moved.damaged
+        report.lost_races, report.left_values = moved.lost_races, self._left_values
         report.codec_bytes = dict(moved.codecs)
         report.freed_bodies = lifetimes.free_unused()
+        report.pruned_postings = Pruner(opened.engine, self._is_live, committer.lock, committer.commit).run()
         with committer.lock:
             opened.manifest.recount(held_bytes, committer.durability)
             opened.manifest.merge_small(committer.durability)
@@ -232,10 +241,18 @@ class Compaction:
         report.removed_segments, report.kept_segments = self._unlink(old)
         report.removed_dictionaries = self._drop_dictionaries(relocator.dictionaries)
         with committer.lock:
-            committer.commit([RowMutations(META, PROGRESS_ROW, [DeleteRow()])])
+            committer.commit([RowMutations(META, COMPACTION_ROW, [DeleteRow()])])
         for name in TABLE_TAGS:
             opened.engine.compact(name)
+        self._tell(self._total_bytes)
         report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())
+
+    def _is_live(self, pointer: PagePointer, body: bytes) -> bool:
+        """Whether a version is there; with a body's head also whether that is its body."""
+        spec = ReadSpec((BODY[0], CHECKSUM[0]), start=pointer.timestamp, end=pointer.timestamp + 1)
+        cells = {(c.family, c.qualifier): c.value for c in self._table.read_row(pointer.row_key, spec)}
+        checksum = cells.get(CHECKSUM, b"")
+        return BODY in cells and (not body or not checksum or body_head(checksum[1:]) == body)
 
     def _tell(self, record_bytes: int) -> None:
         self._done_bytes += record_bytes
@@ -250,13 +267,13 @@ class Compaction:
         engine = self._opened.engine
         with self._committer.lock:
             first_new = self._opened.manifest.next_segment
-            cells = engine.read_row(META, PROGRESS_ROW)
+            cells = engine.read_row(META, COMPACTION_ROW)
             if cells and whole:
                 noted = msgpack.unpackb(cells[0].value)
                 if noted["level"] == self._level_name:
                     first_new = min(first_new, noted["first_segment"])
             note = msgpack.packb({"level": self._level_name, "first_segment": first_new})
-            rows = [RowMutations(META, PROGRESS_ROW, [SetCell("m", b"run", 0, note)])] if whole else []
+            rows = [RowMutations(META, COMPACTION_ROW, [SetCell("m", b"run", 0, note)])] if whole else []
             self._bodies.seal()
             self._committer.commit(rows)
             return {
@@ -289,6 +306,7 @@ class Compaction:
             body_bytes = relocator.move(tablet, encoder, relatives, again=number > 0)
             if not relocator.moved.left and relocator.moved.lost_races == before:
                 break
+        self._left_values += relocator.moved.left
         if envelopes:
             self._use_dictionaries(tablet, {column: made.checksum for column, made in dictionaries.items()})
         return body_bytes

@@ -154,6 +154,9 @@ DICTIONARY_ROW_PREFIX = b"dictionary:"
 MANIFEST_COUNTERS_ROW = b"counters"
 """-> {"next_segment", "next_tablet"}: numbers are never given twice."""
 
+COMPACTION_ROW = b"compaction"
+"""Cell m:run -> {"level", "first_segment"} while a compaction of all tablets is under way, or was when it was killed."""
+
 # --- dictionaries ---
 
 DICTIONARY_MAGIC = b"DSDICTNR"

@@ -15,20 +15,24 @@ from typing import TYPE_CHECKING, Any, Self
 
 from docstore import capture, keys
 from docstore.cells import CellStore
+from docstore.collapse import Belongings, Collapser
 from docstore.commit import Committer
 from docstore.documents import Document, DocumentReader
 from docstore.errors import InvalidArgument, StoreUnavailable
+from docstore.format import COMPACTION_ROW
 from docstore.layout import Layout, Opened
 from docstore.model import (
     BUILT_IN_FAMILIES,
     Cell,
     ColumnFamily,
+    DeleteRow,
     Durability,
     Headers,
     Page,
     Policy,
     PutResult,
     ReadSpec,
+    RowMutations,
     Schema,
     SetCell,
     Verdict,
@@ -191,15 +195,23 @@ class DocumentStore:
         cell = SetCell("anchor", source, timestamp - timestamp % 1000, text.encode("utf-8", "surrogatepass"))
         self.cells.apply(target_url, [cell])
 
-    def delete(self, url: str) -> bool:
+    def delete(self, url: str, *, purge: bool = False) -> bool:
         """Delete a page with all its versions, anchors and cells; False when there was nothing.
 
         Pages stored by reference to it keep their own bytes, and become visible to the detector themselves.
+
+        Args:
+            url: of the page.
+            purge: take it down for good: the next `compact` of all tablets leaves its bytes nowhere, neither as a base
+                of other pages nor in a dictionary, not even where an interrupted compaction has written them already.
         """
         row_key = self.cells.row_key(url)
         if next(self.cells.slices(row_key, cell_limit=1), None) is None:
             return False
         self._write_half().delete(row_key)
+        if purge:
+            with self._committer.lock:
+                self._committer.commit([RowMutations("meta", COMPACTION_ROW, [DeleteRow()])])
         return True
 
     # --- maintenance
@@ -236,6 +248,14 @@ class DocumentStore:
             on_progress=on_progress,
         )
         return report
+
+    def post_again(self, captures: Sequence[tuple[bytes, int]]) -> int:
+        """Fingerprint captures (row key, timestamp) again by today's schemes and post them for the detector.
+
+        Returns:
+            How many of them there still are.
+        """
+        return self._write_half().post_again(captures)
 
     # --- reading pages
 
@@ -350,6 +370,15 @@ class DocumentStore:
             module = importlib.import_module("docstore.snippet")
             self._snippets = module.SnippetReader(self._table, self.opened.placement)
         return self._snippets.snippets(urls, query, length, at)
+
+    def collapse(self, urls: Iterable[str]) -> list[str]:
+        """Search results without near-identical ones: one page of each cluster, the first in the order given.
+
+        Clusters are those of the last sweep; a page written since goes by its verdict.  URLs that are not stored stay.
+        """
+        self._check_open()
+        collapser = Collapser(Belongings(self._table, self.opened.placement))
+        return [url for url in urls if collapser.keeps(keys.row_key(url))]
 
     def find(self, *, payload_digest: str = "", docno: str = "") -> list[Document]:
         """Live captures by their recorded payload digest or document number.

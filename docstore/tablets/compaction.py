@@ -100,7 +100,7 @@ class Usage(NamedTuple):
 
     Attributes:
         records: cells that refer to it; a shared record counts once for each.
-        record_bytes: of those records.
+        record_bytes: of the records of cells of pages; a shared one counts for each.
     """
 
     records: int
@@ -121,7 +121,8 @@ def usage(engine: Engine) -> dict[int, Usage]:
                 _, offset = decode_varint(envelope, offset)
                 totals = found.setdefault(segment, [0, 0])
                 totals[0] += 1
-                totals[1] += decode_varint(envelope, offset)[0]
+                if table == "pages":
+                    totals[1] += decode_varint(envelope, offset)[0]
             if row.truncated:
                 _count_rest(engine, table, row.row_key, found)
     return {segment: Usage(*totals) for segment, totals in found.items()}

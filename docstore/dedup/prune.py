@@ -1,0 +1,130 @@
+"""Postings that lead nowhere, found and removed: after deletes and expiry, as a part of compaction.
+
+Floor 4: knows the rows of the index; must not know what a live page is: the caller says so.  Level by level, from pages
+to buckets: a body posting goes when its page is gone, a text's posting when its body has no page, a bucket's when its
+text has no body.  A text's own row goes before its buckets are swept, because a writer that finds it there adds no
+buckets.  Every removal is judged once more under the writers' lock.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docstore.dedup.index import FAMILY, TABLE, PagePointer
+from docstore.engines.protocol import Engine
+from docstore.format import (
+    POSTING_BAND,
+    POSTING_BODY,
+    POSTING_DOCNO,
+    POSTING_PAYLOAD_DIGEST,
+    POSTING_SHINGLE,
+    POSTING_TEXT,
+    TEXT_NUMBER_BYTES,
+)
+from docstore.model import DeleteCells, RowMutations
+
+SLICE_POSTINGS = 4096
+_TIMESTAMP_BYTES = 8
+_BODY = bytes((POSTING_BODY,))
+_TEXT = bytes((POSTING_TEXT,))
+
+IsLive = Callable[[PagePointer, bytes], bool]
+"""Whether a page's version is there, and (where a body is named) has a body checksum with this head."""
+Posting = tuple[bytes, bytes]
+"""Row key and qualifier."""
+
+
+class Pruner:
+    """Removes postings that lead nowhere.
+
+    Args:
+        engine: holds the postings.
+        is_live: of a page; takes b"" for any body.
+        lock: held by writers from a page's verdict to its commit.
+        commit: writes rows, under the lock.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        is_live: IsLive,
+        lock: AbstractContextManager[object],
+        commit: Callable[[Sequence[RowMutations]], None],
+    ) -> None:
+        self._engine = engine
+        self._is_live = is_live
+        self._lock = lock
+        self._commit = commit
+
+    def run(self) -> int:
+        """Go over all postings; returns how many were removed."""
+        removed = self._sweep(POSTING_BODY, self._page_is_gone)
+        removed += self._sweep(POSTING_DOCNO, self._page_is_gone)
+        removed += self._sweep(POSTING_PAYLOAD_DIGEST, self._body_is_gone)
+        removed += self._sweep(POSTING_TEXT, self._body_is_gone)
+        live = self._texts()
+        for kind in (POSTING_BAND, POSTING_SHINGLE):
+            for postings in _slices(self._postings(kind)):
+                numbers = np.fromiter((_number(qualifier) for _, qualifier in postings), np.uint64, len(postings))
+                removed += self._remove([postings[i] for i in _missing(numbers, live)], self._text_is_gone)
+        return removed
+
+    def _sweep(self, kind: int, is_gone: Callable[[Posting], bool]) -> int:
+        return sum(
+            self._remove([posting for posting in postings if is_gone(posting)], is_gone)
+            for postings in _slices(self._postings(kind))
+        )
+
+    def _remove(self, postings: Sequence[Posting], is_gone: Callable[[Posting], bool]) -> int:
+        if not postings:
+            return 0
+        with self._lock:
+            gone = [posting for posting in postings if is_gone(posting)]
+            self._commit([RowMutations(TABLE, key, (DeleteCells(FAMILY, qualifier),)) for key, qualifier in gone])
+        return len(gone)
+
+    def _page_is_gone(self, posting: Posting) -> bool:
+        row_key, qualifier = posting
+        pointer = PagePointer(int.from_bytes(qualifier[:_TIMESTAMP_BYTES], "big"), qualifier[_TIMESTAMP_BYTES:])
+        return not self._is_live(pointer, row_key[1:] if row_key[:1] == _BODY else b"")
+
+    def _body_is_gone(self, posting: Posting) -> bool:
+        return not self._engine.qualifiers(TABLE, _BODY + posting[1], 1)
+
+    def _text_is_gone(self, posting: Posting) -> bool:
+        return not self._engine.qualifiers(TABLE, _TEXT + posting[1], 1)
+
+    def _texts(self) -> NDArray[np.uint64]:
+        """Numbers of the texts that some body has, ascending: 8 bytes each."""
+        numbers = array("Q")
+        for row_key, _ in self._postings(POSTING_TEXT):
+            numbers.append(_number(row_key[1:]))
+        return np.unique(np.frombuffer(numbers, np.uint64)) if numbers else np.empty(0, np.uint64)
+
+    def _postings(self, kind: int) -> Iterator[Posting]:
+        for row in self._engine.scan(TABLE, bytes((kind,)), bytes((kind + 1,))):
+            for cell in row.cells:
+                yield row.row_key, cell.qualifier
+
+
+def _number(text_number: bytes) -> int:
+    return int.from_bytes(text_number[:TEXT_NUMBER_BYTES], "big")
+
+
+def _missing(numbers: NDArray[np.uint64], live: NDArray[np.uint64]) -> list[int]:
+    """Places of the numbers that are not among the live ones."""
+    if not len(live):
+        return list(range(len(numbers)))
+    places = np.minimum(np.searchsorted(live, numbers), len(live) - 1)
+    return [int(place) for place in np.flatnonzero(live[places] != numbers)]
+
+
+def _slices(postings: Iterator[Posting]) -> Iterator[list[Posting]]:
+    while found := list(islice(postings, SLICE_POSTINGS)):
+        yield found

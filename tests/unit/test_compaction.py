@@ -1,0 +1,514 @@
+"""Compaction: what is live stays as it was, what is dead goes, and space comes back."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pages import changed, page, words
+
+import docstore
+from docstore import Page, Policy, VerdictKind
+from docstore.check import check
+from docstore.dedup.index import PagePointer
+from docstore.errors import InvalidArgument, StoreUnavailable
+from docstore.format import COMPACTION_ROW
+from docstore.ingest import ingest
+from docstore.layout import Layout
+from docstore.lifetime import Lifetimes
+from docstore.model import ColumnFamily, DeleteCells, Durability, GCPolicy, ReadSpec, RowMutations, Schema, SetCell
+from docstore.sharing import BODY_FAMILY, DYING, Base, body_name
+from docstore.store import DocumentStore
+from docstore.tablets.bodies import SegmentRow
+from docstore.tablets.dictionaries import decode_dictionary
+from docstore.tablets.record import Record
+from docstore.tablets.values import ValueCodec, parse_envelope
+from docstore.tablets.walk import Damage
+
+SAMPLE = Path(__file__).parent.parent.parent / "examples" / "sample-crawl.warc.gz"
+T0 = 1_700_000_000_000_000
+HTML = (("content-type", "text/html"),)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[DocumentStore]:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as opened:
+        yield opened
+
+
+def some_pages(count: int, *, at: int = T0) -> list[Page]:
+    """Families of three pages alike, some with large bodies; every text is unlike those of other families."""
+    made = []
+    for number in range(count):
+        text = words(number // 3, 400)
+        body = page(changed(text, number, number % 3 * 6), title=f"Page {number}")
+        made.append(Page(f"https://h{number % 5}.example/{number}", body, 200, HTML, at))
+    return made
+
+
+def contents(store: DocumentStore) -> dict[tuple[bytes, str, bytes, int], bytes]:
+    return {
+        (row.row_key, cell.family, cell.qualifier, cell.timestamp): cell.value
+        for row in store.cells.scan()
+        for cell in row.cells
+    }
+
+
+def records_of(store: DocumentStore, segment: int) -> list[Record]:
+    found = [found for _, found in store.opened.bodies.walk(segment)]  # type: ignore[attr-defined]
+    assert not any(isinstance(one, Damage) for one in found)
+    return found
+
+
+def everything_on_disk(store: DocumentStore) -> Iterator[bytes]:
+    """Every value of every record of every segment decoded, every dictionary, and every cell of the engine."""
+    opened = store.opened
+    codec = ValueCodec()
+    opened.bodies.flush()
+    for row in opened.manifest.segments():
+        for found in records_of(store, row.number):
+            resolve = opened.dictionaries.load if found.codec == 2 else opened.placement._resolve
+            yield codec.decode(found, resolve)
+    for path in (opened.path / "dictionaries").iterdir():
+        yield decode_dictionary(path.read_bytes())
+    for table in ("pages", "bodies", "meta"):
+        for scanned in opened.engine.scan(table):
+            yield from (cell.value for cell in scanned.cells)
+    for path in (opened.path / "engine").iterdir():
+        yield path.read_bytes()
+
+
+def test_every_cell_reads_as_before_at_both_levels_and_again(store: DocumentStore) -> None:
+    list(store.put_pages(some_pages(60)))
+    list(store.put_pages(some_pages(60, at=T0 + 10**9)[::2]))
+    store.add_anchor("https://h0.example/0", "https://other.example/", "a link", T0)
+    before = contents(store)
+    for level in ("fast", "best", "fast"):
+        report = store.compact(level=level)
+        assert report.values > 60
+        assert report.damaged_values == report.kept_segments == 0
+        assert contents(store) == before
+        assert list(check(store.opened)) == []
+
+
+def test_compacted_store_opens_again_and_takes_pages(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True) as store:
+        list(store.put_pages(some_pages(30)))
+        store.compact()
+        before = contents(store)
+    with docstore.open(tmp_path / "s") as store:
+        assert store.lost == ()
+        assert contents(store) == before
+        results = list(store.put_pages(some_pages(60)))
+        assert [result.stored for result in results[:30]] == ["known"] * 30
+        assert {result.stored for result in results[30:]} == {"body"}
+        store.compact()
+        assert list(check(store.opened)) == []
+
+
+def test_records_lie_in_segments_of_their_tablet_in_row_key_order(store: DocumentStore) -> None:
+    list(store.put_pages(some_pages(40)))
+    store.compact()
+    (segment,) = store.opened.manifest.segments()
+    assert segment.tablet == store.opened.manifest.tablets()[0].number
+    walked = [found.row_key for found in records_of(store, segment.number)]
+    assert walked == sorted(walked)
+
+
+def test_dry_run_changes_nothing_and_names_the_garbage(store: DocumentStore) -> None:
+    list(store.put_pages(some_pages(30)))
+    for number in range(0, 30, 2):
+        store.delete(f"https://h{number % 5}.example/{number}")
+    segments = store.opened.manifest.segments()
+    report = store.compact(dry_run=True)
+    assert report.dry_run and report.rows == 15
+    assert report.live_bytes < 0.8 * report.old_bytes
+    assert store.opened.manifest.segments() == segments
+
+
+def test_progress_ends_at_the_whole(store: DocumentStore) -> None:
+    list(store.put_pages(some_pages(30)))
+    seen: list[tuple[int, int]] = []
+    store.compact(on_progress=lambda done, total: seen.append((done, total)))
+    assert seen == sorted(seen)
+    assert seen[-1][0] == seen[-1][1] > 0
+
+
+def test_unknown_level_and_tablet_are_refused(store: DocumentStore) -> None:
+    with pytest.raises(InvalidArgument, match="level"):
+        store.compact(level="most")
+    with pytest.raises(InvalidArgument, match="tablet 99"):
+        store.compact(tablets=[99])
+
+
+def test_second_compaction_at_the_same_time_is_refused(store: DocumentStore) -> None:
+    store.put_page("https://a.example/", page(words(1, 100)))
+    with pytest.raises(StoreUnavailable, match="under way"):
+        store.compact(on_progress=lambda done, total: store.compact() and None)
+
+
+def test_policies_are_applied_and_space_of_old_versions_comes_back(tmp_path: Path) -> None:
+    schema = Schema(families=(ColumnFamily("page", GCPolicy(max_versions=2)),))
+    with docstore.open(tmp_path / "s", create=True, schema=schema, durability="none") as store:
+        for version in range(5):
+            body = page(words(version, 3000))
+            store.put_page("https://a.example/", body, headers=HTML, fetched_at=T0 + version * 10**6)
+        before = contents(store)
+        report = store.compact()
+        assert report.expired_cells == 3
+        assert contents(store) == before
+        raw = store.opened.engine.read_row("pages", store.cells.row_key("https://a.example/"))
+        assert sum(cell.family == "page" for cell in raw) == 2
+        assert list(check(store.opened)) == []
+
+
+def test_rows_of_very_many_cells_are_compacted_in_slices(tmp_path: Path) -> None:
+    schema = Schema(families=(ColumnFamily("notes", GCPolicy(max_versions=1)),))
+    with docstore.open(tmp_path / "s", create=True, schema=schema, durability="none") as store:
+        cells = [
+            SetCell("notes", b"%06d" % n, T0 + at, b"%d" % at * (200 if n % 100 == 0 else 2))
+            for n in range(2500)
+            for at in (0, 1000)
+        ]
+        store.cells.apply("https://a.example/", cells)
+        before = contents(store)
+        assert len(before) == 2500
+        report = store.compact()
+        assert report.expired_cells >= 2500
+        assert contents(store) == before
+        store.compact()
+        assert sum(1 for _ in store.opened.engine.read_row("pages", store.cells.row_key("https://a.example/"))) == 2500
+
+
+# --- space
+
+
+def test_half_of_the_rows_deleted_leaves_at_most_what_a_fresh_store_of_the_rest_needs(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        ingest(store, [str(SAMPLE)])
+        urls = [row.url for row in store.cells.scan(spec=ReadSpec(keys_only=True, cell_limit=1))]
+        for url in urls[::2]:
+            store.delete(url)
+        store.compact()
+        assert list(check(store.opened)) == []
+        live = [store.get(url, versions=100) for url in urls[1::2]]
+    with docstore.open(tmp_path / "fresh", create=True, durability="none") as fresh:
+        captures = [(document.url, one) for document in live if document for one in reversed(document.captures)]
+        given = [
+            Page(url, one.body or b"", one.status or 200, one.headers or (), one.timestamp) for url, one in captures
+        ]
+        list(fresh.put_pages(given))
+        fresh.compact()
+    sizes = {name: docstore.files.Files().tree_bytes(tmp_path / name) for name in ("s", "fresh")}
+    assert sizes["s"] <= 1.1 * sizes["fresh"], sizes
+
+
+def test_purged_bytes_occur_in_no_record_dictionary_or_cell(store: DocumentStore) -> None:
+    secret = "unspeakable" + "".join(random.Random(7).choices("abcdefghij", k=24))
+    noise = random.Random(3).randbytes(3000).hex()
+    body = page(f"{secret} " + " ".join(words(0, 3000)) + f" {noise}")
+    near = page(" ".join(changed(words(0, 3000), 1, 20)))
+    pages = some_pages(40)
+    pages.insert(0, Page("https://h2.example/secret", body, 200, HTML, T0))
+    pages.insert(1, Page("https://h3.example/near", near, 200, HTML, T0))
+    pages.append(Page("https://h4.example/nearer", body.replace(secret.encode(), b""), 200, HTML, T0))
+    list(store.put_pages(pages))
+    store.compact()
+    assert any(secret.encode() in piece for piece in everything_on_disk(store))
+    names = {row.row_key for row in store.opened.engine.scan("bodies")}
+    assert body_name(body) in names, "others must lean on the page for the test to mean something"
+    before = {key: value for key, value in contents(store).items() if b"secret" not in key[0]}
+    store.delete("https://h2.example/secret", purge=True)
+    store.compact()
+    assert not any(secret.encode() in piece for piece in everything_on_disk(store))
+    assert contents(store) == before
+    assert list(check(store.opened)) == []
+
+
+def test_postings_of_dead_pages_go_and_those_of_live_ones_stay(store: DocumentStore) -> None:
+    pages = some_pages(30)
+    list(store.put_pages(pages))
+    for one in pages[:27]:
+        store.delete(one.url)
+    report = store.compact()
+    assert report.pruned_postings > 27 * 10
+    assert list(check(store.opened)) == []
+    heads = [row.row_key for row in store.opened.engine.scan("postings", b"\x01", b"\x02")]
+    assert len(heads) == 3
+    again = store.put_page("https://new.example/", pages[28].body, headers=HTML)
+    assert again.verdict.kind is VerdictKind.EXACT
+    for one in pages[27:]:
+        store.delete(one.url)
+    store.delete("https://new.example/")
+    store.compact()
+    assert list(store.opened.engine.scan("postings")) == []
+
+
+# --- beside readers and writers
+
+
+def before_refs_change(store: DocumentStore, action: Callable[[], None]) -> None:
+    """Do something once, when everything is encoded and durable but no ref has been changed."""
+    manifest = store.opened.manifest
+    real = manifest.write_segment
+
+    def write_segment(row: SegmentRow, durability: Durability) -> None:
+        manifest.write_segment = real  # type: ignore[method-assign]
+        real(row, durability)
+        action()
+
+    manifest.write_segment = write_segment  # type: ignore[method-assign]
+
+
+def test_readers_and_a_writer_go_on_while_tablets_are_compacted(store: DocumentStore) -> None:
+    pages = {one.url: one.body for one in some_pages(90)}
+    list(store.put_pages(list(pages.items())[:60]))
+    failures: list[BaseException] = []
+    done = threading.Event()
+
+    def read(seed: int) -> None:
+        source = random.Random(seed)
+        urls = list(pages)[:60]
+        try:
+            while not done.is_set():
+                url = source.choice(urls)
+                document = store.get(url)
+                assert document is not None and document.body == pages[url]
+        except BaseException as error:
+            failures.append(error)
+
+    def write() -> None:
+        try:
+            for url, body in list(pages.items())[60:]:
+                store.put_page(url, body, headers=HTML)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(3)]
+    threads.append(threading.Thread(target=write))
+    for thread in threads:
+        thread.start()
+    for level in ("fast", "best", "fast"):
+        store.compact(level=level)
+    threads[-1].join()
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    for url, body in pages.items():
+        document = store.get(url)
+        assert document is not None and document.body == body
+    store.compact()
+    assert list(check(store.opened)) == []
+
+
+def test_cell_that_was_written_during_the_move_keeps_the_writers_value(store: DocumentStore) -> None:
+    list(store.put_pages(some_pages(12)))
+    url = "https://h3.example/3"
+    at = T0
+    other = page(words(99, 300))
+
+    def meddle() -> None:
+        store.cells.apply(url, [SetCell("page", b"body", at, other)])
+        store.delete("https://h4.example/4")
+
+    before_refs_change(store, meddle)
+    report = store.compact()
+    assert report.lost_races >= 2
+    document = store.get(url)
+    assert document is not None and document.body == other
+    assert store.get("https://h4.example/4") is None
+    store.compact()
+    document = store.get(url)
+    assert document is not None and document.body == other
+
+
+def test_reader_that_misses_a_record_reads_the_row_once_more(store: DocumentStore) -> None:
+    list(store.put_pages(some_pages(12)))
+    url = "https://h3.example/3"
+    row_key = store.cells.row_key(url)
+    real = store.opened.engine.read_row
+    looks = []
+
+    def read_row(table: str, key: bytes, spec: ReadSpec = ReadSpec()) -> list[docstore.Cell]:
+        cells = real(table, key, spec)
+        if table == "pages" and key == row_key and not looks:
+            looks.append(1)
+            store.compact()  # between the look at the row and the read of the record
+        return cells
+
+    store.opened.engine.read_row = read_row  # type: ignore[method-assign]
+    document = store.get(url)
+    store.opened.engine.read_row = real  # type: ignore[method-assign]
+    assert looks and document is not None
+    assert document.body == some_pages(12)[3].body
+
+
+# --- lifetime of shared bodies
+
+
+def shared_pair(store: DocumentStore) -> tuple[bytes, bytes]:
+    """Two pages, the second a delta against the first; -> their bodies."""
+    first = page(words(5, 600))
+    second = page(changed(words(5, 600), 1, 10))
+    store.put_page("https://a.example/", first, headers=HTML, fetched_at=T0)
+    store.put_page("https://b.example/", second, headers=HTML, fetched_at=T0)
+    assert store.opened.sharing.envelope(body_name(first)) is not None
+    return first, second
+
+
+def test_base_outlives_its_page_until_compaction_and_not_longer(store: DocumentStore) -> None:
+    first, second = shared_pair(store)
+    store.delete("https://a.example/")
+    document = store.get("https://b.example/")
+    assert document is not None and document.body == second
+    report = store.compact()
+    assert report.freed_bodies == 1
+    assert store.opened.sharing.envelope(body_name(first)) is None
+    document = store.get("https://b.example/")
+    assert document is not None and document.body == second
+    assert list(check(store.opened)) == []
+
+
+def test_canonical_that_expires_while_another_url_leans_on_it_is_freed_only_when_that_one_stands_alone(
+    tmp_path: Path,
+) -> None:
+    now = [T0]
+    schema = Schema(families=(ColumnFamily("page", GCPolicy(max_age_seconds=1000)),))
+    opened = Layout(tmp_path / "s").open(create=True, schema=schema)
+    with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
+        first, _ = shared_pair(store)
+        second = store.put_page(
+            "https://c.example/",
+            first,
+            headers=HTML,
+            fetched_at=T0 + 900 * 10**6,
+            policies={VerdictKind.EXACT: Policy.REFERENCE},
+        )
+        assert second.stored == "reference"
+        third = page(changed(words(5, 600), 4, 12))
+        store.put_page("https://d.example/", third, headers=HTML, fetched_at=T0 + 900 * 10**6)
+        now[0] = T0 + 1500 * 10**6
+        assert store.get("https://a.example/") is None
+        report = store.compact()
+        assert report.expired_cells == 2
+        for url, body in (("https://c.example/", first), ("https://d.example/", third)):
+            document = store.get(url)
+            assert document is not None and document.body == body
+        assert list(check(store.opened)) == []
+        now[0] = T0 + 2500 * 10**6
+        store.compact()
+        assert list(store.opened.engine.scan("bodies")) == []
+        records = [found for row in store.opened.manifest.segments() for found in records_of(store, row.number)]
+        assert records and not any(found.family == "page" for found in records)
+
+
+def test_nobody_leans_on_a_body_that_is_being_freed(store: DocumentStore) -> None:
+    first, _ = shared_pair(store)
+    name = body_name(first)
+    row = RowMutations("bodies", name, [SetCell(BODY_FAMILY, DYING, 0, b"")])
+    store.opened.engine.mutate_rows([row], Durability.NONE)
+    third = page(changed(words(5, 600), 2, 12))
+    store.put_page("https://c.example/", third, headers=HTML, fetched_at=T0)
+    users = {pointer.row_key for pointer in store.opened.sharing.users(name)}
+    assert store.cells.row_key("https://c.example/") not in users
+    store.compact()
+    assert store.opened.sharing.envelope(name) is None or DYING not in store.opened.sharing.cells(name)
+    for url, body in (("https://a.example/", first), ("https://c.example/", third)):
+        document = store.get(url)
+        assert document is not None and document.body == body
+
+
+def test_base_that_is_freed_between_choice_and_commit_is_done_without(store: DocumentStore) -> None:
+    first, second = shared_pair(store)
+    third = page(changed(words(5, 600), 3, 14))
+    store.put_page("https://c.example/", third, headers=HTML, fetched_at=T0)
+
+    def mark() -> None:
+        rows = [RowMutations("bodies", body_name(first), [SetCell(BODY_FAMILY, DYING, 0, b"")])]
+        store.opened.engine.mutate_rows(rows, Durability.NONE)
+
+    before_refs_change(store, mark)
+    report = store.compact()
+    assert report.left_values > 0 or report.freed_bodies == 1
+    for url, body in (("https://a.example/", first), ("https://b.example/", second), ("https://c.example/", third)):
+        document = store.get(url)
+        assert document is not None and document.body == body
+    assert list(check(store.opened)) == []
+    store.compact()
+    store.compact()
+    assert list(check(store.opened)) == []
+    assert not any(DYING in store.opened.sharing.cells(row.row_key) for row in store.opened.engine.scan("bodies"))
+
+
+def test_two_bodies_never_become_each_others_base(store: DocumentStore) -> None:
+    first = page(words(8, 600))
+    second = page(changed(words(8, 600), 1, 10))
+    names = [body_name(first), body_name(second)]
+    # Stored apart, so that nobody leans on anybody yet; the second is the first in row order.
+    store.cells.apply("https://b.example/", [SetCell("page", b"body", T0, first)])
+    store.cells.apply("https://a.example/", [SetCell("page", b"body", T0, second)])
+
+    def lean() -> None:
+        """The first is encoded as a delta of the second by now; somebody comes to lean on the first."""
+        pointer = PagePointer(T0, store.cells.row_key("https://b.example/"))
+        (cell,) = store.opened.engine.read_row("pages", pointer.row_key)
+        row = store.opened.sharing.lean_on(Base(names[0], first, cell.value, pointer), pointer)
+        assert row is not None
+        store.opened.engine.mutate_rows([row], Durability.NONE)
+
+    before_refs_change(store, lean)
+    report = store.compact()
+    assert report.kept_segments == 0
+    assert store.opened.sharing.envelope(names[1]) is None or store.opened.sharing.envelope(names[0]) is None
+    for url, body in (("https://a.example/", second), ("https://b.example/", first)):
+        document = store.get(url, families=("page",))
+        assert document is not None and document.body == body
+    for name in names:
+        envelope = store.opened.sharing.envelope(name)
+        if envelope is not None:
+            ref = parse_envelope(envelope).ref
+            assert ref is not None and store.opened.bodies.read(ref).codec != 3
+
+
+def test_users_that_use_nothing_are_taken_off(store: DocumentStore) -> None:
+    first, _ = shared_pair(store)
+    third = page(changed(words(5, 600), 2, 12))
+    store.put_page("https://c.example/", third, headers=HTML, fetched_at=T0)
+    store.cells.apply("https://c.example/", [DeleteCells("page", b"body")])
+    lifetimes = Lifetimes(
+        store.opened.engine, store.opened.bodies, store.opened.sharing, store._table, store._committer
+    )
+    assert lifetimes.free_unused() == 0
+    users = {pointer.row_key for pointer in store.opened.sharing.users(body_name(first))}
+    assert users == {store.cells.row_key("https://a.example/"), store.cells.row_key("https://b.example/")}
+
+
+def test_pages_stored_by_reference_share_one_record_after_compaction(store: DocumentStore) -> None:
+    body = page(words(1, 800))
+    for host in "cab":
+        store.put_page(
+            f"https://{host}.example/",
+            body,
+            headers=HTML,
+            fetched_at=T0,
+            policies={VerdictKind.EXACT: Policy.REFERENCE},
+        )
+    store.compact()
+    envelopes = {cell.value for row in store.opened.engine.scan("pages") for cell in row.cells if cell.family == "page"}
+    assert len(envelopes) == 1
+    store.delete("https://c.example/")
+    store.compact()
+    for host in "ab":
+        document = store.get(f"https://{host}.example/")
+        assert document is not None and document.body == body
+    assert list(check(store.opened)) == []
+
+
+def test_finished_run_leaves_no_note_of_itself(store: DocumentStore) -> None:
+    list(store.put_pages(some_pages(6)))
+    store.compact()
+    assert store.opened.engine.read_row("meta", COMPACTION_ROW) == []
