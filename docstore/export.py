@@ -58,6 +58,7 @@ def export(
     selection: Selection = Selection(),
     *,
     texts: bool = True,
+    keep: Callable[[bytes, int], bool] | None = None,
     on_progress: Callable[[ExportReport], None] | None = None,
 ) -> ExportReport:
     """Write the captures of a selection.
@@ -67,10 +68,11 @@ def export(
         writer: of `docstore.formats.export`.
         selection: which captures.
         texts: give the writer titles, texts and verdicts; False saves reading them where the format has no place.
+        keep: takes row key and timestamp of a capture and says whether it is written; None writes all.
         on_progress: called after each page with the report so far.
     """
     report = ExportReport()
-    for page in pages(store, selection, texts=texts):
+    for page in pages(store, selection, texts=texts, keep=keep):
         writer.write(page)
         report.pages += 1
         report.body_bytes += len(page.page.body)
@@ -79,8 +81,35 @@ def export(
     return report
 
 
-def pages(store: DocumentStore, selection: Selection, *, texts: bool = True) -> Iterator[ExportPage]:
-    """The captures of a selection as writers take them."""
+def selected(store: DocumentStore, selection: Selection) -> Iterator[tuple[bytes, int]]:
+    """Row key and timestamp of the captures of a selection; no body is read."""
+    text_needed = bool(selection.language) or selection.min_words > 0
+    families = ("http", "dedup", *(("text",) if text_needed else ()))
+    for row in _rows(store, selection):
+        for cell in reversed(row.cells):
+            document = store.get(row.url, at=cell.timestamp, families=families)
+            if document is not None and document.timestamp == cell.timestamp and _selected(selection, document.newest):
+                yield row.row_key, cell.timestamp
+
+
+def pages(
+    store: DocumentStore,
+    selection: Selection,
+    *,
+    texts: bool = True,
+    keep: Callable[[bytes, int], bool] | None = None,
+) -> Iterator[ExportPage]:
+    """The captures of a selection as writers take them; `keep` as `export` has it."""
+    text_needed = texts or bool(selection.language) or selection.min_words > 0
+    families = ("page", "http", "dedup", *(("text",) if text_needed else ()))
+    for row in _rows(store, selection):
+        if keep is not None:
+            row = row._replace(cells=tuple(cell for cell in row.cells if keep(row.row_key, cell.timestamp)))
+        yield from _pages_of_row(store, selection, row, families)
+
+
+def _rows(store: DocumentStore, selection: Selection) -> Iterator[Row]:
+    """Rows with the captures in the selection's range and time."""
     family, qualifier = capture.BODY
     spec = ReadSpec(
         families=(family,),
@@ -90,10 +119,7 @@ def pages(store: DocumentStore, selection: Selection, *, texts: bool = True) -> 
         versions=1 if selection.newest else None,
         keys_only=True,
     )
-    text_needed = texts or bool(selection.language) or selection.min_words > 0
-    families = ("page", "http", "dedup", *(("text",) if text_needed else ()))
-    for row in store.cells.scan(prefix=selection.prefix, host=selection.host, spec=spec):
-        yield from _pages_of_row(store, selection, row, families)
+    return store.cells.scan(prefix=selection.prefix, host=selection.host, spec=spec)
 
 
 def _pages_of_row(

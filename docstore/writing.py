@@ -5,10 +5,11 @@ Floor 5: the one file that builds them.  Loading it loads numpy, which reading n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from docstore import keys
+from docstore import capture, keys
 from docstore.commit import Committer
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.detector import MAX_VERIFIED, MIN_NEAR_WORDS, Detector
@@ -17,7 +18,7 @@ from docstore.dedup.kernel import Kernel
 from docstore.documents import Document, DocumentReader
 from docstore.errors import InvalidArgument
 from docstore.layout import Opened
-from docstore.model import DeleteRow, RowMutations, VerdictKind
+from docstore.model import DeleteRow, RowMutations, SetCell, VerdictKind
 from docstore.pipeline import PageWriter
 from docstore.rows import PageRows
 from docstore.sharing import body_name
@@ -46,6 +47,13 @@ class Similar:
     similarity: float
     contained: float
     contains: float
+
+
+class _Analysed(NamedTuple):
+    """A stored page, analysed again."""
+
+    page: Analysis
+    status: int
 
 
 class Writing:
@@ -191,11 +199,42 @@ class Writing:
                 found.update(p for p in self._opened.sharing.referrers(name) if p.row_key != row_key)
         return sorted(found)
 
+    def post_again(self, captures: Sequence[tuple[bytes, int]]) -> int:
+        """See `DocumentStore.post_again`."""
+        found = 0
+        with self._committer.lock:
+            rows: list[RowMutations] = []
+            for row_key, timestamp in captures:
+                pointer = PagePointer(timestamp, row_key)
+                analysis = self._analysed(pointer)
+                if analysis is None:
+                    continue
+                found += 1
+                rows += self._postings(pointer, analysis)
+                values = [*capture.text_values(analysis.page), *capture.fingerprint_values(analysis.page)]
+                envelopes = self._opened.placement.place_all(row_key, timestamp, values)
+                cells = [
+                    SetCell(*column, timestamp, value) for (column, _), value in zip(values, envelopes, strict=True)
+                ]
+                rows.append(RowMutations(PAGES, row_key, cells))
+            if rows:
+                self._committer.commit(rows)
+            self._index.clear_pending()
+        return found
+
     def _postings_of(self, pointer: PagePointer) -> list[RowMutations]:
+        analysis = self._analysed(pointer)
+        return [] if analysis is None else self._postings(pointer, analysis)
+
+    def _analysed(self, pointer: PagePointer) -> _Analysed | None:
         document = self._reader.get(pointer.row_key, at=pointer.timestamp)
         if document is None or document.timestamp != pointer.timestamp or not document.body:
-            return []
+            return None
         analysis = self.kernel.analyse(document.body, document.newest.header("content-type"))
-        good = 200 <= (document.status or 0) < 300
+        return _Analysed(analysis, document.status or 0)
+
+    def _postings(self, pointer: PagePointer, analysed: _Analysed) -> list[RowMutations]:
+        analysis = analysed.page
+        good = 200 <= analysed.status < 300
         near = good and analysis.word_count >= MIN_NEAR_WORDS
         return self._index.add(pointer.row_key, pointer.timestamp, analysis, text=good, near=near)

@@ -6,25 +6,30 @@ Floor 7: turns options into a `Selection` and picks the writer; `docstore.export
 from __future__ import annotations
 
 import argparse
+import importlib
 import io
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from tqdm import tqdm
 
 from docstore.cli import arguments, output
 from docstore.cli.opening import open_named
 from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
-from docstore.export import ExportReport, Selection, export
+from docstore.export import ExportReport, Selection, export, selected
 from docstore.formats.export.jsonl import JsonLinesExport
 from docstore.formats.export.pages import PageWriter
 from docstore.formats.export.trecweb import TrecWebExport
 from docstore.formats.export.warc import WarcExport
+from docstore.store import DocumentStore
 from docstore.version import __version__
+
+if TYPE_CHECKING:
+    from docstore.unique import Survivors
 
 DESCRIPTION = """\
 Write pages: as WARC 1.1 (gzip, a member a record; same bytes become revisit
@@ -35,6 +40,7 @@ EXAMPLES = """\
 docstore export --output all.warc.gz --versions all
 docstore export --format trecweb --host example.com --output example.trec
 docstore export --format jsonl --status 200 --lang en --min-words 50 > pages.jsonl
+docstore export --unique --status 200 --min-words 50 --dropped dropped.tsv --output unique.warc.gz
 docstore export --format warc --since 2024-05-01 --until 2024-06-01 --output may.warc.gz --json
 """
 
@@ -59,6 +65,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--versions", choices=("newest", "all"), default="newest", help="which captures of a page (default: newest)"
     )
+    parser.add_argument(
+        "--unique", action="store_true", help="of each cluster of duplicates only one page, its canonical if selected"
+    )
+    parser.add_argument(
+        "--dropped", metavar="FILE", help="with --unique: write URL, canonical and similarity of what is left out"
+    )
     parser.add_argument("--bodies", action="store_true", help="with --format jsonl: bodies too, in base64")
     parser.add_argument(
         "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
@@ -76,11 +88,22 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"--bodies belongs to --format jsonl; {args.format} holds bodies anyway")
     if to_stdout and args.format == "warc" and sys.stdout.isatty():
         raise InvalidArgument("a WARC file is gzip and no text for a terminal; name a file with --output")
+    if args.dropped and not args.unique:
+        raise InvalidArgument("--dropped lists what --unique leaves out; give both")
     with ExitStack() as stack:
         store = stack.enter_context(open_named(args))
         stream = stack.enter_context(_stdout() if to_stdout else _replaced(Path(args.output)))
         show = _progress(stack) if (sys.stderr.isatty() if args.progress is None else args.progress) else None
-        report = export(store, _writer(args, stream), _selection(args), texts=args.format == "jsonl", on_progress=show)
+        selection = _selection(args)
+        survivors = _survivors(store, selection, args.dropped) if args.unique else None
+        report = export(
+            store,
+            _writer(args, stream),
+            selection,
+            texts=args.format == "jsonl",
+            keep=None if survivors is None else survivors.keeps,
+            on_progress=show,
+        )
     if args.json:
         output.json_line({"pages": report.pages, "body_bytes": report.body_bytes, "output": args.output})
     elif not to_stdout and report.pages:
@@ -89,6 +112,20 @@ def run(args: argparse.Namespace) -> int:
     if not report.pages:
         output.note("no capture matches")
     return EXIT_OK if report.pages else EXIT_NOTHING_FOUND
+
+
+def _survivors(store: DocumentStore, selection: Selection, dropped: str | None) -> Survivors:
+    """Which of the selected pages stay; those that do not are written to a file, if one is named."""
+    unique = importlib.import_module("docstore.unique")  # brings numpy, which a plain export does not need
+    survivors: Survivors = unique.Survivors(store)
+    for row_key, timestamp in selected(store, selection):
+        survivors.add(row_key, timestamp)
+    if dropped:
+        with _replaced(Path(dropped)) as stream:
+            left_out = (survivors.dropped(row_key, timestamp) for row_key, timestamp in selected(store, selection))
+            for line in unique.lines(one for one in left_out if one is not None):
+                stream.write(line.encode("utf-8", "surrogateescape"))
+    return survivors
 
 
 def _selection(args: argparse.Namespace) -> Selection:

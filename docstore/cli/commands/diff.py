@@ -1,0 +1,130 @@
+"""`docstore diff`: which words of two pages, or of two versions of one page, differ.
+
+Floor 7: shows what `docstore.worddiff` gives of two stored texts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+
+from docstore.cli import answers, arguments, output
+from docstore.cli.opening import open_named, typed_url
+from docstore.dedup.kernel import Kernel
+from docstore.documents import Document
+from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.model import Schema
+from docstore.worddiff import Change, Piece, word_diff
+
+DESCRIPTION = """\
+Show which words of two pages differ, as [-taken out-] and {+put in+}; on a
+terminal in red and green.  The first line says how like the texts are: the
+exact Jaccard coefficient that the store judges by.  With one URL: two versions
+of it, the newest and the one before unless --at names others."""
+
+EXAMPLES = """\
+docstore diff https://example.com/a https://example.com/b
+docstore diff https://example.com/ --at 2023-01-01 --at 2024-01-01
+docstore diff https://example.com/a https://example.com/b --all --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("url", metavar="URL1", help="of a stored page")
+    parser.add_argument("other", metavar="URL2", nargs="?", help="of another (default: the same, its version before)")
+    parser.add_argument(
+        "--at",
+        metavar="TIME",
+        type=arguments.time_micros,
+        action="append",
+        default=[],
+        help="as it was then; given twice: URL1, then URL2",
+    )
+    parser.add_argument("--all", action="store_true", help="blocks without a change too")
+    arguments.add_store(parser)
+    arguments.add_json(parser, "both pages, similarity and changes as one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the differences."""
+    if len(args.at) > 2:
+        raise InvalidArgument("diff takes at most two --at; see `docstore diff --help`")
+    with open_named(args) as store:
+        url = typed_url(args.url)
+        families = ("text", "dedup")
+        if args.other is None and len(args.at) < 2:
+            found = store.get(url, at=args.at[0] if args.at else None, versions=2, families=families)
+            both = [] if found is None else [Document(found.row_key, (one,)) for one in reversed(found.captures)]
+        else:
+            urls = (url, typed_url(args.other) if args.other is not None else url)
+            times = (*args.at, *args.at[-1:], None, None) if args.at else (None, None)
+            if len(args.at) == 1:
+                times = (args.at[0], args.at[0])
+            read = [store.get(one, at=at, families=families) for one, at in zip(urls, times[:2], strict=True)]
+            both = [document for document in read if document is not None]
+        schema = store.schema
+    if len(both) < 2:
+        output.note("there are not two pages, or versions, to compare")
+        return EXIT_NOTHING_FOUND
+    _print(args, both[0], both[1], schema)
+    return EXIT_OK
+
+
+def _print(args: argparse.Namespace, one: Document, other: Document, schema: Schema) -> None:
+    texts = (one.text or "", other.text or "")
+    similarity = _similarity(texts, schema)
+    pieces = list(word_diff(*texts))
+    if args.json:
+        output.json_line(
+            {
+                "pages": [{"url": page.url, **answers.time_fields(page.timestamp)} for page in (one, other)],
+                "similarity": similarity,
+                "changes": [
+                    {"change": str(piece.change), "text": piece.text} for piece in _shown(pieces, all_blocks=args.all)
+                ],
+            }
+        )
+        return
+    paint = output.painter(sys.stdout)
+    output.line(f"similarity {answers.similarity(similarity)}")
+    for mark, colour, page in (("-", "red", one), ("+", "green", other)):
+        sys.stdout.write(paint(output.safe(f"{mark} {page.url} as of {output.iso(page.timestamp)}"), colour) + "\n")
+    coloured = paint("", "red") != ""
+    line: list[str] = []
+    for piece in _shown(pieces, all_blocks=args.all):
+        text = output.safe(piece.text)
+        if piece.change is Change.BREAK:
+            sys.stdout.write(" ".join(line) + "\n")
+            line = []
+        elif piece.change is Change.SAME:
+            line.append(text)
+        elif piece.change is Change.OLD:
+            line.append(paint(text, "red") if coloured else f"[-{text}-]")
+        else:
+            line.append(paint(text, "green") if coloured else f"{{+{text}+}}")
+    if line:
+        sys.stdout.write(" ".join(line) + "\n")
+
+
+def _similarity(texts: tuple[str, str], schema: Schema) -> float:
+    kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum)
+    one, other = (kernel.shingles(text) for text in texts)
+    shared = kernel.overlap(one, other)
+    either = len(one) + len(other) - shared
+    return shared / either if either else float(texts[0] == texts[1])
+
+
+def _shown(pieces: Iterable[Piece], *, all_blocks: bool) -> list[Piece]:
+    """Pieces of blocks that changed, or of all."""
+    if all_blocks:
+        return list(pieces)
+    shown: list[Piece] = []
+    block: list[Piece] = []
+    for piece in pieces:
+        block.append(piece)
+        if piece.change is Change.BREAK:
+            shown += block if any(one.change in (Change.OLD, Change.NEW) for one in block) else []
+            block = []
+    return shown + (block if any(one.change in (Change.OLD, Change.NEW) for one in block) else [])

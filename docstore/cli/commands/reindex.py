@@ -1,0 +1,63 @@
+"""`docstore reindex`: pages that the detector cannot see, posted again.
+
+Floor 7: shows what `docstore.reindex` gives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import ExitStack
+from typing import cast
+
+from tqdm import tqdm
+
+from docstore.cli import arguments, output
+from docstore.cli.opening import open_named
+from docstore.errors import EXIT_OK
+from docstore.reindex import reindex
+
+DESCRIPTION = """\
+Look for pages that the detector of duplicates cannot see, because no posting
+leads to them or their fingerprints are of an older scheme, fingerprint them
+again and post them.  A run that was stopped goes on where it was; with
+nothing to do it writes nothing."""
+
+EXAMPLES = """\
+docstore reindex
+docstore reindex --dry-run --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--dry-run", action="store_true", help="count them and write nothing")
+    parser.add_argument(
+        "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
+    )
+    arguments.add_store(parser)
+    arguments.add_json(parser, "{pages, unposted, outdated, unseen, posted} as one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Reindex."""
+    with ExitStack() as stack:
+        store = stack.enter_context(open_named(args))
+        show = None
+        if sys.stderr.isatty() if args.progress is None else args.progress:
+            bar = stack.enter_context(tqdm(unit=" pages", file=sys.stderr, dynamic_ncols=True))
+            show = lambda report: cast(None, bar.update(report.pages - bar.n))  # noqa: E731 - one line, one use
+        report = reindex(store, dry_run=args.dry_run, on_progress=show)
+    if args.json:
+        output.json_line(report.as_dict())
+        return EXIT_OK
+    posted = "nothing: dry run" if args.dry_run else str(report.posted)
+    output.table(
+        [
+            ("pages", str(report.pages)),
+            ("without postings", str(report.unposted)),
+            ("with fingerprints of an older scheme", str(report.outdated)),
+            ("posted", posted),
+        ]
+    )
+    return EXIT_OK

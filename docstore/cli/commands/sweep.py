@@ -1,0 +1,123 @@
+"""`docstore sweep`: all pairs of a store, clusters, columns written back.
+
+Floor 7: shows what `docstore.sweep` gives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+from tqdm import tqdm
+
+from docstore.cli import arguments, output
+from docstore.cli.opening import open_named
+from docstore.dedup.clusters import CanonicalPolicy
+from docstore.errors import EXIT_OK
+from docstore.sweep import TEXTS, Progress, SweepOptions, SweepReport, sweep
+
+DESCRIPTION = """\
+Find every pair of pages at or above a similarity, put the pages into clusters
+with one canonical page each, and write that into their rows.  Every member of
+a cluster is within the threshold of its canonical.  A sweep that was killed
+goes on where it stopped; a second one over the same pages writes nothing.
+Pages of 50 words and more are compared by their text; shorter ones are pairs
+only where they are equal."""
+
+EXAMPLES = """\
+docstore sweep
+docstore sweep --threshold 0.9 --policy oldest --pairs pairs.tsv --dry-run
+docstore sweep --text visible --shingle-words 5 --all-pairs --pairs pairs.tsv --json
+docstore sweep --versions --dry-run
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "--threshold", metavar="J", type=arguments.share, help="least similarity (default: that of the store's schema)"
+    )
+    parser.add_argument(
+        "--text", choices=TEXTS, help="compare main content or all visible text (default: what the store fingerprints)"
+    )
+    parser.add_argument(
+        "--shingle-words", metavar="N", type=arguments.positive, help="words in a shingle (default: the schema's)"
+    )
+    parser.add_argument(
+        "--policy",
+        choices=[str(policy) for policy in CanonicalPolicy],
+        default=str(CanonicalPolicy.CANONICAL_LINK),
+        help="which page stands for a cluster: what the others declare or redirect to (default), or one of these",
+    )
+    parser.add_argument("--versions", action="store_true", help="pairs of versions of one URL too")
+    parser.add_argument("--all-pairs", action="store_true", help="list all pairs of equal pages, not a star")
+    parser.add_argument("--dry-run", action="store_true", help="write nothing into the store")
+    parser.add_argument(
+        "--pairs", metavar="FILE.tsv", help="write URL, timestamp, URL, timestamp, similarity of each pair"
+    )
+    parser.add_argument(
+        "--threads", metavar="N", type=arguments.positive, default=os.cpu_count() or 1, help="default: all cores"
+    )
+    parser.add_argument(
+        "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
+    )
+    arguments.add_store(parser)
+    arguments.add_json(parser, "the report as one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Sweep."""
+    options = SweepOptions(
+        threshold=args.threshold,
+        text=args.text,
+        shingle_words=args.shingle_words,
+        policy=CanonicalPolicy(args.policy),
+        versions=args.versions,
+        all_pairs=args.all_pairs,
+        dry_run=args.dry_run,
+        pairs=Path(args.pairs) if args.pairs else None,
+        threads=args.threads,
+    )
+    with ExitStack() as stack:
+        store = stack.enter_context(open_named(args))
+        show = _progress(stack) if (sys.stderr.isatty() if args.progress is None else args.progress) else None
+        report = sweep(store, options, show)
+    if args.json:
+        output.json_line(report.as_dict())
+    else:
+        output.table(_lines(report, dry_run=args.dry_run))
+    return EXIT_OK
+
+
+def _progress(stack: ExitStack) -> Progress:
+    bar = stack.enter_context(tqdm(file=sys.stderr, dynamic_ncols=True))
+
+    def show(stage: str, done: int, total: int) -> None:
+        if bar.desc != f"{stage}: ":
+            bar.reset(total or None)
+            bar.set_description(stage, refresh=False)
+        bar.total = total or None
+        bar.update(done - bar.n)
+
+    return show
+
+
+def _lines(report: SweepReport, *, dry_run: bool) -> list[tuple[str, str]]:
+    rate = report.documents / max(report.seconds, 1e-9)
+    share = f"  ({report.duplicates / report.documents:.1%})" if report.documents else ""
+    crowded = [("crowded", f"{report.crowded} texts in buckets too large for all pairs")] if report.crowded else []
+    return [
+        ("documents", f"{report.documents}  in {report.seconds:.1f} s ({rate:.0f} pages/s)"),
+        ("compared by text", str(report.compared)),
+        ("duplicates", f"{report.duplicates}{share}"),
+        ("without duplicates", str(report.without_duplicates)),
+        ("with at least one", str(report.with_duplicates)),
+        ("with at least 500", str(report.with_500)),
+        ("pairs", f"{report.pairs}  at {report.threshold:g} and above"),
+        *crowded,
+        ("clusters", f"{report.clusters}  the largest of {report.largest_cluster}"),
+        ("written", "nothing: dry run" if dry_run else f"{report.written} pages whose cluster changed"),
+    ]
