@@ -31,7 +31,7 @@ from docstore.tablets.placement import Placement
 
 DEFAULT_LENGTH: Final = 200
 SHORTEST_LENGTH: Final = 20
-MAX_HITS: Final = 24
+MAX_HITS: Final = 16
 """Places of one word that are looked at to choose passages; marking looks at the chosen passages again."""
 MAX_PASSAGES: Final = 3
 SHORTEST_PASSAGE: Final = 40
@@ -111,10 +111,8 @@ def escape(text: str) -> str:
 # --- choosing passages: pure
 
 
-class _Hit(NamedTuple):
-    start: int
-    end: int
-    term: int
+_Hit = tuple[int, int, int]
+"""Start, end, and the number of the term found there."""
 
 
 class _Window(NamedTuple):
@@ -164,15 +162,19 @@ def _passages(folded: FoldedText, wanted: Sequence[Term], length: int) -> tuple[
     if not hits:
         return ()
     text = folded.text
-    present = frozenset(hit.term for hit in hits)
+    present = {term for _, _, term in hits}
     best = _best_window(text, hits, weights, length)
     spans = [_span(text, best, length, 0, len(text))]
     weight = best.weight
+    whole = sum(weights) - 1e-9
     if best.found != present:
         for count in range(2, min(MAX_PASSAGES, length // SHORTEST_PASSAGE) + 1):
             tried_weight, tried = _several(text, hits, weights, length, count)
-            if tried_weight > weight + 1e-9:
-                weight, spans = tried_weight, tried
+            if tried_weight <= weight + 1e-9:
+                break
+            weight, spans = tried_weight, tried
+            if weight >= whole:
+                break
     return tuple(_cut(folded, wanted, start, end) for start, end in sorted(spans))
 
 
@@ -191,7 +193,7 @@ def _several(
         spans.append(_span(text, best, share, low, high))
         total += best.weight
         start, end = spans[-1]
-        left = [hit for hit in left if hit.term not in best.found and (hit.end <= start or hit.start >= end)]
+        left = [hit for hit in left if hit[2] not in best.found and (hit[1] <= start or hit[0] >= end)]
     return total, spans
 
 
@@ -203,7 +205,7 @@ def _hits(folded: FoldedText, wanted: Sequence[Term]) -> tuple[list[_Hit], list[
         found = folded.find(term, MAX_HITS)
         whole = [place for place in found if place[2]]
         chosen = whole or found
-        hits += [_Hit(start, end, number) for start, end, _ in chosen]
+        hits += [(start, end, number) for start, end, _ in chosen]
         weights.append((1.0 if whole else 0.6) / (1.0 + math.log(len(chosen))) if chosen else 0.0)
     if len(wanted) > 1:
         hits.sort()
@@ -216,29 +218,34 @@ def _best_window(text: str, hits: Sequence[_Hit], weights: Sequence[float], widt
     inside = [0] * len(weights)
     weight = 0.0
     first = 0
-    size = len(text) or 1
-    for last, hit in enumerate(hits):
-        if not inside[hit.term]:
-            weight += weights[hit.term]
-        inside[hit.term] += 1
-        while first < last and (hit.end - hits[first].start > width or inside[hits[first].term] > 1):
-            inside[hits[first].term] -= 1
-            if not inside[hits[first].term]:
-                weight -= weights[hits[first].term]
+    early = 0.1 / (len(text) or 1)
+    for last, (_, end, term) in enumerate(hits):
+        if not inside[term]:
+            weight += weights[term]
+        inside[term] += 1
+        while first < last:
+            start, _, oldest = hits[first]
+            if inside[oldest] > 1:
+                inside[oldest] -= 1
+            elif end - start > width:
+                inside[oldest] = 0
+                weight -= weights[oldest]
+            else:
+                break
             first += 1
         if weight < best.weight - 1e-9:
             continue
-        start = hits[first].start
-        span = hit.end - start
+        start = hits[first][0]
+        span = end - start
         heavier = weight > best.weight + 1e-9
-        quality = -span / width - 0.1 * start / size
+        quality = -span / width - early * start
         if not heavier and quality + _SENTENCE_BONUS <= best.quality:
             continue
         if _sentence_start(text, max(0, start - max(0, width - span)), start) >= 0:
             quality += _SENTENCE_BONUS
         if heavier or quality > best.quality:
             found = frozenset(number for number, count in enumerate(inside) if count)
-            best = _Window(weight, quality, start, hit.end, found)
+            best = _Window(weight, quality, start, end, found)
     return best
 
 
@@ -248,18 +255,19 @@ def _best_window(text: str, hits: Sequence[_Hit], weights: Sequence[float], widt
 def _sentence_start(text: str, low: int, place: int) -> int:
     """The last start of a sentence or block in text[low:place + 1]; -1 where there is none."""
     best = 0 if low == 0 else -1
-    from_low = max(0, low - 1)
-    line = text.rfind("\n", from_low, place)
-    best = max(best, line + 1 if line >= 0 else -1)
+    found = text.rfind("\n", low - 1 if low else 0, place)
+    if found >= 0:
+        best = found + 1
+    from_there = low - 2 if low > 2 else 0
     for mark in _SENTENCE_ENDS:
-        found = text.rfind(mark, max(0, low - 2, best - 1), place)
-        if found >= 0 and found + 2 > best:
-            best = found + 2
+        found = text.rfind(mark, from_there, place) + 2
+        if found > best and found > 1:
+            best = found
     if not text.isascii():
         for mark in _UNSPACED_SENTENCE_ENDS:
-            found = text.rfind(mark, max(from_low, best - 1, 0), place)
-            if found >= 0:
-                best = max(best, found + 1)
+            found = text.rfind(mark, low - 1 if low else 0, place) + 1
+            if found > best and found > 0:
+                best = found
     while 0 <= best < place and text[best].isspace():
         best += 1
     return best if best >= low else -1

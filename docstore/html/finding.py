@@ -40,9 +40,11 @@ _LAST_ACCENTED: Final = 0x0530
 _FOLDED_RANGES: Final = "\u00aa-\u024f\u0370-\u0530\u1e00-\u1fff\uff10-\uff5a"
 _FOLDED_CHARACTER: Final = re.compile(f"[{_FOLDED_RANGES}]")
 _ACCENT: Final = re.compile("[\u0300-\u036f]")
-_NARROW_BREAKERS: Final = (*(bytes((lead,)) for lead in (*range(0xC4, 0xCE), 0xE1)), b"\xe2\x84")
-"""First bytes, in UTF-8, of all characters beyond Latin-1 that may fold to one of Latin-1, accents among them."""
-_FULL_WIDTH: Final = re.compile(rb"\xef(?:\xbc[\x90-\xbf]|\xbd[\x80-\x9a])")
+_ACCENT_LEADS: Final = (b"\xcc", b"\xcd")
+"""First bytes, in UTF-8, of combining accents."""
+_FOLDED_LEADS: Final = tuple(bytes((lead,)) for lead in (*range(0xC4, 0xCA), 0xE1, 0xEF))
+"""First bytes of the other characters that may fold to one of Latin-1."""
+_FOLDED_BYTES: Final = re.compile(rb"[\xc4-\xc9\xe1\xef][\x80-\xbf]{1,2}")
 
 
 class _Unspaced:
@@ -191,13 +193,20 @@ class FoldedText:
 def _narrow_form(text: str, utf8: bytes | None) -> str:
     """The words of a text, in Latin-1 and folded, each place one further, all else blank, with a blank at both ends.
 
-    "" where characters beyond Latin-1 may fold to one of it.
+    "" where the text has accents that stand apart: places would not be kept.
     """
-    if not text.isascii():
-        if utf8 is None:
-            utf8 = text.encode("utf-8", "surrogatepass")
-        if any(lead in utf8 for lead in _NARROW_BREAKERS) or _FULL_WIDTH.search(utf8):
-            return ""
+    if text.isascii():
+        return f" {text.encode().translate(_NARROW).decode('latin-1')} "
+    if utf8 is None:
+        utf8 = text.encode("utf-8", "surrogatepass")
+    if any(map(utf8.__contains__, _ACCENT_LEADS)) and _ACCENT.search(text):
+        return ""
+    if any(map(utf8.__contains__, _FOLDED_LEADS)):
+        for found in set(_FOLDED_BYTES.findall(utf8)):
+            character = found.decode("utf-8", "replace")
+            folded = fold_character(character)
+            if folded <= "\xff":
+                text = text.replace(character, folded)
     return f" {text.encode('latin-1', 'replace').translate(_NARROW).decode('latin-1')} "
 
 
