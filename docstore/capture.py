@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgpack
 from blake3 import blake3
 
+from docstore.codec import decode_varint, encode_varint
 from docstore.errors import CorruptionError
-from docstore.format import SCHEME_SIMHASH64_1
+from docstore.format import SCHEME_SIMHASH64_1, SKETCH_BYTES
 from docstore.keys import url_of
 from docstore.model import Headers, Page, Previous, ReadSpec, Verdict, VerdictKind
 
@@ -197,7 +198,23 @@ def fingerprint_values(analysis: Analysis) -> Iterator[tuple[Column, bytes]]:
     yield TEXT_CHECKSUM, analysis.text_checksum
     if analysis.text_checksum:
         yield SIMHASH, bytes((SCHEME_SIMHASH64_1,)) + analysis.simhash.to_bytes(8, "big")
-        yield SKETCH, analysis.sketch
+        yield SKETCH, encode_sketch(analysis.sketch, analysis.shingle_count)
+
+
+def encode_sketch(sketch: bytes, shingle_count: int) -> bytes:
+    """Encode for `dedup:sketch`: scheme byte, one byte a bin, and how many shingles it was made of."""
+    return sketch + encode_varint(shingle_count)
+
+
+def decode_sketch(value: bytes) -> tuple[bytes, int]:
+    """The sketch of `dedup:sketch`, and how many shingles it was made of; b"" and 0 for no sketch.
+
+    Raises:
+        CorruptionError: it is cut off.
+    """
+    if not value:
+        return b"", 0
+    return value[:SKETCH_BYTES], decode_varint(value, SKETCH_BYTES)[0]
 
 
 def encode_visit(status: int, headers: Headers) -> bytes:

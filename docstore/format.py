@@ -155,7 +155,12 @@ MANIFEST_COUNTERS_ROW = b"counters"
 """-> {"next_segment", "next_tablet"}: numbers are never given twice."""
 
 COMPACTION_ROW = b"compaction"
-"""Cell m:run -> {"level", "first_segment"} while a compaction of all tablets is under way, or was when it was killed."""
+"""Cell m:run -> msgpack {"level", "first_segment"} while all tablets are compacted, or were when it was killed."""
+
+BACKUP_FILE = "BACKUP"
+BACKUP_FORMAT_VERSION = 1
+BACKUP_ENGINE_PREFIX = "engine-"
+"""BACKUP is JSON: format, engine (the folder's name), segments (name -> bytes), dictionaries (names), made (seconds)."""
 
 # --- dictionaries ---
 
@@ -240,3 +245,5 @@ SCHEME_TEXT_1 = 1
 """Normalised words of `html.words`, Unicode 14.0 tables, joined by one space, BLAKE3-128."""
 SCHEME_SIMHASH64_1 = 1
 SCHEME_SKETCH_1 = 1
+SKETCH_BYTES = 257
+"""Scheme byte and 256 bins; in `dedup:sketch` a varint follows: how many shingles it was made of."""

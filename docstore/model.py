@@ -225,7 +225,7 @@ class Schema:
     """
 
     families: tuple[ColumnFamily, ...] = ()
-    extractor: str = "visible"
+    extractor: str = "combined"
     shingle_words: int = 5
     near_threshold: float = 0.8
     contained_threshold: float = 0.9

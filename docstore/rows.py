@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
-from docstore.capture import BODY, CHECKSUM, MAIN, SKETCH, STATUS, TEXT_CHECKSUM, TITLE, VERDICT, VISIT
+from docstore.capture import BODY, CHECKSUM, MAIN, SKETCH, STATUS, TEXT_CHECKSUM, TITLE, VERDICT, VISIT, decode_sketch
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.detector import StoredPage
 from docstore.dedup.index import PagePointer
@@ -97,7 +97,7 @@ class PageRows:
         return StoredPage(
             self._placement.fetch(columns[CHECKSUM]),
             self._value(columns, TEXT_CHECKSUM),
-            self._value(columns, SKETCH),
+            *decode_sketch(self._value(columns, SKETCH)),
         )
 
     def title(self, pointer: PagePointer) -> str:

@@ -340,7 +340,7 @@ class Sequencer:
         self._postings += self._index.add(
             one.row_key, pointer.timestamp, analysis, text=good, near=good and analysis.word_count >= MIN_NEAR_WORDS
         )
-        stored = StoredPage(analysis.body_checksum, analysis.text_checksum, analysis.sketch)
+        stored = StoredPage(analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count)
         return PendingPage(stored, analysis.title, one.page.status, analysis.main, one.page.body, placed.base)
 
 

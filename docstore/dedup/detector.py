@@ -3,15 +3,15 @@
 Floor 4: knows the index, the kernel and a `Pages` protocol through which it sees rows; must not know how rows or bodies
 are stored.  Fingerprints propose, exact comparison decides: every similarity here is computed from shingle sets made
 again from stored text.  A page has postings only while it holds its own body, so whatever the index names may be
-judged against, once it is seen to be live.  First that holds: exact, same_text, near, contained, new.  Of several pages: highest
-similarity, then oldest, then row key.
+judged against, once it is seen to be live.  First that holds: exact, same_text, near, contained, new.  Of several
+pages: highest similarity, then oldest, then row key.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -34,10 +34,11 @@ RELATIVE_SIMILARITY = 0.4
 """A page at least this near is worth a delta even where it is no duplicate."""
 SKETCH_MARGIN = 0.1
 """Three standard deviations of a sketch's estimate: what it rules out by more is not looked at."""
-ENOUGH_SHARED = 8
-"""So many shared 0-mod-p fingerprints, or half of the page's own, may mean that one page lies in the other."""
-LOOKS_PER_MATCH = 2
-"""Rows looked at for each candidate that may be verified."""
+LIKELY_CONTAINED = 0.8
+"""Least share of the smaller page that a sketch, taken at the upper end of its error, must leave possible."""
+LOOKS_NEAR = 24
+LOOKS_INSIDE = 8
+"""Rows looked at a page: texts that share most bands, and texts that share most 0-mod-p fingerprints."""
 SHINGLE_CACHE_BYTES = 32 << 20
 
 Shingles = NDArray[np.uint64]
@@ -50,11 +51,13 @@ class StoredPage(NamedTuple):
         checksum: of its body.
         text_checksum: of its text, or b"".
         sketch: of its text, or b"".
+        shingle_count: distinct shingles of its text.
     """
 
     checksum: bytes
     text_checksum: bytes
     sketch: bytes
+    shingle_count: int
 
 
 class Pages(Protocol):
@@ -179,12 +182,9 @@ class Detector:
         bands, fingerprints = self._index.texts_near(analysis)
         if not bands and not fingerprints:
             return [], 0
-        least = min(len(analysis.fingerprints) / 2, ENOUGH_SHARED)
-        inside = Counter({number: shared for number, shared in fingerprints.items() if shared >= least})
-        ranked = _ranked(bands, inside, text_number(analysis.text_checksum))
         matches: list[Match] = []
-        for number in islice(ranked, LOOKS_PER_MATCH * limit):
-            match = self._verify(row_key, number, analysis, inside=number in inside)
+        for number in _ranked(bands, fingerprints, text_number(analysis.text_checksum)):
+            match = self._verify(row_key, number, analysis)
             if match is not None:
                 matches.append(match)
                 if len(matches) == limit:
@@ -275,16 +275,16 @@ class Detector:
 
     # --- from a text number to a verified page
 
-    def _verify(self, row_key: bytes, number: bytes, analysis: Analysis, *, inside: bool) -> Match | None:
+    def _verify(self, row_key: bytes, number: bytes, analysis: Analysis) -> Match | None:
         """The exact similarity to the oldest live page with a text; None where there is no such page.
 
-        A page whose sketch rules a likeness out is passed over without a look at its text, unless shared fingerprints
-        say that one may lie inside the other.
+        A page whose sketch rules out that the two are alike, or that one lies in the other, is passed over without a
+        look at its text.
         """
         for pointer, page in self._live(self._index.pages_with_text(number), row_key):
             if text_number(page.text_checksum) != number:
                 continue
-            if not inside and sketch.similarity(analysis.sketch, page.sketch) < RELATIVE_SIMILARITY - SKETCH_MARGIN:
+            if not _worth_a_look(analysis, page):
                 return None
             mine = self.shingles_of_page(analysis)
             theirs = self._stored_shingles(pointer, page)
@@ -311,13 +311,22 @@ def _comparable(status: int, stored_status: int) -> bool:
     return 200 <= stored_status < 300 or not 200 <= status < 300
 
 
+def _worth_a_look(analysis: Analysis, page: StoredPage) -> bool:
+    """Whether the sketches leave room for a likeness, or for one page inside the other."""
+    estimate = sketch.similarity(analysis.sketch, page.sketch)
+    if estimate >= RELATIVE_SIMILARITY - SKETCH_MARGIN:
+        return True
+    shared = (estimate + SKETCH_MARGIN) / (1 + estimate + SKETCH_MARGIN) * (analysis.shingle_count + page.shingle_count)
+    return shared >= LIKELY_CONTAINED * min(analysis.shingle_count, page.shingle_count)
+
+
 def _ranked(bands: Counter[bytes], fingerprints: Counter[bytes], own_number: bytes) -> Iterable[bytes]:
-    """Text numbers in the order in which to verify them: the page's own text first, then in turn the next that shares
+    """Text numbers in the order in which to look at them: the page's own text first, then in turn the next that shares
     most bands (near) and the next that shares most fingerprints (contained); ties by number."""
     near = sorted(bands, key=lambda number: (number != own_number, -bands[number], -fingerprints[number], number))
     inside = sorted(fingerprints, key=lambda number: (-fingerprints[number], number))
     given: set[bytes] = set()
-    for pair in zip_longest(near, inside):
+    for pair in zip_longest(near[:LOOKS_NEAR], inside[:LOOKS_INSIDE]):
         for number in pair:
             if number is not None and number not in given:
                 given.add(number)

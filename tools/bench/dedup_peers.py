@@ -33,7 +33,7 @@ def run(pages: Sequence[Page], command: str) -> Section:
         ("what", "pages flagged", "recall", "precision", "pages/s"),
     )
     with one_core():
-        kernel = Kernel()
+        kernel = Kernel(docstore.Schema().extractor)
         analyses = kernel.analyse_many([(page.body, page.header("content-type")) for page in pages])
         sets = [kernel.shingles(one.main) for one in analyses]
         judged = [n for n, one in enumerate(analyses) if one.word_count >= MIN_WORDS]
