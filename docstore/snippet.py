@@ -67,7 +67,7 @@ class Snippet(NamedTuple):
 
     Attributes:
         url: canonical URL of the page; "" where the text was given.
-        source: where the passages come from: "main", "description", or "" where the page has neither.
+        source: where the passages come from: "main" or "description".
         passages: in the order of the text.
     """
 
@@ -379,7 +379,7 @@ class SnippetReader:
             if description:
                 return Snippet(url, "description", description)
         beginning = _lead(folded or self._folded(key, MAIN, main), wanted, length)
-        return Snippet(url, "main" if beginning else "", beginning)
+        return Snippet(url, "main", beginning) if beginning else None
 
     def _newest(self, key: bytes, column: Column, end: int | None) -> Cell | None:
         family, qualifier = column

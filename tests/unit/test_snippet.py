@@ -251,6 +251,8 @@ def test_no_query_gives_the_description_else_the_beginning(store: docstore.Docum
     assert second is not None and second.source == "main"
     assert filler(2, 50).startswith(second.text().rstrip("…"))
     assert store.snippet("https://c.example/") is None
+    store.put_page("https://c.example/", b"\x00", headers={"Content-Type": "image/png"})
+    assert store.snippet("https://c.example/", "alpha") is None
 
 
 def test_a_description_of_an_older_version_is_not_shown(store: docstore.DocumentStore) -> None:
