@@ -358,14 +358,15 @@ class Compaction:
     def _drop_dictionaries(self, known: dict[int, set[bytes]]) -> int:
         """Remove dictionaries that no record needs and no tablet uses."""
         opened = self._opened
-        if self._bodies.is_pinned():
-            return 0
         with self._committer.lock:
             self._bodies.flush()
             names = opened.dictionaries.names()
             rows = [row for row in opened.manifest.segments() if row.number not in known]
         needed = dictionaries_named(opened.engine, self._bodies, rows).union(*known.values())
         gone = [name for name in names if name not in needed]
-        for name in gone:
-            opened.dictionaries.remove(name)
+        with self._committer.lock:
+            if self._bodies.is_pinned():
+                return 0
+            for name in gone:
+                opened.dictionaries.remove(name)
         return len(gone)

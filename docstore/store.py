@@ -41,6 +41,7 @@ from docstore.model import (
 from docstore.table import Table
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
+    from docstore.backup import BackupReport
     from docstore.compact import CompactionReport
     from docstore.snippet import Snippet, SnippetReader
     from docstore.writing import Similar, Writing
@@ -256,6 +257,23 @@ class DocumentStore:
             How many of them there still are.
         """
         return self._write_half().post_again(captures)
+
+    def backup(self, folder: str | Path, on_progress: Callable[[int, int], None] | None = None) -> BackupReport:
+        """Copy the store as it is now into a folder; reading and writing go on meanwhile.
+
+        Segments that an earlier backup has put there are not copied again.  `docstore.restore` makes a store of it.
+
+        Args:
+            folder: of the backup; made if it is not there.
+            on_progress: called with the bytes copied, and of all there are to copy.
+        Raises:
+            InvalidArgument: the folder holds something else.
+        """
+        self._check_open()
+        report: BackupReport = importlib.import_module("docstore.backup").backup(
+            self.opened, self._committer, Path(folder), on_progress
+        )
+        return report
 
     # --- reading pages
 

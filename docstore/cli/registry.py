@@ -53,6 +53,10 @@ COMMANDS = (
     Command("plateau", "draw a page's tag curve with its plateau", f"{_PACKAGE}.plateau"),
     Command("check", "look for damage", f"{_PACKAGE}.check"),
     Command("reindex", "show pages to the detector that it cannot see", f"{_PACKAGE}.reindex"),
+    Command("compact", "drop what is dead, rewrite the rest smaller", f"{_PACKAGE}.compact"),
+    Command("backup", "copy an open store into a folder", f"{_PACKAGE}.backup"),
+    Command("restore", "make a store of a backup", f"{_PACKAGE}.restore"),
+    Command("dump", "show a file of a store byte by byte", f"{_PACKAGE}.dump"),
     Command("export", "write pages as WARC, TREC Web or JSON Lines", f"{_PACKAGE}.export"),
     Command("completion", "print a completion script for a shell", f"{_PACKAGE}.completion"),
 )

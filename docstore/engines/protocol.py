@@ -12,8 +12,9 @@ One contract suite, `tests/contract/`, runs on every engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from docstore.model import Cell, Condition, Durability, Mutation, ReadSpec, RowMutations
 
@@ -111,4 +112,18 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Flush and let go; a second call does nothing."""
+        ...
+
+
+@runtime_checkable
+class Copyable(Protocol):
+    """An engine that can copy itself to another directory while it is open."""
+
+    def copy_to(self, path: Path, when_fixed: Callable[[], None]) -> None:
+        """Copy everything as it is at one moment.
+
+        Args:
+            path: a directory that is not there yet; becomes an engine of the same kind, durable on return.
+            when_fixed: called as soon as later writes are no part of the copy.
+        """
         ...

@@ -9,13 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 
+import msgpack
+
 from docstore.codec import decode_varint
+from docstore.engines.protocol import Engine
+from docstore.errors import DocstoreError
 from docstore.files import ReadFile
 from docstore.format import (
     CODEC_STORED,
     CODEC_ZSTD,
     CODEC_ZSTD_DELTA,
     CODEC_ZSTD_DICTIONARY,
+    DICTIONARY_HEADER_BYTES,
+    DICTIONARY_ROW_PREFIX,
+    MANIFEST_FAMILY,
+    MANIFEST_SEGMENT_PREFIX,
     RECORD_COLUMNS,
     RECORD_CRC_BYTES,
     RECORD_DELETE_COLUMN,
@@ -26,7 +34,10 @@ from docstore.format import (
     RECORD_WIDE,
     SEGMENT_HEADER_BYTES,
 )
+from docstore.model import ReadSpec
+from docstore.tablets.dictionaries import decode_dictionary
 from docstore.tablets.record import FIELDS_MAX_BYTES, RECORD_HEADER_MAX_BYTES, Record, record_span
+from docstore.tablets.values import checksum16
 from docstore.tablets.walk import Damage, walk_records
 
 _KINDS = {
@@ -147,3 +158,46 @@ def _record_lines(record: Record, raw: bytes, offset: int, number: int) -> Itera
     lines.take(RECORD_CRC_BYTES, f"CRC-32 of header and fields ({fields_end} bytes), started from {number}")
     lines.take(len(record.payload), f"payload, {len(record.payload)} bytes")
     yield from lines.lines
+
+
+_DICTIONARY_FIELDS = (
+    ("magic", "8s"),
+    ("format version", "<H"),
+    ("reserved", "<H"),
+    ("raw length", "<I"),
+    ("payload length", "<I"),
+    ("CRC-32 of payload", "<I"),
+)
+
+
+def dump_dictionary(raw: bytes) -> Iterator[str]:
+    """Lines that describe a dictionary file."""
+    lines = _Lines(raw, 0)
+    yield "dictionary"
+    if len(raw) < DICTIONARY_HEADER_BYTES:
+        lines.take(len(raw), "cut off")
+    else:
+        lines.take_fields(_DICTIONARY_FIELDS)
+        lines.take(len(raw) - DICTIONARY_HEADER_BYTES, f"payload: a zstd frame, {len(raw) - lines.at} bytes")
+    yield from lines.lines
+    try:
+        content = decode_dictionary(raw)
+    except DocstoreError as error:
+        yield f"damage: {error}"
+    else:
+        yield f"content: {len(content)} bytes, named {checksum16(content).hex()}"
+
+
+def dump_manifest(engine: Engine) -> Iterator[str]:
+    """Lines that describe the rows of table `meta`: tablets, segments, counters, dictionaries in use."""
+    for row in engine.scan("meta", spec=ReadSpec(families=(MANIFEST_FAMILY,))):
+        for cell in row.cells:
+            if row.row_key.startswith(DICTIONARY_ROW_PREFIX):
+                shown = f"stage {cell.value[0]}, dictionary {cell.value[1:].hex()}"
+            else:
+                shown = str(msgpack.unpackb(cell.value))
+            key = row.row_key
+            if key.startswith(MANIFEST_SEGMENT_PREFIX):
+                number = int.from_bytes(key[len(MANIFEST_SEGMENT_PREFIX) :], "big")
+                key = MANIFEST_SEGMENT_PREFIX + b"%d" % number
+            yield f"{key.decode('utf-8', 'backslashreplace')!r}: {shown}"

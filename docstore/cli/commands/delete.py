@@ -25,6 +25,7 @@ docstore delete https://example.com/private
 docstore delete https://example.com/ --family anchor
 docstore delete https://example.com/ --column anchor:https://spam.example/
 docstore delete --prefix https://example.com/calendar/ --yes
+docstore delete https://example.com/private --purge
 """
 
 
@@ -37,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     part = parser.add_mutually_exclusive_group()
     part.add_argument("--family", metavar="NAME", help="only this family of the row")
     part.add_argument("--column", metavar="F:Q", type=arguments.column, help="only this column of the row")
+    parser.add_argument(
+        "--purge",
+        action="store_true",
+        help="take pages down for good: compacts the store, after which their bytes are nowhere in it",
+    )
     parser.add_argument("--yes", action="store_true", help="do not ask")
     arguments.add_store(parser)
     arguments.add_json(parser, "one JSON object: {deleted}, the number of rows that lost something")
@@ -46,12 +52,16 @@ def run(args: argparse.Namespace) -> int:
     """Delete."""
     if (args.url is None) == (args.prefix is None):
         raise InvalidArgument("delete takes either a URL or --prefix; see `docstore delete --help`")
+    if args.purge and (args.family is not None or args.column is not None):
+        raise InvalidArgument("--purge takes down whole pages; leave --family and --column out")
     with open_named(args) as store:
         if args.prefix is not None and not _agreed(args, store):
             output.note("nothing deleted")
             return EXIT_NOTHING_FOUND
         urls = [typed_url(args.url)] if args.prefix is None else _urls(store, args.prefix)
         deleted = sum(_delete(args, store, url) for url in urls)
+        if args.purge:
+            store.compact()
     if args.json:
         output.json_line({"deleted": deleted})
     elif deleted:
@@ -88,7 +98,7 @@ def _urls(store: DocumentStore, prefix: str) -> Iterator[str]:
 
 def _delete(args: argparse.Namespace, store: DocumentStore, url: str) -> bool:
     if args.family is None and args.column is None:
-        return store.delete(url)
+        return store.delete(url, purge=args.purge)
     mutation: Mutation
     if args.family is not None:
         spec = ReadSpec(families=(args.family,), cell_limit=1, keys_only=True)

@@ -1,0 +1,247 @@
+"""Backup of an open store, segment by segment, and the way back.
+
+Floor 6: knows a store's files and the committer's lock; must not know what is in them.
+
+A backup is a folder with copies of segments and dictionaries, a copy of the engine in a folder of its own, and the file
+BACKUP, which names the engine's folder and the length of each segment.  BACKUP is replaced as a whole and last: until
+then the earlier backup stands, and a copy that was interrupted goes on with the next one.  Segments only grow and their
+numbers are never given twice, so that what is there already is not copied again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from docstore.commit import Committer
+from docstore.engines.protocol import Copyable
+from docstore.errors import CorruptionError, InvalidArgument, UnsupportedFormat
+from docstore.files import Files
+from docstore.format import (
+    BACKUP_ENGINE_PREFIX,
+    BACKUP_FILE,
+    BACKUP_FORMAT_VERSION,
+    DICTIONARY_DIRECTORY,
+    DICTIONARY_SUFFIX,
+    ENGINE_DIRECTORY,
+    FORMAT_FILE,
+    SEGMENT_DIRECTORY,
+    SEGMENT_HEADER_BYTES,
+)
+from docstore.layout import Opened
+from docstore.tablets.segment import SegmentBodies
+
+COPY_BYTES = 1 << 20
+TAIL_BYTES = 4096
+"""Compared at the end of a segment that is there already, to see that it is the same one."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """What a backup copied.
+
+    Attributes:
+        segments: in the backup.
+        copied_segments: of those, new or grown since the last one.
+        copied_bytes: of segments and dictionaries.
+        total_bytes: of the whole backup.
+    """
+
+    segments: int
+    copied_segments: int
+    copied_bytes: int
+    total_bytes: int
+
+
+def backup(opened: Opened, committer: Committer, folder: Path, on_progress: Progress | None = None) -> BackupReport:
+    """Copy an open store; see `DocumentStore.backup`."""
+    if not isinstance(opened.engine, Copyable) or not isinstance(opened.bodies, SegmentBodies):
+        raise InvalidArgument("this store's engine cannot be copied while it is open; back up its own files")
+    files = opened.files
+    earlier = _read(files, folder) if files.exists(folder / BACKUP_FILE) else None
+    files.make_folder(folder)
+    if earlier is None and set(files.names(folder)) - _ours(files, folder):
+        raise InvalidArgument(f"{folder} holds something else; name an empty folder, or one of an earlier backup")
+    for name in (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY):
+        files.make_folder(folder / name)
+    engine = f"{BACKUP_ENGINE_PREFIX}{_next_engine(files, folder)}"
+    with opened.bodies.pinned():
+        committer.lock.acquire()
+        fixed: list[bool] = []
+
+        def release() -> None:
+            if not fixed:
+                fixed.append(True)
+                committer.lock.release()
+
+        try:
+            opened.bodies.sync()
+            committer.commit([])
+            lengths = {opened.bodies.path(row.number): row.committed_bytes for row in opened.manifest.segments()}
+            dictionaries = [checksum.hex() + DICTIONARY_SUFFIX for checksum in opened.dictionaries.names()]
+            opened.engine.copy_to(folder / engine, release)
+        finally:
+            release()
+        copied_segments, copied_bytes = _copy_files(opened, folder, lengths, dictionaries, on_progress)
+    files.replace_whole(folder / FORMAT_FILE, files.read_whole(opened.path / FORMAT_FILE))
+    content = {
+        "format": BACKUP_FORMAT_VERSION,
+        "engine": engine,
+        "segments": {path.name: length for path, length in lengths.items()},
+        "dictionaries": dictionaries,
+        "made": int(time.time()),
+    }
+    files.replace_whole(folder / BACKUP_FILE, json.dumps(content, indent=1).encode() + b"\n")
+    _remove_others(files, folder, content)
+    return BackupReport(len(lengths), copied_segments, copied_bytes, files.tree_bytes(folder))
+
+
+def restore(folder: Path, target: Path, files: Files | None = None, on_progress: Progress | None = None) -> None:
+    """Make a store of a backup.
+
+    Args:
+        folder: of the backup.
+        target: of the store; must not be there, or be empty.
+        files: the file system.
+        on_progress: called with the bytes copied, and of all there are.
+    Raises:
+        InvalidArgument: there is no backup, or the target is taken.
+        CorruptionError: files of the backup are missing or too short.
+    """
+    files = Files() if files is None else files
+    if not files.exists(folder / BACKUP_FILE):
+        raise InvalidArgument(f"there is no backup in {folder}; name the folder that `docstore backup` wrote")
+    content = _read(files, folder)
+    files.make_folder(target)
+    if files.names(target):
+        raise InvalidArgument(f"{target} is not empty; name a folder that is not there")
+    wanted = {Path(SEGMENT_DIRECTORY, name): int(length) for name, length in content["segments"].items()}
+    for name in content["dictionaries"]:
+        wanted[Path(DICTIONARY_DIRECTORY, name)] = _length(files, folder / DICTIONARY_DIRECTORY / name)
+    for name in files.names(folder / content["engine"]):
+        wanted[Path(content["engine"], name)] = _length(files, folder / content["engine"] / name)
+    for path, length in wanted.items():
+        if _length(files, folder / path) < length:
+            raise CorruptionError("a file of the backup is too short", path=str(folder / path), expected=f"{length}")
+    for name in (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, ENGINE_DIRECTORY):
+        files.make_folder(target / name)
+    total = sum(wanted.values())
+    done = 0
+    for path, length in wanted.items():
+        place = Path(ENGINE_DIRECTORY, path.name) if path.parts[0] == content["engine"] else path
+        _append(files, folder / path, target / place, 0, length)
+        done += length
+        if on_progress is not None:
+            on_progress(done, total)
+    for name in (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, ENGINE_DIRECTORY):
+        files.sync_folder(target / name)
+    files.replace_whole(target / FORMAT_FILE, files.read_whole(folder / FORMAT_FILE))  # last: now it is a store
+
+
+def _copy_files(
+    opened: Opened, folder: Path, lengths: dict[Path, int], dictionaries: list[str], on_progress: Progress | None
+) -> tuple[int, int]:
+    files = opened.files
+    pieces: list[tuple[Path, Path, int, int]] = []
+    for path, length in lengths.items():
+        copy = folder / SEGMENT_DIRECTORY / path.name
+        start = _length(files, copy) if files.exists(copy) else 0
+        if start > length:  # a backup that was interrupted, or records that a failed group left
+            files.truncate(copy, length)
+            start = length
+        if start > SEGMENT_HEADER_BYTES:
+            _check_same(files, path, copy, start)
+        if start < length:
+            pieces.append((path, copy, start, length))
+    copied_segments = len(pieces)
+    for name in dictionaries:
+        copy = folder / DICTIONARY_DIRECTORY / name
+        path = opened.path / DICTIONARY_DIRECTORY / name
+        length = _length(files, path)
+        if files.exists(copy) and _length(files, copy) != length:
+            files.unlink(copy)
+        if not files.exists(copy):
+            pieces.append((path, copy, 0, length))
+    total = sum(length - start for _, _, start, length in pieces)
+    done = 0
+    for path, copy, start, length in pieces:
+        _append(files, path, copy, start, length)
+        done += length - start
+        if on_progress is not None:
+            on_progress(done, total)
+    for name in (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY):
+        files.sync_folder(folder / name)
+    files.sync_folder(folder)
+    return copied_segments, total
+
+
+def _append(files: Files, source: Path, target: Path, start: int, end: int) -> None:
+    handle = files.open_read(source)
+    copy = files.open_append(target, create=not files.exists(target))
+    try:
+        while start < end:
+            piece = handle.read(min(COPY_BYTES, end - start), start)
+            if not piece:
+                raise CorruptionError(
+                    "a file is too short to copy", path=str(source), offset=start, expected=str(end), found=str(start)
+                )
+            copy.write(piece)
+            start += len(piece)
+        copy.sync()
+    finally:
+        copy.close()
+
+
+def _check_same(files: Files, source: Path, copy: Path, length: int) -> None:
+    begin = max(0, length - TAIL_BYTES)
+    if files.open_read(source).read(length - begin, begin) != files.open_read(copy).read(length - begin, begin):
+        raise InvalidArgument(f"{copy} is not a copy of {source}: this is the backup of another store; name another")
+
+
+def _read(files: Files, folder: Path) -> dict[str, Any]:
+    path = folder / BACKUP_FILE
+    try:
+        content = json.loads(files.read_whole(path))
+        version = int(content["format"])
+        if version == BACKUP_FORMAT_VERSION and {"engine", "segments", "dictionaries"} <= content.keys():
+            return dict(content)
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptionError("not a list of a backup", path=str(path), expected="JSON with a format") from error
+    raise UnsupportedFormat(f"{path} has backup format {version}, this docstore knows {BACKUP_FORMAT_VERSION}")
+
+
+def _ours(files: Files, folder: Path) -> set[str]:
+    """Names that an interrupted first backup may have left."""
+    engines = {name for name in files.names(folder) if name.startswith(BACKUP_ENGINE_PREFIX)}
+    return {SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, FORMAT_FILE, BACKUP_FILE + ".new", FORMAT_FILE + ".new"} | engines
+
+
+def _next_engine(files: Files, folder: Path) -> int:
+    numbers = [name.removeprefix(BACKUP_ENGINE_PREFIX) for name in _ours(files, folder)]
+    return max((int(number) for number in numbers if number.isdecimal()), default=0) + 1
+
+
+def _remove_others(files: Files, folder: Path, content: dict[str, Any]) -> None:
+    """Remove what this backup does not name: segments that were compacted since, the engine of the one before."""
+    for name in files.names(folder / SEGMENT_DIRECTORY):
+        if name not in content["segments"]:
+            files.unlink(folder / SEGMENT_DIRECTORY / name)
+    for name in files.names(folder / DICTIONARY_DIRECTORY):
+        if name not in content["dictionaries"]:
+            files.unlink(folder / DICTIONARY_DIRECTORY / name)
+    for name in files.names(folder):
+        if name.startswith(BACKUP_ENGINE_PREFIX) and name != content["engine"]:
+            shutil.rmtree(folder / name)
+
+
+def _length(files: Files, path: Path) -> int:
+    if not files.exists(path):
+        raise CorruptionError("a file of the backup is missing", path=str(path), expected="a file", found="none")
+    return files.length_bytes(path)

@@ -1,0 +1,51 @@
+"""`docstore backup`: copy an open store into a folder.
+
+Floor 7: shows what `DocumentStore.backup` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from contextlib import ExitStack
+
+from docstore.cli import arguments, output, progress
+from docstore.cli.opening import open_named
+from docstore.errors import EXIT_OK
+
+DESCRIPTION = """\
+Copy a store, as it is at one moment, into a folder.  A folder that holds an
+earlier backup of the same store is brought up to date: segments that are there
+already are not copied again.  `docstore restore` makes a store of it."""
+
+EXAMPLES = """\
+docstore backup /backups/webtable
+docstore backup /backups/webtable --store crawl-2024 --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("folder", metavar="DIR", help="of the backup; made if it is not there")
+    parser.add_argument(
+        "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
+    )
+    arguments.add_store(parser)
+    arguments.add_json(parser, "{segments, copied_segments, copied_bytes, total_bytes} as one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Back up."""
+    with ExitStack() as stack:
+        store = stack.enter_context(open_named(args))
+        wanted = sys.stderr.isatty() if args.progress is None else args.progress
+        report = store.backup(args.folder, progress.bytes_bar(stack, "backup") if wanted else None)
+    if args.json:
+        output.json_line(dataclasses.asdict(report))
+    else:
+        output.line(
+            f"copied {report.copied_segments} of {report.segments} segments, {output.size(report.copied_bytes)}; "
+            f"the backup in {args.folder} has {output.size(report.total_bytes)}"
+        )
+    return EXIT_OK

@@ -1,0 +1,90 @@
+"""`docstore compact`: drop what is dead, rewrite the rest smaller, give the space back.
+
+Floor 7: shows what `DocumentStore.compact` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from contextlib import ExitStack
+
+from docstore.cli import arguments, output, progress
+from docstore.cli.opening import open_named
+from docstore.compact import CompactionReport
+from docstore.errors import EXIT_OK, EXIT_RECORDS_SKIPPED
+
+DESCRIPTION = """\
+Apply the families' policies, finish deletes, and write everything that is live
+anew, tablet by tablet: in row-key order, with dictionaries and delta bases that
+fit.  Then remove what nothing refers to.  A run that was interrupted goes on
+where it was."""
+
+EXAMPLES = """\
+docstore compact
+docstore compact --level best
+docstore compact --dry-run
+docstore compact 3 4 --store crawl-2024 --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "tablets",
+        metavar="TABLET",
+        nargs="*",
+        type=arguments.positive,
+        help="number of a tablet, as `docstore stats --json` lists them (default: all)",
+    )
+    parser.add_argument(
+        "--level", choices=("fast", "best"), default="fast", help="best is smaller and takes longer (default: fast)"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what there is to do, change nothing")
+    parser.add_argument(
+        "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
+    )
+    arguments.add_store(parser)
+    arguments.add_json(parser, "the report as one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compact."""
+    with ExitStack() as stack:
+        store = stack.enter_context(open_named(args))
+        wanted = sys.stderr.isatty() if args.progress is None else args.progress
+        show = progress.bytes_bar(stack, "compact") if wanted and not args.dry_run else None
+        report = store.compact(tablets=args.tablets or None, level=args.level, dry_run=args.dry_run, on_progress=show)
+    if args.json:
+        output.json_line(dataclasses.asdict(report))
+    else:
+        output.table(_lines(report))
+    return EXIT_RECORDS_SKIPPED if report.damaged_values else EXIT_OK
+
+
+def _lines(report: CompactionReport) -> list[tuple[str, str]]:
+    garbage = max(0, report.old_bytes - report.live_bytes)
+    lines = [
+        ("tablets", str(report.tablets)),
+        ("rows", str(report.rows)),
+        ("values", f"{report.values}, {output.size(report.raw_bytes)} before compression"),
+    ]
+    if report.dry_run:
+        lines.append(("segments", f"{output.size(report.old_bytes)}, of which {output.size(garbage)} is garbage"))
+        lines.append(("expired cells", str(report.expired_cells)))
+        return lines
+    rate = report.raw_bytes / 1e6 / max(report.seconds, 1e-9)
+    lines += [
+        ("segments", f"{output.size(report.old_bytes)} became {output.size(report.new_bytes)}"),
+        ("expired cells", str(report.expired_cells)),
+        ("freed bodies", str(report.freed_bodies)),
+        ("pruned postings", str(report.pruned_postings)),
+        ("removed", f"{report.removed_segments} segments, {report.removed_dictionaries} dictionaries"),
+        ("time", f"{report.seconds:.1f} s ({rate:.1f} MB/s)"),
+    ]
+    if report.kept_segments:
+        lines.append(("kept segments", f"{report.kept_segments}: something still refers to them, run it again"))
+    if report.damaged_values:
+        lines.append(("damaged values", f"{report.damaged_values}: left as they are, see `docstore check`"))
+    return lines

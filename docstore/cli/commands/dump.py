@@ -1,0 +1,83 @@
+"""`docstore dump`: show a file of a store byte by byte, in the words of docs/format.md.
+
+Floor 7: tells what sort of file it is; `docstore.tablets.dump` does the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+from docstore.cli import arguments, output
+from docstore.cli.opening import open_named
+from docstore.errors import EXIT_OK, InvalidArgument
+from docstore.files import Files
+from docstore.format import (
+    BACKUP_FILE,
+    DICTIONARY_MAGIC,
+    DICTIONARY_SUFFIX,
+    FORMAT_FILE,
+    LOCK_FILE,
+    SEGMENT_SUFFIX,
+)
+from docstore.tablets.dump import dump_dictionary, dump_manifest, dump_segment
+
+DESCRIPTION = """\
+Show a segment, a dictionary or another file of a store in the words of
+docs/format.md, every byte accounted for; damage is shown as such.  With
+--manifest the rows that list tablets, segments and dictionaries.  A file may be
+dumped while its store is open."""
+
+EXAMPLES = """\
+docstore dump webtable/segments/00000001.seg
+docstore dump webtable/FORMAT
+docstore dump --manifest --store webtable
+"""
+_PLAIN = (FORMAT_FILE, LOCK_FILE, BACKUP_FILE)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("file", metavar="FILE", nargs="?", help="a file of a store or a backup")
+    parser.add_argument("--manifest", action="store_true", help="show the manifest of --store in place of a file")
+    arguments.add_store(parser)
+    arguments.add_json(parser, 'one JSON object a line: {"line"}')
+
+
+def run(args: argparse.Namespace) -> int:
+    """Dump."""
+    if (args.file is None) != args.manifest:
+        raise InvalidArgument("dump takes either a FILE or --manifest; see `docstore dump --help`")
+    if args.manifest:
+        with open_named(args) as store:
+            _show(args, dump_manifest(store.opened.engine))
+    else:
+        _show(args, _lines(Path(args.file)))
+    return EXIT_OK
+
+
+def _show(args: argparse.Namespace, lines: Iterator[str]) -> None:
+    for line in lines:
+        if args.json:
+            output.json_line({"line": line})
+        else:
+            output.line(line)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    files = Files()
+    if not path.is_file():
+        raise InvalidArgument(f"no file {path}; name a file of a store, such as STORE/segments/00000001.seg")
+    if path.name.endswith(SEGMENT_SUFFIX) and path.stem.isdecimal():
+        yield from dump_segment(files.open_read(path), int(path.stem))
+        return
+    raw = files.read_whole(path)
+    if path.name.endswith(DICTIONARY_SUFFIX) or raw.startswith(DICTIONARY_MAGIC):
+        yield from dump_dictionary(raw)
+    elif path.name in _PLAIN:
+        yield from raw.decode("utf-8", "backslashreplace").splitlines()
+    else:
+        raise InvalidArgument(
+            f"{path} is no segment (NUMBER{SEGMENT_SUFFIX}), dictionary ({DICTIONARY_SUFFIX}) or {', '.join(_PLAIN)}"
+        )

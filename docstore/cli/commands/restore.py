@@ -1,0 +1,49 @@
+"""`docstore restore`: make a store of a backup.
+
+Floor 7: shows what `docstore.backup.restore` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+from docstore.backup import restore
+from docstore.cli import arguments, output, progress
+from docstore.cli.opening import open_named
+from docstore.errors import EXIT_OK
+
+DESCRIPTION = """\
+Make a store of a folder that `docstore backup` wrote.  The backup stays as it is.
+The new store is opened once, to see that it is whole."""
+
+EXAMPLES = """\
+docstore restore /backups/webtable webtable-restored
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("folder", metavar="DIR", help="of the backup")
+    parser.add_argument("store", metavar="STORE", help="directory of the new store; must not be there, or be empty")
+    parser.add_argument(
+        "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
+    )
+    arguments.add_json(parser, "{store, captures} as one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Restore."""
+    with ExitStack() as stack:
+        wanted = sys.stderr.isatty() if args.progress is None else args.progress
+        show = progress.bytes_bar(stack, "restore") if wanted else None
+        restore(Path(args.folder), Path(args.store), on_progress=show)
+    with open_named(args) as store:
+        captures = store.stats()["totals"].get("captures", 0)
+    if args.json:
+        output.json_line({"store": args.store, "captures": captures})
+    else:
+        output.line(f"restored {args.store}: {captures} captures")
+    return EXIT_OK

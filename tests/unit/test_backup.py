@@ -1,0 +1,191 @@
+"""Backup while the store is open, incremental by segment, and the way back."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from pages import page, words
+
+import docstore
+from docstore import Page
+from docstore.backup import backup, restore
+from docstore.check import check
+from docstore.errors import CorruptionError, InvalidArgument, UnsupportedFormat
+from docstore.files import Files
+from docstore.store import DocumentStore
+
+HTML = (("content-type", "text/html"),)
+T0 = 1_700_000_000_000_000
+
+
+def some_pages(start: int, count: int) -> list[Page]:
+    return [
+        Page(f"https://h{n % 3}.example/{n}", page(words(n, 300)), 200, HTML, T0) for n in range(start, start + count)
+    ]
+
+
+def contents(store: DocumentStore) -> list[object]:
+    return [(row.row_key, row.cells) for row in store.cells.scan()]
+
+
+def test_restored_store_is_the_one_that_was_backed_up(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        list(store.put_pages(some_pages(0, 40)))
+        store.delete("https://h1.example/1")
+        before = contents(store)
+        report = store.backup(tmp_path / "b")
+        assert report.copied_segments == report.segments == 1
+        list(store.put_pages(some_pages(40, 10)))
+    restore(tmp_path / "b", tmp_path / "r")
+    with docstore.open(tmp_path / "r") as restored:
+        assert restored.lost == ()
+        assert contents(restored) == before
+        assert list(check(restored.opened)) == []
+        assert {result.stored for result in restored.put_pages(some_pages(40, 10))} == {"body"}
+    restore(tmp_path / "b", tmp_path / "again")  # the backup is as it was
+
+
+def test_second_backup_copies_what_is_new_and_drops_what_was_compacted_away(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        list(store.put_pages(some_pages(0, 40)))
+        store.compact()
+        first = store.backup(tmp_path / "b")
+        list(store.put_pages(some_pages(40, 5)))
+        second = store.backup(tmp_path / "b")
+        assert (second.segments, second.copied_segments) == (2, 1)
+        assert second.copied_bytes < first.copied_bytes / 2
+        list(store.put_pages(some_pages(45, 5)))
+        third = store.backup(tmp_path / "b")
+        assert third.copied_segments == 1
+        assert third.copied_bytes < second.copied_bytes * 2  # only what the active segment has grown by
+        store.compact()
+        fourth = store.backup(tmp_path / "b")
+        assert fourth.segments == 1
+        assert len(list((tmp_path / "b" / "segments").iterdir())) == 1
+        before = contents(store)
+    restore(tmp_path / "b", tmp_path / "r")
+    with docstore.open(tmp_path / "r") as restored:
+        assert contents(restored) == before
+        assert list(check(restored.opened)) == []
+
+
+def test_backup_beside_a_writer_and_a_compaction_is_consistent(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        list(store.put_pages(some_pages(0, 60)))
+        failures: list[BaseException] = []
+
+        def write() -> None:
+            try:
+                for one in some_pages(60, 40):
+                    store.put_page(one.url, one.body, headers=HTML, fetched_at=T0)
+                store.compact()
+            except BaseException as error:
+                failures.append(error)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        for number in range(4):
+            store.backup(tmp_path / "b")
+            restore(tmp_path / "b", tmp_path / f"r{number}")
+        writer.join()
+        assert failures == []
+    for number in range(4):
+        with docstore.open(tmp_path / f"r{number}") as restored:
+            assert restored.lost == ()
+            assert list(check(restored.opened)) == []
+            assert len(contents(restored)) >= 60
+
+
+def test_segments_stay_while_a_backup_copies_them(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        list(store.put_pages(some_pages(0, 20)))
+        kept = []
+        store.backup(tmp_path / "b", lambda done, total: kept.append(store.compact().kept_segments))
+        assert kept[0] >= 1
+        assert store.compact().kept_segments == 0
+    restore(tmp_path / "b", tmp_path / "r")
+    with docstore.open(tmp_path / "r") as restored:
+        assert list(check(restored.opened)) == []
+
+
+class Stopping(Files):
+    """Dies at the given whole-file replacement."""
+
+    def __init__(self, at: str) -> None:
+        self.at = at
+
+    def replace_whole(self, path: Path, raw: bytes) -> None:
+        if path.name == self.at:
+            raise KeyboardInterrupt
+        super().replace_whole(path, raw)
+
+
+def test_interrupted_backup_leaves_the_earlier_one_and_goes_on(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        list(store.put_pages(some_pages(0, 20)))
+        before = contents(store)
+        store.backup(tmp_path / "b")
+        list(store.put_pages(some_pages(20, 20)))
+        real = store.opened.files
+        store.opened.files = Stopping("BACKUP")
+        with pytest.raises(KeyboardInterrupt):
+            backup(store.opened, store._committer, tmp_path / "b")
+        store.opened.files = real
+        restore(tmp_path / "b", tmp_path / "r")
+        report = store.backup(tmp_path / "b")
+        assert report.copied_segments == 0  # they were there already
+        after = contents(store)
+    restore(tmp_path / "b", tmp_path / "r2")
+    for name, wanted in (("r", before), ("r2", after)):
+        with docstore.open(tmp_path / name) as restored:
+            assert contents(restored) == wanted
+            assert list(check(restored.opened)) == []
+
+
+def test_interrupted_restore_leaves_no_store(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        list(store.put_pages(some_pages(0, 5)))
+        store.backup(tmp_path / "b")
+    with pytest.raises(KeyboardInterrupt):
+        restore(tmp_path / "b", tmp_path / "r", Stopping("FORMAT"))
+    with pytest.raises(docstore.StoreUnavailable):
+        docstore.open(tmp_path / "r")
+
+
+def test_folders_that_hold_something_else_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("mine")
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        list(store.put_pages(some_pages(0, 5)))
+        with pytest.raises(InvalidArgument, match="something else"):
+            store.backup(tmp_path / "full")
+        store.backup(tmp_path / "b")
+    with docstore.open(tmp_path / "other", create=True, durability="none") as other:
+        list(other.put_pages(some_pages(100, 30)))
+        with pytest.raises(InvalidArgument, match="another store"):
+            other.backup(tmp_path / "b")
+    with pytest.raises(InvalidArgument, match="not empty"):
+        restore(tmp_path / "b", tmp_path / "full")
+    with pytest.raises(InvalidArgument, match="no backup"):
+        restore(tmp_path / "s", tmp_path / "r")
+
+
+def test_damaged_backups_are_named(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        list(store.put_pages(some_pages(0, 5)))
+        store.backup(tmp_path / "b")
+    listing = tmp_path / "b" / "BACKUP"
+    sound = listing.read_text()
+    listing.write_text(sound.replace('"format": 1', '"format": 9'))
+    with pytest.raises(UnsupportedFormat):
+        restore(tmp_path / "b", tmp_path / "r")
+    listing.write_text("{")
+    with pytest.raises(CorruptionError):
+        restore(tmp_path / "b", tmp_path / "r")
+    listing.write_text(sound)
+    (segment,) = (tmp_path / "b" / "segments").iterdir()
+    segment.write_bytes(segment.read_bytes()[:-1])
+    with pytest.raises(CorruptionError, match="too short"):
+        restore(tmp_path / "b", tmp_path / "r")

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_case import Terminal, article, html
+
+import docstore
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    terminal = Terminal(tmp_path / "store", capsys)
+    with docstore.open(terminal.store, create=True, durability="none") as store:
+        for number in range(12):
+            words = article(number // 2)
+            words[number] = "changed"
+            store.put_page(f"https://h{number % 3}.example/{number}", html(f"Page {number}", words))
+    return terminal
+
+
+def test_compact_reports_what_it_did(run: Terminal) -> None:
+    assert run("delete", "https://h1.example/1").code == 0
+    dry = run("compact", "--dry-run", "--json").object()
+    assert dry["dry_run"] is True and dry["rows"] == 11
+    answer = run("compact", "--json")
+    assert answer.code == 0
+    assert answer.object()["removed_segments"] == 1
+    shown = run("compact", "--level", "best", "--progress")
+    assert "became" in shown.out
+    assert "compact" in shown.err
+    assert run("check").code == 0
+
+
+def test_compact_of_one_tablet_and_of_one_that_is_not_there(run: Terminal) -> None:
+    assert run("compact", "1", "--json").object()["tablets"] == 1
+    answer = run("compact", "99")
+    assert answer.code == 2
+    assert "tablet 99" in answer.err
+
+
+def test_purge_takes_a_page_down_for_good(run: Terminal) -> None:
+    with docstore.open(run.store) as store:
+        store.put_page("https://h0.example/secret", html("Secret", [*article(1), "unspeakableword"] * 9))
+    answer = run("delete", "https://h0.example/secret", "--purge")
+    assert answer.code == 0
+    files = [path for path in run.store.rglob("*") if path.is_file()]
+    assert not any(b"unspeakableword" in path.read_bytes() for path in files)
+    assert run("check").code == 0
+    assert run("delete", "https://h0.example/0", "--purge", "--family", "text").code == 2
+
+
+def test_backup_and_restore(run: Terminal, tmp_path: Path) -> None:
+    answer = run("backup", str(tmp_path / "b"), "--json")
+    assert answer.object()["copied_segments"] == 1
+    assert "copied 0 of 1 segments" in run("backup", str(tmp_path / "b"), "--progress").out
+    restored = run.bare("restore", str(tmp_path / "b"), str(tmp_path / "r"), "--json")
+    assert restored.object() == {"store": str(tmp_path / "r"), "captures": 12}
+    assert "restored" in run.bare("restore", str(tmp_path / "b"), str(tmp_path / "r2"), "--progress").out
+    assert run.bare("check", "--store", str(tmp_path / "r")).code == 0
+    assert run.bare("restore", str(tmp_path / "b"), str(tmp_path / "r")).code == 2
+
+
+def test_dump_shows_segments_dictionaries_and_the_manifest(run: Terminal, tmp_path: Path) -> None:
+    with docstore.open(run.store) as store:
+        for number in range(60):
+            store.put_page(f"https://big.example/{number}", html("Big", article(100 + number, 300)))
+        store.compact()
+    (segment,) = (run.store / "segments").iterdir()
+    shown = run.bare("dump", str(segment))
+    assert shown.code == 0
+    assert "segment header" in shown.out and "value, narrow" in shown.out
+    dictionary = next((run.store / "dictionaries").iterdir())
+    assert f"named {dictionary.stem}" in run.bare("dump", str(dictionary)).out
+    assert run.bare("dump", str(run.store / "FORMAT")).out == "docstore format 1\n"
+    manifest = run("dump", "--manifest").out
+    assert "'segment:" in manifest and "'tablet:'" in manifest and "dictionary:tablet" in manifest
+    assert run.bare("dump", str(run.store / "FORMAT"), "--json").object() == {"line": "docstore format 1"}
+
+
+def test_dump_shows_a_damaged_dictionary_as_damaged(run: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "00.dict"
+    file.write_bytes(b"DSDICTNR" + bytes(30))
+    assert "damage" in run.bare("dump", str(file)).out
+    file.write_bytes(b"DS")
+    assert "cut off" in run.bare("dump", str(file)).out
+
+
+def test_dump_refuses_what_is_no_file_of_a_store(run: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("mine")
+    assert run.bare("dump", str(tmp_path / "letter.txt")).code == 2
+    assert run.bare("dump", str(tmp_path / "nothing.seg")).code == 2
+    assert run.bare("dump").code == 2
