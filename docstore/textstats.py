@@ -15,8 +15,9 @@ over, and the result says so:
   1.2 / sqrt(sample).
 
 **Fits** are least squares on logarithms: Zipf's f(r) = C * r**slope over ranks spaced evenly in their logarithm, so
-that every decade of ranks weighs the same (over all ranks, the words that occur once would decide alone); Heaps'
-V(n) = K * n**beta over points where the number of words has grown by a fifth.
+that every decade of ranks weighs the same (over all ranks, the words that occur once would decide alone), without
+words less frequent than ten times the frequency's error; Heaps' V(n) = K * n**beta over points where the number of
+words has grown by a fifth.
 """
 
 from __future__ import annotations
