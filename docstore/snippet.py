@@ -332,16 +332,23 @@ def _cut(folded: FoldedText, wanted: Sequence[Term], start: int, end: int) -> Pa
         text[end] == "\n" or stop[:1] in _UNSPACED_SENTENCE_ENDS or (stop[:1] in ".!?" and stop[1:].isspace())
     )
     marks: list[tuple[int, int]] = []
-    for mark in sorted(
-        (max(place[0], start), place[1]) for term in wanted for place in folded.find(term, end - start, start, end)
+    partial: list[bool] = []
+    for first, last, is_partial in sorted(
+        (max(place[0], start), place[1], term.partial)
+        for term in wanted
+        for place in folded.find(term, end - start, start, end)
     ):
-        first, last = mark
         if last < end and not is_boundary(text, last):
             last = min(cut_after(text, last), end)
         if marks and first - start <= marks[-1][1]:
+            if (first - start, last - start) != marks[-1]:
+                partial[-1] = False
             marks[-1] = (marks[-1][0], max(marks[-1][1], last - start))
         else:
             marks.append((first - start, last - start))
+            partial.append(is_partial)
+    if not all(partial):  # pairs that stand alone are noise beside whole words and chains of pairs
+        marks = [mark for mark, is_partial in zip(marks, partial, strict=True) if not is_partial]
     return Passage(text[start:end].replace("\n", " "), tuple(marks), before, after)
 
 

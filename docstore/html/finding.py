@@ -104,6 +104,7 @@ class Term(NamedTuple):
         spaced: whether it is a word of a script that separates words.
         narrow: whether both spellings lie in Latin-1.
         caseless: whether folding leaves it as it is, in whatever case it is written.
+        partial: whether it is a pair of a longer run: by itself it says little.
     """
 
     text: str
@@ -111,6 +112,7 @@ class Term(NamedTuple):
     spaced: bool
     narrow: bool
     caseless: bool
+    partial: bool = False
 
 
 def terms(query: str) -> tuple[Term, ...]:
@@ -140,7 +142,7 @@ def _add_run(found: dict[str, Term], run: list[str]) -> None:
     if len(run) == 1:
         found.setdefault(run[0], _term(run[0], spaced=False))
     for first, second in pairwise(run):
-        found.setdefault(first + second, _term(first + second, spaced=False))
+        found.setdefault(first + second, _term(first + second, spaced=False)._replace(partial=len(run) > 2))
 
 
 def _term(text: str, *, spaced: bool) -> Term:
