@@ -261,9 +261,14 @@ class Manifest:
 
     def write_segment(self, row: SegmentRow, durability: Durability) -> None:
         """Write a segment's row at once: for compaction, and after recovery."""
-        self._engine.mutate_rows([_segment_mutation(row)], durability)
+        next_segment = max(self._next_segment, row.number + 1)
+        rows = [_segment_mutation(row)]
+        if (next_segment, self._next_tablet) != self._stored_counters:
+            rows.insert(0, _counters_mutation(next_segment, self._next_tablet))
+        self._engine.mutate_rows(rows, durability)
         self._segments[row.number] = row
-        self._next_segment = max(self._next_segment, row.number + 1)
+        self._next_segment = next_segment
+        self._stored_counters = (next_segment, self._next_tablet)
 
     def remove_segment(self, number: int, durability: Durability) -> None:
         """Remove the row of a segment that no row of the store refers to; its number is not given again."""
