@@ -128,8 +128,11 @@ impl Analyser {
     /// # Panics
     /// If the source is longer than `tokens::SOURCE_LIMIT_BYTES`.
     pub fn page(&mut self, source: &str, links: bool) -> Page {
-        let source: Cow<str> =
-            if source.as_bytes().contains(&0) { source.replace('\0', "\u{fffd}").into() } else { source.into() };
+        let source: Cow<str> = if memchr::memchr(0, source.as_bytes()).is_some() {
+            source.replace('\0', "\u{fffd}").into()
+        } else {
+            source.into()
+        };
         let source = source.as_bytes();
         assert!(source.len() <= tokens::SOURCE_LIMIT_BYTES, "a source of {} bytes is too long", source.len());
         self.names.clear();

@@ -35,6 +35,13 @@ pub fn equal(word: u64, byte: u8) -> u64 {
     difference.wrapping_sub(ONES) & !difference & HIGHS
 }
 
+/// Bytes equal to one value, exact in every byte.
+#[inline(always)]
+pub fn equal_everywhere(word: u64, byte: u8) -> u64 {
+    let difference = word ^ repeat(byte);
+    !(((difference & !HIGHS) + !HIGHS) | difference) & HIGHS
+}
+
 /// Bytes below `bound`, up to the first hit.
 #[inline(always)]
 pub fn below(word: u64, bound: u8) -> u64 {
@@ -62,6 +69,19 @@ pub fn find(needle: u8, source: &[u8], place: usize) -> usize {
         at += 8;
     }
     memchr::memchr(needle, &source[at..]).map_or(source.len(), |offset| at + offset)
+}
+
+/// The bit of the byte behind so many, if it is one of the eight.
+#[inline(always)]
+pub fn end_high(count: usize) -> u64 {
+    const ENDS: [u64; 9] = [1 << 7, 1 << 15, 1 << 23, 1 << 31, 1 << 39, 1 << 47, 1 << 55, 1 << 63, 0];
+    ENDS[if count < 8 { count } else { 8 }]
+}
+
+/// Number of bytes that a mask names.
+#[inline(always)]
+pub fn count(mask: u64) -> usize {
+    ((mask >> 7).wrapping_mul(ONES) >> 56) as usize
 }
 
 /// ASCII letters, in every byte.
@@ -149,6 +169,8 @@ mod tests {
                 assert_eq!(word_bytes(word) & bit != 0, byte.is_ascii_alphanumeric() || byte == b'_');
                 assert_eq!(lower(word).to_le_bytes()[place], byte.to_ascii_lowercase());
                 assert_eq!(equal(word, b'<') != 0, byte == b'<');
+                assert_eq!(equal_everywhere(word, b'!') & bit != 0, byte == b'!');
+                assert_eq!(equal_everywhere(word, b' ') & bit != 0, byte == b' ');
                 assert_eq!(below(word | repeat(0x20), 0x20), 0);
             }
         }

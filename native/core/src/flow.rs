@@ -27,6 +27,9 @@ pub struct Flow {
     adjustment: isize,
 }
 
+const FIRST_HIGH: u64 = 0x80;
+const LAST_HIGH: u64 = 0x80 << 56;
+
 /// How a source is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -113,30 +116,45 @@ impl Flow {
         self.put(block);
     }
 
-    /// Append a source text, valid UTF-8.
-    pub fn push(&mut self, source: &[u8], how: Source) {
+    /// Append `source[start..end]`, valid UTF-8.
+    #[inline(never)]
+    pub fn push(&mut self, source: &[u8], start: usize, end: usize, how: Source) {
+        self.push_inline(source, start, end, how);
+    }
+
+    /// `push`, for where it is called most.
+    #[inline(always)]
+    pub fn push_inline(&mut self, source: &[u8], start: usize, end: usize, how: Source) {
         // A reference takes up to 6/5 of its source; the rest is for a gap and for storing eight bytes at once.
-        let most = self.length + source.len() * 2 + 32;
+        let most = self.length + (end - start) * 2 + 32;
         if self.bytes.len() < most {
             self.bytes.resize(most * 2, 0);
         }
-        let mut place = 0;
-        while place < source.len() {
-            let word = bytes::load_padded(source, place);
-            let special = bytes::below(word, 0x21) | bytes::equal(word, b'&') | (word & bytes::HIGHS);
-            let plain = bytes::first(special);
-            if plain != 0 {
+        let text = &source[..end];
+        let mut place = start;
+        while place < end {
+            // What lies behind the end of the text is masked out.
+            let word =
+                if place + 8 <= source.len() { bytes::load(source, place) } else { bytes::load_padded(source, place) };
+            let special = bytes::below(word, 0x20)
+                | bytes::equal(word, b'&')
+                | (word & bytes::HIGHS)
+                | bytes::end_high(end - place);
+            let spaces = bytes::equal_everywhere(word, b' ');
+            // One space between two plain bytes stays as it is.
+            let stop = special | (spaces & ((spaces | special) >> 8 | LAST_HIGH));
+            let plain = bytes::first(stop);
+            if plain != 0 && (spaces & FIRST_HIGH == 0 || (self.gap == Gap::Nothing && self.length != 0)) {
                 self.close_gap();
                 self.bytes[self.length..self.length + 8].copy_from_slice(&word.to_le_bytes());
+                self.separators += bytes::count(spaces & (stop & stop.wrapping_neg()).wrapping_sub(1));
                 self.length += plain;
                 place += plain;
-                if plain == 8 {
+                if plain == 8 || place >= end {
                     continue;
                 }
             }
-            if place < source.len() {
-                place = self.special(source, place, how);
-            }
+            place = self.special(text, place, how);
         }
     }
 
@@ -146,18 +164,21 @@ impl Flow {
         let byte = source[place];
         if byte == b' ' {
             self.widen(Gap::Space);
-            return place + 1;
+            place += 1;
+            while source.get(place) == Some(&b' ') {
+                place += 1;
+            }
+            return place;
         }
-        if byte >= 0x80 {
-            while place < source.len() && source[place] >= 0x80 {
-                let length = sequence_length(source[place]);
-                let sequence = &source[place..place + length];
-                if is_wide_space(sequence) {
-                    self.widen(Gap::Space);
-                } else {
-                    self.put_wide(sequence);
-                }
-                place += length;
+        if byte == b'\n' {
+            if how == Source::Text {
+                self.widen(Gap::Space);
+            } else {
+                self.end_block();
+            }
+            place += 1;
+            while source.get(place) == Some(&b' ') {
+                place += 1;
             }
             return place;
         }
@@ -173,9 +194,20 @@ impl Flow {
                 return place + found.length;
             }
         }
-        if byte == b'\n' && how != Source::Text {
-            self.end_block();
-        } else if is_space(byte) {
+        while place < source.len() && source[place] >= 0x80 {
+            let length = sequence_length(source[place]);
+            let sequence = &source[place..place + length];
+            if is_wide_space(sequence) {
+                self.widen(Gap::Space);
+            } else {
+                self.put_wide(sequence);
+            }
+            place += length;
+        }
+        if byte >= 0x80 {
+            return place;
+        }
+        if is_space(byte) {
             self.widen(Gap::Space);
         } else {
             self.put(&[byte]);
@@ -200,7 +232,7 @@ mod tests {
     fn folded(parts: &[(&str, Source)]) -> String {
         let mut flow = Flow::default();
         for (part, how) in parts {
-            flow.push(part.as_bytes(), *how);
+            flow.push(part.as_bytes(), 0, part.len(), *how);
             flow.end_block();
         }
         String::from_utf8(flow.bytes().to_vec()).unwrap()

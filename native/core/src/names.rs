@@ -66,11 +66,14 @@ impl Names {
         }
     }
 
-    /// The number of a name, in any case.
+    /// The number of the name `source[start..end]`, not empty, in any case.
     #[inline(always)]
-    pub fn number(&mut self, name: &[u8]) -> u32 {
-        if name.len() <= 8 {
-            let key = bytes::lower(bytes::load_padded(name, 0));
+    pub fn number_at(&mut self, source: &[u8], start: usize, end: usize) -> u32 {
+        let length = end - start;
+        if length <= 8 {
+            let word =
+                if start + 8 <= source.len() { bytes::load(source, start) } else { bytes::load_padded(source, start) };
+            let key = bytes::lower(word & (u64::MAX >> (64 - 8 * length)));
             let mut slot = slot_of(key);
             while self.known.keys[slot] != 0 {
                 if self.known.keys[slot] == key {
@@ -79,7 +82,12 @@ impl Names {
                 slot = (slot + 1) % SLOTS;
             }
         }
-        self.other(name)
+        self.other(&source[start..end])
+    }
+
+    /// The number of a name, in any case.
+    pub fn number(&mut self, name: &[u8]) -> u32 {
+        self.number_at(name, 0, name.len())
     }
 
     #[cold]

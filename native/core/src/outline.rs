@@ -70,7 +70,7 @@ impl Outline {
         let mut in_link = false;
         let mut reading = Reading { start: 0, begin: 0, link_weight: 0, evidence: 0, is_heading: false };
         if let Some(how) = shown.text() {
-            flow.push(&source[..tags.first().map_or(source.len(), |tag| tag.start as usize)], how);
+            flow.push(source, 0, tags.first().map_or(source.len(), |tag| tag.start as usize), how);
         }
         for (number, tag) in tags.iter().enumerate() {
             let element = tag.name >> 1;
@@ -95,12 +95,12 @@ impl Outline {
             }
             let before = flow.weight();
             if let Some(how) = shown.pass(tag) {
-                flow.push(tag.content(source), how);
+                flow.push(source, tag.content as usize, tag.end as usize, how);
                 flow.end_block();
             }
             let end = tags.get(number + 1).map_or(source.len(), |next| next.start as usize);
             if let Some(how) = shown.text() {
-                flow.push(&source[tag.end as usize..end], how);
+                flow.push_inline(source, tag.end as usize, end, how);
             }
             if in_link {
                 reading.link_weight += flow.weight() - before;

@@ -1,7 +1,7 @@
 //! What a page declares, its headings and its links: `docstore/html/page.py`.
 
 use crate::flow::{fold_line, Flow, Source};
-use crate::names::{self, properties, NOTHING};
+use crate::names::{self, properties};
 use crate::references;
 use crate::tokens::{each_attribute, Tag};
 use crate::visible::is_break;
@@ -83,7 +83,7 @@ fn text_between(source: &[u8], tags: &[Tag], first: usize, last: usize, flow: &m
     for number in first + 1..=last {
         let start = tags[number - 1].end as usize;
         let end = tags.get(number).map_or(source.len(), |tag| tag.start as usize);
-        flow.push(&source[start..end], Source::Text);
+        flow.push(source, start, end, Source::Text);
         if number < last && is_break(&tags[number]) {
             flow.end_block();
         }
@@ -107,12 +107,13 @@ pub fn read(source: &[u8], tags: &[Tag], links: bool, flow: &mut Flow) -> Declar
             declared.headings.push_str(&text);
         }
     };
+    let wanted = names::HIDDEN | names::HEADING | names::DECLARING | if links { names::LINKING } else { 0 };
     for (number, tag) in tags.iter().enumerate() {
-        if tag.name == NOTHING {
+        let kind = properties(tag.name);
+        if kind & wanted == 0 {
             continue;
         }
         let (element, is_end) = (tag.name >> 1, tag.name & 1 == 1);
-        let kind = properties(tag.name);
         if kind & names::HIDDEN != 0 {
             hidden_depth = if is_end { hidden_depth.saturating_sub(1) } else { hidden_depth + 1 };
         } else if kind & names::HEADING != 0 {
@@ -120,8 +121,8 @@ pub fn read(source: &[u8], tags: &[Tag], links: bool, flow: &mut Flow) -> Declar
                 end_heading(first, number, flow);
             }
             heading = (!is_end && hidden_depth == 0).then_some(number);
-        } else if element == names::NAME_A || (element == names::NAME_AREA && !is_end) {
-            if !links {
+        } else if kind & names::LINKING != 0 {
+            if element == names::NAME_AREA && is_end {
                 continue;
             }
             if element == names::NAME_A {
@@ -145,10 +146,10 @@ pub fn read(source: &[u8], tags: &[Tag], links: bool, flow: &mut Flow) -> Declar
         } else if element == names::NAME_TITLE {
             if meta.title.is_none() {
                 flow.clear();
-                flow.push(tag.content(source), Source::Text);
+                flow.push(source, tag.content as usize, tag.end as usize, Source::Text);
                 meta.title = Some(flow.to_line());
             }
-        } else if element == names::NAME_META || element == names::NAME_LINK || element == names::NAME_HTML {
+        } else {
             declare(&mut meta, element, tag.attributes(source));
         }
     }

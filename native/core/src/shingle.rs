@@ -55,62 +55,76 @@ pub struct Sorter {
     ends: Vec<u32>,
 }
 
-/// Values that share a bucket, on average.
-const BUCKET_VALUES: usize = 4;
 const MOST_BUCKETS: usize = 1 << 12;
+/// A bucket with more values is sorted by itself.
+const MOST_IN_BUCKET: usize = 16;
 
 impl Sorter {
     /// The set of `values` in `set`.
     ///
-    /// Hashes are spread evenly, so buckets by their highest bits are short and sorted one by one; where someone has
-    /// made them uneven, it is the general sort that keeps the time bounded.
+    /// Hashes are spread evenly, so that thrown into buckets by their highest bits they are nearly in order, and each
+    /// moves a step or two; where someone has made them uneven, it is the general sort that keeps the time bounded.
     pub fn distinct(&mut self, values: &[u64], set: &mut Vec<u64>) {
         set.clear();
-        let buckets = (values.len() / BUCKET_VALUES).next_power_of_two().min(MOST_BUCKETS);
-        if buckets < 4 || values.len() > u32::MAX as usize {
+        let buckets = values.len().next_power_of_two().min(MOST_BUCKETS);
+        if buckets < 8 || values.len() > u32::MAX as usize {
             set.extend_from_slice(values);
             set.sort_unstable();
         } else {
-            let shift = 64 - buckets.trailing_zeros();
-            self.ends.clear();
-            self.ends.resize(buckets, 0);
-            for value in values {
-                self.ends[(value >> shift) as usize] += 1;
-            }
-            let mut total = 0;
-            for end in &mut self.ends {
-                total += std::mem::replace(end, total);
-            }
-            set.resize(values.len(), 0);
-            for &value in values {
-                let end = &mut self.ends[(value >> shift) as usize];
-                set[*end as usize] = value;
-                *end += 1;
-            }
-            let mut start = 0;
-            for &end in &self.ends {
-                sort_bucket(&mut set[start..end as usize]);
-                start = end as usize;
-            }
+            self.throw(values, buckets, set);
+            step_into_place(set);
         }
         set.dedup();
     }
+
+    /// Order by the highest bits, and wholly where many share them.
+    fn throw(&mut self, values: &[u64], buckets: usize, set: &mut Vec<u64>) {
+        let shift = 64 - buckets.trailing_zeros();
+        let ends = &mut self.ends;
+        ends.clear();
+        ends.resize(buckets, 0);
+        for value in values {
+            ends[(value >> shift) as usize] += 1;
+        }
+        let (mut total, mut most) = (0, 0);
+        for end in ends.iter_mut() {
+            most = most.max(*end);
+            total += std::mem::replace(end, total);
+        }
+        set.resize(values.len(), 0);
+        for &value in values {
+            let end = &mut ends[(value >> shift) as usize];
+            set[*end as usize] = value;
+            *end += 1;
+        }
+        if most as usize > MOST_IN_BUCKET {
+            let mut start = 0;
+            for &end in ends.iter() {
+                let bucket = &mut set[start..end as usize];
+                if bucket.len() > MOST_IN_BUCKET {
+                    bucket.sort_unstable();
+                }
+                start = end as usize;
+            }
+        }
+    }
 }
 
-#[inline(always)]
-fn sort_bucket(bucket: &mut [u64]) {
-    if bucket.len() > 24 {
-        bucket.sort_unstable();
-        return;
-    }
-    for place in 1..bucket.len() {
-        let value = bucket[place];
+/// Insertion sort of what is nearly in order.
+fn step_into_place(set: &mut [u64]) {
+    let mut largest = 0;
+    for place in 0..set.len() {
+        let value = set[place];
+        if largest <= value {
+            largest = value;
+            continue;
+        }
         let mut hole = place;
-        while hole > 0 && bucket[hole - 1] > value {
-            bucket[hole] = bucket[hole - 1];
+        while hole > 0 && set[hole - 1] > value {
+            set[hole] = set[hole - 1];
             hole -= 1;
         }
-        bucket[hole] = value;
+        set[hole] = value;
     }
 }
 

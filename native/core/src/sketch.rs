@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn full_bins_keep_their_smallest() {
-        let values: Vec<u64> = (0..1024u64).map(|each| each % 256 << 56 | each).collect();
+        let values: Vec<u64> = (0..1024u64).map(|each| ((each % 256) << 56) | each).collect();
         assert_eq!(minima(&values), std::array::from_fn(|bin| (bin as u64) << 56 | bin as u64));
     }
 }

@@ -104,6 +104,7 @@ fn element(source: &[u8], at: usize, start: usize, closing: u32, names: &mut Nam
     while place < source.len() && !NAME_ENDS[source[place] as usize] {
         place += 1;
     }
+    let number = names.number_at(source, start, place);
     let name = &source[start..place];
     let attributes = place;
     if source.get(place) != Some(&b'>') {
@@ -112,7 +113,6 @@ fn element(source: &[u8], at: usize, start: usize, closing: u32, names: &mut Nam
             return Tag::comment(at, place);
         }
     }
-    let number = names.number(name);
     let content = place + 1;
     let tag_name = number << 1 | closing;
     let mut end = content;

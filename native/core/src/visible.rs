@@ -16,9 +16,14 @@ impl Shown {
     #[inline(always)]
     pub fn pass(&mut self, tag: &Tag) -> Option<Source> {
         let element = properties(tag.name);
-        if element & (names::HIDDEN | names::PREFORMATTED | names::VISIBLE_RAW) == 0 || tag.name == NOTHING {
+        if element & (names::HIDDEN | names::PREFORMATTED | names::VISIBLE_RAW) == 0 {
             return None;
         }
+        self.pass_special(tag, element)
+    }
+
+    #[inline(never)]
+    fn pass_special(&mut self, tag: &Tag, element: u16) -> Option<Source> {
         let depth = if element & names::HIDDEN != 0 {
             &mut self.hidden_depth
         } else if element & names::PREFORMATTED != 0 {
@@ -61,18 +66,18 @@ pub fn visible(source: &[u8], tags: &[Tag], flow: &mut Flow) {
     let mut start = 0;
     for tag in tags {
         if let Some(how) = shown.text() {
-            flow.push(&source[start..tag.start as usize], how);
+            flow.push_inline(source, start, tag.start as usize, how);
         }
         if is_break(tag) {
             flow.end_block();
         }
         if let Some(how) = shown.pass(tag) {
-            flow.push(tag.content(source), how);
+            flow.push(source, tag.content as usize, tag.end as usize, how);
             flow.end_block();
         }
         start = tag.end as usize;
     }
     if let Some(how) = shown.text() {
-        flow.push(&source[start..], how);
+        flow.push(source, start, source.len(), how);
     }
 }

@@ -33,14 +33,31 @@ fn action(entry: u32) -> u32 {
     entry >> 2 & 7
 }
 
+/// Where the ASCII bytes from `place` on end.
+#[inline(always)]
+fn ascii_run(text: &[u8], mut place: usize) -> usize {
+    while place + 8 <= text.len() {
+        let high = bytes::load(text, place) & bytes::HIGHS;
+        if high != 0 {
+            return place + bytes::first(high);
+        }
+        place += 8;
+    }
+    while place < text.len() && text[place] < 0x80 {
+        place += 1;
+    }
+    place
+}
+
 /// The words of one text.
 #[derive(Default)]
 pub struct Words {
-    /// Longer than what is written, never shrinks.
+    /// Longer than what is written, never shrinks; a space behind each word.
     joined: Vec<u8>,
     length: usize,
-    /// Where each word ends in `joined`.
+    /// Where each word ends in `joined`; longer than what is written, never shrinks.
     ends: Vec<u32>,
+    count: usize,
     /// Where the open word begins, if there is one.
     start: usize,
     open: Open,
@@ -68,7 +85,7 @@ struct Before {
 impl Words {
     /// The words with one space between them.
     pub fn joined(&self) -> &[u8] {
-        &self.joined[..self.length]
+        &self.joined[..self.length.saturating_sub(1)]
     }
 
     /// The same, with at least sixteen bytes of anything behind.
@@ -77,13 +94,13 @@ impl Words {
     }
 
     pub fn ends(&self) -> &[u32] {
-        &self.ends
+        &self.ends[..self.count]
     }
 
     /// Each word.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut start = 0;
-        self.ends.iter().map(move |&end| {
+        self.ends().iter().map(move |&end| {
             let word = &self.joined[start..end as usize];
             start = end as usize + 1;
             word
@@ -93,39 +110,56 @@ impl Words {
     /// Cut a text, valid UTF-8, into words; what was here before goes.
     pub fn cut(&mut self, text: &[u8]) {
         self.length = 0;
-        self.ends.clear();
+        self.count = 0;
         self.open = Open::Nothing;
         self.reserve(text.len());
         let mut place = 0;
         while place < text.len() {
-            let word = bytes::load_padded(text, place);
-            let member = bytes::word_bytes(word);
-            let count = bytes::first(!member & bytes::HIGHS);
-            if count != 0 {
-                if self.open != Open::Word {
+            let run = ascii_run(text, place);
+            if run != place {
+                if self.open == Open::Unit {
                     self.end_word();
-                    self.begin(Open::Word);
                 }
-                self.joined[self.length..self.length + 8].copy_from_slice(&bytes::lower(word).to_le_bytes());
-                self.length += count;
-                place += count;
-                if count == 8 {
-                    continue;
-                }
+                self.ascii(text, place, run);
+                place = run;
             }
-            match text.get(place) {
-                None => {}
-                Some(..=0x7f) => {
-                    self.end_word();
-                    place += 1;
-                }
-                Some(_) => {
-                    place = self.wide(text, place);
-                    self.reserve(text.len() - place);
-                }
+            if place < text.len() {
+                place = self.wide(text, place);
+                self.reserve(text.len() - place);
             }
         }
         self.end_word();
+    }
+
+    /// ASCII text from `place` to `end`, eight bytes at a time.
+    #[inline(always)]
+    fn ascii(&mut self, text: &[u8], mut place: usize, end: usize) {
+        let (mut length, mut count) = (self.length, self.count);
+        let mut start = if self.open == Open::Word { self.start } else { length };
+        while place < end {
+            let word = if place + 8 <= text.len() { bytes::load(text, place) } else { bytes::load_padded(text, place) };
+            let stop = !bytes::word_bytes(word) & bytes::HIGHS | bytes::end_high(end - place);
+            let taken = bytes::first(stop);
+            self.joined[length..length + 8].copy_from_slice(&bytes::lower(word).to_le_bytes());
+            length += taken;
+            place += taken;
+            if taken == 8 {
+                continue;
+            }
+            if place >= end {
+                break;
+            }
+            // A separator ends the word, if there is one.
+            self.joined[length] = b' ';
+            self.ends[count] = length as u32;
+            let ended = usize::from(start != length);
+            count += ended;
+            length += ended;
+            start = length;
+            place += 1;
+        }
+        (self.length, self.count, self.start) = (length, count, start);
+        self.open = if start != length { Open::Word } else { Open::Nothing };
     }
 
     /// Make room for the words of so many bytes of source, folded one to one, with a space each.
@@ -134,14 +168,14 @@ impl Words {
         if self.joined.len() < most {
             self.joined.resize(most + most / 2, 0);
         }
+        let most = self.count + source_bytes + 8;
+        if self.ends.len() < most {
+            self.ends.resize(most + most / 2, 0);
+        }
     }
 
     #[inline(always)]
     fn begin(&mut self, open: Open) {
-        if !self.ends.is_empty() {
-            self.joined[self.length] = b' ';
-            self.length += 1;
-        }
         self.start = self.length;
         self.open = open;
     }
@@ -149,7 +183,10 @@ impl Words {
     #[inline(always)]
     fn end_word(&mut self) {
         if self.open != Open::Nothing {
-            self.ends.push(self.length as u32);
+            self.ends[self.count] = self.length as u32;
+            self.count += 1;
+            self.joined[self.length] = b' ';
+            self.length += 1;
             self.open = Open::Nothing;
         }
     }
@@ -191,12 +228,12 @@ impl Words {
 
     #[inline(always)]
     fn before(&self, place: usize) -> Before {
-        Before { place, length: self.length, words: self.ends.len(), start: self.start, open: self.open }
+        Before { place, length: self.length, words: self.count, start: self.start, open: self.open }
     }
 
     fn go_back(&mut self, before: &Before) {
         self.length = before.length;
-        self.ends.truncate(before.words);
+        self.count = before.words;
         self.start = before.start;
         self.open = before.open;
     }
@@ -264,7 +301,6 @@ impl Words {
         let mut before = Before { place: place - 1, length: here.length - 1, ..here };
         if before.length == before.start {
             before.open = Open::Nothing;
-            before.length -= usize::from(!self.ends.is_empty());
         }
         before
     }

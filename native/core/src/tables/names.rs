@@ -9,6 +9,8 @@ pub const VISIBLE_RAW: u16 = 1 << 3;
 pub const REFERENCES_RAW: u16 = 1 << 4;
 pub const RAW: u16 = 1 << 5;
 pub const HEADING: u16 = 1 << 6;
+pub const DECLARING: u16 = 1 << 7;
+pub const LINKING: u16 = 1 << 8;
 
 pub const NAME_A: u32 = 0;
 pub const NAME_ABBR: u32 = 1;
@@ -283,11 +285,11 @@ pub static NAMES: [&str; 133] = [
 ];
 
 pub static PROPERTIES: [u16; 133] = [
-    INLINE,
+    INLINE | LINKING,
     INLINE,
     INLINE,
     0,
-    0,
+    LINKING,
     0,
     0,
     0,
@@ -341,7 +343,7 @@ pub static PROPERTIES: [u16; 133] = [
     0,
     0,
     0,
-    0,
+    DECLARING,
     INLINE,
     RAW,
     0,
@@ -352,14 +354,14 @@ pub static PROPERTIES: [u16; 133] = [
     INLINE,
     0,
     0,
-    0,
+    DECLARING,
     PREFORMATTED,
     0,
     0,
     INLINE,
     0,
     0,
-    0,
+    DECLARING,
     0,
     INLINE,
     RAW,
@@ -405,7 +407,7 @@ pub static PROPERTIES: [u16; 133] = [
     0,
     0,
     INLINE,
-    REFERENCES_RAW | RAW,
+    REFERENCES_RAW | RAW | DECLARING,
     0,
     0,
     INLINE,
