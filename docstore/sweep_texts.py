@@ -139,7 +139,9 @@ class Maker:
             chosen,
             Sets(starts, file.mapped()),
             np.concatenate([np.empty(0, np.int64), *counts]),
-            np.frombuffer(b"".join(other[0] for other in others), np.uint8).reshape(len(chosen), -1),
+            np.frombuffer(b"".join(other[0] for other in others), np.uint8).reshape(-1, BINS)
+            if sketches
+            else np.empty((len(chosen), 0), np.uint8),
             np.frombuffer(b"".join(other[1] for other in others), np.uint8),
             np.frombuffer(b"".join(other[2] for other in others), np.uint64).reshape(-1, 2),
         )

@@ -1,8 +1,8 @@
 """What is left when duplicates go: one page of each cluster, among the pages that a selection takes.
 
-Floor 6: knows what pages belong to; must not know file formats.  Survivors are worked out anew from live rows each time:
-the canonical where the selection has it, else the oldest page of its cluster.  So when a canonical is deleted another
-page stands for its cluster, and nothing is lost.  Memory: about 200 bytes a page.
+Floor 6: knows what pages belong to; must not know file formats.  Survivors are worked out anew each time,
+from live rows: the canonical where the selection has it, else the oldest page of its cluster.  So when a canonical is
+deleted another page stands for its cluster, and nothing is lost.  Memory: about 200 bytes a page.
 """
 
 from __future__ import annotations

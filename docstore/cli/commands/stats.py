@@ -1,7 +1,7 @@
-"""`docstore stats`: totals, verdicts and sizes; or, with `--text`, statistics of words.
+"""`docstore stats`: totals, verdicts and sizes; statistics of words (`--text`) or of duplicates (`--dedup`).
 
-Floor 7: shows what `DocumentStore.stats` and `docstore.textstats` give; loads the latter, and what draws it, only when
-asked to.
+Floor 7: shows what `DocumentStore.stats`, `docstore.textstats` and `docstore.dedupstats` give; loads the latter two,
+and what draws them, only when asked to.
 """
 
 from __future__ import annotations
@@ -16,20 +16,30 @@ from docstore.cli.opening import open_named
 from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model import Previous, VerdictKind
 
-if TYPE_CHECKING:  # loaded for --text alone
+if TYPE_CHECKING:  # loaded for --text and --dedup alone
+    from docstore.dedupstats import DedupStats
     from docstore.textstats import PowerLaw, TextStatistics
 
 DESCRIPTION = """\
 Print what a store holds: captures by verdict and by what became of them, and
 the sizes of its files.  With --text statistics of the words of its pages:
-vocabulary, the most frequent words, Zipf's law and the vocabulary's growth."""
+vocabulary, the most frequent words, Zipf's law and the vocabulary's growth.
+With --dedup the duplicates among live captures: by verdict, cluster sizes of
+the last sweep, bytes saved, pages that the detector cannot see, and query
+parameters that never change the content, which trap crawlers."""
 
 EXAMPLES = """\
 docstore stats
 docstore stats --store crawl-2024 --json
 docstore stats --text --host example.com --top 20
 docstore stats --text --png words.png
+docstore stats --dedup --by host
+docstore stats --dedup --by parameter --json
 """
+
+
+BY = ("host", "prefix", "parameter")
+SHOWN_GROUPS = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top", metavar="N", type=arguments.positive, help="with --text: most frequent words (default: 50)"
     )
+    parser.add_argument("--dedup", action="store_true", help="duplicates among live captures")
+    parser.add_argument(
+        "--by", choices=BY, help="with --dedup: by host, by host and first path segment, or by query parameter"
+    )
     parser.add_argument("--png", metavar="FILE", help="with --text: draw both laws; needs the extra `plot`")
     arguments.add_store(parser)
     arguments.add_json(parser, "everything as one JSON object")
@@ -46,10 +60,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the statistics."""
+    if args.text and args.dedup:
+        raise InvalidArgument("stats takes one of --text and --dedup; see `docstore stats --help`")
+    if args.by is not None and not args.dedup:
+        raise InvalidArgument("--by goes only with --dedup")
     if args.text:
         return _run_text(args)
     if args.host is not None or args.top is not None or args.png is not None:
         raise InvalidArgument("--host, --top and --png go only with --text")
+    if args.dedup:
+        return _run_dedup(args)
     with open_named(args) as store:
         stats = store.stats()
     if args.json:
@@ -94,6 +114,52 @@ def _label(name: str) -> str:
 
 def _text(name: str, value: object) -> str:
     return output.size(value) if name.endswith("_bytes") and isinstance(value, int) else str(value)
+
+
+def _run_dedup(args: argparse.Namespace) -> int:
+    """Duplicates."""
+    dedupstats = import_module("docstore.dedupstats")
+    with open_named(args) as store:
+        found: DedupStats = dedupstats.dedup_stats(store, None if args.by is None else dedupstats.By(args.by))
+    if args.json:
+        output.json_line(found.as_dict())
+        return EXIT_OK
+    total = found.total
+    rows = [("captures", str(total.captures)), ("bodies", output.size(total.body_bytes))]
+    rows += [(f"verdict {kind}", _share(total.verdicts[kind], total.captures)) for kind in VerdictKind]
+    rows.append(("saved by duplicates", f"{output.size(total.saved_bytes)}"))
+    rows.append(("pages in clusters", str(found.clustered)))
+    rows += [(f"clusters of {size}", str(count)) for size, count in found.cluster_sizes.items()]
+    rows.append(("unseen by the detector", f"{found.unseen}{'; run `docstore reindex`' if found.unseen else ''}"))
+    output.table(rows)
+    if args.by == "parameter":
+        if not found.traps:
+            output.note("no page has a query parameter")
+            return EXIT_OK
+        output.line()
+        traps = [
+            (
+                trap.parameter,
+                trap.host,
+                str(trap.urls),
+                str(trap.pages),
+                "never" if trap.is_trap else f"{trap.changing} of {trap.compared}" if trap.compared else output.NOTHING,
+            )
+            for trap in found.traps[:SHOWN_GROUPS]
+        ]
+        output.table(traps, ("parameter", "host", "urls", "pages", "changes content"), right=(2, 3))
+    elif found.groups:
+        output.line()
+        groups = [
+            (str(one.captures), _share(one.duplicates, one.captures), output.size(one.saved_bytes), name)
+            for name, one in list(found.groups.items())[:SHOWN_GROUPS]
+        ]
+        output.table(groups, ("captures", "duplicates", "saved", args.by), right=(0, 1, 2))
+    return EXIT_OK
+
+
+def _share(count: int, total: int) -> str:
+    return f"{count}  ({count / total:.1%})" if count and total else str(count)
 
 
 def _run_text(args: argparse.Namespace) -> int:

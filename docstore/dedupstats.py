@@ -1,0 +1,236 @@
+"""How much of a store is duplicates, where they lie, and which query parameters make them.
+
+Floor 6: knows rows and the columns of `capture`; must not know the terminal.  Counts live rows, unlike the running
+totals of `DocumentStore.stats`; reads no text and no body.  A parameter that never changes the content (a session's
+number, a sort order) is a trap for crawlers: every value of it is another URL of the same page.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+from urllib.parse import unquote_plus, urlsplit
+
+from blake3 import blake3
+
+from docstore import capture
+from docstore.capture import Column, StoredVerdict
+from docstore.engines.protocol import ScannedRow
+from docstore.keys import url_of
+from docstore.model import ReadSpec, VerdictKind
+from docstore.reindex import reindex
+from docstore.store import DocumentStore
+from docstore.tablets.bodies import decode_ref
+from docstore.tablets.values import envelope_raw_bytes, parse_envelope
+
+CLUSTER_SIZES = ((2, 2), (3, 5), (6, 20), (21, 100), (101, None))
+FAMILIES = ("dedup", "page")
+
+
+class By(StrEnum):
+    """What pages are counted by."""
+
+    HOST = "host"
+    PREFIX = "prefix"
+    """Host and first segment of the path."""
+    PARAMETER = "parameter"
+    """Host and name of a query parameter; a page counts once for each."""
+
+
+@dataclass(slots=True)
+class GroupCounts:
+    """Captures of one group.
+
+    Attributes:
+        captures: live ones with a verdict, rejected ones among them.
+        verdicts: how many by verdict.
+        body_bytes: their bodies, raw.
+        saved_bytes: bodies of duplicates and of confirmed versions, less what their own records take.
+    """
+
+    captures: int = 0
+    verdicts: dict[str, int] = field(default_factory=lambda: {str(kind): 0 for kind in VerdictKind})
+    body_bytes: int = 0
+    saved_bytes: int = 0
+
+    @property
+    def duplicates(self) -> int:
+        """Captures that another URL's page makes superfluous."""
+        return self.captures - self.verdicts[VerdictKind.NEW]
+
+
+@dataclass(slots=True)
+class Trap:
+    """A query parameter of a host, and what it does to the content.
+
+    Attributes:
+        host, parameter: which.
+        urls: pages with it.
+        pages: of these, different ones once it is taken out of the URL.
+        changing: of these, those that are not the same for all its values.
+        compared: of these, those that the store has for two values and more.
+    """
+
+    host: str
+    parameter: str
+    urls: int = 0
+    pages: int = 0
+    compared: int = 0
+    changing: int = 0
+
+    @property
+    def superfluous(self) -> int:
+        """URLs more than pages."""
+        return self.urls - self.pages
+
+    @property
+    def is_trap(self) -> bool:
+        """It never changes the content, as far as the store can tell."""
+        return self.compared > 0 and self.changing == 0
+
+
+@dataclass(slots=True)
+class DedupStats:
+    """Duplicates of a store.
+
+    Attributes:
+        total: of all captures.
+        groups: by name, where they were asked for.
+        cluster_sizes: clusters of the last sweep by size.
+        clustered: pages in them.
+        unseen: pages that the detector cannot see.
+        traps: query parameters, those that never change the content first, by what they cost.
+    """
+
+    total: GroupCounts = field(default_factory=GroupCounts)
+    groups: dict[str, GroupCounts] = field(default_factory=dict)
+    cluster_sizes: dict[str, int] = field(default_factory=dict)
+    clustered: int = 0
+    unseen: int = 0
+    traps: list[Trap] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        fields = asdict(self)
+        for trap, shown in zip(self.traps, fields["traps"], strict=True):
+            shown.update(superfluous=trap.superfluous, never_changes=trap.is_trap)
+        return fields
+
+
+class _Variant(NamedTuple):
+    """What a URL without one of its parameters has shown so far."""
+
+    urls: int
+    content: bytes
+    changing: bool
+
+
+def dedup_stats(store: DocumentStore, by: By | None = None) -> DedupStats:
+    """Count duplicates in the live rows of a store.
+
+    Args:
+        store: to read.
+        by: also count by this.
+    """
+    counting = _Counting(store, by)
+    for row in store.table.scan(spec=ReadSpec(families=FAMILIES)):
+        counting.take(row)
+    return counting.done()
+
+
+class _Counting:
+    def __init__(self, store: DocumentStore, by: By | None) -> None:
+        self._store = store
+        self._fetch = store.opened.placement.fetch
+        self._by = by
+        self._stats = DedupStats()
+        self._clusters: Counter[bytes] = Counter()
+        self._variants: dict[tuple[str, str], dict[bytes, _Variant]] = {}
+
+    def take(self, row: ScannedRow) -> None:
+        """Count one row."""
+        url = url_of(row.row_key)
+        captures: dict[int, dict[Column, bytes]] = {}
+        for cell in row.cells:
+            captures.setdefault(cell.timestamp, {})[cell.family, cell.qualifier] = cell.value
+        groups = [self._stats.total, *(self._stats.groups.setdefault(name, GroupCounts()) for name in self._names(url))]
+        for columns in captures.values():
+            if capture.VERDICT in columns:
+                verdict = capture.decode_verdict(self._fetch(columns[capture.VERDICT]))
+                _count(groups, verdict, columns.get(capture.BODY))
+        self._note_newest(url, captures)
+
+    def _names(self, url: str) -> list[str]:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        if self._by is By.HOST:
+            return [host]
+        if self._by is By.PREFIX:
+            return [f"{host}/{parts.path.lstrip('/').partition('/')[0]}"]
+        if self._by is By.PARAMETER:
+            return sorted({f"{host}?{name}" for name, _ in _parameters(parts.query)})
+        return []
+
+    def _note_newest(self, url: str, captures: dict[int, dict[Column, bytes]]) -> None:
+        newest = max((timestamp for timestamp, columns in captures.items() if capture.BODY in columns), default=None)
+        if newest is None:
+            return
+        full = max((at for at, columns in captures.items() if capture.TEXT_CHECKSUM in columns), default=None)
+        if full is None:
+            return
+        columns = captures[full]
+        if capture.CLUSTER in columns:
+            self._clusters[self._fetch(columns[capture.CLUSTER])] += 1
+        parts = urlsplit(url)
+        if not parts.query or capture.CHECKSUM not in columns:
+            return
+        content = self._fetch(columns[capture.TEXT_CHECKSUM]) or self._fetch(columns[capture.CHECKSUM])
+        parameters = _parameters(parts.query)
+        for name in {name for name, _ in parameters}:
+            rest = "&".join(text for other, text in parameters if other != name)
+            page = blake3(f"{parts.scheme}:{parts.netloc}{parts.path}?{rest}".encode()).digest(8)
+            variants = self._variants.setdefault((parts.hostname or "", name), {})
+            seen = variants.get(page, _Variant(0, content, False))
+            variants[page] = _Variant(seen.urls + 1, seen.content, seen.changing or content != seen.content)
+
+    def done(self) -> DedupStats:
+        """The whole."""
+        stats = self._stats
+        sizes = [size for size in self._clusters.values() if size > 1]
+        stats.clustered = sum(sizes)
+        for low, high in CLUSTER_SIZES:
+            name = f"{low}" if high == low else f"{low}-{high}" if high else f"{low} and more"
+            stats.cluster_sizes[name] = sum(1 for size in sizes if size >= low and (high is None or size <= high))
+        for (host, name), variants in self._variants.items():
+            compared = [variant for variant in variants.values() if variant.urls > 1]
+            urls = sum(variant.urls for variant in variants.values())
+            changing = sum(variant.changing for variant in compared)
+            stats.traps.append(Trap(host, name, urls, len(variants), len(compared), changing))
+        stats.traps.sort(key=lambda trap: (not trap.is_trap, -trap.superfluous, trap.host, trap.parameter))
+        ordered = sorted(stats.groups.items(), key=lambda item: (-item[1].duplicates, -item[1].captures, item[0]))
+        stats.groups = dict(ordered)
+        stats.unseen = reindex(self._store, dry_run=True).unseen
+        return stats
+
+
+def _parameters(query: str) -> list[tuple[str, str]]:
+    """Name and whole text of each parameter, in order."""
+    return [(unquote_plus(text.partition("=")[0]), text) for text in query.split("&") if text]
+
+
+def _count(groups: list[GroupCounts], verdict: StoredVerdict, body: bytes | None) -> None:
+    raw = 0 if body is None else envelope_raw_bytes(body)
+    saved = 0
+    if body is not None:
+        ref = parse_envelope(body).ref
+        own = raw if ref is None else decode_ref(ref).length
+        shared = verdict.stored == capture.STORED_CONFIRMED
+        shared |= verdict.stored == capture.STORED_REFERENCE and verdict.kind is VerdictKind.EXACT
+        saved = raw if shared else max(0, raw - own) if verdict.kind is not VerdictKind.NEW else 0
+    for group in groups:
+        group.captures += 1
+        group.verdicts[str(verdict.kind)] += 1
+        group.body_bytes += raw
+        group.saved_bytes += saved

@@ -1,0 +1,459 @@
+"""The sweep: pairs, clusters, columns; equal whatever the order, the threads and the kills."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import docstore
+from docstore import sweep_texts, sweep_verify
+from docstore.capture import ClusterPlace, decode_cluster_place
+from docstore.dedup.clusters import CanonicalPolicy
+from docstore.dedup.join import Sets, overlap_pairs
+from docstore.dedup.kernel import Kernel
+from docstore.formats.entries import PageEntry
+from docstore.formats.reader import read
+from docstore.model import Page, ReadSpec, VerdictKind
+from docstore.store import DocumentStore
+from docstore.sweep import SweepOptions, SweepReport, sweep
+from docstore.sweep_candidates import band_width, candidates, expected_recall
+from docstore.sweep_stages import StageLog
+from docstore.sweep_verify import shared_members
+from tests.pages import changed, page, words
+
+CRAWL = Path(__file__).parents[2] / "examples" / "sample-crawl.warc.gz"
+SECOND = 1_000_000
+BASE = "https://example.com/"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[DocumentStore]:
+    with docstore.open(tmp_path / "store", create=True, durability="none") as opened:
+        yield opened
+
+
+def put(store: DocumentStore, url: str, body: bytes, at: int = 1, status: int = 200, **headers: str) -> None:
+    given = {"Content-Type": "text/html; charset=utf-8", **{key.replace("_", "-"): v for key, v in headers.items()}}
+    store.put_page(url, body, headers=given, status=status, fetched_at=at * SECOND)
+
+
+def pairs_of(store: DocumentStore, **options: object) -> list[tuple[str, int, str, int, float]]:
+    """The pairs file, read."""
+    path = store.opened.path.parent / "pairs.tsv"
+    sweep(store, SweepOptions(pairs=path, threads=2, **options))  # type: ignore[arg-type]
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        one, at, other, other_at, similarity = line.split("\t")
+        found.append((one, int(at) // SECOND, other, int(other_at) // SECOND, float(similarity)))
+    return found
+
+
+def places(store: DocumentStore) -> dict[str, ClusterPlace]:
+    """What the sweep wrote: URL -> place."""
+    spec = ReadSpec(families=("dedup",), qualifier_prefix=b"canonical")
+    return {row.url: decode_cluster_place(row.cells[0].value) for row in store.cells.scan(spec=spec)}
+
+
+def canonical_of(store: DocumentStore, url: str) -> str:
+    place = places(store).get(url)
+    return url if place is None else docstore.store.keys.url_of(place.row_key)  # type: ignore[attr-defined]
+
+
+def jaccard(one: list[str], other: list[str]) -> float:
+    kernel = Kernel()
+    first, second = set(kernel.shingles(" ".join(one)).tolist()), set(kernel.shingles(" ".join(other)).tolist())
+    return len(first & second) / len(first | second)
+
+
+# --- pairs
+
+
+def test_pairs_have_exact_similarities_and_leave_out_what_is_below_the_threshold(store: DocumentStore) -> None:
+    text = words(1, 300)
+    near, far = changed(text, 2, 4), changed(text, 3, 40)
+    put(store, BASE + "a", page(text))
+    put(store, BASE + "b", page(near), 2)
+    put(store, BASE + "c", page(far), 3)
+    assert jaccard(text, near) > 0.8 > jaccard(text, far)
+    assert pairs_of(store) == [(BASE + "a", 1, BASE + "b", 2, pytest.approx(jaccard(text, near), abs=1e-6))]
+    lower = pairs_of(store, threshold=0.3)
+    assert [found[4] for found in lower] == [
+        pytest.approx(jaccard(*two), abs=1e-6) for two in ((text, near), (text, far), (near, far))
+    ]
+
+
+def test_equal_texts_are_a_star_unless_all_pairs_are_asked_for(store: DocumentStore) -> None:
+    text = words(1, 80)
+    for number, name in enumerate("abcd"):
+        put(store, BASE + name, page(text, title=name), number)
+    assert [(one[-1], other[-1]) for one, _, other, _, _ in pairs_of(store)] == [("a", "b"), ("a", "c"), ("a", "d")]
+    every = pairs_of(store, all_pairs=True)
+    assert "".join(one[-1] + other[-1] for one, _, other, _, _ in every) == "abacadbcbdcd"
+    assert {similarity for *_, similarity in every} == {1.0}
+
+
+def test_short_pages_are_pairs_only_where_they_are_equal_as_verdicts_have_it(store: DocumentStore) -> None:
+    tiny, short = words(1, 5), words(2, 30)
+    put(store, BASE + "shell1", page(tiny, "One"))
+    put(store, BASE + "shell2", page(tiny, "Two"))
+    put(store, BASE + "same1", page(tiny, "Same"))
+    put(store, BASE + "same2", page(tiny, "Same"))
+    put(store, BASE + "short1", page(short, "A"))
+    put(store, BASE + "short2", page(short, "A") + b"<!-- another body -->")
+    put(store, BASE + "short3", page(short, "B"))
+    put(store, BASE + "short4", page(changed(short, 1, 1), "A"))
+    found = {
+        (one.rpartition("/")[2], other.rpartition("/")[2]) for one, _, other, _, _ in pairs_of(store, threshold=0.1)
+    }
+    assert found == {("same1", "same2"), ("short1", "short2")}
+
+
+def test_versions_of_one_url_are_pairs_only_where_asked_for(store: DocumentStore) -> None:
+    text = words(1, 100)
+    put(store, BASE + "a", page(text), 1)
+    put(store, BASE + "a", page(changed(text, 1, 1)), 2)
+    put(store, BASE + "a", page(text, "Another title"), 3)
+    assert pairs_of(store) == []
+    assert sweep(store).with_duplicates == 0
+    assert places(store) == {}
+    assert [(at, other_at) for _, at, _, other_at, _ in pairs_of(store, versions=True)] == [(1, 2), (1, 3)]
+    report = sweep(store, SweepOptions(versions=True, dry_run=True))
+    assert (report.pairs, report.with_duplicates, report.clusters) == (3, 3, 1)
+    put(store, BASE + "b", page(text, "Third title"), 4)
+    # the older version of the same row stands aside: each has its pair with the other row
+    assert [(one[-1], at, other[-1]) for one, at, other, _, _ in pairs_of(store)] == [
+        ("a", 1, "b"),
+        ("a", 2, "b"),
+        ("a", 3, "b"),
+    ]
+
+
+def test_a_visit_that_found_the_same_bytes_is_no_version_of_its_own(store: DocumentStore) -> None:
+    text = words(1, 100)
+    for at in (1, 2, 3):
+        put(store, BASE + "a", page(text), at)
+    store.put_page(BASE + "a", status=304, fetched_at=4 * SECOND)
+    put(store, BASE + "b", page(text), 5)
+    assert sweep(store, SweepOptions(versions=True)).documents == 2
+    assert pairs_of(store, versions=True) == [(BASE + "a", 1, BASE + "b", 5, 1.0)]
+    assert store.collapse([BASE + "a", BASE + "b"]) == [BASE + "a"]
+
+
+def test_pairs_include_every_pair_that_the_write_path_named(tmp_path: Path) -> None:
+    chooser = random.Random(5)
+    with docstore.open(tmp_path / "store", create=True, durability="none") as store:
+        named = set()
+        texts = [words(seed, 90) for seed in range(8)]
+        for number in range(150):
+            text = changed(chooser.choice(texts), chooser.randrange(30), chooser.choice([0, 1, 1, 2, 12]))
+            url = f"{BASE}{number}"
+            result = store.put_page(url, page(text, chooser.choice("AB")), fetched_at=number * SECOND)
+            if result.verdict.kind in (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR):
+                named.add(frozenset((url, result.verdict.of_url)))
+        found = {frozenset((one, other)) for one, _, other, _, _ in pairs_of(store, all_pairs=True)}
+    assert len(named) > 80
+    assert named <= found
+
+
+def test_errors_are_pairs_by_their_bytes_alone_and_never_canonical_of_a_good_page(store: DocumentStore) -> None:
+    text = words(1, 100)
+    put(store, BASE + "error", page(text), 1, status=404)
+    put(store, BASE + "other-error", page(changed(text, 1, 1)), 1, status=404)
+    put(store, BASE + "good", page(text), 2)
+    assert [(one, other) for one, _, other, _, _ in pairs_of(store)] == [(BASE + "error", BASE + "good")]
+    assert canonical_of(store, BASE + "error") == BASE + "good"
+
+
+# --- clusters and columns
+
+
+def test_every_member_is_within_the_threshold_of_its_canonical_where_changes_drift(store: DocumentStore) -> None:
+    text = words(1, 200)
+    texts = {f"{BASE}00": text}
+    for number in range(1, 12):
+        text = changed(text, number, 2)
+        texts[f"{BASE}{number:02}"] = text
+    for number, (url, found) in enumerate(texts.items()):
+        put(store, url, page(found), number + 1)
+    for policy in CanonicalPolicy:
+        report = sweep(store, SweepOptions(policy=policy))
+        assert 1 < report.clusters < 12
+        for url, place in places(store).items():
+            canonical = docstore.store.keys.url_of(place.row_key)  # type: ignore[attr-defined]
+            assert place.similarity == pytest.approx(jaccard(texts[url], texts[canonical]))
+            assert place.similarity >= 0.8
+
+
+def test_policies_choose_the_canonical(store: DocumentStore) -> None:
+    text = words(1, 100)
+    link = b'<link rel="canonical" href="/old-name">'
+    put(store, BASE + "a-long-url-that-came-first", page(text), 1)
+    put(store, BASE + "s", page(text), 3)
+    put(store, BASE + "linked", page(text), 4)
+    put(store, BASE + "declared", page(text), 5)
+    put(store, BASE + "votes", page(text).replace(b"</head>", link + b"</head>"), 6)
+    put(store, BASE + "old-name", b"", 7, status=301, Location="/declared")
+    for source in ("x", "y"):
+        store.add_anchor(BASE + "linked", f"https://other.example/{source}", "text", at=SECOND)
+    expected = {"oldest": "a-long-url-that-came-first", "shortest-url": "s", "most-anchors": "linked"}
+    expected["canonical-link"] = "declared"
+    for policy in CanonicalPolicy:
+        sweep(store, SweepOptions(policy=policy))
+        assert canonical_of(store, BASE + "votes") == BASE + expected[str(policy)], policy
+        assert len({place.cluster for place in places(store).values()}) == 1
+
+
+def test_a_redirect_from_another_host_makes_nobody_canonical(store: DocumentStore) -> None:
+    text = words(1, 100)
+    put(store, BASE + "first", page(text), 1)
+    put(store, "https://evil.example/copy", page(text), 2)
+    put(store, "https://third.example/", b"", 3, status=301, Location="https://evil.example/copy")
+    sweep(store)
+    assert canonical_of(store, "https://evil.example/copy") == BASE + "first"
+
+
+def test_a_second_sweep_writes_nothing_and_another_threshold_writes_what_changes(store: DocumentStore) -> None:
+    text = words(1, 300)
+    put(store, BASE + "a", page(text), 1)
+    put(store, BASE + "b", page(changed(text, 2, 4)), 2)
+    put(store, BASE + "c", page(text, "Equal"), 3)
+    put(store, BASE + "d", page(words(9, 100)), 4)
+    assert sweep(store, SweepOptions(dry_run=True)).written == 0
+    assert places(store) == {}
+    assert sweep(store).written == 3
+    assert set(places(store)) == {BASE + "a", BASE + "b", BASE + "c"}
+    assert sweep(store).written == 0
+    # b stands alone now, and says so, because its verdict names a
+    assert sweep(store, SweepOptions(threshold=0.99)).written == 1
+    assert canonical_of(store, BASE + "b") == BASE + "b"
+    assert store.collapse([BASE + "b", BASE + "a", BASE + "c"]) == [BASE + "b", BASE + "a"]
+    store.delete(BASE + "a")
+    store.delete(BASE + "b")
+    sweep(store)
+    assert set(places(store)) == {BASE + "c"}  # alone now, though its verdict still names a page
+
+
+def test_a_page_deleted_while_the_sweep_runs_does_not_come_back(store: DocumentStore) -> None:
+    text = words(1, 100)
+    put(store, BASE + "a", page(text), 1)
+    put(store, BASE + "b", page(text, "B"), 2)
+
+    def delete_at_once(stage: str, done: int, total: int) -> None:
+        if stage != "columns":
+            store.delete(BASE + "b")
+
+    put(store, BASE + "c", page(changed(text, 1, 1)), 3)
+    report = sweep(store, on_progress=delete_at_once)
+    assert report.clusters == 1
+    assert store.get(BASE + "b") is None
+    assert store.cells.read_row(BASE + "b") is None
+
+
+def test_totals_are_those_of_the_literature(store: DocumentStore) -> None:
+    text = words(1, 60)
+    for number in range(502):
+        put(store, f"{BASE}copy{number}", page(text, str(number)), number + 1)
+    put(store, BASE + "alone", page(words(2, 60)))
+    put(store, BASE + "near1", page(words(3, 200)))
+    put(store, BASE + "near2", page(changed(words(3, 200), 1, 1)))
+    report = sweep(store)
+    assert (report.documents, report.duplicates, report.without_duplicates) == (505, 502, 1)
+    assert (report.with_duplicates, report.with_500, report.clusters, report.largest_cluster) == (504, 502, 2, 502)
+    assert report.pairs == 502 * 501 // 2 + 1
+    assert report.listed_pairs == 502
+
+
+# --- another text, other shingles
+
+
+def test_visible_text_is_compared_from_bodies_where_the_store_fingerprints_main_text(tmp_path: Path) -> None:
+    menu = "<nav>" + " ".join(f"<a href=/{word}>{word}</a>" for word in words(7, 120)) + "</nav>"
+    schema = docstore.Schema(extractor="combined")
+    with docstore.open(tmp_path / "store", create=True, schema=schema, durability="none") as store:
+        for number in range(2):
+            body = page(words(number, 200)).replace(b"<body>", f"<body>{menu}".encode())
+            put(store, f"{BASE}{number}", body)
+        for number in range(2):
+            body = page(words(5, 200)).replace(
+                b"<body>", f"<body><nav>{' '.join(words(50 + number, 150))}</nav>".encode()
+            )
+            put(store, f"{BASE}same-main-{number}", body)
+        main = {found[0] for found in pairs_of(store, threshold=0.2, text="main")}
+        visible = pairs_of(store, threshold=0.2, text="visible")
+        report = sweep(store, SweepOptions(text="visible", shingle_words=3))
+    assert main == {BASE + "same-main-0"}
+    assert {found[0] for found in visible} == {BASE + "0", BASE + "same-main-0"}
+    assert (report.text, report.shingle_words) == ("visible", 3)
+
+
+def test_other_shingle_lengths_are_made_from_stored_texts(store: DocumentStore) -> None:
+    text = words(1, 200)
+    other = changed(text, 2, 20)
+    put(store, BASE + "a", page(text))
+    put(store, BASE + "b", page(other))
+    for width in (1, 3, 5):
+        kernel = Kernel(shingle_words=width)
+        one, two = (set(kernel.shingles(" ".join(some)).tolist()) for some in (text, other))
+        ((*_, similarity),) = pairs_of(store, threshold=0.2, shingle_words=width)
+        assert similarity == pytest.approx(len(one & two) / len(one | two), abs=1e-6)
+
+
+@pytest.mark.parametrize("options", [{"threshold": 0.0}, {"threshold": 1.5}, {"text": "title"}, {"threads": 0}])
+def test_options_that_make_no_sense_are_refused(store: DocumentStore, options: dict[str, object]) -> None:
+    with pytest.raises(docstore.InvalidArgument):
+        sweep(store, SweepOptions(**options))  # type: ignore[arg-type]
+
+
+# --- the same whatever the order, the threads and the kills
+
+
+def sample_pages() -> list[Page]:
+    return [entry.page for entry in read(CRAWL) if isinstance(entry, PageEntry)]
+
+
+def test_three_orders_of_ingest_give_one_pairs_file(tmp_path: Path) -> None:
+    pages = sample_pages()
+    orders: list[Callable[[list[Page]], None]] = [lambda some: None, list.reverse, random.Random(3).shuffle]
+    files, clusters = set(), []
+    for number, reorder in enumerate(orders):
+        given = list(pages)
+        reorder(given)
+        with docstore.open(tmp_path / str(number), create=True, durability="none") as store:
+            list(store.put_pages(given, threads=1))
+            for all_pairs in (False, True):
+                path = tmp_path / f"{number}-{all_pairs}.tsv"
+                report = sweep(store, SweepOptions(pairs=path, all_pairs=all_pairs, threads=number + 1))
+            files.add((path.read_bytes(), (tmp_path / f"{number}-False.tsv").read_bytes()))
+            # a page that stands alone has columns where its verdict, which does depend on the order, named another
+            clusters.append({url: place for url, place in places(store).items() if place.similarity < 1})
+    assert len(files) == 1
+    assert report.pairs > 20
+    assert clusters[0] == clusters[1] == clusters[2]
+
+
+class Killed(Exception):
+    """Stops a sweep where a kill would."""
+
+
+@pytest.mark.parametrize("stage", ["shingles", "pairs", "columns"])
+def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_texts, "BATCH_TEXTS", 8)
+    monkeypatch.setattr(sweep_verify, "BATCH_MEMBERS", 2000)
+    monkeypatch.setattr("docstore.sweep_columns.GROUP_ROWS", 4)
+    with docstore.open(tmp_path / "store", create=True, durability="none") as store:
+        list(store.put_pages(sample_pages()))
+    shutil.copytree(tmp_path / "store", tmp_path / "whole")
+
+    def run(name: str, stop_at: int = 0) -> tuple[SweepReport, int, dict[str, ClusterPlace]]:
+        calls = 0
+
+        def kill(at: str, done: int, total: int) -> None:
+            nonlocal calls
+            calls += at == stage
+            if stop_at and calls == stop_at:
+                raise Killed
+
+        with docstore.open(tmp_path / name) as opened:
+            report = sweep(opened, SweepOptions(pairs=tmp_path / f"{name}.tsv", threads=1), kill)
+            return report, calls, places(opened)
+
+    whole, batches, expected = run("whole")
+    assert batches > 3
+    with pytest.raises(Killed):
+        run("store", stop_at=3)
+    assert (tmp_path / "store" / "sweep").exists()
+    resumed, left, found = run("store")
+    assert left <= batches - 2  # what was logged is not made again
+    assert (resumed.pairs, resumed.clusters) == (whole.pairs, whole.clusters)
+    assert found == expected
+    assert (tmp_path / "store.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
+    assert not (tmp_path / "store" / "sweep").exists()
+
+
+def test_damaged_stages_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_texts, "BATCH_TEXTS", 8)
+    with docstore.open(tmp_path / "store", create=True, durability="none") as store:
+        list(store.put_pages(sample_pages()))
+        sweep(store, SweepOptions(pairs=tmp_path / "sound.tsv", dry_run=True))
+
+        def kill(stage: str, done: int, total: int) -> None:
+            if stage == "pairs":
+                raise Killed
+
+        for suffix, place in ((".log", 40), (".log", -9), (".u64", 100), (".u64", -100)):
+            with pytest.raises(Killed):
+                sweep(store, SweepOptions(dry_run=True), kill)
+            (damaged,) = (tmp_path / "store" / "sweep").glob(f"*/shingles{suffix}")
+            raw = bytearray(damaged.read_bytes())
+            raw[place] ^= 1
+            damaged.write_bytes(raw)
+            sweep(store, SweepOptions(pairs=tmp_path / "again.tsv", dry_run=True))
+            assert (tmp_path / "again.tsv").read_bytes() == (tmp_path / "sound.tsv").read_bytes()
+
+
+def test_a_log_takes_up_behind_its_last_sound_frame(tmp_path: Path) -> None:
+    path = tmp_path / "stage.log"
+    log = StageLog(path, b"i" * 16)
+    for frame in (b"one", b"two", b""):
+        log.append(frame)
+    assert list(StageLog(path, b"i" * 16).frames()) == [b"one", b"two", b""]
+    assert list(StageLog(path, b"j" * 16).frames()) == []
+    path.write_bytes(path.read_bytes()[:-12])  # the empty frame, and the tail of the one before it
+    log = StageLog(path, b"i" * 16)
+    assert list(log.frames()) == [b"one"]
+    log.append(b"three")
+    assert list(StageLog(path, b"i" * 16).frames()) == [b"one", b"three"]
+
+
+# --- its array kernels
+
+
+def random_sets(seed: int, count: int, members: int, wide: bool = True) -> Sets:
+    rng = np.random.default_rng(seed)
+    universe = rng.integers(0, 1 << 62, members * 3, dtype=np.uint64)
+    if not wide:
+        universe %= np.uint64(1 << 12)  # many members in one place of the table
+        universe *= np.uint64(1 << 21)
+    made = [np.unique(rng.choice(universe, rng.integers(1, members))) for _ in range(count)]
+    starts = np.concatenate([[0], np.cumsum([len(one) for one in made])]).astype(np.int64)
+    return Sets(starts, np.concatenate(made))
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_shared_members_are_those_of_the_kernel_that_numbers_them(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_verify, "CHUNK_PAIRS", 500)
+    sets = random_sets(4, 40, 200, wide)
+    first, second = (side.astype(np.int64) for side in np.triu_indices(40, 1))
+    assert (shared_members(sets, first, second) == overlap_pairs(sets, first, second)).all()
+    assert (shared_members(sets, second[::-1], first[::-1]) == overlap_pairs(sets, first, second)[::-1]).all()
+
+
+def test_shared_members_counts_zero_as_a_member() -> None:
+    sets = Sets(np.array([0, 2, 4, 5]), np.array([0, 5, 0, 7, 9], np.uint64))
+    assert shared_members(sets, np.array([0, 0]), np.array([1, 2])).tolist() == [1, 0]
+
+
+def test_bands_get_narrower_with_the_threshold() -> None:
+    widths = [band_width(threshold) for threshold in (0.95, 0.8, 0.7, 0.5, 0.2)]
+    assert widths == sorted(widths, reverse=True)
+    assert all(expected_recall(threshold) > 0.9999 for threshold in (0.5, 0.6, 0.8, 1.0))
+    assert expected_recall(0.2) < 0.9
+
+
+def test_candidates_hold_the_near_ones_in_a_bucket_too_large_for_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(8)
+    sketches = rng.integers(0, 256, (600, 256), dtype=np.uint8)
+    sketches[:, :128] = sketches[0, :128]  # all share half of the bands
+    sketches[500:] = sketches[400:500]  # and a hundred pairs are equal
+    monkeypatch.setattr("docstore.sweep_candidates.PARTNERS", 64)
+    found = candidates(sketches, 0.8)
+    assert found.cut == 600
+    pairs = set(zip(found.first.tolist(), found.second.tolist(), strict=True))
+    assert {(number, number + 100) for number in range(400, 500)} <= pairs
+    assert len(pairs) < 200
+    assert candidates(sketches[:0], 0.8).first.tolist() == []
