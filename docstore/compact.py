@@ -73,7 +73,7 @@ class CompactionReport:
         raw_bytes: of the values moved, before compression.
         old_bytes: of segments before.
         new_bytes: of segments after.
-        live_bytes: that rows refer to, before; the rest of `old_bytes` is garbage.
+        live_bytes: that rows of these tablets refer to, before; with all tablets the rest of `old_bytes` is garbage.
         expired_cells: dropped by the families' policies.
         freed_bodies: shared bodies that nobody leans on any more.
         pruned_postings: that led nowhere.
@@ -209,8 +209,7 @@ class Compaction:
         lifetimes = Lifetimes(opened.engine, opened.bodies, opened.sharing, self._table, committer)
         old = self._seal(whole=whole)
         report.old_bytes = sum(row.committed_bytes for row in opened.manifest.segments() if row.number in old)
-        report.live_bytes = sum(used.record_bytes for number, used in usage(opened.engine).items() if number in old)
-        self._total_bytes = report.live_bytes
+        self._total_bytes = report.old_bytes
         lifetimes.mark_dying()
         relocator = Relocator(
             engine=opened.engine,
@@ -232,6 +231,7 @@ class Compaction:
         report.expired_cells, report.damaged_values = moved.expired_cells, moved.damaged
         report.lost_races, report.left_values = moved.lost_races, self._left_values
         report.codec_bytes = dict(moved.codecs)
+        report.live_bytes = self._done_bytes
         report.freed_bodies = lifetimes.free_unused()
         report.pruned_postings = Pruner(opened.engine, self._is_live, committer.lock, committer.commit).run()
         with committer.lock:

