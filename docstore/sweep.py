@@ -205,6 +205,7 @@ class _Sweep:
             workspace, "sketches", numbers, sketches=True, on_progress=self._shower("sketches")
         )
         versions.sketches[numbers] = made.sketches
+        versions.shingle_counts[numbers] = made.sets.lengths
         if self._from_bodies:
             versions.equal_by = versions.equal_by.copy()
             versions.identity = versions.identity.copy()
@@ -218,7 +219,7 @@ class _Sweep:
     def _pairs(self, versions: Versions, workspace: Workspace) -> PairGraph:
         leader = leaders(versions.identity) if len(versions.rows) else np.empty(0, np.int64)
         lone = np.flatnonzero((leader == np.arange(len(leader))) & (versions.equal_by == BY_TEXT))
-        proposed = candidates(versions.sketches[lone], self._threshold)
+        proposed = candidates(versions.sketches[lone], versions.shingle_counts[lone], self._threshold)
         first, second = _with_named(lone[proposed.first], lone[proposed.second], leader, versions)
         self.report.candidates, self.report.crowded = len(first), proposed.cut
         self._stage_done("candidates")

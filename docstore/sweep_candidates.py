@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from docstore.dedup.candidates import CHUNK_PAIRS, Numbers, bucket_pairs, sketch_agreements
 from docstore.dedup.curves import bin_agreement, miss_probability
+from docstore.dedup.join import ROUNDING
 from docstore.dedup.sketch import BINS
 
 MISSED = 1e-6
@@ -33,7 +34,7 @@ class Candidates(NamedTuple):
 
     Attributes:
         first, second: (pairs,) int64.
-        compared: pairs that shared a band, those that share many counted as often.
+        compared: pairs of like size that shared a band, those that share many counted as often.
         cut: texts in buckets so large that not every pair was looked at.
     """
 
@@ -58,16 +59,17 @@ def expected_recall(threshold: float) -> float:
     return 1.0 - miss_probability(bin_agreement(threshold, _KEPT_BITS), width, BINS // width)
 
 
-def candidates(sketches: NDArray[np.uint8], threshold: float) -> Candidates:
+def candidates(sketches: NDArray[np.uint8], sizes: Numbers, threshold: float) -> Candidates:
     """Candidate pairs of texts, numbered as their sketches are.
 
     Args:
         sketches: (texts, 256) uint8; pass one text of each group of equal ones.
+        sizes: (texts,) shingles that each was made of.
         threshold: least Jaccard coefficient that matters.
     """
     width = band_width(threshold)
     bands = BINS // width
-    bins = _occupied(sketches)
+    bins = _own_bins(sizes)
     codes = np.empty(0, np.int64)
     fresh: list[Numbers] = []
     compared = held = 0
@@ -78,7 +80,7 @@ def candidates(sketches: NDArray[np.uint8], threshold: float) -> Candidates:
         following = _keys(sketches, (band + 1) % bands, width)
         for places, limit in _chunks(keys):
             left, right = bucket_pairs(keys[places], following[places], limit)
-            left, right = places[left], places[right]
+            left, right = _similar_sizes(sizes, places[left], places[right], threshold)
             compared += len(left)
             likely = sketch_agreements(sketches, left, right) >= _least_agreement(bins, left, right, threshold)
             left, right = left[likely], right[likely]
@@ -131,15 +133,17 @@ def _crowded(keys: NDArray[np.uint64], places: Numbers, limit: int) -> Numbers:
     return crowded
 
 
-def _occupied(sketches: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """How many bins of each sketch are its own, about: of m random bytes 256 (1 - e^(-m / 256)) are different."""
-    result = np.empty(len(sketches), np.float64)
-    step = max(1, CHUNK_PAIRS // BINS)
-    for begin in range(0, len(sketches), step):
-        ordered = np.sort(sketches[begin : begin + step], axis=1)
-        different = 1 + np.count_nonzero(ordered[:, 1:] != ordered[:, :-1], axis=1)
-        result[begin : begin + step] = -256 * np.log1p(-np.minimum(different, 180) / 256)
-    return np.clip(result, 4, BINS)
+def _similar_sizes(sizes: Numbers, left: Numbers, right: Numbers, threshold: float) -> tuple[Numbers, Numbers]:
+    """Pairs that can reach the threshold by their sizes: the smaller set has at least that share of the larger one."""
+    small = np.minimum(sizes[left], sizes[right])
+    possible = small >= threshold * np.maximum(sizes[left], sizes[right]) - ROUNDING
+    return left[possible], right[possible]
+
+
+def _own_bins(sizes: Numbers) -> NDArray[np.float64]:
+    """Expected bins of each sketch that are its own, not borrowed: `curves.occupied_bins` of many at once."""
+    own: NDArray[np.float64] = -BINS * np.expm1(np.maximum(sizes, 1) * np.log1p(-1.0 / BINS))
+    return own
 
 
 def _least_agreement(bins: NDArray[np.float64], left: Numbers, right: Numbers, threshold: float) -> NDArray[np.float64]:

@@ -27,7 +27,7 @@ from docstore.dedup.candidates import Numbers
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.detector import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.dedup.sketch import BINS
-from docstore.format import SCHEME_SKETCH_1, SCHEME_TEXT_1
+from docstore.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
 from docstore.html.words import words
 from docstore.model import Cell, ReadSpec, VerdictKind
 from docstore.store import DocumentStore
@@ -103,6 +103,7 @@ class Versions:
         good: (n,) bool: a 2xx answer with a text.
         sketches: (n, 256) uint8, mapped.
         sketched: (n,) bool: its sketch is there and of the scheme that this version writes.
+        shingle_counts: (n,) int64 size of the set that the sketch was made of; 0 without one.
         texts: envelope of its text.
         placed: (n,) uint64 checksum of the columns that an earlier sweep wrote; 0 for none.
         named: (version, version) that the write path called duplicates.
@@ -123,6 +124,7 @@ class Versions:
     good: NDArray[np.bool_]
     sketches: NDArray[np.uint8]
     sketched: NDArray[np.bool_]
+    shingle_counts: Numbers
     texts: Blobs
     placed: NDArray[np.uint64]
     named: NDArray[np.int64]
@@ -170,6 +172,7 @@ class _Reading:
         self._equal_by, self._good, self._sketched, self._duplicate = (bytearray() for _ in range(4))
         self._sketches: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - mapped for as long as the sweep runs
         self._placed = array("Q")
+        self._shingle_counts = array("q")
         self._row_number = 0
         self._verdicts: list[tuple[int, bytes, int]] = []
         self._declared: list[Declared] = []
@@ -218,9 +221,14 @@ class _Reading:
         known = len(text_checksum) == 17 and text_checksum[0] == SCHEME_TEXT_1
         good = 200 <= status < 300 and known
         body = checksum if decides_alone(checksum) else b"\0" + blake3(self._fetch(columns[capture.BODY])).digest()
-        equal_by, identity = self._identify(columns, text_checksum, body) if good else (BY_BODY, _digest(b"b", body))
-        sketch = self._value(columns, capture.SKETCH)
-        sketched = len(sketch) == 1 + BINS and sketch[0] == SCHEME_SKETCH_1
+        sketch, shingle_count = capture.decode_sketch(self._value(columns, capture.SKETCH))
+        sketched = len(sketch) == SKETCH_BYTES and sketch[0] == SCHEME_SKETCH_1
+        if not good:
+            equal_by, identity = BY_BODY, _digest(b"b", body)
+        elif sketched and shingle_count >= MIN_NEAR_WORDS:
+            equal_by, identity = BY_TEXT, text_checksum[1:]
+        else:
+            equal_by, identity = self._identify(columns, text_checksum, body)
         self._row_keys.append(row_key)
         self._texts.append(columns.get(capture.MAIN, b""))
         self._rows.append(self._row_number)
@@ -232,6 +240,7 @@ class _Reading:
         self._equal_by.append(equal_by)
         self._good.append(good)
         self._sketched.append(sketched)
+        self._shingle_counts.append(shingle_count if sketched else 0)
         self._sketches.write(sketch[1:] if sketched else bytes(BINS))
         self._state.update(len(row_key).to_bytes(4, "big") + row_key + timestamp.to_bytes(8, "big") + identity)
         self._note_verdict(number, columns)
@@ -296,6 +305,7 @@ class _Reading:
             np.frombuffer(bytes(self._good), np.bool_),
             sketches,
             np.frombuffer(bytes(self._sketched), np.bool_),
+            np.array(self._shingle_counts, np.int64),
             self._texts,
             np.array(self._placed, np.uint64),
             np.empty((0, 2), np.int64),
