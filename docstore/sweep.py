@@ -219,8 +219,8 @@ class _Sweep:
     def _pairs(self, versions: Versions, workspace: Workspace) -> PairGraph:
         leader = leaders(versions.identity) if len(versions.rows) else np.empty(0, np.int64)
         lone = np.flatnonzero((leader == np.arange(len(leader))) & (versions.equal_by == BY_TEXT))
-        proposed = candidates(versions.sketches[lone], versions.shingle_counts[lone], self._threshold)
-        first, second = _with_named(lone[proposed.first], lone[proposed.second], leader, versions)
+        proposed = candidates(versions.sketches, versions.shingle_counts, lone, self._threshold)
+        first, second = _with_named(proposed.first, proposed.second, leader, versions)
         self.report.candidates, self.report.crowded = len(first), proposed.cut
         self._stage_done("candidates")
         needed = np.unique(np.concatenate([first, second]))

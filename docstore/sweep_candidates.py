@@ -59,44 +59,48 @@ def expected_recall(threshold: float) -> float:
     return 1.0 - miss_probability(bin_agreement(threshold, _KEPT_BITS), width, BINS // width)
 
 
-def candidates(sketches: NDArray[np.uint8], sizes: Numbers, threshold: float) -> Candidates:
-    """Candidate pairs of texts, numbered as their sketches are.
+def candidates(sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, threshold: float) -> Candidates:
+    """Candidate pairs among chosen texts.
 
     Args:
-        sketches: (texts, 256) uint8; pass one text of each group of equal ones.
-        sizes: (texts,) shingles that each was made of.
+        sketches: (n, 256) uint8; may be mapped, it is read in pieces.
+        sizes: (n,) shingles that each was made of.
+        chosen: (texts,) which of them to compare, ascending: one of each group of equal ones.
         threshold: least Jaccard coefficient that matters.
     """
     width = band_width(threshold)
     bands = BINS // width
+    sizes = sizes[chosen]
     bins = _own_bins(sizes)
+    count = max(1, len(chosen))
     codes = np.empty(0, np.int64)
     fresh: list[Numbers] = []
     compared = held = 0
     cut: set[int] = set()
-    following = _keys(sketches, 0, width)
+    following = _keys(sketches, chosen, 0, width)
     for band in range(bands):
         keys = following
-        following = _keys(sketches, (band + 1) % bands, width)
+        following = _keys(sketches, chosen, (band + 1) % bands, width)
         for places, limit in _chunks(keys):
             left, right = bucket_pairs(keys[places], following[places], limit)
             left, right = _similar_sizes(sizes, places[left], places[right], threshold)
             compared += len(left)
-            likely = sketch_agreements(sketches, left, right) >= _least_agreement(bins, left, right, threshold)
+            agreeing = sketch_agreements(sketches, chosen[left], chosen[right])
+            likely = agreeing >= _least_agreement(bins, left, right, threshold)
             left, right = left[likely], right[likely]
-            fresh.append(np.minimum(left, right) * len(sketches) + np.maximum(left, right))
+            fresh.append(np.minimum(left, right) * count + np.maximum(left, right))
             held += len(left)
             if limit < len(places) - 1 and _largest(keys[places]) > limit + 1:
                 cut.update(_crowded(keys, places, limit).tolist())
             if held > CHUNK_PAIRS:
                 codes, fresh, held = np.unique(np.concatenate([codes, *fresh])), [], 0
     codes = np.unique(np.concatenate([codes, *fresh]))
-    return Candidates(codes // max(1, len(sketches)), codes % max(1, len(sketches)), compared, len(cut))
+    return Candidates(chosen[codes // count], chosen[codes % count], compared, len(cut))
 
 
-def _keys(sketches: NDArray[np.uint8], band: int, width: int) -> NDArray[np.uint64]:
-    padded = np.zeros((len(sketches), 8), np.uint8)
-    padded[:, :width] = sketches[:, band * width : (band + 1) * width]
+def _keys(sketches: NDArray[np.uint8], chosen: Numbers, band: int, width: int) -> NDArray[np.uint64]:
+    padded = np.zeros((len(chosen), 8), np.uint8)
+    padded[:, :width] = sketches[chosen, band * width : (band + 1) * width]
     return padded.view(np.uint64)[:, 0]
 
 

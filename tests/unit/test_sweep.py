@@ -451,12 +451,16 @@ def test_candidates_hold_the_near_ones_in_a_bucket_too_large_for_all_pairs(monke
     sketches[:, :128] = sketches[0, :128]  # all share half of the bands
     sketches[500:] = sketches[400:500]  # and a hundred pairs are equal
     monkeypatch.setattr("docstore.sweep_candidates.PARTNERS", 64)
-    sizes = np.full(600, 1000)
-    found = candidates(sketches, sizes, 0.8)
+    sizes, chosen = np.full(600, 1000), np.arange(600)
+    found = candidates(sketches, sizes, chosen, 0.8)
     assert found.cut == 600
     pairs = set(zip(found.first.tolist(), found.second.tolist(), strict=True))
     assert {(number, number + 100) for number in range(400, 500)} <= pairs
     assert len(pairs) < 200
-    assert candidates(sketches[:0], sizes[:0], 0.8).first.tolist() == []
+    some = candidates(sketches, sizes, chosen[410:], 0.8)
+    assert set(zip(some.first.tolist(), some.second.tolist(), strict=True)) == {
+        pair for pair in pairs if min(pair) >= 410
+    }
+    assert candidates(sketches, sizes, chosen[:0], 0.8).first.tolist() == []
     sizes[500:] = 700  # too small to reach the threshold
-    assert candidates(sketches, sizes, 0.8).first.tolist() == []
+    assert candidates(sketches, sizes, chosen, 0.8).first.tolist() == []
