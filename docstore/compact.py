@@ -8,8 +8,8 @@ Floor 5: the sequence of one compaction over the parts of an open store; each pa
               refs changed one by one where they are still what they were
     free      shared bodies that nobody leans on lose their rows
     prune     postings that lead to no live page go
+    engine    its own files give back what was overwritten, and every changed ref is durable from here on
     unlink    segments that no row refers to are drained and removed, then dictionaries that no record needs
-    engine    its own files give back what was overwritten
 
 Readers and writers of this process go on.  A crash at any point leaves a sound store; run again, compaction goes on
 with the tablets that were not finished.
@@ -238,12 +238,12 @@ class Compaction:
             opened.manifest.recount(held_bytes, committer.durability)
             opened.manifest.merge_small(committer.durability)
             opened.manifest.split_grown(committer.durability)
+        for name in TABLE_TAGS:
+            opened.engine.compact(name)  # which makes the changed refs durable, whatever the level of their commits
         report.removed_segments, report.kept_segments = self._unlink(old)
         report.removed_dictionaries = self._drop_dictionaries(relocator.dictionaries)
         with committer.lock:
             committer.commit([RowMutations(META, COMPACTION_ROW, [DeleteRow()])])
-        for name in TABLE_TAGS:
-            opened.engine.compact(name)
         self._tell(self._total_bytes)
         report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())
 

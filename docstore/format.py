@@ -128,13 +128,6 @@ CODEC_ZSTD_DICTIONARY = 2
 CODEC_ZSTD_DELTA = 3
 """zstd with another record's raw value as raw-content dictionary; the record names that record's checksum."""
 
-CODEC_NAMES = {
-    CODEC_STORED: "stored",
-    CODEC_ZSTD: "zstd",
-    CODEC_ZSTD_DICTIONARY: "dictionary",
-    CODEC_ZSTD_DELTA: "delta",
-}
-
 ZSTD_FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
 
 SEGMENT_LIVE = "live"

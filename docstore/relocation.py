@@ -18,7 +18,7 @@ from docstore.commit import Committer
 from docstore.dedup.index import PagePointer
 from docstore.engines.protocol import Engine
 from docstore.errors import CorruptionError, InvalidArgument
-from docstore.format import CODEC_NAMES, CODEC_ZSTD_DELTA, RECORD_VALUE
+from docstore.format import CODEC_ZSTD_DELTA, RECORD_VALUE
 from docstore.model import Cell, DeleteCells, Mutation, Position, ReadSpec, RowMutations, SetCell
 from docstore.relatives import Relatives
 from docstore.sharing import BODY_FAMILY, DYING, ENVELOPE, TABLE, Base, SharedBodies, body_name
@@ -28,7 +28,7 @@ from docstore.tablets.compaction import SegmentWriter, segment_of
 from docstore.tablets.encoding import Encoder
 from docstore.tablets.manifest import Tablet
 from docstore.tablets.placement import Placement
-from docstore.tablets.record import Record
+from docstore.tablets.record import CODEC_NAMES, Record
 from docstore.tablets.values import encode_ref_envelope, envelope_raw_bytes, parse_envelope
 
 PAGES = "pages"

@@ -47,6 +47,13 @@ _RELATED_FROM_CODEC = CODEC_ZSTD_DICTIONARY
 _COLUMN_NUMBERS = {column: number for number, column in RECORD_COLUMNS.items()}
 _COLUMNS: list[tuple[str, bytes] | None] = [RECORD_COLUMNS.get(number) for number in range(256)]
 
+CODEC_NAMES = {
+    CODEC_STORED: "stored",
+    CODEC_ZSTD: "zstd",
+    CODEC_ZSTD_DICTIONARY: "dictionary",
+    CODEC_ZSTD_DELTA: "delta",
+}
+"""For people: in reports and statistics."""
 RECORD_HEADER_MAX_BYTES = RECORD_WIDE_HEADER_BYTES
 VALUE_MAX_BYTES = (1 << 32) - 1
 FIELDS_MAX_BYTES = 256 << 10
