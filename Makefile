@@ -4,12 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test test-all lint bench clean
+.PHONY: help demo test test-all native-test lint bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
 
-$(STAMP): pyproject.toml
+NATIVE_SOURCES := $(wildcard native/Cargo.* native/*/Cargo.toml native/*/src/*.rs native/*/src/*/*.rs)
+
+$(STAMP): pyproject.toml $(NATIVE_SOURCES)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e '.[dev]'
@@ -21,8 +23,15 @@ demo: $(STAMP)  ## set up, ingest the sample crawl, look around
 test: $(STAMP)  ## set up, run the tests
 	$(BIN)/python -m pytest -q -m "not slow"
 
-test-all: $(STAMP)  ## set up, run every test, the slow ones too
+test-all: $(STAMP) native-test  ## set up, run every test, the slow ones too
 	$(BIN)/python -m pytest -q
+
+native-test:  ## the native kernel's own tests and fuzz loop (FUZZ_EXECUTIONS=10000000 for more); needs cargo
+	@if command -v cargo >/dev/null; then \
+		cargo test --quiet --release --manifest-path native/Cargo.toml -- --include-ignored --nocapture; \
+	else \
+		echo "skipped: no cargo, so no native kernel"; \
+	fi
 
 lint: $(STAMP)  ## linters, formatter and type checker
 	$(BIN)/ruff check .

@@ -193,6 +193,8 @@ FLAGS = {
     "REFERENCES_RAW": tokens.REFERENCES_RAW,
     "RAW": frozenset(tokens._RAW.split("|")),
     "HEADING": outline.HEADINGS,
+    "DECLARING": frozenset({"html", "title", "meta", "link"}),
+    "LINKING": frozenset({"a", "area"}),
 }
 
 

@@ -8,11 +8,11 @@ import os
 import sys
 from pathlib import Path
 
-from tools.bench import cold_get, dedup_peers, read_path, write_path
+from tools.bench import cold_get, dedup_peers, kernel, read_path, write_path
 from tools.bench.harness import load_pages, machine
 
 ROOT = Path(__file__).parent.parent.parent
-SECTIONS = {"write": write_path, "read": read_path, "cold": cold_get, "dedup": dedup_peers}
+SECTIONS = {"kernel": kernel, "write": write_path, "read": read_path, "cold": cold_get, "dedup": dedup_peers}
 
 
 def main() -> None:

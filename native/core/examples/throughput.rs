@@ -4,8 +4,10 @@
 
 use std::time::Instant;
 
-use docstore_kernel::{charset, flow::Flow, names::Names, page, shingle, tokens, visible::visible, words::Words};
-use docstore_kernel::{simhash::simhash, sketch, Analyser, Extractor, Options};
+use docstore_kernel::{
+    charset, flow::Flow, names::Names, page as declared, shingle, tokens, visible::visible, words::Words,
+};
+use docstore_kernel::{simhash::simhash, sketch, Analyser, Extractor, Options, Outcome, Page};
 
 fn read(path: &str) -> Vec<(Vec<u8>, String)> {
     let bytes = std::fs::read(path).expect("the file can be read");
@@ -46,13 +48,11 @@ fn main() {
     let extractor = Extractor::of_name(extractor).expect("an extractor");
     let mut analyser = Analyser::new(Options { extractor, shingle_words: 5 });
     time("body checksum", &mut || pages.iter().map(|(body, _)| blake3::hash(body).as_bytes()[0] as usize).sum());
+    let mut page = Page::default();
     time("whole", &mut || {
-        pages
-            .iter()
-            .map(|(body, kind)| {
-                matches!(analyser.analyse(body, kind, false), docstore_kernel::Analysis::Html(_)) as usize
-            })
-            .sum()
+        let mut is_html =
+            |(body, kind): &&(Vec<u8>, String)| analyser.analyse(body, kind, false, &mut page) == Outcome::Html;
+        pages.iter().filter(|each| is_html(each)).count()
     });
     let (mut tags, mut names, mut flow, mut words) = (Vec::new(), Names::default(), Flow::default(), Words::default());
     let (mut hashes, mut shingles, mut samples) = (Vec::new(), Vec::new(), Vec::new());
@@ -83,7 +83,7 @@ fn main() {
         cut.push((valid, tags, flow.bytes().to_vec()));
     }
     time("declared", &mut || {
-        cut.iter().map(|(source, tags, _)| page::read(source.as_bytes(), tags, false, &mut flow).title.len()).sum()
+        cut.iter().map(|(source, tags, _)| declared::read(source.as_bytes(), tags, false, &mut flow).title.len()).sum()
     });
     time("visible", &mut || {
         cut.iter()

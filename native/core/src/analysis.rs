@@ -56,8 +56,8 @@ pub struct Fingerprints {
     pub samples: Vec<u64>,
 }
 
-/// What is said of one HTML page.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What is said of one HTML page; may be filled again and again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// Name of the encoding, in lower case; empty where the caller has decoded the page.
     pub encoding: String,
@@ -67,13 +67,14 @@ pub struct Page {
     pub fingerprints: Option<Fingerprints>,
 }
 
-/// What is said of one body.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Analysis {
+/// What a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
     NotHtml,
     /// HTML in an encoding that the caller has to decode.
     Foreign,
-    Html(Box<Page>),
+    /// The page is filled.
+    Html,
 }
 
 /// Analyses one page after the other.
@@ -87,7 +88,6 @@ pub struct Analyser {
     words: Words,
     hashes: Vec<u64>,
     shingles: Vec<u64>,
-    samples: Vec<u64>,
     sorter: Sorter,
 }
 
@@ -103,22 +103,22 @@ impl Analyser {
             words: Words::default(),
             hashes: Vec::new(),
             shingles: Vec::new(),
-            samples: Vec::new(),
             sorter: Sorter::default(),
         }
     }
 
-    /// Everything but the body's checksum.
-    pub fn analyse(&mut self, body: &[u8], content_type: &str, links: bool) -> Analysis {
+    /// Everything but the body's checksum, in `page`, which is as it was where the body is not read.
+    pub fn analyse(&mut self, body: &[u8], content_type: &str, links: bool, page: &mut Page) -> Outcome {
         if !kind::is_html(body, content_type) {
-            return Analysis::NotHtml;
+            return Outcome::NotHtml;
         }
         match charset::decode(&body[..body.len().min(TEXT_LIMIT_BYTES)], content_type) {
-            Decoded::Foreign => Analysis::Foreign,
+            Decoded::Foreign => Outcome::Foreign,
             Decoded::Text(name, text) => {
-                let mut page = self.page(&text, links);
-                page.encoding = name.name().to_ascii_lowercase();
-                Analysis::Html(Box::new(page))
+                self.read(&text, links, page);
+                page.encoding.push_str(name.name());
+                page.encoding.make_ascii_lowercase();
+                Outcome::Html
             }
         }
     }
@@ -127,7 +127,7 @@ impl Analyser {
     ///
     /// # Panics
     /// If the source is longer than `tokens::SOURCE_LIMIT_BYTES`.
-    pub fn page(&mut self, source: &str, links: bool) -> Page {
+    pub fn read(&mut self, source: &str, links: bool, page: &mut Page) {
         let source: Cow<str> = if memchr::memchr(0, source.as_bytes()).is_some() {
             source.replace('\0', "\u{fffd}").into()
         } else {
@@ -137,27 +137,30 @@ impl Analyser {
         assert!(source.len() <= tokens::SOURCE_LIMIT_BYTES, "a source of {} bytes is too long", source.len());
         self.names.clear();
         tokens::split(source, &mut self.tags, &mut self.names);
-        let declared = page::read(source, &self.tags, links, &mut self.line);
+        page.encoding.clear();
+        page.declared = page::read(source, &self.tags, links, &mut self.line);
         match self.options.extractor {
             Extractor::Visible => visible(source, &self.tags, &mut self.flow),
             Extractor::Combined => combined::combined(source, &self.tags, &mut self.combined, &mut self.flow),
         }
         self.words.cut(self.flow.bytes());
-        let main = String::from_utf8(self.flow.bytes().to_vec()).unwrap_or_default();
-        Page { encoding: String::new(), declared, main, fingerprints: self.fingerprints() }
+        page.main.clear();
+        page.main.push_str(simdutf8::basic::from_utf8(self.flow.bytes()).unwrap_or_default());
+        let used = page.fingerprints.take();
+        let (set, samples) = used.map(|used| (used.shingles, used.samples)).unwrap_or_default();
+        page.fingerprints = self.fingerprints(set, samples);
     }
 
-    /// Fingerprints of the words at hand.
-    fn fingerprints(&mut self) -> Option<Fingerprints> {
+    /// Fingerprints of the words at hand, in vectors that were used before.
+    fn fingerprints(&mut self, mut set: Vec<u64>, mut samples: Vec<u64>) -> Option<Fingerprints> {
         let word_count = self.words.ends().len();
         if word_count == 0 {
             return None;
         }
         shingle::word_hashes(&self.words, &mut self.hashes);
         shingle::shingles(&self.hashes, self.options.shingle_words, &mut self.shingles);
-        let mut set = Vec::new();
         self.sorter.distinct(&self.shingles, &mut set);
-        shingle::sample(&set, &mut self.samples);
+        shingle::sample(&set, &mut samples);
         let minima = sketch::minima(&self.shingles);
         let digest = blake3::hash(self.words.joined());
         let mut text_digest = [0; TEXT_DIGEST_BYTES];
@@ -168,7 +171,7 @@ impl Analyser {
             simhash: simhash(&self.shingles),
             sketch: sketch::sketch(&minima),
             band_keys: sketch::band_keys(&minima),
-            samples: self.samples.clone(),
+            samples,
             shingles: set,
         })
     }

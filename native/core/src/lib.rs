@@ -32,4 +32,4 @@ mod tables {
     pub mod unicode;
 }
 
-pub use analysis::{Analyser, Analysis, Extractor, Options};
+pub use analysis::{Analyser, Extractor, Options, Outcome, Page};

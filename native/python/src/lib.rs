@@ -6,16 +6,19 @@
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-use docstore_kernel::analysis::{Fingerprints, Page};
-use docstore_kernel::{shingle, Analyser, Analysis, Extractor, Options};
+use docstore_kernel::analysis::Fingerprints;
+use docstore_kernel::{shingle, Analyser, Extractor, Options, Outcome, Page};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyBytes, PyTuple};
 
-/// One body after the core: digest of the body where asked for, and the analysis.
-type Analysed = (Option<[u8; 32]>, Analysis);
+/// Bodies are analysed in runs of about so many bytes, each without the GIL: seldom enough to ask for it, and little
+/// enough to stay in the processor's cache.
+const RUN_BYTES: usize = 256 << 10;
+/// Pages that a thread keeps to fill again.
+const KEPT_PAGES: usize = 64;
 
 /// Analyses bodies by one fixed choice of extractor and shingle length; stateless, safe in threads.
 #[pyclass(frozen, module = "docstore_native")]
@@ -24,36 +27,47 @@ struct Kernel {
     with_blake3: bool,
 }
 
+/// One body after the core: digest of the body where asked for, what it is, and the page.
+#[derive(Default)]
+struct Analysed {
+    digest: Option<[u8; 32]>,
+    outcome: Option<Outcome>,
+    page: Page,
+}
+
+/// Buffers of a thread, for the options that they were made for.
+struct Workshop {
+    options: Options,
+    analyser: Analyser,
+    analysed: Vec<Analysed>,
+}
+
 thread_local! {
-    /// Buffers of this thread, for the options that they were made for.
-    static ANALYSER: RefCell<Option<(Options, Analyser)>> = const { RefCell::new(None) };
+    static WORKSHOP: RefCell<Option<Box<Workshop>>> = const { RefCell::new(None) };
 }
 
 impl Kernel {
-    /// Work with this thread's analyser; a panic becomes an error, and the buffers are made anew.
-    fn with<T>(&self, work: impl FnOnce(&mut Analyser) -> T) -> Result<T, String> {
-        ANALYSER.with_borrow_mut(|slot| {
-            let same = |made: &Options| {
-                made.extractor == self.options.extractor && made.shingle_words == self.options.shingle_words
-            };
-            let (made_for, mut analyser) = slot
-                .take()
-                .filter(|(made, _)| same(made))
-                .unwrap_or_else(|| (self.options, Analyser::new(self.options)));
-            let result = catch_unwind(AssertUnwindSafe(|| work(&mut analyser))).map_err(|cause| {
-                let text = cause.downcast_ref::<String>().map(String::as_str);
-                format!(
-                    "the native kernel panicked: {}",
-                    text.or(cause.downcast_ref().copied()).unwrap_or("no message")
-                )
-            })?;
-            *slot = Some((made_for, analyser));
-            Ok(result)
+    /// This thread's buffers; they may be lost, and are then made anew.
+    fn workshop(&self) -> Box<Workshop> {
+        let same = |made: &Workshop| {
+            made.options.extractor == self.options.extractor && made.options.shingle_words == self.options.shingle_words
+        };
+        WORKSHOP.take().filter(|made| same(made)).unwrap_or_else(|| {
+            Box::new(Workshop { options: self.options, analyser: Analyser::new(self.options), analysed: Vec::new() })
         })
     }
 
-    fn analysed(&self, analyser: &mut Analyser, body: &[u8], content_type: &str, links: bool) -> Analysed {
-        (self.with_blake3.then(|| *blake3::hash(body).as_bytes()), analyser.analyse(body, content_type, links))
+    /// Work without the GIL; a panic becomes an error.
+    fn detached<T: Send>(&self, python: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+        python.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(|cause| {
+            let text = cause.downcast_ref::<String>().map(String::as_str).or(cause.downcast_ref().copied());
+            PyRuntimeError::new_err(format!("the native kernel panicked: {}", text.unwrap_or("no message")))
+        })
+    }
+
+    fn fill(&self, analyser: &mut Analyser, body: &[u8], content_type: &str, links: bool, analysed: &mut Analysed) {
+        analysed.digest = self.with_blake3.then(|| *blake3::hash(body).as_bytes());
+        analysed.outcome = Some(analyser.analyse(body, content_type, links, &mut analysed.page));
     }
 }
 
@@ -76,30 +90,49 @@ impl Kernel {
         &self,
         python: Python<'py>,
         body: PyBackedBytes,
-        content_type: &str,
+        content_type: PyBackedStr,
         links: bool,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let analysed = python
-            .detach(|| self.with(|analyser| self.analysed(analyser, &body, content_type, links)))
-            .map_err(PyRuntimeError::new_err)?;
-        handed_over(python, analysed)
+        let mut found = self.analyse_many(python, vec![(body, content_type)], links)?;
+        found.pop().ok_or_else(|| PyRuntimeError::new_err("no body was analysed"))
     }
 
-    /// `analyse` of each (body, content type), in order, the GIL let go once for all.
+    /// `analyse` of each (body, content type), in order.
     fn analyse_many<'py>(
         &self,
         python: Python<'py>,
         bodies: Vec<(PyBackedBytes, PyBackedStr)>,
         links: bool,
     ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
-        let analysed = python
-            .detach(|| {
-                self.with(|analyser| {
-                    bodies.iter().map(|(body, kind)| self.analysed(analyser, body, kind, links)).collect::<Vec<_>>()
-                })
-            })
-            .map_err(PyRuntimeError::new_err)?;
-        analysed.into_iter().map(|each| handed_over(python, each)).collect()
+        let mut workshop = self.workshop();
+        let mut found = Vec::with_capacity(bodies.len());
+        let mut rest = &bodies[..];
+        while !rest.is_empty() {
+            let mut run_bytes = 0;
+            let run = rest.iter().take(KEPT_PAGES).take_while(|(body, _)| {
+                let begins = run_bytes < RUN_BYTES;
+                run_bytes += body.len();
+                begins
+            });
+            let (run, behind) = rest.split_at(run.count());
+            rest = behind;
+            let Workshop { analyser, analysed, .. } = &mut *workshop;
+            if analysed.len() < run.len() {
+                analysed.resize_with(run.len(), Analysed::default);
+            }
+            self.detached(python, || {
+                for ((body, content_type), analysed) in run.iter().zip(analysed.iter_mut()) {
+                    self.fill(analyser, body, content_type, links, analysed);
+                }
+            })?;
+            for analysed in &workshop.analysed[..run.len()] {
+                found.push(handed_over(python, analysed)?);
+            }
+        }
+        // A very large page is not kept.
+        workshop.analysed.retain(|kept| kept.page.main.capacity() <= RUN_BYTES);
+        WORKSHOP.set(Some(workshop));
+        Ok(found)
     }
 
     /// A decoded page: the fields of an `Analysis` from charset on, with bytes in place of arrays.
@@ -110,16 +143,19 @@ impl Kernel {
         charset: &str,
         links: bool,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let mut page =
-            python.detach(|| self.with(|analyser| analyser.page(source, links))).map_err(PyRuntimeError::new_err)?;
-        page.encoding = charset.to_owned();
-        fields(python, page)
+        let mut workshop = self.workshop();
+        let mut page = Page::default();
+        self.detached(python, || workshop.analyser.read(source, links, &mut page))?;
+        WORKSHOP.set(Some(workshop));
+        page.encoding.push_str(charset);
+        fields(python, &page)
     }
 
     /// The shingle set of a main text: ascending, as bytes of uint64 in the machine's order.
     fn shingles<'py>(&self, python: Python<'py>, text: &str) -> PyResult<Bound<'py, PyBytes>> {
-        let set =
-            python.detach(|| self.with(|analyser| analyser.shingle_set(text))).map_err(PyRuntimeError::new_err)?;
+        let mut workshop = self.workshop();
+        let set = self.detached(python, || workshop.analyser.shingle_set(text))?;
+        WORKSHOP.set(Some(workshop));
         words_as_bytes(python, &set)
     }
 }
@@ -139,31 +175,30 @@ fn words_as_bytes<'py>(python: Python<'py>, values: &[u64]) -> PyResult<Bound<'p
     })
 }
 
-fn handed_over(python: Python<'_>, (digest, analysis): Analysed) -> PyResult<Bound<'_, PyTuple>> {
-    let digest = digest.map(|digest| PyBytes::new(python, &digest));
-    let outcome = match analysis {
-        Analysis::NotHtml => python.None().into_bound(python),
-        Analysis::Foreign => false.into_pyobject(python)?.to_owned().into_any(),
-        Analysis::Html(page) => fields(python, *page)?.into_any(),
+fn handed_over<'py>(python: Python<'py>, analysed: &Analysed) -> PyResult<Bound<'py, PyTuple>> {
+    let digest = analysed.digest.map(|digest| PyBytes::new(python, &digest));
+    let outcome = match analysed.outcome {
+        Some(Outcome::Html) => fields(python, &analysed.page)?.into_any(),
+        Some(Outcome::Foreign) => false.into_pyobject(python)?.to_owned().into_any(),
+        Some(Outcome::NotHtml) | None => python.None().into_bound(python),
     };
     (digest, outcome).into_pyobject(python)
 }
 
 /// charset, title, description, keywords, lang, canonical, headings, main, links, fingerprints or None.
-fn fields(python: Python<'_>, page: Page) -> PyResult<Bound<'_, PyTuple>> {
-    let Page { encoding, declared, main, fingerprints } = page;
-    let fingerprints = fingerprints.map(|found| numbers(python, &found)).transpose()?;
+fn fields<'py>(python: Python<'py>, page: &Page) -> PyResult<Bound<'py, PyTuple>> {
+    let declared = &page.declared;
     (
-        encoding,
-        declared.title,
-        declared.description,
-        declared.keywords,
-        declared.lang,
-        declared.canonical,
-        declared.headings,
-        main,
-        declared.links,
-        fingerprints,
+        &page.encoding,
+        &declared.title,
+        &declared.description,
+        &declared.keywords,
+        &declared.lang,
+        &declared.canonical,
+        &declared.headings,
+        &page.main,
+        &declared.links,
+        page.fingerprints.as_ref().map(|found| numbers(python, found)).transpose()?,
     )
         .into_pyobject(python)
 }
