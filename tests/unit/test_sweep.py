@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 import docstore
 from docstore import sweep_texts, sweep_verify
 from docstore.capture import ClusterPlace, decode_cluster_place
+from docstore.check import check
 from docstore.dedup.clusters import CanonicalPolicy
 from docstore.dedup.join import Sets, overlap_pairs
 from docstore.dedup.kernel import Kernel
@@ -464,3 +467,47 @@ def test_candidates_hold_the_near_ones_in_a_bucket_too_large_for_all_pairs(monke
     assert candidates(sketches, sizes, chosen[:0], 0.8).first.tolist() == []
     sizes[500:] = 700  # too small to reach the threshold
     assert candidates(sketches, sizes, chosen, 0.8).first.tolist() == []
+
+
+def test_pages_stored_by_reference_are_swept_as_others_are_and_rejected_ones_are_not(tmp_path: Path) -> None:
+    text = words(1, 150)
+    bodies = [page(text), page(text), page(text, "Other"), page(changed(text, 1, 1)), page(words(2, 60))]
+    found = {}
+    for policy in (docstore.Policy.FLAG, docstore.Policy.REFERENCE, docstore.Policy.REJECT):
+        folder = tmp_path / str(policy)
+        folder.mkdir()
+        policies = dict.fromkeys((VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR), policy)
+        with docstore.open(folder / "store", create=True, durability="none") as store:
+            pages = [Page(f"{BASE}{number}", body, 200, (), SECOND) for number, body in enumerate(bodies)]
+            list(store.put_pages(pages, policies=policies))
+            found[policy] = pairs_of(store, all_pairs=True)
+    assert len(found[docstore.Policy.FLAG]) == 6
+    assert found[docstore.Policy.REFERENCE] == found[docstore.Policy.FLAG]
+    assert found[docstore.Policy.REJECT] == []
+
+
+def test_a_sweep_that_is_really_killed_leaves_a_sound_store(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "store", create=True, durability="none") as store:
+        list(store.put_pages(sample_pages()))
+    shutil.copytree(tmp_path / "store", tmp_path / "whole")
+    script = """
+import os, signal, sys, docstore
+from docstore import sweep_columns
+from docstore.sweep import SweepOptions, sweep
+sweep_columns.GROUP_ROWS = 4
+calls = 0
+def kill(stage, done, total):
+    global calls
+    calls += stage == "columns"
+    if calls == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+sweep(docstore.open(sys.argv[1]), SweepOptions(threads=1), kill)
+"""
+    killed = subprocess.run([sys.executable, "-c", script, str(tmp_path / "store")], check=False)
+    assert killed.returncode == -9
+    with docstore.open(tmp_path / "store") as store, docstore.open(tmp_path / "whole") as whole:
+        begun = places(store)
+        assert sweep(store).written + len(begun) == sweep(whole).written
+        assert len(begun) >= 12
+        assert places(store) == places(whole)
+        assert list(check(store.opened)) == []
