@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,12 +76,14 @@ class Rehearsal(Opened):
     """The parts of a store with a temporary layer over them; closing it removes that layer."""
 
     folder: tempfile.TemporaryDirectory[str] = dataclasses.field(kw_only=True)
+    pins: ExitStack = dataclasses.field(kw_only=True)
 
     def close(self) -> None:
         """Remove the temporary layer; the store below stays open."""
         self.bodies.close()
         self.engine.close()
         self.folder.cleanup()
+        self.pins.close()
 
 
 def rehearse(opened: Opened) -> Rehearsal:
@@ -108,4 +111,7 @@ def rehearse(opened: Opened) -> Rehearsal:
         "dictionaries": dictionary_files,
         "placement": Placement(bodies, ValueCodec(), dictionaries, sharing.envelope),
     }
-    return Rehearsal(**parts, folder=folder)
+    pins = ExitStack()
+    if isinstance(opened.bodies, SegmentBodies):
+        pins.enter_context(opened.bodies.pinned())  # rows of the layer may hold refs of the store below
+    return Rehearsal(**parts, folder=folder, pins=pins)

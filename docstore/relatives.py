@@ -30,6 +30,9 @@ CACHE_BYTES = 64 << 20
 CANDIDATES = 8192
 """Plain bodies of a tablet that are compared: later ones take the place of the first."""
 LEAST_BASE_BYTES = 1024
+SMALL_BASE_BYTES = 64 << 10
+TIMES_LARGER = 2
+"""A base above SMALL_BASE_BYTES may be so many times as long as the body: every read of the body decodes it as well."""
 _SKETCH_BYTES = 1 + BINS
 
 
@@ -99,7 +102,7 @@ class Relatives:
                 found = self._with_raw(base)
             except CorruptionError:
                 continue
-            if found is not None:
+            if found is not None and len(found.raw) <= max(SMALL_BASE_BYTES, TIMES_LARGER * len(raw)):
                 yield found
 
     def _candidates(

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from docstore.capture import BODY, SKETCH, VERDICT, decode_verdict
+from docstore.capture import BODY, CANONICAL_PAGE, SKETCH, VERDICT, decode_cluster_place, decode_verdict
 from docstore.commit import Committer
 from docstore.dedup.index import PagePointer
 from docstore.engines.protocol import Engine
 from docstore.errors import CorruptionError, InvalidArgument
-from docstore.format import CODEC_ZSTD_DELTA, RECORD_VALUE
+from docstore.format import CODEC_ZSTD_DELTA, RECORD_VALUE, VALUE_INLINE
 from docstore.model import Cell, DeleteCells, Mutation, Position, ReadSpec, RowMutations, SetCell
 from docstore.relatives import Relatives
 from docstore.sharing import BODY_FAMILY, DYING, ENVELOPE, TABLE, Base, SharedBodies, body_name
@@ -32,6 +32,7 @@ from docstore.tablets.record import CODEC_NAMES, Record
 from docstore.tablets.values import encode_ref_envelope, envelope_raw_bytes, parse_envelope
 
 PAGES = "pages"
+INLINE = bytes((VALUE_INLINE,))
 SLICE_CELLS = 1000
 APPLY_ROWS = 128
 """Rows changed under one hold of the lock."""
@@ -162,7 +163,7 @@ class Relocator:
             after: Position | None = None
             while True:
                 cells = self._engine.read_row(PAGES, row.row_key, ReadSpec(cell_limit=SLICE_CELLS, after=after))
-                kept += [cell for cell in cells if cell.value[:1] != b"\0" or cell.family in ("page", "dedup")]
+                kept += [cell for cell in cells if cell.value[:1] != INLINE or cell.family in ("page", "dedup")]
                 if len(cells) < SLICE_CELLS:
                     break
                 after = Position(cells[-1].family, cells[-1].qualifier, cells[-1].timestamp)
@@ -246,9 +247,7 @@ class Relocator:
                 self._carried[name] = (cell.value, new)
             relatives.add(sketch, Base(name, raw, new, pointer), cell.value)
             return Move(*column, cell.timestamp, cell.value, new, name, leant_on, None, True)
-        verdict = columns.get((*VERDICT, written), b"")
-        of = decode_verdict(verdict[1:]) if verdict[:1] == b"\0" else None
-        of_page = PagePointer(of.of_timestamp, of.of_row_key) if of is not None and of.of_row_key else None
+        of_page = _likely_relative(columns, written, row_key)
         bases = relatives.near(row_key, name, raw, sketch, leant_on, of_page)
         chosen, base = encoder.encode_near(column, raw, bases)
         own = record._replace(row_key=row_key, timestamp=written)
@@ -338,6 +337,23 @@ class Relocator:
         if move.leant_on and (move.base is None or move.base.name != move.leant_on):
             _extend(rows, (TABLE, move.leant_on), [self._sharing.release(move.leant_on, pointer)])
         return True
+
+
+def _likely_relative(
+    columns: dict[tuple[str, bytes, int], bytes], timestamp: int, row_key: bytes
+) -> PagePointer | None:
+    """The page that stands for the version's cluster since the last sweep, or else the one that its verdict names."""
+    place = columns.get((*CANONICAL_PAGE, timestamp), b"")
+    if place[:1] == INLINE:
+        canonical = decode_cluster_place(place[1:])
+        if canonical.row_key != row_key:
+            return PagePointer(canonical.timestamp, canonical.row_key)
+    stored = columns.get((*VERDICT, timestamp), b"")
+    if stored[:1] == INLINE:
+        verdict = decode_verdict(stored[1:])
+        if verdict.of_row_key:
+            return PagePointer(verdict.of_timestamp, verdict.of_row_key)
+    return None
 
 
 def _extend(

@@ -74,7 +74,7 @@ class Stopper:
         self.writes = 0
         self._real = engine.mutate_rows
         self._stop_at = stop_at
-        engine.mutate_rows = self  # type: ignore[method-assign, assignment]
+        engine.mutate_rows = self  # type: ignore[method-assign]
 
     def __call__(self, rows: Sequence[RowMutations], durability: Durability) -> None:
         self._pass()

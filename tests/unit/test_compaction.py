@@ -146,8 +146,12 @@ def test_unknown_level_and_tablet_are_refused(store: DocumentStore) -> None:
 
 def test_second_compaction_at_the_same_time_is_refused(store: DocumentStore) -> None:
     store.put_page("https://a.example/", page(words(1, 100)))
+
+    def another(done: int, total: int) -> None:
+        store.compact()
+
     with pytest.raises(StoreUnavailable, match="under way"):
-        store.compact(on_progress=lambda done, total: store.compact() and None)
+        store.compact(on_progress=another)
 
 
 def test_policies_are_applied_and_space_of_old_versions_comes_back(tmp_path: Path) -> None:
@@ -331,7 +335,7 @@ def test_reader_that_misses_a_record_reads_the_row_once_more(store: DocumentStor
     url = "https://h3.example/3"
     row_key = store.cells.row_key(url)
     real = store.opened.engine.read_row
-    looks = []
+    looks: list[int] = []
 
     def read_row(table: str, key: bytes, spec: ReadSpec = ReadSpec()) -> list[docstore.Cell]:
         cells = real(table, key, spec)
@@ -340,7 +344,7 @@ def test_reader_that_misses_a_record_reads_the_row_once_more(store: DocumentStor
             store.compact()  # between the look at the row and the read of the record
         return cells
 
-    store.opened.engine.read_row = read_row  # type: ignore[method-assign]
+    store.opened.engine.read_row = read_row  # type: ignore[method-assign, assignment]
     document = store.get(url)
     store.opened.engine.read_row = real  # type: ignore[method-assign]
     assert looks and document is not None
@@ -512,3 +516,45 @@ def test_finished_run_leaves_no_note_of_itself(store: DocumentStore) -> None:
     list(store.put_pages(some_pages(6)))
     store.compact()
     assert store.opened.engine.read_row("meta", COMPACTION_ROW) == []
+
+
+def test_tablets_that_shrank_are_merged_and_counted_anew(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        store.opened.manifest._tablet_bytes = 40_000
+        list(store.put_pages(some_pages(60)))
+        before = len(store.opened.manifest.tablets())
+        assert before >= 3
+        store.compact()
+        assert sum(tablet.raw_bytes for tablet in store.opened.manifest.tablets()) == sum(
+            len(cell.value) for row in store.cells.scan(spec=ReadSpec(families=("page",))) for cell in row.cells
+        )
+        for number in range(55):
+            store.delete(f"https://h{number % 5}.example/{number}")
+        store.compact()
+        assert len(store.opened.manifest.tablets()) == 1
+        assert list(check(store.opened)) == []
+
+
+def test_one_tablet_at_a_time_empties_the_mixed_segment_in_the_end(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        store.opened.manifest._tablet_bytes = 40_000
+        list(store.put_pages(some_pages(60)))
+        before = contents(store)
+        numbers = [tablet.number for tablet in store.opened.manifest.tablets()]
+        reports = [store.compact(tablets=[number]) for number in numbers]
+        assert all(report.kept_segments >= 1 for report in reports[:-1])
+        assert 0 not in {row.tablet for row in store.opened.manifest.segments()}
+        assert contents(store) == before
+        assert list(check(store.opened)) == []
+
+
+def test_segments_stay_while_a_dry_run_may_refer_to_them(store: DocumentStore) -> None:
+    pages = some_pages(6)
+    list(store.put_pages(pages))
+    with store.rehearse() as layer:
+        policies = {VerdictKind.EXACT: Policy.REFERENCE}
+        layer.put_page("https://new.example/", pages[0].body, headers=HTML, policies=policies)
+        assert store.compact().kept_segments >= 1
+        document = layer.get("https://new.example/")
+        assert document is not None and document.body == pages[0].body
+    assert store.compact().kept_segments == 0
