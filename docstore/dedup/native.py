@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,9 @@ from docstore.dedup.analysis import Analysis, Link
 from docstore.html import charset, content
 
 try:
-    import docstore_native
+    from docstore.dedup import docstore_native
 except ImportError as error:
-    docstore_native = None
-    WHY_NOT: str = f"docstore_native cannot be imported ({error})"
+    WHY_NOT: str = f"docstore_native is not built ({error})"
 else:
     WHY_NOT = ""
 
@@ -83,7 +82,12 @@ class NativeKernel:
             return reference.shingles(text, self._shingle_words)
 
     def _analysis(
-        self, body: bytes, content_type: str | None, links: bool, digest: bytes | None, outcome: Any
+        self,
+        body: bytes,
+        content_type: str | None,
+        links: bool,
+        digest: bytes | None,
+        outcome: docstore_native.Page | bool | None,
     ) -> Analysis:
         """What native code gave, as an `Analysis`; with what it left to be done."""
         if digest is None:
@@ -92,7 +96,7 @@ class NativeKernel:
             body_checksum = _BLAKE3_SCHEME + digest
         if outcome is None:
             return Analysis(False, body_checksum)
-        if outcome is False:
+        if isinstance(outcome, bool):
             decoded = charset.decode(body[: reference.TEXT_LIMIT_BYTES], content_type)
             try:
                 outcome = self._native.source(decoded.text, decoded.encoding, links)
@@ -138,5 +142,4 @@ class NativeKernel:
 
 def overlap(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int:
     """As `shingle.overlap`."""
-    shared: int = docstore_native.overlap(first, second)
-    return shared
+    return docstore_native.overlap(first, second)

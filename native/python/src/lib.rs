@@ -1,4 +1,4 @@
-//! The Python module `docstore_native`: bytes in, strings and arrays out.
+//! The Python module `docstore.dedup.docstore_native`: bytes in, strings and arrays out.
 //!
 //! Knows `docstore-kernel` and Python; decides nothing.  The GIL is let go while bodies are analysed.  A panic in the
 //! core, which would be a defect, becomes a RuntimeError.
@@ -21,7 +21,7 @@ const RUN_BYTES: usize = 256 << 10;
 const KEPT_PAGES: usize = 64;
 
 /// Analyses bodies by one fixed choice of extractor and shingle length; stateless, safe in threads.
-#[pyclass(frozen, module = "docstore_native")]
+#[pyclass(frozen, module = "docstore.dedup.docstore_native")]
 struct Kernel {
     options: Options,
     with_blake3: bool,
