@@ -1,6 +1,6 @@
 """Backup of an open store, segment by segment, and the way back.
 
-Floor 6: knows a store's files and the committer's lock; must not know what is in them.
+Floor 5: knows a store's files and the committer's lock; must not know what is in them.
 
 A backup is a folder with copies of segments and dictionaries, a copy of the engine in a folder of its own, and the file
 BACKUP, which names the engine's folder and the length of each segment.  BACKUP is replaced as a whole and last: until

@@ -41,6 +41,7 @@ from docstore.table import Table
 from docstore.tablets.bodies import SegmentRow
 from docstore.tablets.compaction import (
     SegmentWriter,
+    codec_totals,
     dictionaries_named,
     removable,
     remove_segments,
@@ -57,6 +58,8 @@ PASSES = 3
 """Looks at a tablet: what lost a race in one is moved in the next; what is left then waits for the next compaction."""
 META = "meta"
 _FULL_SCAN = ReadSpec(cell_limit=10_000)
+_SAMPLED_SCAN = ReadSpec(families=("http", "page", "text"), cell_limit=10_000)
+"""Families whose columns get dictionaries."""
 
 Progress = Callable[[int, int], None]
 
@@ -134,6 +137,17 @@ def compact(
         StorageError: what was done stays done; free space, and run it again.
     """
     return Compaction(opened, table, committer, level, on_progress).run(tablets, dry_run=dry_run)
+
+
+def codec_stats(opened: Opened, committer: Committer) -> dict[str, dict[str, int]]:
+    """See `DocumentStore.codec_stats`."""
+    if not isinstance(opened.bodies, SegmentBodies):
+        raise InvalidArgument("only a store on disk has segments")
+    with opened.bodies.pinned():
+        with committer.lock:
+            opened.bodies.flush()
+            rows = opened.manifest.segments()
+        return codec_totals(opened.bodies, rows)
 
 
 class Compaction:
@@ -283,7 +297,7 @@ class Compaction:
     def _move(self, tablet: Tablet, relocator: Relocator, codec: ValueCodec, old: set[int]) -> int:
         opened = self._opened
         envelopes: dict[Column, list[bytes]] = defaultdict(list)
-        for row in opened.engine.scan(PAGES, tablet.start, tablet.end, _FULL_SCAN):
+        for row in opened.engine.scan(PAGES, tablet.start, tablet.end, _SAMPLED_SCAN):
             seen: set[bytes] = set()
             for cell in row.cells:
                 if cell.value not in seen and segment_of(cell.value) in old:

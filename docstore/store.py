@@ -438,6 +438,14 @@ class DocumentStore:
         self._check_open()
         return self.opened.stats()
 
+    def codec_stats(self) -> dict[str, dict[str, int]]:
+        """What records take on disk by column and codec: records, raw bytes, record bytes.  Reads all segments."""
+        self._check_open()
+        found: dict[str, dict[str, int]] = importlib.import_module("docstore.compact").codec_stats(
+            self.opened, self._committer
+        )
+        return found
+
     # --- pieces
 
     def _policies(self, policies: Policies | None) -> Policies:

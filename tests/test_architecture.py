@@ -48,7 +48,7 @@ FLOORS = {
     "docstore.compact": 5,
     "docstore.store": 5,
     "docstore.check": 6,
-    "docstore.backup": 6,
+    "docstore.backup": 5,
     "docstore.dedupstats": 6,
     "docstore.reindex": 6,
     "docstore.unique": 6,

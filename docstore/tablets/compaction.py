@@ -19,6 +19,8 @@ from docstore.files import AppendFile, Files
 from docstore.format import (
     CODEC_ZSTD_DICTIONARY,
     DICTIONARY_ROW_PREFIX,
+    RECORD_COLUMNS,
+    RECORD_VALUE,
     SEGMENT_DRAINING,
     SEGMENT_LIVE,
     VALUE_REF,
@@ -26,7 +28,7 @@ from docstore.format import (
 from docstore.model import Durability, Position, ReadSpec
 from docstore.tablets.bodies import SegmentRow, encode_ref
 from docstore.tablets.manifest import Manifest
-from docstore.tablets.record import Record, encode_record
+from docstore.tablets.record import CODEC_NAMES, Record, encode_record
 from docstore.tablets.segment import SegmentBodies, encode_header
 from docstore.tablets.walk import Damage
 
@@ -188,3 +190,35 @@ def _dictionaries_in_use(engine: Engine) -> Iterator[bytes]:
     for row in engine.scan("meta", DICTIONARY_ROW_PREFIX, end):
         for cell in row.cells:
             yield cell.value[-16:]
+
+
+def codec_totals(bodies: SegmentBodies, rows: Iterable[SegmentRow]) -> dict[str, dict[str, int]]:
+    """What the records of segments take, garbage included, by column and codec: one read of all segments.
+
+    The codec is the reason of a record's size: `delta` leans on a relative, `dictionary` had none that was near
+    enough, `zstd` had no dictionary at hand either, `stored` does not compress.
+
+    Returns:
+        "family:qualifier codec" -> {"records", "raw_bytes", "record_bytes"}; record headers are counted.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for row in rows:
+        last: dict[str, int] | None = None
+        begin = 0
+        for offset, record in bodies.walk(row.number, end=row.committed_bytes):
+            if last is not None:
+                last["record_bytes"] += offset - begin
+            last = None
+            if isinstance(record, Damage) or record.kind != RECORD_VALUE:
+                continue
+            known = (record.family, record.qualifier) in RECORD_COLUMNS.values()
+            column = f"{record.family}:{record.qualifier.decode() if known else '*'}"
+            last = found.setdefault(
+                f"{column} {CODEC_NAMES[record.codec]}", {"records": 0, "raw_bytes": 0, "record_bytes": 0}
+            )
+            last["records"] += 1
+            last["raw_bytes"] += record.raw_bytes
+            begin = offset
+        if last is not None:
+            last["record_bytes"] += row.committed_bytes - begin
+    return dict(sorted(found.items()))

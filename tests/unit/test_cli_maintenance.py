@@ -91,3 +91,14 @@ def test_dump_refuses_what_is_no_file_of_a_store(run: Terminal, tmp_path: Path) 
     assert run.bare("dump", str(tmp_path / "letter.txt")).code == 2
     assert run.bare("dump", str(tmp_path / "nothing.seg")).code == 2
     assert run.bare("dump").code == 2
+
+
+def test_stats_say_what_each_codec_takes(run: Terminal) -> None:
+    assert run("compact").code == 0
+    codecs = run("stats", "--codecs", "--json").object()["codecs"]
+    segments = sum(path.stat().st_size for path in (run.store / "segments").iterdir())
+    assert sum(one["record_bytes"] for one in codecs.values()) == segments - 24
+    assert codecs["page:body delta"]["records"] >= 1
+    assert sum(one["records"] for name, one in codecs.items() if name.startswith("page:body")) == 12
+    shown = run("stats", "--codecs").out
+    assert "page:body" in shown and "delta" in shown

@@ -59,11 +59,11 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         output.json_line(dataclasses.asdict(report))
     else:
-        output.table(_lines(report))
+        output.table(_lines(report, whole=not args.tablets))
     return EXIT_RECORDS_SKIPPED if report.damaged_values else EXIT_OK
 
 
-def _lines(report: CompactionReport) -> list[tuple[str, str]]:
+def _lines(report: CompactionReport, *, whole: bool) -> list[tuple[str, str]]:
     garbage = max(0, report.old_bytes - report.live_bytes)
     lines = [
         ("tablets", str(report.tablets)),
@@ -83,7 +83,7 @@ def _lines(report: CompactionReport) -> list[tuple[str, str]]:
         ("removed", f"{report.removed_segments} segments, {report.removed_dictionaries} dictionaries"),
         ("time", f"{report.seconds:.1f} s ({rate:.1f} MB/s)"),
     ]
-    if report.kept_segments:
+    if report.kept_segments and whole:
         lines.append(("kept segments", f"{report.kept_segments}: something still refers to them, run it again"))
     if report.damaged_values:
         lines.append(("damaged values", f"{report.damaged_values}: left as they are, see `docstore check`"))

@@ -31,6 +31,7 @@ parameters that never change the content, which trap crawlers."""
 EXAMPLES = """\
 docstore stats
 docstore stats --store crawl-2024 --json
+docstore stats --codecs
 docstore stats --text --host example.com --top 20
 docstore stats --text --png words.png
 docstore stats --dedup --by host
@@ -53,6 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by", choices=BY, help="with --dedup: by host, by host and first path segment, or by query parameter"
     )
+    parser.add_argument(
+        "--codecs", action="store_true", help="what records take by column and codec; reads all segments"
+    )
     parser.add_argument("--png", metavar="FILE", help="with --text: draw both laws; needs the extra `plot`")
     arguments.add_store(parser)
     arguments.add_json(parser, "everything as one JSON object")
@@ -72,8 +76,15 @@ def run(args: argparse.Namespace) -> int:
         return _run_dedup(args)
     with open_named(args) as store:
         stats = store.stats()
+        codecs = store.codec_stats() if args.codecs else {}
     if args.json:
-        output.json_line(stats)
+        output.json_line(stats | {"codecs": codecs} if args.codecs else stats)
+    elif args.codecs:
+        shown = [
+            (*name.split(" "), str(one["records"]), output.size(one["raw_bytes"]), output.size(one["record_bytes"]))
+            for name, one in codecs.items()
+        ]
+        output.table(shown, ("column", "codec", "records", "raw", "stored"), right=(2, 3, 4))
     else:
         output.table(lines(stats))
     return EXIT_OK
