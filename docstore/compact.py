@@ -56,6 +56,8 @@ from docstore.tablets.values import ValueCodec, envelope_raw_bytes
 
 PASSES = 3
 """Looks at a tablet: what lost a race in one is moved in the next; what is left then waits for the next compaction."""
+RESUME_SECONDS = 86_400
+"""An interrupted run older than this is not gone on with: what it wrote may hold much garbage by now."""
 META = "meta"
 _FULL_SCAN = ReadSpec(cell_limit=10_000)
 _SAMPLED_SCAN = ReadSpec(families=("http", "page", "text"), cell_limit=10_000)
@@ -284,9 +286,9 @@ class Compaction:
             cells = engine.read_row(META, COMPACTION_ROW)
             if cells and whole:
                 noted = msgpack.unpackb(cells[0].value)
-                if noted["level"] == self._level_name:
+                if noted["level"] == self._level_name and time.time() - noted["began"] < RESUME_SECONDS:
                     first_new = min(first_new, noted["first_segment"])
-            note = msgpack.packb({"level": self._level_name, "first_segment": first_new})
+            note = msgpack.packb({"level": self._level_name, "first_segment": first_new, "began": int(time.time())})
             rows = [RowMutations(META, COMPACTION_ROW, [SetCell("m", b"run", 0, note)])] if whole else []
             self._bodies.seal()
             self._committer.commit(rows)

@@ -29,6 +29,7 @@ from docstore.tablets.encoding import Encoder
 from docstore.tablets.manifest import Tablet
 from docstore.tablets.placement import Placement
 from docstore.tablets.record import CODEC_NAMES, Record
+from docstore.tablets.segment import SEGMENT_LIMIT_BYTES
 from docstore.tablets.values import encode_ref_envelope, envelope_raw_bytes, parse_envelope
 
 PAGES = "pages"
@@ -141,7 +142,8 @@ class Relocator:
                 if planned.moves or planned.collect:
                     self._pending.append(planned)
                     self._pending_moves += len(planned.moves)
-                if self._pending_moves >= PENDING_MOVES:
+                full = self._segment is not None and self._segment.length_bytes >= SEGMENT_LIMIT_BYTES
+                if full or self._pending_moves >= PENDING_MOVES:
                     self._publish()
             self._publish()
         except BaseException:

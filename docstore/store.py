@@ -261,7 +261,7 @@ class DocumentStore:
     def backup(self, folder: str | Path, on_progress: Callable[[int, int], None] | None = None) -> BackupReport:
         """Copy the store as it is now into a folder; reading and writing go on meanwhile.
 
-        Segments that an earlier backup has put there are not copied again.  `docstore.restore` makes a store of it.
+        Segments that an earlier backup has put there are not copied again.  `docstore restore` makes a store of it.
 
         Args:
             folder: of the backup; made if it is not there.
