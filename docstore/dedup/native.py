@@ -23,7 +23,8 @@ from docstore.html import charset, content
 try:
     from docstore.dedup import docstore_native
 except ImportError as error:
-    WHY_NOT: str = f"docstore_native is not built ({error})"
+    is_absent = error.name == "docstore.dedup"
+    WHY_NOT: str = "docstore_native is not built" if is_absent else f"docstore_native does not load: {error}"
 else:
     WHY_NOT = ""
 

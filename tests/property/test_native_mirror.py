@@ -197,6 +197,65 @@ def test_very_many_mutated_pages_are_analysed_the_same() -> None:
         assert_same(body, content_type)
 
 
+# --- made pages: containers, hints and links, with text enough to be weighed ---
+
+CONTAINERS = (
+    "div", "div", "section", "article", "main", "nav", "aside", "header", "footer", "form", "ul", "li", "table", "td",
+    "tr", "dd", "figcaption", "x-card", "blockquote",
+)  # fmt: skip
+LEAF_TAGS = ("p", "p", "p", "h1", "h2", "dt", "address", "pre", "textarea", "legend")
+ATTRIBUTES = (
+    "", "", "", "", " class=ad", " class='box sponsored'", " id=sidebar", " class='relatedPosts x'", " class=no-ads",
+    " class='Menu'", " role=main", " role=navigation", " itemprop=articleBody", " hidden", " style='display: none'",
+    " class='taboola'", " id='comments'", " class='w&#105;dget'", " rOLE=main", " data-x='promo'", " class=TOC",
+)  # fmt: skip
+WORDS = (
+    "tea",
+    "The",
+    "of",
+    "Straße",
+    "чай",
+    "চা",
+    "中文文本",
+    "ชา",
+    "lorem",
+    "ipsum",
+    "x",
+    "&amp;",
+    "e\u0301",
+    "\u00a0",
+)
+
+
+def made_page(chance: random.Random, budget: int) -> str:
+    """Nested elements, most of them closed, that hold text of very different lengths, some of it in links."""
+    parts = ["<title>t</title><body" + chance.choice(ATTRIBUTES) + ">"]
+    open_names: list[str] = []
+    for _ in range(budget):
+        match chance.randrange(5):
+            case 0 | 1 if len(open_names) < 8:
+                open_names.append(chance.choice(CONTAINERS))
+                parts.append(f"<{open_names[-1]}{chance.choice(ATTRIBUTES)}>")
+            case 2 if open_names:
+                place = chance.randrange(len(open_names)) if chance.random() < 0.1 else -1
+                parts.append(f"</{open_names.pop(place)}>")
+            case _:
+                leaf = chance.choice(LEAF_TAGS)
+                count = chance.choice((1, 3, 8, 20, 60, 150))
+                text = " ".join(chance.choices(WORDS, k=count))
+                if chance.random() < 0.3:
+                    text = f"<a href=x>{text}</a>" + " ".join(chance.choices(WORDS, k=chance.choice((0, 2, 30))))
+                parts.append(f"<{leaf}{chance.choice(ATTRIBUTES)}>{text}<br><b>tea</b>time</{leaf}>")
+    return "".join(parts)
+
+
+@pytest.mark.parametrize("budget", [3, 10, 40])
+def test_made_pages_are_analysed_the_same(budget: int) -> None:
+    chance = random.Random(SEED + budget)
+    for _ in range(4000 // budget):
+        assert_same(made_page(chance, budget).encode(), "text/html;charset=utf-8")
+
+
 # --- made markup ---
 
 

@@ -37,11 +37,12 @@ pub fn combined(source: &[u8], tags: &[Tag], buffers: &mut Combined, flow: &mut 
 /// Numbers of the blocks that are main content, ascending.
 pub fn select(page: &Outline) -> Vec<usize> {
     let blocks = &page.blocks;
-    let mut solid = solid_weights(blocks, SOLID_WEIGHT);
+    let adverts = said_and_small(page, ADVERT);
+    let mut solid = solid_weights(blocks, SOLID_WEIGHT, &adverts);
     if solid.iter().all(|&weight| weight == 0) {
-        solid = solid_weights(blocks, 0);
+        solid = solid_weights(blocks, 0, &adverts);
     }
-    let (dropped_elements, dropped) = dropped(page, &solid);
+    let (dropped_elements, dropped) = dropped(page, &solid, &adverts);
     for (weight, &is_dropped) in solid.iter_mut().zip(&dropped) {
         if is_dropped {
             *weight = 0;
@@ -73,8 +74,10 @@ fn weigh(blocks: &[Block], numbers: &[usize]) -> u64 {
     numbers.iter().map(|&number| blocks[number].weight).sum()
 }
 
-fn solid_weights(blocks: &[Block], least: u64) -> Vec<u64> {
-    let is_solid = |block: &Block| block.weight >= least && block.link_weight * SOLID_LINK_SHARE <= block.weight;
+fn solid_weights(blocks: &[Block], least: u64, adverts: &[bool]) -> Vec<u64> {
+    let is_solid = |block: &Block| {
+        block.weight >= least && block.link_weight * SOLID_LINK_SHARE <= block.weight && !adverts[block.owner as usize]
+    };
     blocks.iter().map(|block| if is_solid(block) { block.weight - block.link_weight } else { 0 }).collect()
 }
 
@@ -90,14 +93,28 @@ fn subtree_sums(page: &Outline, weights: impl Iterator<Item = u64>) -> Vec<u64> 
     sums
 }
 
-/// Which elements, and which blocks, step 2 drops.
-fn dropped(page: &Outline, solid: &[u64]) -> (Vec<bool>, Vec<bool>) {
+/// Which elements lie in one whose evidence has a wanted bit and which holds at most half of the page's text.
+fn said_and_small(page: &Outline, wanted: u8) -> Vec<bool> {
+    let mut found = vec![false; page.parents.len()];
+    if page.evidence.iter().all(|evidence| evidence & wanted == 0) {
+        return found;
+    }
+    let sums = subtree_sums(page, page.blocks.iter().map(|block| block.weight));
+    for (element, &evidence) in page.evidence.iter().enumerate() {
+        let says_so = evidence & wanted != 0 && evidence & (MAIN | WHOLE) == 0;
+        found[element] = found[page.parents[element] as usize] || (says_so && sums[element] * TAG_SHARE <= sums[0]);
+    }
+    found
+}
+
+/// Which elements, and which blocks, step 2 drops; adverts among them.
+fn dropped(page: &Outline, solid: &[u64], adverts: &[bool]) -> (Vec<bool>, Vec<bool>) {
     let sums = subtree_sums(page, solid.iter().copied());
     let total = sums[0];
     let mut elements = vec![false; page.parents.len()];
     for (element, &evidence) in page.evidence.iter().enumerate() {
         let parent = page.parents[element] as usize;
-        if elements[parent] {
+        if elements[parent] || adverts[element] {
             elements[element] = true;
         } else if evidence != 0 {
             let held = sums[element];
@@ -181,15 +198,9 @@ fn lead(blocks: &[Block], solid: &[u64], dropped: &[bool], first: usize) -> Vec<
 /// Step 5.
 fn lenient(page: &Outline) -> Vec<usize> {
     let blocks = &page.blocks;
-    let sums = subtree_sums(page, blocks.iter().map(|block| block.weight));
     let mut kept = Vec::new();
     for wanted in [BOILERPLATE | HINT, ADVERT] {
-        let mut dropped = vec![false; sums.len()];
-        for (element, &evidence) in page.evidence.iter().enumerate() {
-            let says_so = evidence & wanted != 0 && evidence & (MAIN | WHOLE) == 0;
-            dropped[element] =
-                dropped[page.parents[element] as usize] || (says_so && sums[element] * TAG_SHARE <= sums[0]);
-        }
+        let dropped = said_and_small(page, wanted);
         kept = (0..blocks.len()).filter(|&number| !dropped[blocks[number].owner as usize]).collect();
         if weigh(blocks, &kept) >= LENIENT_WEIGHT {
             break;
