@@ -148,7 +148,7 @@ MANIFEST_COUNTERS_ROW = b"counters"
 """-> {"next_segment", "next_tablet"}: numbers are never given twice."""
 
 COMPACTION_ROW = b"compaction"
-"""Cell m:run -> msgpack {"level", "first_segment", "began"} while all tablets are compacted, or were when it was killed."""
+"""Cell m:run -> msgpack {"level", "first_segment", "began"} of a compaction of all tablets that has not ended."""
 
 BACKUP_FILE = "BACKUP"
 BACKUP_FORMAT_VERSION = 1

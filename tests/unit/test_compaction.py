@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgpack
 import pytest
 from pages import changed, page, words
 
@@ -558,3 +560,28 @@ def test_segments_stay_while_a_dry_run_may_refer_to_them(store: DocumentStore) -
         document = layer.get("https://new.example/")
         assert document is not None and document.body == pages[0].body
     assert store.compact().kept_segments == 0
+
+
+@pytest.mark.parametrize(
+    ("level", "age_seconds", "goes_on"), [("fast", 60, True), ("best", 60, False), ("fast", 10**6, False)]
+)
+def test_only_a_recent_run_of_the_same_level_is_gone_on_with(
+    store: DocumentStore, level: str, age_seconds: int, goes_on: bool
+) -> None:
+    list(store.put_pages(some_pages(6)))
+    store.compact()
+    (segment,) = store.opened.manifest.segments()
+    note = {"level": "fast", "first_segment": segment.number, "began": int(time.time()) - age_seconds}
+    row = RowMutations("meta", COMPACTION_ROW, [SetCell("m", b"run", 0, msgpack.packb(note))])
+    store.opened.engine.mutate_rows([row], Durability.NONE)
+    report = store.compact(level=level)
+    assert (report.values == 0) is goes_on
+    assert list(check(store.opened)) == []
+
+
+def test_a_purge_starts_an_interrupted_run_anew(store: DocumentStore) -> None:
+    list(store.put_pages(some_pages(6)))
+    row = RowMutations("meta", COMPACTION_ROW, [SetCell("m", b"run", 0, b"a note")])
+    store.opened.engine.mutate_rows([row], Durability.NONE)
+    store.delete("https://h1.example/1", purge=True)
+    assert store.opened.engine.read_row("meta", COMPACTION_ROW) == []
