@@ -17,6 +17,7 @@ LOCK_FILE = "LOCK"
 ENGINE_DIRECTORY = "engine"
 SEGMENT_DIRECTORY = "segments"
 DICTIONARY_DIRECTORY = "dictionaries"
+INDEX_DIRECTORY = "index"
 
 FORMAT_MAGIC = b"docstore format "
 """The FORMAT file is this, the version in decimal, and a newline."""
@@ -172,9 +173,10 @@ POSTING_BODY = 0x01
 POSTING_TEXT = 0x02
 """+ text number -> first 8 bytes of the body checksum of each body with this text."""
 POSTING_BAND = 0x03
-"""+ 8 bytes band key -> text number of each text in this bucket."""
+"""+ 8 bytes of a band key or 0-mod-p fingerprint -> text number of each text that has it.  Only where these keys have no
+runs: a dry run's own pages, and engines that several processes write."""
 POSTING_SHINGLE = 0x04
-"""+ 8 bytes of a 0-mod-p fingerprint -> text number of each text that has it."""
+"""Retired: never give this number to another kind."""
 POSTING_PAYLOAD_DIGEST = 0x05
 """+ first 8 bytes of the BLAKE3 of a recorded payload digest -> first bytes of the checksum of each body it was recorded of."""
 POSTING_DOCNO = 0x06
@@ -191,10 +193,24 @@ FILTER_HEADER = "<8sHHH"
 FILTER_GENERATION = "<QQQ"
 """capacity in keys, keys held, bytes of the table that follows; after the last table CRC-32 of all before it."""
 
-# --- runs: sorted postings derived from the posting log; may be lost, are built again from the postings ---
+# --- log of the runs: rows of table `meta`; what a run does not hold yet ---
+
+RUN_LOG_PREFIX = b"runs:"
+"""+ group number, 8 bytes big-endian -> cells of RUN_LOG_FAMILY, qualifier a u32 big-endian 0, 1, ...: varint of the
+group from which on runs were not known to be durable when this was written, then texts: text number, varint count of
+keys, each key's highest RUN_KEY_BITS after mixing, 5 bytes."""
+RUN_LOG_FAMILY = "m"
+RUN_LOG_CELL_TEXTS = 1024
+"""Texts in one cell at most: a group may have any number, a cell of an engine may not be of any size."""
+RUN_REBUILD_ROW = b"runs-rebuild"
+"""There while the runs are built anew from the pages; a store opened with it builds them again."""
+
+# --- runs: sorted postings derived from their log; may be lost, are built again from the pages ---
 
 RUN_SUFFIX = ".run"
 """Before it the first group held and the one behind the last, 16 hexadecimal digits each, joined by -."""
+RUN_PART_SUFFIX = ".part"
+"""In place of RUN_SUFFIX until the run is written and synced; removed at open."""
 RUN_MAGIC = b"DSPOSTRN"
 RUN_FORMAT_VERSION = 1
 RUN_HEADER = "<8sHBBIIQQ6I"

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 
@@ -54,6 +54,9 @@ from docstore.tablets.values import ValueCodec, parse_envelope
 from docstore.tally import Tally
 from docstore.version import __version__
 
+if TYPE_CHECKING:  # numpy stays out of the read path
+    from docstore.dedup.buckets import Buckets
+
 SCHEMA_ROW = b"schema"
 META_FAMILY = "m"
 SCHEMA_QUALIFIER = b"schema"
@@ -83,13 +86,17 @@ class Opened:
     sharing: SharedBodies
     schema: Schema
     lost: tuple[LostVersion, ...]
+    buckets: Buckets | None = dataclasses.field(default=None, kw_only=True)
+    """Opened by whoever first needs the index: reading never does."""
 
     def close(self) -> None:
-        """Close segments, engine and lock, in that order, whatever fails."""
+        """Close the index, segments, engine and lock, in that order, whatever fails."""
         with ExitStack() as stack:
             stack.callback(self.lock.release)
             stack.callback(self.engine.close)
             stack.callback(self.bodies.close)
+            if self.buckets is not None:
+                stack.callback(self.buckets.close)
 
     def stats(self) -> dict[str, Any]:
         """Totals, sizes and tablets as plain data; see `docs/operations.md` for each name."""

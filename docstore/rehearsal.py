@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from docstore.dedup.buckets import Buckets, LayeredBuckets, RowBuckets
 from docstore.engines.leveldb import LevelDBEngine
 from docstore.engines.overlay import OverlayEngine
 from docstore.format import DICTIONARY_DIRECTORY, ENGINE_DIRECTORY, SEGMENT_DIRECTORY
@@ -86,8 +87,8 @@ class Rehearsal(Opened):
         self.pins.close()
 
 
-def rehearse(opened: Opened) -> Rehearsal:
-    """Put a temporary layer over the parts of an open store."""
+def rehearse(opened: Opened, buckets: Buckets) -> Rehearsal:
+    """Put a temporary layer over the parts of an open store and over the buckets of its index."""
     folder = tempfile.TemporaryDirectory(prefix="docstore-dry-run-")
     upper = LevelDBEngine(Path(folder.name) / ENGINE_DIRECTORY, create=True)
     segments = Path(folder.name) / SEGMENT_DIRECTORY
@@ -110,6 +111,7 @@ def rehearse(opened: Opened) -> Rehearsal:
         "manifest": manifest,
         "dictionaries": dictionary_files,
         "placement": Placement(bodies, ValueCodec(), dictionaries, sharing.envelope),
+        "buckets": LayeredBuckets(buckets, RowBuckets(upper)),
     }
     pins = ExitStack()
     if isinstance(opened.bodies, SegmentBodies):

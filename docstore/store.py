@@ -121,7 +121,8 @@ class DocumentStore:
         Close it before this one.
         """
         self._check_open()
-        layer = importlib.import_module("docstore.rehearsal").rehearse(self.opened)
+        buckets = self._write_half().buckets
+        layer = importlib.import_module("docstore.rehearsal").rehearse(self.opened, buckets)
         return DocumentStore(layer, Durability.NONE, clock=self._clock)
 
     def close(self) -> None:

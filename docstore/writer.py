@@ -119,6 +119,7 @@ class Sequencer:
         """
         with self._committer.lock:
             try:
+                self._index.prepare(one.analysis for one in prepared if one.analysis is not None)
                 results = [self._put(one, policies) for one in prepared]
                 self.commit()
             except BaseException:
@@ -133,18 +134,25 @@ class Sequencer:
         # Anchors come before the rows of their pages, so that a page that is known has given its anchors.
         anchors = [RowMutations(PAGES, row_key, cells) for row_key, cells in self._anchor_cells.items()]
         self._committer.commit(
-            [*self._shared_rows, *self._postings, *anchors, *self._page_rows, *self._tally.mutations()]
+            [
+                *self._shared_rows,
+                *self._postings,
+                *self._index.group_mutations(),
+                *anchors,
+                *self._page_rows,
+                *self._tally.mutations(),
+            ]
         )
         self._tally.committed()
-        self._forget()
+        self._forget(committed=True)
 
-    def _forget(self) -> None:
+    def _forget(self, *, committed: bool = False) -> None:
         self._shared_rows.clear()
         self._postings.clear()
         self._page_rows.clear()
         self._anchor_cells = {}
         self._anchor_count = 0
-        self._index.clear_pending()
+        self._index.end_group(committed=committed)
         self._rows.clear_pending()
         self._tally.rollback()
 

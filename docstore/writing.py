@@ -20,6 +20,7 @@ from docstore.errors import InvalidArgument
 from docstore.layout import Opened
 from docstore.model import DeleteRow, RowMutations, SetCell, VerdictKind
 from docstore.pipeline import PageWriter
+from docstore.reindexing import open_buckets
 from docstore.rows import PageRows
 from docstore.sharing import body_name
 from docstore.table import Table
@@ -68,7 +69,8 @@ class Writing:
         self._table = table
         self._clock = clock
         self._reader = DocumentReader(table, opened.placement)
-        self._index = HashIndex(opened.engine)
+        self.buckets = open_buckets(opened, table, self.kernel)
+        self._index = HashIndex(opened.engine, self.buckets)
         self._rows = PageRows(table, opened.placement, opened.sharing)
         self._detector = self._make_detector(self._index, self._rows)
         sequencer = Sequencer(
@@ -100,7 +102,7 @@ class Writing:
         least = self._schema.near_threshold if threshold is None else threshold
         row_key, body, content_type = self._asked(page)
         analysis = self.kernel.analyse(body, content_type)
-        index = HashIndex(self._opened.engine)  # its own: the sequencer's belongs to the sequencer
+        index = HashIndex(self._opened.engine, self.buckets)  # its own: the sequencer's belongs to the sequencer
         rows = PageRows(self._table, self._opened.placement, self._opened.sharing)
         found = dict(self._equal(index, rows, row_key, analysis, limit))
         if analysis.word_count >= MIN_NEAR_WORDS:
@@ -161,7 +163,7 @@ class Writing:
 
     def find(self, payload_digest: str, docno: str) -> list[Document]:
         """See `DocumentStore.find`."""
-        index = HashIndex(self._opened.engine)
+        index = HashIndex(self._opened.engine, self.buckets)
         pointers = list(index.pages_with_payload_digest(payload_digest)) if payload_digest else []
         pointers += index.pages_with_docno(docno) if docno else []
         found = []
@@ -184,8 +186,12 @@ class Writing:
             rows = [RowMutations(PAGES, row_key, [DeleteRow()])]
             for pointer in referring:
                 rows += self._postings_of(pointer)
-            self._committer.commit(rows)
-            self._index.clear_pending()
+            committed = False
+            try:
+                self._committer.commit([*rows, *self._index.group_mutations()])
+                committed = True
+            finally:
+                self._index.end_group(committed=committed)
         while not self._table.finish_deletes(row_key):
             pass
 

@@ -39,6 +39,7 @@ FLOORS = {
     "docstore.rehearsal": 5,
     "docstore.writer": 5,
     "docstore.pipeline": 5,
+    "docstore.reindexing": 5,
     "docstore.writing": 5,
     "docstore.anchors": 5,
     "docstore.snippet": 5,

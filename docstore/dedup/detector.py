@@ -22,6 +22,7 @@ from docstore.dedup.analysis import Analysis
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.index import HashIndex, PagePointer, body_head, text_number
 from docstore.dedup.kernel import Kernel
+from docstore.format import TEXT_NUMBER_BYTES
 from docstore.model import VerdictKind
 
 MIN_SAME_TEXT_WORDS = 20
@@ -183,8 +184,8 @@ class Detector:
         if not bands and not fingerprints:
             return [], 0
         matches: list[Match] = []
-        for number in _ranked(bands, fingerprints, text_number(analysis.text_checksum)):
-            match = self._verify(row_key, number, analysis)
+        for number in _ranked(bands, fingerprints, int.from_bytes(text_number(analysis.text_checksum), "big")):
+            match = self._verify(row_key, number.to_bytes(TEXT_NUMBER_BYTES, "big"), analysis)
             if match is not None:
                 matches.append(match)
                 if len(matches) == limit:
@@ -320,12 +321,12 @@ def _worth_a_look(analysis: Analysis, page: StoredPage) -> bool:
     return shared >= LIKELY_CONTAINED * min(analysis.shingle_count, page.shingle_count)
 
 
-def _ranked(bands: Counter[bytes], fingerprints: Counter[bytes], own_number: bytes) -> Iterable[bytes]:
+def _ranked(bands: Counter[int], fingerprints: Counter[int], own_number: int) -> Iterable[int]:
     """Text numbers in the order in which to look at them: the page's own text first, then in turn the next that shares
     most bands (near) and the next that shares most fingerprints (contained); ties by number."""
     near = sorted(bands, key=lambda number: (number != own_number, -bands[number], -fingerprints[number], number))
     inside = sorted(fingerprints, key=lambda number: (-fingerprints[number], number))
-    given: set[bytes] = set()
+    given: set[int] = set()
     for pair in zip_longest(near[:LOOKS_NEAR], inside[:LOOKS_INSIDE]):
         for number in pair:
             if number is not None and number not in given:

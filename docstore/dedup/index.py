@@ -1,12 +1,13 @@
-"""The inverted hash index: postings as bare rows of the engine's `postings` table.
+"""The inverted hash index: from fingerprints to pages.
 
-Floor 4: knows the engine protocol, `format` and `analysis`; must not know what makes two pages duplicates.
+Floor 4: knows the engine protocol, `buckets`, `format` and `analysis`; must not know what makes two pages duplicates.
 
 Three steps lead from a fingerprint to a page, and each level holds a thing once:
 
     band key or 0-mod-p fingerprint -> text numbers -> bodies -> (timestamp, row key) of pages
 
-A text number is the head of the text checksum, a body is named by the head of its checksum.  Pages of equal text are
+The first step is that of `Buckets`; the others are bare rows of the engine's `postings` table, few and the same on every
+engine.  A text number is the head of the text checksum, a body is named by the head of its checksum.  Pages of equal text are
 therefore one posting in every bucket, however many they are; and when the page that brought a text is deleted, its
 buckets lead to the others that still hold it.  Postings are idempotent and may be stale: whoever follows one verifies
 it against the page's row.
@@ -18,38 +19,32 @@ own group.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 from blake3 import blake3
 
+from docstore.dedup.buckets import BUCKET_LIMIT, FAMILY, TABLE, Buckets, Keys
 from docstore.engines.protocol import Engine
 from docstore.format import (
-    POSTING_BAND,
     POSTING_BODY,
     POSTING_DOCNO,
     POSTING_PAYLOAD_DIGEST,
-    POSTING_SHINGLE,
     POSTING_TEXT,
     TEXT_NUMBER_BYTES,
 )
 from docstore.model import RowMutations, SetCell
 
-if TYPE_CHECKING:  # numpy stays out of the read path
+if TYPE_CHECKING:
     from docstore.dedup.analysis import Analysis
 
-TABLE = "postings"
-FAMILY = "p"
-BUCKET_LIMIT = 64
-"""Texts in one bucket; later ones are not added.  What that costs is measured in `docs/dedup.md`."""
 POINTER_SLICE = 64
 """Page pointers read at a time; a body that thousands of URLs share is read in slices."""
 
 _BODY_HEAD_BYTES = 8
 _BODY = bytes((POSTING_BODY,))
 _TEXT = bytes((POSTING_TEXT,))
-_BAND = bytes((POSTING_BAND,))
-_SHINGLE = bytes((POSTING_SHINGLE,))
 
 
 class PagePointer(NamedTuple):
@@ -73,16 +68,21 @@ def _name_key(kind: int, name: str) -> bytes:
     return bytes((kind,)) + blake3(name.encode("utf-8", "surrogateescape")).digest(8)
 
 
+def bucket_keys(analysis: Analysis) -> Keys:
+    """The keys under which a page's text is posted: its band keys, then its 0-mod-p fingerprints."""
+    return np.concatenate([analysis.band_keys, analysis.fingerprints])
+
+
 class HashIndex:
     """Look-ups over committed postings and those of the group in flight.
 
-    Not thread-safe: one sequencer owns it; a reader makes its own over the same engine.
+    Not thread-safe: one sequencer owns it; a reader makes its own over the same engine and buckets.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, buckets: Buckets) -> None:
         self._engine = engine
+        self._buckets = buckets
         self._pending: dict[bytes, list[bytes]] = {}
-        self._buckets: dict[bytes, list[bytes]] = {}
 
     # --- reading
 
@@ -127,30 +127,23 @@ class HashIndex:
         """Pages whose text has the same number as the page's."""
         return self.pages_with_text(text_number(analysis.text_checksum))
 
-    def texts_near(self, analysis: Analysis) -> tuple[Counter[bytes], Counter[bytes]]:
+    def prepare(self, analyses: Iterable[Analysis]) -> None:
+        """Say which pages are judged next: their buckets are looked up together."""
+        self._buckets.prepare([bucket_keys(analysis) for analysis in analyses if len(analysis.band_keys)])
+
+    def texts_near(self, analysis: Analysis) -> tuple[Counter[int], Counter[int]]:
         """Text numbers that share a band with the page, and those that share a 0-mod-p fingerprint.
 
         Returns:
             Two counters: text number -> bands shared, text number -> fingerprints shared.
         """
-        bands = [_BAND + key.to_bytes(8, "big") for key in analysis.band_keys.tolist()]
-        fingerprints = [_SHINGLE + key.to_bytes(8, "big") for key in analysis.fingerprints.tolist()]
-        self._read_buckets(bands + fingerprints)
-        by_band: Counter[bytes] = Counter()
-        by_fingerprint: Counter[bytes] = Counter()
-        for keys, found in ((bands, by_band), (fingerprints, by_fingerprint)):
-            for key in keys:
-                found.update(self._buckets[key])
-        return by_band, by_fingerprint
+        owner, texts = self._buckets.find(bucket_keys(analysis))
+        bands = int(np.searchsorted(owner, len(analysis.band_keys)))
+        return Counter(texts[:bands].tolist()), Counter(texts[bands:].tolist())
 
-    def _read_buckets(self, row_keys: Sequence[bytes]) -> None:
-        """Read buckets not at hand; they are remembered until the next `add`: judging a page and posting it read the
-        same ones."""
-        missing = [row_key for row_key in row_keys if row_key not in self._buckets]
-        if missing:
-            stored = self._engine.qualifiers_of_rows(TABLE, missing, BUCKET_LIMIT)
-            for row_key, texts in zip(missing, stored, strict=True):
-                self._buckets[row_key] = self._with_pending(row_key, texts, BUCKET_LIMIT)
+    def names_text(self, number: int, keys: Keys) -> bool:
+        """Whether a look-up of these keys gives that text."""
+        return bool((self._buckets.find(keys)[1] == np.uint64(number)).any())
 
     def _qualifiers(self, row_key: bytes, limit: int) -> list[bytes]:
         return self._with_pending(row_key, self._engine.qualifiers(TABLE, row_key, limit), limit)
@@ -171,23 +164,29 @@ class HashIndex:
             text: whether later pages may be found to have the same text.
             near: whether later pages may be found near it: adds bands and 0-mod-p fingerprints.
         Returns:
-            Mutations to write before or with the page's row.
+            Mutations to write before or with the page's row; and `group_mutations` with the group.
         """
         body = body_head(analysis.body_checksum)
         wanted = []
         if text and analysis.text_checksum:
             number = text_number(analysis.text_checksum)
-            if near and not self._qualifiers(_TEXT + number, 1):
-                keys = [_BAND + key.to_bytes(8, "big") for key in analysis.band_keys.tolist()]
-                keys += [_SHINGLE + key.to_bytes(8, "big") for key in analysis.fingerprints.tolist()]
-                self._read_buckets(keys)
-                wanted += [(key, number) for key in keys if len(self._buckets[key]) < BUCKET_LIMIT]
+            if near:
+                self._post(number, bucket_keys(analysis))
             wanted.append((_TEXT + number, body))
         wanted.append((_BODY + body, timestamp.to_bytes(8, "big") + row_key))
         for key, qualifier in wanted:
             self._pending.setdefault(key, []).append(qualifier)
-        self._buckets.clear()
         return [RowMutations(TABLE, key, (SetCell(FAMILY, qualifier, 0, b""),)) for key, qualifier in wanted]
+
+    def _post(self, number: bytes, keys: Keys) -> None:
+        """Post a text once; one that has pages is known, but for what a rebuild found no page of any more."""
+        text = int.from_bytes(number, "big")
+        if not self._qualifiers(_TEXT + number, 1) or not self.names_text(text, keys):
+            self._buckets.post(text, keys)
+
+    def group_mutations(self) -> list[RowMutations]:
+        """What the buckets write with the group in flight, beside the mutations that `add` gave."""
+        return self._buckets.mutations()
 
     def add_names(
         self, pointer: PagePointer, body_checksum: bytes, payload_digest: str, docno: str
@@ -200,10 +199,10 @@ class HashIndex:
             rows.append((_name_key(POSTING_DOCNO, docno), pointer.timestamp.to_bytes(8, "big") + pointer.row_key))
         return [RowMutations(TABLE, key, (SetCell(FAMILY, qualifier, 0, b""),)) for key, qualifier in rows]
 
-    def clear_pending(self) -> None:
+    def end_group(self, *, committed: bool) -> None:
         """Forget the overlay: its group is committed, or has failed."""
         self._pending.clear()
-        self._buckets.clear()
+        self._buckets.end_group(committed=committed)
 
     def holds(self, row_key: bytes, timestamp: int, body_checksum: bytes) -> bool:
         """Whether the page's body posting is there: without it the detector cannot see the page."""

@@ -156,7 +156,7 @@ class RunLevels:
         self._open()
         self._first = self._next = self.end
         self._filter = self._make_filter(bits_per_key, checkpoint) if bits_per_key else None
-        self._begin_merges()
+        self._begun = False
 
     def _open(self) -> None:
         for name in sorted(self._storage.names(), key=lambda name: (name.first, -name.end)):
@@ -270,7 +270,10 @@ class RunLevels:
             text: its number, 48 bits.
             keys: (m,) uint64, different ones.
         """
-        mixed = mix_keys(keys)
+        self.post_mixed(text, mix_keys(keys))
+
+    def post_mixed(self, text: int, mixed: Keys) -> None:
+        """`post` of keys that went through `runs.mix_keys`: what a log may keep, five bytes a key."""
         self._parts.append(pack(mixed, np.uint64(len(self._texts))))
         self._texts.append(text)
         table, limit = self._table, self._bucket_limit
@@ -333,6 +336,7 @@ class RunLevels:
         self._runs.append(_Level(name, 0, Run(self._storage.seal(name))))
         self._table, self._texts, self._parts, self._ended = {}, [], [], 0
         self.end = self._first = self._next
+        self._begun = True
         self._begin_merges()
 
     def _begin_merges(self) -> None:
@@ -345,6 +349,9 @@ class RunLevels:
 
     def _advance(self, postings: int) -> None:
         """Take as many slices of each merge under way as the postings just added allow."""
+        if not self._begun:  # not at open: most processes read, or write a page or two
+            self._begun = True
+            self._begin_merges()
         for merge in list(self._merges):
             merge.credit += postings * MERGE_PACE
             while merge.credit > 0:

@@ -1,0 +1,156 @@
+"""Band keys and 0-mod-p fingerprints -> text numbers: the seam behind the index, and the buckets kept as rows.
+
+Floor 2: knows the engine protocol and `format`; must not know what a key stands for, nor runs (`runbuckets` has those).
+
+Two implementations answer the same questions: `RunBuckets` where one process writes, which costs the same however much
+is stored, and `RowBuckets`, a bare row of the engine a posting, which needs nothing but the engine: for engines that
+several processes write, and for what a dry run adds.  `LayeredBuckets` puts one over another for a dry run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docstore.dedup.candidates import Numbers
+from docstore.engines.protocol import Engine
+from docstore.format import POSTING_BAND, TEXT_NUMBER_BYTES
+from docstore.model import RowMutations, SetCell
+
+TABLE: Final = "postings"
+FAMILY: Final = "p"
+BUCKET_LIMIT: Final = 64
+"""Texts in one bucket; later ones are left out.  What that costs is measured in `docs/dedup-theory.md`."""
+
+Keys = NDArray[np.uint64]
+
+_KIND: Final = bytes((POSTING_BAND,))
+
+
+class Buckets(Protocol):
+    """Key -> the first `BUCKET_LIMIT` texts that were posted under it.  Thread-safe; one thread at a time posts."""
+
+    def find(self, keys: Keys) -> tuple[Numbers, Keys]:
+        """Look up keys in all that was posted, the group in flight included.
+
+        Args:
+            keys: (m,) uint64.
+        Returns:
+            For each posting found: which key (index in `keys`, ascending), and its text number as uint64.
+        """
+        ...
+
+    def prepare(self, pages: Sequence[Keys]) -> None:
+        """Say which keys will be looked up next, a page each: one look-up of all costs less than one a page."""
+        ...
+
+    def post(self, text: int, keys: Keys) -> None:
+        """Add a text to the group in flight, found by look-ups from now on.
+
+        Args:
+            text: its number.
+            keys: (m,) uint64, different ones.
+        """
+        ...
+
+    def mutations(self) -> list[RowMutations]:
+        """What to write with the group in flight."""
+        ...
+
+    def end_group(self, *, committed: bool) -> None:
+        """The group in flight was written, or it failed; never raises for what is derived and can be made again."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files; a second call does nothing."""
+        ...
+
+
+def first_of_each(owner: Numbers, texts: Keys, limit: int = BUCKET_LIMIT) -> tuple[Numbers, Keys]:
+    """Sort what a look-up found by key, the order of one key's texts kept, and keep the first `limit` of each."""
+    order = np.argsort(owner, kind="stable")
+    owner, texts = owner[order], texts[order]
+    keep = np.arange(len(owner)) - np.searchsorted(owner, owner) < limit
+    return (owner, texts) if keep.all() else (owner[keep], texts[keep])
+
+
+class RowBuckets:
+    """A bare row a posting."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lock = threading.Lock()
+        self._pending: dict[bytes, list[bytes]] = {}
+
+    def find(self, keys: Keys) -> tuple[Numbers, Keys]:
+        """See `Buckets`."""
+        found = self._read([_row_key(key) for key in keys.tolist()])
+        owner = np.repeat(np.arange(len(found)), [len(texts) for texts in found])
+        return owner, np.array([int.from_bytes(text, "big") for texts in found for text in texts], np.uint64)
+
+    def _read(self, row_keys: Sequence[bytes]) -> list[list[bytes]]:
+        stored = self._engine.qualifiers_of_rows(TABLE, row_keys, BUCKET_LIMIT)
+        with self._lock:
+            pending = [self._pending.get(row_key, ()) for row_key in row_keys]
+            return [
+                sorted({*texts, *more})[:BUCKET_LIMIT] if more else texts
+                for texts, more in zip(stored, pending, strict=True)
+            ]
+
+    def prepare(self, pages: Sequence[Keys]) -> None:
+        """See `Buckets`: rows are read as they are asked for."""
+
+    def post(self, text: int, keys: Keys) -> None:
+        """See `Buckets`."""
+        number = text.to_bytes(TEXT_NUMBER_BYTES, "big")
+        row_keys = [_row_key(key) for key in keys.tolist()]
+        found = self._read(row_keys)
+        with self._lock:
+            for row_key, texts in zip(row_keys, found, strict=True):
+                if len(texts) < BUCKET_LIMIT:
+                    self._pending.setdefault(row_key, []).append(number)
+
+    def mutations(self) -> list[RowMutations]:
+        """See `Buckets`."""
+        return [
+            RowMutations(TABLE, row_key, [SetCell(FAMILY, number, 0, b"") for number in numbers])
+            for row_key, numbers in self._pending.items()
+        ]
+
+    def end_group(self, *, committed: bool) -> None:
+        """See `Buckets`."""
+        with self._lock:
+            self._pending = {}
+
+    def close(self) -> None:
+        """See `Buckets`: the engine is not its own."""
+
+
+class LayeredBuckets:
+    """Buckets over others: looks up both, posts to the upper ones alone.  What a dry run stands on."""
+
+    def __init__(self, lower: Buckets, upper: Buckets) -> None:
+        self._lower = lower
+        self._upper = upper
+        self.post = upper.post
+        self.mutations = upper.mutations
+        self.end_group = upper.end_group
+        self.close = upper.close
+
+    def find(self, keys: Keys) -> tuple[Numbers, Keys]:
+        """See `Buckets`."""
+        lower, upper = self._lower.find(keys), self._upper.find(keys)
+        if not len(upper[0]):
+            return lower
+        return first_of_each(np.concatenate([lower[0], upper[0]]), np.concatenate([lower[1], upper[1]]))
+
+    def prepare(self, pages: Sequence[Keys]) -> None:
+        """See `Buckets`: nothing, for what is prepared below belongs to who writes there."""
+
+
+def _row_key(key: int) -> bytes:
+    return _KIND + key.to_bytes(8, "big")

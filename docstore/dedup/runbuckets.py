@@ -1,0 +1,352 @@
+"""Buckets in sorted runs, with a log in the engine: what is committed is found, whatever crashed.
+
+Floor 2: knows `levels`, `runfiles`, the engine protocol and `format`; must not know pages: where runs are damaged or
+missing it asks the owner for all texts with their keys.
+
+Each group that posts is one row of a log, written with the group's other rows, so the commit point stays one.  At open
+what the runs do not hold comes from the log.  Rows of the log go once the runs that hold them are durable, but for the
+newest: each row says from which group on runs were not known to be durable, so runs that were lost are missed.  The
+index is derived: its failures never fail a write, they are logged and made good later.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from docstore.codec import decode_varint, encode_varint
+from docstore.dedup.buckets import BUCKET_LIMIT, Keys, first_of_each
+from docstore.dedup.candidates import Numbers
+from docstore.dedup.levels import RunLevels
+from docstore.dedup.runfiles import RunFiles
+from docstore.dedup.runs import Run, mix_keys
+from docstore.engines.protocol import Engine
+from docstore.errors import CorruptionError, DocstoreError, StorageError, UnsupportedFormat
+from docstore.files import Files
+from docstore.format import (
+    RUN_KEY_BITS,
+    RUN_LOG_CELL_TEXTS,
+    RUN_LOG_FAMILY,
+    RUN_LOG_PREFIX,
+    RUN_REBUILD_ROW,
+    TEXT_NUMBER_BYTES,
+)
+from docstore.model import DeleteRow, Durability, RowMutations, SetCell
+
+Texts = Iterable[tuple[int, Keys]]
+"""Text numbers with their keys."""
+
+TABLE: Final = "meta"
+FLUSH_TEXTS: Final = 2048
+LOAD_TEXTS: Final = 1 << 17
+"""Texts of one run of a rebuild: about 60 MB while it is made."""
+_TRIMMED_AT_ONCE: Final = 256
+_RETRY_TEXTS: Final = 256
+_KEY_BYTES: Final = RUN_KEY_BITS // 8
+_LOG_END: Final = RUN_LOG_PREFIX[:-1] + bytes((RUN_LOG_PREFIX[-1] + 1,))
+_QUALIFIER: Final = (0).to_bytes(4, "big")
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class RunBuckets:
+    """See `Buckets`.  One process at a time: the engine's `single_writer` must hold."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        folder: Path,
+        texts: Callable[[], Texts],
+        files: Files | None = None,
+        *,
+        flush_texts: int = FLUSH_TEXTS,
+    ) -> None:
+        """Open the runs in a folder and catch up with the log.
+
+        Args:
+            engine: where the log is.
+            folder: of the runs; made if it is not there.
+            texts: gives every text that must be found, from the stored pages; asked where runs are damaged or missing.
+            files: the file system.
+            flush_texts: texts gathered in memory before they become a run.
+        Raises:
+            StorageError: the folder cannot be read or made, or the engine cannot be read.
+        """
+        self._engine = engine
+        self._folder = folder
+        self._all_texts = texts
+        self._files = Files() if files is None else files
+        self._flush_texts = flush_texts
+        self._lock = threading.RLock()
+        self._ahead: dict[bytes, tuple[Numbers, Keys]] = {}
+        self._posted: list[tuple[int, Keys]] = []
+        self._numbered = False
+        self._failed: set[int] = set()
+        self._ailing = 0
+        self._storage = RunFiles(folder, self._files)
+        try:
+            self._open()
+        except (CorruptionError, UnsupportedFormat) as error:
+            _LOG.warning(
+                "the detector's index in %s is built anew from the stored pages, as `docstore reindex` would: %s",
+                folder,
+                error,
+            )
+            self.rebuild()
+
+    # --- opening
+
+    def _open(self) -> None:
+        """Open runs and log over a fresh storage; the object changes only where all of it succeeds."""
+        if self._engine.read_row(TABLE, RUN_REBUILD_ROW):
+            raise CorruptionError("an earlier rebuild of the runs was not finished", path=str(self._folder))
+        levels = RunLevels(self._storage, bucket_limit=BUCKET_LIMIT, flush_texts=self._flush_texts)
+        rows = list(self._log_rows())
+        settled = rows[-1][1] if rows else 0
+        opened_end = following = levels.end
+        if settled > opened_end:
+            raise CorruptionError(
+                "runs of postings are missing",
+                path=str(self._folder),
+                expected=f"groups below {settled}",
+                found=f"groups below {opened_end}",
+            )
+        self._ailing = 0
+        for number, _, texts in rows:
+            if number < following:
+                continue
+            for missing in range(following, number):
+                self._end(levels, missing)  # its group failed
+            for text, mixed in texts:
+                levels.post_mixed(text, mixed)
+            self._end(levels, number)
+            following = number + 1
+        self._levels = levels
+        self._log = [number for number, _, _ in rows]
+        self._newest = self._log[-1] if rows else -1
+        self._next = following
+        self._settled, self._settled_at_open = settled, opened_end
+        self._ahead, self._failed = {}, set()
+
+    def _end(self, levels: RunLevels, number: int) -> None:
+        """End a group; what the disk refuses stays in memory and in the log."""
+        try:
+            levels.end_group(number)
+        except DocstoreError as error:
+            if not self._ailing:
+                _LOG.warning("the detector's index in %s goes on in memory and in its log: %s", self._folder, error)
+                self._ailing = 1
+
+    def _log_rows(self) -> Iterator[tuple[int, int, list[tuple[int, Keys]]]]:
+        """(group, groups known durable, texts with mixed keys) of each row of the log, in order."""
+        for row in self._engine.scan(TABLE, RUN_LOG_PREFIX, _LOG_END):
+            texts: list[tuple[int, Keys]] = []
+            settled = 0
+            for cell in row.cells:
+                settled, at = decode_varint(cell.value)
+                while at < len(cell.value):
+                    number = int.from_bytes(cell.value[at : at + TEXT_NUMBER_BYTES], "big")
+                    count, at = decode_varint(cell.value, at + TEXT_NUMBER_BYTES)
+                    texts.append((number, _decoded(cell.value[at : at + count * _KEY_BYTES])))
+                    at += count * _KEY_BYTES
+            yield int.from_bytes(row.row_key[len(RUN_LOG_PREFIX) :], "big"), settled, texts
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was ever written here."""
+        return not self._log and self._next == 0
+
+    def rebuild(self) -> int:
+        """Make all runs anew from the stored texts; nobody else may write meanwhile.
+
+        Returns:
+            How many texts they hold.
+        Raises:
+            StorageError: no room; the next open begins again.
+        """
+        with self._lock:
+            begun = SetCell(RUN_LOG_FAMILY, b"", 0, b"")
+            self._engine.mutate_rows([RowMutations(TABLE, RUN_REBUILD_ROW, [begun])], Durability.SYNC)
+            self._storage.close()
+            storage = RunFiles(self._folder, self._files)
+            try:
+                for name in storage.names():
+                    storage.remove(name)
+                storage.settle()
+                levels = RunLevels(storage, bucket_limit=BUCKET_LIMIT, flush_texts=self._flush_texts)
+                source = iter(self._all_texts())
+                total, group = 0, 0
+                while batch := list(islice(source, LOAD_TEXTS)):
+                    numbers = np.array([text for text, _ in batch], np.uint64)
+                    counts = np.array([len(keys) for _, keys in batch], np.int64)
+                    levels.load(group, numbers, np.concatenate([keys for _, keys in batch]), counts)
+                    total, group = total + len(batch), group + 1
+                storage.settle()
+            finally:
+                storage.close()
+            rows = [RowMutations(TABLE, _log_key(number), [DeleteRow()]) for number, _, _ in self._log_rows()]
+            empty = SetCell(RUN_LOG_FAMILY, _QUALIFIER, 0, encode_varint(group))
+            rows.append(RowMutations(TABLE, _log_key(max(group - 1, 0)), [empty]))
+            rows.append(RowMutations(TABLE, RUN_REBUILD_ROW, [DeleteRow()]))
+            self._engine.mutate_rows(rows, Durability.SYNC)
+            self._storage = RunFiles(self._folder, self._files)
+            self._open()
+            return total
+
+    def damaged(self) -> list[str]:
+        """What of the runs is not as it was written; reads all of them."""
+        found = []
+        with self._lock:
+            self._storage.settle()
+            for name in self._storage.names():
+                try:
+                    columns = Run(self._storage.open(name)).damaged_columns()
+                except CorruptionError as error:
+                    columns = [str(error)]
+                found += [f"run {name.first:x}-{name.end:x}: {column}" for column in columns]
+        return found
+
+    # --- looking up
+
+    def find(self, keys: Keys) -> tuple[Numbers, Keys]:
+        """See `Buckets`."""
+        with self._lock:
+            stored = self._ahead.get(keys.tobytes())
+            if stored is None:
+                stored = self._find_stored(keys)
+            recent = self._levels.find_recent(keys)
+        if not len(recent[0]):
+            return first_of_each(*stored)
+        return first_of_each(np.concatenate([stored[0], recent[0]]), np.concatenate([stored[1], recent[1]]))
+
+    def prepare(self, pages: Sequence[Keys]) -> None:
+        """See `Buckets`."""
+        with self._lock:
+            self._ahead = {}
+            if len(pages) < 2:
+                return
+            owner, texts = self._find_stored(np.concatenate(pages))
+            order = np.argsort(owner, kind="stable")
+            owner, texts = owner[order], texts[order]
+            begins = np.cumsum([0, *(len(keys) for keys in pages)])
+            cuts = np.searchsorted(owner, begins)
+            for number, keys in enumerate(pages):
+                part = slice(cuts[number], cuts[number + 1])
+                self._ahead[keys.tobytes()] = owner[part] - begins[number], texts[part]
+
+    def _find_stored(self, keys: Keys) -> tuple[Numbers, Keys]:
+        try:
+            return self._levels.find_stored(keys)
+        except (IndexError, ValueError) as error:  # columns are not verified at open: that would read all of them
+            _LOG.warning("a run in %s is damaged (%s); all are built anew from the stored pages", self._folder, error)
+        posted = self._posted
+        self.rebuild()
+        for text, posted_keys in posted:
+            self._levels.post(text, posted_keys)
+        return self._levels.find_stored(keys)
+
+    # --- writing
+
+    def post(self, text: int, keys: Keys) -> None:
+        """See `Buckets`."""
+        with self._lock:
+            self._posted.append((text, keys))
+            if text not in self._failed:
+                self._levels.post(text, keys)
+
+    def mutations(self) -> list[RowMutations]:
+        """See `Buckets`: one row of the log."""
+        if not self._posted and self._log:
+            return []
+        self._numbered = True
+        head = encode_varint(self._settled)
+        entries = [
+            text.to_bytes(TEXT_NUMBER_BYTES, "big") + encode_varint(len(keys)) + _encoded(mix_keys(keys))
+            for text, keys in self._posted
+        ]
+        cells = [
+            SetCell(
+                RUN_LOG_FAMILY,
+                number.to_bytes(4, "big"),
+                0,
+                head + b"".join(entries[number * RUN_LOG_CELL_TEXTS : (number + 1) * RUN_LOG_CELL_TEXTS]),
+            )
+            for number in range(max(1, -(-len(entries) // RUN_LOG_CELL_TEXTS)))
+        ]
+        return [RowMutations(TABLE, _log_key(self._next), cells)]
+
+    def end_group(self, *, committed: bool) -> None:
+        """See `Buckets`."""
+        with self._lock:
+            if self._posted or self._numbered:
+                self._end_group(committed)
+            if len(self._ahead) > 1 and not committed:
+                self._ahead = {}
+
+    def _end_group(self, committed: bool) -> None:
+        number, posted = self._next, self._posted
+        self._next, self._posted, self._numbered = number + 1, [], False
+        self._log.append(number)  # where it failed it may have been written all the same
+        if committed:
+            self._newest = number
+        else:
+            # They stay in memory, where they lead to no page; written again they must not be there twice.
+            self._failed.update(text for text, _ in posted)
+        end = self._levels.end
+        self._end(self._levels, number)
+        if self._ailing:
+            self._recover(len(posted))
+        else:
+            self._trim()
+        if self._levels.end != end:
+            self._ahead = {}
+
+    def _recover(self, texts: int) -> None:
+        """After a failure the files are opened again now and then; what they lack is in the log."""
+        self._ailing += texts
+        if self._ailing <= _RETRY_TEXTS:
+            return
+        try:
+            self._storage.close()
+            self._storage = RunFiles(self._folder, self._files)
+            self._open()
+        except DocstoreError:
+            self._ailing = 1
+
+    def _trim(self) -> None:
+        """Let rows of the log go that durable runs hold, but for the newest."""
+        if self._levels.end != self._settled_at_open and self._storage.settled:
+            self._settled = max(self._settled, self._levels.end)
+        old = [number for number in self._log[:_TRIMMED_AT_ONCE] if number < min(self._settled, self._newest)]
+        if old:
+            rows = [RowMutations(TABLE, _log_key(number), [DeleteRow()]) for number in old]
+            with suppress(StorageError):
+                self._engine.mutate_rows(rows, Durability.NONE)
+                self._log = self._log[len(old) :]
+
+    def close(self) -> None:
+        """See `Buckets`: what is in memory is in the log."""
+        with self._lock:
+            self._storage.close()
+
+
+def _log_key(number: int) -> bytes:
+    return RUN_LOG_PREFIX + number.to_bytes(8, "big")
+
+
+def _encoded(mixed: Keys) -> bytes:
+    """Mixed keys, 5 bytes each, lowest byte first."""
+    return mixed.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :_KEY_BYTES].tobytes()
+
+
+def _decoded(raw: bytes) -> Keys:
+    mixed = np.zeros((len(raw) // _KEY_BYTES, 8), np.uint8)
+    mixed[:, :_KEY_BYTES] = np.frombuffer(raw, np.uint8).reshape(-1, _KEY_BYTES)
+    return mixed.view("<u8").ravel()
