@@ -1,7 +1,8 @@
 """Every invariant of a store, walked: what `docstore check` prints, and what the tests call.
 
-Floor 6: knows the store's parts; changes nothing but an index that does not open, which is made anew.  Silent on a sound store, also after kill -9.  Left-overs that
-readers see through (postings of deleted pages, users of freed bodies, records that nothing refers to) are no findings.
+Floor 6: knows the store's parts; changes nothing, but for an index that does not open, which is made anew.  Silent on a
+sound store, also after kill -9.  Left-overs that readers see through (postings of deleted pages, users of freed bodies,
+records that nothing refers to) are no findings.
 """
 
 from __future__ import annotations
@@ -9,21 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Set
 from typing import NamedTuple
 
-import numpy as np
-
 from docstore import capture
 from docstore.capture import Column
-from docstore.dedup.buckets import BUCKET_LIMIT
 from docstore.dedup.checksum import checksum_matches
-from docstore.dedup.index import HashIndex, PagePointer, text_number
-from docstore.dedup.kernel import Kernel
-from docstore.dedup.runbuckets import RunBuckets
+from docstore.dedup.index import PagePointer
 from docstore.errors import CorruptionError
 from docstore.keys import url_of
 from docstore.layout import Opened
 from docstore.model import Cell, Position, ReadSpec
-from docstore.reindexing import keys_of_text, open_buckets
-from docstore.rows import PageRows
+from docstore.reindexing import SeenPages
 from docstore.sharing import BODY_FAMILY, ENVELOPE, body_name
 from docstore.store import declared_families, now_micros
 from docstore.table import Table
@@ -64,7 +59,7 @@ def check(opened: Opened, on_row: Callable[[int], None] | None = None) -> Iterat
 
 def _check_pages(opened: Opened, on_row: Callable[[int], None] | None) -> Iterator[Finding]:
     families = declared_families(opened.schema)
-    seen = _Detector(opened, Table(opened.engine, "pages", families, now_micros))
+    seen = SeenPages(opened, Table(opened.engine, "pages", families, now_micros))
     for problem in seen.damage():
         yield Finding("index", problem, REINDEX)
     for number, row in enumerate(opened.engine.scan("pages", spec=ReadSpec(cell_limit=SLICE_CELLS)), 1):
@@ -109,7 +104,7 @@ def _check_cell(
 
 
 def _check_capture(
-    opened: Opened, seen: _Detector, row_key: bytes, timestamp: int, columns: dict[Column, bytes]
+    opened: Opened, seen: SeenPages, row_key: bytes, timestamp: int, columns: dict[Column, bytes]
 ) -> Iterator[Finding]:
     envelope = columns.get(capture.BODY)
     checksum = columns.get(capture.CHECKSUM)
@@ -135,34 +130,6 @@ def _check_capture(
             yield Finding(where, "no posting leads to it: the detector cannot see this page", REINDEX)
         elif not seen.finds_near(PagePointer(timestamp, row_key)):
             yield Finding(where, "no band key or fingerprint leads to its text", REINDEX)
-
-
-class _Detector:
-    """The index as the detector sees it."""
-
-    def __init__(self, opened: Opened, table: Table) -> None:
-        schema = opened.schema
-        self._kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum)
-        self._rows = PageRows(table, opened.placement, opened.sharing)
-        self._buckets = open_buckets(opened, table, self._kernel)
-        self.index = HashIndex(opened.engine, self._buckets)
-
-    def damage(self) -> list[str]:
-        return self._buckets.damaged() if isinstance(self._buckets, RunBuckets) else []
-
-    def finds_near(self, pointer: PagePointer) -> bool:
-        """Whether pages near this one would be judged against its text; True where that is not asked of it."""
-        page = self._rows.page(pointer)
-        if page is None or not page.text_checksum or not 200 <= self._rows.status(pointer) < 300:
-            return True
-        try:
-            keys = keys_of_text(self._kernel, self._rows.text(pointer))
-        except CorruptionError:
-            return True  # listed with its cell
-        if not len(keys) or self.index.names_text(int.from_bytes(text_number(page.text_checksum), "big"), keys):
-            return True
-        in_each = np.bincount(self._buckets.find(keys)[0], minlength=len(keys))
-        return bool((in_each >= BUCKET_LIMIT).all())  # full buckets leave later texts out
 
 
 def _check_shared(opened: Opened) -> Iterator[Finding]:

@@ -35,6 +35,7 @@ from docstore.format import COMPACTION_ROW, DICTIONARY_ROW_PREFIX, MANIFEST_FAMI
 from docstore.layout import Opened
 from docstore.lifetime import Lifetimes
 from docstore.model import DeleteRow, ReadSpec, RowMutations, SetCell
+from docstore.reindexing import open_buckets
 from docstore.relatives import Relatives
 from docstore.relocation import PAGES, Relocator, check_movable
 from docstore.table import Table
@@ -249,7 +250,8 @@ class Compaction:
         report.codec_bytes = dict(moved.codecs)
         report.live_bytes = self._done_bytes
         report.freed_bodies = lifetimes.free_unused()
-        report.pruned_postings = Pruner(opened.engine, self._is_live, committer.lock, committer.commit).run()
+        buckets = open_buckets(opened, self._table)
+        report.pruned_postings = Pruner(opened.engine, buckets, self._is_live, committer.lock, committer.commit).run()
         with committer.lock:
             opened.manifest.recount(held_bytes, committer.durability)
             opened.manifest.merge_small(committer.durability)

@@ -173,8 +173,8 @@ POSTING_BODY = 0x01
 POSTING_TEXT = 0x02
 """+ text number -> first 8 bytes of the body checksum of each body with this text."""
 POSTING_BAND = 0x03
-"""+ 8 bytes of a band key or 0-mod-p fingerprint -> text number of each text that has it.  Only where these keys have no
-runs: a dry run's own pages, and engines that several processes write."""
+"""+ 8 bytes of a band key or 0-mod-p fingerprint -> text number of each text that has it.  Only where such keys have no
+runs: pages of a dry run, and engines that several processes write."""
 POSTING_SHINGLE = 0x04
 """Retired: never give this number to another kind."""
 POSTING_PAYLOAD_DIGEST = 0x05

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 from docstore import capture
 from docstore.capture import Column, StoredVerdict
-from docstore.dedup.index import HashIndex
+from docstore.dedup.index import PagePointer
 from docstore.format import SCHEME_SKETCH_1, SCHEME_TEXT_1
 from docstore.model import ReadSpec, VerdictKind
+from docstore.reindexing import SeenPages
 from docstore.store import DocumentStore
 from docstore.tablets.values import envelope_raw_bytes
 
@@ -71,7 +72,7 @@ def reindex(
     """
     report = ReindexReport()
     group: list[Unseen] = []
-    for one in _unseen(store, report):
+    for one in _unseen(store, report, dry_run):
         if not dry_run:
             group.append(one)
         if len(group) == GROUP_PAGES:
@@ -86,8 +87,11 @@ def reindex(
     return report
 
 
-def _unseen(store: DocumentStore, report: ReindexReport) -> Iterator[Unseen]:
-    index = HashIndex(store.opened.engine)
+def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Iterator[Unseen]:
+    seen = SeenPages(store.opened, store.table)
+    if not dry_run:
+        with store.committer.lock:
+            seen.rebuild_damaged()
     fetch = store.opened.placement.fetch
     for row in store.table.scan(spec=ReadSpec(families=FAMILIES)):
         captures: dict[int, dict[Column, bytes]] = {}
@@ -103,10 +107,12 @@ def _unseen(store: DocumentStore, report: ReindexReport) -> Iterator[Unseen]:
             report.pages += 1
             if _is_outdated(columns, fetch):
                 report.outdated += 1
-            elif not index.holds(row.row_key, timestamp, fetch(columns[capture.CHECKSUM])):
-                report.unposted += 1
-            else:
+            elif seen.index.holds(row.row_key, timestamp, fetch(columns[capture.CHECKSUM])) and seen.finds_near(
+                PagePointer(timestamp, row.row_key)
+            ):
                 continue
+            else:
+                report.unposted += 1
             yield Unseen(row.row_key, timestamp)
 
 

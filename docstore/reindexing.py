@@ -5,14 +5,15 @@ Floor 5: knows the buckets, how a page's text leads to its keys, and where texts
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import numpy as np
 
 from docstore.dedup import bands, shingle, sketch
-from docstore.dedup.buckets import Buckets, Keys, RowBuckets
+from docstore.dedup.buckets import BUCKET_LIMIT, TABLE, Buckets, Keys, RowBuckets
 from docstore.dedup.detector import MIN_NEAR_WORDS
-from docstore.dedup.index import HashIndex, text_number
+from docstore.dedup.index import HashIndex, PagePointer, text_number
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.errors import CorruptionError
@@ -27,29 +28,44 @@ _TEXTS_BEGIN = bytes((POSTING_TEXT,))
 _TEXTS_END = bytes((POSTING_TEXT + 1,))
 
 
-def open_buckets(opened: Opened, table: Table, kernel: Kernel) -> Buckets:
+_opening = threading.Lock()
+
+
+def open_buckets(opened: Opened, table: Table) -> Buckets:
     """The buckets of a store's index, opened once; runs where one process writes, rows elsewhere.
 
     Runs that are damaged or missing are made anew from the stored texts, which is logged; the store opens all the same.
     """
-    if opened.buckets is None:
-        if opened.engine.caps.single_writer:
-            rows = PageRows(table, opened.placement, opened.sharing)
-            runs = RunBuckets(
-                opened.engine, opened.path / INDEX_DIRECTORY, lambda: stored_texts(opened, rows, kernel), opened.files
+    with _opening:
+        if opened.buckets is None:
+            opened.buckets = (
+                _open_runs(opened, table) if opened.engine.caps.single_writer else RowBuckets(opened.engine)
             )
-            opened.buckets = runs
-            if runs.is_new and next(opened.engine.scan("postings", _TEXTS_BEGIN, _TEXTS_END), None) is not None:
-                runs.rebuild()
-        else:
-            opened.buckets = RowBuckets(opened.engine)
-    return opened.buckets
+        return opened.buckets
+
+
+def _open_runs(opened: Opened, table: Table) -> RunBuckets:
+    rows = PageRows(table, opened.placement, opened.sharing)
+
+    def texts() -> Iterator[tuple[int, Keys]]:
+        return stored_texts(opened, rows, kernel_of(opened))
+
+    runs = RunBuckets(opened.engine, opened.path / INDEX_DIRECTORY, texts, opened.files)
+    if runs.is_new and next(opened.engine.scan(TABLE, _TEXTS_BEGIN, _TEXTS_END), None) is not None:
+        runs.rebuild()  # its texts were posted as rows, or its log was taken away
+    return runs
+
+
+def kernel_of(opened: Opened) -> Kernel:
+    """The kernel that a store's schema asks for."""
+    schema = opened.schema
+    return Kernel(schema.extractor, schema.shingle_words, schema.checksum)
 
 
 def stored_texts(opened: Opened, rows: PageRows, kernel: Kernel) -> Iterator[tuple[int, Keys]]:
     """Every text that pages may be found near to, with its keys, once; in the order of their numbers."""
     index = HashIndex(opened.engine, RowBuckets(opened.engine))
-    for row in opened.engine.scan("postings", _TEXTS_BEGIN, _TEXTS_END, ReadSpec(cell_limit=1)):
+    for row in opened.engine.scan(TABLE, _TEXTS_BEGIN, _TEXTS_END, ReadSpec(cell_limit=1)):
         number = row.row_key[1:]
         for pointer in index.pages_with_text(number):
             try:
@@ -71,3 +87,36 @@ def keys_of_text(kernel: Kernel, text: str) -> Keys:
     if not len(shingles) or (len(shingles) < MIN_NEAR_WORDS and len(words(text)) < MIN_NEAR_WORDS):
         return np.empty(0, np.uint64)
     return np.concatenate([bands.band_keys(sketch.minima(shingles)), shingle.sample(shingles)])
+
+
+class SeenPages:
+    """What the detector sees of the stored pages: for checks and repairs."""
+
+    def __init__(self, opened: Opened, table: Table) -> None:
+        self._kernel = kernel_of(opened)
+        self._rows = PageRows(table, opened.placement, opened.sharing)
+        self._buckets = open_buckets(opened, table)
+        self.index = HashIndex(opened.engine, self._buckets)
+
+    def damage(self) -> list[str]:
+        """What of the index is not as it was written; reads all of it."""
+        return self._buckets.damaged() if isinstance(self._buckets, RunBuckets) else []
+
+    def rebuild_damaged(self) -> None:
+        """Make runs anew that are not as they were written; the caller holds the lock of whoever writes."""
+        if isinstance(self._buckets, RunBuckets) and self._buckets.damaged():
+            self._buckets.rebuild()
+
+    def finds_near(self, pointer: PagePointer) -> bool:
+        """Whether pages near this one would be judged against its text; True where that is not asked of it."""
+        try:
+            page = self._rows.page(pointer)
+            if page is None or not page.text_checksum or not 200 <= self._rows.status(pointer) < 300:
+                return True
+            keys = keys_of_text(self._kernel, self._rows.text(pointer))
+        except CorruptionError:
+            return True  # `docstore check` lists the cell itself
+        if not len(keys) or self.index.names_text(int.from_bytes(text_number(page.text_checksum), "big"), keys):
+            return True
+        in_each = np.bincount(self._buckets.find(keys)[0], minlength=len(keys))
+        return bool((in_each >= BUCKET_LIMIT).all())  # full buckets leave later texts out

@@ -69,7 +69,7 @@ class Writing:
         self._table = table
         self._clock = clock
         self._reader = DocumentReader(table, opened.placement)
-        self.buckets = open_buckets(opened, table, self.kernel)
+        self.buckets = open_buckets(opened, table)
         self._index = HashIndex(opened.engine, self.buckets)
         self._rows = PageRows(table, opened.placement, opened.sharing)
         self._detector = self._make_detector(self._index, self._rows)
@@ -186,12 +186,7 @@ class Writing:
             rows = [RowMutations(PAGES, row_key, [DeleteRow()])]
             for pointer in referring:
                 rows += self._postings_of(pointer)
-            committed = False
-            try:
-                self._committer.commit([*rows, *self._index.group_mutations()])
-                committed = True
-            finally:
-                self._index.end_group(committed=committed)
+            self._commit(rows)
         while not self._table.finish_deletes(row_key):
             pass
 
@@ -223,10 +218,18 @@ class Writing:
                     SetCell(*column, timestamp, value) for (column, _), value in zip(values, envelopes, strict=True)
                 ]
                 rows.append(RowMutations(PAGES, row_key, cells))
-            if rows:
-                self._committer.commit(rows)
-            self._index.clear_pending()
+            self._commit(rows)
         return found
+
+    def _commit(self, rows: list[RowMutations]) -> None:
+        """Commit rows and what was posted with them."""
+        committed = False
+        try:
+            if rows:
+                self._committer.commit([*rows, *self._index.group_mutations()])
+            committed = True
+        finally:
+            self._index.end_group(committed=committed)
 
     def _postings_of(self, pointer: PagePointer) -> list[RowMutations]:
         analysis = self._analysed(pointer)

@@ -65,6 +65,16 @@ class Buckets(Protocol):
         """The group in flight was written, or it failed; never raises for what is derived and can be made again."""
         ...
 
+    def prune(self, live: Keys) -> int:
+        """Drop postings of texts that are gone; may wait until they are many.  No group is in flight.
+
+        Args:
+            live: (n,) uint64, the numbers of texts that are still there, ascending.
+        Returns:
+            How many postings went.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of files; a second call does nothing."""
         ...
@@ -126,6 +136,10 @@ class RowBuckets:
         with self._lock:
             self._pending = {}
 
+    def prune(self, live: Keys) -> int:
+        """See `Buckets`: nothing here, rows are swept with the other rows of the index."""
+        return 0
+
     def close(self) -> None:
         """See `Buckets`: the engine is not its own."""
 
@@ -139,6 +153,7 @@ class LayeredBuckets:
         self.post = upper.post
         self.mutations = upper.mutations
         self.end_group = upper.end_group
+        self.prune = upper.prune
         self.close = upper.close
 
     def find(self, keys: Keys) -> tuple[Numbers, Keys]:

@@ -6,11 +6,11 @@ Three steps lead from a fingerprint to a page, and each level holds a thing once
 
     band key or 0-mod-p fingerprint -> text numbers -> bodies -> (timestamp, row key) of pages
 
-The first step is that of `Buckets`; the others are bare rows of the engine's `postings` table, few and the same on every
-engine.  A text number is the head of the text checksum, a body is named by the head of its checksum.  Pages of equal text are
-therefore one posting in every bucket, however many they are; and when the page that brought a text is deleted, its
-buckets lead to the others that still hold it.  Postings are idempotent and may be stale: whoever follows one verifies
-it against the page's row.
+The first step is that of `Buckets`; the others are bare rows of the engine's `postings` table, few and the same on
+every engine.  A text number is the head of the text checksum, a body is named by the head of its checksum.  Pages of
+equal text are therefore one posting in every bucket, however many they are; and when the page that brought a text is
+deleted, its buckets lead to the others that still hold it.  Postings are idempotent and may be stale: whoever follows
+one verifies it against the page's row.
 
 Postings of pages that are not committed yet lie in an overlay, so that a page is judged against those before it in its
 own group.
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from blake3 import blake3
+from numpy.typing import NDArray
 
 from docstore.dedup.buckets import BUCKET_LIMIT, FAMILY, TABLE, Buckets, Keys
 from docstore.engines.protocol import Engine
@@ -83,6 +84,7 @@ class HashIndex:
         self._engine = engine
         self._buckets = buckets
         self._pending: dict[bytes, list[bytes]] = {}
+        self._last: tuple[bytes, tuple[NDArray[np.int64], Keys]] | None = None
 
     # --- reading
 
@@ -137,13 +139,20 @@ class HashIndex:
         Returns:
             Two counters: text number -> bands shared, text number -> fingerprints shared.
         """
-        owner, texts = self._buckets.find(bucket_keys(analysis))
+        owner, texts = self._find(bucket_keys(analysis))
         bands = int(np.searchsorted(owner, len(analysis.band_keys)))
         return Counter(texts[:bands].tolist()), Counter(texts[bands:].tolist())
 
     def names_text(self, number: int, keys: Keys) -> bool:
         """Whether a look-up of these keys gives that text."""
-        return bool((self._buckets.find(keys)[1] == np.uint64(number)).any())
+        return bool((self._find(keys)[1] == np.uint64(number)).any())
+
+    def _find(self, keys: Keys) -> tuple[NDArray[np.int64], Keys]:
+        """Look up keys; the last answer is remembered: judging a page and posting it ask the same."""
+        name = keys.tobytes()
+        if self._last is None or self._last[0] != name:
+            self._last = name, self._buckets.find(keys)
+        return self._last[1]
 
     def _qualifiers(self, row_key: bytes, limit: int) -> list[bytes]:
         return self._with_pending(row_key, self._engine.qualifiers(TABLE, row_key, limit), limit)
@@ -179,10 +188,11 @@ class HashIndex:
         return [RowMutations(TABLE, key, (SetCell(FAMILY, qualifier, 0, b""),)) for key, qualifier in wanted]
 
     def _post(self, number: bytes, keys: Keys) -> None:
-        """Post a text once; one that has pages is known, but for what a rebuild found no page of any more."""
+        """Post a text, unless it is: by an earlier page with this text, and that one may be gone."""
         text = int.from_bytes(number, "big")
-        if not self._qualifiers(_TEXT + number, 1) or not self.names_text(text, keys):
+        if not self.names_text(text, keys):
             self._buckets.post(text, keys)
+            self._last = None
 
     def group_mutations(self) -> list[RowMutations]:
         """What the buckets write with the group in flight, beside the mutations that `add` gave."""
@@ -202,6 +212,7 @@ class HashIndex:
     def end_group(self, *, committed: bool) -> None:
         """Forget the overlay: its group is committed, or has failed."""
         self._pending.clear()
+        self._last = None
         self._buckets.end_group(committed=committed)
 
     def holds(self, row_key: bytes, timestamp: int, body_checksum: bytes) -> bool:

@@ -211,6 +211,16 @@ class RunLevels:
         """Bytes of all runs, those being merged counted once."""
         return sum(run_bytes(level.run.postings, level.run.texts) for level in self._runs)
 
+    @property
+    def postings(self) -> int:
+        """Postings in all runs and in memory."""
+        return sum(level.run.postings for level in self._runs) + sum(map(len, self._parts))
+
+    def text_numbers(self) -> Keys:
+        """Numbers of all texts posted, (n,) uint64; one posted twice is there twice."""
+        parts = [level.run.text_numbers(slice(0, level.run.texts)) for level in self._runs]
+        return np.concatenate([*parts, np.array(self._texts, np.uint64)])
+
     def find(self, keys: Keys) -> tuple[Numbers, Keys]:
         """Look up keys in all that has been posted; `find_stored` and `find_recent` in one."""
         stored, recent = self.find_stored(keys), self.find_recent(keys)

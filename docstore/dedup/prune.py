@@ -16,14 +16,14 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.index import FAMILY, TABLE, PagePointer
+from docstore.dedup.buckets import FAMILY, TABLE, Buckets
+from docstore.dedup.index import PagePointer
 from docstore.engines.protocol import Engine
 from docstore.format import (
     POSTING_BAND,
     POSTING_BODY,
     POSTING_DOCNO,
     POSTING_PAYLOAD_DIGEST,
-    POSTING_SHINGLE,
     POSTING_TEXT,
     TEXT_NUMBER_BYTES,
 )
@@ -45,6 +45,7 @@ class Pruner:
 
     Args:
         engine: holds the postings.
+        buckets: hold those of texts, where they are no rows.
         is_live: of a page; takes b"" for any body.
         lock: held by writers from a page's verdict to its commit.
         commit: writes rows, under the lock.
@@ -53,11 +54,13 @@ class Pruner:
     def __init__(
         self,
         engine: Engine,
+        buckets: Buckets,
         is_live: IsLive,
         lock: AbstractContextManager[object],
         commit: Callable[[Sequence[RowMutations]], None],
     ) -> None:
         self._engine = engine
+        self._buckets = buckets
         self._is_live = is_live
         self._lock = lock
         self._commit = commit
@@ -69,11 +72,11 @@ class Pruner:
         removed += self._sweep(POSTING_PAYLOAD_DIGEST, self._body_is_gone)
         removed += self._sweep(POSTING_TEXT, self._body_is_gone)
         live = self._texts()
-        for kind in (POSTING_BAND, POSTING_SHINGLE):
-            for postings in _slices(self._postings(kind)):
-                numbers = np.fromiter((_number(qualifier) for _, qualifier in postings), np.uint64, len(postings))
-                removed += self._remove([postings[i] for i in _missing(numbers, live)], self._text_is_gone)
-        return removed
+        for postings in _slices(self._postings(POSTING_BAND)):
+            numbers = np.fromiter((_number(qualifier) for _, qualifier in postings), np.uint64, len(postings))
+            removed += self._remove([postings[i] for i in _missing(numbers, live)], self._text_is_gone)
+        with self._lock:
+            return removed + self._buckets.prune(live)
 
     def _sweep(self, kind: int, is_gone: Callable[[Posting], bool]) -> int:
         return sum(

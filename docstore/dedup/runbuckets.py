@@ -49,9 +49,9 @@ LOAD_TEXTS: Final = 1 << 17
 """Texts of one run of a rebuild: about 60 MB while it is made."""
 _TRIMMED_AT_ONCE: Final = 256
 _RETRY_TEXTS: Final = 256
+_WORTH_A_REBUILD: Final = 4
 _KEY_BYTES: Final = RUN_KEY_BITS // 8
 _LOG_END: Final = RUN_LOG_PREFIX[:-1] + bytes((RUN_LOG_PREFIX[-1] + 1,))
-_QUALIFIER: Final = (0).to_bytes(4, "big")
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -183,22 +183,36 @@ class RunBuckets:
                 levels = RunLevels(storage, bucket_limit=BUCKET_LIMIT, flush_texts=self._flush_texts)
                 source = iter(self._all_texts())
                 total, group = 0, 0
+                left: list[tuple[int, Keys]] = []
                 while batch := list(islice(source, LOAD_TEXTS)):
+                    total += len(batch)
+                    if len(batch) < self._flush_texts:
+                        left = batch  # a run of few texts costs as much as one of many
+                        break
                     numbers = np.array([text for text, _ in batch], np.uint64)
                     counts = np.array([len(keys) for _, keys in batch], np.int64)
                     levels.load(group, numbers, np.concatenate([keys for _, keys in batch]), counts)
-                    total, group = total + len(batch), group + 1
+                    group += 1
                 storage.settle()
             finally:
                 storage.close()
             rows = [RowMutations(TABLE, _log_key(number), [DeleteRow()]) for number, _, _ in self._log_rows()]
-            empty = SetCell(RUN_LOG_FAMILY, _QUALIFIER, 0, encode_varint(group))
-            rows.append(RowMutations(TABLE, _log_key(max(group - 1, 0)), [empty]))
+            rows.append(_log_row(group, group, left))
             rows.append(RowMutations(TABLE, RUN_REBUILD_ROW, [DeleteRow()]))
             self._engine.mutate_rows(rows, Durability.SYNC)
             self._storage = RunFiles(self._folder, self._files)
             self._open()
             return total
+
+    def prune(self, live: Keys) -> int:
+        """See `Buckets`: runs do not change, so all are made anew once a quarter of their texts is gone."""
+        with self._lock:
+            held = self._levels.text_numbers()
+            if int(np.isin(held, live, invert=True).sum()) * _WORTH_A_REBUILD < max(len(held), 1):
+                return 0
+            before = self._levels.postings
+            self.rebuild()
+            return before - self._levels.postings
 
     def damaged(self) -> list[str]:
         """What of the runs is not as it was written; reads all of them."""
@@ -266,21 +280,7 @@ class RunBuckets:
         if not self._posted and self._log:
             return []
         self._numbered = True
-        head = encode_varint(self._settled)
-        entries = [
-            text.to_bytes(TEXT_NUMBER_BYTES, "big") + encode_varint(len(keys)) + _encoded(mix_keys(keys))
-            for text, keys in self._posted
-        ]
-        cells = [
-            SetCell(
-                RUN_LOG_FAMILY,
-                number.to_bytes(4, "big"),
-                0,
-                head + b"".join(entries[number * RUN_LOG_CELL_TEXTS : (number + 1) * RUN_LOG_CELL_TEXTS]),
-            )
-            for number in range(max(1, -(-len(entries) // RUN_LOG_CELL_TEXTS)))
-        ]
-        return [RowMutations(TABLE, _log_key(self._next), cells)]
+        return [_log_row(self._next, self._settled, self._posted)]
 
     def end_group(self, *, committed: bool) -> None:
         """See `Buckets`."""
@@ -335,6 +335,29 @@ class RunBuckets:
         """See `Buckets`: what is in memory is in the log."""
         with self._lock:
             self._storage.close()
+
+
+def _log_row(number: int, settled: int, texts: Sequence[tuple[int, Keys]]) -> RowMutations:
+    """The row of the log that holds a group."""
+    head = encode_varint(settled)
+    entries = [
+        text.to_bytes(TEXT_NUMBER_BYTES, "big") + encode_varint(len(keys)) + _encoded(mix_keys(keys))
+        for text, keys in texts
+    ]
+    slices = range(0, max(1, len(entries)), RUN_LOG_CELL_TEXTS)
+    return RowMutations(
+        TABLE,
+        _log_key(number),
+        [
+            SetCell(
+                RUN_LOG_FAMILY,
+                place.to_bytes(4, "big"),
+                0,
+                head + b"".join(entries[start : start + RUN_LOG_CELL_TEXTS]),
+            )
+            for place, start in enumerate(slices)
+        ],
+    )
 
 
 def _log_key(number: int) -> bytes:

@@ -52,9 +52,27 @@ def test_merged_sources_go_from_the_folder_and_names_are_plain(tmp_path: Path) -
     names = storage.names()
     # five runs or so, and those that a merge under way still reads and writes
     assert levels.run_count <= len(names) <= levels.run_count + 8
-    assert all(path.name == f"{name.first:016x}-{name.end:016x}.run" for path, name in zip(
-        sorted((tmp_path / "runs").iterdir()), sorted(names), strict=True
-    ))  # fmt: skip
+    assert sorted(path.name for path in (tmp_path / "runs").glob("*.run")) == [
+        f"{name.first:016x}-{name.end:016x}.run" for name in sorted(names)
+    ]
+    parts = list((tmp_path / "runs").glob("*.part"))
+    assert 0 < len(parts) < 8  # targets of merges under way
+    storage.close()
+    assert not list((tmp_path / "runs").glob("*.part"))
+
+
+def test_a_run_that_was_not_synced_is_no_run(tmp_path: Path) -> None:
+    class NeverSyncs(Files):
+        def sync(self, descriptor: int) -> None:
+            raise OSError(errno.EIO, "the power is gone")
+
+    storage = RunFiles(tmp_path / "runs", NeverSyncs())
+    storage.create(Span(0, 1), 4096)[:] = 7
+    assert storage.seal(Span(0, 1))[0] == 7
+    storage.close()
+    assert not storage.settled
+    assert RunFiles(tmp_path / "runs").names() == []
+    assert list((tmp_path / "runs").iterdir()) == []
 
 
 def test_a_failed_sync_keeps_everything_asked_for_after_it(tmp_path: Path) -> None:
