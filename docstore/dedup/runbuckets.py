@@ -143,6 +143,8 @@ class RunBuckets:
             if not self._ailing:
                 _LOG.warning("the detector's index in %s goes on in memory and in its log: %s", self._folder, error)
                 self._ailing = 1
+        except (IndexError, ValueError) as error:  # of numpy: columns are not verified at open
+            raise CorruptionError(f"a run is damaged ({error})", path=str(self._folder)) from error
 
     def _log_rows(self) -> Iterator[tuple[int, int, list[tuple[int, Keys]]]]:
         """(group, groups known durable, texts with mixed keys) of each row of the log, in order."""
@@ -300,13 +302,24 @@ class RunBuckets:
             # They stay in memory, where they lead to no page; written again they must not be there twice.
             self._failed.update(text for text, _ in posted)
         end = self._levels.end
-        self._end(self._levels, number)
+        try:
+            self._end(self._levels, number)
+        except CorruptionError as error:
+            self._rebuild_noting(error)
+            return
         if self._ailing:
             self._recover(len(posted))
         else:
             self._trim()
         if self._levels.end != end:
             self._ahead = {}
+
+    def _rebuild_noting(self, error: CorruptionError) -> None:
+        _LOG.warning("the detector's index is built anew from the stored pages: %s", error)
+        try:
+            self.rebuild()
+        except DocstoreError:
+            self._ailing = max(self._ailing, 1)
 
     def _recover(self, texts: int) -> None:
         """After a failure the files are opened again now and then; what they lack is in the log."""

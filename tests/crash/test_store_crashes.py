@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pages import page, words
+from pages import changed, page, words
 
 import docstore
-from docstore import Page
+from docstore import Page, VerdictKind
 from docstore.check import check
 
 HTML = (("Content-Type", "text/html"),)
@@ -75,6 +76,54 @@ def test_every_acknowledged_page_survives_sigkill(tmp_path: Path, durability: st
         )
         assert stored == list(range(len(stored)))
         assert len(stored) >= acknowledged
+
+
+SMALL_RUNS = """
+from docstore.dedup.runbuckets import RunBuckets
+RunBuckets.__init__.__kwdefaults__["flush_texts"] = 40  # so that a kill meets flushes and merges
+"""
+
+
+@pytest.mark.parametrize("durability", ["sync", "flush"])
+def test_near_duplicates_of_pages_from_before_a_sigkill_are_found(tmp_path: Path, durability: str) -> None:
+    source = random.Random(21)
+    script = SMALL_RUNS + WRITER.format(tests=str(Path(__file__).parent.parent), t0=T0)
+    acknowledged = 0
+    for _ in range(10):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path / "s"), durability, str(acknowledged)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        time.sleep(source.random() * 0.3)
+        os.kill(writer.pid, signal.SIGKILL)
+        acknowledged += 1 + sum(line.endswith("\n") for line in writer.stdout.read().splitlines(keepends=True))
+        writer.wait()
+    assert acknowledged > 400
+    assert list((tmp_path / "s" / "index").glob("*.run")), "runs must have been made for the test to mean something"
+    with docstore.open(tmp_path / "s") as store:
+        assert list(check(store.opened)) == []
+        for number in range(0, acknowledged, 4):
+            near = page(changed(words(number, 700), 9, 3))
+            found = store.similar(near, limit=1)
+            assert [one.url for one in found] == [f"https://h{number % 17}.example/{number}"]
+    with docstore.open(tmp_path / "s") as store:
+        near = page(changed(words(0, 700), 9, 3))
+        result = store.put_page("https://new.example/", near, headers=HTML)
+        assert (result.verdict.kind, result.verdict.of_url) == (VerdictKind.NEAR, "https://h0.example/0")
+
+
+def test_a_store_without_its_index_folder_opens_and_finds_what_it_held(tmp_path: Path) -> None:
+    pages = [Page(f"https://a.example/{n}", page(words(n, 200)), 200, HTML, T0) for n in range(30)]
+    with docstore.open(tmp_path / "s", create=True) as store:
+        list(store.put_pages(pages))
+    shutil.rmtree(tmp_path / "s" / "index")
+    with docstore.open(tmp_path / "s") as store:
+        assert list(check(store.opened)) == []
+        for number in range(30):
+            assert [one.url for one in store.similar(page(changed(words(number, 200), 1, 2)))] == [pages[number].url]
 
 
 def test_a_cut_tail_is_listed_and_everything_else_is_there(tmp_path: Path) -> None:

@@ -1,0 +1,138 @@
+"""Rows, runs, and a layer over either answer the same questions, on every engine, against a plain dict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from docstore.dedup.buckets import BUCKET_LIMIT, Buckets, LayeredBuckets, RowBuckets
+from docstore.dedup.runbuckets import RunBuckets
+from docstore.engines.memory import MemoryEngine
+from docstore.engines.protocol import Engine
+from docstore.errors import StorageError
+from docstore.model import Durability
+
+SEED = 20261121
+
+
+def make_rows(engine: Engine, path: Path) -> Buckets:
+    return RowBuckets(engine)
+
+
+def make_runs(engine: Engine, path: Path) -> Buckets:
+    return RunBuckets(engine, path / "index", list, flush_texts=40)
+
+
+@pytest.fixture(params=[make_rows, make_runs], ids=["rows", "runs"])
+def buckets(request: pytest.FixtureRequest, engine: Engine, tmp_path: Path) -> Iterator[Buckets]:
+    make: Callable[[Engine, Path], Buckets] = request.param
+    made = make(engine, tmp_path)
+    yield made
+    made.close()
+
+
+def found_in(buckets: Buckets, keys: np.ndarray) -> list[set[int]]:
+    owner, texts = buckets.find(keys)
+    assert (np.diff(owner) >= 0).all()
+    return [set(texts[owner == place].tolist()) for place in range(len(keys))]
+
+
+def keys_of(rng: np.random.Generator) -> np.ndarray:
+    fresh = rng.integers(0, 1 << 63, 9, dtype=np.uint64)
+    common = rng.choice(60, 5, replace=False).astype(np.uint64) * np.uint64(16)
+    return np.concatenate([fresh, common])
+
+
+def test_a_text_is_found_from_the_moment_it_is_posted_and_for_good(engine: Engine, buckets: Buckets) -> None:
+    rng = np.random.default_rng(SEED)
+    expected: dict[int, list[int]] = {}
+    asked: list[np.ndarray] = []
+    for _ in range(30):
+        pages = [keys_of(rng) for _ in range(int(rng.integers(1, 12)))]
+        buckets.prepare(pages)
+        for keys in pages:
+            assert found_in(buckets, keys) == [set(expected.get(key, [])[:BUCKET_LIMIT]) for key in keys.tolist()]
+            # ascending, so that the first posted are those of the smallest numbers, which rows give
+            text = len(asked) * 7 + 1
+            buckets.post(text, keys)
+            asked.append(keys)
+            for key in keys.tolist():
+                expected.setdefault(key, []).append(text)
+        engine.mutate_rows(buckets.mutations(), Durability.NONE)
+        buckets.end_group(committed=True)
+    assert max(map(len, expected.values())) < BUCKET_LIMIT
+    for keys in asked:
+        assert found_in(buckets, keys) == [set(expected[key]) for key in keys.tolist()]
+
+
+def test_a_bucket_gives_the_first_texts_and_no_more(engine: Engine, buckets: Buckets) -> None:
+    key = np.array([48], np.uint64)
+    for text in range(1, 2 * BUCKET_LIMIT + 40):
+        buckets.post(text, key)
+        engine.mutate_rows(buckets.mutations(), Durability.NONE)
+        buckets.end_group(committed=True)
+    assert found_in(buckets, key) == [set(range(1, BUCKET_LIMIT + 1))]
+
+
+def test_a_group_that_failed_may_be_written_again(engine: Engine, buckets: Buckets) -> None:
+    keys = np.arange(5, dtype=np.uint64)
+    for committed in (False, False, True):
+        buckets.post(9, keys)
+        rows = buckets.mutations()
+        if committed:
+            engine.mutate_rows(rows, Durability.NONE)
+        buckets.end_group(committed=committed)
+    owner, texts = buckets.find(keys)
+    assert owner.tolist() == [0, 1, 2, 3, 4] and texts.tolist() == [9] * 5
+
+
+def test_no_key_finds_nothing(buckets: Buckets) -> None:
+    owner, texts = buckets.find(np.empty(0, np.uint64))
+    assert len(owner) == len(texts) == 0
+    buckets.prepare([])
+
+
+def test_a_layer_sees_what_is_below_and_changes_nothing_there(engine: Engine, tmp_path: Path) -> None:
+    lower = make_runs(engine, tmp_path)
+    key = np.array([32], np.uint64)
+    lower.post(5, key)
+    engine.mutate_rows(lower.mutations(), Durability.NONE)
+    lower.end_group(committed=True)
+    above = MemoryEngine()
+    layer = LayeredBuckets(lower, RowBuckets(above))
+    layer.prepare([key])
+    layer.post(3, key)
+    assert found_in(layer, key) == [{3, 5}]
+    above.mutate_rows(layer.mutations(), Durability.NONE)
+    layer.end_group(committed=True)
+    for text in range(100, 100 + BUCKET_LIMIT):
+        layer.post(text, key)
+    assert len(found_in(layer, key)[0]) == BUCKET_LIMIT and {3, 5} <= found_in(layer, key)[0]
+    assert found_in(lower, key) == [{5}]
+    layer.close()
+    lower.close()
+
+
+def test_an_engine_that_fails_leaves_the_buckets_in_order(
+    engine: Engine, buckets: Buckets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*given: object) -> None:
+        raise StorageError("the disk is full")
+
+    for text in range(200):
+        buckets.post(text, np.array([text, 1 << 40], np.uint64))
+        rows = buckets.mutations()
+        if text % 3 == 0:
+            with monkeypatch.context() as patch, pytest.raises(StorageError):
+                patch.setattr(engine, "mutate_rows", fails)
+                engine.mutate_rows(rows, Durability.NONE)
+            buckets.end_group(committed=False)
+        else:
+            engine.mutate_rows(rows, Durability.NONE)
+            buckets.end_group(committed=True)
+    for text in range(200):
+        if text % 3:
+            assert found_in(buckets, np.array([text], np.uint64)) == [{text}]
