@@ -204,6 +204,8 @@ class RunBuckets:
             self._engine.mutate_rows(rows, Durability.SYNC)
             self._storage = RunFiles(self._folder, self._files)
             self._open()
+            for text, keys in self._posted:
+                self._levels.post(text, keys)
             return total
 
     def prune(self, live: Keys) -> int:
@@ -262,10 +264,7 @@ class RunBuckets:
             return self._levels.find_stored(keys)
         except (IndexError, ValueError) as error:  # columns are not verified at open: that would read all of them
             _LOG.warning("a run in %s is damaged (%s); all are built anew from the stored pages", self._folder, error)
-        posted = self._posted
         self.rebuild()
-        for text, posted_keys in posted:
-            self._levels.post(text, posted_keys)
         return self._levels.find_stored(keys)
 
     # --- writing
