@@ -13,7 +13,7 @@ from typing import NamedTuple
 from docstore import capture
 from docstore.capture import Column
 from docstore.dedup.checksum import checksum_matches
-from docstore.dedup.index import PagePointer
+from docstore.dedup.pointers import PagePointer
 from docstore.errors import CorruptionError
 from docstore.keys import url_of
 from docstore.layout import Opened

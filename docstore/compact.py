@@ -27,7 +27,7 @@ import msgpack
 
 from docstore.capture import BODY, CHECKSUM
 from docstore.commit import Committer
-from docstore.dedup.index import PagePointer, body_head
+from docstore.dedup.pointers import PagePointer, body_head
 from docstore.dedup.prune import Pruner
 from docstore.engines.protocol import ScannedRow
 from docstore.errors import InvalidArgument, StoreUnavailable

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from docstore.capture import BODY
 from docstore.commit import Committer
-from docstore.dedup.index import PagePointer
+from docstore.dedup.pointers import PagePointer
 from docstore.engines.protocol import Engine
 from docstore.errors import CorruptionError
 from docstore.format import CODEC_ZSTD_DELTA

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from docstore import capture
 from docstore.capture import Column, StoredVerdict
-from docstore.dedup.index import PagePointer
+from docstore.dedup.pointers import PagePointer
 from docstore.format import SCHEME_SKETCH_1, SCHEME_TEXT_1
 from docstore.model import ReadSpec, VerdictKind
 from docstore.reindexing import SeenPages

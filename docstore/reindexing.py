@@ -13,8 +13,9 @@ import numpy as np
 from docstore.dedup import bands, shingle, sketch
 from docstore.dedup.buckets import BUCKET_LIMIT, TABLE, Buckets, Keys, RowBuckets
 from docstore.dedup.detector import MIN_NEAR_WORDS
-from docstore.dedup.index import HashIndex, PagePointer, text_number
+from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
+from docstore.dedup.pointers import PagePointer, text_number
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.errors import CorruptionError
 from docstore.format import INDEX_DIRECTORY, POSTING_TEXT

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from docstore.capture import BODY
-from docstore.dedup.index import PagePointer
+from docstore.dedup.pointers import PagePointer
 from docstore.dedup.sketch import BINS
 from docstore.errors import CorruptionError
 from docstore.format import CODEC_ZSTD_DELTA

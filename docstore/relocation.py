@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from docstore.capture import BODY, CANONICAL_PAGE, SKETCH, VERDICT, decode_cluster_place, decode_verdict
 from docstore.commit import Committer
-from docstore.dedup.index import PagePointer
+from docstore.dedup.pointers import PagePointer
 from docstore.engines.protocol import Engine
 from docstore.errors import CorruptionError, InvalidArgument
 from docstore.format import CODEC_ZSTD_DELTA, RECORD_VALUE, VALUE_INLINE

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from docstore.capture import BODY, CHECKSUM, MAIN, SKETCH, STATUS, TEXT_CHECKSUM, TITLE, VERDICT, VISIT, decode_sketch
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.detector import StoredPage
-from docstore.dedup.index import PagePointer
+from docstore.dedup.pointers import PagePointer
 from docstore.model import Cell, ReadSpec
 from docstore.sharing import Base, SharedBodies, body_name
 from docstore.table import Table

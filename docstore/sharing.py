@@ -15,7 +15,7 @@ from typing import NamedTuple
 from blake3 import blake3
 
 from docstore.codec import decode_varint, encode_varint
-from docstore.dedup.index import PagePointer
+from docstore.dedup.pointers import PagePointer
 from docstore.engines.protocol import Engine
 from docstore.model import Cell, DeleteCells, ReadSpec, RowMutations, SetCell
 

@@ -20,7 +20,8 @@ from docstore.anchors import Anchor
 from docstore.commit import Committer
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.detector import MIN_NEAR_WORDS, Detector, Judgement, StoredPage
-from docstore.dedup.index import HashIndex, PagePointer
+from docstore.dedup.index import HashIndex
+from docstore.dedup.pointers import PagePointer
 from docstore.keys import url_of
 from docstore.model import (
     Mutation,

@@ -13,8 +13,9 @@ from docstore import capture, keys
 from docstore.commit import Committer
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.detector import MAX_VERIFIED, MIN_NEAR_WORDS, Detector
-from docstore.dedup.index import HashIndex, PagePointer
+from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
+from docstore.dedup.pointers import PagePointer
 from docstore.documents import Document, DocumentReader
 from docstore.errors import InvalidArgument
 from docstore.layout import Opened

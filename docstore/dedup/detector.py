@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from docstore.dedup import sketch
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.checksum import decides_alone
-from docstore.dedup.index import HashIndex, PagePointer, body_head, text_number
+from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
+from docstore.dedup.pointers import PagePointer, body_head, text_number
 from docstore.format import TEXT_NUMBER_BYTES
 from docstore.model import VerdictKind
 

@@ -20,20 +20,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore.dedup.buckets import BUCKET_LIMIT, FAMILY, TABLE, Buckets, Keys
+from docstore.dedup.pointers import PagePointer, body_head, text_number
 from docstore.engines.protocol import Engine
 from docstore.format import (
     POSTING_BODY,
     POSTING_DOCNO,
     POSTING_PAYLOAD_DIGEST,
     POSTING_TEXT,
-    TEXT_NUMBER_BYTES,
 )
 from docstore.model import RowMutations, SetCell
 
@@ -43,26 +43,8 @@ if TYPE_CHECKING:
 POINTER_SLICE = 64
 """Page pointers read at a time; a body that thousands of URLs share is read in slices."""
 
-_BODY_HEAD_BYTES = 8
 _BODY = bytes((POSTING_BODY,))
 _TEXT = bytes((POSTING_TEXT,))
-
-
-class PagePointer(NamedTuple):
-    """Where a posting leads: sorts oldest first, then by row key."""
-
-    timestamp: int
-    row_key: bytes
-
-
-def text_number(text_checksum: bytes) -> bytes:
-    """The head of a text checksum's digest: names a text in every bucket."""
-    return text_checksum[1 : 1 + TEXT_NUMBER_BYTES]
-
-
-def body_head(body_checksum: bytes) -> bytes:
-    """Scheme byte and the head of a body checksum's digest."""
-    return body_checksum[: 1 + _BODY_HEAD_BYTES]
 
 
 def _name_key(kind: int, name: str) -> bytes:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.buckets import FAMILY, TABLE, Buckets
-from docstore.dedup.index import PagePointer
+from docstore.dedup.pointers import PagePointer
 from docstore.engines.protocol import Engine
 from docstore.format import (
     POSTING_BAND,

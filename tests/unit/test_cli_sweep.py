@@ -9,9 +9,9 @@ import pytest
 
 import docstore
 from docstore.cli.main import main
-from docstore.dedup.index import HashIndex
 from docstore.engines.protocol import Engine
 from docstore.model import DeleteRow, Durability, RowMutations
+from docstore.reindexing import SeenPages
 from tests.cli_case import Terminal, article, html
 from tests.pages import changed
 
@@ -238,6 +238,6 @@ def test_reindex_fingerprints_pages_of_another_scheme_again(
     with docstore.open(terminal.store) as store:
         again = next(c for c in store.cells.slices(A, families=("dedup",)) if c.qualifier == b"text_checksum")
         assert again == cell
-        index = HashIndex(store.opened.engine)
+        index = SeenPages(store.opened, store.table).index
         checksum = next(c for c in store.cells.slices(A, families=("dedup",)) if c.qualifier == b"checksum").value
         assert index.holds(store.cells.row_key(A), cell.timestamp, checksum)

@@ -15,7 +15,7 @@ from pages import changed, page, words
 import docstore
 from docstore import Page, Policy, VerdictKind
 from docstore.check import check
-from docstore.dedup.index import PagePointer
+from docstore.dedup.pointers import PagePointer
 from docstore.errors import InvalidArgument, StoreUnavailable
 from docstore.format import COMPACTION_ROW
 from docstore.ingest import ingest
