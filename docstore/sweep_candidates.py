@@ -8,6 +8,7 @@ threshold.  What is left is verified exactly by the next stage.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,8 @@ WIDEST_BAND, NARROWEST_BAND = 8, 3
 PARTNERS = 1024
 """Texts that one is paired with in a large bucket, in the order of the next band."""
 LEAST_PARTNERS = 64
+REMEMBERED_BANDS = 4
+"""A pair that shares one of so many bands before was looked at there; like pairs share most bands, so few are twice."""
 SIGMAS = 4.0
 _KEPT_BITS = 8
 
@@ -34,7 +37,7 @@ class Candidates(NamedTuple):
 
     Attributes:
         first, second: (pairs,) int64.
-        compared: pairs of like size that shared a band, those that share many counted as often.
+        compared: pairs of like size that shared a band; some of them more than once.
         cut: texts in buckets so large that not every pair was looked at.
     """
 
@@ -76,26 +79,33 @@ def candidates(sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, thr
     codes = np.empty(0, np.int64)
     fresh: list[Numbers] = []
     compared = held = 0
-    cut: set[int] = set()
+    cut = np.zeros(len(chosen), bool)
+    recent: deque[tuple[NDArray[np.uint64], NDArray[np.bool_]]] = deque(maxlen=REMEMBERED_BANDS)
     following = _keys(sketches, chosen, 0, width)
     for band in range(bands):
         keys = following
         following = _keys(sketches, chosen, (band + 1) % bands, width)
+        crowded = np.zeros(len(chosen), bool)
         for places, limit in _chunks(keys):
             left, right = bucket_pairs(keys[places], following[places], limit)
             left, right = _similar_sizes(sizes, places[left], places[right], threshold)
+            for earlier, unsure in recent:
+                seen = (earlier[left] == earlier[right]) & ~unsure[left]
+                left, right = left[~seen], right[~seen]
             compared += len(left)
             agreeing = sketch_agreements(sketches, chosen[left], chosen[right])
             likely = agreeing >= _least_agreement(bins, left, right, threshold)
             left, right = left[likely], right[likely]
             fresh.append(np.minimum(left, right) * count + np.maximum(left, right))
             held += len(left)
-            if limit < len(places) - 1 and _largest(keys[places]) > limit + 1:
-                cut.update(_crowded(keys, places, limit).tolist())
+            if limit < len(places) - 1:
+                crowded[_crowded(keys, places, limit)] = True
             if held > CHUNK_PAIRS:
                 codes, fresh, held = np.unique(np.concatenate([codes, *fresh])), [], 0
+        cut |= crowded
+        recent.appendleft((keys, crowded))
     codes = np.unique(np.concatenate([codes, *fresh]))
-    return Candidates(chosen[codes // count], chosen[codes % count], compared, len(cut))
+    return Candidates(chosen[codes // count], chosen[codes % count], compared, int(cut.sum()))
 
 
 def _keys(sketches: NDArray[np.uint8], chosen: Numbers, band: int, width: int) -> NDArray[np.uint64]:
@@ -125,10 +135,6 @@ def _chunks(keys: NDArray[np.uint64]) -> list[tuple[Numbers, int]]:
                 # ascending, so that ties are broken by position: the result does not depend on this order
                 chunks.append((np.sort(order[np.repeat(some, many) + inner]), limit))
     return chunks
-
-
-def _largest(keys: NDArray[np.uint64]) -> int:
-    return int(np.unique(keys, return_counts=True)[1].max())
 
 
 def _crowded(keys: NDArray[np.uint64], places: Numbers, limit: int) -> Numbers:
