@@ -41,6 +41,8 @@ LIKELY_CONTAINED = 0.8
 LOOKS_NEAR = 24
 LOOKS_INSIDE = 8
 """Rows looked at a page: texts that share most bands, and texts that share most 0-mod-p fingerprints."""
+SKETCHES_HELD = 32_768
+"""Sketches kept at hand, some 13 MB: most candidates are the last pages of the same site, and most are ruled out."""
 SHINGLE_CACHE_BYTES = 32 << 20
 
 Shingles = NDArray[np.uint64]
@@ -145,6 +147,7 @@ class Detector:
         self._contained_threshold = contained_threshold
         self._cache: OrderedDict[bytes, Shingles] = OrderedDict()
         self._cache_bytes = 0
+        self._sketches: OrderedDict[bytes, tuple[bytes, int]] = OrderedDict()
 
     def judge(self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int) -> Judgement:
         """Judge a page against the live pages of other rows.
@@ -259,6 +262,7 @@ class Detector:
 
     def _similar_text(self, row_key: bytes, analysis: Analysis) -> Judgement:
         self.shingles_of_page(analysis)
+        self._remember_sketch(text_number(analysis.text_checksum), analysis.sketch, analysis.shingle_count)
         matches, candidates = self.matches(row_key, analysis, MAX_VERIFIED)
         verified = len(matches)
         relative = matches[0].pointer if matches and matches[0].jaccard >= RELATIVE_SIMILARITY else None
@@ -281,18 +285,29 @@ class Detector:
         """The exact similarity to the oldest live page with a text; None where there is no such page.
 
         A page whose sketch rules out that the two are alike, or that one lies in the other, is passed over without a
-        look at its text.
+        look at its text; and where the sketch of that text is remembered, without a look at any row.
         """
+        remembered = self._sketches.get(number)
+        if remembered is not None and not _worth_a_look(analysis, *remembered):
+            return None
         for pointer, page in self._live(self._index.pages_with_text(number), row_key):
             if text_number(page.text_checksum) != number:
                 continue
-            if not _worth_a_look(analysis, page):
-                return None
+            if remembered is None:
+                self._remember_sketch(number, page.sketch, page.shingle_count)
+                if not _worth_a_look(analysis, page.sketch, page.shingle_count):
+                    return None
             mine = self.shingles_of_page(analysis)
             theirs = self._stored_shingles(pointer, page)
             shared = self._kernel.overlap(mine, theirs)
             return Match(pointer, jaccard(shared, len(mine), len(theirs)), shared / len(mine), shared / len(theirs))
         return None
+
+    def _remember_sketch(self, number: bytes, sketch_of_text: bytes, shingle_count: int) -> None:
+        """Keep a text's sketch at hand: it belongs to the text, so it stays true whatever becomes of its pages."""
+        self._sketches[number] = sketch_of_text, shingle_count
+        if len(self._sketches) > SKETCHES_HELD:
+            self._sketches.popitem(last=False)
 
     def _live(self, pointers: Iterator[PagePointer], row_key: bytes) -> Iterator[tuple[PagePointer, StoredPage]]:
         for pointer in pointers:
@@ -313,13 +328,13 @@ def _comparable(status: int, stored_status: int) -> bool:
     return 200 <= stored_status < 300 or not 200 <= status < 300
 
 
-def _worth_a_look(analysis: Analysis, page: StoredPage) -> bool:
+def _worth_a_look(analysis: Analysis, other: bytes, shingle_count: int) -> bool:
     """Whether the sketches leave room for a likeness, or for one page inside the other."""
-    estimate = sketch.similarity(analysis.sketch, page.sketch)
+    estimate = sketch.similarity(analysis.sketch, other)
     if estimate >= RELATIVE_SIMILARITY - SKETCH_MARGIN:
         return True
-    shared = (estimate + SKETCH_MARGIN) / (1 + estimate + SKETCH_MARGIN) * (analysis.shingle_count + page.shingle_count)
-    return shared >= LIKELY_CONTAINED * min(analysis.shingle_count, page.shingle_count)
+    shared = (estimate + SKETCH_MARGIN) / (1 + estimate + SKETCH_MARGIN) * (analysis.shingle_count + shingle_count)
+    return shared >= LIKELY_CONTAINED * min(analysis.shingle_count, shingle_count)
 
 
 def _ranked(bands: Counter[int], fingerprints: Counter[int], own_number: int) -> Iterable[int]:

@@ -32,7 +32,7 @@ from docstore.tablets.record import Record
 
 LEVEL = 3
 """zstd's own default: 17.7% of the raw bytes of manual pages, at some 250 MB/s."""
-PACK_LEVEL = 9
+PACK_LEVEL = 6
 DICTIONARIES_HELD = 64
 """Prepared dictionaries in memory: about 1 MB each."""
 BASE_LIMIT_BYTES = 8 << 20
