@@ -157,7 +157,14 @@ fn main() {
             })
             .sum()
     });
-    time("minima", &mut || all.iter().map(|shingles| sketch::minima(shingles)[0] as usize & 1).sum());
+    let sets: Vec<Vec<u64>> = all
+        .iter()
+        .map(|shingles| {
+            sorter.distinct(shingles, &mut set);
+            set.clone()
+        })
+        .collect();
+    time("minima", &mut || sets.iter().map(|shingles| sketch::minima(shingles)[0] as usize & 1).sum());
     time("bands", &mut || {
         all.iter()
             .map(|shingles| sketch::band_keys(&sketch::minima(&shingles[..shingles.len().min(1)]))[0] as usize & 1)

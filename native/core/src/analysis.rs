@@ -161,7 +161,7 @@ impl Analyser {
         shingle::shingles(&self.hashes, self.options.shingle_words, &mut self.shingles);
         self.sorter.distinct(&self.shingles, &mut set);
         shingle::sample(&set, &mut samples);
-        let minima = sketch::minima(&self.shingles);
+        let minima = sketch::minima(&set);
         let digest = blake3::hash(self.words.joined());
         let mut text_digest = [0; TEXT_DIGEST_BYTES];
         text_digest.copy_from_slice(&digest.as_bytes()[..TEXT_DIGEST_BYTES]);

@@ -40,13 +40,14 @@ fn probes() -> &'static Probes {
     })
 }
 
-/// Smallest value of each bin, empty ones filled; `values` in any order, repeats harmless, not empty.
-pub fn minima(values: &[u64]) -> [u64; BINS] {
+/// Smallest value of each bin, empty ones filled; `set` is ascending and not empty.
+pub fn minima(set: &[u64]) -> [u64; BINS] {
     let mut minima = [u64::MAX; BINS];
     let mut filled = [false; BINS];
-    for &value in values {
+    // From the largest down, so that the smallest of a bin is written last.
+    for &value in set.iter().rev() {
         let bin = (value >> 56) as usize;
-        minima[bin] = minima[bin].min(value);
+        minima[bin] = value;
         filled[bin] = true;
     }
     let lenders: Vec<usize> = (0..BINS).filter(|&bin| filled[bin]).collect();
@@ -89,7 +90,8 @@ mod tests {
     #[test]
     fn few_and_many_filled_bins_borrow_by_the_same_rule() {
         for count in 1..40u64 {
-            let values: Vec<u64> = (1..=count).map(|each| fold(&[each], count)).collect();
+            let mut values: Vec<u64> = (1..=count).map(|each| fold(&[each], count)).collect();
+            values.sort_unstable();
             let found = minima(&values);
             let filled: Vec<bool> =
                 (0..BINS).map(|bin| values.iter().any(|value| (value >> 56) as usize == bin)).collect();
@@ -109,7 +111,8 @@ mod tests {
 
     #[test]
     fn full_bins_keep_their_smallest() {
-        let values: Vec<u64> = (0..1024u64).map(|each| ((each % 256) << 56) | each).collect();
+        let mut values: Vec<u64> = (0..1024u64).map(|each| ((each % 256) << 56) | each).collect();
+        values.sort_unstable();
         assert_eq!(minima(&values), std::array::from_fn(|bin| (bin as u64) << 56 | bin as u64));
     }
 }
