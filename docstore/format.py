@@ -154,14 +154,16 @@ COMPACTION_ROW = b"compaction"
 BACKUP_FILE = "BACKUP"
 BACKUP_FORMAT_VERSION = 1
 BACKUP_ENGINE_PREFIX = "engine-"
-"""BACKUP is JSON: format, engine (the folder's name), segments (name -> bytes), dictionaries (names), made (seconds)."""
+"""BACKUP is JSON: format, engine (the folder's name), segments (name -> bytes), dictionaries (names), made
+(seconds)."""
 
 # --- dictionaries ---
 
 DICTIONARY_MAGIC = b"DSDICTNR"
 DICTIONARY_FORMAT_VERSION = 1
 DICTIONARY_HEADER = "<8sHHIII"
-"""magic, format version, reserved (0), raw length, payload length, CRC-32 of the payload; then the payload: one zstd frame."""
+"""magic, format version, reserved (0), raw length, payload length, CRC-32 of the payload; then the payload, one zstd
+frame."""
 DICTIONARY_HEADER_BYTES = 24
 DICTIONARY_SUFFIX = ".dict"
 """The file's name is the first 16 bytes of the BLAKE3 of the raw content, in hex."""
@@ -178,7 +180,8 @@ runs: pages of a dry run, and engines that several processes write."""
 POSTING_SHINGLE = 0x04
 """Retired: never give this number to another kind."""
 POSTING_PAYLOAD_DIGEST = 0x05
-"""+ first 8 bytes of the BLAKE3 of a recorded payload digest -> first bytes of the checksum of each body it was recorded of."""
+"""+ first 8 bytes of the BLAKE3 of a recorded payload digest -> first bytes of the checksum of each body it was
+recorded of."""
 POSTING_DOCNO = 0x06
 """+ first 8 bytes of the BLAKE3 of a document number -> timestamp and row key of each page that came under it."""
 TEXT_NUMBER_BYTES = 6
@@ -227,7 +230,8 @@ RUN_PLACE_BITS = 24
 # --- stages of a sweep: may be lost, are made again from the rows ---
 
 SWEEP_DIRECTORY = "sweep"
-"""Holds one folder, named by a BLAKE3 of what is swept and how (16 hexadecimal digits); it goes when the sweep is done."""
+"""Holds one folder, named by a BLAKE3 of what is swept and how (16 hexadecimal digits); it goes when the sweep is
+done."""
 SWEEP_LOG_SUFFIX = ".log"
 SWEEP_MAGIC = b"DSSWEEPS"
 SWEEP_FORMAT_VERSION = 1

@@ -1,8 +1,8 @@
 """Archives into a store: pages written in order, revisits resolved, damage named, nothing stopped.
 
 Floor 6: knows the store and the readers of `formats`; must not know the terminal.  Revisits wait until every page
-of the run is committed, so that the order of files does not matter; they are resolved by the URI and date they refer to, else
-by payload digest, across URLs, against the whole store.
+of the run is committed, so that the order of files does not matter; they are resolved by the URI and date they refer
+to, else by payload digest, across URLs, against the whole store.
 """
 
 from __future__ import annotations

@@ -89,8 +89,8 @@ def add_range(parser: argparse.ArgumentParser) -> None:
 def time_micros(text: str) -> int:
     """Microseconds since 1970 of a time as people write it.
 
-    ISO 8601 (UTC unless it says otherwise; a date or year alone is its first instant), YYYYMMDD or YYYYMMDDhhmmss as CDX
-    files have it, seconds since 1970 (up to 11 digits), or microseconds (15 digits and more).
+    ISO 8601 (UTC unless it says otherwise; a date or year alone is its first instant), YYYYMMDD or YYYYMMDDhhmmss as
+    CDX files have it, seconds since 1970 (up to 11 digits), or microseconds (15 digits and more).
     """
     word = text.strip()
     datetime = import_module("datetime")

@@ -93,5 +93,5 @@ def similarity(first: bytes, second: bytes) -> float:
     if len(first) != len(second) or first[:1] != second[:1] or len(first) <= 1:
         return 0.0
     equal = np.frombuffer(first, np.uint8, offset=1) == np.frombuffer(second, np.uint8, offset=1)
-    share = float(equal.mean())
+    share = int(np.count_nonzero(equal)) / len(equal)
     return max(0.0, (share - 1 / 256) / (1 - 1 / 256))

@@ -31,7 +31,8 @@ from docstore import Page
 def pages(start):
     for n in range(start, 10**9):
         text = changed(words(n // 3, 120), n, n % 9) if n % 4 else words(n, 700)
-        yield Page(f"https://h{{n % 17}}.example/{{n}}", page(text), 200, (("Content-Type", "text/html"),), {t0} + n * 1000)
+        html = (("Content-Type", "text/html"),)
+        yield Page(f"https://h{{n % 17}}.example/{{n}}", page(text), 200, html, {t0} + n * 1000)
 
 with docstore.open(sys.argv[1], create=True, durability=sys.argv[2]) as store:
     for result in store.put_pages(pages(int(sys.argv[3])), threads=2):

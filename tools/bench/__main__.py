@@ -42,8 +42,8 @@ def main() -> None:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     head = (
         "# Benchmarks\n\n"
-        f"Made by `make bench` on {today}: {machine()}. Every figure is from one run in which the contenders take turns on\n"
-        "the same pages; quote the ratios, for absolute speeds are those of a small shared machine.\n"
+        f"Made by `make bench` on {today}: {machine()}. Every figure is from one run in which the contenders take\n"
+        "turns on the same pages; quote the ratios, for absolute speeds are those of a small shared machine.\n"
     )
     arguments.output.write_text("\n".join([head, *parts]), encoding="utf-8")
 

@@ -75,7 +75,7 @@ def folder_bytes(folder: Path) -> int:
 
 
 CONTENDERS: tuple[tuple[str, Callable[[Sequence[Page], Path], None]], ...] = (
-    ("docstore, verdicts, durability sync", lambda pages, folder: write_docstore(pages, folder)),
+    ("docstore, verdicts, durability sync", write_docstore),
     ("docstore, durability flush", lambda pages, folder: write_docstore(pages, folder, durability="flush")),
     ("RocksDB, zstd (rocksdict), synced batches", write_rocksdb),
     ("SQLite + zstd -3, synced transactions", write_sqlite),
