@@ -58,8 +58,8 @@ def run(pages: Sequence[Page], command: str) -> Section:
             )
     section.notes.append(
         f"{len(judged)} pages of {len(pages)} have {MIN_WORDS} words; {len(truth)} of them have an earlier page of "
-        "another URL within the threshold, by the exact join. The peers are given the shingles; their time is for sketching, "
-        "asking and inserting, in memory. They report candidates, whose similarity nobody computes."
+        "another URL within the threshold, by the exact join. The peers are given the shingles; their time is for "
+        "sketching, asking and inserting, in memory. They report candidates, whose similarity nobody computes."
     )
     return section
 
