@@ -7,10 +7,12 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from unittest import mock
 
 import zstandard
 
 import docstore
+from docstore.dedup import native
 from docstore.model import Page
 from tools.bench.harness import Section, median, one_core, seconds_of, zstd_seconds
 
@@ -23,6 +25,12 @@ def write_docstore(pages: Sequence[Page], folder: Path, **options: object) -> No
     with docstore.open(folder / "store", create=True, **options) as store:  # type: ignore[arg-type]
         for _ in store.put_pages(pages, threads=threads):
             pass
+
+
+def write_by_reference(pages: Sequence[Page], folder: Path) -> None:
+    """The same without native code, as where no Rust toolchain was at hand."""
+    with mock.patch.object(native, "WHY_NOT", "left out for this row"):
+        write_docstore(pages, folder)
 
 
 def write_rocksdb(pages: Sequence[Page], folder: Path) -> None:
@@ -76,6 +84,11 @@ def folder_bytes(folder: Path) -> int:
 
 CONTENDERS: tuple[tuple[str, Callable[[Sequence[Page], Path], None]], ...] = (
     ("docstore, verdicts, durability sync", write_docstore),
+    (
+        "docstore, all visible text in place of main content",
+        lambda pages, folder: write_docstore(pages, folder, schema=docstore.Schema(extractor="visible")),
+    ),
+    ("docstore, readable reference in place of the native kernel", write_by_reference),
     ("docstore, durability flush", lambda pages, folder: write_docstore(pages, folder, durability="flush")),
     ("RocksDB, zstd (rocksdict), synced batches", write_rocksdb),
     ("SQLite + zstd -3, synced transactions", write_sqlite),
