@@ -300,6 +300,8 @@ class DocumentStore:
         """
         self._check_open()
         document = self._reader.get(keys.row_key(url), at=at, versions=versions, families=families)
+        if not (variants or follow):
+            return document
         via: list[str] = []
         if document is None and variants:
             for variant in keys.variants(url):

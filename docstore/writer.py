@@ -22,6 +22,7 @@ from docstore.dedup.analysis import Analysis
 from docstore.dedup.detector import MIN_NEAR_WORDS, Detector, Judgement, StoredPage
 from docstore.dedup.index import HashIndex
 from docstore.dedup.pointers import PagePointer
+from docstore.format import SCHEME_BLAKE3_256
 from docstore.keys import url_of
 from docstore.model import (
     Mutation,
@@ -281,7 +282,7 @@ class Sequencer:
             return PlacedBody(envelope, base), word
         if not self._placement.is_ref(envelope) or len(one.page.body) > LARGEST_BASE_BYTES:
             return PlacedBody(envelope, None), word
-        return PlacedBody(envelope, Base(body_name(one.page.body), one.page.body, envelope, pointer)), word
+        return PlacedBody(envelope, Base(_name(one), one.page.body, envelope, pointer)), word
 
     def _bases(self, pointer: PagePointer, judgement: Judgement, previous: OwnVersion | None) -> list[Base]:
         """What the page may lean on, the cheapest to find first: its own older version, then its nearest relative."""
@@ -351,6 +352,13 @@ class Sequencer:
         )
         stored = StoredPage(analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count)
         return PendingPage(stored, analysis.title, one.page.status, analysis.main, one.page.body, placed.base)
+
+
+def _name(one: Prepared) -> bytes:
+    """What the body is named by among shared bodies: the head of its BLAKE3, which the analysis has mostly made."""
+    assert one.analysis is not None
+    checksum = one.analysis.body_checksum
+    return checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else body_name(one.page.body)
 
 
 def _result(row_key: bytes, timestamp: int, verdict: capture.StoredVerdict, stored: str) -> PutResult:

@@ -22,6 +22,9 @@ Value = TypeVar("Value")
 Column = tuple[str, bytes]
 Base = tuple[bytes, bytes]
 """Name of a base (16 bytes), and its raw value."""
+ENVELOPES_HELD = 50_000
+"""Where bases lie, some 8 MB: spares every read of a delta a look-up.  A segment's number is never given twice, so a
+place that is out of date leads nowhere, not astray."""
 SMALL_DELTA = 12
 """A delta below a twelfth of the raw bytes is taken at once: zstd alone hardly ever gets there."""
 DELTA_COST_BYTES = 200
@@ -59,6 +62,7 @@ class Placement:
         self._codec = codec
         self._dictionaries = dictionaries
         self._base_envelope = base_envelope
+        self._envelopes: dict[bytes, bytes] = {}
         self._load = dictionaries.load
 
     # --- placing
@@ -188,9 +192,19 @@ class Placement:
         return parse_envelope(envelope)[1] is not None
 
     def _resolve(self, name: bytes) -> bytes:
+        remembered = self._envelopes.get(name)
+        if remembered is not None:
+            try:
+                return self.fetch(remembered)
+            except CorruptionError:
+                self._envelopes.pop(name, None)  # compaction may have moved the base: look again
         return through_moves(lambda: self._base_envelope(name), lambda envelope: self._fetch_base(name, envelope))
 
     def _fetch_base(self, name: bytes, envelope: bytes | None) -> bytes:
         if envelope is None:
             raise CorruptionError("a delta's base is not there", expected=f"base {name.hex()}", found="no row")
-        return self.fetch(envelope)
+        raw = self.fetch(envelope)
+        if len(self._envelopes) >= ENVELOPES_HELD:
+            self._envelopes.clear()
+        self._envelopes[name] = envelope
+        return raw

@@ -27,10 +27,10 @@ def write_docstore(pages: Sequence[Page], folder: Path, **options: object) -> No
             pass
 
 
-def write_by_reference(pages: Sequence[Page], folder: Path) -> None:
+def write_by_reference(pages: Sequence[Page], folder: Path, extractor: str) -> None:
     """The same without native code, as where no Rust toolchain was at hand."""
     with mock.patch.object(native, "WHY_NOT", "left out for this row"):
-        write_docstore(pages, folder)
+        write_docstore(pages, folder, schema=docstore.Schema(extractor=extractor))
 
 
 def write_rocksdb(pages: Sequence[Page], folder: Path) -> None:
@@ -88,7 +88,14 @@ CONTENDERS: tuple[tuple[str, Callable[[Sequence[Page], Path], None]], ...] = (
         "docstore, all visible text in place of main content",
         lambda pages, folder: write_docstore(pages, folder, schema=docstore.Schema(extractor="visible")),
     ),
-    ("docstore, readable reference in place of the native kernel", write_by_reference),
+    (
+        "docstore, main content, readable reference in place of the native kernel",
+        lambda pages, folder: write_by_reference(pages, folder, "combined"),
+    ),
+    (
+        "docstore, visible text, readable reference in place of the native kernel",
+        lambda pages, folder: write_by_reference(pages, folder, "visible"),
+    ),
     ("docstore, durability flush", lambda pages, folder: write_docstore(pages, folder, durability="flush")),
     ("RocksDB, zstd (rocksdict), synced batches", write_rocksdb),
     ("SQLite + zstd -3, synced transactions", write_sqlite),
