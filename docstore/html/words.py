@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import groupby
 from typing import Final
 
 from docstore.html import unicode_tables
@@ -63,6 +64,10 @@ _COMBINES_WITH_ASCII: Final = re.compile("[\u0300-\u036f]")
 _REMEMBERED_LENGTH: Final = 40
 _REMEMBERED_CHUNKS: Final = 1 << 15
 
+_LONG_TEXT: Final = 2000
+_LONG_RUN: Final = 64
+"""Texts this long are searched for runs of combining marks this long."""
+
 _TABLES_ARE_PINNED: Final = unicodedata.unidata_version == unicode_tables.UNICODE_VERSION
 """Then unassigned characters pass through folding unchanged and cut anyway."""
 
@@ -77,8 +82,27 @@ def fold(text: str) -> str:
     text = _IGNORABLE.sub("", text)
     if not _TABLES_ARE_PINNED:
         text = without_unassigned(text)
+    if len(text) > _LONG_TEXT:
+        text = _with_marks_in_order(text)
     normalize = unicodedata.normalize
     return normalize("NFKC", normalize("NFKC", normalize("NFD", text).casefold()).casefold())
+
+
+def _with_marks_in_order(text: str) -> str:
+    """The text with long runs of combining marks in canonical order, as normalisation would put them.
+
+    Python orders a run by insertion, in time quadratic in its length where it is out of order; a page of a million
+    marks would take minutes.  Sorting by combining class first, equal ones kept in order, is what the standard asks for, so
+    that normalisation finds nothing left to do.
+    """
+    combining = unicodedata.combining
+    parts = []
+    for marks, run in groupby(text, key=lambda character: combining(character) != 0):
+        characters = list(run)
+        if marks and len(characters) > _LONG_RUN:
+            characters.sort(key=combining)
+        parts += characters
+    return "".join(parts)
 
 
 def units(folded: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import unicodedata
@@ -97,3 +98,14 @@ def test_tables_are_what_the_tool_writes() -> None:
         pytest.skip("the tool needs Unicode 14.0 (CPython 3.11)")
     command = [sys.executable, str(ROOT / "tools" / "make_unicode_tables.py"), "--check"]
     assert subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+def test_a_long_run_of_marks_is_ordered_as_normalisation_orders_it_in_linear_time() -> None:
+    source = random.Random(5)
+    marks = "\u0301\u0316\u0327\u0345\u05b0\u0f71\u3099\u0323"
+    for length in (70, 500, 1900):
+        text = "a" + "".join(source.choice(marks) for _ in range(length)) + "z"
+        padded = text + "." * 2100  # long enough to be looked at
+        expected = unicodedata.normalize("NFKC", unicodedata.normalize("NFD", text).casefold())
+        assert fold(padded).rstrip(".") == unicodedata.normalize("NFKC", expected.casefold())
+    assert len(words("a" + "\u0301\u0316" * 200_000)) == 1  # minutes, if each mark were put in its place one by one
