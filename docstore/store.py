@@ -437,9 +437,10 @@ class DocumentStore:
         return self._committer
 
     def stats(self) -> dict[str, Any]:
-        """Totals, verdicts, sizes and tablets, as plain data."""
+        """Totals, verdicts, sizes, tablets, and which kernel analyses pages here, as plain data."""
         self._check_open()
-        return self.opened.stats()
+        kernel = importlib.import_module("docstore.dedup.kernel")  # numpy comes with it: reading does without
+        return {**self.opened.stats(), "kernel": kernel.Kernel.name}
 
     def codec_stats(self) -> dict[str, dict[str, int]]:
         """What records take on disk by column and codec: records, raw bytes, record bytes.  Reads all segments."""

@@ -92,8 +92,8 @@ def _with_marks_in_order(text: str) -> str:
     """The text with long runs of combining marks in canonical order, as normalisation would put them.
 
     Python orders a run by insertion, in time quadratic in its length where it is out of order; a page of a million
-    marks would take minutes.  Sorting by combining class first, equal ones kept in order, is what the standard asks for, so
-    that normalisation finds nothing left to do.
+    marks would take minutes.  Sorting by combining class first, equal ones kept in order, is what the standard asks,
+    so that normalisation finds nothing left to do.
     """
     combining = unicodedata.combining
     parts = []
