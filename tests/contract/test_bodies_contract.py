@@ -139,6 +139,7 @@ def test_append_goes_on_after_a_group_was_given_up(bodies: Bodies) -> None:
 
 
 def test_a_closed_store_of_bodies_can_be_closed_again(bodies: Bodies) -> None:
-    bodies.append(some_records(1))
+    refs = bodies.append(some_records(1))
     bodies.close()
     bodies.close()
+    assert len(refs) == 1

@@ -255,6 +255,7 @@ def test_a_forked_child_does_not_keep_the_lock_of_a_dead_parent(tmp_path: Path) 
     try:
         lock = StoreLock(tmp_path / "LOCK")
         lock.acquire()
+        assert read_holder(tmp_path / "LOCK").pid == os.getpid()
         lock.release()
     finally:
         os.kill(child, signal.SIGKILL)  # it is still there: it never ended by itself
