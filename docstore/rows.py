@@ -8,11 +8,23 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
-from docstore.capture import BODY, CHECKSUM, MAIN, SKETCH, STATUS, TEXT_CHECKSUM, TITLE, VERDICT, VISIT, decode_sketch
+from docstore.capture import (
+    BODY,
+    CHECKSUM,
+    MAIN,
+    SIMHASH,
+    SKETCH,
+    STATUS,
+    TEXT_CHECKSUM,
+    TITLE,
+    VERDICT,
+    VISIT,
+    decode_sketch,
+)
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.detector import StoredPage
 from docstore.dedup.pointers import PagePointer
-from docstore.model import Cell, ReadSpec
+from docstore.model import Cell, ReadSpec, SetCell
 from docstore.sharing import Base, SharedBodies, body_name
 from docstore.table import Table
 from docstore.tablets.placement import Placement, through_moves
@@ -154,6 +166,19 @@ class PageRows:
     def has_visit(self, pointer: PagePointer) -> bool:
         """Whether a visit that found nothing new (304) is noted at that row and time."""
         return bool(self._column(pointer, VISIT))
+
+    def confirmations(self, row_key: bytes, version: OwnVersion, timestamp: int) -> list[SetCell]:
+        """The cells by which a visit confirms a version's text: the same envelopes at the visit's time.
+
+        Without them a capture that comes in late, between the version and the visit, would lend the visit its text.
+        """
+        at = version.text_timestamp
+        cells = self._table.read_row(row_key, ReadSpec(families=("dedup", "text"), start=at, end=at + 1))
+        return [
+            SetCell(cell.family, cell.qualifier, timestamp, cell.value)
+            for cell in cells
+            if cell.family == "text" or (cell.family, cell.qualifier) in (TEXT_CHECKSUM, SIMHASH, SKETCH)
+        ]
 
     def own_text(self, row_key: bytes, version: OwnVersion) -> str:
         """The text of a version that `own` gave."""

@@ -77,10 +77,11 @@ class Prepared(NamedTuple):
 
 
 class PlacedBody(NamedTuple):
-    """Where a body lies (b"" for nowhere), and what pages like it can lean on."""
+    """Where a body lies (b"" for nowhere), what pages like it can lean on, and cells that confirm a version's text."""
 
     envelope: bytes
     base: Base | None
+    confirmations: tuple[SetCell, ...] = ()
 
 
 class Sequencer:
@@ -179,7 +180,8 @@ class Sequencer:
             self.commit()
         pointer = PagePointer(timestamp, one.row_key)
         if confirmed is not None:
-            placed, stored = PlacedBody(confirmed.body, None), capture.STORED_CONFIRMED
+            cells = self._rows.confirmations(one.row_key, confirmed, timestamp)
+            placed, stored = PlacedBody(confirmed.body, None, tuple(cells)), capture.STORED_CONFIRMED
         else:
             placed, stored = self._place_body(one, pointer, judgement, own.previous, policy)
         verdict = capture.StoredVerdict(
@@ -317,6 +319,7 @@ class Sequencer:
         cells = [SetCell(*column, timestamp, envelope) for (column, _), envelope in zip(values, envelopes, strict=True)]
         if verdict.stored != capture.STORED_REJECTED:
             cells.append(SetCell(*capture.BODY, timestamp, placed.envelope))
+            cells += placed.confirmations
         self._page_rows.append(RowMutations(PAGES, one.row_key, cells))
         self._rows.add_pending(pointer, self._post(one, pointer, placed, verdict))
         if verdict.stored != capture.STORED_REJECTED:

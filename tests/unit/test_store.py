@@ -385,3 +385,14 @@ def test_another_schema_is_refused_and_a_newer_format_too(tmp_path: Path) -> Non
     (tmp_path / "s" / "FORMAT").write_bytes(b"something else")
     with pytest.raises(docstore.CorruptionError):
         docstore.open(tmp_path / "s")
+
+
+def test_a_late_capture_does_not_lend_its_text_to_a_later_visit(store: docstore.DocumentStore) -> None:
+    url, text, between = "https://a.example/", words(40, 60), words(41, 60)
+    put(store, url, page(text), T0)
+    assert put(store, url, page(text), T0 + 2 * DAY).stored == "confirmed"
+    put(store, url, page(between), T0 + DAY)
+    for at, expected in ((0, text), (DAY, between), (2 * DAY, text)):
+        found = store.get(url, at=T0 + at)
+        assert found is not None and found.text is not None
+        assert (found.body, found.text.split()) == (page(expected), expected)
