@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from docstore.commit import Committer
 from docstore.engines.protocol import Copyable
 from docstore.errors import CorruptionError, InvalidArgument, UnsupportedFormat
 from docstore.files import Files
@@ -35,6 +34,7 @@ from docstore.format import (
 )
 from docstore.layout import Opened
 from docstore.tablets.segment import SegmentBodies
+from docstore.writing.commit import Committer
 
 COPY_BYTES = 1 << 20
 TAIL_BYTES = 4096

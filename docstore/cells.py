@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from docstore import keys
-from docstore.commit import Committer
 from docstore.errors import CorruptionError, InvalidArgument
 from docstore.model import (
     Append,
@@ -31,6 +30,7 @@ from docstore.model import (
 from docstore.table import Table, changed
 from docstore.tablets.placement import Placement
 from docstore.tablets.record import delete_column, delete_family, delete_row
+from docstore.writing.commit import Committer
 
 SLICE_CELLS = 1000
 """Cells read or deleted at a time, so that a row of a million anchors neither fills memory nor stalls writers."""

@@ -18,10 +18,10 @@ from docstore.errors import CorruptionError
 from docstore.keys import url_of
 from docstore.layout import Opened
 from docstore.model import Cell, Position, ReadSpec
-from docstore.reindexing import SeenPages
-from docstore.sharing import BODY_FAMILY, ENVELOPE, body_name
 from docstore.store import declared_families, now_micros
 from docstore.table import Table
+from docstore.writing.reindexing import SeenPages
+from docstore.writing.sharing import BODY_FAMILY, ENVELOPE, body_name
 
 SLICE_CELLS = 10_000
 REINDEX = "run `docstore reindex`"

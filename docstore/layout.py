@@ -44,15 +44,15 @@ from docstore.model import (
     SetCell,
     VerdictKind,
 )
-from docstore.sharing import SharedBodies
 from docstore.tablets.bodies import Bodies
 from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.placement import Placement
 from docstore.tablets.segment import Recovery, SegmentBodies
 from docstore.tablets.values import ValueCodec, parse_envelope
-from docstore.tally import Tally
 from docstore.version import __version__
+from docstore.writing.sharing import SharedBodies
+from docstore.writing.tally import Tally
 
 if TYPE_CHECKING:  # numpy stays out of the read path
     from docstore.dedup.buckets import Buckets

@@ -17,9 +17,9 @@ from docstore.capture import Column, StoredVerdict
 from docstore.dedup.pointers import PagePointer
 from docstore.format import SCHEME_SKETCH_1, SCHEME_TEXT_1
 from docstore.model import ReadSpec, VerdictKind
-from docstore.reindexing import SeenPages
 from docstore.store import DocumentStore
 from docstore.tablets.values import envelope_raw_bytes
+from docstore.writing.reindexing import SeenPages
 
 GROUP_PAGES = 64
 FAMILIES = ("dedup", "page")

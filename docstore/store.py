@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Self
 from docstore import capture, keys
 from docstore.cells import CellStore
 from docstore.collapse import Belongings, Collapser
-from docstore.commit import Committer
 from docstore.documents import Document, DocumentReader
 from docstore.errors import InvalidArgument, StoreUnavailable
 from docstore.format import COMPACTION_ROW
@@ -39,12 +38,13 @@ from docstore.model import (
     VerdictKind,
 )
 from docstore.table import Table
+from docstore.writing.commit import Committer
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.backup import BackupReport
-    from docstore.compact import CompactionReport
+    from docstore.compaction.job import CompactionReport
     from docstore.snippet import Snippet, SnippetReader
-    from docstore.writing import Similar, Writing
+    from docstore.writing.half import Similar, Writing
 
 MAX_REDIRECTS = 10
 MICROS = 1_000_000
@@ -122,7 +122,7 @@ class DocumentStore:
         """
         self._check_open()
         buckets = self._write_half().buckets
-        layer = importlib.import_module("docstore.rehearsal").rehearse(self.opened, buckets)
+        layer = importlib.import_module("docstore.writing.rehearsal").rehearse(self.opened, buckets)
         return DocumentStore(layer, Durability.NONE, clock=self._clock)
 
     def close(self) -> None:
@@ -240,7 +240,7 @@ class DocumentStore:
             StoreUnavailable: another compaction of this store is under way.
         """
         self._check_open()
-        report: CompactionReport = importlib.import_module("docstore.compact").compact(
+        report: CompactionReport = importlib.import_module("docstore.compaction.job").compact(
             self.opened,
             self._table,
             self._committer,
@@ -445,7 +445,7 @@ class DocumentStore:
     def codec_stats(self) -> dict[str, dict[str, int]]:
         """What records take on disk by column and codec: records, raw bytes, record bytes.  Reads all segments."""
         self._check_open()
-        found: dict[str, dict[str, int]] = importlib.import_module("docstore.compact").codec_stats(
+        found: dict[str, dict[str, int]] = importlib.import_module("docstore.compaction.job").codec_stats(
             self.opened, self._committer
         )
         return found
@@ -464,7 +464,7 @@ class DocumentStore:
         if self._writing is None:
             with self._committer.lock:
                 if self._writing is None:
-                    module = importlib.import_module("docstore.writing")
+                    module = importlib.import_module("docstore.writing.half")
                     self._writing = module.Writing(self.opened, self._table, self._committer, self._clock)
         return self._writing
 

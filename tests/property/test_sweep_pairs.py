@@ -15,7 +15,7 @@ from docstore.capture import decode_cluster_place
 from docstore.dedup.kernel import Kernel
 from docstore.keys import url_of
 from docstore.model import Page, ReadSpec
-from docstore.sweep import SweepOptions, sweep
+from docstore.sweep.job import SweepOptions, sweep
 from tests.pages import changed, page, words
 
 SECOND = 1_000_000

@@ -11,7 +11,7 @@ import docstore
 from docstore.cli.main import main
 from docstore.engines.protocol import Engine
 from docstore.model import DeleteRow, Durability, RowMutations
-from docstore.reindexing import SeenPages
+from docstore.writing.reindexing import SeenPages
 from tests.cli_case import Terminal, article, html
 from tests.pages import changed
 
@@ -134,7 +134,7 @@ def test_collapse_keeps_rank_order_and_one_page_of_each_cluster(terminal: Termin
 
 
 def docstore_sweep(store: docstore.DocumentStore) -> None:
-    from docstore.sweep import sweep
+    from docstore.sweep.job import sweep
 
     sweep(store)
 

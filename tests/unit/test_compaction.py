@@ -15,20 +15,20 @@ from pages import changed, page, words
 import docstore
 from docstore import Page, Policy, VerdictKind
 from docstore.check import check
+from docstore.compaction.lifetime import Lifetimes
 from docstore.dedup.pointers import PagePointer
 from docstore.errors import InvalidArgument, StoreUnavailable
 from docstore.format import COMPACTION_ROW
 from docstore.ingest import ingest
 from docstore.layout import Layout
-from docstore.lifetime import Lifetimes
 from docstore.model import ColumnFamily, DeleteCells, Durability, GCPolicy, ReadSpec, RowMutations, Schema, SetCell
-from docstore.sharing import BODY_FAMILY, DYING, Base, body_name
 from docstore.store import DocumentStore
 from docstore.tablets.bodies import SegmentRow
 from docstore.tablets.dictionaries import decode_dictionary
 from docstore.tablets.record import Record
 from docstore.tablets.values import ValueCodec, parse_envelope
 from docstore.tablets.walk import Damage
+from docstore.writing.sharing import BODY_FAMILY, DYING, Base, body_name
 
 SAMPLE = Path(__file__).parent.parent.parent / "examples" / "sample-crawl.warc.gz"
 T0 = 1_700_000_000_000_000

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import docstore
-from docstore import sweep_texts, sweep_verify
 from docstore.capture import ClusterPlace, decode_cluster_place
 from docstore.check import check
 from docstore.dedup.clusters import CanonicalPolicy
@@ -23,10 +22,12 @@ from docstore.formats.entries import PageEntry
 from docstore.formats.reader import read
 from docstore.model import Page, ReadSpec, VerdictKind
 from docstore.store import DocumentStore
-from docstore.sweep import SweepOptions, SweepReport, sweep
-from docstore.sweep_candidates import band_width, candidates, expected_recall
-from docstore.sweep_stages import StageLog
-from docstore.sweep_verify import shared_members
+from docstore.sweep import texts as sweep_texts
+from docstore.sweep import verify as sweep_verify
+from docstore.sweep.candidates import band_width, candidates, expected_recall
+from docstore.sweep.job import SweepOptions, SweepReport, sweep
+from docstore.sweep.stages import StageLog
+from docstore.sweep.verify import shared_members
 from tests.pages import changed, page, words
 
 CRAWL = Path(__file__).parents[2] / "examples" / "sample-crawl.warc.gz"
@@ -347,7 +348,7 @@ class Killed(Exception):
 def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_texts, "BATCH_TEXTS", 8)
     monkeypatch.setattr(sweep_verify, "BATCH_MEMBERS", 2000)
-    monkeypatch.setattr("docstore.sweep_columns.GROUP_ROWS", 4)
+    monkeypatch.setattr("docstore.sweep.columns.GROUP_ROWS", 4)
     with docstore.open(tmp_path / "store", create=True, durability="none") as store:
         list(store.put_pages(sample_pages()))
     shutil.copytree(tmp_path / "store", tmp_path / "whole")
@@ -453,7 +454,7 @@ def test_candidates_hold_the_near_ones_in_a_bucket_too_large_for_all_pairs(monke
     sketches = rng.integers(0, 256, (600, 256), dtype=np.uint8)
     sketches[:, :128] = sketches[0, :128]  # all share half of the bands
     sketches[500:] = sketches[400:500]  # and a hundred pairs are equal
-    monkeypatch.setattr("docstore.sweep_candidates.PARTNERS", 64)
+    monkeypatch.setattr("docstore.sweep.candidates.PARTNERS", 64)
     sizes, chosen = np.full(600, 1000), np.arange(600)
     found = candidates(sketches, sizes, chosen, 0.8)
     assert found.cut == 600
@@ -492,8 +493,8 @@ def test_a_sweep_that_is_really_killed_leaves_a_sound_store(tmp_path: Path) -> N
     shutil.copytree(tmp_path / "store", tmp_path / "whole")
     script = """
 import os, signal, sys, docstore
-from docstore import sweep_columns
-from docstore.sweep import SweepOptions, sweep
+from docstore.sweep import columns as sweep_columns
+from docstore.sweep.job import SweepOptions, sweep
 sweep_columns.GROUP_ROWS = 4
 calls = 0
 def kill(stage, done, total):

@@ -16,8 +16,8 @@ from pages import page
 import docstore
 from docstore import InvalidArgument
 from docstore.html.words import words
-from docstore.textplot import statistics_png
-from docstore.textstats import WordCounts, fit, statistics_of, text_statistics
+from docstore.reports.plot import statistics_png
+from docstore.reports.text import WordCounts, fit, statistics_of, text_statistics
 
 HTML = {"Content-Type": "text/html; charset=utf-8"}
 

@@ -32,8 +32,8 @@ from docstore.formats.reader import read
 from docstore.keys import canonical_url, url_of
 from docstore.model import Page, PutResult, VerdictKind
 from docstore.store import DocumentStore
-from docstore.sweep import SweepOptions, SweepReport, sweep
-from docstore.sweep_pages import BY_TEXT, read_versions
+from docstore.sweep.job import SweepOptions, SweepReport, sweep
+from docstore.sweep.pages import BY_TEXT, read_versions
 from tools.bench.harness import Section, machine, one_core
 
 THRESHOLD = 0.8

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 from docstore.cli import arguments, output, progress
 from docstore.cli.opening import open_named
-from docstore.compact import CompactionReport
+from docstore.compaction.job import CompactionReport
 from docstore.errors import EXIT_OK, EXIT_RECORDS_SKIPPED
 
 DESCRIPTION = """\

@@ -1,6 +1,6 @@
 """`docstore diff`: which words of two pages, or of two versions of one page, differ.
 
-Floor 7: shows what `docstore.worddiff` gives of two stored texts.
+Floor 7: shows what `docstore.reports.worddiff` gives of two stored texts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from docstore.dedup.kernel import Kernel
 from docstore.documents import Document
 from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model import Schema
-from docstore.worddiff import Change, Piece, word_diff
+from docstore.reports.worddiff import Change, Piece, word_diff
 
 DESCRIPTION = """\
 Show which words of two pages differ, as [-taken out-] and {+put in+}; on a

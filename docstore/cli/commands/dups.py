@@ -15,7 +15,7 @@ from docstore.model import VerdictKind
 from docstore.store import DocumentStore
 
 if TYPE_CHECKING:  # numpy comes with it
-    from docstore.writing import Similar
+    from docstore.writing.half import Similar
 
 DESCRIPTION = """\
 List live pages that are like a page, older and younger ones, with exact

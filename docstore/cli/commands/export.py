@@ -29,7 +29,7 @@ from docstore.store import DocumentStore
 from docstore.version import __version__
 
 if TYPE_CHECKING:
-    from docstore.unique import Survivors
+    from docstore.sweep.unique import Survivors
 
 DESCRIPTION = """\
 Write pages: as WARC 1.1 (gzip, a member a record; same bytes become revisit
@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _survivors(store: DocumentStore, selection: Selection, dropped: str | None) -> Survivors:
     """Which of the selected pages stay; those that do not are written to a file, if one is named."""
-    unique = importlib.import_module("docstore.unique")  # brings numpy, which a plain export does not need
+    unique = importlib.import_module("docstore.sweep.unique")  # brings numpy, which a plain export does not need
     survivors: Survivors = unique.Survivors(store)
     for row_key, timestamp in selected(store, selection):
         survivors.add(row_key, timestamp)

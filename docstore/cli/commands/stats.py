@@ -1,7 +1,7 @@
 """`docstore stats`: totals, verdicts and sizes; statistics of words (`--text`) or of duplicates (`--dedup`).
 
-Floor 7: shows what `DocumentStore.stats`, `docstore.textstats` and `docstore.dedupstats` give; loads the latter two,
-and what draws them, only when asked to.
+Floor 7: shows what `DocumentStore.stats`, `docstore.reports.text` and `docstore.reports.dedup` give; loads the latter
+two, and what draws them, only when asked to.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model import Previous, VerdictKind
 
 if TYPE_CHECKING:  # loaded for --text and --dedup alone
-    from docstore.dedupstats import DedupStats
-    from docstore.textstats import PowerLaw, TextStatistics
+    from docstore.reports.dedup import DedupStats
+    from docstore.reports.text import PowerLaw, TextStatistics
 
 DESCRIPTION = """\
 Print what a store holds: captures by verdict and by what became of them, and
@@ -129,7 +129,7 @@ def _text(name: str, value: object) -> str:
 
 def _run_dedup(args: argparse.Namespace) -> int:
     """Duplicates."""
-    dedupstats = import_module("docstore.dedupstats")
+    dedupstats = import_module("docstore.reports.dedup")
     with open_named(args) as store:
         found: DedupStats = dedupstats.dedup_stats(store, None if args.by is None else dedupstats.By(args.by))
     if args.json:
@@ -175,14 +175,14 @@ def _share(count: int, total: int) -> str:
 
 def _run_text(args: argparse.Namespace) -> int:
     """Statistics of words."""
-    textstats = import_module("docstore.textstats")
+    textstats = import_module("docstore.reports.text")
     with open_named(args) as store:
         found: TextStatistics = textstats.text_statistics(store, host=args.host, top=args.top or textstats.TOP_WORDS)
     if not found.words:
         output.note(f"no text{f' on {args.host}' if args.host else ''}")
         return EXIT_NOTHING_FOUND
     if args.png is not None:
-        output.write_file(args.png, import_module("docstore.textplot").statistics_png(found))
+        output.write_file(args.png, import_module("docstore.reports.plot").statistics_png(found))
     if args.json:
         output.json_line(found.as_dict())
         return EXIT_OK

@@ -1,6 +1,6 @@
 """`docstore sweep`: all pairs of a store, clusters, columns written back.
 
-Floor 7: shows what `docstore.sweep` gives.
+Floor 7: shows what `docstore.sweep.job` gives.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from docstore.cli import arguments, output
 from docstore.cli.opening import open_named
 from docstore.dedup.clusters import CanonicalPolicy
 from docstore.errors import EXIT_OK
-from docstore.sweep import TEXTS, Progress, SweepOptions, SweepReport, sweep
+from docstore.sweep.job import TEXTS, Progress, SweepOptions, SweepReport, sweep
 
 DESCRIPTION = """\
 Find every pair of pages at or above a similarity, put the pages into clusters

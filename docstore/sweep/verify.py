@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from docstore.dedup.candidates import CHUNK_PAIRS, Numbers, spans
 from docstore.dedup.join import Sets
-from docstore.sweep_stages import INPUT_BYTES, Workspace
+from docstore.sweep.stages import INPUT_BYTES, Workspace
 
 TABLE_BITS = 21
 """16 MB a thread: a set of 1,000 members loses a place once in four sets."""

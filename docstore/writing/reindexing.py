@@ -22,8 +22,8 @@ from docstore.format import INDEX_DIRECTORY, POSTING_TEXT
 from docstore.html.words import words
 from docstore.layout import Opened
 from docstore.model import ReadSpec
-from docstore.rows import PageRows
 from docstore.table import Table
+from docstore.writing.rows import PageRows
 
 _TEXTS_BEGIN = bytes((POSTING_TEXT,))
 _TEXTS_END = bytes((POSTING_TEXT + 1,))

@@ -26,18 +26,16 @@ from dataclasses import dataclass, field
 import msgpack
 
 from docstore.capture import BODY, CHECKSUM
-from docstore.commit import Committer
+from docstore.compaction.lifetime import Lifetimes
+from docstore.compaction.relatives import Relatives
+from docstore.compaction.relocation import PAGES, Relocator, check_movable
 from docstore.dedup.pointers import PagePointer, body_head
 from docstore.dedup.prune import Pruner
 from docstore.engines.protocol import ScannedRow
 from docstore.errors import InvalidArgument, StoreUnavailable
 from docstore.format import COMPACTION_ROW, DICTIONARY_ROW_PREFIX, MANIFEST_FAMILY, MANIFEST_QUALIFIER, TABLE_TAGS
 from docstore.layout import Opened
-from docstore.lifetime import Lifetimes
 from docstore.model import DeleteRow, ReadSpec, RowMutations, SetCell
-from docstore.reindexing import open_buckets
-from docstore.relatives import Relatives
-from docstore.relocation import PAGES, Relocator, check_movable
 from docstore.table import Table
 from docstore.tablets.bodies import SegmentRow
 from docstore.tablets.compaction import (
@@ -54,6 +52,8 @@ from docstore.tablets.encoding import LEVELS, Column, Encoder, Level, make_dicti
 from docstore.tablets.manifest import Tablet
 from docstore.tablets.segment import SegmentBodies
 from docstore.tablets.values import ValueCodec, envelope_raw_bytes
+from docstore.writing.commit import Committer
+from docstore.writing.reindexing import open_buckets
 
 PASSES = 3
 """Looks at a tablet: what lost a race in one is moved in the next; what is left then waits for the next compaction."""

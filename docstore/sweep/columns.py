@@ -13,7 +13,7 @@ from docstore import capture
 from docstore.capture import ClusterPlace
 from docstore.model import DeleteCells, Mutation, ReadSpec, SetCell
 from docstore.store import DocumentStore
-from docstore.sweep_pages import Versions, placed_checksum
+from docstore.sweep.pages import Versions, placed_checksum
 from docstore.table import TIMESTAMP_STEP_MICROS
 
 GROUP_ROWS = 1000

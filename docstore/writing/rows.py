@@ -25,10 +25,10 @@ from docstore.dedup.checksum import decides_alone
 from docstore.dedup.detector import StoredPage
 from docstore.dedup.pointers import PagePointer
 from docstore.model import Cell, ReadSpec, SetCell
-from docstore.sharing import Base, SharedBodies, body_name
 from docstore.table import Table
 from docstore.tablets.placement import Placement, through_moves
 from docstore.tablets.values import envelope_raw_bytes
+from docstore.writing.sharing import Base, SharedBodies, body_name
 
 BASE_CACHE_BYTES = 32 << 20
 """Raw bodies kept at hand as bases: the next page is likely to resemble the last ones."""

@@ -14,14 +14,12 @@ from itertools import groupby
 from typing import NamedTuple
 
 from docstore.capture import BODY, CANONICAL_PAGE, SKETCH, VERDICT, decode_cluster_place, decode_verdict
-from docstore.commit import Committer
+from docstore.compaction.relatives import Relatives
 from docstore.dedup.pointers import PagePointer
 from docstore.engines.protocol import Engine
 from docstore.errors import CorruptionError, InvalidArgument
 from docstore.format import CODEC_ZSTD_DELTA, RECORD_VALUE, VALUE_INLINE
 from docstore.model import Cell, DeleteCells, Mutation, Position, ReadSpec, RowMutations, SetCell
-from docstore.relatives import Relatives
-from docstore.sharing import BODY_FAMILY, DYING, ENVELOPE, TABLE, Base, SharedBodies, body_name
 from docstore.table import Table
 from docstore.tablets.bodies import decode_ref
 from docstore.tablets.compaction import SegmentWriter, segment_of
@@ -31,6 +29,8 @@ from docstore.tablets.placement import Placement
 from docstore.tablets.record import CODEC_NAMES, Record
 from docstore.tablets.segment import SEGMENT_LIMIT_BYTES
 from docstore.tablets.values import encode_ref_envelope, envelope_raw_bytes, parse_envelope
+from docstore.writing.commit import Committer
+from docstore.writing.sharing import BODY_FAMILY, DYING, ENVELOPE, TABLE, Base, SharedBodies, body_name
 
 PAGES = "pages"
 INLINE = bytes((VALUE_INLINE,))

@@ -19,7 +19,6 @@ from docstore.engines.leveldb import LevelDBEngine
 from docstore.engines.overlay import OverlayEngine
 from docstore.format import DICTIONARY_DIRECTORY, ENGINE_DIRECTORY, SEGMENT_DIRECTORY
 from docstore.layout import Opened
-from docstore.sharing import SharedBodies
 from docstore.tablets.bodies import Bodies, SegmentProgress, Tail, decode_ref
 from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
 from docstore.tablets.manifest import Manifest
@@ -27,6 +26,7 @@ from docstore.tablets.placement import Placement
 from docstore.tablets.record import Record
 from docstore.tablets.segment import SegmentBodies
 from docstore.tablets.values import ValueCodec
+from docstore.writing.sharing import SharedBodies
 
 FIRST_SEGMENT = 1 << 40
 """Segments of a dry run are numbered from here, so that a ref tells where its record lies."""

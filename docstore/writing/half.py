@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from docstore import capture, keys
-from docstore.commit import Committer
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.detector import MAX_VERIFIED, MIN_NEAR_WORDS, Detector
 from docstore.dedup.index import HashIndex
@@ -20,14 +19,15 @@ from docstore.documents import Document, DocumentReader
 from docstore.errors import InvalidArgument
 from docstore.layout import Opened
 from docstore.model import DeleteRow, RowMutations, SetCell, VerdictKind
-from docstore.pipeline import PageWriter
-from docstore.reindexing import open_buckets
-from docstore.rows import PageRows
-from docstore.sharing import body_name
 from docstore.table import Table
 from docstore.tablets.record import delete_row
-from docstore.tally import Tally
-from docstore.writer import PAGES, Sequencer
+from docstore.writing.commit import Committer
+from docstore.writing.pipeline import PageWriter
+from docstore.writing.reindexing import open_buckets
+from docstore.writing.rows import PageRows
+from docstore.writing.sequencer import PAGES, Sequencer
+from docstore.writing.sharing import body_name
+from docstore.writing.tally import Tally
 
 
 @dataclass(frozen=True, slots=True)

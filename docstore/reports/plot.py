@@ -11,7 +11,7 @@ from io import BytesIO
 from typing import Any, Final
 
 from docstore.errors import InvalidArgument
-from docstore.textstats import PowerLaw, TextStatistics
+from docstore.reports.text import PowerLaw, TextStatistics
 
 WIDTH_INCHES: Final = 11.0
 HEIGHT_INCHES: Final = 5.0

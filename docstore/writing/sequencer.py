@@ -17,7 +17,6 @@ from typing import NamedTuple
 from docstore import capture
 from docstore.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.anchors import Anchor
-from docstore.commit import Committer
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.detector import MIN_NEAR_WORDS, Detector, Judgement, StoredPage
 from docstore.dedup.index import HashIndex
@@ -35,11 +34,12 @@ from docstore.model import (
     Verdict,
     VerdictKind,
 )
-from docstore.rows import LARGEST_BASE_BYTES, OwnRow, OwnVersion, PageRows, PendingPage
-from docstore.sharing import Base, SharedBodies, body_name
 from docstore.tablets.placement import Placement
 from docstore.tablets.values import encode_inline
-from docstore.tally import Tally
+from docstore.writing.commit import Committer
+from docstore.writing.rows import LARGEST_BASE_BYTES, OwnRow, OwnVersion, PageRows, PendingPage
+from docstore.writing.sharing import Base, SharedBodies, body_name
+from docstore.writing.tally import Tally
 
 GROUP_PAGES = 256
 GROUP_BYTES = 8 << 20

@@ -19,7 +19,7 @@ from docstore.errors import InvalidArgument
 from docstore.format import TIMESTAMP_MAX
 from docstore.keys import row_key, url_of
 from docstore.model import Page, PutResult
-from docstore.writer import GROUP_BYTES, GROUP_PAGES, TIMESTAMP_STEP, Policies, Prepared, Sequencer
+from docstore.writing.sequencer import GROUP_BYTES, GROUP_PAGES, TIMESTAMP_STEP, Policies, Prepared, Sequencer
 
 BATCH_PAGES = 16
 BATCH_BYTES = 1 << 20

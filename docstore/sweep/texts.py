@@ -27,8 +27,8 @@ from docstore.errors import CorruptionError
 from docstore.html.words import words
 from docstore.model import ReadSpec
 from docstore.store import DocumentStore
-from docstore.sweep_pages import BY_BODY, BY_TEXT, BY_TITLE, Versions
-from docstore.sweep_stages import INPUT_BYTES, ShingleFile, Workspace
+from docstore.sweep.pages import BY_BODY, BY_TEXT, BY_TITLE, Versions
+from docstore.sweep.stages import INPUT_BYTES, ShingleFile, Workspace
 from docstore.tablets.values import envelope_raw_bytes
 
 BATCH_TEXTS = 256

@@ -15,13 +15,16 @@ from itertools import islice
 from typing import NamedTuple
 
 from docstore.capture import BODY
-from docstore.commit import Committer
 from docstore.dedup.pointers import PagePointer
 from docstore.engines.protocol import Engine
 from docstore.errors import CorruptionError
 from docstore.format import CODEC_ZSTD_DELTA
 from docstore.model import DeleteCells, DeleteRow, Mutation, ReadSpec, RowMutations, SetCell
-from docstore.sharing import (
+from docstore.table import Table
+from docstore.tablets.bodies import Bodies
+from docstore.tablets.values import parse_envelope
+from docstore.writing.commit import Committer
+from docstore.writing.sharing import (
     BODY_FAMILY,
     DYING,
     ENVELOPE,
@@ -31,9 +34,6 @@ from docstore.sharing import (
     SharedBodies,
     user_qualifier,
 )
-from docstore.table import Table
-from docstore.tablets.bodies import Bodies
-from docstore.tablets.values import parse_envelope
 
 SLICE_ROWS = 64
 """Bodies judged under one hold of the lock: a few milliseconds."""

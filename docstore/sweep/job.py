@@ -1,6 +1,6 @@
 """The sweep: every pair of a store at a threshold, clusters with one canonical page each, written back into the rows.
 
-Floor 6: knows its stages, in `sweep_*.py`, and puts them together; must not know the terminal.
+Floor 6: knows its stages, in this package, and puts them together; must not know the terminal.
 
     versions  ->  shingle sets  ->  candidates  ->  verified pairs  ->  clusters  ->  columns
     (scan)        (from texts)      (sketches)      (exact)             (law)         (committed in groups)
@@ -31,13 +31,13 @@ from docstore.dedup.kernel import Kernel
 from docstore.errors import InvalidArgument
 from docstore.keys import url_of
 from docstore.store import DocumentStore
-from docstore.sweep_candidates import candidates, expected_recall
-from docstore.sweep_columns import write_back
-from docstore.sweep_pages import BY_BODY, BY_TEXT, Versions, anchor_counts, read_versions
-from docstore.sweep_pairs import Listed, PairGraph
-from docstore.sweep_stages import Workspace
-from docstore.sweep_texts import Maker
-from docstore.sweep_verify import verify
+from docstore.sweep.candidates import candidates, expected_recall
+from docstore.sweep.columns import write_back
+from docstore.sweep.pages import BY_BODY, BY_TEXT, Versions, anchor_counts, read_versions
+from docstore.sweep.pairs import Listed, PairGraph
+from docstore.sweep.stages import Workspace
+from docstore.sweep.texts import Maker
+from docstore.sweep.verify import verify
 
 MANY_DUPLICATES = 500
 TEXTS = ("main", "visible")

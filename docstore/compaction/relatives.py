@@ -19,12 +19,12 @@ from docstore.dedup.sketch import BINS
 from docstore.errors import CorruptionError
 from docstore.format import CODEC_ZSTD_DELTA
 from docstore.model import ReadSpec
-from docstore.rows import LARGEST_BASE_BYTES
-from docstore.sharing import DYING, ENVELOPE, Base, SharedBodies, body_name
 from docstore.table import Table
 from docstore.tablets.manifest import Tablet
 from docstore.tablets.placement import Placement
 from docstore.tablets.values import envelope_raw_bytes
+from docstore.writing.rows import LARGEST_BASE_BYTES
+from docstore.writing.sharing import DYING, ENVELOPE, Base, SharedBodies, body_name
 
 CACHE_BYTES = 64 << 20
 CANDIDATES = 8192
