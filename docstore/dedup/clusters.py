@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
+from docstore.dedup.shingle import distinct
 from docstore.errors import InvalidArgument
 
 
@@ -129,7 +130,7 @@ def _declarations(declared: Numbers, first: Numbers, second: Numbers, count: int
     away = np.zeros(count, bool)
     away[voters] = True
     # a pair given twice must not vote twice
-    ballots = np.unique(voters * count + targets) % max(count, 1)
+    ballots = distinct(voters * count + targets) % max(count, 1)
     return np.bincount(ballots, minlength=count).astype(np.int64), away
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.candidates import CHUNK_PAIRS, Numbers, expand_pairs, leaders, spans
+from docstore.dedup.shingle import distinct
 from docstore.errors import InvalidArgument
 
 ROUNDING = 1e-9
@@ -78,7 +79,7 @@ def equal_sets(sets: Sets) -> Numbers:
         == (sets.members[spans(sets.starts[leader[followers]], lengths[followers])])
     )
     owner = np.repeat(np.arange(len(followers)), lengths[followers])
-    wrong = followers[np.unique(owner[~same])]
+    wrong = followers[distinct(owner[~same])]
     leader[wrong] = wrong  # a clash of sums: such a set stands alone, and the join still compares it
     return leader
 
@@ -124,7 +125,7 @@ def overlap_pairs(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
         sets = Sets(sets.starts, np.unique(sets.members, return_inverse=True)[1].astype(np.uint32))
         first, second = place[: len(first)], place[len(first) :]
     starts, members, lengths = sets.starts, sets.members, sets.lengths
-    if len(np.unique(second)) < len(np.unique(first)):
+    if len(distinct(second)) < len(distinct(first)):
         first, second = second, first
     order = np.argsort(first, kind="stable")
     marked, probed = first[order], second[order]
@@ -226,7 +227,7 @@ def exact_join(sets: Sets, threshold: float) -> Pairs:
     first, second, shared = _join_ranked(ranked, threshold)
     either = ranked.lengths[first] + ranked.lengths[second] - shared
     first, second = lone[first], lone[second]
-    groups = np.unique(leader[(leader != np.arange(len(leader))) & (sets.lengths > 0)])
+    groups = distinct(leader[(leader != np.arange(len(leader))) & (sets.lengths > 0)])
     sizes = sets.lengths[groups]
     left, right, source = expand_pairs(leader, np.concatenate([first, groups]), np.concatenate([second, groups]))
     order = np.lexsort((right, left))
@@ -294,7 +295,7 @@ def _matches(index: _Prefixed, probes: _Prefixes, earliest: Numbers, threshold: 
         need = _round_up(threshold / (1 + threshold), lengths[left] + lengths[right])
         before = np.minimum(left_at, right_at)
         behind = np.minimum(lengths[left] - left_at, lengths[right] - right_at)
-        parts.append(np.unique((left << shift | right)[before + behind >= need]))
+        parts.append(distinct((left << shift | right)[before + behind >= need]))
         begin = end
-    codes = np.unique(np.concatenate(parts))
+    codes = distinct(np.concatenate(parts))
     return codes >> shift, codes & ((1 << shift) - 1)

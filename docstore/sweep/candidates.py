@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from docstore.dedup.candidates import CHUNK_PAIRS, Numbers, bucket_pairs, sketch_agreements
 from docstore.dedup.curves import bin_agreement, miss_probability
 from docstore.dedup.join import ROUNDING
+from docstore.dedup.shingle import distinct
 from docstore.dedup.sketch import BINS
 
 MISSED = 1e-6
@@ -101,10 +102,10 @@ def candidates(sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, thr
             if limit < len(places) - 1:
                 crowded[_crowded(keys, places, limit)] = True
             if held > CHUNK_PAIRS:
-                codes, fresh, held = np.unique(np.concatenate([codes, *fresh])), [], 0
+                codes, fresh, held = distinct(np.concatenate([codes, *fresh])), [], 0
         cut |= crowded
         recent.appendleft((keys, crowded))
-    codes = np.unique(np.concatenate([codes, *fresh]))
+    codes = distinct(np.concatenate([codes, *fresh]))
     return Candidates(chosen[codes // count], chosen[codes % count], compared, int(cut.sum()))
 
 

@@ -28,6 +28,7 @@ from docstore.dedup.candidates import Numbers, leaders
 from docstore.dedup.clusters import CanonicalPolicy, Clusters, Pages, cluster_groups, policy_order
 from docstore.dedup.detector import MIN_NEAR_WORDS
 from docstore.dedup.kernel import Kernel
+from docstore.dedup.shingle import distinct
 from docstore.errors import InvalidArgument
 from docstore.keys import url_of
 from docstore.store import DocumentStore
@@ -223,7 +224,7 @@ class _Sweep:
         first, second = _with_named(proposed.first, proposed.second, leader, versions)
         self.report.candidates, self.report.crowded = len(first), proposed.cut
         self._stage_done("candidates")
-        needed = np.unique(np.concatenate([first, second]))
+        needed = distinct(np.concatenate([first, second]))
         made = self._maker(versions).make(
             workspace, "shingles", needed, sketches=False, on_progress=self._shower("shingles")
         )
@@ -348,7 +349,7 @@ def _with_named(first: Numbers, second: Numbers, leader: Numbers, versions: Vers
     one, other = leader[versions.named[:, 0]], leader[versions.named[:, 1]]
     comparable = (one != other) & (versions.equal_by[one] == BY_TEXT) & (versions.equal_by[other] == BY_TEXT)
     low, high = np.minimum(one, other)[comparable], np.maximum(one, other)[comparable]
-    codes = np.unique(np.concatenate([first, low]) * max(1, len(leader)) + np.concatenate([second, high]))
+    codes = distinct(np.concatenate([first, low]) * max(1, len(leader)) + np.concatenate([second, high]))
     return codes // max(1, len(leader)), codes % max(1, len(leader))
 
 
@@ -359,7 +360,7 @@ def _same_bodies(versions: Versions, leader: Numbers) -> tuple[Numbers, Numbers]
     body_leader = leaders(versions.bodies)
     one, other = leader[body_leader], leader
     differs = one != other
-    codes = np.unique(np.minimum(one, other)[differs] * len(leader) + np.maximum(one, other)[differs])
+    codes = distinct(np.minimum(one, other)[differs] * len(leader) + np.maximum(one, other)[differs])
     return codes // len(leader), codes % len(leader)
 
 
