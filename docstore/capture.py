@@ -29,6 +29,9 @@ STORED_KNOWN = "known"
 STORED_DRY_RUN = "dry_run"
 STORED_REFUSED = "refused"
 
+REASON_NOT_MODIFIED = "not_modified"
+"""Why a visit without a body (304) was not judged: its verdict is that of the version that it confirms."""
+
 BODY = ("page", b"body")
 STATUS = ("http", b"status")
 HEADERS = ("http", b"headers")

@@ -144,7 +144,7 @@ def _pages_of_row(
 
 def _visit_headers(store: DocumentStore, row: Row, taken: Capture) -> Headers | None:
     """The headers of a 304; None for a capture that is none."""
-    if taken.verdict is not None:
+    if taken.verdict is not None and taken.verdict.reason != capture.REASON_NOT_MODIFIED:
         return None
     family, qualifier = capture.VISIT
     at = ReadSpec(families=(family,), qualifier_prefix=qualifier, start=taken.timestamp, end=taken.timestamp + 1)

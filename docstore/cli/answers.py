@@ -38,6 +38,7 @@ _PREVIOUS_WORDS = {
 }
 _REASON_WORDS = {
     "short_text": "too little text to compare",
+    "not_modified": "not modified: judged when the version was fetched",
     "not_html": "not HTML, only its bytes were compared",
     "status": "not a 2xx answer, its text was not compared",
 }

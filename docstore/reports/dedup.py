@@ -44,7 +44,7 @@ class GroupCounts:
     """Captures of one group.
 
     Attributes:
-        captures: live ones with a verdict, rejected ones among them.
+        captures: live ones with a verdict, rejected ones among them, visits without a body (304) not.
         verdicts: how many by verdict.
         body_bytes: their bodies, raw.
         saved_bytes: bodies of duplicates and of confirmed versions, less what their own records take.
@@ -159,6 +159,8 @@ class _Counting:
         for columns in captures.values():
             if capture.VERDICT in columns:
                 verdict = capture.decode_verdict(self._fetch(columns[capture.VERDICT]))
+                if verdict.reason == capture.REASON_NOT_MODIFIED:
+                    continue
                 _count(groups, verdict, columns.get(capture.BODY))
         self._note_newest(url, captures)
 

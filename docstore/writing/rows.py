@@ -12,19 +12,22 @@ from docstore.capture import (
     BODY,
     CHECKSUM,
     MAIN,
-    SIMHASH,
+    REASON_NOT_MODIFIED,
     SKETCH,
     STATUS,
+    STORED_CONFIRMED,
     TEXT_CHECKSUM,
     TITLE,
     VERDICT,
     VISIT,
     decode_sketch,
+    decode_verdict,
+    encode_verdict,
 )
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.detector import StoredPage
 from docstore.dedup.pointers import PagePointer
-from docstore.model import Cell, ReadSpec, SetCell
+from docstore.model import Cell, Previous, ReadSpec, SetCell
 from docstore.table import Table
 from docstore.tablets.placement import Placement, through_moves
 from docstore.tablets.values import envelope_raw_bytes
@@ -171,14 +174,33 @@ class PageRows:
         """The cells by which a visit confirms a version's text: the same envelopes at the visit's time.
 
         Without them a capture that comes in late, between the version and the visit, would lend the visit its text.
+        Where the last sweep put the version goes with it.
         """
         at = version.text_timestamp
         cells = self._table.read_row(row_key, ReadSpec(families=("dedup", "text"), start=at, end=at + 1))
         return [
             SetCell(cell.family, cell.qualifier, timestamp, cell.value)
             for cell in cells
-            if cell.family == "text" or (cell.family, cell.qualifier) in (TEXT_CHECKSUM, SIMHASH, SKETCH)
+            if (cell.family, cell.qualifier) not in (CHECKSUM, VERDICT)
         ]
+
+    def visit_cells(self, row_key: bytes, version: OwnVersion, timestamp: int) -> list[SetCell]:
+        """The cells by which a visit without a body (304) stands for the version that it confirms.
+
+        That is how the version was fetched, its text, its fingerprints and its verdict, marked as not judged again.
+        None where the version has no verdict, as a body set as a plain cell.
+        """
+        at = version.timestamp
+        spec = ReadSpec(families=("dedup", "http", "page", "text"), start=at, end=at + 1)
+        columns = {(cell.family, cell.qualifier): cell.value for cell in self._table.read_row(row_key, spec)}
+        if VERDICT not in columns or CHECKSUM not in columns:
+            return []
+        columns.pop(VISIT, None)
+        verdict = decode_verdict(self._placement.fetch(columns[VERDICT]))._replace(
+            reason=REASON_NOT_MODIFIED, previous=Previous.SAME_BYTES, previous_similarity=1.0, stored=STORED_CONFIRMED
+        )
+        columns[VERDICT] = self._placement.place(row_key, VERDICT, timestamp, encode_verdict(verdict))
+        return [SetCell(*column, timestamp, value) for column, value in columns.items()]
 
     def own_text(self, row_key: bytes, version: OwnVersion) -> str:
         """The text of a version that `own` gave."""

@@ -53,7 +53,7 @@ TIMESTAMP_STEP = 1000
 
 Policies = Mapping[VerdictKind, Policy]
 _NEW = Verdict(VerdictKind.NEW)
-_NOT_MODIFIED = Verdict(VerdictKind.NEW, reason="not_modified")
+_NOT_MODIFIED = Verdict(VerdictKind.NEW, reason=capture.REASON_NOT_MODIFIED)
 
 
 class Prepared(NamedTuple):
@@ -216,7 +216,8 @@ class Sequencer:
             )
         ]
         if own.previous is not None and not own.taken:
-            cells.append(SetCell(*capture.BODY, one.timestamp, own.previous.body))
+            confirmed = self._rows.visit_cells(one.row_key, own.previous, one.timestamp)
+            cells += confirmed or [SetCell(*capture.BODY, one.timestamp, own.previous.body)]
         self._page_rows.append(RowMutations(PAGES, one.row_key, cells))
         self._rows.add_pending(PagePointer(one.timestamp, one.row_key), None)
         self._tally.count_visit()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 
+from docstore.capture import REASON_NOT_MODIFIED
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named, typed_url
 from docstore.documents import Document
@@ -49,7 +50,7 @@ def _row(document: Document) -> tuple[str, ...]:
     capture = document.newest
     stored, shown = capture.verdict, capture.shown_verdict
     when, status = output.iso(capture.timestamp), str(capture.status or output.NOTHING)
-    if stored is None or shown is None:
+    if stored is None or shown is None or stored.reason == REASON_NOT_MODIFIED:
         return when, status, output.NOTHING, "visit", output.NOTHING
     previous = str(stored.previous)
     if previous == "changed":

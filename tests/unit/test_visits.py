@@ -1,0 +1,133 @@
+"""Visits that confirm a version, with a body or without one (304): what they show, whatever comes in late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pages import changed, page, words
+
+import docstore
+from docstore.check import check
+from docstore.export import Selection, pages
+from docstore.layout import Layout
+from docstore.model import ColumnFamily, Durability, GCPolicy, Previous, Schema, VerdictKind
+from docstore.reports.dedup import dedup_stats
+from docstore.sweep.job import sweep
+from docstore.sweep.unique import Survivors
+
+HTML = (("Content-Type", "text/html; charset=utf-8"), ("ETag", '"one"'))
+DAY = 86_400_000_000
+T0 = 1_700_000_000_000_000
+URL, OTHER, THIRD = "https://a.example/", "https://b.example/", "https://c.example/"
+TEXT, BETWEEN = words(40, 80), words(41, 80)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[docstore.DocumentStore]:
+    with docstore.open(tmp_path / "store", create=True) as opened:
+        yield opened
+
+
+def put(store: docstore.DocumentStore, url: str, text: list[str], day: int, status: int = 200) -> docstore.PutResult:
+    return store.put_page(url, page(text), status=status, headers=HTML, fetched_at=T0 + day * DAY)
+
+
+def visit(store: docstore.DocumentStore, url: str, day: int) -> docstore.PutResult:
+    return store.put_page(url, status=304, headers=(("ETag", '"two"'),), fetched_at=T0 + day * DAY)
+
+
+def shown(store: docstore.DocumentStore, day: int, url: str = URL) -> tuple[int | None, bytes | None, list[str]]:
+    found = store.get(url, at=T0 + day * DAY)
+    assert found is not None and found.text is not None
+    return found.status, found.body, found.text.split()
+
+
+def lived_through(store: docstore.DocumentStore) -> Iterator[str]:
+    """The stages of a store's life, one after the other."""
+    yield "written"
+    sweep(store)
+    yield "swept"
+    store.compact(level="fast")
+    yield "compacted"
+    sweep(store)
+    store.compact(level="best")
+    yield "swept and compacted again"
+
+
+def test_a_late_capture_does_not_lend_its_text_or_status_to_a_304(store: docstore.DocumentStore) -> None:
+    put(store, URL, TEXT, 0)
+    visit(store, URL, 2)
+    put(store, URL, BETWEEN, 1, status=404)
+    put(store, OTHER, changed(TEXT, 1, 1), 3)
+    for stage in lived_through(store):
+        assert shown(store, 0) == (200, page(TEXT), TEXT), stage
+        assert shown(store, 1) == (404, page(BETWEEN), BETWEEN), stage
+        assert shown(store, 2) == (200, page(TEXT), TEXT), stage
+        # Until a sweep the visit is a version of its own, because another one lies between it and its equal.
+        assert stage == "written" or store.collapse([URL, OTHER]) == [URL], stage
+        assert list(check(store.opened)) == [], stage
+    again = put(store, URL, TEXT, 4)
+    assert (again.previous, again.stored) == (Previous.SAME_BYTES, "confirmed")
+
+
+def test_a_second_304_confirms_what_the_first_did(store: docstore.DocumentStore) -> None:
+    put(store, URL, TEXT, 0)
+    visit(store, URL, 2)
+    visit(store, URL, 4)
+    put(store, URL, BETWEEN, 1)
+    put(store, URL, BETWEEN, 3)
+    assert [shown(store, day)[2] == TEXT for day in range(5)] == [True, False, True, False, True]
+    newest = store.get(URL)
+    assert newest is not None and newest.newest.verdict is not None
+    assert (newest.newest.verdict.stored, newest.newest.verdict.reason) == ("confirmed", "not_modified")
+
+
+@pytest.mark.parametrize("with_body", [True, False])
+def test_a_visit_leaves_a_page_in_its_group(store: docstore.DocumentStore, with_body: bool) -> None:
+    put(store, URL, TEXT, 0)
+    near = put(store, OTHER, changed(TEXT, 1, 1), 1)
+    assert near.verdict.kind is VerdictKind.NEAR
+    put(store, URL, TEXT, 2) if with_body else visit(store, URL, 2)
+    for stage in lived_through(store):
+        assert store.collapse([URL, OTHER]) == [URL], stage
+        assert store.collapse([OTHER, URL]) == [OTHER], stage
+        survivors = Survivors(store)
+        captures = [(document.row_key, document.timestamp) for document in (*store.history(URL), *store.history(OTHER))]
+        for one in captures:
+            survivors.add(*one)
+        assert [survivors.keeps(*one) for one in captures] == [True, True, False], stage
+    put(store, URL, TEXT, 3) if with_body else visit(store, URL, 3)
+    put(store, THIRD, changed(TEXT, 2, 1), 4)
+    assert store.collapse([URL, OTHER, THIRD]) == [URL]
+    assert dedup_stats(store).clustered == 2
+
+
+def test_a_304_is_exported_as_a_304_and_counted_as_no_capture(store: docstore.DocumentStore) -> None:
+    put(store, URL, TEXT, 0)
+    visit(store, URL, 1)
+    assert [(one.page.status, one.page.header("etag")) for one in pages(store, Selection(newest=False))] == [
+        (200, '"one"'),
+        (304, '"two"'),
+    ]
+    assert dedup_stats(store).total.captures == 1
+    assert store.stats()["totals"]["visits"] == 1
+
+
+def test_a_304_keeps_the_text_of_a_version_that_would_be_too_old(tmp_path: Path) -> None:
+    policy = GCPolicy(max_age_seconds=2.5 * 86_400)
+    families = tuple(ColumnFamily(name, policy) for name in ("page", "http", "text", "dedup"))
+    now = [T0]
+    opened = Layout(tmp_path / "store").open(create=True, schema=Schema(families=families))
+    with docstore.DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
+        put(store, URL, TEXT, 0)
+        put(store, OTHER, TEXT, 0)
+        now[0] = T0 + DAY
+        visit(store, URL, 1)
+        now[0] = T0 + 3 * DAY
+        put(store, URL, BETWEEN, 0)
+        for stage in lived_through(store):
+            assert store.get(OTHER) is None, stage
+            assert shown(store, 3) == (200, page(TEXT), TEXT), stage
+            assert list(check(store.opened)) == [], stage
