@@ -6,6 +6,9 @@ A backup is a folder with copies of segments and dictionaries, a copy of the eng
 BACKUP, which names the engine's folder and the length of each segment.  BACKUP is replaced as a whole and last: until
 then the earlier backup stands, and a copy that was interrupted goes on with the next one.  Segments only grow and their
 numbers are never given twice, so that what is there already is not copied again.
+
+The runs of the index go with it, so that the first write after a restore need not make them anew.  They are derived:
+where they changed while the engine's copy was fixed, or are not whole in the backup, they are left out.
 """
 
 from __future__ import annotations
@@ -13,14 +16,14 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from docstore.engines.protocol import Copyable
-from docstore.errors import CorruptionError, InvalidArgument, UnsupportedFormat
-from docstore.files import Files
+from docstore.errors import CorruptionError, InvalidArgument, StorageError, UnsupportedFormat
+from docstore.files import Files, ReadFile
 from docstore.format import (
     BACKUP_ENGINE_PREFIX,
     BACKUP_FILE,
@@ -29,6 +32,9 @@ from docstore.format import (
     DICTIONARY_SUFFIX,
     ENGINE_DIRECTORY,
     FORMAT_FILE,
+    INDEX_DIRECTORY,
+    RUN_HEADER_BYTES,
+    RUN_SUFFIX,
     SEGMENT_DIRECTORY,
     SEGMENT_HEADER_BYTES,
 )
@@ -40,7 +46,26 @@ COPY_BYTES = 1 << 20
 TAIL_BYTES = 4096
 """Compared at the end of a segment that is there already, to see that it is the same one."""
 
+FOLDERS = (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, INDEX_DIRECTORY)
+
 Progress = Callable[[int, int], None]
+
+
+class _Piece(NamedTuple):
+    """Bytes ``start <= offset < end`` of a file that are to be behind those of its copy; a file may be held open."""
+
+    source: Path
+    copy: Path
+    start: int
+    end: int
+    held: ReadFile | None = None
+
+
+class _OpenRun(NamedTuple):
+    """A run of the index, readable as long as it is held; its header names its content."""
+
+    file: ReadFile
+    header: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +75,7 @@ class BackupReport:
     Attributes:
         segments: in the backup.
         copied_segments: of those, new or grown since the last one.
-        copied_bytes: of segments and dictionaries.
+        copied_bytes: of segments, dictionaries and runs of the index.
         total_bytes: of the whole backup.
     """
 
@@ -69,16 +94,16 @@ def backup(opened: Opened, committer: Committer, folder: Path, on_progress: Prog
     files.make_folder(folder)
     if earlier is None and set(files.names(folder)) - _ours(files, folder):
         raise InvalidArgument(f"{folder} holds something else; name an empty folder, or one of an earlier backup")
-    for name in (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY):
+    for name in FOLDERS:
         files.make_folder(folder / name)
     engine = f"{BACKUP_ENGINE_PREFIX}{_next_engine(files, folder)}"
     with opened.bodies.pinned():
         committer.lock.acquire()
-        fixed: list[bool] = []
+        fixed: list[dict[str, _OpenRun]] = []
 
         def release() -> None:
             if not fixed:
-                fixed.append(True)
+                fixed.append(_open_runs(opened))  # before anybody may post again
                 committer.lock.release()
 
         try:
@@ -86,16 +111,20 @@ def backup(opened: Opened, committer: Committer, folder: Path, on_progress: Prog
             committer.commit([])
             lengths = {opened.bodies.path(row.number): row.committed_bytes for row in opened.manifest.segments()}
             dictionaries = [checksum.hex() + DICTIONARY_SUFFIX for checksum in opened.dictionaries.names()]
+            runs = _open_runs(opened)
             opened.engine.copy_to(folder / engine, release)
         finally:
             release()
-        copied_segments, copied_bytes = _copy_files(opened, folder, lengths, dictionaries, on_progress)
+        if {name: run.header for name, run in runs.items()} != {name: run.header for name, run in fixed[0].items()}:
+            runs = {}
+        copied_segments, copied_bytes = _copy_files(opened, folder, lengths, dictionaries, runs, on_progress)
     files.replace_whole(folder / FORMAT_FILE, files.read_whole(opened.path / FORMAT_FILE))
     content = {
         "format": BACKUP_FORMAT_VERSION,
         "engine": engine,
         "segments": {path.name: length for path, length in lengths.items()},
         "dictionaries": dictionaries,
+        "runs": {name: run.file.length_bytes() for name, run in runs.items()},
         "made": int(time.time()),
     }
     files.replace_whole(folder / BACKUP_FILE, json.dumps(content, indent=1).encode() + b"\n")
@@ -130,26 +159,72 @@ def restore(folder: Path, target: Path, files: Files | None = None, on_progress:
     for path, length in wanted.items():
         if _length(files, folder / path) < length:
             raise CorruptionError("a file of the backup is too short", path=str(folder / path), expected=f"{length}")
-    for name in (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, ENGINE_DIRECTORY):
+    runs = {Path(INDEX_DIRECTORY, name): int(length) for name, length in content["runs"].items()}
+    if all(files.exists(folder / path) and _length(files, folder / path) == length for path, length in runs.items()):
+        wanted |= runs  # all or none: the store makes them anew where they are missing
+    for name in (*FOLDERS, ENGINE_DIRECTORY):
         files.make_folder(target / name)
     total = sum(wanted.values())
     done = 0
     for path, length in wanted.items():
         place = Path(ENGINE_DIRECTORY, path.name) if path.parts[0] == content["engine"] else path
-        _append(files, folder / path, target / place, 0, length)
+        _append(files, _Piece(folder / path, target / place, 0, length))
         done += length
         if on_progress is not None:
             on_progress(done, total)
-    for name in (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, ENGINE_DIRECTORY):
+    for name in (*FOLDERS, ENGINE_DIRECTORY):
         files.sync_folder(target / name)
     files.replace_whole(target / FORMAT_FILE, files.read_whole(folder / FORMAT_FILE))  # last: now it is a store
 
 
+def _open_runs(opened: Opened) -> dict[str, _OpenRun]:
+    """The finished runs of the index by name; none where one was merged away meanwhile, or cannot be read."""
+    folder = opened.path / INDEX_DIRECTORY
+    runs: dict[str, _OpenRun] = {}
+    if not opened.files.exists(folder):
+        return runs
+    try:
+        for name in opened.files.names(folder):
+            if name.endswith(RUN_SUFFIX):
+                file = opened.files.open_read(folder / name)
+                runs[name] = _OpenRun(file, file.read(RUN_HEADER_BYTES, 0))
+    except StorageError:
+        return {}
+    return runs
+
+
 def _copy_files(
-    opened: Opened, folder: Path, lengths: dict[Path, int], dictionaries: list[str], on_progress: Progress | None
+    opened: Opened,
+    folder: Path,
+    lengths: dict[Path, int],
+    dictionaries: list[str],
+    runs: dict[str, _OpenRun],
+    on_progress: Progress | None,
 ) -> tuple[int, int]:
     files = opened.files
-    pieces: list[tuple[Path, Path, int, int]] = []
+    pieces = list(_segment_pieces(files, folder, lengths))
+    copied_segments = len(pieces)
+    for name in dictionaries:
+        path = opened.path / DICTIONARY_DIRECTORY / name
+        pieces += _whole_file(files, _Piece(path, folder / DICTIONARY_DIRECTORY / name, 0, _length(files, path)))
+    for name, run in runs.items():
+        piece = _Piece(run.file.path, folder / INDEX_DIRECTORY / name, 0, run.file.length_bytes(), run.file)
+        pieces += _whole_file(files, piece, run.header)
+    total = sum(piece.end - piece.start for piece in pieces)
+    done = 0
+    for piece in pieces:
+        _append(files, piece)
+        done += piece.end - piece.start
+        if on_progress is not None:
+            on_progress(done, total)
+    for name in FOLDERS:
+        files.sync_folder(folder / name)
+    files.sync_folder(folder)
+    return copied_segments, total
+
+
+def _segment_pieces(files: Files, folder: Path, lengths: dict[Path, int]) -> Iterator[_Piece]:
+    """What the copies of segments lack."""
     for path, length in lengths.items():
         copy = folder / SEGMENT_DIRECTORY / path.name
         start = _length(files, copy) if files.exists(copy) else 0
@@ -159,41 +234,35 @@ def _copy_files(
         if start > SEGMENT_HEADER_BYTES:
             _check_same(files, path, copy, start)
         if start < length:
-            pieces.append((path, copy, start, length))
-    copied_segments = len(pieces)
-    for name in dictionaries:
-        copy = folder / DICTIONARY_DIRECTORY / name
-        path = opened.path / DICTIONARY_DIRECTORY / name
-        length = _length(files, path)
-        if files.exists(copy) and _length(files, copy) != length:
-            files.unlink(copy)
-        if not files.exists(copy):
-            pieces.append((path, copy, 0, length))
-    total = sum(length - start for _, _, start, length in pieces)
-    done = 0
-    for path, copy, start, length in pieces:
-        _append(files, path, copy, start, length)
-        done += length - start
-        if on_progress is not None:
-            on_progress(done, total)
-    for name in (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY):
-        files.sync_folder(folder / name)
-    files.sync_folder(folder)
-    return copied_segments, total
+            yield _Piece(path, copy, start, length)
 
 
-def _append(files: Files, source: Path, target: Path, start: int, end: int) -> None:
-    handle = files.open_read(source)
-    copy = files.open_append(target, create=not files.exists(target))
+def _whole_file(files: Files, piece: _Piece, begins: bytes = b"") -> Iterator[_Piece]:
+    """A file that never changes, unless its copy is there; a copy that is not whole or begins otherwise is removed."""
+    if files.exists(piece.copy):
+        if _length(files, piece.copy) == piece.end and files.open_read(piece.copy).read(len(begins), 0) == begins:
+            return
+        files.unlink(piece.copy)
+    yield piece
+
+
+def _append(files: Files, piece: _Piece) -> None:
+    source = files.open_read(piece.source) if piece.held is None else piece.held
+    copy = files.open_append(piece.copy, create=not files.exists(piece.copy))
     try:
-        while start < end:
-            piece = handle.read(min(COPY_BYTES, end - start), start)
-            if not piece:
+        at = piece.start
+        while at < piece.end:
+            read = source.read(min(COPY_BYTES, piece.end - at), at)
+            if not read:
                 raise CorruptionError(
-                    "a file is too short to copy", path=str(source), offset=start, expected=str(end), found=str(start)
+                    "a file is too short to copy",
+                    path=str(piece.source),
+                    offset=at,
+                    expected=str(piece.end),
+                    found=str(at),
                 )
-            copy.write(piece)
-            start += len(piece)
+            copy.write(read)
+            at += len(read)
         copy.sync()
     finally:
         copy.close()
@@ -211,7 +280,7 @@ def _read(files: Files, folder: Path) -> dict[str, Any]:
         content = json.loads(files.read_whole(path))
         version = int(content["format"])
         if version == BACKUP_FORMAT_VERSION and {"engine", "segments", "dictionaries"} <= content.keys():
-            return dict(content)
+            return {"runs": {}, **content}
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptionError("not a list of a backup", path=str(path), expected="JSON with a format") from error
     raise UnsupportedFormat(f"{path} has backup format {version}, this docstore knows {BACKUP_FORMAT_VERSION}")
@@ -220,7 +289,7 @@ def _read(files: Files, folder: Path) -> dict[str, Any]:
 def _ours(files: Files, folder: Path) -> set[str]:
     """Names that an interrupted first backup may have left."""
     engines = {name for name in files.names(folder) if name.startswith(BACKUP_ENGINE_PREFIX)}
-    return {SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, FORMAT_FILE, BACKUP_FILE + ".new", FORMAT_FILE + ".new"} | engines
+    return {*FOLDERS, FORMAT_FILE, BACKUP_FILE + ".new", FORMAT_FILE + ".new"} | engines
 
 
 def _next_engine(files: Files, folder: Path) -> int:
@@ -230,12 +299,10 @@ def _next_engine(files: Files, folder: Path) -> int:
 
 def _remove_others(files: Files, folder: Path, content: dict[str, Any]) -> None:
     """Remove what this backup does not name: segments that were compacted since, the engine of the one before."""
-    for name in files.names(folder / SEGMENT_DIRECTORY):
-        if name not in content["segments"]:
-            files.unlink(folder / SEGMENT_DIRECTORY / name)
-    for name in files.names(folder / DICTIONARY_DIRECTORY):
-        if name not in content["dictionaries"]:
-            files.unlink(folder / DICTIONARY_DIRECTORY / name)
+    for directory, named in zip(FOLDERS, ("segments", "dictionaries", "runs"), strict=True):
+        for name in files.names(folder / directory):
+            if name not in content[named]:
+                files.unlink(folder / directory / name)
     for name in files.names(folder):
         if name.startswith(BACKUP_ENGINE_PREFIX) and name != content["engine"]:
             shutil.rmtree(folder / name)

@@ -12,6 +12,7 @@ import docstore
 from docstore import Page
 from docstore.backup import backup, restore
 from docstore.check import check
+from docstore.dedup.runbuckets import RunBuckets
 from docstore.errors import CorruptionError, InvalidArgument, UnsupportedFormat
 from docstore.files import Files
 from docstore.store import DocumentStore
@@ -189,3 +190,102 @@ def test_damaged_backups_are_named(tmp_path: Path) -> None:
     segment.write_bytes(segment.read_bytes()[:-1])
     with pytest.raises(CorruptionError, match="too short"):
         restore(tmp_path / "b", tmp_path / "r")
+
+
+@pytest.fixture
+def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of sixteen texts, so that a few pages have several of them and merges go on all the time."""
+    monkeypatch.setitem(RunBuckets.__init__.__kwdefaults__, "flush_texts", 16)
+
+
+def refuse_rebuild(self: RunBuckets) -> int:
+    raise AssertionError("the index was made anew")
+
+
+def runs_of(folder: Path) -> set[str]:
+    return {path.name for path in (folder / "index").iterdir()}
+
+
+def test_restored_store_has_its_index_and_need_not_make_it_anew(
+    tmp_path: Path, small_runs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        list(store.put_pages(some_pages(0, 150)))
+    with docstore.open(tmp_path / "s") as store:
+        store.backup(tmp_path / "b")
+    assert runs_of(tmp_path / "b") == runs_of(tmp_path / "s") != set()
+    restore(tmp_path / "b", tmp_path / "r")
+    monkeypatch.setattr(RunBuckets, "rebuild", refuse_rebuild)
+    with docstore.open(tmp_path / "r") as restored:
+        same = [Page(f"https://z.example/{n}", page(words(n, 300)), 200, HTML, T0) for n in range(150)]
+        assert {result.verdict.kind for result in restored.put_pages(same)} == {docstore.VerdictKind.EXACT}
+        text = page(words(3, 295) + words(1000, 5))
+        assert restored.put_page("https://y.example/", text, headers=HTML).verdict.kind is docstore.VerdictKind.NEAR
+        assert list(check(restored.opened)) == []
+
+
+def test_second_backup_copies_only_runs_that_are_not_there(tmp_path: Path, small_runs: None) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        list(store.put_pages(some_pages(0, 150)))
+    with docstore.open(tmp_path / "s", durability="none") as store:
+        store.backup(tmp_path / "b")
+        assert store.backup(tmp_path / "b").copied_bytes == 0
+        list(store.put_pages(some_pages(150, 100)))
+    (tmp_path / "b" / "index" / sorted(runs_of(tmp_path / "b"))[0]).write_bytes(b"cut off")
+    with docstore.open(tmp_path / "s") as store:
+        store.backup(tmp_path / "b")
+    assert runs_of(tmp_path / "b") == runs_of(tmp_path / "s")
+    for name in runs_of(tmp_path / "s"):
+        assert (tmp_path / "b" / "index" / name).read_bytes() == (tmp_path / "s" / "index" / name).read_bytes()
+
+
+def test_runs_made_anew_under_their_old_names_are_copied_again(tmp_path: Path, small_runs: None) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        list(store.put_pages(some_pages(0, 100)))
+    with docstore.open(tmp_path / "s") as store:
+        store.backup(tmp_path / "b")
+    (name,) = list(runs_of(tmp_path / "b"))[:1]
+    run = tmp_path / "s" / "index" / name
+    other = bytearray(run.read_bytes())
+    other[40] ^= 1  # a checksum in its header: other columns under the same name, as long
+    run.write_bytes(other)
+    with docstore.open(tmp_path / "s") as store:
+        store.backup(tmp_path / "b")
+    assert (tmp_path / "b" / "index" / name).read_bytes() == other
+
+
+def test_restore_leaves_the_index_out_where_the_backup_has_not_all_of_it(tmp_path: Path, small_runs: None) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        list(store.put_pages(some_pages(0, 150)))
+    with docstore.open(tmp_path / "s") as store:
+        store.backup(tmp_path / "b")
+    (tmp_path / "b" / "index" / sorted(runs_of(tmp_path / "b"))[0]).unlink()
+    restore(tmp_path / "b", tmp_path / "r")
+    assert runs_of(tmp_path / "r") == set()
+    with docstore.open(tmp_path / "r") as restored:
+        assert list(check(restored.opened)) == []
+
+
+def test_index_of_a_backup_made_beside_a_writer_misses_nothing(tmp_path: Path, small_runs: None) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        list(store.put_pages(some_pages(0, 50)))
+        failures: list[BaseException] = []
+
+        def write() -> None:
+            try:
+                for start in range(50, 450, 20):
+                    list(store.put_pages(some_pages(start, 20)))
+            except BaseException as error:
+                failures.append(error)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        for number in range(6):
+            store.backup(tmp_path / "b")
+            restore(tmp_path / "b", tmp_path / f"r{number}")
+        writer.join()
+        assert failures == []
+    for number in range(6):
+        with docstore.open(tmp_path / f"r{number}") as restored:
+            assert list(check(restored.opened)) == []
+            assert len(contents(restored)) >= 50
