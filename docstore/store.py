@@ -205,12 +205,13 @@ class DocumentStore:
         Args:
             url: of the page.
             purge: take it down for good: the next `compact` of all tablets leaves its bytes nowhere, neither as a base
-                of other pages nor in a dictionary, not even where an interrupted compaction has written them already.
+                of other pages nor in a dictionary, not even where an interrupted compaction has written them already,
+                nor the texts of its links in the rows of the pages that its stored versions lead to.
         """
         row_key = self.cells.row_key(url)
         if next(self.cells.slices(row_key, cell_limit=1), None) is None:
             return False
-        self._write_half().delete(row_key)
+        self._write_half().delete(row_key, purge=purge)
         if purge:
             with self._committer.lock:
                 self._committer.commit([RowMutations("meta", COMPACTION_ROW, [DeleteRow()])])

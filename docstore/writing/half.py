@@ -5,22 +5,22 @@ Floor 5: the one file that builds them.  Loading it loads numpy, which reading n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from docstore import capture, keys
+from docstore import anchors, capture, keys
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.detector import MAX_VERIFIED, MIN_NEAR_WORDS, Detector
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.pointers import PagePointer
 from docstore.documents import Document, DocumentReader
-from docstore.errors import InvalidArgument
+from docstore.errors import CorruptionError, InvalidArgument
 from docstore.layout import Opened
-from docstore.model import DeleteRow, RowMutations, SetCell, VerdictKind
+from docstore.model import DeleteCells, DeleteRow, ReadSpec, RowMutations, SetCell, VerdictKind
 from docstore.table import Table
-from docstore.tablets.record import delete_row
+from docstore.tablets.record import delete_column, delete_row
 from docstore.writing.commit import Committer
 from docstore.writing.pipeline import PageWriter
 from docstore.writing.reindexing import open_buckets
@@ -56,6 +56,14 @@ class _Analysed(NamedTuple):
 
     page: Analysis
     status: int
+
+
+class _Body(NamedTuple):
+    """A stored body, what it is named by among shared ones, and the header that says what it is."""
+
+    name: bytes
+    raw: bytes
+    content_type: str | None
 
 
 class Writing:
@@ -179,27 +187,57 @@ class Writing:
 
     # --- deleting
 
-    def delete(self, row_key: bytes) -> None:
-        """Delete a row; pages stored by reference to it are posted, so that the detector sees them."""
+    def delete(self, row_key: bytes, *, purge: bool = False) -> None:
+        """Delete a row; pages stored by reference to it are posted, so that the detector sees them.
+
+        Args:
+            row_key: of the row.
+            purge: also the anchor texts that its stored versions gave to other pages.
+        """
         with self._committer.lock:
-            referring = self._referring_to(row_key)
+            referring: set[PagePointer] = set()
+            linked: set[bytes] = set()
+            for body in self._bodies(row_key):
+                # Nothing else leads to pages of other rows that were stored by reference to this body.
+                referring.update(p for p in self._opened.sharing.referrers(body.name) if p.row_key != row_key)
+                if purge:
+                    linked.update(self._linked_from(row_key, body))
             self._opened.placement.mark(delete_row(row_key, self._clock()))
             rows = [RowMutations(PAGES, row_key, [DeleteRow()])]
-            for pointer in referring:
+            for pointer in sorted(referring):
                 rows += self._postings_of(pointer)
+            rows += self._anchors_taken_back(row_key, sorted(linked))
             self._commit(rows)
         while not self._table.finish_deletes(row_key):
             pass
 
-    def _referring_to(self, row_key: bytes) -> list[PagePointer]:
-        """Pages of other rows stored by reference to a body that this row brought: nothing else leads to them."""
-        found: set[PagePointer] = set()
+    def _bodies(self, row_key: bytes) -> Iterator[_Body]:
+        """The different bodies of a row that can still be read: a damaged one must not keep its page from going."""
+        seen: set[bytes] = set()
         for timestamp in self._reader.timestamps(row_key):
-            document = self._reader.get(row_key, at=timestamp, families=("page",))
-            if document is not None and document.body:
-                name = body_name(document.body)
-                found.update(p for p in self._opened.sharing.referrers(name) if p.row_key != row_key)
-        return sorted(found)
+            try:
+                document = self._reader.get(row_key, at=timestamp, families=("page", "http"))
+            except CorruptionError:
+                continue
+            if document is None or not document.body or (name := body_name(document.body)) in seen:
+                continue
+            seen.add(name)
+            yield _Body(name, document.body, document.newest.header("content-type"))
+
+    def _linked_from(self, row_key: bytes, body: _Body) -> Iterator[bytes]:
+        """Rows that a body of a page has given anchors to."""
+        analysis = self.kernel.analyse(body.raw, body.content_type, links=True)
+        for anchor in anchors.outgoing(keys.url_of(row_key), body.raw, body.content_type, analysis):
+            yield anchor.row_key
+
+    def _anchors_taken_back(self, row_key: bytes, linked: Sequence[bytes]) -> Iterator[RowMutations]:
+        """The mutations that delete what a page says of others, in the rows of those."""
+        source = keys.url_of(row_key).encode()
+        spec = ReadSpec(families=(anchors.FAMILY,), qualifier_prefix=source, keys_only=True)
+        for target in linked:
+            if any(cell.qualifier == source for cell in self._opened.engine.read_row(PAGES, target, spec)):
+                self._opened.placement.mark(delete_column(target, anchors.FAMILY, source, self._clock()))
+                yield RowMutations(PAGES, target, [DeleteCells(anchors.FAMILY, source)])
 
     def post_again(self, captures: Sequence[tuple[bytes, int]]) -> int:
         """See `DocumentStore.post_again`."""

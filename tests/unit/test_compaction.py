@@ -234,6 +234,48 @@ def test_purged_bytes_occur_in_no_record_dictionary_or_cell(store: DocumentStore
     assert list(check(store.opened)) == []
 
 
+def test_a_purged_page_leaves_no_anchor_texts_in_the_rows_of_others(store: DocumentStore) -> None:
+    url, target, gone = "https://h2.example/secret", "https://h3.example/", "https://h4.example/gone"
+    first, second = "unspeakablefirst", "unspeakablesecond"
+    old = page(words(1, 60)).replace(b"</p>", f'<a href="{gone}">{first}</a></p>'.encode(), 1)
+    new = page(words(1, 60)).replace(b"</p>", f'<a href="{target}">{second}</a></p>'.encode(), 1)
+    other = page(words(2, 60)).replace(b"</p>", f'<a href="{target}">kept</a></p>'.encode(), 1)
+    given = [
+        Page(url, old, 200, HTML, T0),
+        Page(url, new, 200, HTML, T0 + 1000),
+        Page(url + "s", other, 200, HTML, T0),  # its URL begins with that of the other
+        Page(target, page(words(3, 60)), 200, HTML, T0),
+    ]
+    list(store.put_pages(given, anchors=True))
+    store.compact()
+    assert [cell.value for cell in store.anchors(gone)] == [first.encode()]
+    store.delete(url, purge=True)
+    assert list(store.anchors(gone)) == []
+    assert [cell.value for cell in store.anchors(target)] == [b"kept"]
+    store.compact()
+    for word in (first, second):
+        assert not any(word.encode() in piece for piece in everything_on_disk(store))
+    assert list(check(store.opened)) == []
+    list(store.put_pages(given[:1], anchors=True))
+    assert [cell.value for cell in store.anchors(gone)] == [first.encode()]
+
+
+def test_a_page_whose_body_is_damaged_can_be_deleted(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True) as store:
+        list(store.put_pages(some_pages(1)))
+    (segment,) = (tmp_path / "s" / "segments").iterdir()
+    raw = bytearray(segment.read_bytes())
+    for at in range(200, len(raw), 50):
+        raw[at] ^= 255
+    segment.write_bytes(raw)
+    with docstore.open(tmp_path / "s") as store:
+        with pytest.raises(docstore.CorruptionError):
+            store.get(some_pages(1)[0].url)
+        assert store.delete(some_pages(1)[0].url, purge=True)
+        store.compact()
+        assert list(check(store.opened)) == []
+
+
 def test_postings_of_dead_pages_go_and_those_of_live_ones_stay(store: DocumentStore) -> None:
     pages = some_pages(30)
     list(store.put_pages(pages))
