@@ -3,7 +3,8 @@
 Floor 6: knows rows, the columns of `capture` and the index's `holds`; must not know how fingerprints are made.  A page
 is not seen when no posting leads to it (written by an older docstore, or postings were lost), when its fingerprints
 are of another scheme than today's, or when it was stored by reference to a page that is gone.  What has been posted is
-seen, so a run that was stopped goes on where it was, and a second one writes nothing.
+seen, so a run that was stopped goes on where it was, and a second one writes nothing.  Runs with keys of an earlier
+scheme are made anew at once, before anything else.
 """
 
 from __future__ import annotations
@@ -89,9 +90,10 @@ def reindex(
 
 def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Iterator[Unseen]:
     seen = SeenPages(store.opened, store.table)
+    keys_were_outdated = seen.keys_are_outdated
     if not dry_run:
         with store.committer.lock:
-            seen.rebuild_damaged()
+            seen.rebuild_where_needed()
     fetch = store.opened.placement.fetch
     for row in store.table.scan(spec=ReadSpec(families=FAMILIES)):
         captures: dict[int, dict[Column, bytes]] = {}
@@ -107,6 +109,11 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
             report.pages += 1
             if _is_outdated(columns, fetch):
                 report.outdated += 1
+            elif keys_were_outdated and seen.has_keys(PagePointer(timestamp, row.row_key)):
+                report.outdated += 1
+                if not dry_run and seen.index.holds(row.row_key, timestamp, fetch(columns[capture.CHECKSUM])):
+                    report.posted += 1  # with all others, when the runs were made anew
+                    continue
             elif seen.index.holds(row.row_key, timestamp, fetch(columns[capture.CHECKSUM])) and seen.finds_near(
                 PagePointer(timestamp, row.row_key)
             ):

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from docstore.dedup.buckets import BUCKET_LIMIT, FAMILY, TABLE, Buckets, Keys
 from docstore.dedup.pointers import PagePointer, body_head, text_number
+from docstore.dedup.shingle import asked
 from docstore.engines.protocol import Engine
 from docstore.format import (
     POSTING_BODY,
@@ -54,6 +55,11 @@ def _name_key(kind: int, name: str) -> bytes:
 def bucket_keys(analysis: Analysis) -> Keys:
     """The keys under which a page's text is posted: its band keys, then its 0-mod-p fingerprints."""
     return np.concatenate([analysis.band_keys, analysis.fingerprints])
+
+
+def asked_keys(analysis: Analysis) -> Keys:
+    """The keys for which a page asks: of a large page not all fingerprints that it is posted under."""
+    return np.concatenate([analysis.band_keys, asked(analysis.fingerprints)])
 
 
 class HashIndex:
@@ -113,7 +119,7 @@ class HashIndex:
 
     def prepare(self, analyses: Iterable[Analysis]) -> None:
         """Say which pages are judged next: their buckets are looked up together."""
-        self._buckets.prepare([bucket_keys(analysis) for analysis in analyses if len(analysis.band_keys)])
+        self._buckets.prepare([asked_keys(analysis) for analysis in analyses if len(analysis.band_keys)])
 
     def texts_near(self, analysis: Analysis) -> tuple[Counter[int], Counter[int]]:
         """Text numbers that share a band with the page, and those that share a 0-mod-p fingerprint.
@@ -121,7 +127,7 @@ class HashIndex:
         Returns:
             Two counters: text number -> bands shared, text number -> fingerprints shared.
         """
-        owner, texts = self._find(bucket_keys(analysis))
+        owner, texts = self._find(asked_keys(analysis))
         bands = int(np.searchsorted(owner, len(analysis.band_keys)))
         return Counter(texts[:bands].tolist()), Counter(texts[bands:].tolist())
 
@@ -162,18 +168,18 @@ class HashIndex:
         if text and analysis.text_checksum:
             number = text_number(analysis.text_checksum)
             if near:
-                self._post(number, bucket_keys(analysis))
+                self._post(number, analysis)
             wanted.append((_TEXT + number, body))
         wanted.append((_BODY + body, timestamp.to_bytes(8, "big") + row_key))
         for key, qualifier in wanted:
             self._pending.setdefault(key, []).append(qualifier)
         return [RowMutations(TABLE, key, (SetCell(FAMILY, qualifier, 0, b""),)) for key, qualifier in wanted]
 
-    def _post(self, number: bytes, keys: Keys) -> None:
+    def _post(self, number: bytes, analysis: Analysis) -> None:
         """Post a text, unless it is: by an earlier page with this text, and that one may be gone."""
         text = int.from_bytes(number, "big")
-        if not self.names_text(text, keys):
-            self._buckets.post(text, keys)
+        if not self.names_text(text, asked_keys(analysis)):
+            self._buckets.post(text, bucket_keys(analysis))
             self._last = None
 
     def group_mutations(self) -> list[RowMutations]:

@@ -41,6 +41,9 @@ from docstore.format import RUN_PLACE_BITS
 MERGE_PACE = 4
 """Postings that a merge reads for each posting added: 1 would be just enough to end before the level is full again."""
 
+FLUSH_POSTINGS = 1 << 18
+"""Postings gathered in memory before they become a run, however few texts they are of: some 30 MB."""
+
 _FILTER_CAPACITY = 1 << 20
 
 
@@ -152,6 +155,7 @@ class RunLevels:
         self._texts: list[int] = []
         self._parts: list[Keys] = []
         self._ended = 0
+        self._gathered = 0
         self.end = 0
         self._open()
         self._first = self._next = self.end
@@ -311,8 +315,9 @@ class RunLevels:
             mixed = np.concatenate(fresh) >> np.uint64(RUN_PLACE_BITS)
             if self._filter is not None:
                 self._filter.add(np.unique(mixed[~self._filter.maybe(mixed)]))
+            self._gathered += len(mixed)
             self._advance(len(mixed))
-        if len(self._texts) >= self._flush_texts:
+        if len(self._texts) >= self._flush_texts or self._gathered >= FLUSH_POSTINGS:
             self.flush()
 
     def load(self, group: int, texts: Keys, keys: Keys, counts: Numbers) -> None:
@@ -344,7 +349,7 @@ class RunLevels:
         name = Span(self._first, self._next)
         write_run(self._storage.create(name, run_bytes(len(postings), len(texts))), postings, texts)
         self._runs.append(_Level(name, 0, Run(self._storage.seal(name))))
-        self._table, self._texts, self._parts, self._ended = {}, [], [], 0
+        self._table, self._texts, self._parts, self._ended, self._gathered = {}, [], [], 0, 0
         self.end = self._first = self._next
         self._begun = True
         self._begin_merges()

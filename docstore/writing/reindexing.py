@@ -16,12 +16,14 @@ from docstore.dedup.detector import MIN_NEAR_WORDS
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.pointers import PagePointer, text_number
+from docstore.dedup.runbuckets import TABLE as RUNS_TABLE
 from docstore.dedup.runbuckets import RunBuckets
+from docstore.engines.protocol import Engine
 from docstore.errors import CorruptionError
-from docstore.format import INDEX_DIRECTORY, POSTING_TEXT
+from docstore.format import INDEX_DIRECTORY, KEYS_SCHEME_ROW, POSTING_TEXT, RUN_LOG_FAMILY, SCHEME_KEYS_2
 from docstore.html.words import words
 from docstore.layout import Opened
-from docstore.model import ReadSpec
+from docstore.model import Durability, ReadSpec, RowMutations, SetCell
 from docstore.table import Table
 from docstore.writing.rows import PageRows
 
@@ -52,9 +54,22 @@ def _open_runs(opened: Opened, table: Table) -> RunBuckets:
         return stored_texts(opened, rows, kernel_of(opened))
 
     runs = RunBuckets(opened.engine, opened.path / INDEX_DIRECTORY, texts, opened.files)
-    if runs.is_new and next(opened.engine.scan(TABLE, _TEXTS_BEGIN, _TEXTS_END), None) is not None:
-        runs.rebuild()  # its texts were posted as rows, or its log was taken away
+    if runs.is_new:
+        if next(opened.engine.scan(TABLE, _TEXTS_BEGIN, _TEXTS_END), None) is not None:
+            runs.rebuild()  # its texts were posted as rows, or its log was taken away
+        _note_scheme(opened.engine)
     return runs
+
+
+def _note_scheme(engine: Engine) -> None:
+    """Say that the keys of the runs are of today's scheme; where a crash takes it away it is said again."""
+    cell = SetCell(RUN_LOG_FAMILY, b"", 0, bytes((SCHEME_KEYS_2,)))
+    engine.mutate_rows([RowMutations(RUNS_TABLE, KEYS_SCHEME_ROW, [cell])], Durability.NONE)
+
+
+def _has_todays_scheme(engine: Engine) -> bool:
+    cells = engine.read_row(RUNS_TABLE, KEYS_SCHEME_ROW)
+    return bool(cells) and cells[0].value == bytes((SCHEME_KEYS_2,))
 
 
 def kernel_of(opened: Opened) -> Kernel:
@@ -96,28 +111,48 @@ class SeenPages:
     def __init__(self, opened: Opened, table: Table) -> None:
         self._kernel = kernel_of(opened)
         self._rows = PageRows(table, opened.placement, opened.sharing)
+        self._engine = opened.engine
         self._buckets = open_buckets(opened, table)
         self.index = HashIndex(opened.engine, self._buckets)
+
+    @property
+    def keys_are_outdated(self) -> bool:
+        """Whether texts were posted under keys of an earlier scheme, found by fewer of those asked for today."""
+        return isinstance(self._buckets, RunBuckets) and not _has_todays_scheme(self._engine)
 
     def damage(self) -> list[str]:
         """What of the index is not as it was written; reads all of it."""
         return self._buckets.damaged() if isinstance(self._buckets, RunBuckets) else []
 
-    def rebuild_damaged(self) -> None:
-        """Make runs anew that are not as they were written; the caller holds the lock of whoever writes."""
-        if isinstance(self._buckets, RunBuckets) and self._buckets.damaged():
+    def rebuild_where_needed(self) -> None:
+        """Make runs anew that are not as they were written, or of an earlier scheme of keys.
+
+        The caller holds the lock of whoever writes.
+        """
+        if isinstance(self._buckets, RunBuckets) and (self.keys_are_outdated or self._buckets.damaged()):
             self._buckets.rebuild()
+            _note_scheme(self._engine)
 
     def finds_near(self, pointer: PagePointer) -> bool:
         """Whether pages near this one would be judged against its text; True where that is not asked of it."""
-        try:
-            page = self._rows.page(pointer)
-            if page is None or not page.text_checksum or not 200 <= self._rows.status(pointer) < 300:
-                return True
-            keys = keys_of_text(self._kernel, self._rows.text(pointer))
-        except CorruptionError:
-            return True  # `docstore check` lists the cell itself
-        if not len(keys) or self.index.names_text(int.from_bytes(text_number(page.text_checksum), "big"), keys):
+        number, keys = self._posted(pointer)
+        if not len(keys) or self.index.names_text(number, keys):
             return True
         in_each = np.bincount(self._buckets.find(keys)[0], minlength=len(keys))
         return bool((in_each >= BUCKET_LIMIT).all())  # full buckets leave later texts out
+
+    def has_keys(self, pointer: PagePointer) -> bool:
+        """Whether the page's text is posted under keys."""
+        return bool(len(self._posted(pointer)[1]))
+
+    def _posted(self, pointer: PagePointer) -> tuple[int, Keys]:
+        """A page's text number and the keys under which it must be found; none where that is not asked of it."""
+        nothing = 0, np.empty(0, np.uint64)
+        try:
+            page = self._rows.page(pointer)
+            if page is None or not page.text_checksum or not 200 <= self._rows.status(pointer) < 300:
+                return nothing
+            keys = keys_of_text(self._kernel, self._rows.text(pointer))
+        except CorruptionError:
+            return nothing  # `docstore check` lists the cell itself
+        return int.from_bytes(text_number(page.text_checksum), "big"), keys

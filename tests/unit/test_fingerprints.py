@@ -164,12 +164,22 @@ def test_simhash_similarity_is_the_share_of_equal_bits() -> None:
 
 
 def test_samples_are_nested_and_bounded() -> None:
-    values = np.unique(np.random.default_rng(5).integers(0, 2**64, 5000, dtype=np.uint64))
+    for count in (5_000, 200_000):
+        values = np.unique(np.random.default_rng(5).integers(0, 2**64, count, dtype=np.uint64))
+        for kept, limit in (
+            (shingle.sample(values), shingle.SAMPLE_LIMIT),
+            (shingle.asked(shingle.sample(values)), shingle.ASK_LIMIT),
+        ):
+            assert 0 < len(kept) <= limit
+            modulus = next(p for p in (12 << n for n in range(20)) if len(shingle.zero_mod(values, p)) <= limit)
+            assert kept.tolist() == shingle.zero_mod(values, modulus).tolist()
+
+
+def test_a_small_text_asks_for_all_that_it_is_posted_under() -> None:
+    values = np.unique(np.random.default_rng(6).integers(0, 2**64, 500, dtype=np.uint64))
     kept = shingle.sample(values)
-    assert 0 < len(kept) <= shingle.SAMPLE_LIMIT
-    assert set(kept.tolist()) <= set(shingle.zero_mod(values, 16).tolist())
-    modulus = next(p for p in (16 << n for n in range(20)) if len(shingle.zero_mod(values, p)) <= shingle.SAMPLE_LIMIT)
-    assert kept.tolist() == shingle.zero_mod(values, modulus).tolist()
+    assert 20 < len(kept) <= shingle.ASK_LIMIT
+    assert shingle.asked(kept).tolist() == kept.tolist()
 
 
 def _minima_by_hand(values: list[int]) -> list[int]:

@@ -151,5 +151,5 @@ def test_schemes_are_pinned() -> None:
     assert analysis.simhash == 0xF61EF0F760EF795
     assert blake3(analysis.sketch).hexdigest()[:32] == "5fae9100ecb383c02049204e79894736"
     assert analysis.band_keys[:2].tolist() == [0x23BEEB026AE48AA0, 0x755B2ED2165D6DCF]
-    assert analysis.fingerprints[:2].tolist() == [0x1B7AB972D50F9980, 0x38449E6D23CAD180]
-    assert len(analysis.fingerprints) == 10
+    assert analysis.fingerprints[:2].tolist() == [0x53C7C23FD49D388, 0x171C637B49787394]
+    assert len(analysis.fingerprints) == 15

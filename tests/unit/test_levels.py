@@ -210,6 +210,17 @@ def test_a_missing_or_damaged_run_is_named_not_passed_over() -> None:
         small(storage)
 
 
+def test_few_texts_with_very_many_keys_become_a_run_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("docstore.dedup.levels.FLUSH_POSTINGS", 5000)
+    levels = RunLevels(HeapStorage(), flush_texts=1000)
+    for group in range(4):
+        levels.post(group, np.arange(3000, dtype=np.uint64) + np.uint64(3000 * group))
+        levels.end_group(group)
+    assert (levels.run_count, levels.end) == (2, 4)
+    owner, texts = levels.find(np.array([1, 11_999], np.uint64))
+    assert (owner.tolist(), texts.tolist()) == ([0, 1], [0, 3])
+
+
 def test_groups_out_of_order_and_flushes_inside_a_group_are_refused() -> None:
     levels = small(HeapStorage())
     with pytest.raises(InvalidArgument, match="does not follow"):

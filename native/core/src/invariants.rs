@@ -2,6 +2,7 @@
 
 use crate::analysis::{Analyser, Extractor, Options, Outcome, Page};
 use crate::names::Names;
+use crate::shingle::{SAMPLE_LIMIT, SAMPLE_MODULUS};
 use crate::tokens::{self, Tag};
 
 /// Tags lie in order, within the source, and their parts within them.
@@ -45,6 +46,11 @@ pub fn check_kernel(analysers: &mut [Analyser; 2], body: &[u8], content_type: &s
         let set = page.fingerprints.as_ref().map(|found| found.shingles.clone()).unwrap_or_default();
         assert_eq!(set, analyser.shingle_set(&page.main));
         assert!(set.windows(2).all(|pair| pair[0] < pair[1]));
+        let samples = page.fingerprints.as_ref().map_or(&[][..], |found| &found.samples);
+        assert!(samples.len() <= SAMPLE_LIMIT && samples.windows(2).all(|pair| pair[0] < pair[1]));
+        let of_all = set.iter().filter(|&value| value % SAMPLE_MODULUS == 0).count();
+        assert!(of_all == samples.len() || of_all > SAMPLE_LIMIT);
+        assert!(samples.iter().all(|value| value % SAMPLE_MODULUS == 0 && set.binary_search(value).is_ok()));
         assert!(!page.main.contains("\n\n") && !page.main.contains("  ") && page.main.trim() == page.main);
         for line in [&page.declared.title, &page.declared.description, &page.declared.keywords, &page.declared.lang] {
             assert!(!line.contains('\n'));

@@ -7,8 +7,8 @@ pub const START: u64 = 0x9e37_79b9_7f4a_7c15;
 const FOLD: u64 = 0xff51_afd7_ed55_8ccd;
 const FINISH: u64 = 0xc4ce_b9fe_1a85_ec53;
 
-pub const SAMPLE_MODULUS: u64 = 16;
-pub const SAMPLE_LIMIT: usize = 64;
+pub const SAMPLE_MODULUS: u64 = 12;
+pub const SAMPLE_LIMIT: usize = 4096;
 
 /// Fold hashes into one, by the rule that stands in the reference.
 #[inline(always)]
@@ -131,11 +131,11 @@ fn step_into_place(set: &mut [u64]) {
 /// The 0-mod-p fingerprints of a set: at most `SAMPLE_LIMIT`, in its order.
 pub fn sample(set: &[u64], kept: &mut Vec<u64>) {
     kept.clear();
-    kept.extend(set.iter().filter(|&value| value & (SAMPLE_MODULUS - 1) == 0));
+    kept.extend(set.iter().filter(|&value| value % SAMPLE_MODULUS == 0));
     let mut modulus = SAMPLE_MODULUS;
     while kept.len() > SAMPLE_LIMIT {
-        modulus = modulus.wrapping_mul(2);
-        kept.retain(|value| value & modulus.wrapping_sub(1) == 0);
+        modulus *= 2;
+        kept.retain(|value| value % modulus == 0);
     }
 }
 
@@ -168,6 +168,18 @@ mod tests {
         assert_eq!(overlap(&third, &even), shared);
         assert_eq!(overlap(&even, &[4, 5, 6]), 2);
         assert_eq!(overlap(&[], &even), 0);
+    }
+
+    #[test]
+    fn samples_are_the_multiples_of_the_smallest_doubling_that_leaves_few_enough() {
+        let set: Vec<u64> = (0..200_000u64).map(|each| each * 7).collect();
+        for length in [0, 11, 5_000, 49_000, 50_000, 200_000] {
+            let mut kept = Vec::new();
+            sample(&set[..length], &mut kept);
+            let plainly = |modulus| set[..length].iter().copied().filter(move |value| value % modulus == 0);
+            let modulus = (0..9).map(|power| SAMPLE_MODULUS << power).find(|&p| plainly(p).count() <= SAMPLE_LIMIT);
+            assert_eq!(Some(kept), modulus.map(|modulus| plainly(modulus).collect()), "{length}");
+        }
     }
 
     #[test]
