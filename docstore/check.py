@@ -21,7 +21,7 @@ from docstore.model import Cell, Position, ReadSpec
 from docstore.store import declared_families, now_micros
 from docstore.table import Table
 from docstore.writing.reindexing import SeenPages
-from docstore.writing.sharing import BODY_FAMILY, ENVELOPE, body_name
+from docstore.writing.sharing import BODY_FAMILY, ENVELOPE, TEXT, TEXT_NAME, body_name
 
 SLICE_CELLS = 10_000
 REINDEX = "run `docstore reindex`"
@@ -134,8 +134,9 @@ def _check_capture(
 
 def _check_shared(opened: Opened) -> Iterator[Finding]:
     for row in opened.engine.scan("bodies", spec=ReadSpec(families=(BODY_FAMILY,))):
+        text_name = next((cell.value for cell in row.cells if cell.qualifier == TEXT_NAME), b"")
         for cell in row.cells:
-            if cell.qualifier != ENVELOPE:
+            if cell.qualifier not in (ENVELOPE, TEXT):
                 continue
             where = f"shared body {row.row_key.hex()}"
             try:
@@ -143,8 +144,10 @@ def _check_shared(opened: Opened) -> Iterator[Finding]:
             except CorruptionError as error:
                 yield Finding(where, str(error), RESTORE)
                 continue
-            if body_name(body) != row.row_key:
+            if cell.qualifier == ENVELOPE and body_name(body) != row.row_key:
                 yield Finding(where, "the record is not the body that the row is named by", RESTORE)
+            if cell.qualifier == TEXT and body_name(body) != text_name:
+                yield Finding(where, "the record is not the text that the row names", RESTORE)
 
 
 def _shown(row_key: bytes) -> str:

@@ -127,7 +127,8 @@ CODEC_ZSTD = 1
 CODEC_ZSTD_DICTIONARY = 2
 """zstd with a raw-content dictionary; the record names it by its checksum."""
 CODEC_ZSTD_DELTA = 3
-"""zstd with another record's raw value as raw-content dictionary; the record names that record's checksum."""
+"""zstd with another record's raw value as raw-content dictionary: the body, or in family `text` the text, that the row
+of table `bodies` leads to which the record names."""
 
 ZSTD_FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
 

@@ -166,7 +166,7 @@ class Layout:
             self._files.make_folder(folder)
             dictionary_files = DictionaryFiles(self._files, folder)
             dictionaries = SiteDictionaries(dictionary_files, engine, manifest)
-            placement = Placement(bodies, ValueCodec(), dictionaries, sharing.envelope)
+            placement = Placement(bodies, ValueCodec(), dictionaries, sharing.envelope_for)
             if not self.exists():  # last, so that a crash while making a store leaves none
                 self._files.replace_whole(self._path / FORMAT_FILE, FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION)
             undo.pop_all()

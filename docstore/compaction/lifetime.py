@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from docstore.capture import BODY
+from docstore.capture import BODY, MAIN
 from docstore.dedup.pointers import PagePointer
 from docstore.engines.protocol import Engine
 from docstore.errors import CorruptionError
@@ -39,10 +39,13 @@ SLICE_ROWS = 64
 """Bodies judged under one hold of the lock: a few milliseconds."""
 _PAGES = "pages"
 _BODY_SPEC = ReadSpec(families=(BODY[0],), qualifier_prefix=BODY[1])
+_LEANING_SPEC = ReadSpec(families=(BODY[0], MAIN[0]))
+_LEANING = (BODY, MAIN)
+"""Columns whose values lean on others."""
 
 
 class _Use(NamedTuple):
-    """What the cells of one page say: envelopes of its bodies, and the bases that their records lean on."""
+    """What the cells of one page say: envelopes of its bodies, and the bases that its bodies and texts lean on."""
 
     envelopes: frozenset[bytes]
     leans_on: frozenset[bytes]
@@ -90,6 +93,8 @@ class Lifetimes:
                         rows.append(RowMutations(TABLE, name, mutations))
                 if rows:
                     self._committer.commit(rows)
+                    self._sharing.moves += 1
+                    self._committer.forget_bases()
         return freed
 
     def _names(self) -> Iterator[bytes]:
@@ -128,9 +133,10 @@ class Lifetimes:
 
     def _use(self, pointer: PagePointer) -> _Use:
         """What stands in the page's row, hidden by a policy or not: as long as it stands there it can be read."""
-        cells = self._engine.read_row(_PAGES, pointer.row_key, _BODY_SPEC)
-        envelopes = frozenset(cell.value for cell in cells if cell.qualifier == BODY[1])
-        return _Use(envelopes, frozenset(filter(None, map(self._leans_on, envelopes))))
+        cells = self._engine.read_row(_PAGES, pointer.row_key, _LEANING_SPEC)
+        envelopes = frozenset(cell.value for cell in cells if (cell.family, cell.qualifier) == BODY)
+        leaning = {cell.value for cell in cells if (cell.family, cell.qualifier) in _LEANING}
+        return _Use(envelopes, frozenset(filter(None, map(self._leans_on, leaning))))
 
     def _leans_on(self, envelope: bytes) -> bytes:
         ref = parse_envelope(envelope).ref

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from docstore.tablets.manifest import Tablet
 from docstore.tablets.placement import Placement
 from docstore.tablets.values import envelope_raw_bytes
 from docstore.writing.rows import LARGEST_BASE_BYTES
-from docstore.writing.sharing import DYING, ENVELOPE, Base, SharedBodies, body_name
+from docstore.writing.sharing import DYING, ENVELOPE, TEXT, Base, SharedBodies, body_name
 
 CACHE_BYTES = 64 << 20
 CANDIDATES = 8192
@@ -34,6 +35,14 @@ SMALL_BASE_BYTES = 64 << 10
 TIMES_LARGER = 2
 """A base above SMALL_BASE_BYTES may be so many times as long as the body: every read of the body decodes it as well."""
 _SKETCH_BYTES = 1 + BINS
+
+
+class MovedText(NamedTuple):
+    """A text that others lean on: its old and new envelope, and its name."""
+
+    old: bytes
+    new: bytes
+    name: bytes
 
 
 class Relatives:
@@ -62,6 +71,8 @@ class Relatives:
         self._old_envelopes: dict[bytes, bytes] = {}
         self._row: tuple[bytes, list[Base]] = (b"", [])
         self._last: Base | None = None
+        self._texts: dict[bytes, tuple[bytes, bytes]] = {}
+        """Texts written plain in this run, of bodies written plain: name of the body -> old and new envelope."""
         self._raw: OrderedDict[bytes, bytes] = OrderedDict()
         self._raw_bytes = 0
 
@@ -85,6 +96,34 @@ class Relatives:
             else:
                 self._sketched[place] = bare
             self._next += 1
+
+    def add_text(self, name: bytes, old_envelope: bytes, new_envelope: bytes) -> None:
+        """The text of a body that was written plain, written plain as well; of several the first."""
+        self._texts.setdefault(name, (old_envelope, new_envelope))
+
+    def text_of(self, base: Base) -> tuple[Base, MovedText | None] | None:
+        """The text that goes with a base.
+
+        Returns:
+            The base with the text as its raw bytes, and where its row names no text yet how that text has moved; None
+            where it has no text, or is being freed.
+        """
+        cells = self._sharing.cells(base.name)
+        written = None if TEXT in cells else self._texts.get(base.name)
+        envelope = cells.get(TEXT) if written is None else written[0]
+        if envelope is None or DYING in cells:
+            return None
+        key = b"text " + base.name
+        raw = self._raw.get(key)
+        if raw is None:
+            try:
+                raw = self._placement.fetch(envelope)
+            except CorruptionError:
+                return None
+            self._keep(key, raw)
+        else:
+            self._raw.move_to_end(key)
+        return base._replace(raw=raw), None if written is None else MovedText(*written, body_name(raw))
 
     def near(
         self, row_key: bytes, name: bytes, raw: bytes, sketch: bytes, leant_on: bytes, of_page: PagePointer | None

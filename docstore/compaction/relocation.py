@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from docstore.capture import BODY, CANONICAL_PAGE, SKETCH, VERDICT, decode_cluster_place, decode_verdict
-from docstore.compaction.relatives import Relatives
+from docstore.capture import BODY, CANONICAL_PAGE, MAIN, SKETCH, VERDICT, decode_cluster_place, decode_verdict
+from docstore.compaction.relatives import MovedText, Relatives
 from docstore.dedup.pointers import PagePointer
 from docstore.engines.protocol import Engine
 from docstore.errors import CorruptionError, InvalidArgument
@@ -25,12 +25,12 @@ from docstore.tablets.bodies import decode_ref
 from docstore.tablets.compaction import SegmentWriter, segment_of
 from docstore.tablets.encoding import Encoder
 from docstore.tablets.manifest import Tablet
-from docstore.tablets.placement import Placement
+from docstore.tablets.placement import TEXT_DELTA, Placement
 from docstore.tablets.record import CODEC_NAMES, Record
 from docstore.tablets.segment import SEGMENT_LIMIT_BYTES
-from docstore.tablets.values import encode_ref_envelope, envelope_raw_bytes, parse_envelope
+from docstore.tablets.values import Encoded, encode_ref_envelope, envelope_raw_bytes, parse_envelope
 from docstore.writing.commit import Committer
-from docstore.writing.sharing import BODY_FAMILY, DYING, ENVELOPE, TABLE, Base, SharedBodies, body_name
+from docstore.writing.sharing import BODY_FAMILY, DYING, ENVELOPE, TABLE, TEXT, Base, SharedBodies, body_name
 
 PAGES = "pages"
 INLINE = bytes((VALUE_INLINE,))
@@ -47,10 +47,10 @@ class Move(NamedTuple):
     Attributes:
         family, qualifier, timestamp: of the cell.
         old, new: its envelopes.
-        name: of the body; b"" for another column.
-        leant_on: name of the base that the old record leans on, or b"".
+        name: of the body, or of the body that a text goes with; b"" for another column.
         base: what the new record leans on, or None.
-        carries: the shared body's row moves with this cell.
+        text: with a body: the text that its row names, where no cell of the page holds it; with a text: the one that
+            it leans on, where the base's row names none yet.
     """
 
     family: str
@@ -59,9 +59,15 @@ class Move(NamedTuple):
     old: bytes
     new: bytes
     name: bytes = b""
-    leant_on: bytes = b""
     base: Base | None = None
-    carries: bool = False
+    text: MovedText | None = None
+
+
+class _Body(NamedTuple):
+    """What a text has to know of the body it goes with: its name, and the base that it is to lean on, or None."""
+
+    name: bytes
+    base: Base | None
 
 
 class PlannedRow(NamedTuple):
@@ -189,6 +195,7 @@ class Relocator:
         columns = {(c.family, c.qualifier, c.timestamp): c.value for c in cells}
         moves: list[Move] = []
         done: dict[bytes, Move] = {}
+        bodies: dict[int, _Body] = {}
         body_bytes = 0
         for cell in cells:
             if cell in dropped:
@@ -201,15 +208,77 @@ class Relocator:
             move = done.get(cell.value)
             if move is None:
                 try:
-                    move = self._moved(tablet, row_key, cell, columns, encoder, relatives)
+                    if column == BODY:
+                        move = self._moved_body(tablet, row_key, cell, columns, encoder, relatives)
+                    elif column == MAIN:
+                        move = self._moved_text(tablet, row_key, cell, columns, bodies, encoder, relatives)
+                    else:
+                        move = self._moved(tablet, cell, encoder)
                 except CorruptionError:
                     self.moved.damaged += 1
                     continue
                 done[cell.value] = move
+            if column == BODY:
+                bodies[cell.timestamp] = _Body(move.name, move.base)
             moves.append(move._replace(family=cell.family, qualifier=cell.qualifier, timestamp=cell.timestamp))
         return PlannedRow(row_key, moves, bool(dropped)), body_bytes
 
-    def _moved(
+    def _read(self, cell: Cell) -> tuple[Record, bytes]:
+        record, raw = self._placement.fetch_record(cell.value)
+        ref = parse_envelope(cell.value).ref
+        assert ref is not None
+        self._on_bytes(decode_ref(ref).length)
+        self.moved.values += 1
+        self.moved.raw_bytes += len(raw)
+        return record, raw
+
+    def _moved(self, tablet: Tablet, cell: Cell, encoder: Encoder) -> Move:
+        """A value that leans on no other."""
+        record, raw = self._read(cell)
+        column = (cell.family, cell.qualifier)
+        new = self._write(tablet, record, encoder.encode(column, raw))
+        return Move(*column, cell.timestamp, cell.value, new)
+
+    def _moved_text(
+        self,
+        tablet: Tablet,
+        row_key: bytes,
+        cell: Cell,
+        columns: dict[tuple[str, bytes, int], bytes],
+        bodies: dict[int, _Body],
+        encoder: Encoder,
+        relatives: Relatives,
+    ) -> Move:
+        """A text leans on the text of the body that its own body leans on; or on that of its own body, if others do."""
+        record, raw = self._read(cell)
+        body = bodies.get(cell.timestamp) or self._body_of(row_key, columns.get((*BODY, cell.timestamp), b"\0"))
+        named = self._sharing.envelope(body.name, TEXT) if body.name else None
+        found = None
+        if body.base is not None and named != cell.value:
+            found = relatives.text_of(body.base)
+        elif named is not None and named != cell.value:
+            found = relatives.text_of(Base(body.name, b"", b"", PagePointer(cell.timestamp, row_key)))
+        if found is not None:
+            chosen, base = encoder.encode_near(MAIN, raw, [found[0]], TEXT_DELTA)
+            if base is not None:
+                new = self._write(tablet, record._replace(row_key=row_key), chosen)
+                base = base._replace(raw=b"")
+                return Move(*MAIN, cell.timestamp, cell.value, new, body.name, base, found[1])
+        new = self._write(tablet, record, encoder.encode(MAIN, raw))
+        if body.name and body.base is None:
+            relatives.add_text(body.name, cell.value, new)
+        return Move(*MAIN, cell.timestamp, cell.value, new, body.name)
+
+    def _body_of(self, row_key: bytes, envelope: bytes) -> _Body:
+        """Of a body that is not moved: its name, and what it leans on now."""
+        if parse_envelope(envelope).ref is None:
+            return _Body(b"", None)
+        record, raw = self._placement.fetch_record(envelope)
+        pointer = PagePointer(record.timestamp, row_key)
+        leans_on = Base(record.related, b"", b"", pointer) if record.codec == CODEC_ZSTD_DELTA else None
+        return _Body(body_name(raw), leans_on)
+
+    def _moved_body(
         self,
         tablet: Tablet,
         row_key: bytes,
@@ -218,17 +287,8 @@ class Relocator:
         encoder: Encoder,
         relatives: Relatives,
     ) -> Move:
-        record, raw = self._placement.fetch_record(cell.value)
-        ref = parse_envelope(cell.value).ref
-        assert ref is not None
-        self._on_bytes(decode_ref(ref).length)
-        self.moved.values += 1
-        self.moved.raw_bytes += len(raw)
+        record, raw = self._read(cell)
         column = (cell.family, cell.qualifier)
-        if column != BODY:
-            encoded = encoder.encode(column, raw)
-            new = self._write(tablet, record, encoded.codec, encoded.related, encoded.payload)
-            return Move(*column, cell.timestamp, cell.value, new)
         name = body_name(raw)
         leant_on = record.related if record.codec == CODEC_ZSTD_DELTA else b""
         shared = self._sharing.cells(name)
@@ -243,22 +303,37 @@ class Relocator:
         written = record.timestamp if record.row_key == row_key else cell.timestamp
         sketch = columns.get((*SKETCH, written), b"\0")[1:]
         if holds or borrowed:
-            encoded = encoder.encode(column, raw)
-            new = self._write(tablet, record, encoded.codec, encoded.related, encoded.payload)
+            new = self._write(tablet, record, encoder.encode(column, raw))
             if borrowed:
                 self._carried[name] = (cell.value, new)
             relatives.add(sketch, Base(name, raw, new, pointer), cell.value)
-            return Move(*column, cell.timestamp, cell.value, new, name, leant_on, None, True)
+            text = self._moved_shared_text(tablet, shared.get(TEXT, b"\0"), columns, encoder) if holds else None
+            return Move(*column, cell.timestamp, cell.value, new, name, None, text)
         of_page = _likely_relative(columns, written, row_key)
         bases = relatives.near(row_key, name, raw, sketch, leant_on, of_page)
         chosen, base = encoder.encode_near(column, raw, bases)
         own = record._replace(row_key=row_key, timestamp=written)
-        new = self._write(tablet, own, chosen.codec, chosen.related, chosen.payload)
+        new = self._write(tablet, own, chosen)
         if base is None:
             relatives.add(sketch, Base(name, raw, new, PagePointer(cell.timestamp, row_key)), cell.value)
-        return Move(*column, cell.timestamp, cell.value, new, name, leant_on, base and base._replace(raw=b""))
+        return Move(*column, cell.timestamp, cell.value, new, name, base and base._replace(raw=b""))
 
-    def _write(self, tablet: Tablet, old: Record, codec: int, related: bytes, payload: bytes) -> bytes:
+    def _moved_shared_text(
+        self, tablet: Tablet, envelope: bytes, columns: dict[tuple[str, bytes, int], bytes], encoder: Encoder
+    ) -> MovedText | None:
+        """Move the text that a shared body's row names, where no cell of the holder's row has it.
+
+        It was the holder's text once; the pages that lean on it are the ones that need it.
+        """
+        if segment_of(envelope) not in self._old:
+            return None
+        if any(value == envelope for (*column, _), value in columns.items() if tuple(column) == MAIN):
+            return None
+        record, raw = self._placement.fetch_record(envelope)
+        return MovedText(envelope, self._write(tablet, record, encoder.encode(MAIN, raw)), body_name(raw))
+
+    def _write(self, tablet: Tablet, old: Record, encoded: Encoded) -> bytes:
+        codec, related, payload = encoded
         if self._segment is None:
             self._segment = self._begin_segment(tablet.number)
         before = self._segment.length_bytes
@@ -322,23 +397,41 @@ class Relocator:
         return found
 
     def _settle_sharing(self, row_key: bytes, move: Move, rows: dict[tuple[str, bytes], list[Mutation]]) -> bool:
-        """Users and rows of shared bodies, changed with the cell; False where the new record cannot be used."""
+        """Users and rows of shared bodies, changed with the cell; False where the new record cannot be used.
+
+        Whom the old record leant on is told by nobody: users that use nothing go when bodies are freed.
+        """
         pointer = PagePointer(move.timestamp, row_key)
         shared = self._sharing.cells(move.name)
+        qualifier = TEXT if (move.family, move.qualifier) == MAIN else ENVELOPE
         if move.base is not None:
-            if shared.get(ENVELOPE) == move.old:
-                return False  # while this body was encoded as a delta, another came to lean on it
-            if not move.base.envelope and ENVELOPE not in self._sharing.cells(move.base.name):
+            if shared.get(qualifier) == move.old:
+                return False  # while this value was encoded as a delta, another came to lean on it
+            known = self._sharing.cells(move.base.name)
+            if not move.base.envelope and ENVELOPE not in known:
                 return False  # its base was freed
+            if qualifier == TEXT and not _is_same_text(known.get(TEXT), move.text):
+                return False  # its base has another text by now, or none
             user = self._sharing.lean_on(move.base, pointer)
             if user is None:
                 return False  # its base is being freed
             _extend(rows, (TABLE, move.base.name), user.mutations)
-        elif shared.get(ENVELOPE) == move.old and DYING not in shared:
-            _extend(rows, (TABLE, move.name), [SetCell(BODY_FAMILY, ENVELOPE, 0, move.new)])
-        if move.leant_on and (move.base is None or move.base.name != move.leant_on):
-            _extend(rows, (TABLE, move.leant_on), [self._sharing.release(move.leant_on, pointer)])
+            if move.text is not None and TEXT not in known:
+                row = self._sharing.name_text(move.base.name, move.text.new, move.text.name)
+                _extend(rows, (TABLE, move.base.name), row.mutations)
+            return True
+        if shared.get(qualifier) == move.old and DYING not in shared:
+            _extend(rows, (TABLE, move.name), [SetCell(BODY_FAMILY, qualifier, 0, move.new)])
+        if move.text is not None and shared.get(TEXT) == move.text.old and DYING not in shared:
+            _extend(rows, (TABLE, move.name), [SetCell(BODY_FAMILY, TEXT, 0, move.text.new)])
         return True
+
+
+def _is_same_text(named: bytes | None, text: MovedText | None) -> bool:
+    """Whether a base's row names the text that a delta was made against, or none where it named none then."""
+    if text is None:
+        return named is not None  # a row keeps the text that it names
+    return named is None or named in (text.old, text.new)
 
 
 def _likely_relative(

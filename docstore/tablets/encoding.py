@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from docstore.errors import CorruptionError
 from docstore.format import CODEC_ZSTD_DELTA
 from docstore.tablets.dictionaries import DictionaryFiles
-from docstore.tablets.placement import DELTA_COST_BYTES, SMALL_DELTA
+from docstore.tablets.placement import BODY_DELTA, DeltaCost
 from docstore.tablets.sampling import PIECE_BYTES, even_places, telling
 from docstore.tablets.values import Dictionary, Encoded, ValueCodec, envelope_raw_bytes
 
@@ -77,10 +77,12 @@ class Encoder:
         """Encode a value by itself."""
         return self._codec.encode(raw, dictionary=self._dictionaries.get(column))
 
-    def encode_near(self, column: Column, raw: bytes, bases: Iterable[AnyBase]) -> tuple[Encoded, AnyBase | None]:
+    def encode_near(
+        self, column: Column, raw: bytes, bases: Iterable[AnyBase], cost: DeltaCost = BODY_DELTA
+    ) -> tuple[Encoded, AnyBase | None]:
         """Encode a value by itself or against one of the bases, whichever is smallest; -> how, and the base."""
         best = self.encode(column, raw)
-        best_bytes = len(best.payload) - DELTA_COST_BYTES
+        best_bytes = len(best.payload) - cost.cost_bytes
         chosen: AnyBase | None = None
         for tried, base in enumerate(bases):
             if tried == self._level.tries:
@@ -88,7 +90,7 @@ class Encoder:
             encoded = self._codec.encode(raw, base=(base.name, base.raw))
             if encoded.codec == CODEC_ZSTD_DELTA and len(encoded.payload) < best_bytes:
                 best, best_bytes, chosen = encoded, len(encoded.payload), base
-                if self._level.settles and best_bytes * SMALL_DELTA < len(raw):
+                if self._level.settles and best_bytes * cost.small < len(raw):
                     break
         return best, chosen
 

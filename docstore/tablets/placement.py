@@ -7,7 +7,7 @@ be fetched at once and is durable after `settle`; the committer calls that, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from docstore.errors import CorruptionError, InvalidArgument
 from docstore.format import CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, INLINE_LIMIT_BYTES, RECORD_VALUE
@@ -25,10 +25,24 @@ Base = tuple[bytes, bytes]
 ENVELOPES_HELD = 50_000
 """Where bases lie, some 8 MB: spares every read of a delta a look-up.  A segment's number is never given twice, so a
 place that is out of date leads nowhere, not astray."""
-SMALL_DELTA = 12
-"""A delta below a twelfth of the raw bytes is taken at once: zstd alone hardly ever gets there."""
-DELTA_COST_BYTES = 200
-"""What a delta has to save: a user's cell in table `bodies`, and a second decode at every read."""
+
+
+class DeltaCost(NamedTuple):
+    """What a delta is weighed against.
+
+    Attributes:
+        small: a delta below this part of the raw bytes is taken at once.
+        cost_bytes: what it has to save: a user's cell in table `bodies`, and a second decode at every read.
+    """
+
+    small: int
+    cost_bytes: int
+
+
+BODY_DELTA = DeltaCost(12, 200)
+"""A twelfth: zstd alone hardly ever gets there."""
+TEXT_DELTA = DeltaCost(6, 50)
+"""Text alone hardly gets to a quarter; the user's cell is there already, for the body."""
 
 
 def through_moves(look_up: Callable[[], Found], fetch: Callable[[Found], Value]) -> Value:
@@ -56,13 +70,13 @@ class Placement:
         bodies: Bodies,
         codec: ValueCodec,
         dictionaries: SiteDictionaries,
-        base_envelope: Callable[[bytes], bytes | None],
+        base_envelope: Callable[[bytes, str], bytes | None],
     ) -> None:
         self._bodies = bodies
         self._codec = codec
         self._dictionaries = dictionaries
         self._base_envelope = base_envelope
-        self._envelopes: dict[bytes, bytes] = {}
+        self._envelopes: dict[tuple[bytes, str], bytes] = {}
         self._load = dictionaries.load
 
     # --- placing
@@ -88,12 +102,24 @@ class Placement:
         ]
 
     def place_near(
-        self, row_key: bytes, column: Column, timestamp: int, raw: bytes, bases: Sequence[Base]
+        self,
+        row_key: bytes,
+        column: Column,
+        timestamp: int,
+        raw: bytes,
+        bases: Sequence[Base],
+        *,
+        cost: DeltaCost = BODY_DELTA,
     ) -> tuple[bytes, bytes]:
         """Place one value in the smallest way: as a delta against one of the bases, or by itself.
 
         Bases are tried in order until one makes a small delta; the plain way is tried only where no delta is small.
 
+        Args:
+            row_key, column, timestamp: of the cell.
+            raw: the value.
+            bases: to lean on, the likeliest first.
+            cost: what a delta is weighed against.
         Returns:
             The envelope, and the name of the base that it leans on: b"" for none.
         """
@@ -104,11 +130,11 @@ class Placement:
             encoded = self._codec.encode(raw, base=base)
             if encoded.codec == CODEC_ZSTD_DELTA and (best is None or len(encoded.payload) < len(best.payload)):
                 best = encoded
-                if len(best.payload) * SMALL_DELTA < len(raw):
+                if len(best.payload) * cost.small < len(raw):
                     break
-        if best is None or len(best.payload) * SMALL_DELTA >= len(raw):
+        if best is None or len(best.payload) * cost.small >= len(raw):
             plain = self._codec.encode(raw, dictionary=self._dictionaries.get(row_key, column))
-            if best is None or len(plain.payload) <= len(best.payload) + DELTA_COST_BYTES:
+            if best is None or len(plain.payload) <= len(best.payload) + cost.cost_bytes:
                 best = plain
         record = self._learnt(
             Record(RECORD_VALUE, row_key, *column, timestamp, best.codec, best.related, len(raw), best.payload), raw
@@ -145,6 +171,10 @@ class Placement:
         """Look up anew which dictionaries are in use: compaction has changed that."""
         self._dictionaries.forget()
 
+    def forget_bases(self) -> None:
+        """Look up anew where bases lie: some were freed, and what bears their name next may be another text."""
+        self._envelopes = {}
+
     def progress(self) -> tuple[list[SegmentProgress], dict[int, int]]:
         """How far segments are written, and what was freed in them: for the manifest, with the group's rows."""
         return self._bodies.progress(), self._bodies.take_freed()
@@ -164,8 +194,7 @@ class Placement:
         value, ref = parse_envelope(envelope)
         if ref is None:
             return value
-        record = self._bodies.read(ref)
-        return self._codec.decode(record, self._load if record.codec == CODEC_ZSTD_DICTIONARY else self._resolve)
+        return self._decode(self._bodies.read(ref))
 
     def fetch_leaning(self, envelope: bytes) -> tuple[bytes, bytes]:
         """The value of a cell, and the name of the base that its record leans on: b"" for none."""
@@ -173,9 +202,7 @@ class Placement:
         if ref is None:
             return value, b""
         record = self._bodies.read(ref)
-        if record.codec == CODEC_ZSTD_DELTA:
-            return self._codec.decode(record, self._resolve), record.related
-        return self._codec.decode(record, self._load), b""
+        return self._decode(record), record.related if record.codec == CODEC_ZSTD_DELTA else b""
 
     def fetch_record(self, envelope: bytes) -> tuple[Record, bytes]:
         """The record of a value that lies in Bodies, and the value."""
@@ -183,28 +210,40 @@ class Placement:
         if ref is None:
             raise InvalidArgument("this value stands in its cell: take it from the envelope")
         record = self._bodies.read(ref)
-        resolve = self._load if record.codec == CODEC_ZSTD_DICTIONARY else self._resolve
-        return record, self._codec.decode(record, resolve)
+        return record, self._decode(record)
 
     @staticmethod
     def is_ref(envelope: bytes) -> bool:
         """Whether the value lies in Bodies."""
         return parse_envelope(envelope)[1] is not None
 
-    def _resolve(self, name: bytes) -> bytes:
-        remembered = self._envelopes.get(name)
+    def _decode(self, record: Record) -> bytes:
+        if record.codec != CODEC_ZSTD_DELTA:
+            return self._codec.decode(record, self._load)
+        return self._codec.decode(record, lambda name: self.base(name, record.family))
+
+    def base(self, name: bytes, family: str) -> bytes:
+        """What deltas of a family lean on under a name.
+
+        Raises:
+            CorruptionError: it is damaged or not there.
+        """
+        key = name, family
+        known = self._envelopes  # `forget_bases` puts another in its place: what is found now does not go into that one
+        remembered = known.get(key)
         if remembered is not None:
             try:
                 return self.fetch(remembered)
             except CorruptionError:
-                self._envelopes.pop(name, None)  # compaction may have moved the base: look again
-        return through_moves(lambda: self._base_envelope(name), lambda envelope: self._fetch_base(name, envelope))
+                known.pop(key, None)  # compaction may have moved the base: look again
 
-    def _fetch_base(self, name: bytes, envelope: bytes | None) -> bytes:
-        if envelope is None:
-            raise CorruptionError("a delta's base is not there", expected=f"base {name.hex()}", found="no row")
-        raw = self.fetch(envelope)
-        if len(self._envelopes) >= ENVELOPES_HELD:
-            self._envelopes.clear()
-        self._envelopes[name] = envelope
-        return raw
+        def fetch(envelope: bytes | None) -> bytes:
+            if envelope is None:
+                raise CorruptionError("a delta's base is not there", expected=f"base {name.hex()}", found="no cell")
+            raw = self.fetch(envelope)
+            if len(known) >= ENVELOPES_HELD:
+                known.clear()
+            known[key] = envelope
+            return raw
+
+        return through_moves(lambda: self._base_envelope(name, family), fetch)

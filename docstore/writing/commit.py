@@ -57,6 +57,10 @@ class Committer:
         self.manifest.committed()
         self.manifest.split_grown(self.durability)
 
+    def forget_bases(self) -> None:
+        """Shared bodies were freed by the last commit; the caller holds the lock still."""
+        self._placement.forget_bases()
+
 
 def _segments_of(rows: Sequence[RowMutations]) -> Iterator[int]:
     for row in rows:

@@ -110,7 +110,7 @@ def rehearse(opened: Opened, buckets: Buckets) -> Rehearsal:
         "sharing": sharing,
         "manifest": manifest,
         "dictionaries": dictionary_files,
-        "placement": Placement(bodies, ValueCodec(), dictionaries, sharing.envelope),
+        "placement": Placement(bodies, ValueCodec(), dictionaries, sharing.envelope_for),
         "buckets": LayeredBuckets(buckets, RowBuckets(upper)),
     }
     pins = ExitStack()

@@ -31,7 +31,7 @@ from docstore.model import Cell, Previous, ReadSpec, SetCell
 from docstore.table import Table
 from docstore.tablets.placement import Placement, through_moves
 from docstore.tablets.values import envelope_raw_bytes
-from docstore.writing.sharing import Base, SharedBodies, body_name
+from docstore.writing.sharing import TEXT, Base, SharedBodies, body_name
 
 BASE_CACHE_BYTES = 32 << 20
 """Raw bodies kept at hand as bases: the next page is likely to resemble the last ones."""
@@ -51,6 +51,20 @@ class PendingPage(NamedTuple):
     body: bytes
     base: Base | None
     """What a page like this one can lean on: this body, or the base that it leans on itself."""
+
+
+class TextBase(NamedTuple):
+    """The text of a base: what texts of pages that lean on the base lean on.
+
+    Attributes:
+        raw: the text, in UTF-8.
+        envelope: where it lies.
+        named: the base's row names it already.
+    """
+
+    raw: bytes
+    envelope: bytes
+    named: bool
 
 
 class OwnVersion(NamedTuple):
@@ -95,6 +109,9 @@ class PageRows:
         self._bases: OrderedDict[bytes, Base] = OrderedDict()
         self._bases_bytes = 0
         self._bases_as_of = sharing.moves
+        self._texts: OrderedDict[bytes, TextBase] = OrderedDict()
+        self._texts_bytes = 0
+        self._group_texts: dict[bytes, TextBase | None] = {}
         self._pending: dict[PagePointer, PendingPage] = {}
         self._pending_rows: set[bytes] = set()
 
@@ -219,10 +236,7 @@ class PageRows:
 
     def base_at(self, envelope: bytes, pointer: PagePointer) -> Base | None:
         """The same, of a body whose envelope is at hand."""
-        if self._bases_as_of != self._sharing.moves:
-            self._bases_as_of = self._sharing.moves
-            self._bases.clear()
-            self._bases_bytes = 0
+        self._forget_moved()
         cached = self._bases.get(envelope)
         if cached is not None:
             self._bases.move_to_end(envelope)
@@ -242,6 +256,55 @@ class PageRows:
         while self._bases_bytes > BASE_CACHE_BYTES and len(self._bases) > 1:
             self._bases_bytes -= len(self._bases.popitem(last=False)[1].raw)
         return base
+
+    def text_base(self, base: Base) -> TextBase | None:
+        """What the text of a page can lean on whose body leans on a base; None where that has no text of its own.
+
+        It is the text that the base's row names; while that names none, the text of the page that holds the base.
+        """
+        self._forget_moved()
+        known = self._texts.get(base.name)
+        if known is not None:
+            self._texts.move_to_end(base.name)
+            return known
+        named = self._sharing.envelope(base.name, TEXT)
+        if named is not None:
+            return self._remember_text(base.name, TextBase(self._placement.fetch(named), named, True))
+        if base.name not in self._group_texts:
+            self._group_texts[base.name] = self._text_of_holder(base)
+        return self._group_texts[base.name]
+
+    def _remember_text(self, name: bytes, text: TextBase) -> TextBase:
+        self._texts[name] = text
+        self._texts_bytes += len(text.raw)
+        while self._texts_bytes > BASE_CACHE_BYTES and len(self._texts) > 1:
+            self._texts_bytes -= len(self._texts.popitem(last=False)[1].raw)
+        return text
+
+    def _text_of_holder(self, base: Base) -> TextBase | None:
+        pending = self._pending.get(base.pointer)
+        envelope = base.text
+        if pending is None:
+            if self._body_envelope(base.pointer) != base.envelope:
+                return None  # the page leans on the base itself
+            envelope = self._envelope(base.pointer, MAIN) or b""
+        if not envelope or not self._placement.is_ref(envelope):
+            return None
+        raw, leans_on = self._placement.fetch_leaning(envelope)
+        return None if leans_on else TextBase(raw, envelope, False)
+
+    def name_text(self, name: bytes, text: TextBase) -> None:
+        """The base's row names this text, from this group on."""
+        self._group_texts[name] = text._replace(named=True)
+
+    def _forget_moved(self) -> None:
+        """What compaction has moved or freed is looked up anew."""
+        if self._bases_as_of != self._sharing.moves:
+            self._bases_as_of = self._sharing.moves
+            self._bases.clear()
+            self._bases_bytes = 0
+            self._texts.clear()
+            self._texts_bytes = 0
 
     def _body_envelope(self, pointer: PagePointer) -> bytes | None:
         spec = ReadSpec(families=("page",), start=pointer.timestamp, end=pointer.timestamp + 1)
@@ -268,6 +331,7 @@ class PageRows:
     def clear_pending(self) -> None:
         """Forget the group in flight: it is committed, or has failed."""
         self._pending.clear()
+        self._group_texts.clear()
         self._pending_rows.clear()
 
     # --- pieces

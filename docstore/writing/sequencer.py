@@ -11,7 +11,7 @@ is rejected or stored by reference only against a committed page.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from docstore import capture
@@ -34,10 +34,10 @@ from docstore.model import (
     Verdict,
     VerdictKind,
 )
-from docstore.tablets.placement import Placement
+from docstore.tablets.placement import TEXT_DELTA, Placement
 from docstore.tablets.values import encode_inline
 from docstore.writing.commit import Committer
-from docstore.writing.rows import LARGEST_BASE_BYTES, OwnRow, OwnVersion, PageRows, PendingPage
+from docstore.writing.rows import LARGEST_BASE_BYTES, OwnRow, OwnVersion, PageRows, PendingPage, TextBase
 from docstore.writing.sharing import Base, SharedBodies, body_name
 from docstore.writing.tally import Tally
 
@@ -77,10 +77,14 @@ class Prepared(NamedTuple):
 
 
 class PlacedBody(NamedTuple):
-    """Where a body lies (b"" for nowhere), what pages like it can lean on, and cells that confirm a version's text."""
+    """Where a body lies (b"" for nowhere), what pages like it can lean on, and cells that confirm a version's text.
+
+    It leans on that base itself, or is it.
+    """
 
     envelope: bytes
     base: Base | None
+    leans: bool = False
     confirmations: tuple[SetCell, ...] = ()
 
 
@@ -181,7 +185,8 @@ class Sequencer:
         pointer = PagePointer(timestamp, one.row_key)
         if confirmed is not None:
             cells = self._rows.confirmations(one.row_key, confirmed, timestamp)
-            placed, stored = PlacedBody(confirmed.body, None, tuple(cells)), capture.STORED_CONFIRMED
+            placed = PlacedBody(confirmed.body, None, confirmations=tuple(cells))
+            stored = capture.STORED_CONFIRMED
         else:
             placed, stored = self._place_body(one, pointer, judgement, own.previous, policy)
         verdict = capture.StoredVerdict(
@@ -269,7 +274,7 @@ class Sequencer:
         if duplicate is not None and policy is Policy.REFERENCE and judgement.kind is VerdictKind.EXACT:
             shared = self._rows.base(duplicate)
             if shared is not None and shared.raw == one.page.body and self._lean_on(shared, pointer):
-                return PlacedBody(shared.envelope, shared), capture.STORED_REFERENCE
+                return PlacedBody(shared.envelope, shared, leans=True), capture.STORED_REFERENCE
         bases = self._bases(pointer, judgement, previous)
         raw_bases = [(base.name, base.raw) for base in bases]
         envelope, leans_on = self._placement.place_near(
@@ -282,7 +287,7 @@ class Sequencer:
         if leans_on:
             base = next(base for base in bases if base.name == leans_on)
             self._lean_on(base, pointer)
-            return PlacedBody(envelope, base), word
+            return PlacedBody(envelope, base, leans=True), word
         if not self._placement.is_ref(envelope) or len(one.page.body) > LARGEST_BASE_BYTES:
             return PlacedBody(envelope, None), word
         return PlacedBody(envelope, Base(_name(one), one.page.body, envelope, pointer)), word
@@ -316,8 +321,19 @@ class Sequencer:
             values.append((capture.CHECKSUM, analysis.body_checksum))
         values.append((capture.VERDICT, capture.encode_verdict(verdict)))
         timestamp = pointer.timestamp
+        cells: list[SetCell] = []
+        text = self._rows.text_base(placed.base) if placed.leans and placed.base is not None else None
+        if text is not None:
+            assert placed.base is not None
+            leaning = [raw for column, raw in values if column == capture.MAIN]
+            values = [(column, raw) for column, raw in values if column != capture.MAIN]
+            cells += self._place_text(pointer, leaning, placed.base, text)
         envelopes = self._placement.place_all(one.row_key, timestamp, values)
-        cells = [SetCell(*column, timestamp, envelope) for (column, _), envelope in zip(values, envelopes, strict=True)]
+        cells += [
+            SetCell(*column, timestamp, envelope) for (column, _), envelope in zip(values, envelopes, strict=True)
+        ]
+        if placed.base is not None and not placed.leans:
+            placed = placed._replace(base=placed.base._replace(text=_envelope_of(cells, capture.MAIN)))
         if verdict.stored != capture.STORED_REJECTED:
             cells.append(SetCell(*capture.BODY, timestamp, placed.envelope))
             cells += placed.confirmations
@@ -330,6 +346,17 @@ class Sequencer:
             self._postings += self._index.add_names(pointer, analysis.body_checksum, page.payload_digest, page.docno)
         self._committer.manifest.note_write(one.row_key, len(one.page.body))
         self._tally.count(verdict, len(one.page.body))
+
+    def _place_text(self, pointer: PagePointer, raws: list[bytes], base: Base, text: TextBase) -> Iterator[SetCell]:
+        """Place the text of a page whose body leans on a base, as a delta against that base's text where that pays."""
+        for raw in raws:
+            envelope, leans_on = self._placement.place_near(
+                pointer.row_key, capture.MAIN, pointer.timestamp, raw, [(base.name, text.raw)], cost=TEXT_DELTA
+            )
+            if leans_on and not text.named:
+                self._shared_rows.append(self._sharing.name_text(base.name, text.envelope, body_name(text.raw)))
+                self._rows.name_text(base.name, text)
+            yield SetCell(*capture.MAIN, pointer.timestamp, envelope)
 
     def _add_anchors(self, one: Prepared, timestamp: int) -> None:
         """What a page that is stored says of others; the same again where it was stored before without its anchors."""
@@ -356,6 +383,11 @@ class Sequencer:
         )
         stored = StoredPage(analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count)
         return PendingPage(stored, analysis.title, one.page.status, analysis.main, one.page.body, placed.base)
+
+
+def _envelope_of(cells: Sequence[SetCell], column: capture.Column) -> bytes:
+    """What a cell of a column holds; b"" where there is none."""
+    return next((cell.value for cell in cells if (cell.family, cell.qualifier) == column), b"")
 
 
 def _name(one: Prepared) -> bytes:

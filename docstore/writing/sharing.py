@@ -1,4 +1,4 @@
-"""Bodies that others lean on: the rows of table `bodies`.
+"""Bodies that others lean on, and their texts: the rows of table `bodies`.
 
 Floor 5: knows the engine's rows.  A body that is a delta's base, or that several pages share, has a row named by the
 first 16 bytes of its BLAKE3: its envelope, and a cell for each user.  A user is added before the row that leans on the
@@ -6,6 +6,11 @@ body, and only while the body is not dying; a left-over user is harmless.  Only 
 
 A base is never a delta itself: a page that resembles a delta leans on that delta's base.  So one read of a body is at
 most two decodes, and freeing a body never has to look further than its users.
+
+A page whose body leans on another leans on that body's text as well: the row says where a copy of it lies, from the
+first such page on and for as long as there is a row.  One user cell stands for both.  What stands there stays the same
+text, whatever becomes of the page that brought it; only where it lies may change.  It is named by the first 16 bytes
+of its BLAKE3, so that `docstore check` can tell.
 """
 
 from __future__ import annotations
@@ -14,16 +19,19 @@ from typing import NamedTuple
 
 from blake3 import blake3
 
+from docstore.capture import MAIN
 from docstore.codec import decode_varint, encode_varint
 from docstore.dedup.pointers import PagePointer
 from docstore.engines.protocol import Engine
-from docstore.model import Cell, DeleteCells, ReadSpec, RowMutations, SetCell
+from docstore.model import Cell, ReadSpec, RowMutations, SetCell
 
 TABLE = "bodies"
 BODY_FAMILY = "b"
 USER_FAMILY = "u"
 REFERRER_FAMILY = "r"
 ENVELOPE = b"envelope"
+TEXT = b"text"
+TEXT_NAME = b"text_name"
 DYING = b"dying"
 
 
@@ -44,13 +52,15 @@ class Base(NamedTuple):
         name: of its row.
         raw: the body.
         envelope: where it lies.
-        pointer: a page that has this very body.
+        pointer: a page that has this very body, or leans on it.
+        text: where the text lies that its row names, or is to name; b"" where that is not known, or there is none.
     """
 
     name: bytes
     raw: bytes
     envelope: bytes
     pointer: PagePointer
+    text: bytes = b""
 
 
 class SharedBodies:
@@ -64,9 +74,13 @@ class SharedBodies:
         self._engine = engine
         self.moves = 0
 
-    def envelope(self, body_name: bytes) -> bytes | None:
-        """Where a shared body lies; None when no such body is shared."""
-        return next((cell.value for cell in self._body_cells(body_name) if cell.qualifier == ENVELOPE), None)
+    def envelope(self, body_name: bytes, qualifier: bytes = ENVELOPE) -> bytes | None:
+        """Where a shared body lies, or with TEXT its text; None when no such body is shared."""
+        return next((cell.value for cell in self._body_cells(body_name) if cell.qualifier == qualifier), None)
+
+    def envelope_for(self, body_name: bytes, family: str) -> bytes | None:
+        """Where that lies which a delta of this family leans on; None when it is not there."""
+        return self.envelope(body_name, TEXT if family == MAIN[0] else ENVELOPE)
 
     def lean_on(self, base: Base, pointer: PagePointer) -> RowMutations | None:
         """The mutations that add a user to a body's row, making the row where there is none.
@@ -89,8 +103,13 @@ class SharedBodies:
             cells.append(SetCell(USER_FAMILY, user_qualifier(base.pointer), 0, b""))
         return RowMutations(TABLE, base.name, cells)
 
+    def name_text(self, name: bytes, envelope: bytes, text_name: bytes) -> RowMutations:
+        """The mutation by which a body's row names its text, and where that lies; for a row that names none."""
+        cells = [SetCell(BODY_FAMILY, TEXT, 0, envelope), SetCell(BODY_FAMILY, TEXT_NAME, 0, text_name)]
+        return RowMutations(TABLE, name, cells)
+
     def cells(self, name: bytes) -> dict[bytes, bytes]:
-        """Where a shared body lies, and whether it is dying: ENVELOPE and DYING, as far as they are there."""
+        """Where a shared body and its text lie, that text's name, and whether the body is dying, as far as there."""
         return {cell.qualifier: cell.value for cell in self._body_cells(name)}
 
     def refer(self, name: bytes, pointer: PagePointer) -> RowMutations:
@@ -115,10 +134,6 @@ class SharedBodies:
             timestamp, offset = decode_varint(cell.qualifier)
             found.append(PagePointer(timestamp, cell.qualifier[offset:]))
         return sorted(found)
-
-    def release(self, body_name: bytes, pointer: PagePointer) -> DeleteCells:
-        """The mutation that takes one user off a body's row."""
-        return DeleteCells(USER_FAMILY, user_qualifier(pointer))
 
     def _body_cells(self, body_name: bytes) -> list[Cell]:
         return self._engine.read_row(TABLE, body_name, ReadSpec(families=(BODY_FAMILY,)))

@@ -26,7 +26,7 @@ from docstore.store import DocumentStore
 from docstore.tablets.bodies import SegmentRow
 from docstore.tablets.dictionaries import decode_dictionary
 from docstore.tablets.record import Record
-from docstore.tablets.values import ValueCodec, parse_envelope
+from docstore.tablets.values import parse_envelope
 from docstore.tablets.walk import Damage
 from docstore.writing.sharing import BODY_FAMILY, DYING, Base, body_name
 
@@ -68,12 +68,10 @@ def records_of(store: DocumentStore, segment: int) -> list[Record]:
 def everything_on_disk(store: DocumentStore) -> Iterator[bytes]:
     """Every value of every record of every segment decoded, every dictionary, and every cell of the engine."""
     opened = store.opened
-    codec = ValueCodec()
     opened.bodies.flush()
     for row in opened.manifest.segments():
         for found in records_of(store, row.number):
-            resolve = opened.dictionaries.load if found.codec == 2 else opened.placement._resolve
-            yield codec.decode(found, resolve)
+            yield opened.placement._decode(found)
     for path in (opened.path / "dictionaries").iterdir():
         yield decode_dictionary(path.read_bytes())
     for table in ("pages", "bodies", "meta"):
@@ -526,7 +524,7 @@ def test_users_that_use_nothing_are_taken_off(store: DocumentStore) -> None:
     first, _ = shared_pair(store)
     third = page(changed(words(5, 600), 2, 12))
     store.put_page("https://c.example/", third, headers=HTML, fetched_at=T0)
-    store.cells.apply("https://c.example/", [DeleteCells("page", b"body")])
+    store.cells.apply("https://c.example/", [DeleteCells("page", b"body"), DeleteCells("text", b"main")])
     lifetimes = Lifetimes(
         store.opened.engine, store.opened.bodies, store.opened.sharing, store._table, store._committer
     )
