@@ -109,10 +109,13 @@ class _Nothing:
 def _inside(compression: Compression, trial: Feed, feed: Feed) -> tuple[Detected, Feed]:
     """Look into a compressed file, past damaged members if need be."""
     seen = bytearray()
+    damage = ""
     while len(seen) < HEAD_BYTES:
         try:
             piece = trial.chunk()
-        except Broken:
+        except Broken as broken:
+            damage = damage or broken.reason
+            seen += broken.rest
             if not trial.resync():
                 break
             seen += b"\n"
@@ -120,6 +123,8 @@ def _inside(compression: Compression, trial: Feed, feed: Feed) -> tuple[Detected
         if not piece:
             break
         seen += piece
+    if damage and not seen.strip():
+        return Detected(compression, "unknown", f"nothing in it can be unpacked: {damage}"), feed
     return _named(compression, bytes(seen[:HEAD_BYTES])), feed
 
 

@@ -46,12 +46,15 @@ class Broken(Exception):
     Attributes:
         member_offset: where the member begins in the file.
         reason: what is wrong with it.
+        rest: what a short member holds before the damage; not given as a chunk, for whoever knows records must say
+            whether that is worth anything.
     """
 
-    def __init__(self, member_offset: int, reason: str) -> None:
+    def __init__(self, member_offset: int, reason: str, rest: bytes = b"") -> None:
         super().__init__(reason)
         self.member_offset = member_offset
         self.reason = reason
+        self.rest = rest
 
 
 class Feed(Protocol):
@@ -154,17 +157,17 @@ class GzipFeed:
     def __init__(self, raw: ReadableBytes) -> None:
         self._window = _Window(raw)
         self._inflater: zlib._Decompress | None = None
-        self._before: zlib._Decompress | None = None
         self._member_offset = 0
-        self._pending = b""
         self._failure = ""
+        self._rest = b""
 
     def chunk(self) -> bytes:
         """The next bytes of this or the next member."""
         while True:
             if self._failure:
                 reason, self._failure = self._failure, ""
-                raise Broken(self._member_offset, reason)
+                rest, self._rest = self._rest, b""
+                raise Broken(self._member_offset, reason, rest)
             if self._inflater is None and not self._open_member():
                 return b""
             output = self._inflate()
@@ -205,13 +208,16 @@ class GzipFeed:
                 self._inflater = None
                 self._failure = "the file ends inside a gzip member"
                 return b""
-        # Only a member of more than one slice can have given something that an error would take along.
+        # An error takes along what came before it: a copy gives that again.
         spare = self._inflater.copy() if window.offset > self._member_offset else None
         try:
             output = self._inflater.decompress(source, CHUNK_BYTES)
         except zlib.error as error:
             self._failure = f"gzip member damaged ({str(error).partition(': ')[2] or error})"
             self._inflater = None
+            if spare is None:
+                self._rest = _salvage(zlib.decompressobj(16 + zlib.MAX_WBITS), source)
+                return b""
             return _salvage(spare, source)
         window.at += len(fresh)
         if self._inflater.eof:
@@ -220,18 +226,17 @@ class GzipFeed:
         return output
 
 
-def _salvage(inflater: zlib._Decompress | None, source: bytes) -> bytes:
+def _salvage(inflater: zlib._Decompress, source: bytes) -> bytes:
     """What comes out before the error, in small steps."""
     output = bytearray()
-    if inflater is not None:
-        try:
-            for start in range(0, len(source), 16):
-                piece = source[start : start + 16]
-                while piece and len(output) < 16 * CHUNK_BYTES:
-                    output += inflater.decompress(piece, CHUNK_BYTES)
-                    piece = inflater.unconsumed_tail
-        except zlib.error:
-            pass
+    try:
+        for start in range(0, len(source), 16):
+            piece = source[start : start + 16]
+            while piece and len(output) < 16 * CHUNK_BYTES:
+                output += inflater.decompress(piece, CHUNK_BYTES)
+                piece = inflater.unconsumed_tail
+    except zlib.error:
+        pass
     return bytes(output)
 
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple, Protocol
 
-from docstore.formats.entries import BLOCK_LIMIT_BYTES, DamagedEntry, Entry, SkippedEntry
+from docstore.formats.entries import BLOCK_LIMIT_BYTES, DamagedEntry, Entry, PageEntry, SkippedEntry
 from docstore.formats.http import Refused
 from docstore.formats.source import Source
 
@@ -66,23 +67,69 @@ class Dialect(Protocol):
         """
         ...
 
-    def vouches(self, header: Header, block: bytes) -> bool:
-        """Whether a digest in the header says that the block is whole."""
+    def agrees(self, header: Header, block: bytes) -> bool | None:
+        """Whether the block has the digest that the header names; None where it names none."""
         ...
+
+
+class _Digests:
+    """Asks digests where the checksum of a packed member comes too late: behind many records, all given by then.
+
+    Writers are known that digest something else than they write, so the first that is right must show that they count.
+    From then on a page is refused whose digest is wrong; behind damage in its member, also one without a right digest.
+    """
+
+    def __init__(self, source: Source, dialect: Dialect) -> None:
+        self._source = source
+        self._dialect = dialect
+        self._count = False
+        self._member = self._damaged_member = -1
+        self._follows = False
+        self._agrees: bool | None = None
+        self._odd = True
+
+    def begin(self, begin: int) -> None:
+        """A record begins; one that is never `seen` ends oddly."""
+        self._member, self._follows = self._source.offset(begin), bool(self._source.place(begin))
+        self._agrees, self._odd = None, True
+
+    def seen(self, header: Header, block: bytes) -> None:
+        """Take a record that ends where its length says."""
+        self._odd = False
+        self._agrees = self._dialect.agrees(header, block)
+        self._count |= self._agrees is True
+
+    def judged(self, entry: Entry) -> Entry:
+        """The entry of the record, or what is wrong with it."""
+        if not self._source.compressed:
+            return entry
+        doubted = self._odd or self._damaged_member == self._member
+        # Revisits are known to carry the digest of another record.
+        wrong = isinstance(entry, PageEntry) and (self._agrees is False or (doubted and self._agrees is None))
+        if wrong and self._count and (self._follows or not self._odd):
+            entry = DamagedEntry(self._member, "no digest vouches for it, in a damaged member of several records")
+        if isinstance(entry, DamagedEntry):
+            self._damaged_member = self._member
+        return entry
 
 
 def read_records(source: Source, dialect: Dialect) -> Iterator[Entry]:
     """Every record of a file, in order, and every stretch that is none."""
+    digests = _Digests(source, dialect)
     while True:
         source.skip_blank()
         if source.at_end():
             if source.broken is None:
                 return
+            if len(list(islice(dialect.start.finditer(source.broken.rest), 2))) == 2:
+                source.take_rest(source.broken)  # of one record alone nothing can be told: it is lost
+                continue
             yield DamagedEntry(source.broken.member_offset, source.broken.reason)
             if not source.recover():
                 return
             continue
         begin = source.tell()
+        digests.begin(begin)
         if not source.match(dialect.start, look_bytes=dialect.look_bytes):
             offset = source.offset()
             shown = source.peek(_SHOWN_BYTES)
@@ -92,16 +139,16 @@ def read_records(source: Source, dialect: Dialect) -> Iterator[Entry]:
             if source.broken and source.at_end() and source.broken.member_offset == offset:
                 reason = f"{source.broken.reason}: {reason}"
                 source.recover()
-            yield DamagedEntry(offset, reason)
+            yield digests.judged(DamagedEntry(offset, reason))
             continue
         place = source.place(begin)
-        entry = _record(source, dialect, begin)
+        entry = digests.judged(_record(source, dialect, begin, digests))
         if place and isinstance(entry, DamagedEntry):
             entry = DamagedEntry(entry.offset, entry.reason + place)
         yield entry
 
 
-def _record(source: Source, dialect: Dialect, begin: int) -> Entry:
+def _record(source: Source, dialect: Dialect, begin: int, digests: _Digests) -> Entry:
     """One record; afterwards the cursor is where the next one may begin."""
     offset = source.offset(begin)
     try:
@@ -132,13 +179,24 @@ def _record(source: Source, dialect: Dialect, begin: int) -> Entry:
     source.seek(block_start)
     block = source.take(header.length)
     source.seek(after)
+    if believed and _shares_member(source, begin):
+        digests.seen(header, block)
     if believed:
         # A long block is then held once, not twice, while it is decoded.
         source.forget()
     built = _build(dialect, header, block, offset)
-    if believed or built.vouched or dialect.vouches(header, block):
+    if believed or built.vouched or dialect.agrees(header, block):
         return built.entry
     return _unbelieved(source, dialect, header, block_start, offset)
+
+
+def _shares_member(source: Source, begin: int) -> bool:
+    """Whether a record lies in one packed member with others, whose checksum then comes too late for it."""
+    if not source.compressed:
+        return False
+    if source.place(begin):
+        return True
+    return not source.at_end() and not source.member_starts(begin, source.tell() + 1)
 
 
 def _is_followed(source: Source, dialect: Dialect, end: int) -> bool | None:

@@ -185,6 +185,12 @@ class Source:
         """The position behind the last byte held."""
         return self._start + len(self._held)
 
+    def take_rest(self, broken: Broken) -> None:
+        """After damage: read what the broken member holds before it, too; `broken` stays."""
+        self._note_member(broken.member_offset)
+        self._held += broken.rest
+        broken.rest = b""
+
     def recover(self) -> bool:
         """After damage: go on with the next member; False when there is none.  What is held is dropped."""
         self.broken = None
@@ -208,9 +214,11 @@ class Source:
             self._ended = True
             return False
         if self.compressed:
-            member = self._feed.member_offset()
-            if not self._member_offsets or self._member_offsets[-1] != member:
-                self._member_starts.append(self._start + len(self._held))
-                self._member_offsets.append(member)
+            self._note_member(self._feed.member_offset())
         self._held += chunk
         return True
+
+    def _note_member(self, member_offset: int) -> None:
+        if not self._member_offsets or self._member_offsets[-1] != member_offset:
+            self._member_starts.append(self._start + len(self._held))
+            self._member_offsets.append(member_offset)

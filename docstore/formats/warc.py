@@ -165,7 +165,7 @@ class WarcDialect:
             overlong=overlong,
         )
 
-    def vouches(self, header: Header, block: bytes) -> bool:
+    def agrees(self, header: Header, block: bytes) -> bool | None:
         """Whether the block has the digest that the header names."""
         assert isinstance(header, _WarcHeader)
         return _digest_agrees(header.get("warc-block-digest"), block)
@@ -227,15 +227,12 @@ def _revisit(header: _WarcHeader, url: str, fetched_at: int, block: bytes, offse
     )
 
 
-def _digest_agrees(recorded: str, block: bytes) -> bool:
-    """Whether a block has a recorded digest.
-
-    Only True says something: writers are known that digest something else than they write.
-    """
+def _digest_agrees(recorded: str, block: bytes) -> bool | None:
+    """Whether a block has a recorded digest; None where there is none of a kind that is known."""
     algorithm, _, value = recorded.partition(":")
     name = algorithm.lower().replace("-", "")
     if not value or name not in {"sha1", "md5", "sha256"}:
-        return False
+        return None
     digest = hashlib.new(name, block, usedforsecurity=False)
     return value.lower() == digest.hexdigest() or value.upper() == base64.b32encode(digest.digest()).decode()
 
@@ -283,9 +280,9 @@ class ArcDialect:
         content_type = "" if header.content_type in {"-", "no-type"} else header.content_type
         return build_page(page, block, offset, is_response=True, content_type=content_type, overlong=overlong)
 
-    def vouches(self, header: Header, block: bytes) -> bool:
+    def agrees(self, header: Header, block: bytes) -> bool | None:
         """ARC has no digests."""
-        return False
+        return None
 
 
 def _text(raw: bytes) -> str:

@@ -414,6 +414,55 @@ def test_damage_in_a_large_member_keeps_the_records_before_it() -> None:
     assert "byte" in reasons(found)[0]
 
 
+def test_damage_in_a_small_member_of_many_records_keeps_those_before_it() -> None:
+    rng = random.Random(3)
+    many = [record(message(b"%x" % rng.getrandbits(900)), f"http://example.com/{number}") for number in range(40)]
+    raw = bytearray(gzip.compress(b"".join(many), mtime=0))
+    assert len(raw) < 16 * 1024, "all of it comes out of the feed at once"
+    middle = len(raw) // 2
+    raw[middle : middle + 200] = b"\xff" * 200
+    behind = gzip.compress(record(message(), "http://example.com/behind"), mtime=0)
+    found = run(bytes(raw) + behind)
+    assert 15 < len(urls(found)) < 25
+    assert urls(found)[-1] == "http://example.com/behind"
+    assert any("gzip member damaged" in reason for reason in reasons(found))
+
+
+def digested(number: int, rng: random.Random, digest: str = "") -> bytes:
+    block = message(b"%x" % rng.getrandbits(9000))
+    named = digest or hashlib.sha1(block).hexdigest()
+    return record(block, f"http://example.com/{number}", extra=f"WARC-Block-Digest: sha1:{named}\r\n")
+
+
+@pytest.mark.parametrize("place", [0.3, 0.5, 0.7, 0.9])
+def test_record_of_a_large_member_that_is_not_what_its_digest_says_is_named(place: float) -> None:
+    rng = random.Random(3)
+    many = [digested(number, rng) for number in range(100)]
+    sound = {entry.page.url: entry.page.body for entry in run(b"".join(many)) if isinstance(entry, PageEntry)}
+    raw = bytearray(gzip.compress(b"".join(many), mtime=0))
+    raw[int(len(raw) * place)] ^= 0xFF
+    found = run(bytes(raw))
+    taken = {entry.page.url: entry.page.body for entry in found if isinstance(entry, PageEntry)}
+    assert len(taken) >= int(100 * place) - 3
+    assert taken.items() <= sound.items()
+    assert reasons(found)
+
+
+def test_digests_of_a_writer_that_digests_something_else_are_not_held_against_its_records() -> None:
+    rng = random.Random(3)
+    many = [digested(number, rng, "0" * 40) for number in range(5)]
+    assert len(urls(run(gzip.compress(b"".join(many), mtime=0)))) == 5
+    alone = [digested(1, rng), digested(2, rng, "0" * 40)]
+    assert len(urls(run(b"".join(gzip.compress(one, mtime=0) for one in alone)))) == 2
+
+
+def test_file_of_which_nothing_can_be_unpacked_says_so() -> None:
+    raw = bytearray(zstandard.ZstdCompressor(write_checksum=True).compress(record(message(HTML * 100))))
+    raw[20] ^= 0xFF
+    (only,) = run(bytes(raw))
+    assert isinstance(only, DamagedEntry) and "zstd frame damaged" in only.reason
+
+
 def test_header_without_end_or_without_length_is_named() -> None:
     sound = numbered(1)[0]
     assert "Content-Length" in reasons(run(record(b"x").replace(b"Content-Length: 1\r\n", b"") + sound))[0]
