@@ -44,6 +44,10 @@ _HASH_LOG_MAX = 21
 """8 MB of table: indexes 16 MB of base, more than `BASE_LIMIT_BYTES`."""
 _CONTENT_SIZE_BITS = 0xE0
 """Of a frame's first byte: content size present, or a single segment, which implies it."""
+_SIZE_IN_FOUR_BYTES = 0x80
+_ONE_SEGMENT_SIZE_IN_FOUR_BYTES = ZSTD_FRAME_MAGIC + b"\xa0"
+_BLOCK_BYTES = 128 << 10
+"""A zstd block holds at most so much."""
 
 _Context = TypeVar("_Context")
 
@@ -79,9 +83,14 @@ class _Contexts(threading.local):
 
     def __init__(self, level: int) -> None:
         self.compress = zstandard.ZstdCompressor(level=level, write_content_size=False).compress
-        self.decompress = zstandard.ZstdDecompressor().decompress
         self.compressors: dict[bytes, zstandard.ZstdCompressor] = {}
         self.decompressors: dict[bytes, zstandard.ZstdDecompressor] = {}
+        self.renew_decompressor()
+
+    def renew_decompressor(self) -> None:
+        decompressor = zstandard.ZstdDecompressor()
+        self.decompress = decompressor.decompress
+        self.decompress_chain = decompressor.decompress_content_dict_chain
 
 
 class ValueCodec:
@@ -138,16 +147,33 @@ class ValueCodec:
             if not payload or payload[0] & _CONTENT_SIZE_BITS:
                 raise _damaged(record, "a frame without content size", payload[:4].hex() or "nothing")
             try:
-                if codec == CODEC_ZSTD:
-                    raw = self._contexts.decompress(ZSTD_FRAME_MAGIC + payload, raw_bytes)
-                else:
-                    decompressor = self._related_decompressor(record, resolve)
+                if codec == CODEC_ZSTD_DICTIONARY:
+                    decompressor = self._dictionary_decompressor(record.related, resolve)
                     raw = decompressor.decompress(ZSTD_FRAME_MAGIC + payload, raw_bytes)
+                elif codec == CODEC_ZSTD:
+                    raw = self._contexts.decompress(ZSTD_FRAME_MAGIC + payload, raw_bytes)
+                elif codec == CODEC_ZSTD_DELTA:
+                    raw = self._decode_delta(record, _related(record.related, resolve))
+                else:
+                    raise _damaged(record, "a codec of docs/format.md", f"codec {codec}")
             except zstandard.ZstdError as error:
                 raise _damaged(record, f"{raw_bytes} raw bytes", str(error)) from error
         if len(raw) != raw_bytes:
             raise _damaged(record, f"{raw_bytes} raw bytes", f"{len(raw)}")
         return raw
+
+    def _decode_delta(self, record: Record, base: bytes) -> bytes:
+        """The value that leans on a base.
+
+        A context for this base alone would cost as much as the decoding.  So the base goes through the thread's one
+        context as a frame that holds it as it is, and zstd lets the frame after it copy from that.
+        """
+        frames = [_stored_frame(base), _sized_frame(record.payload, record.raw_bytes)]
+        try:
+            return self._contexts.decompress_chain(frames)
+        except (zstandard.ZstdError, ValueError) as error:  # ValueError: a frame too short to have a header
+            self._contexts.renew_decompressor()  # the one that failed may still refer to this base
+            raise _damaged(record, f"{record.raw_bytes} raw bytes", str(error)) from error
 
     def _delta_compressor(self, base: bytes, raw_bytes: int) -> zstandard.ZstdCompressor:
         # The window spans base and value, so that the last byte can still be a copy of the first.
@@ -177,19 +203,14 @@ class ValueCodec:
         _hold(held, dictionary.checksum, compressor)
         return compressor
 
-    def _related_decompressor(self, record: Record, resolve: Resolve | None) -> zstandard.ZstdDecompressor:
-        related = record.related
+    def _dictionary_decompressor(self, checksum: bytes, resolve: Resolve | None) -> zstandard.ZstdDecompressor:
         held = self._contexts.decompressors
-        decompressor = held.pop(related, None) if record.codec == CODEC_ZSTD_DICTIONARY else None
+        decompressor = held.pop(checksum, None)
         if decompressor is None:
-            if record.codec not in (CODEC_ZSTD_DICTIONARY, CODEC_ZSTD_DELTA):
-                raise _damaged(record, "a codec of docs/format.md", f"codec {record.codec}")
-            if resolve is None:
-                raise InvalidArgument("this record needs a dictionary or base: pass `resolve`")
-            content = zstandard.ZstdCompressionDict(resolve(related), dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+            raw = _related(checksum, resolve)
+            content = zstandard.ZstdCompressionDict(raw, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
             decompressor = zstandard.ZstdDecompressor(dict_data=content)
-        if record.codec == CODEC_ZSTD_DICTIONARY:
-            _hold(held, related, decompressor)
+        _hold(held, checksum, decompressor)
         return decompressor
 
 
@@ -266,6 +287,29 @@ def envelope_raw_bytes(envelope: bytes) -> int:
     if parse_envelope(envelope).ref is None:
         return len(envelope) - 1
     return decode_varint(envelope, 1)[0]
+
+
+def _related(checksum: bytes, resolve: Resolve | None) -> bytes:
+    """The dictionary or base of that checksum."""
+    if resolve is None:
+        raise InvalidArgument("this record needs a dictionary or base: pass `resolve`")
+    return resolve(checksum)
+
+
+def _stored_frame(raw: bytes) -> bytes:
+    """A zstd frame of blocks that hold raw bytes as they are."""
+    parts = [_ONE_SEGMENT_SIZE_IN_FOUR_BYTES, len(raw).to_bytes(4, "little")]
+    for start in range(0, len(raw), _BLOCK_BYTES):
+        block = raw[start : start + _BLOCK_BYTES]
+        is_last = start + _BLOCK_BYTES >= len(raw)
+        parts += ((len(block) << 3 | is_last).to_bytes(3, "little"), block)
+    return b"".join(parts)
+
+
+def _sized_frame(payload: bytes, raw_bytes: int) -> bytes:
+    """The whole frame of a payload, with magic and content size; `payload` names no dictionary."""
+    descriptor = bytes((payload[0] | _SIZE_IN_FOUR_BYTES,))
+    return b"".join((ZSTD_FRAME_MAGIC, descriptor, payload[1:2], raw_bytes.to_bytes(4, "little"), payload[2:]))
 
 
 def _strip(frame: bytes) -> bytes:
