@@ -66,9 +66,6 @@ class Capture(NamedTuple):
         return None if self.verdict is None else capture.shown_verdict(self.verdict)
 
 
-_NEWEST_BODY = ReadSpec(families=(capture.BODY[0],), qualifier_prefix=capture.BODY[1], versions=1)
-
-
 @dataclass(frozen=True, slots=True)
 class Document:
     """A page of the store.
@@ -155,12 +152,13 @@ class DocumentReader:
     def _get_body(self, row_key: bytes, at: int | None) -> Document | None:
         """The newest body alone: one look-up and one positioned read."""
         if at is None:  # the read that counts microseconds: nothing built that is the same every time
-            cells = self._table.read_row(row_key, _NEWEST_BODY)
-            if len(cells) == 1 and cells[0].qualifier == capture.BODY[1]:
-                try:
-                    return Document(row_key, (Capture(cells[0].timestamp, self._placement.fetch(cells[0].value)),))
-                except CorruptionError:
-                    pass  # compaction may have moved it: look again
+            cell = self._table.newest(row_key, *capture.BODY)
+            if cell is None:
+                return None
+            try:
+                return Document(row_key, (Capture(cell.timestamp, self._placement.fetch(cell.value)),))
+            except CorruptionError:
+                pass  # compaction may have moved it: look again
         end = None if at is None else at + 1
         return through_moves(lambda: self._body_cells(row_key, end, 1), lambda cells: self._body_of(row_key, cells))
 

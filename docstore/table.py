@@ -117,6 +117,20 @@ class Table:
                 break
         return cells
 
+    def newest(self, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
+        """The newest version of one column that the policies keep; cheaper than `read_row`.
+
+        Raises:
+            InvalidArgument: the family is not declared.
+        """
+        policy = self._collected.get(family)
+        if policy is None or policy.max_age_seconds is None:  # no bound on their number drops the newest
+            if family not in self._families:
+                self._check_families((family,))
+            return self._engine.newest(self._name, row_key, family, qualifier)
+        spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, versions=1)
+        return next((cell for cell in self.read_row(row_key, spec) if cell.qualifier == qualifier), None)
+
     def scan(self, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING) -> Iterator[ScannedRow]:
         """Rows with ``start <= row key < end`` that have a kept cell of the spec, in row-key order."""
         self._check_families(spec.families)

@@ -25,6 +25,13 @@ def check_bare(table: str) -> None:
         raise InvalidArgument(f"table {table!r} is not bare, so its rows are read with read_row")
 
 
+def check_not_bare(table: str) -> None:
+    """Refuse a table that does not exist or is bare."""
+    check_table(table)
+    if table in BARE_TABLES:
+        raise InvalidArgument(f"table {table!r} is bare: its cells have no versions; read its qualifiers")
+
+
 def check_family(family: str) -> None:
     """Refuse a family name that cannot stand in a key."""
     if not family or FAMILY_END.decode() in family:

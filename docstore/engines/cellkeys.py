@@ -9,9 +9,10 @@ covers it holds a higher epoch than the cell does.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple, Protocol, Self
 
-from docstore.codec import decode_varint, encode_timestamp, escape, unescape
+from docstore.codec import decode_timestamp, decode_varint, encode_timestamp, escape, unescape
 from docstore.errors import CorruptionError
 from docstore.format import (
     ENGINE_TAG,
@@ -58,9 +59,50 @@ Marks = dict[bytes, RowMarks]
 """By row prefix; never changed in place, so that a reader's view stays whole."""
 
 
+class Cursor(Protocol):
+    """A place among sorted (key, value) pairs; behind the last one it is not valid."""
+
+    def seek(self, target: bytes, /) -> None:
+        """Go to the first pair at or behind target."""
+
+    def valid(self) -> bool:
+        """Whether it stands on a pair."""
+
+    def item(self) -> tuple[bytes, bytes]:
+        """The pair that it stands on."""
+
+    def next(self) -> None:
+        """Go on to the next pair."""
+
+
 def row_prefix(table: str, row_key: bytes) -> bytes:
     """Encode what all keys of a row begin with."""
     return TAGS[table] + escape(row_key)
+
+
+@lru_cache(maxsize=256)
+def column_head(family: str, qualifier: bytes) -> bytes:
+    """Encode what stands between row prefix and timestamp in a cell's key; remembered, for the same few are read."""
+    return CELL_KIND + family.encode() + FAMILY_END + escape(qualifier)
+
+
+def newest_version(cursor: Cursor, head: bytes, epoch: int) -> tuple[int, bytes] | None:
+    """Timestamp and value of the first cell whose key is `head` and a timestamp, and that was written in that delete
+    epoch or later.
+
+    Raises:
+        StopIteration: the cursor ran out, which the end key forbids: something is lost.
+    """
+    cursor.seek(head)
+    while cursor.valid():
+        key, value = cursor.item()
+        if not key.startswith(head):
+            return None
+        written, at = (value[0], 1) if value[0] < 0x80 else decode_varint(value)
+        if written >= epoch:
+            return decode_timestamp(key, len(head)), value[at:]
+        cursor.next()
+    raise StopIteration
 
 
 def row_key_of(prefix: bytes) -> bytes:

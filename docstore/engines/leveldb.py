@@ -27,9 +27,16 @@ import plyvel
 
 from docstore.codec import decode_varint, encode_timestamp, encode_varint, escape
 from docstore.engines import barekeys, cellkeys
-from docstore.engines.arguments import check_bare, check_family, check_mutations, check_spec, check_table
+from docstore.engines.arguments import (
+    check_bare,
+    check_family,
+    check_mutations,
+    check_not_bare,
+    check_spec,
+    check_table,
+)
 from docstore.engines.barekeys import TAKE_FIRST, TAKE_MOST
-from docstore.engines.cellkeys import CELL_KIND, Marks, RowReader
+from docstore.engines.cellkeys import CELL_KIND, Marks, RowReader, column_head, newest_version
 from docstore.engines.handle import Handle
 from docstore.engines.protocol import EVERYTHING, Caps, ScannedRow
 from docstore.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
@@ -158,17 +165,17 @@ class LevelDBEngine:
 
     # --- reads ---
 
-    def _stream(self, db: Any, start: bytes) -> tuple[Any, Marks]:
+    def _stream(self, make: Callable[..., Any], **options: Any) -> tuple[Any, Marks]:
         """An iterator, and the marks that belong to what it sees: a batch with a mark becomes visible whole."""
         generation = self._mark_generation
         if not generation & 1:
             marks = self._marks
-            stream = db.iterator(start=start, verify_checksums=True)
+            stream = make(**options)
             if self._mark_generation == generation:
                 return stream, marks
             stream.close()
         with self._mark_lock:
-            return db.iterator(start=start, verify_checksums=True), self._marks
+            return make(**options), self._marks
 
     def read_row(self, table: str, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
         """See `Engine.read_row`."""
@@ -185,9 +192,26 @@ class LevelDBEngine:
         start = reader.first_key(cells)
         if start is None:
             return []
-        stream, marks = self._stream(db, start)
+        stream, marks = self._stream(db.iterator, start=start, verify_checksums=True)
         try:
             return reader.start(stream).read(stream, cells, marks.get(prefix))[0]
+        finally:
+            stream.close()
+
+    def newest(self, table: str, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
+        """See `Engine.newest`; a page's body is found so, thus nothing is made here that a read can do without."""
+        if table in BARE_TABLES or table not in cellkeys.TAGS:
+            check_not_bare(table)
+        prefix = cellkeys.TAGS[table] + escape(row_key)
+        head = prefix + column_head(family, qualifier)
+        return self._call(lambda db: self._newest(db, prefix, head, family, qualifier), f"reading a row of {table}")
+
+    def _newest(self, db: Any, prefix: bytes, head: bytes, family: str, qualifier: bytes) -> Cell | None:
+        stream, marks = self._stream(db.raw_iterator, verify_checksums=True)
+        try:
+            epoch = marks[prefix].epoch_of(family) if prefix in marks else 0
+            found = newest_version(stream, head, epoch)
+            return found and Cell(family, qualifier, *found)
         finally:
             stream.close()
 
@@ -250,7 +274,7 @@ class LevelDBEngine:
 
         def work(db: Any) -> tuple[list[ScannedRow], bytes]:
             found: list[ScannedRow] = []
-            stream, marks = self._stream(db, low)
+            stream, marks = self._stream(db.iterator, start=low, verify_checksums=True)
             try:
                 reader.start(stream)
                 cells_read, examined = 0, 0
@@ -438,7 +462,7 @@ class LevelDBEngine:
         with self._handle.write_lock:
             db = self._handle.writable()
             try:
-                held = self._newest(db, table, row_key, condition) == condition.value
+                held = self._newest_value(db, table, row_key, condition) == condition.value
             except _FOREIGN_ERRORS as error:
                 raise self._translated(error, f"reading a row of {table}") from error
             mutations = then if held else otherwise
@@ -446,7 +470,7 @@ class LevelDBEngine:
                 self._apply([RowMutations(table, row_key, mutations)], durability)
             return held
 
-    def _newest(self, db: Any, table: str, row_key: bytes, condition: Condition) -> bytes | None:
+    def _newest_value(self, db: Any, table: str, row_key: bytes, condition: Condition) -> bytes | None:
         """The newest value of the condition's column, or None."""
         prefix = cellkeys.row_prefix(table, row_key)
         if table in BARE_TABLES:
@@ -454,16 +478,9 @@ class LevelDBEngine:
                 prefix + condition.qualifier, verify_checksums=True
             )
             return b"" if there == b"" else None
-        cells = prefix + CELL_KIND
-        column = cells + condition.family.encode() + FAMILY_END + escape(condition.qualifier)
-        row_marks = self._marks.get(prefix)
-        deleted_below = row_marks.epoch_of(condition.family) if row_marks else 0
-        with db.iterator(start=column, verify_checksums=True) as stream:
-            while (pair := next(stream))[0].startswith(column):
-                epoch, at = decode_varint(pair[1])
-                if epoch >= deleted_below:
-                    return bytes(pair[1][at:])
-        return None
+        head = prefix + column_head(condition.family, condition.qualifier)
+        cell = self._newest(db, prefix, head, condition.family, condition.qualifier)
+        return cell and cell.value
 
     # --- upkeep ---
 

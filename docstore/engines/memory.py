@@ -10,7 +10,14 @@ import bisect
 import threading
 from collections.abc import Iterator, Sequence
 
-from docstore.engines.arguments import check_bare, check_family, check_mutations, check_spec, check_table
+from docstore.engines.arguments import (
+    check_bare,
+    check_family,
+    check_mutations,
+    check_not_bare,
+    check_spec,
+    check_table,
+)
 from docstore.engines.protocol import EVERYTHING, Caps, ScannedRow
 from docstore.errors import StoreUnavailable
 from docstore.format import BARE_TABLES, TABLE_TAGS
@@ -144,6 +151,12 @@ class MemoryEngine:
             self._check_open()
             row = self._tables[table].rows.get(row_key)
             return _select(row, spec)[0] if row is not None else []
+
+    def newest(self, table: str, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
+        """See `Engine.newest`."""
+        check_not_bare(table)
+        cells = self.read_row(table, row_key, ReadSpec(families=(family,), qualifier_prefix=qualifier))
+        return next((cell for cell in cells if cell.qualifier == qualifier), None)
 
     def qualifiers(self, table: str, row_key: bytes, limit: int) -> list[bytes]:
         """See `Engine.qualifiers`."""

@@ -29,6 +29,14 @@ class OverlayEngine:
         lower = self._lower.read_row(table, row_key, spec)
         return _merged(upper, lower, spec)
 
+    def newest(self, table: str, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
+        """See `Engine`."""
+        upper = self._upper.newest(table, row_key, family, qualifier)
+        lower = self._lower.newest(table, row_key, family, qualifier)
+        if upper is None or lower is None:
+            return upper or lower
+        return upper if upper.timestamp >= lower.timestamp else lower
+
     def qualifiers(self, table: str, row_key: bytes, limit: int) -> list[bytes]:
         """See `Engine`."""
         upper = self._upper.qualifiers(table, row_key, limit)

@@ -168,7 +168,10 @@ class ValueCodec:
         A context for this base alone would cost as much as the decoding.  So the base goes through the thread's one
         context as a frame that holds it as it is, and zstd lets the frame after it copy from that.
         """
-        frames = [_stored_frame(base), _sized_frame(record.payload, record.raw_bytes)]
+        frames: list[bytes | bytearray | memoryview[int]] = [
+            _stored_frame(base),
+            _sized_frame(record.payload, record.raw_bytes),
+        ]
         try:
             return self._contexts.decompress_chain(frames)
         except (zstandard.ZstdError, ValueError) as error:  # ValueError: a frame too short to have a header

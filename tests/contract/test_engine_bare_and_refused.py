@@ -156,10 +156,16 @@ def test_a_scan_refuses_a_place_inside_a_row(engine: Engine) -> None:
         engine.scan("pages", spec=ReadSpec(after=Position("page", b"", 0)))
 
 
+def test_a_bare_row_has_no_newest_version(engine: Engine) -> None:
+    with pytest.raises(InvalidArgument, match="bare"):
+        engine.newest("postings", ROW, "p", b"q")
+
+
 def test_unknown_tables_are_refused_everywhere(engine: Engine) -> None:
     calls: list[Callable[[], object]] = [
         lambda: engine.read_row("nowhere", ROW),
         lambda: engine.scan("nowhere"),
+        lambda: engine.newest("nowhere", ROW, "page", b"body"),
         lambda: engine.qualifiers("nowhere", ROW, 1),
         lambda: engine.qualifiers("pages", ROW, 1),
         lambda: engine.qualifiers_of_rows("pages", [ROW], 1),

@@ -181,6 +181,25 @@ def test_keys_only_leaves_values_out(versions: Engine) -> None:
     assert len(cells) == 6 and all(cell.value == b"" for cell in cells)
 
 
+def test_the_newest_version_of_a_column_is_that_of_its_row(engine: Engine) -> None:
+    names = [b"", b"\x00", b"b", b"b\x00", b"bo", b"body", b"body\xff", b"c"]
+    source = random.Random(3)
+    for number in range(200):
+        cell = (
+            source.choice(["page", "pagex", "text"]),
+            source.choice(names),
+            1000 * source.randrange(9),
+            b"%d" % number,
+        )
+        put(engine, source.choice([ROW, ROW + b"\x00", ROW + b"a"]), cell)
+    for row_key in (ROW, ROW + b"\x00", ROW + b"a", ROW + b"none"):
+        row = engine.read_row("pages", row_key)
+        for family in ("page", "pagex", "text", "none"):
+            for name in [*names, b"none"]:
+                wanted = next((cell for cell in row if (cell.family, cell.qualifier) == (family, name)), None)
+                assert engine.newest("pages", row_key, family, name) == wanted
+
+
 @pytest.mark.parametrize("families", [None, ("page", "http"), ("page!",)])
 @pytest.mark.parametrize("step", [1, 7, 1000])
 def test_a_row_read_in_slices_is_the_row(versions: Engine, families: tuple[str, ...] | None, step: int) -> None:
@@ -356,6 +375,9 @@ def test_a_put_after_a_delete_is_seen_whatever_its_timestamp(
     put(engine, ROW, ("anchor", b"0000005", 1000, b"same place"), ("anchor", b"0000006", 0, b"older"))
     wanted = [Cell("anchor", b"0000005", 1000, b"same place"), Cell("anchor", b"0000006", 0, b"older")]
     assert engine.read_row("pages", ROW) == wanted
+    assert engine.newest("pages", ROW, "anchor", b"0000005") == wanted[0]
+    assert engine.newest("pages", ROW, "anchor", b"0000006") == wanted[1]
+    assert engine.newest("pages", ROW, "anchor", b"0000007") is None
     while not engine.finish_deletes("pages", ROW, 100):
         assert engine.read_row("pages", ROW) == wanted
     assert engine.read_row("pages", ROW) == wanted

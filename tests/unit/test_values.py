@@ -127,6 +127,28 @@ def test_the_wrong_base_is_corruption_or_refused_length_never_an_answer() -> Non
         ValueCodec().decode(record_of(raw, encoded), lambda _: b"too short")
 
 
+def test_a_damaged_delta_is_corruption_and_the_next_read_is_sound() -> None:
+    codec, base = ValueCodec(), page(5, 40_000)
+    raw = base[: len(base) // 3] + b"<p>inserted</p>" + base[len(base) // 3 :]
+    record = record_of(raw, codec.encode(raw, base=(checksum16(base), base)))
+    assert record.codec == CODEC_ZSTD_DELTA and len(base) > 2 * (128 << 10)
+    source = random.Random(11)
+    refused = 0
+    for _ in range(200):
+        payload = bytearray(record.payload)
+        payload[source.randrange(min(len(payload), 40))] ^= 1 << source.randrange(8)
+        cut = bytes(payload[: source.randrange(len(payload))]) if source.random() < 0.3 else bytes(payload)
+        try:
+            assert len(codec.decode(record._replace(payload=cut), lambda _: base)) == len(raw)
+        except CorruptionError:
+            refused += 1
+        assert codec.decode(record, lambda _: base) == raw
+    assert refused > 50
+    for wrong in (b"", b"x"):
+        with pytest.raises(CorruptionError):
+            codec.decode(record, lambda _, wrong=wrong: wrong)  # type: ignore[misc]
+
+
 def test_a_record_that_needs_a_base_asks_for_resolve() -> None:
     base = page(1)
     encoded = ValueCodec().encode(base + b"x", base=(checksum16(base), base))
