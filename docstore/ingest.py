@@ -27,6 +27,8 @@ MAX_ERRORS = 10_000
 """Errors listed one by one; further ones are counted."""
 REVISIT_SPOOL_BYTES = 8 << 20
 """Revisits held in memory; more go to a temporary file."""
+UNRESOLVED = "revisit_unresolved"
+"""A revisit that refers to what is neither in the archives of the run nor in the store."""
 PROGRESS_PAGES = 64
 
 _NOT_MODIFIED_PROFILES = ("server-not-modified",)
@@ -68,7 +70,7 @@ class IngestReport:
         stored: pages whose body was stored, shared or confirmed.
         known: pages that were stored before at the same time: nothing was written.
         verdicts, previous: pages by verdict against other URLs, and against their own previous version.
-        skipped: sound records that are no pages, by reason; `revisit_unresolved` among them.
+        skipped: sound records that are no pages, by reason; and UNRESOLVED, visits that were lost.
         errors: damaged records and refused pages, at most MAX_ERRORS of them.
         error_count: all of them.
         body_bytes: decoded bodies of the pages.
@@ -88,6 +90,16 @@ class IngestReport:
     body_bytes: int = 0
     stored_bytes: int = 0
     seconds: float = 0.0
+
+    @property
+    def unresolved(self) -> int:
+        """Revisits of what neither the archives of this run nor the store hold; a later run may resolve them."""
+        return self.skipped.get(UNRESOLVED, 0)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether something that is a page did not become one."""
+        return self.error_count > 0 or self.unresolved > 0
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -221,7 +233,7 @@ class _Run:
                 entry = RevisitEntry(**fields)
                 page = self._resolve(entry)
                 if page is None:
-                    self._skipped["revisit_unresolved"] += 1
+                    self._skipped[UNRESOLVED] += 1
                     continue
                 self._origins.append((name, entry.offset, len(page.body)))
                 yield page

@@ -149,3 +149,20 @@ def test_an_interrupted_run_leaves_a_sound_store_that_the_same_run_completes(
     assert run("check").code == 0
     report = run("ingest", str(crawl), "--json").object()
     assert report["stored"] + report["known"] == 5
+
+
+def test_revisits_that_cannot_be_resolved_give_exit_code_8_and_advice(run: Terminal, tmp_path: Path) -> None:
+    block = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
+    head = (
+        "WARC/1.1\r\nWARC-Type: revisit\r\nWARC-Target-URI: https://a.example/\r\nWARC-Date: 2024-05-02T00:00:00Z\r\n"
+        "WARC-Record-ID: <urn:uuid:1>\r\nWARC-Refers-To-Target-URI: https://gone.example/\r\n"
+        "WARC-Refers-To-Date: 2024-05-01T00:00:00Z\r\n"
+        "WARC-Profile: http://netpreserve.org/warc/1.1/revisit/identical-payload-digest\r\n"
+        f"Content-Type: application/http;msgtype=response\r\nContent-Length: {len(block)}\r\n\r\n"
+    )
+    path = tmp_path / "revisit.warc"
+    path.write_bytes(head.encode() + block + b"\r\n\r\n")
+    answer = run("ingest", str(path))
+    assert answer.code == 8
+    assert "1 revisit of what is not in the store" in answer.err
+    assert run("ingest", str(path), "--json").object()["skipped"] == {"revisit_unresolved": 1}

@@ -25,7 +25,8 @@ DESCRIPTION = """\
 Write the pages of WARC 1.0/1.1, ARC and TREC Web files, plain, gzip or zstd,
 told apart by content.  Revisits are resolved when all files are read, so their
 order does not matter.  Damaged records are named by file and offset and passed
-over; the exit code is then 8.  The same run again writes nothing twice."""
+over; the exit code is then 8, as where a revisit refers to what neither these
+files nor the store hold.  The same run again writes nothing twice."""
 
 EXAMPLES = """\
 docstore ingest crawl-*.warc.gz
@@ -92,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print_errors(report)
         _print_report(report, dry_run=args.dry_run)
-    return EXIT_RECORDS_SKIPPED if report.error_count else EXIT_OK
+    return EXIT_RECORDS_SKIPPED if report.is_partial else EXIT_OK
 
 
 def _policies(args: argparse.Namespace, schema: Mapping[VerdictKind, Policy]) -> dict[VerdictKind, Policy]:
@@ -138,6 +139,12 @@ def _print_errors(report: IngestReport) -> None:
         output.note(f"skipped {error.file} at offset {error.offset}: {error.reason}")
     if report.error_count > SHOWN_ERRORS:
         output.note(f"skipped {report.error_count - SHOWN_ERRORS} more; --json lists them")
+    if report.unresolved:
+        revisits = "revisit" if report.unresolved == 1 else "revisits"
+        output.note(
+            f"skipped {report.unresolved} {revisits} of what is not in the store: ingest the archives that hold it, "
+            "then these again"
+        )
 
 
 def _print_report(report: IngestReport, *, dry_run: bool) -> None:
