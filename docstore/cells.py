@@ -169,23 +169,29 @@ class CellStore:
         return held
 
     def read_modify_write(self, url_or_row_key: str | bytes, rules: Sequence[Append | Increment]) -> list[Cell]:
-        """Append to or add to the newest values of columns, atomically; returns the new cells.
+        """Append to or add to the newest values of columns of one row, all or none of them.
 
+        Args:
+            url_or_row_key: the row.
+            rules: at least one, on any columns; those on one column follow each other.
+        Returns:
+            The new cells, one a column, in the order of each column's first rule.
         Raises:
-            InvalidArgument: an Increment on a value that is not 8 bytes, or beyond 64 bits.
+            InvalidArgument: no rules, an Increment on a value that is not 8 bytes, or beyond 64 bits.
         """
+        if not rules:
+            raise InvalidArgument("read_modify_write needs at least one rule, an Append or an Increment")
         row_key = self.row_key(url_or_row_key)
         now = self._clock()
         with self._committer.lock:
-            cells = []
+            cells: dict[tuple[str, bytes], SetCell] = {}
             for rule in rules:
-                newest = self._newest(row_key, rule.family, rule.qualifier)
+                column = (rule.family, rule.qualifier)
+                newest = cells.get(column) or self._newest(row_key, *column)
                 stamp = max(now - now % 1000, newest.timestamp if newest else 0)
-                cells.append(
-                    SetCell(rule.family, rule.qualifier, stamp, changed(rule, newest.value if newest else b""))
-                )
-            self._committer.commit([RowMutations("pages", row_key, self._placed(row_key, cells))])
-        return [Cell(*cell) for cell in cells]
+                cells[column] = SetCell(*column, stamp, changed(rule, newest.value if newest else b""))
+            self._committer.commit([RowMutations("pages", row_key, self._placed(row_key, list(cells.values())))])
+        return [Cell(*cell) for cell in cells.values()]
 
     def finish_deletes(self, row_key: bytes) -> None:
         """Remove what a row or family mark has hidden, a slice at a time, without holding up other writers."""

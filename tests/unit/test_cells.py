@@ -107,6 +107,23 @@ def test_counters_count_from_many_threads(store: docstore.DocumentStore) -> None
         store.cells.read_modify_write(URL, [Increment("crawl", b"log", 1)])
 
 
+def test_rules_on_several_columns_change_the_row_all_or_none(store: docstore.DocumentStore) -> None:
+    rules = [
+        Append("crawl", b"log", b"one,"),
+        Increment("crawl", b"n", 2),
+        Append("crawl", b"log", b"three,"),
+        Increment("crawl", b"n", 3),
+    ]
+    cells = store.cells.read_modify_write(URL, rules)
+    assert [(cell.qualifier, cell.value) for cell in cells] == [(b"log", b"one,three,"), (b"n", (5).to_bytes(8, "big"))]
+    with pytest.raises(InvalidArgument, match="8 bytes"):
+        store.cells.read_modify_write(URL, [Increment("crawl", b"n", 1), Increment("crawl", b"log", 1)])
+    row = store.cells.read_row(URL, ReadSpec(versions=1))
+    assert row is not None and [cell.value for cell in row.cells] == [b"one,three,", (5).to_bytes(8, "big")]
+    with pytest.raises(InvalidArgument, match="at least one rule"):
+        store.cells.read_modify_write(URL, [])
+
+
 def test_scans_by_host_prefix_range_and_column(store: docstore.DocumentStore) -> None:
     urls = [
         "http://a.example/",
