@@ -9,7 +9,7 @@ group as a whole.  What a policy drops is hidden from every read here at once; c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from docstore.engines.protocol import EVERYTHING, Engine, ScannedRow
@@ -97,6 +97,10 @@ class Table:
         self._durability = durability
         self._collected = {family.name: family.gc for family in self._families.values() if not _keeps_all(family.gc)}
 
+    def policy(self, family: str) -> GCPolicy:
+        """Which versions a declared family keeps."""
+        return self._families[family].gc
+
     # --- reading ---
 
     def read_row(self, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
@@ -130,6 +134,10 @@ class Table:
             return self._engine.newest(self._name, row_key, family, qualifier)
         spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, versions=1)
         return next((cell for cell in self.read_row(row_key, spec) if cell.qualifier == qualifier), None)
+
+    def absent_rows(self, row_keys: Iterable[bytes]) -> set[bytes]:
+        """Those of some rows that hold nothing, cheaply; a row whose cells are all gone may be left out."""
+        return self._engine.absent_rows(self._name, row_keys)
 
     def scan(self, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING) -> Iterator[ScannedRow]:
         """Rows with ``start <= row key < end`` that have a kept cell of the spec, in row-key order."""

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 POINTER_SLICE = 64
 """Page pointers read at a time; a body that thousands of URLs share is read in slices."""
+ROWS_HELD = 65_536
+"""Rows of texts and bodies at hand, some 20 MB: most candidates are texts of the last pages."""
 
 _BODY = bytes((POSTING_BODY,))
 _TEXT = bytes((POSTING_TEXT,))
@@ -66,12 +68,20 @@ class HashIndex:
     """Look-ups over committed postings and those of the group in flight.
 
     Not thread-safe: one sequencer owns it; a reader makes its own over the same engine and buckets.
+
+    Args:
+        engine: where postings are.
+        buckets: first step of a look-up.
+        remembers: keep rows of texts and bodies at hand.  Whoever asks for that calls `forget` before the next
+            look-up, once anybody else may have written postings.
     """
 
-    def __init__(self, engine: Engine, buckets: Buckets) -> None:
+    def __init__(self, engine: Engine, buckets: Buckets, *, remembers: bool = False) -> None:
         self._engine = engine
         self._buckets = buckets
         self._pending: dict[bytes, list[bytes]] = {}
+        self._rows: dict[bytes, list[bytes]] | None = {} if remembers else None
+        """Whole rows as they are committed; where remembered."""
         self._last: tuple[bytes, tuple[NDArray[np.int64], Keys]] | None = None
 
     # --- reading
@@ -118,8 +128,31 @@ class HashIndex:
         return self.pages_with_text(text_number(analysis.text_checksum))
 
     def prepare(self, analyses: Iterable[Analysis]) -> None:
-        """Say which pages are judged next: their buckets are looked up together."""
-        self._buckets.prepare([asked_keys(analysis) for analysis in analyses if len(analysis.band_keys)])
+        """Say which pages are judged next: their buckets are looked up together, and so are their texts and bodies."""
+        pages = list(analyses)
+        self._buckets.prepare([asked_keys(analysis) for analysis in pages if len(analysis.band_keys)])
+        rows = self._rows
+        if rows is None or len(pages) < 2:
+            return
+        wanted = {_BODY + body_head(analysis.body_checksum) for analysis in pages}
+        wanted |= {_TEXT + text_number(analysis.text_checksum) for analysis in pages if analysis.text_checksum}
+        missing = sorted(wanted - rows.keys())
+        found = self._engine.qualifiers_of_rows(TABLE, missing, POINTER_SLICE)
+        for row_key, stored in zip(missing, found, strict=True):
+            self._hold(row_key, stored, POINTER_SLICE)
+
+    def forget(self) -> None:
+        """Others may have written postings: read rows anew."""
+        if self._rows is not None:
+            self._rows.clear()
+
+    def _hold(self, row_key: bytes, stored: list[bytes], limit: int) -> None:
+        """Keep a row at hand, unless a limit may have cut it."""
+        rows = self._rows
+        if rows is not None and len(stored) < limit:
+            rows[row_key] = stored
+            if len(rows) > ROWS_HELD:
+                del rows[next(iter(rows))]
 
     def texts_near(self, analysis: Analysis) -> tuple[Counter[int], Counter[int]]:
         """Text numbers that share a band with the page, and those that share a 0-mod-p fingerprint.
@@ -143,11 +176,12 @@ class HashIndex:
         return self._last[1]
 
     def _qualifiers(self, row_key: bytes, limit: int) -> list[bytes]:
-        return self._with_pending(row_key, self._engine.qualifiers(TABLE, row_key, limit), limit)
-
-    def _with_pending(self, row_key: bytes, stored: list[bytes], limit: int) -> list[bytes]:
+        stored = None if self._rows is None else self._rows.get(row_key)
+        if stored is None:
+            stored = self._engine.qualifiers(TABLE, row_key, limit)
+            self._hold(row_key, stored, limit)
         pending = self._pending.get(row_key)
-        return stored if pending is None else sorted({*stored, *pending})[:limit]
+        return stored[:limit] if pending is None else sorted({*stored, *pending})[:limit]
 
     # --- writing
 
@@ -199,6 +233,11 @@ class HashIndex:
 
     def end_group(self, *, committed: bool) -> None:
         """Forget the overlay: its group is committed, or has failed."""
+        if committed and self._rows:
+            for row_key, qualifiers in self._pending.items():
+                stored = self._rows.get(row_key)
+                if stored is not None:
+                    self._rows[row_key] = sorted({*stored, *qualifiers})
         self._pending.clear()
         self._last = None
         self._buckets.end_group(committed=committed)

@@ -18,7 +18,7 @@ import errno
 import os
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -252,6 +252,29 @@ class LevelDBEngine:
                 stream.close()
 
         return self._call(work, f"reading qualifiers of {table}")
+
+    def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
+        """See `Engine.absent_rows`."""
+        check_table(table)
+        tag = cellkeys.TAGS[table]
+        prefixes = sorted((tag + escape(row_key), row_key) for row_key in row_keys)
+
+        def work(db: Any) -> set[bytes]:
+            absent = set()
+            stream = db.raw_iterator(verify_checksums=True)
+            try:
+                seek, valid, key_at = stream.seek, stream.valid, stream.key
+                for prefix, row_key in prefixes:
+                    seek(prefix)
+                    if not valid():
+                        raise StopIteration
+                    if not key_at().startswith(prefix):
+                        absent.add(row_key)
+                return absent
+            finally:
+                stream.close()
+
+        return self._call(work, f"looking for rows of {table}")
 
     def scan(
         self, table: str, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING

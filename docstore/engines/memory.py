@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from docstore.engines.arguments import (
     check_bare,
@@ -169,6 +169,13 @@ class MemoryEngine:
     def qualifiers_of_rows(self, table: str, row_keys: Sequence[bytes], limit: int) -> list[list[bytes]]:
         """See `Engine.qualifiers_of_rows`."""
         return [self.qualifiers(table, row_key, limit) for row_key in row_keys]
+
+    def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
+        """See `Engine.absent_rows`."""
+        check_table(table)
+        with self._lock:
+            self._check_open()
+            return set(row_keys) - self._tables[table].rows.keys()
 
     def scan(
         self, table: str, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING

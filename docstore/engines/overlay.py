@@ -6,7 +6,7 @@ would have to hide cells of it, are refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby, islice
 
@@ -21,7 +21,8 @@ class OverlayEngine:
     def __init__(self, lower: Engine, upper: Engine) -> None:
         self._lower = lower
         self._upper = upper
-        self.caps = upper.caps
+        # Whoever writes the lower one is none of ours, so what was read through here may not be remembered.
+        self.caps = upper.caps._replace(single_writer=False)
 
     def read_row(self, table: str, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
         """See `Engine`."""
@@ -50,6 +51,10 @@ class OverlayEngine:
         return [
             sorted({*upper, *lower})[:limit] if upper else lower for upper, lower in zip(uppers, lowers, strict=True)
         ]
+
+    def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
+        """See `Engine`."""
+        return self._lower.absent_rows(table, self._upper.absent_rows(table, row_keys))
 
     def scan(
         self, table: str, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING

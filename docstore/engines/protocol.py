@@ -12,7 +12,7 @@ One contract suite, `tests/contract/`, runs on every engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -70,6 +70,13 @@ class Engine(Protocol):
 
     def qualifiers_of_rows(self, table: str, row_keys: Sequence[bytes], limit: int) -> list[list[bytes]]:
         """What `qualifiers` gives for each of many rows; cheaper a row than as many calls."""
+        ...
+
+    def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
+        """Those of some rows that hold nothing: cheaper than reading them, where most are absent.
+
+        A row may be left out of the answer though all its cells are deleted.
+        """
         ...
 
     def scan(

@@ -25,6 +25,7 @@ class Committer:
         manifest: tablets and segments; its changes are written with each commit.
         durability: what an acknowledged write survives.
         compacting: held by the one compaction that may run.
+        commits: how many were tried; whoever remembers what is stored forgets it when others have committed.
         watched: while compaction looks for segments that no row refers to, the segments that commits refer to.
     """
 
@@ -33,6 +34,7 @@ class Committer:
         self.manifest = manifest
         self.durability = durability
         self.compacting = threading.Lock()
+        self.commits = 0
         self.watched: set[int] | None = None
         self._engine = engine
         self._placement = placement
@@ -44,6 +46,7 @@ class Committer:
             StorageError: nothing was applied.
             CommitUnknown: it may be applied; the same write again is safe.
         """
+        self.commits += 1
         if self.watched is not None:
             self.watched.update(_segments_of(rows))
         self._placement.settle(self.durability)

@@ -79,8 +79,9 @@ class Writing:
         self._clock = clock
         self._reader = DocumentReader(table, opened.placement)
         self.buckets = open_buckets(opened, table)
-        self._index = HashIndex(opened.engine, self.buckets)
-        self._rows = PageRows(table, opened.placement, opened.sharing)
+        remembers = opened.engine.caps.single_writer
+        self._index = HashIndex(opened.engine, self.buckets, remembers=remembers)
+        self._rows = PageRows(table, opened.placement, opened.sharing, remembers=remembers)
         self._detector = self._make_detector(self._index, self._rows)
         sequencer = Sequencer(
             committer=committer,

@@ -6,6 +6,7 @@ Floor 5: knows the table, the columns of `capture` and where values lie; gives t
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from docstore.capture import (
@@ -31,6 +32,7 @@ from docstore.model import Cell, Previous, ReadSpec, SetCell
 from docstore.table import Table
 from docstore.tablets.placement import Placement, through_moves
 from docstore.tablets.values import envelope_raw_bytes
+from docstore.writing.recent import RecentPage, RecentPages
 from docstore.writing.sharing import TEXT, Base, SharedBodies, body_name
 
 BASE_CACHE_BYTES = 32 << 20
@@ -39,18 +41,29 @@ LARGEST_BASE_BYTES = 4 << 20
 """A larger body is no base: every read of a delta decodes its base."""
 
 _COLUMNS_OF_A_VERSION = ("dedup", "page")
+_FAMILIES_OF_A_VERSION = ("page", "http", "text", "dedup")
 
 
 class PendingPage(NamedTuple):
-    """A page of the group in flight, as later pages of the group see it."""
+    """A page of the group in flight, as later pages of the group see it.
+
+    Attributes:
+        page: what every verdict needs.
+        title: as shown.
+        status: of HTTP.
+        text: as stored.
+        body: as fetched.
+        envelope: where the body lies.
+        base: what a page like this one can lean on: this body, or the base that it leans on itself.
+    """
 
     page: StoredPage
     title: str
     status: int
     text: str
     body: bytes
+    envelope: bytes
     base: Base | None
-    """What a page like this one can lean on: this body, or the base that it leans on itself."""
 
 
 class TextBase(NamedTuple):
@@ -99,10 +112,21 @@ class OwnRow(NamedTuple):
     previous: OwnVersion | None
 
 
-class PageRows:
-    """Reads of page rows.  Not thread-safe: the sequencer owns it, as it does the index."""
+_NOTHING = OwnRow(b"", b"", None)
 
-    def __init__(self, table: Table, placement: Placement, sharing: SharedBodies) -> None:
+
+class PageRows:
+    """Reads of page rows.  Not thread-safe: the sequencer owns it, as it does the index.
+
+    Args:
+        table: of pages.
+        placement: where values lie.
+        sharing: bodies that others lean on.
+        remembers: keep the last live versions at hand, as far as the policies let them live until they are written
+            again.  Whoever asks for that calls `forget` before the next read, once anybody else may have committed.
+    """
+
+    def __init__(self, table: Table, placement: Placement, sharing: SharedBodies, *, remembers: bool = False) -> None:
         self._table = table
         self._placement = placement
         self._sharing = sharing
@@ -114,6 +138,12 @@ class PageRows:
         self._group_texts: dict[bytes, TextBase | None] = {}
         self._pending: dict[PagePointer, PendingPage] = {}
         self._pending_rows: set[bytes] = set()
+        policies = [table.policy(family) for family in _FAMILIES_OF_A_VERSION]
+        ages = any(policy.max_age_seconds is not None for policy in policies)
+        self._recent = RecentPages() if remembers and not ages else None
+        self._remembers_writes = all(policy.max_versions is None for policy in policies)
+        """A capture older than the ones that are stored may be hidden as soon as it is written."""
+        self._absent: set[bytes] = set()
 
     # --- the detector's view
 
@@ -122,29 +152,47 @@ class PageRows:
         pending = self._pending.get(pointer)
         if pending is not None:
             return pending.page
+        recent = self._recent_page(pointer)
+        if recent is not None:
+            return recent.page
         spec = ReadSpec(families=_COLUMNS_OF_A_VERSION, start=pointer.timestamp, end=pointer.timestamp + 1)
         columns = {(cell.family, cell.qualifier): cell.value for cell in self._table.read_row(pointer.row_key, spec)}
         if BODY not in columns or CHECKSUM not in columns:
             return None
-        return StoredPage(
+        page = StoredPage(
             self._placement.fetch(columns[CHECKSUM]),
             self._value(columns, TEXT_CHECKSUM),
             *decode_sketch(self._value(columns, SKETCH)),
         )
+        if self._recent is not None:
+            self._recent.put(pointer, RecentPage(page))
+        return page
 
     def title(self, pointer: PagePointer) -> str:
         """Its shown title."""
         pending = self._pending.get(pointer)
         if pending is not None:
             return pending.title
-        return self._column(pointer, TITLE).decode("utf-8", "surrogatepass")
+        recent = self._recent_page(pointer)
+        if recent is not None and recent.title is not None:
+            return recent.title
+        title = self._column(pointer, TITLE).decode("utf-8", "surrogatepass")
+        if recent is not None:
+            recent.title = title
+        return title
 
     def status(self, pointer: PagePointer) -> int:
         """Its HTTP status."""
         pending = self._pending.get(pointer)
         if pending is not None:
             return pending.status
-        return int(self._column(pointer, STATUS) or b"0")
+        recent = self._recent_page(pointer)
+        if recent is not None and recent.status is not None:
+            return recent.status
+        status = int(self._column(pointer, STATUS) or b"0")
+        if recent is not None:
+            recent.status = status
+        return status
 
     def text(self, pointer: PagePointer) -> str:
         """Its stored text."""
@@ -160,14 +208,23 @@ class PageRows:
             return pending.body
         return self._column(pointer, BODY)
 
+    def _recent_page(self, pointer: PagePointer) -> RecentPage | None:
+        return None if self._recent is None else self._recent.get(pointer)
+
     # --- the writer's view
+
+    def prepare(self, row_keys: Sequence[bytes]) -> None:
+        """Say which rows are written next: those that are not there yet, most of a crawl, are found out together."""
+        self._absent = self._table.absent_rows(row_keys) if self._recent is not None and len(row_keys) > 1 else set()
 
     def own(self, row_key: bytes, timestamp: int) -> OwnRow:
         """What the row holds at and before a timestamp; the row must not be in flight."""
+        if row_key in self._absent:
+            return _NOTHING
         spec = ReadSpec(families=_COLUMNS_OF_A_VERSION, end=timestamp + 1, versions=2)
         cells = self._table.read_row(row_key, spec)
         if not cells:
-            return OwnRow(b"", b"", None)
+            return _NOTHING
         taken = verdict = b""
         for cell in cells:
             if cell.timestamp == timestamp:
@@ -231,7 +288,12 @@ class PageRows:
         pending = self._pending.get(pointer)
         if pending is not None:
             return pending.base
-        envelope = self._body_envelope(pointer)
+        recent = self._recent_page(pointer)
+        envelope = None if recent is None else recent.envelope
+        if envelope is None:
+            envelope = self._body_envelope(pointer)
+            if recent is not None:
+                recent.envelope = envelope
         return None if envelope is None else self.base_at(envelope, pointer)
 
     def base_at(self, envelope: bytes, pointer: PagePointer) -> Base | None:
@@ -251,11 +313,14 @@ class PageRows:
             base = Base(leans_on, self._placement.fetch(inner), inner, pointer)
         else:
             base = Base(body_name(raw), raw, envelope, pointer)
+        self._hold_base(envelope, base)
+        return base
+
+    def _hold_base(self, envelope: bytes, base: Base) -> None:
         self._bases[envelope] = base
         self._bases_bytes += len(base.raw)
         while self._bases_bytes > BASE_CACHE_BYTES and len(self._bases) > 1:
             self._bases_bytes -= len(self._bases.popitem(last=False)[1].raw)
-        return base
 
     def text_base(self, base: Base) -> TextBase | None:
         """What the text of a page can lean on whose body leans on a base; None where that has no text of its own.
@@ -328,11 +393,27 @@ class PageRows:
         """Whether this page is in flight."""
         return pointer in self._pending
 
-    def clear_pending(self) -> None:
-        """Forget the group in flight: it is committed, or has failed."""
+    def end_group(self, *, committed: bool) -> None:
+        """The group in flight is committed, or has failed: its pages are stored ones now, or nothing."""
+        if self._recent is not None:
+            self._absent -= self._pending_rows
+            for row_key in self._pending_rows:
+                self._recent.forget_row(row_key)
+            if committed and self._remembers_writes:
+                self._forget_moved()
+                for pointer, page in self._pending.items():
+                    self._recent.put(pointer, RecentPage(page.page, page.title, page.status, page.envelope))
+                    if page.base is not None and page.envelope not in self._bases:
+                        self._hold_base(page.envelope, page.base)
         self._pending.clear()
         self._group_texts.clear()
         self._pending_rows.clear()
+
+    def forget(self) -> None:
+        """Others may have committed: read everything anew."""
+        self._absent.clear()
+        if self._recent is not None:
+            self._recent.forget()
 
     # --- pieces
 

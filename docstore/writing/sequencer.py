@@ -114,6 +114,8 @@ class Sequencer:
         self._page_rows: list[RowMutations] = []
         self._anchor_cells: dict[bytes, list[Mutation]] = {}
         self._anchor_count = 0
+        self._commits = committer.commits
+        """The committer's count when what index and rows remember was true: only our own commits move it along."""
 
     def write(self, prepared: Sequence[Prepared], policies: Policies) -> list[PutResult]:
         """Judge, store and commit pages, in order.
@@ -126,6 +128,11 @@ class Sequencer:
         """
         with self._committer.lock:
             try:
+                if self._committer.commits != self._commits:  # a delete, a compaction, a sweep, a cell set by hand
+                    self._index.forget()
+                    self._rows.forget()
+                    self._commits = self._committer.commits
+                self._rows.prepare([one.row_key for one in prepared if not one.error])
                 self._index.prepare(one.analysis for one in prepared if one.analysis is not None)
                 results = [self._put(one, policies) for one in prepared]
                 self.commit()
@@ -150,6 +157,7 @@ class Sequencer:
                 *self._tally.mutations(),
             ]
         )
+        self._commits = self._committer.commits
         self._tally.committed()
         self._forget(committed=True)
 
@@ -160,7 +168,7 @@ class Sequencer:
         self._anchor_cells = {}
         self._anchor_count = 0
         self._index.end_group(committed=committed)
-        self._rows.clear_pending()
+        self._rows.end_group(committed=committed)
         self._tally.rollback()
 
     # --- one page
@@ -382,7 +390,9 @@ class Sequencer:
             one.row_key, pointer.timestamp, analysis, text=good, near=good and analysis.word_count >= MIN_NEAR_WORDS
         )
         stored = StoredPage(analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count)
-        return PendingPage(stored, analysis.title, one.page.status, analysis.main, one.page.body, placed.base)
+        return PendingPage(
+            stored, analysis.title, one.page.status, analysis.main, one.page.body, placed.envelope, placed.base
+        )
 
 
 def _envelope_of(cells: Sequence[SetCell], column: capture.Column) -> bytes:

@@ -1,0 +1,223 @@
+"""What the writer remembers of stored pages is what is stored: deletes, expiry and other commits are seen at once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from pages import changed, page, words
+
+import docstore
+from docstore.dedup.detector import StoredPage
+from docstore.dedup.pointers import PagePointer
+from docstore.errors import StorageError
+from docstore.layout import Layout
+from docstore.model import (
+    ColumnFamily,
+    DeleteCells,
+    DeleteFamily,
+    DeleteRow,
+    Durability,
+    GCPolicy,
+    Mutation,
+    Page,
+    PutResult,
+    RowMutations,
+    Schema,
+    SetCell,
+    VerdictKind,
+)
+from docstore.writing.recent import RecentPage, RecentPages
+
+HTML = (("Content-Type", "text/html; charset=utf-8"),)
+T0 = 1_700_000_000_000_000
+HOUR = 3_600_000_000
+A, B, C, D = (f"https://{name}.example/page" for name in "abcd")
+TEXT = words(1, 200)
+BODY = page(TEXT)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[docstore.DocumentStore]:
+    with docstore.open(tmp_path / "store", create=True, durability="none") as opened:
+        yield opened
+
+
+def put(store: docstore.DocumentStore, url: str, body: bytes = BODY, at: int = T0) -> PutResult:
+    return store.put_page(url, body, headers=HTML, fetched_at=at)
+
+
+def seen_by(store: docstore.DocumentStore, url: str, body: bytes = BODY) -> tuple[VerdictKind, str]:
+    verdict = put(store, url, body, T0 + HOUR).verdict
+    return verdict.kind, verdict.of_url
+
+
+def fill(store: docstore.DocumentStore) -> None:
+    """A and B hold one body, and the writer has judged a page against A."""
+    assert put(store, A).verdict.kind is VerdictKind.NEW
+    assert put(store, B, BODY, T0 + 1000).verdict.of_url == A
+
+
+OTHERS: dict[str, Callable[[docstore.DocumentStore], object]] = {
+    "a deleted URL": lambda store: store.delete(A),
+    "a deleted row": lambda store: store.cells.apply(A, [DeleteRow()]),
+    "a deleted body": lambda store: store.cells.apply(A, [DeleteCells("page", b"body")]),
+    "a deleted family": lambda store: store.cells.apply(A, [DeleteFamily("dedup")]),
+    "a delete from a table of rows": lambda store: store.committer.commit(
+        [RowMutations("pages", store.cells.row_key(A), [DeleteRow()])]
+    ),
+}
+
+
+@pytest.mark.parametrize("event", OTHERS.values(), ids=OTHERS)
+def test_a_page_that_is_gone_is_named_by_no_verdict(
+    store: docstore.DocumentStore, event: Callable[[docstore.DocumentStore], object]
+) -> None:
+    fill(store)
+    event(store)
+    assert seen_by(store, C) == (VerdictKind.EXACT, B)
+    assert seen_by(store, D, BODY.replace(b"<p>", b"<p class=x>")) == (VerdictKind.SAME_TEXT, B)
+
+
+def test_a_page_that_is_gone_is_no_near_one(store: docstore.DocumentStore) -> None:
+    put(store, A)
+    near = page(changed(TEXT, 3, 4))
+    assert seen_by(store, B, near) == (VerdictKind.NEAR, A)
+    store.delete(A)
+    store.delete(B)
+    assert seen_by(store, C, near) == (VerdictKind.NEW, "")
+
+
+def test_a_row_that_came_back_is_seen_again(store: docstore.DocumentStore) -> None:
+    fill(store)
+    store.delete(A)
+    assert seen_by(store, C) == (VerdictKind.EXACT, B)
+    put(store, A, BODY, T0 - HOUR)
+    assert seen_by(store, D) == (VerdictKind.EXACT, A)
+
+
+def test_a_compaction_keeps_verdicts_and_bases(store: docstore.DocumentStore) -> None:
+    fill(store)
+    store.compact()
+    assert seen_by(store, C) == (VerdictKind.EXACT, A)
+    near = page(changed(TEXT, 4, 3))
+    assert seen_by(store, D, near) == (VerdictKind.NEAR, A)
+    found = store.get(D)
+    assert found is not None and found.body == near
+
+
+def test_a_title_set_by_hand_counts(store: docstore.DocumentStore) -> None:
+    put(store, A)
+    other = BODY.replace(b"<p>", b"<p class=x>")
+    assert seen_by(store, B, other) == (VerdictKind.SAME_TEXT, A)
+    store.delete(B)
+    store.cells.apply(A, [SetCell("text", b"title", T0, b"Another title")])
+    assert seen_by(store, C, other.replace(b"class=x", b"class=y")) == (VerdictKind.NEAR, A)
+
+
+@pytest.mark.parametrize("family", ["page", "dedup"])
+def test_a_page_that_expired_by_age_is_named_by_no_verdict(tmp_path: Path, family: str) -> None:
+    now = [T0]
+    schema = Schema(families=(ColumnFamily(family, GCPolicy(max_age_seconds=3600)),))
+    opened = Layout(tmp_path / "store").open(create=True, schema=schema)
+    with docstore.DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
+        put(store, A)
+        assert put(store, B, BODY, T0 + 1800 * 1_000_000).verdict.of_url == A
+        now[0] = T0 + 3700 * 1_000_000
+        assert seen_by(store, C) == (VerdictKind.EXACT, B)
+
+
+def test_a_version_that_a_newer_one_takes_the_place_of_is_named_by_no_verdict(tmp_path: Path) -> None:
+    schema = Schema(families=(ColumnFamily("page", GCPolicy(max_versions=1)),))
+    with docstore.open(tmp_path / "store", create=True, schema=schema, durability="none") as store:
+        fill(store)
+        put(store, A, page(words(9, 100)), T0 + 2 * HOUR)
+        assert seen_by(store, C) == (VerdictKind.EXACT, B)
+
+
+def test_a_late_capture_that_is_hidden_at_once_is_named_by_no_verdict(tmp_path: Path) -> None:
+    schema = Schema(families=(ColumnFamily("page", GCPolicy(max_versions=1)),))
+    with docstore.open(tmp_path / "store", create=True, schema=schema, durability="none") as store:
+        put(store, A, page(words(9, 100)), T0 + HOUR)
+        put(store, A, BODY, T0)
+        assert seen_by(store, C) == (VerdictKind.NEW, "")
+
+
+def test_a_page_whose_commit_failed_is_named_by_no_verdict(store: docstore.DocumentStore) -> None:
+    put(store, D, page(words(7, 100)))
+    engine = store.opened.engine
+    with mock.patch.object(engine, "mutate_rows", side_effect=StorageError(28, "no room")), pytest.raises(StorageError):
+        put(store, A)
+    assert seen_by(store, B) == (VerdictKind.NEW, "")
+    assert seen_by(store, C) == (VerdictKind.EXACT, B)
+
+
+def test_a_dry_run_sees_what_is_deleted_below_it(store: docstore.DocumentStore) -> None:
+    fill(store)
+    with store.rehearse() as dry:
+        assert seen_by(dry, C) == (VerdictKind.EXACT, A)
+        store.delete(A)
+        assert seen_by(dry, D) == (VerdictKind.EXACT, B)
+
+
+def test_the_last_pages_are_read_from_memory(store: docstore.DocumentStore) -> None:
+    fill(store)
+    pointer = PagePointer(T0, store.cells.row_key(A))
+    with mock.patch.object(store.opened.engine, "read_row") as read_row:
+        assert store._write_half()._rows.page(pointer) is not None
+    assert not read_row.called
+
+
+def group(source: random.Random, urls: Sequence[str], bodies: Sequence[bytes]) -> list[Page]:
+    return [
+        Page(source.choice(urls), source.choice(bodies), headers=HTML, fetched_at=T0 + source.randrange(40) * 1000)
+        for _ in range(source.randrange(1, 9))
+    ]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("versions", [None, 1])
+def test_a_store_that_remembers_answers_as_one_that_reads(tmp_path: Path, seed: int, versions: int | None) -> None:
+    source = random.Random(seed)
+    texts = [words(number, 120) for number in range(3)]
+    texts += [changed(text, number, 5) for number, text in enumerate(texts)]
+    bodies = [page(text, title) for text in texts for title in ("One", "Two")]
+    urls = [f"https://{name}.example/{number}" for name in "ab" for number in range(6)]
+    schema = Schema(families=(ColumnFamily("page", GCPolicy(max_versions=versions)),) if versions else ())
+    with docstore.open(tmp_path / "one", create=True, schema=schema, durability="none") as one:
+        one._write_half()
+        with docstore.open(tmp_path / "two", create=True, schema=schema, durability="none") as two:
+            half = two._write_half()
+            half._rows._recent = None
+            half._index._rows = None
+            for _ in range(25):
+                step = source.randrange(8)
+                if step < 6:
+                    pages = group(source, urls, bodies)
+                    assert list(one.put_pages(pages, threads=1)) == list(two.put_pages(pages, threads=1))
+                    continue
+                url = source.choice(urls)
+                deletes: list[Mutation] = [DeleteRow(), DeleteCells("page", b"body", T0 + 5000, T0 + 20_000)]
+                mutation = source.choice(deletes)
+                for store in (one, two):
+                    if step == 6:
+                        store.delete(url)
+                    else:
+                        store.cells.apply(url, [mutation])
+
+
+def test_pages_at_hand_go_first_in_first_out_and_by_row() -> None:
+    pages = RecentPages(limit=3)
+    stored = StoredPage(b"c", b"t", b"", 0)
+    pointers = [PagePointer(number, b"row%d" % (number % 2)) for number in range(4)]
+    for pointer in pointers:
+        pages.put(pointer, RecentPage(stored))
+    assert [pages.get(pointer) is not None for pointer in pointers] == [False, True, True, True]
+    pages.forget_row(b"row1")
+    assert [pages.get(pointer) is not None for pointer in pointers] == [False, False, True, False]
+    pages.put(pointers[0], RecentPage(stored))
+    pages.forget()
+    assert all(pages.get(pointer) is None for pointer in pointers)
