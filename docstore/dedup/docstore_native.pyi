@@ -1,6 +1,7 @@
-"""What the compiled module offers; `native` is its only caller, and says what each value means."""
+"""What the compiled module offers; its callers are `native` and `engines.cellbatch`, and say what each value means."""
 
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,3 +23,20 @@ class Kernel:
     def shingles(self, text: str) -> bytes: ...
 
 def overlap(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int: ...
+
+class CellEncoder:
+    """`engines.cellbatch.reference` in native code; what marks things is handed in."""
+
+    def __init__(
+        self,
+        tags: dict[str, bytes],
+        bare: dict[str, str],
+        set_cell: type,
+        escape: bytes,
+        end: bytes,
+        kind: bytes,
+        largest_bytes: int,
+    ) -> None: ...
+    def encode(
+        self, rows: Sequence[Any], epoch: bytes, families: dict[str, bytes]
+    ) -> tuple[list[bytes], list[bytes]] | None: ...

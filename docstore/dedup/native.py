@@ -1,4 +1,4 @@
-"""The native kernel behind the reference's interface: the one importer of `docstore_native`.
+"""The native kernel behind the reference's interface: the importer of `docstore_native` for fingerprints.
 
 Floor 2: knows `analysis`, `checksum`, `charset`, and `reference`, to which it hands what native code leaves alone: a
 body in a legacy multi-byte encoding is decoded there, and a string with lone surrogates analysed there.  Must not know

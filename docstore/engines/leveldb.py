@@ -18,10 +18,12 @@ import errno
 import os
 import threading
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import plyvel
 
@@ -46,9 +48,6 @@ from docstore.format import (
     ENGINE_EPOCH_KEY,
     ENGINE_TAG,
     FAMILY_END,
-    KEY_END,
-    KEY_ESCAPE,
-    TIMESTAMP_MAX,
 )
 from docstore.model import (
     Cell,
@@ -61,6 +60,9 @@ from docstore.model import (
     RowMutations,
     SetCell,
 )
+
+if TYPE_CHECKING:  # loaded at the first write
+    from docstore.engines.cellbatch import Encode
 
 MARK_ABOVE_CELLS = 1000
 """Deleting a million cells in one batch took 0.7 s and 93 MB; a thousand take about a millisecond (measured)."""
@@ -109,6 +111,7 @@ class LevelDBEngine:
         self._mark_lock = threading.Lock()
         self._log = self.path / "none.log"
         self._family_keys: dict[str, bytes] = {}
+        self._encode: Encode | None = None
         self._cursors: dict[bytes, bytes] = {}
         self._marks: Marks = {}
         self._mark_generation = 0
@@ -337,51 +340,23 @@ class LevelDBEngine:
     def _apply(self, rows: Sequence[RowMutations], durability: Durability) -> None:
         db = self._handle.writable()
         batch = db.write_batch(sync=durability is Durability.SYNC)
-        if self._put_cells(batch, rows):
-            self._commit(batch, [], durability)
+        marks: list[_Mark] = []
+        pairs = self._encode_cells(rows)
+        if pairs is not None:
+            deque(map(batch.put, *pairs), maxlen=0)
         else:
-            batch = db.write_batch(sync=durability is Durability.SYNC)
             try:
                 marks = self._put_with_deletes(db, batch, rows)
             except _FOREIGN_ERRORS as error:
                 raise self._translated(error, "reading what a delete removes") from error
-            self._commit(batch, marks, durability)
+        self._commit(batch, marks, durability)
 
-    def _put_cells(self, batch: Any, rows: Sequence[RowMutations]) -> bool:
-        """Fill a batch from rows that only set cells; False where there is a delete, or anything to refuse."""
-        put = batch.put
-        epoch = encode_varint(self._epoch)
-        families, tags, bare_tables = self._family_keys, cellkeys.TAGS, BARE_TABLES
-        for table, row_key, mutations in rows:
-            tag = tags.get(table)
-            if tag is None:
-                return False
-            if b"\x00" in row_key:
-                row_key = row_key.replace(b"\x00", KEY_ESCAPE)
-            prefix = tag + row_key + KEY_END
-            only_family = bare_tables.get(table)
-            if only_family is not None:
-                for mutation in mutations:
-                    if type(mutation) is not SetCell:
-                        return False
-                    family, qualifier, timestamp, value = mutation
-                    if timestamp or value or family != only_family:
-                        return False
-                    put(prefix + qualifier, b"")
-                continue
-            prefix += CELL_KIND
-            for mutation in mutations:
-                if type(mutation) is not SetCell:
-                    return False
-                family, qualifier, timestamp, value = mutation
-                family_key = families.get(family)
-                if family_key is None or not 0 <= timestamp <= TIMESTAMP_MAX or len(value) > _LARGEST_CELL_BYTES:
-                    return False
-                if b"\x00" in qualifier:
-                    qualifier = qualifier.replace(b"\x00", KEY_ESCAPE)
-                inverted = (TIMESTAMP_MAX - timestamp).to_bytes(8, "big")
-                put(prefix + family_key + qualifier + KEY_END + inverted, epoch + value)
-        return True
+    def _encode_cells(self, rows: Sequence[RowMutations]) -> tuple[list[bytes], list[bytes]] | None:
+        """Keys and values of rows that only set cells; None where there is a delete, or anything to refuse."""
+        if self._encode is None:
+            # Loaded at the first write: native code comes with it, which reading does without.
+            self._encode = import_module("docstore.engines.cellbatch").encoder(_LARGEST_CELL_BYTES)
+        return self._encode(rows, encode_varint(self._epoch), self._family_keys)
 
     def _put_with_deletes(self, db: Any, batch: Any, rows: Sequence[RowMutations]) -> list[_Mark]:
         """Fill a batch from any rows, in their order; gives the marks that it makes."""

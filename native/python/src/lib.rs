@@ -3,6 +3,8 @@
 //! Knows `docstore-kernel` and Python; decides nothing.  The GIL is let go while bodies are analysed.  A panic in the
 //! core, which would be a defect, becomes a RuntimeError.
 
+mod cells;
+
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -221,5 +223,6 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints) -> PyResult<Bound<'py
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Kernel>()?;
+    module.add_class::<cells::CellEncoder>()?;
     module.add_function(wrap_pyfunction!(overlap, module)?)
 }
