@@ -14,7 +14,7 @@ from docstore.format import BARE_TABLES, KEY_END, KEY_ESCAPE, TIMESTAMP_MAX
 from docstore.model import RowMutations, SetCell
 
 try:
-    from docstore.dedup import docstore_native
+    from docstore.dedup.docstore_native import CellEncoder
 except ImportError:
     IS_NATIVE = False
 else:
@@ -42,7 +42,7 @@ def encoder(largest_cell_bytes: int) -> Encode:
     """The fastest there is; values above `largest_cell_bytes` are left alone."""
     if not IS_NATIVE:
         return reference(largest_cell_bytes)
-    encode: Encode = docstore_native.CellEncoder(
+    encode: Encode = CellEncoder(
         TAGS, dict(BARE_TABLES), SetCell, KEY_ESCAPE, KEY_END, CELL_KIND, largest_cell_bytes
     ).encode
     return encode
