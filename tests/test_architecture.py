@@ -19,6 +19,7 @@ FLOORS = {
     "docstore.model": 1,
     "docstore.files": 1,
     "docstore.keys": 1,
+    "docstore.drawing": 1,
     "docstore.engines": 2,
     "docstore.html": 2,
     "docstore.dedup": 2,

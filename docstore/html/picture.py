@@ -1,24 +1,20 @@
 """A page's cumulative tag curve with its plateau, as a PNG.
 
-Floor 2: knows `plateau`, `tokens` and `charset`.  Pure: body in, picture out.  matplotlib is loaded when a picture is
-asked for, because nothing else needs it.
+Floor 2: knows `plateau`, `tokens` and `charset`.  Pure: body in, picture out.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from io import BytesIO
 from itertools import accumulate
-from typing import Any, Final
+from typing import Final
 
-from docstore.errors import InvalidArgument
+from docstore.drawing import new_figure, png
 from docstore.html.charset import decode
 from docstore.html.plateau import WORD_VALUE, Ratio, Span, best_span, stream
 from docstore.html.tokens import split
 
 WIDTH_INCHES: Final = 8.0
 HEIGHT_INCHES: Final = 5.0
-DOTS_PER_INCH: Final = 100
 MOST_POINTS: Final = 20_000
 """Longer curves are thinned: a picture has some 800 columns."""
 
@@ -48,13 +44,11 @@ def plateau_png(body: bytes, content_type: str | None = None, *, title: str = ""
     Raises:
         InvalidArgument: matplotlib is not installed, or the value is no positive ratio.
     """
-    figure_type, canvas_type = _matplotlib()
     tags, word_counts = stream(split(decode(body, content_type).text.replace("\0", "\ufffd")))
     first, end = span_tokens(tags, word_counts, best_span(tags, word_counts, value))
     tokens, tags_before = curve(tags, word_counts)
     every = -(-len(tokens) // MOST_POINTS)
-    figure = figure_type(figsize=(WIDTH_INCHES, HEIGHT_INCHES), dpi=DOTS_PER_INCH)
-    canvas_type(figure)
+    figure = new_figure(WIDTH_INCHES, HEIGHT_INCHES)
     axes = figure.add_subplot()
     axes.plot([*tokens[::every], tokens[-1]], [*tags_before[::every], tags_before[-1]], color="black", linewidth=1)
     if end > first:
@@ -65,17 +59,4 @@ def plateau_png(body: bytes, content_type: str | None = None, *, title: str = ""
     axes.set_ylabel("tags so far")
     axes.set_title(title.replace("$", r"\$")[:100])
     axes.margins(0.01)
-    out = BytesIO()
-    # Without its version in the file, one matplotlib gives the same bytes for the same page.
-    figure.savefig(out, format="png", metadata={"Software": None})
-    return out.getvalue()
-
-
-def _matplotlib() -> tuple[Any, Any]:
-    try:
-        canvas = import_module("matplotlib.backends.backend_agg")
-        return import_module("matplotlib.figure").Figure, canvas.FigureCanvasAgg
-    except ImportError as error:
-        raise InvalidArgument(
-            f"drawing a picture needs matplotlib, which cannot be imported ({error}): pip install 'docstore[plot]'"
-        ) from error
+    return png(figure)

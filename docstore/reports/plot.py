@@ -1,21 +1,19 @@
 """Text statistics as a picture: frequency by rank, and vocabulary by words read, both with their fits.
 
-Floor 6: knows `textstats`.  matplotlib is loaded when a picture is asked for: nothing else needs it.
+Floor 6: knows what `reports.text` counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
-from io import BytesIO
 from typing import Any, Final
 
+from docstore.drawing import new_figure, png
 from docstore.errors import InvalidArgument
 from docstore.reports.text import PowerLaw, TextStatistics
 
 WIDTH_INCHES: Final = 11.0
 HEIGHT_INCHES: Final = 5.0
-DOTS_PER_INCH: Final = 100
 
 
 def statistics_png(statistics: TextStatistics) -> bytes:
@@ -26,9 +24,7 @@ def statistics_png(statistics: TextStatistics) -> bytes:
     """
     if not statistics.words:
         raise InvalidArgument("there is no word to draw; ingest pages with text, or name another host")
-    figure_type, canvas_type = _matplotlib()
-    figure = figure_type(figsize=(WIDTH_INCHES, HEIGHT_INCHES), dpi=DOTS_PER_INCH, layout="constrained")
-    canvas_type(figure)
+    figure = new_figure(WIDTH_INCHES, HEIGHT_INCHES, layout="constrained")
     ranks, growth = figure.subplots(1, 2)
     _draw(ranks, statistics.rank_frequency, statistics.zipf, "rank", "frequency")
     _draw(growth, statistics.growth, statistics.heaps, "words read", "vocabulary")
@@ -36,9 +32,7 @@ def statistics_png(statistics: TextStatistics) -> bytes:
     growth.set_title("Heaps: growth of the vocabulary")
     where = statistics.host or "all pages"
     figure.suptitle(f"{where}: {statistics.words:,} words, {statistics.vocabulary:,} different".replace("$", r"\$"))
-    out = BytesIO()
-    figure.savefig(out, format="png", metadata={"Software": None})
-    return out.getvalue()
+    return png(figure)
 
 
 def _draw(axes: Any, points: Sequence[tuple[int, int]], law: PowerLaw | None, x_name: str, y_name: str) -> None:
@@ -50,13 +44,3 @@ def _draw(axes: Any, points: Sequence[tuple[int, int]], law: PowerLaw | None, x_
         axes.legend()
     axes.set_xlabel(x_name)
     axes.set_ylabel(y_name)
-
-
-def _matplotlib() -> tuple[Any, Any]:
-    try:
-        canvas = import_module("matplotlib.backends.backend_agg")
-        return import_module("matplotlib.figure").Figure, canvas.FigureCanvasAgg
-    except ImportError as error:
-        raise InvalidArgument(
-            f"drawing a plot needs matplotlib, which cannot be imported ({error}): pip install 'docstore[plot]'"
-        ) from error
