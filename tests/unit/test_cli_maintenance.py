@@ -6,6 +6,8 @@ import pytest
 from cli_case import Terminal, article, html
 
 import docstore
+from docstore.cli.commands.stats import CODEC_REASONS
+from docstore.tablets.record import CODEC_NAMES
 
 
 @pytest.fixture
@@ -102,3 +104,6 @@ def test_stats_say_what_each_codec_takes(run: Terminal) -> None:
     assert sum(one["records"] for name, one in codecs.items() if name.startswith("page:body")) == 12
     shown = run("stats", "--codecs").out
     assert "page:body" in shown and "delta" in shown
+    for codec in {name.split(" ")[1] for name in codecs}:
+        assert CODEC_REASONS[codec] in shown
+    assert CODEC_REASONS.keys() == set(CODEC_NAMES.values())

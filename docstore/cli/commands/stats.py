@@ -41,6 +41,14 @@ docstore stats --dedup --by parameter --json
 
 BY = ("host", "prefix", "parameter")
 SHOWN_GROUPS = 20
+CODEC_HEADINGS = ("column", "codec", "records", "raw", "stored", "because")
+CODEC_REASONS = {
+    "delta": "a relative was near enough to lean on",
+    "dictionary": "no relative was near enough",
+    "zstd": "no dictionary was at hand, or none made it smaller",
+    "stored": "zstd does not make it smaller",
+}
+"""Why a record has its codec, which is what the record keeps of the choice: each is taken where none above it pays."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--by", choices=BY, help="with --dedup: by host, by host and first path segment, or by query parameter"
     )
     parser.add_argument(
-        "--codecs", action="store_true", help="what records take by column and codec; reads all segments"
+        "--codecs",
+        action="store_true",
+        help="what records take by column and codec, and why they have it; reads all segments",
     )
     parser.add_argument("--png", metavar="FILE", help="with --text: draw both laws; needs the extra `plot`")
     arguments.add_store(parser)
@@ -80,14 +90,17 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         output.json_line(stats | {"codecs": codecs} if args.codecs else stats)
     elif args.codecs:
-        shown = [
-            (*name.split(" "), str(one["records"]), output.size(one["raw_bytes"]), output.size(one["record_bytes"]))
-            for name, one in codecs.items()
-        ]
-        output.table(shown, ("column", "codec", "records", "raw", "stored"), right=(2, 3, 4))
+        output.table(map(_codec_row, codecs.items()), CODEC_HEADINGS, right=(2, 3, 4))
     else:
         output.table(lines(stats))
     return EXIT_OK
+
+
+def _codec_row(item: tuple[str, Mapping[str, int]]) -> tuple[str, ...]:
+    name, one = item
+    column, _, codec = name.partition(" ")
+    sizes = (str(one["records"]), output.size(one["raw_bytes"]), output.size(one["record_bytes"]))
+    return (column, codec, *sizes, CODEC_REASONS.get(codec, output.NOTHING))
 
 
 def lines(stats: Mapping[str, Any]) -> list[tuple[str, str]]:
