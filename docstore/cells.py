@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from docstore import keys
+from docstore.engines.protocol import ScannedRow
 from docstore.errors import CorruptionError, InvalidArgument
 from docstore.model import (
     Append,
@@ -28,12 +29,18 @@ from docstore.model import (
     SetCell,
 )
 from docstore.table import Table, changed
-from docstore.tablets.placement import Placement
+from docstore.tablets.placement import READ_AHEAD_BYTES, Placement
 from docstore.tablets.record import delete_column, delete_family, delete_row
+from docstore.tablets.values import envelope_raw_bytes
 from docstore.writing.commit import Committer
 
 SLICE_CELLS = 1000
 """Cells read or deleted at a time, so that a row of a million anchors neither fills memory nor stalls writers."""
+
+
+FIRST_ROWS = 16
+MOST_ROWS = 1024
+"""Rows of a scan whose values are fetched together: few first, for whoever looks at the first rows only."""
 
 
 class Row(NamedTuple):
@@ -122,18 +129,39 @@ class CellStore:
         elif host is not None:
             start, end = keys.host_range(host)
         pattern = _compiled(qualifier_regex)
-        given = 0
         if limit is not None and limit < 1:
             return
-        for row in self._table.scan(start, end, spec):
+        rows = self._matching(self._table.scan(start, end, spec), pattern)
+        for given, row in enumerate(self._read_ahead(rows, spec, limit), 1):
+            yield row
+            if given == limit:
+                return
+
+    @staticmethod
+    def _matching(rows: Iterator[ScannedRow], pattern: re.Pattern[bytes] | None) -> Iterator[tuple[bytes, list[Cell]]]:
+        for row in rows:
             cells = row.cells
             if pattern is not None:
                 cells = [cell for cell in cells if pattern.fullmatch(cell.qualifier)]
             if cells:
-                yield self._row(row.row_key, cells, spec)
-                given += 1
-                if given == limit:
-                    return
+                yield row.row_key, cells
+
+    def _read_ahead(self, rows: Iterator[tuple[bytes, list[Cell]]], spec: ReadSpec, limit: int | None) -> Iterator[Row]:
+        """Rows with their values, which are fetched for many rows at once, in the order in which they lie."""
+        if spec.keys_only:
+            yield from (self._row(row_key, cells, spec) for row_key, cells in rows)
+            return
+        wanted_rows = FIRST_ROWS if limit is None else min(limit, MOST_ROWS)
+        while ahead := _take(rows, wanted_rows):
+            try:
+                values = iter(self._placement.fetch_many([cell.value for _, cells in ahead for cell in cells]))
+            except CorruptionError:  # compaction may have moved some, or one is damaged: give those before it
+                yield from (self._row(row_key, cells, spec) for row_key, cells in ahead)
+            else:
+                for row_key, cells in ahead:
+                    fetched = tuple(cell._replace(value=next(values)) for cell in cells)
+                    yield Row(row_key, keys.url_of(row_key), fetched)
+            wanted_rows = min(4 * wanted_rows, MOST_ROWS)
 
     # --- writing
 
@@ -222,9 +250,8 @@ class CellStore:
         return placed
 
     def _newest(self, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
-        spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, versions=1)
-        found = (cell for cell in self._table.read_row(row_key, spec) if cell.qualifier == qualifier)
-        return next((self._fetched(row_key, cell) for cell in found), None)
+        newest = self._table.newest(row_key, family, qualifier)
+        return None if newest is None else self._fetched(row_key, newest)
 
     def _fetched(self, row_key: bytes, cell: Cell) -> Cell:
         try:
@@ -242,6 +269,18 @@ class CellStore:
     def _row(self, row_key: bytes, cells: Sequence[Cell], spec: ReadSpec) -> Row:
         shown = cells if spec.keys_only else [self._fetched(row_key, cell) for cell in cells]
         return Row(row_key, keys.url_of(row_key), tuple(shown))
+
+
+def _take(rows: Iterator[tuple[bytes, list[Cell]]], most: int) -> list[tuple[bytes, list[Cell]]]:
+    """The next rows: as many, or until their values come to READ_AHEAD_BYTES."""
+    taken = []
+    raw_bytes = 0
+    for row in rows:
+        taken.append(row)
+        raw_bytes += sum(envelope_raw_bytes(cell.value) for cell in row[1])
+        if len(taken) == most or raw_bytes >= READ_AHEAD_BYTES:
+            break
+    return taken
 
 
 def _compiled(expression: str | None) -> re.Pattern[bytes] | None:

@@ -6,7 +6,7 @@ written.  Only the families asked for are read, and no value is fetched that is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,9 +16,12 @@ from docstore.errors import CorruptionError
 from docstore.keys import url_of
 from docstore.model import Cell, Headers, ReadSpec, Verdict
 from docstore.table import Table
-from docstore.tablets.placement import Placement, through_moves
+from docstore.tablets.placement import READ_AHEAD_BYTES, Placement, through_moves
+from docstore.tablets.values import envelope_raw_bytes
 
 DOCUMENT_FAMILIES = ("page", "http", "text", "dedup")
+ROWS_AHEAD = 256
+"""Rows that `get_many` looks up before it reads their values."""
 
 
 class Capture(NamedTuple):
@@ -162,6 +165,49 @@ class DocumentReader:
         end = None if at is None else at + 1
         return through_moves(lambda: self._body_cells(row_key, end, 1), lambda cells: self._body_of(row_key, cells))
 
+    def get_many(
+        self, row_keys: Iterable[bytes], *, at: int | None = None, families: Sequence[str] | None = None
+    ) -> Iterator[Document | None]:
+        """The newest capture of each row, as `get` gives it, in the order given.
+
+        Rows are looked up ahead, and their values are read together, in the order in which they lie.
+
+        Args:
+            row_keys: of the pages.
+            at: only captures up to this timestamp, inclusive; None for all.
+            families: of page, http, text, dedup; None for all four.
+        """
+        wanted = DOCUMENT_FAMILIES if families is None else tuple(families)
+        end = None if at is None else at + 1
+        ahead: list[tuple[bytes, _Found | None]] = []
+        raw_bytes = 0
+        for row_key in row_keys:
+            found = self._capture_cells(row_key, end, wanted)
+            ahead.append((row_key, found))
+            if found is not None:
+                raw_bytes += sum(envelope_raw_bytes(envelope) for envelope in _needed(found, wanted))
+            if len(ahead) == ROWS_AHEAD or raw_bytes >= READ_AHEAD_BYTES:
+                yield from self._assemble_all(ahead, end, wanted)
+                ahead, raw_bytes = [], 0
+        yield from self._assemble_all(ahead, end, wanted)
+
+    def _assemble_all(
+        self, ahead: list[tuple[bytes, _Found | None]], end: int | None, wanted: tuple[str, ...]
+    ) -> Iterator[Document | None]:
+        envelopes = [envelope for _, found in ahead if found for envelope in _needed(found, wanted)]
+        try:
+            values = dict(zip(envelopes, self._placement.fetch_many(envelopes), strict=True))
+        except CorruptionError:
+            values = {}  # compaction may have moved some, or one is damaged
+        for row_key, found in ahead:
+            if found is None:
+                one = None
+            elif values:
+                one = self._assemble(row_key, found, wanted, values.__getitem__)
+            else:
+                one = self._capture(row_key, end, wanted)
+            yield None if one is None else Document(row_key, (one,))
+
     def _body_of(self, row_key: bytes, cells: list[Cell]) -> Document | None:
         if not cells:
             return None
@@ -178,12 +224,14 @@ class DocumentReader:
 
     def _capture(self, row_key: bytes, end: int | None, wanted: tuple[str, ...]) -> Capture | None:
         return through_moves(
-            lambda: self._capture_cells(row_key, end, wanted), lambda found: self._assemble(row_key, found, wanted)
+            lambda: self._capture_cells(row_key, end, wanted),
+            lambda found: None if found is None else self._assemble(row_key, found, wanted, self._placement.fetch),
         )
 
-    def _capture_cells(
-        self, row_key: bytes, end: int | None, wanted: tuple[str, ...]
-    ) -> tuple[Cell, list[Cell]] | None:
+    def _capture_cells(self, row_key: bytes, end: int | None, wanted: tuple[str, ...]) -> _Found | None:
+        if wanted == ("page",) and end is None:
+            newest = self._table.newest(row_key, *capture.BODY)
+            return None if newest is None else _Found(newest, [newest])
         families = tuple(sorted({*wanted, "page"}))
         cells = self._table.read_row(row_key, ReadSpec(families=families, end=end, versions=1))
         body = next((c for c in cells if (c.family, c.qualifier) == capture.BODY), None)
@@ -193,29 +241,17 @@ class DocumentReader:
             # A rejected capture is newer than the newest body: look again from the body's time on.
             spec = ReadSpec(families=families, end=body.timestamp + 1, versions=1)
             cells = self._table.read_row(row_key, spec)
-        return body, cells
+        return _Found(body, cells)
 
     def _assemble(
-        self, row_key: bytes, found: tuple[Cell, list[Cell]] | None, wanted: tuple[str, ...]
-    ) -> Capture | None:
-        """One capture: `dedup` of its own time, `http` of the last full fetch, `text` of the version it confirms."""
-        if found is None:
-            return None
-        body, cells = found
-        columns: dict[Column, bytes] = {}
-        newest = {(cell.family, cell.qualifier): cell.timestamp for cell in cells}
-        own = {
-            "http": newest.get(capture.STATUS, body.timestamp),
-            "text": newest.get(capture.MAIN, body.timestamp),
-            "dedup": body.timestamp,
-        }
-        for cell in cells:
-            if cell.timestamp == own.get(cell.family) or (cell.family, cell.qualifier) == capture.TEXT_CHECKSUM:
-                columns[cell.family, cell.qualifier] = cell.value
-        fetch = self._fetcher(columns)
+        self, row_key: bytes, found: _Found, wanted: tuple[str, ...], fetch_value: Callable[[bytes], bytes]
+    ) -> Capture:
+        body = found.body
+        columns = _columns_of(found)
+        fetch = _Fetcher(columns, fetch_value)
         fields: dict[str, object] = {}
         if "page" in wanted:
-            fields["body"] = self._placement.fetch(body.value)
+            fields["body"] = fetch_value(body.value)
         if "http" in wanted:
             fields.update(_http_fields(fetch))
         if "text" in wanted:
@@ -227,18 +263,45 @@ class DocumentReader:
                 fields["served_from"] = url_of(verdict.of_row_key)
         return Capture(body.timestamp, **fields)  # type: ignore[arg-type]
 
-    def _fetcher(self, columns: Mapping[Column, bytes]) -> _Fetcher:
-        return _Fetcher(columns, self._placement)
+
+class _Found(NamedTuple):
+    """The cell of a capture's body, and cells of its row that belong to it or to visits that confirm it."""
+
+    body: Cell
+    cells: list[Cell]
+
+
+def _columns_of(found: _Found) -> dict[Column, bytes]:
+    """Envelopes of one capture: `dedup` of its own time, `http` of the last full fetch, `text` of the version that it
+    confirms."""
+    body, cells = found
+    newest = {(cell.family, cell.qualifier): cell.timestamp for cell in cells}
+    own = {
+        "http": newest.get(capture.STATUS, body.timestamp),
+        "text": newest.get(capture.MAIN, body.timestamp),
+        "dedup": body.timestamp,
+    }
+    return {
+        (cell.family, cell.qualifier): cell.value
+        for cell in cells
+        if cell.timestamp == own.get(cell.family) or (cell.family, cell.qualifier) == capture.TEXT_CHECKSUM
+    }
+
+
+def _needed(found: _Found, wanted: tuple[str, ...]) -> list[bytes]:
+    """Envelopes of the values that a capture's document shows."""
+    shown = [envelope for column, envelope in _columns_of(found).items() if column[0] in wanted]
+    return [found.body.value, *shown] if "page" in wanted else shown
 
 
 class _Fetcher:
-    def __init__(self, columns: Mapping[Column, bytes], placement: Placement) -> None:
+    def __init__(self, columns: Mapping[Column, bytes], fetch_value: Callable[[bytes], bytes]) -> None:
         self._columns = columns
-        self._placement = placement
+        self._fetch_value = fetch_value
 
     def __call__(self, column: Column) -> bytes:
         envelope = self._columns.get(column)
-        return b"" if envelope is None else self._placement.fetch(envelope)
+        return b"" if envelope is None else self._fetch_value(envelope)
 
 
 _TEXT_FIELDS = (

@@ -144,6 +144,10 @@ class ReadFile:
             raise storage_error("read", self.path, error) from error
         return raw
 
+    def announce(self, length: int, offset: int) -> None:
+        """Say that these bytes are read soon, so that the system may fetch them meanwhile; never fails."""
+        self._files.announce(self._descriptor, length, offset)
+
     def length_bytes(self) -> int:
         """How long the file is now."""
         with translated("get the length of", self.path):
@@ -170,6 +174,12 @@ class Files:
     def read(self, descriptor: int, length: int, offset: int) -> bytes:
         """Read at most `length` bytes at an offset."""
         return os.pread(descriptor, length, offset)
+
+    def announce(self, descriptor: int, length: int, offset: int) -> None:
+        """Tell the system what is read next; only a hint."""
+        if hasattr(os, "posix_fadvise"):
+            with suppress(OSError):
+                os.posix_fadvise(descriptor, offset, length, os.POSIX_FADV_WILLNEED)
 
     # --- whole files; these raise StorageError ---
 

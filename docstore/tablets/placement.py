@@ -15,7 +15,14 @@ from docstore.model import Durability, RowMutations
 from docstore.tablets.bodies import Bodies, SegmentProgress
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record
-from docstore.tablets.values import Encoded, ValueCodec, encode_inline, encode_ref_envelope, parse_envelope
+from docstore.tablets.values import (
+    Encoded,
+    ValueCodec,
+    encode_inline,
+    encode_ref_envelope,
+    envelope_raw_bytes,
+    parse_envelope,
+)
 
 Found = TypeVar("Found")
 Value = TypeVar("Value")
@@ -25,6 +32,8 @@ Base = tuple[bytes, bytes]
 ENVELOPES_HELD = 50_000
 """Where bases lie, some 8 MB: spares every read of a delta a look-up.  A segment's number is never given twice, so a
 place that is out of date leads nowhere, not astray."""
+READ_AHEAD_BYTES = 8 << 20
+"""Raw bytes that a scan fetches at once, and as much again of bases."""
 
 
 class DeltaCost(NamedTuple):
@@ -195,6 +204,52 @@ class Placement:
         if ref is None:
             return value
         return self._decode(self._bodies.read(ref))
+
+    def fetch_many(self, envelopes: Sequence[bytes]) -> list[bytes]:
+        """Values of cells in the order given; their records, and the bases of these, are read in file order.
+
+        Holds all of them at once, so ask for `READ_AHEAD_BYTES` at a time.
+
+        Raises:
+            CorruptionError: a record is damaged or not there; fetch one by one to learn which.
+        """
+        values: list[bytes] = []
+        refs, places = [], []
+        for place, envelope in enumerate(envelopes):
+            value, ref = parse_envelope(envelope)
+            values.append(value)
+            if ref is not None:
+                refs.append(ref)
+                places.append(place)
+        records = list(self._bodies.read_many(refs))
+        bases = self._bases({(r.related, r.family) for _, r in records if r.codec == CODEC_ZSTD_DELTA})
+        for number, record in records:
+            base = bases.get((record.related, record.family))
+            if base is None:
+                values[places[number]] = self._decode(record)
+            else:
+                values[places[number]] = self._codec.decode(record, lambda _, base=base: base)  # type: ignore[misc]
+        return values
+
+    def _bases(self, wanted: set[tuple[bytes, str]]) -> dict[tuple[bytes, str], bytes]:
+        """Bases read together; those beyond READ_AHEAD_BYTES are left to be read where they are needed."""
+        known = self._envelopes
+        for remembered in (known, {}):  # compaction may have moved what is remembered: look again
+            chosen: dict[tuple[bytes, str], bytes] = {}
+            room_bytes = READ_AHEAD_BYTES
+            for key in wanted:
+                envelope = remembered.get(key) or self._base_envelope(*key)
+                if envelope is not None and envelope_raw_bytes(envelope) <= room_bytes:
+                    room_bytes -= envelope_raw_bytes(envelope)
+                    chosen[key] = envelope
+            try:
+                found = dict(zip(chosen, self.fetch_many(list(chosen.values())) if chosen else (), strict=True))
+            except CorruptionError:
+                continue
+            if len(known) + len(chosen) < ENVELOPES_HELD:
+                known.update(chosen)
+            return found
+        return {}
 
     def fetch_leaning(self, envelope: bytes) -> tuple[bytes, bytes]:
         """The value of a cell, and the name of the base that its record leans on: b"" for none."""

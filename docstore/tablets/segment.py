@@ -46,6 +46,8 @@ READ_GAP_BYTES = 32 << 10
 """`read_many` reads over a gap this small rather than make another call."""
 READ_RUN_BYTES = 1 << 20
 """`read_many` reads at most about so much at once."""
+READ_AHEAD_RUNS = 8
+"""`read_many` announces so many reads before it makes them: a disk serves several at once."""
 
 
 class LostRange(NamedTuple):
@@ -76,6 +78,16 @@ class Recovery(NamedTuple):
         """Whether any byte of this ref's record is lost."""
         segment, offset, length = decode_ref(ref)
         return any(item.segment == segment and offset < item.end and item.start < offset + length for item in self.lost)
+
+
+class _Run(NamedTuple):
+    """Bytes of one segment to be read in one call, and which of the sorted places they hold."""
+
+    segment: int
+    begin: int
+    end: int
+    first: int
+    stop: int
 
 
 class _Active:
@@ -344,28 +356,31 @@ class SegmentBodies:
             raise self._located(error, segment, offset) from error
 
     def read_many(self, refs: Sequence[bytes]) -> Iterator[tuple[int, Record]]:
-        """See `Bodies`.  Neighbours are read in one call."""
+        """See `Bodies`.  Neighbours are read in one call, and the system is told ahead what comes next."""
         places = sorted((decode_ref(ref), index) for index, ref in enumerate(refs))
-        start = 0
-        while start < len(places):
-            segment, begin, length = places[start][0]
-            end = begin + length
-            stop = start + 1
-            while stop < len(places) and _is_near(places[stop][0], segment, begin, end):
-                end = max(end, places[stop][0].offset + places[stop][0].length)
-                stop += 1
-            if segment == self._active_number and end > self._written_bytes:
-                for _, index in places[start:stop]:
+        runs = list(_runs(places))
+        for run in runs[1:READ_AHEAD_RUNS]:
+            self._announce(run)
+        for number, run in enumerate(runs):
+            if number + READ_AHEAD_RUNS < len(runs):
+                self._announce(runs[number + READ_AHEAD_RUNS])
+            if run.segment == self._active_number and run.end > self._written_bytes:
+                for _, index in places[run.first : run.stop]:
                     yield index, self.read(refs[index])
-            else:
-                handle = self._handles.get(segment) or self._open(segment)
-                raw = handle.read(end - begin, begin)
-                for place, index in places[start:stop]:
-                    try:
-                        yield index, decode_record(raw, segment, place.offset - begin)
-                    except CorruptionError as error:
-                        raise self._located(error, segment, place.offset) from error
-            start = stop
+                continue
+            handle = self._handles.get(run.segment) or self._open(run.segment)
+            handle.used = True
+            raw = handle.read(run.end - run.begin, run.begin)
+            for place, index in places[run.first : run.stop]:
+                try:
+                    yield index, decode_record(raw, run.segment, place.offset - run.begin)
+                except CorruptionError as error:
+                    raise self._located(error, run.segment, place.offset) from error
+
+    def _announce(self, run: _Run) -> None:
+        handle = self._handles.get(run.segment)
+        if handle is not None:
+            handle.announce(run.end - run.begin, run.begin)
 
     def walk(
         self, segment: int, start: int = SEGMENT_HEADER_BYTES, end: int | None = None
@@ -519,6 +534,20 @@ def _is_ours(name: str) -> bool:
 def _number_of(name: str) -> int:
     stem = name.removesuffix(SEGMENT_SUFFIX)
     return int(stem) if stem.isdecimal() else -1
+
+
+def _runs(places: Sequence[tuple[Ref, int]]) -> Iterator[_Run]:
+    """Runs of sorted places that lie near each other."""
+    first = 0
+    while first < len(places):
+        segment, begin, length = places[first][0]
+        end = begin + length
+        stop = first + 1
+        while stop < len(places) and _is_near(places[stop][0], segment, begin, end):
+            end = max(end, places[stop][0].offset + places[stop][0].length)
+            stop += 1
+        yield _Run(segment, begin, end, first, stop)
+        first = stop
 
 
 def _is_near(place: Ref, segment: int, begin: int, end: int) -> bool:
