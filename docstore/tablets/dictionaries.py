@@ -161,27 +161,41 @@ STAGES = (_Stage(128 << 10, 1), _Stage(4 << 20, 8), _Stage(32 << 20, 32))
 
 
 class _Sample:
-    """Pieces of a stream of values, evenly spaced; thinned out as the stage asks for wider strides."""
+    """What is kept of a stream of values: whole values at first, then pieces of them at even distances."""
 
     def __init__(self) -> None:
-        self.pieces: list[bytes] = []
         self.seen_bytes = 0
-        self._stride_pieces = STAGES[0].stride_pieces
+        self._pieces: list[bytes] = []
+        self._stride_bytes = 0
         self._next = 0
 
     def take(self, raw: bytes) -> None:
         end = self.seen_bytes + len(raw)
-        while self._next < end:
-            start = max(0, self._next - self.seen_bytes)
-            self.pieces.append(raw[start : start + PIECE_BYTES])
-            self._next += self._stride_pieces * PIECE_BYTES
+        if not self._stride_bytes:
+            self._pieces.append(raw)
+        else:
+            while self._next < end:
+                start = max(0, self._next - self.seen_bytes)
+                self._pieces.append(raw[start : start + PIECE_BYTES])
+                self._next += self._stride_bytes
         self.seen_bytes = end
 
+    def content(self) -> bytes:
+        """All that is kept, in order."""
+        return b"".join(self._pieces)
+
     def widen(self, stride_pieces: int) -> None:
-        """Keep every n-th piece only, and go on so."""
-        keep = stride_pieces // self._stride_pieces
-        self.pieces = self.pieces[::keep]
-        self._stride_pieces = stride_pieces
+        """Keep only pieces at this distance, and go on so."""
+        stride_bytes = stride_pieces * PIECE_BYTES
+        if self._stride_bytes:
+            self._pieces = self._pieces[:: stride_bytes // self._stride_bytes]
+            self._next = len(self._pieces) * stride_bytes
+        else:
+            values, self._pieces, self.seen_bytes, self._next = self._pieces, [], 0, 0
+            self._stride_bytes = stride_bytes
+            for value in values:
+                self.take(value)
+        self._stride_bytes = stride_bytes
 
 
 class _Scope:
@@ -281,15 +295,15 @@ class SiteDictionaries:
         stage = STAGES[scope.stage]
         if scope.sample.seen_bytes < stage.seen_bytes:
             return
-        if stage.stride_pieces > 1:
-            scope.sample.widen(stage.stride_pieces)
-        checksum = self._files.save(b"".join(scope.sample.pieces))
+        checksum = self._files.save(scope.sample.content())
         scope.dictionary = self._prepare(checksum)
         scope.stage += 1
         scope.best_share = None
         self._changed[name] = bytes((scope.stage,)) + checksum
         if scope.stage == len(STAGES):
             scope.sample = None
+        else:
+            scope.sample.widen(STAGES[scope.stage].stride_pieces)
 
     def _prepare(self, checksum: bytes) -> Dictionary:
         dictionary = self._prepared.get(checksum)

@@ -39,6 +39,7 @@ from docstore.tablets.values import encode_inline
 from docstore.writing.commit import Committer
 from docstore.writing.rows import LARGEST_BASE_BYTES, OwnRow, OwnVersion, PageRows, PendingPage, TextBase
 from docstore.writing.sharing import Base, SharedBodies, body_name
+from docstore.writing.siblings import Siblings
 from docstore.writing.tally import Tally
 
 GROUP_PAGES = 256
@@ -109,6 +110,7 @@ class Sequencer:
         self._detector = detector
         self._sharing = sharing
         self._tally = tally
+        self._siblings = Siblings()
         self._shared_rows: list[RowMutations] = []
         self._postings: list[RowMutations] = []
         self._page_rows: list[RowMutations] = []
@@ -301,10 +303,14 @@ class Sequencer:
         return PlacedBody(envelope, Base(_name(one), one.page.body, envelope, pointer)), word
 
     def _bases(self, pointer: PagePointer, judgement: Judgement, previous: OwnVersion | None) -> list[Base]:
-        """What the page may lean on, the cheapest to find first: its own older version, then its nearest relative."""
+        """What the page may lean on, the cheapest to find first: its own older version, the page of the same path in
+        another version of the site, then its nearest relative."""
         found: list[Base | None] = []
+        sibling = self._siblings.meet(pointer)
         if previous is not None:
             found.append(self._rows.base_at(previous.body, PagePointer(previous.timestamp, pointer.row_key)))
+        elif sibling is not None:
+            found.append(self._rows.base(sibling))
         if judgement.relative is not None:
             found.append(self._rows.base(judgement.relative))
         bases = {base.name: base for base in found if base is not None and not self._sharing.is_dying(base.name)}

@@ -1,0 +1,58 @@
+"""The same path in another version or language of a site: a relative found by its key alone.
+
+Floor 5: pure of the store; knows what a row key looks like, and remembers the newest page of each key without versions.
+Must not know bodies or rows: a page named here may be gone, and whoever leans on it looks first.
+
+A site's manual of release 1.74 and of 1.81 differ in one segment of the path, or in a label of the host, and so do its
+languages: `/doc/libs/1_74_0/doc/html/any.html`, `/7.4/en-US/text/any.html`.  Numbers in the last segment tell pages
+apart (`page-12.html`), those before it mostly versions.  The index finds such a page where its text is long and like
+the other's; this finds it where there is hardly any text, or another one, and the markup is still the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+
+from docstore.dedup.pointers import PagePointer
+from docstore.format import ROW_KEY_HOST_END, ROW_KEY_SCHEME_MARK
+
+KEYS_HELD = 65_536
+"""Some 20 MB; the oldest goes first.  After a restart the map fills anew: compaction finds what was missed."""
+_VERSIONS = re.compile(rb"[0-9]+(?:[._-][0-9]+)*|(?<=/)[a-z]{2}(?:-[A-Za-z]{2,4})?(?=/)")
+"""Numbers, and segments that look like the tag of a language."""
+
+
+def version_less(row_key: bytes) -> bytes:
+    """A row key without numbers and languages before its last path segment; b"" where it has none, or no host.
+
+    >>> version_less(b"org,boost,www)/doc/libs/1_74_0/any.html https")
+    b'org,boost,www)/doc/libs/#/any.html https'
+    """
+    host_end = row_key.find(ROW_KEY_HOST_END)
+    path_end = row_key.find(b"?", host_end)
+    if path_end < 0:
+        path_end = row_key.find(ROW_KEY_SCHEME_MARK, host_end)
+    if host_end < 0 or path_end < 0:
+        return b""
+    last_segment = row_key.rfind(b"/", host_end, path_end)
+    stem, found = _VERSIONS.subn(b"#", row_key[: last_segment + 1])
+    return stem + row_key[last_segment + 1 :] if found and last_segment > 0 else b""
+
+
+class Siblings:
+    """The newest page of each key without its versions.  Not thread-safe: the sequencer owns it."""
+
+    def __init__(self) -> None:
+        self._newest: OrderedDict[bytes, PagePointer] = OrderedDict()
+
+    def meet(self, pointer: PagePointer) -> PagePointer | None:
+        """The page that came last under the same key without versions, if its row is another; this one is next."""
+        key = version_less(pointer.row_key)
+        if not key:
+            return None
+        before = self._newest.pop(key, None)
+        self._newest[key] = pointer
+        if len(self._newest) > KEYS_HELD:
+            self._newest.popitem(last=False)
+        return before if before is not None and before.row_key != pointer.row_key else None

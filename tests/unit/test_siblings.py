@@ -1,0 +1,88 @@
+"""Pages of the same path in another version of their site: found by key, and leant on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pages import page, words
+
+import docstore
+from docstore.dedup.pointers import PagePointer
+from docstore.format import CODEC_ZSTD_DELTA
+from docstore.keys import row_key
+from docstore.tablets.values import parse_envelope
+from docstore.writing import siblings
+from docstore.writing.siblings import Siblings, version_less
+
+HTML = (("content-type", "text/html"),)
+T0 = 1_700_000_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("https://www.boost.org/doc/libs/1_74_0/a/b.html", "https://www.boost.org/doc/libs/1_81_0/a/b.html"),
+        ("https://www.kernel.org/doc/html/v6.1/x.html", "https://www.kernel.org/doc/html/v6.12/x.html"),
+        ("https://v1.docs.example/x.html", "https://v12.docs.example/x.html"),
+        ("https://help.example/7.4/de/text/x.html", "https://help.example/7.4/en-US/text/x.html"),
+        ("https://a.example/2.0/x?id=3", "https://a.example/2.1/x?id=3"),
+        ("https://a.example/2.0/", "https://a.example/2.1/"),
+    ],
+)
+def test_versions_and_languages_share_a_key(first: str, second: str) -> None:
+    assert version_less(row_key(first)) == version_less(row_key(second)) != b""
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("https://a.example/2.0/page-12.html", "https://a.example/2.0/page-13.html"),
+        ("https://a.example/2.0/x?id=3", "https://a.example/2.0/x?id=4"),
+        ("https://a.example/2.0/x", "https://b.example/2.0/x"),
+        ("https://a.example/2.0/api/x", "https://a.example/2.0/doc/x"),
+    ],
+)
+def test_other_pages_do_not(first: str, second: str) -> None:
+    assert version_less(row_key(first)) != version_less(row_key(second))
+
+
+@pytest.mark.parametrize(
+    "url", ["https://a.example/x.html", "https://a.example/", "urn:isbn:12", "https://a.example/?2/3"]
+)
+def test_a_key_without_version_has_no_siblings(url: str) -> None:
+    assert version_less(row_key(url)) == b""
+
+
+def test_the_newest_page_of_another_row_is_named_and_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(siblings, "KEYS_HELD", 2)
+    found = Siblings()
+    first, second, third = (PagePointer(number, row_key(f"https://a.example/{number}/x")) for number in (1, 2, 3))
+    assert found.meet(first) is None
+    assert found.meet(first._replace(timestamp=5)) is None
+    assert found.meet(second) == first._replace(timestamp=5)
+    assert found.meet(third) == second
+    for path in ("y", "z"):
+        assert found.meet(PagePointer(1, row_key(f"https://a.example/1/{path}"))) is None
+    assert found.meet(first) is None
+
+
+def test_page_with_another_text_leans_on_the_markup_of_its_sibling(tmp_path: Path) -> None:
+    markup = "".join(f'<div class="{word}" id="{word}">' for word in words(3, 400))
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        for number, version in enumerate(("1.2", "1.3")):
+            body = page(words(number, 60)).replace(b"<body>", b"<body>" + markup.encode())
+            result = store.put_page(f"https://a.example/{version}/x.html", body, headers=HTML, fetched_at=T0)
+            assert result.verdict.kind == "new"
+        (cell,) = (
+            cell
+            for cell in store.opened.engine.read_row("pages", row_key("https://a.example/1.3/x.html"))
+            if cell.family == "page"
+        )
+        ref = parse_envelope(cell.value).ref
+        assert ref is not None and store.opened.bodies.read(ref).codec == CODEC_ZSTD_DELTA
+        store.delete("https://a.example/1.3/x.html")
+        store.delete("https://a.example/1.2/x.html")
+        store.put_page("https://a.example/1.4/x.html", body, headers=HTML, fetched_at=T0)
+        document = store.get("https://a.example/1.4/x.html")
+        assert document is not None and document.body == body
