@@ -90,6 +90,8 @@ def backup(opened: Opened, committer: Committer, folder: Path, on_progress: Prog
     if not isinstance(opened.engine, Copyable) or not isinstance(opened.bodies, SegmentBodies):
         raise InvalidArgument("this store's engine cannot be copied while it is open; back up its own files")
     files = opened.files
+    if folder.resolve().is_relative_to(opened.path.resolve()):
+        raise InvalidArgument(f"{folder} lies in the store itself and would go with it; name a folder outside")
     earlier = _read(files, folder) if files.exists(folder / BACKUP_FILE) else None
     files.make_folder(folder)
     if earlier is None and set(files.names(folder)) - _ours(files, folder):

@@ -1,6 +1,6 @@
-"""A progress bar of bytes on stderr.
+"""Progress bars on stderr, of bytes or of rows.
 
-Floor 7: the one place that draws one for maintenance commands.
+Floor 7: the one place that draws them for maintenance commands.
 """
 
 from __future__ import annotations
@@ -19,6 +19,17 @@ def bytes_bar(stack: ExitStack, what: str) -> Callable[[int, int], None]:
 
     def show(done: int, total: int) -> None:
         bar.total = total
+        bar.update(done - bar.n)
+
+    return show
+
+
+def rows_bar(stack: ExitStack, what: str) -> Callable[[int], None]:
+    """A function to tell the rows done; how many there are is not known before."""
+    tqdm = import_module("tqdm").tqdm
+    bar = stack.enter_context(tqdm(desc=what, unit=" rows", file=sys.stderr, dynamic_ncols=True))
+
+    def show(done: int) -> None:
         bar.update(done - bar.n)
 
     return show

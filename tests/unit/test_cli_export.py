@@ -130,6 +130,11 @@ def test_a_file_takes_its_name_only_when_all_is_written(run: Terminal, tmp_path:
     assert [path.name for path in tmp_path.glob("out*")] == ["out.jsonl"]
 
 
+def test_a_file_that_cannot_be_written_is_the_callers_fault(run: Terminal, tmp_path: Path) -> None:
+    answer = run("export", "--output", str(tmp_path / "nowhere" / "pages.warc.gz"))
+    assert answer.code == 2 and "name a file in a folder that is there" in answer.err
+
+
 def test_json_and_pages_do_not_share_stdout(run: Terminal) -> None:
     answer = run("export", "--json")
     assert answer.code == 2

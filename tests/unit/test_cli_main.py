@@ -200,4 +200,6 @@ def test_completion_names_every_command(run: Terminal, shell: str) -> None:
 
 def test_a_completion_script_is_sound_bash(run: Terminal) -> None:
     script = run.bare("completion", "bash").out
+    for place in ("backup_pos_0", "restore_pos_0", "restore_pos_1", "check___store"):
+        assert f"_docstore_{place}_COMPGEN=_shtab_compgen_dirs" in script, place
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0

@@ -63,6 +63,18 @@ def test_backup_and_restore(run: Terminal, tmp_path: Path) -> None:
     assert run.bare("restore", str(tmp_path / "b"), str(tmp_path / "r")).code == 2
 
 
+def test_a_backup_into_the_store_itself_is_refused(run: Terminal) -> None:
+    answer = run("backup", str(run.store / "inner"))
+    assert answer.code == 2 and "outside" in answer.err
+    assert not (run.store / "inner").exists()
+
+
+def test_long_work_shows_progress_where_it_is_asked_for(run: Terminal) -> None:
+    assert "check: " in run("check", "--progress").err
+    assert run("check").err == ""
+    assert "compact: " in run("delete", "https://h0.example/0", "--purge", "--progress").err
+
+
 def test_dump_shows_segments_dictionaries_and_the_manifest(run: Terminal, tmp_path: Path) -> None:
     with docstore.open(run.store) as store:
         for number in range(60):

@@ -162,8 +162,10 @@ def test_diff_marks_words_that_went_and_came(terminal: Terminal) -> None:
     assert {change["change"] for change in whole["changes"]} == {"same", "break"}
     old = terminal("diff", OTHER, OTHER, "--at", "4", "--at", "5", "--json").object()
     assert [page["timestamp"] for page in old["pages"]] == [4 * SECOND, 5 * SECOND]
-    assert terminal("diff", A).code == 1
-    assert terminal("diff", A, "https://example.com/none").code == 1
+    alone = terminal("diff", A)
+    assert (alone.code, f"no version before the only one of {A}" in alone.err) == (1, True)
+    none = terminal("diff", A, "https://example.com/none")
+    assert (none.code, "no page https://example.com/none" in none.err) == (1, True)
 
 
 def test_diff_is_coloured_on_a_terminal(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:

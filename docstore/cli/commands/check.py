@@ -6,11 +6,12 @@ Floor 7: prints the findings of `docstore.check`.
 from __future__ import annotations
 
 import argparse
-from contextlib import closing
+import sys
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from docstore.check import check
-from docstore.cli import arguments, output
+from docstore.cli import arguments, output, progress
 from docstore.errors import EXIT_OK, CorruptionError
 from docstore.layout import Layout
 
@@ -27,6 +28,9 @@ docstore check --store crawl-2024 --json
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
+    parser.add_argument(
+        "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
+    )
     arguments.add_store(parser)
     arguments.add_json(parser, "one JSON object a line: one a finding, {where, what, remedy}")
 
@@ -34,8 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the findings."""
     found = 0
-    with closing(Layout(Path(args.store)).open(create=False, schema=None)) as opened:
-        for finding in check(opened):
+    with ExitStack() as stack:
+        opened = stack.enter_context(closing(Layout(Path(args.store)).open(create=False, schema=None)))
+        wanted = sys.stderr.isatty() if args.progress is None else args.progress
+        for finding in check(opened, progress.rows_bar(stack, "check") if wanted else None):
             found += 1
             if args.json:
                 output.json_line(finding._asdict())

@@ -23,7 +23,14 @@ docstore completion fish > ~/.config/fish/completions/docstore.fish
 """
 
 SHELLS = ("bash", "zsh", "fish")
-_COMPLETED = {"FILE": shtab.FILE, "PAGE.html": shtab.FILE, "PATH": shtab.DIRECTORY}
+_COMPLETED = {
+    "FILE": shtab.FILE,
+    "FILE.tsv": shtab.FILE,
+    "PAGE.html": shtab.FILE,
+    "PATH": shtab.DIRECTORY,
+    "DIR": shtab.DIRECTORY,
+    "STORE": shtab.DIRECTORY,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

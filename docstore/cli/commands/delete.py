@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 
-from docstore.cli import answers, arguments, output
+from docstore.cli import answers, arguments, output, progress
 from docstore.cli.opening import open_named, typed_url
 from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model import DeleteCells, DeleteFamily, Mutation, ReadSpec
@@ -44,6 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="take pages down for good: compacts the store, after which their bytes are nowhere in it",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help="with --purge: show progress on stderr (default: on a terminal)",
+    )
     arguments.add_store(parser)
     arguments.add_json(parser, "one JSON object: {deleted}, the number of rows that lost something")
 
@@ -54,14 +60,16 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidArgument("delete takes either a URL or --prefix; see `docstore delete --help`")
     if args.purge and (args.family is not None or args.column is not None):
         raise InvalidArgument("--purge takes down whole pages; leave --family and --column out")
-    with open_named(args) as store:
+    with ExitStack() as stack:
+        store = stack.enter_context(open_named(args))
         if args.prefix is not None and not _agreed(args, store):
             output.note("nothing deleted")
             return EXIT_NOTHING_FOUND
         urls = [typed_url(args.url)] if args.prefix is None else _urls(store, args.prefix)
         deleted = sum(_delete(args, store, url) for url in urls)
         if args.purge:
-            store.compact()
+            wanted = sys.stderr.isatty() if args.progress is None else args.progress
+            store.compact(on_progress=progress.bytes_bar(stack, "compact") if wanted else None)
     if args.json:
         output.json_line({"deleted": deleted})
     elif deleted:

@@ -57,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
         if args.other is None and len(args.at) < 2:
             found = store.get(url, at=args.at[0] if args.at else None, versions=2, families=families)
             both = [] if found is None else [Document(found.row_key, (one,)) for one in reversed(found.captures)]
+            when = args.at[0] if args.at else None
+            missing = [_named(url, when) if found is None else f"version before the only one of {url}"]
         else:
             urls = (url, typed_url(args.other) if args.other is not None else url)
             times = (*args.at, *args.at[-1:], None, None) if args.at else (None, None)
@@ -64,12 +66,17 @@ def run(args: argparse.Namespace) -> int:
                 times = (args.at[0], args.at[0])
             read = [store.get(one, at=at, families=families) for one, at in zip(urls, times[:2], strict=True)]
             both = [document for document in read if document is not None]
+            missing = [_named(one, at) for one, at, found in zip(urls, times, read, strict=False) if found is None]
         schema = store.schema
     if len(both) < 2:
-        output.note("there are not two pages, or versions, to compare")
+        output.note(f"nothing to compare: no {' and no '.join(missing)}")
         return EXIT_NOTHING_FOUND
     _print(args, both[0], both[1], schema)
     return EXIT_OK
+
+
+def _named(url: str, at: int | None) -> str:
+    return f"page {url}" if at is None else f"page {url} as of {output.iso(at)}"
 
 
 def _print(args: argparse.Namespace, one: Document, other: Document, schema: Schema) -> None:

@@ -175,7 +175,13 @@ def _replaced(path: Path) -> Iterator[BinaryIO]:
     """A file that takes its name only when all is written."""
     partial = path.with_name(path.name + ".partial")
     try:
-        with partial.open("wb") as stream:
+        stream = partial.open("wb")
+    except OSError as error:
+        raise InvalidArgument(
+            f"cannot write {path}: {error.strerror}; name a file in a folder that is there and can be written to"
+        ) from error
+    try:
+        with stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
