@@ -13,6 +13,10 @@ PAGES_HELD = 16_384
 """Some 10 MB: nearly every candidate is one of the last pages of the same site."""
 
 
+SHARED_ROWS_HELD = 16_384
+"""Some 5 MB: a page of a template leans on the base that the last ones leaned on."""
+
+
 class RecentPage:
     """Columns of one live version; None where a column has not been asked for yet.
 
@@ -21,17 +25,24 @@ class RecentPage:
         title: as shown.
         status: of HTTP.
         envelope: of its body.
+        text: envelope of its text.
     """
 
-    __slots__ = ("envelope", "page", "status", "title")
+    __slots__ = ("envelope", "page", "status", "text", "title")
 
     def __init__(
-        self, page: StoredPage, title: str | None = None, status: int | None = None, envelope: bytes | None = None
+        self,
+        page: StoredPage,
+        title: str | None = None,
+        status: int | None = None,
+        envelope: bytes | None = None,
+        text: bytes | None = None,
     ) -> None:
         self.page = page
         self.title = title
         self.status = status
         self.envelope = envelope
+        self.text = text
 
 
 class RecentPages:

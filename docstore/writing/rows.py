@@ -6,7 +6,7 @@ Floor 5: knows the table, the columns of `capture` and where values lie; gives t
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from docstore.capture import (
@@ -32,8 +32,8 @@ from docstore.model import Cell, Previous, ReadSpec, SetCell
 from docstore.table import Table
 from docstore.tablets.placement import Placement, through_moves
 from docstore.tablets.values import envelope_raw_bytes
-from docstore.writing.recent import RecentPage, RecentPages
-from docstore.writing.sharing import TEXT, Base, SharedBodies, body_name
+from docstore.writing.recent import SHARED_ROWS_HELD, RecentPage, RecentPages
+from docstore.writing.sharing import ENVELOPE, TEXT, Base, SharedBodies, body_name
 
 BASE_CACHE_BYTES = 32 << 20
 """Raw bodies kept at hand as bases: the next page is likely to resemble the last ones."""
@@ -144,6 +144,8 @@ class PageRows:
         self._remembers_writes = all(policy.max_versions is None for policy in policies)
         """A capture older than the ones that are stored may be hidden as soon as it is written."""
         self._absent: set[bytes] = set()
+
+        self._shared: dict[bytes, dict[bytes, bytes]] | None = {} if remembers else None
 
     # --- the detector's view
 
@@ -288,13 +290,19 @@ class PageRows:
         pending = self._pending.get(pointer)
         if pending is not None:
             return pending.base
-        recent = self._recent_page(pointer)
-        envelope = None if recent is None else recent.envelope
-        if envelope is None:
-            envelope = self._body_envelope(pointer)
-            if recent is not None:
-                recent.envelope = envelope
+        envelope = self._body_envelope(pointer)
         return None if envelope is None else self.base_at(envelope, pointer)
+
+    def shared_cells(self, name: bytes) -> dict[bytes, bytes]:
+        """`SharedBodies.cells`, with the last rows at hand; not to be changed."""
+        if self._shared is None:
+            return self._sharing.cells(name)
+        cells = self._shared.get(name)
+        if cells is None:
+            cells = self._shared[name] = self._sharing.cells(name)
+            if len(self._shared) > SHARED_ROWS_HELD:
+                del self._shared[next(iter(self._shared))]
+        return cells
 
     def base_at(self, envelope: bytes, pointer: PagePointer) -> Base | None:
         """The same, of a body whose envelope is at hand."""
@@ -307,7 +315,7 @@ class PageRows:
             return None
         raw, leans_on = self._placement.fetch_leaning(envelope)
         if leans_on:
-            inner = self._sharing.envelope(leans_on)
+            inner = self.shared_cells(leans_on).get(ENVELOPE)
             if inner is None or envelope_raw_bytes(inner) > LARGEST_BASE_BYTES:
                 return None
             base = Base(leans_on, self._placement.fetch(inner), inner, pointer)
@@ -332,12 +340,13 @@ class PageRows:
         if known is not None:
             self._texts.move_to_end(base.name)
             return known
-        named = self._sharing.envelope(base.name, TEXT)
+        if base.name in self._group_texts:
+            return self._group_texts[base.name]
+        named = self.shared_cells(base.name).get(TEXT)
         if named is not None:
             return self._remember_text(base.name, TextBase(self._placement.fetch(named), named, True))
-        if base.name not in self._group_texts:
-            self._group_texts[base.name] = self._text_of_holder(base)
-        return self._group_texts[base.name]
+        text = self._group_texts[base.name] = self._text_of_holder(base)
+        return text
 
     def _remember_text(self, name: bytes, text: TextBase) -> TextBase:
         self._texts[name] = text
@@ -352,9 +361,13 @@ class PageRows:
         if pending is None:
             if self._body_envelope(base.pointer) != base.envelope:
                 return None  # the page leans on the base itself
-            envelope = self._envelope(base.pointer, MAIN) or b""
+            recent = self._recent_page(base.pointer)
+            known = None if recent is None else recent.text
+            envelope = (self._envelope(base.pointer, MAIN) or b"") if known is None else known
         if not envelope or not self._placement.is_ref(envelope):
             return None
+        if pending is not None and pending.base is base:
+            return TextBase(pending.text.encode("utf-8", "surrogatepass"), envelope, False)
         raw, leans_on = self._placement.fetch_leaning(envelope)
         return None if leans_on else TextBase(raw, envelope, False)
 
@@ -372,10 +385,13 @@ class PageRows:
             self._texts_bytes = 0
 
     def _body_envelope(self, pointer: PagePointer) -> bytes | None:
-        spec = ReadSpec(families=("page",), start=pointer.timestamp, end=pointer.timestamp + 1)
-        return next(
-            (cell.value for cell in self._table.read_row(pointer.row_key, spec) if cell.qualifier == BODY[1]), None
-        )
+        recent = self._recent_page(pointer)
+        if recent is not None and recent.envelope is not None:
+            return recent.envelope
+        envelope = self._envelope(pointer, BODY)
+        if recent is not None:
+            recent.envelope = envelope
+        return envelope
 
     # --- the group in flight
 
@@ -393,8 +409,16 @@ class PageRows:
         """Whether this page is in flight."""
         return pointer in self._pending
 
-    def end_group(self, *, committed: bool) -> None:
-        """The group in flight is committed, or has failed: its pages are stored ones now, or nothing."""
+    def end_group(self, *, committed: bool, shared: Iterable[bytes] = ()) -> None:
+        """The group in flight is committed, or has failed: its pages are stored ones now, or nothing.
+
+        Args:
+            committed: which of the two.
+            shared: names of the shared bodies whose rows it wrote.
+        """
+        if self._shared is not None:
+            for name in shared:
+                self._shared.pop(name, None)
         if self._recent is not None:
             self._absent -= self._pending_rows
             for row_key in self._pending_rows:
@@ -402,9 +426,14 @@ class PageRows:
             if committed and self._remembers_writes:
                 self._forget_moved()
                 for pointer, page in self._pending.items():
-                    self._recent.put(pointer, RecentPage(page.page, page.title, page.status, page.envelope))
+                    text = page.base.text if page.base is not None and page.base.pointer == pointer else None
+                    self._recent.put(pointer, RecentPage(page.page, page.title, page.status, page.envelope, text))
                     if page.base is not None and page.envelope not in self._bases:
                         self._hold_base(page.envelope, page.base)
+        if committed:
+            for name, text_base in self._group_texts.items():
+                if text_base is not None and text_base.named:
+                    self._remember_text(name, text_base)
         self._pending.clear()
         self._group_texts.clear()
         self._pending_rows.clear()
@@ -414,6 +443,8 @@ class PageRows:
         self._absent.clear()
         if self._recent is not None:
             self._recent.forget()
+        if self._shared is not None:
+            self._shared.clear()
 
     # --- pieces
 

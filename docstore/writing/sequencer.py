@@ -38,7 +38,7 @@ from docstore.tablets.placement import TEXT_DELTA, Placement
 from docstore.tablets.values import encode_inline
 from docstore.writing.commit import Committer
 from docstore.writing.rows import LARGEST_BASE_BYTES, OwnRow, OwnVersion, PageRows, PendingPage, TextBase
-from docstore.writing.sharing import Base, SharedBodies, body_name
+from docstore.writing.sharing import DYING, Base, SharedBodies, body_name
 from docstore.writing.siblings import Siblings
 from docstore.writing.tally import Tally
 
@@ -164,13 +164,14 @@ class Sequencer:
         self._forget(committed=True)
 
     def _forget(self, *, committed: bool = False) -> None:
+        names = [row.row_key for row in self._shared_rows]
         self._shared_rows.clear()
         self._postings.clear()
         self._page_rows.clear()
         self._anchor_cells = {}
         self._anchor_count = 0
         self._index.end_group(committed=committed)
-        self._rows.end_group(committed=committed)
+        self._rows.end_group(committed=committed, shared=names)
         self._tally.rollback()
 
     # --- one page
@@ -313,11 +314,13 @@ class Sequencer:
             found.append(self._rows.base(sibling))
         if judgement.relative is not None:
             found.append(self._rows.base(judgement.relative))
-        bases = {base.name: base for base in found if base is not None and not self._sharing.is_dying(base.name)}
+        bases = {
+            base.name: base for base in found if base is not None and DYING not in self._rows.shared_cells(base.name)
+        }
         return list(bases.values())
 
     def _lean_on(self, base: Base, pointer: PagePointer) -> bool:
-        row = self._sharing.lean_on(base, pointer)
+        row = self._sharing.lean_on(base, pointer, self._rows.shared_cells(base.name))
         if row is not None:
             self._shared_rows.append(row)
         return row is not None

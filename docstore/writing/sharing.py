@@ -15,6 +15,7 @@ of its BLAKE3, so that `docstore check` can tell.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from blake3 import blake3
@@ -82,7 +83,7 @@ class SharedBodies:
         """Where that lies which a delta of this family leans on; None when it is not there."""
         return self.envelope(body_name, TEXT if family == MAIN[0] else ENVELOPE)
 
-    def lean_on(self, base: Base, pointer: PagePointer) -> RowMutations | None:
+    def lean_on(self, base: Base, pointer: PagePointer, known: Collection[bytes] | None = None) -> RowMutations | None:
         """The mutations that add a user to a body's row, making the row where there is none.
 
         They go into the user's group, before its page row.  The caller holds the committer's lock, and so does whoever
@@ -91,10 +92,12 @@ class SharedBodies:
         Args:
             base: the body, where it lies, and the page that brought it, which becomes a user too.
             pointer: the page that leans on it.
+            known: the qualifiers of `cells`, where they are at hand.
         Returns:
             None when the body is being freed: the caller does without it.
         """
-        known = {cell.qualifier for cell in self._body_cells(base.name)}
+        if known is None:
+            known = self.cells(base.name)
         if DYING in known:
             return None
         cells = [SetCell(USER_FAMILY, user_qualifier(pointer), 0, b"")]
@@ -119,10 +122,6 @@ class SharedBodies:
     def referrers(self, name: bytes) -> list[PagePointer]:
         """Pages stored by reference to a page with this body, oldest first; left-overs among them."""
         return self._pointers(name, REFERRER_FAMILY)
-
-    def is_dying(self, name: bytes) -> bool:
-        """Whether a body is being freed: nobody may lean on it any more."""
-        return any(cell.qualifier == DYING for cell in self._body_cells(name))
 
     def users(self, name: bytes) -> list[PagePointer]:
         """Pages that lean on a body or brought it, oldest first; left-overs among them."""
