@@ -20,6 +20,7 @@ FLOORS = {
     "docstore.files": 1,
     "docstore.keys": 1,
     "docstore.drawing": 1,
+    "docstore.hexdump": 1,
     "docstore.engines": 2,
     "docstore.html": 2,
     "docstore.dedup": 2,

@@ -115,6 +115,9 @@ def _view(buffer: NDArray[np.uint8], fence_bits: int, room: int, texts: int) -> 
     )
 
 
+COLUMN_NAMES = _Columns._fields
+
+
 class Run:
     """One sorted immutable run over a buffer: look-ups of many keys at a time.
 
@@ -205,6 +208,14 @@ class Run:
         if len(self._columns.tag_high):
             keys |= self._columns.tag_high[reach].astype(np.uint64) << _SIXTEEN
         return pack(keys, self._places(reach))
+
+    def column_bounds(self) -> list[tuple[str, int, int]]:
+        """Name, offset and bytes of each column, room for postings to come included."""
+        layout = _layout(self._fence_bits, self._room, self.texts)
+        return [
+            (name, offset, count * dtype.itemsize)
+            for name, (offset, count, dtype) in zip(COLUMN_NAMES, layout, strict=True)
+        ]
 
     def damaged_columns(self) -> list[str]:
         """Names of columns whose bytes are not what was written; reads the whole run."""

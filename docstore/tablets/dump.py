@@ -7,11 +7,9 @@ For people, for golden files, and for reports of damage; nothing parses what thi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from struct import Struct
 
 import msgpack
 
-from docstore.codec import decode_varint
 from docstore.engines.protocol import Engine
 from docstore.errors import DocstoreError
 from docstore.files import ReadFile
@@ -34,6 +32,7 @@ from docstore.format import (
     RECORD_WIDE,
     SEGMENT_HEADER_BYTES,
 )
+from docstore.hexdump import HexLines
 from docstore.model import ReadSpec
 from docstore.tablets.dictionaries import decode_dictionary
 from docstore.tablets.record import FIELDS_MAX_BYTES, RECORD_HEADER_MAX_BYTES, Record, record_span
@@ -52,8 +51,8 @@ _CODECS = {
     CODEC_ZSTD_DICTIONARY: "zstd with dictionary",
     CODEC_ZSTD_DELTA: "zstd delta",
 }
-_HEX_BYTES = 16
-"""Shown of a field; of a longer one the length is told."""
+_DAMAGE_BYTES = 16
+"""Shown of a damaged stretch."""
 
 _SEGMENT_FIELDS = (("magic", "8s"), ("format version", "<H"), ("reserved", "<H"), ("segment number", "<Q"))
 _NARROW_FIELDS = (
@@ -76,38 +75,12 @@ _WIDE_FIELDS = (
 )
 
 
-class _Lines:
-    """Cuts bytes into labelled lines."""
-
-    def __init__(self, raw: bytes, base: int) -> None:
-        self.raw = raw
-        self.at = 0
-        self.lines: list[str] = []
-        self._base = base
-
-    def take(self, length: int, label: str) -> bytes:
-        part = self.raw[self.at : self.at + length]
-        if not length:
-            return part
-        shown = part[:_HEX_BYTES].hex(" ") + (" .." if length > _HEX_BYTES else "")
-        self.lines.append(f"{self._base + self.at:08x}  {shown:<50}  {label}")
-        self.at += length
-        return part
-
-    def take_fields(self, fields: tuple[tuple[str, str], ...]) -> None:
-        for name, layout in fields:
-            struct = Struct(layout)
-            (value,) = struct.unpack_from(self.raw, self.at)
-            shown = f"{value:#010x}" if name.startswith("CRC") else repr(value)
-            if name == "column":
-                family, qualifier = RECORD_COLUMNS.get(value, ("", b""))
-                shown += f" = {family}:{qualifier.decode()}" if family else " = spelled out"
-            self.take(struct.size, f"{name} {shown}")
-
-    def take_varint(self, label: str) -> int:
-        number, end = decode_varint(self.raw, self.at)
-        self.take(end - self.at, f"{label} {number}")
-        return number
+class _Lines(HexLines):
+    def shown(self, name: str, value: object) -> str:
+        if name != "column" or not isinstance(value, int):
+            return super().shown(name, value)
+        family, qualifier = RECORD_COLUMNS.get(value, ("", b""))
+        return f"{value} = {family}:{qualifier.decode()}" if family else f"{value} = spelled out"
 
 
 def dump_segment(handle: ReadFile, number: int) -> Iterator[str]:
@@ -129,7 +102,7 @@ def dump_segment(handle: ReadFile, number: int) -> Iterator[str]:
         yield ""
         if isinstance(found, Damage):
             yield f"damage: {found.reason}"
-            damaged = _Lines(handle.read(_HEX_BYTES, offset), offset)
+            damaged = _Lines(handle.read(_DAMAGE_BYTES, offset), offset)
             damaged.take(found.end - offset, f"{found.end - offset} bytes")
             yield from damaged.lines
         else:

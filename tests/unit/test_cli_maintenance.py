@@ -7,6 +7,7 @@ from cli_case import Terminal, article, html
 
 import docstore
 from docstore.cli.commands.stats import CODEC_REASONS
+from docstore.dedup.runbuckets import RunBuckets
 from docstore.tablets.record import CODEC_NAMES
 
 
@@ -98,6 +99,29 @@ def test_dump_shows_a_damaged_dictionary_as_damaged(run: Terminal, tmp_path: Pat
     assert "damage" in run.bare("dump", str(file)).out
     file.write_bytes(b"DS")
     assert "cut off" in run.bare("dump", str(file)).out
+
+
+def test_dump_shows_a_run_and_what_of_it_is_damaged(
+    run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(RunBuckets.__init__.__kwdefaults__, "flush_texts", 4)
+    assert run("reindex").code == 0
+    with docstore.open(run.store) as store:
+        for number in range(8):
+            store.put_page(f"https://run.example/{number}", html("Run", article(100 + number)))
+    path = sorted((run.store / "index").iterdir())[0]
+    lines = run.bare("dump", str(path)).out.splitlines()
+    assert lines[0] == "run of postings"
+    assert lines[1].endswith("magic b'DSPOSTRN'")
+    assert lines[-6].split("  ")[-1].startswith("fence")
+    offsets = [int(line[:8], 16) for line in lines[1:]]
+    assert offsets == sorted(offsets)
+    raw = bytearray(path.read_bytes())
+    raw[4096 + 4 * (1 << 16) - 3] ^= 1
+    path.write_bytes(raw)
+    assert "damage: fence" in run.bare("dump", str(path)).out
+    path.write_bytes(raw[:5000])
+    assert "damage: " in run.bare("dump", str(path)).out
 
 
 def test_dump_refuses_what_is_no_file_of_a_store(run: Terminal, tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """`docstore dump`: show a file of a store byte by byte, in the words of docs/format.md.
 
-Floor 7: tells what sort of file it is; `docstore.tablets.dump` does the rest.
+Floor 7: tells what sort of file it is; `docstore.tablets.dump` and `docstore.dedup.rundump` do the rest.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 from docstore.cli import arguments, output
@@ -19,15 +20,17 @@ from docstore.format import (
     DICTIONARY_SUFFIX,
     FORMAT_FILE,
     LOCK_FILE,
+    RUN_MAGIC,
+    RUN_SUFFIX,
     SEGMENT_SUFFIX,
 )
 from docstore.tablets.dump import dump_dictionary, dump_manifest, dump_segment
 
 DESCRIPTION = """\
-Show a segment, a dictionary or another file of a store in the words of
-docs/format.md, every byte accounted for; damage is shown as such.  With
---manifest the rows that list tablets, segments and dictionaries.  A file may be
-dumped while its store is open."""
+Show a segment, a dictionary, a run of the index or another file of a store in
+the words of docs/format.md, every byte accounted for; damage is shown as such.
+With --manifest the rows that list tablets, segments and dictionaries.  A file
+may be dumped while its store is open."""
 
 EXAMPLES = """\
 docstore dump webtable/segments/00000001.seg
@@ -75,9 +78,12 @@ def _lines(path: Path) -> Iterator[str]:
     raw = files.read_whole(path)
     if path.name.endswith(DICTIONARY_SUFFIX) or raw.startswith(DICTIONARY_MAGIC):
         yield from dump_dictionary(raw)
+    elif path.name.endswith(RUN_SUFFIX) or raw.startswith(RUN_MAGIC):
+        yield from import_module("docstore.dedup.rundump").dump_run(raw)  # brings numpy, which no other file needs
     elif path.name in _PLAIN:
         yield from raw.decode("utf-8", "backslashreplace").splitlines()
     else:
         raise InvalidArgument(
-            f"{path} is no segment (NUMBER{SEGMENT_SUFFIX}), dictionary ({DICTIONARY_SUFFIX}) or {', '.join(_PLAIN)}"
+            f"{path} is no segment (NUMBER{SEGMENT_SUFFIX}), dictionary ({DICTIONARY_SUFFIX}), run ({RUN_SUFFIX}) or "
+            f"{', '.join(_PLAIN)}; --manifest shows rows that are in LevelDB's files"
         )
