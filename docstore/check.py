@@ -20,6 +20,7 @@ from docstore.layout import Opened
 from docstore.model import Cell, Position, ReadSpec
 from docstore.store import declared_families, now_micros
 from docstore.table import Table
+from docstore.tablets.values import encode_inline
 from docstore.writing.reindexing import SeenPages
 from docstore.writing.sharing import BODY_FAMILY, ENVELOPE, TEXT, TEXT_NAME, body_name
 
@@ -134,7 +135,7 @@ def _check_capture(
 
 def _check_shared(opened: Opened) -> Iterator[Finding]:
     for row in opened.engine.scan("bodies", spec=ReadSpec(families=(BODY_FAMILY,))):
-        text_name = next((cell.value for cell in row.cells if cell.qualifier == TEXT_NAME), b"")
+        text_name = next((cell.value for cell in row.cells if cell.qualifier == TEXT_NAME), encode_inline(b""))
         for cell in row.cells:
             if cell.qualifier not in (ENVELOPE, TEXT):
                 continue
@@ -146,7 +147,7 @@ def _check_shared(opened: Opened) -> Iterator[Finding]:
                 continue
             if cell.qualifier == ENVELOPE and body_name(body) != row.row_key:
                 yield Finding(where, "the record is not the body that the row is named by", RESTORE)
-            if cell.qualifier == TEXT and body_name(body) != text_name:
+            if cell.qualifier == TEXT and encode_inline(body_name(body)) != text_name:
                 yield Finding(where, "the record is not the text that the row names", RESTORE)
 
 

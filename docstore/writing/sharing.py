@@ -25,6 +25,7 @@ from docstore.codec import decode_varint, encode_varint
 from docstore.dedup.pointers import PagePointer
 from docstore.engines.protocol import Engine
 from docstore.model import Cell, ReadSpec, RowMutations, SetCell
+from docstore.tablets.values import encode_inline
 
 TABLE = "bodies"
 BODY_FAMILY = "b"
@@ -108,7 +109,7 @@ class SharedBodies:
 
     def name_text(self, name: bytes, envelope: bytes, text_name: bytes) -> RowMutations:
         """The mutation by which a body's row names its text, and where that lies; for a row that names none."""
-        cells = [SetCell(BODY_FAMILY, TEXT, 0, envelope), SetCell(BODY_FAMILY, TEXT_NAME, 0, text_name)]
+        cells = [SetCell(BODY_FAMILY, TEXT, 0, envelope), SetCell(BODY_FAMILY, TEXT_NAME, 0, encode_inline(text_name))]
         return RowMutations(TABLE, name, cells)
 
     def cells(self, name: bytes) -> dict[bytes, bytes]:

@@ -21,6 +21,7 @@ from docstore.format import CODEC_ZSTD_DELTA
 from docstore.layout import Layout
 from docstore.model import ColumnFamily, DeleteCells, Durability, GCPolicy, RowMutations, Schema, SetCell
 from docstore.store import DocumentStore
+from docstore.tablets.compaction import usage
 from docstore.tablets.record import Record
 from docstore.tablets.values import parse_envelope
 from docstore.writing.sharing import BODY_FAMILY, DYING, TEXT, TEXT_NAME, body_name
@@ -311,6 +312,14 @@ def test_restored_backup_reads_texts_that_lean_on_others(store: DocumentStore, t
         assert_reads(restored, URLS, texts)
         restored.compact(level="best")
         assert_reads(restored, URLS, texts)
+
+
+def test_the_name_of_a_text_is_not_taken_for_a_place(store: DocumentStore) -> None:
+    put(store)
+    for first in range(256):  # 01 would be the tag of a ref
+        named = store.opened.sharing.name_text(body_name(FIRST), b"\x00", bytes((first,)) * 16)
+        store.opened.engine.mutate_rows([named], Durability.NONE)
+        assert all(segment < 100 for segment in usage(store.opened.engine))
 
 
 def test_check_lists_a_row_that_names_another_text(store: DocumentStore) -> None:
