@@ -1,189 +1,154 @@
 """What a store takes on disk: as ingested, after `compact`, after `compact --level best`; and what reading costs then.
 
-usage: python -m tools.bench.size CORPUS_DIR [--reads N]
+usage: python -m tools.bench.size CORPUS_DIR [--stages live,fast,best] [--reads N] [--store DIR] [--without-halving]
 
-Sizes are shares of the raw bytes of all bodies, by family, with record headers counted; the engine by table, as LevelDB
-estimates it.  Reads are of one body by URL, warm, random pages, next to a positioned read and plain zstd decode of the
-same pages in the same run.  With half of the pages deleted and compacted, the directory is held against a fresh store
-of the other half.
+Sizes are percent of the raw bytes of all bodies, record headers counted with their records; LevelDB's by table, as it
+estimates them.  Reads are of one body by URL, warm, random pages, each next to a positioned read and plain zstd decode
+of the same page in the same run.  With half of the pages deleted and compacted, the directory is held against a fresh
+store of the other half.  The cost of dictionaries and deltas is the ingest's speed without them, in the same run.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import random
+import sys
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-
-import zstandard
+from unittest import mock
 
 import docstore
 from docstore.files import Files
-from docstore.format import TABLE_TAGS
 from docstore.ingest import ingest
 from docstore.model import Page, ReadSpec
 from docstore.store import DocumentStore
-from docstore.tablets.bodies import decode_ref
-from docstore.tablets.segment import SegmentBodies
-from docstore.tablets.values import parse_envelope
-from tools.bench.harness import Section, one_core
+from docstore.tablets.dictionaries import SiteDictionaries
+from docstore.writing.sequencer import Sequencer
+from tools.bench.accounts import (
+    ACCOUNT_COLUMNS,
+    READ_COLUMNS,
+    Baseline,
+    account,
+    account_cells,
+    time_reads,
+)
+from tools.bench.harness import Section, median, one_core
 
+STAGES = ("live", "fast", "best")
+NAMES = {"live": "as ingested", "fast": "`compact`", "best": "`compact --level best`"}
+ROUNDS = 3
 MEGABYTE = 1e6
 
 
-class Baseline:
-    """The bodies of a store, each one zstd frame in one file: read by pread and decode."""
-
-    def __init__(self, store: DocumentStore, folder: Path) -> None:
-        compress = zstandard.ZstdCompressor(level=3).compress
-        self.places: dict[bytes, tuple[int, int]] = {}
-        self.raw_bytes = 0
-        path = folder / "bare"
-        with path.open("wb") as stream:
-            for row in store.cells.scan(spec=ReadSpec(families=("page",))):
-                self.raw_bytes += sum(len(cell.value) for cell in row.cells)
-                payload = compress(row.cells[0].value)
-                self.places[row.url.encode()] = (stream.tell(), len(payload))
-                stream.write(payload)
-        self._descriptor = os.open(path, os.O_RDONLY)
-        self._decompress = zstandard.ZstdDecompressor().decompress
-
-    def read(self, url: str) -> bytes:
-        offset, length = self.places[url.encode()]
-        return bytes(self._decompress(os.pread(self._descriptor, length, offset)))
+def tell(words: str) -> None:
+    """A line of progress, apart from the result."""
+    print(f"{time.strftime('%H:%M:%S')} {words}", file=sys.stderr, flush=True)
 
 
-def families(store: DocumentStore) -> dict[str, int]:
-    """Bytes of records that rows refer to, by family; a shared record counts once."""
-    found: dict[str, int] = defaultdict(int)
-    seen: set[bytes] = set()
-    for table in ("pages", "bodies"):
-        for row in store.opened.engine.scan(table):
-            for cell in row.cells:
-                if cell.value[:1] != b"\x01" or cell.value in seen:
-                    continue
-                seen.add(cell.value)
-                ref = parse_envelope(cell.value).ref
-                assert ref is not None
-                found["page" if table == "bodies" else cell.family] += decode_ref(ref).length
-    return found
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Write values without dictionaries and deltas, for this measurement only: the product has no such switch."""
+    with ExitStack() as patches:
+        patches.enter_context(mock.patch.object(SiteDictionaries, "get", lambda *_: None))
+        patches.enter_context(mock.patch.object(SiteDictionaries, "note", lambda *_, **__: None))
+        patches.enter_context(mock.patch.object(Sequencer, "_bases", lambda *_: []))
+        yield
 
 
-def reads(store: DocumentStore, baseline: Baseline, count: int) -> tuple[float, ...]:
-    """Mean and median ratio to the baseline page by page; mean, median and 99th percentile in microseconds."""
-    source = random.Random(7)
-    urls = [url.decode() for url in baseline.places]
-    chosen = [source.choice(urls) for _ in range(count)]
-    times: dict[str, list[float]] = {"store": [], "bare": []}
-    clock = time.thread_time  # of this thread alone: others may keep the core busy
-    for turn in range(2):  # the first warms both
-        for url in chosen:
-            began = clock()
-            bare = baseline.read(url)
-            between = clock()
-            document = store.get(url, families=("page",))
-            ended = clock()
-            assert document is not None and document.body == bare
-            if turn:
-                times["bare"].append(between - began)
-                times["store"].append(ended - between)
-    every = sorted(times["store"])
-    mean = sum(every) / count
-    ratios = sorted(one / bare for one, bare in zip(times["store"], times["bare"], strict=True))
+def ingest_cost(archives: Sequence[str]) -> str:
+    """Ingest speed with dictionaries and deltas over that without, medians of rounds taken in turns, one core."""
+    ratios, sizes = [], {}
+    with one_core():
+        for number in range(ROUNDS):
+            seconds = {}
+            for plain in (True, False):
+                with tempfile.TemporaryDirectory(prefix="docstore-size-") as name, ExitStack() as patches:
+                    if plain:
+                        patches.enter_context(plainly())
+                    store = patches.enter_context(docstore.open(Path(name) / "s", create=True, durability="flush"))
+                    began = time.process_time()
+                    ingest(store, archives)
+                    seconds[plain] = time.process_time() - began
+                    sizes[plain] = store.stored_bytes()
+            ratios.append(seconds[True] / seconds[False])
+            tell(f"ingest without and with dictionaries and deltas, round {number + 1}: {ratios[-1]:.3f}x")
     return (
-        mean / (sum(times["bare"]) / count),
-        ratios[count // 2],
-        1e6 * mean,
-        1e6 * every[count // 2],
-        1e6 * every[count * 99 // 100],
-        1e6 * sorted(times["bare"])[count * 99 // 100],
+        f"Ingest with dictionaries and deltas runs at {median(ratios):.2f}x of its speed without (CPU time of one "
+        f"core, medians of {ROUNDS}), and its segments take {sizes[False] / sizes[True]:.2f}x of the bytes."
     )
 
 
-def measure(store: DocumentStore, baseline: Baseline, what: str, count: int, speed: str) -> tuple[str, ...]:
+def measure(store: DocumentStore, baseline: Baseline, what: str, reads: int, speed: str) -> tuple[str, ...]:
     """One row of the table."""
-    assert isinstance(store.opened.bodies, SegmentBodies)
-    for table in TABLE_TAGS:
-        store.opened.engine.compact(table)
-    raw = baseline.raw_bytes
-    by_family = families(store)
-    path = store.opened.path
-    files = Files()
-    dictionaries = files.tree_bytes(path / "dictionaries")
-    segments = files.tree_bytes(path / "segments")
-    tables = {table: store.opened.engine.approximate_bytes(table) for table in TABLE_TAGS}
-    ratio, middle, mean, median, high, bare_high = reads(store, baseline, count)
-
-    def share(number: float) -> str:
-        return f"{100 * number / raw:.2f}%"
-
-    return (
-        what,
-        share(by_family["page"]),
-        share(by_family["text"]),
-        share(by_family["http"]),
-        share(dictionaries),
-        share(segments - sum(by_family.values())),
-        share(tables["pages"]),
-        share(tables["postings"]),
-        share(tables["bodies"]),
-        share(files.tree_bytes(path)),
-        f"{ratio:.2f}x, {middle:.2f}x",
-        f"{mean:.0f} / {median:.0f} / {high:.0f} ({bare_high:.0f})",
-        speed,
-    )
+    found = account(store)
+    tell(f"{what}: bodies {100 * found.bodies / baseline.raw_bytes:.2f}%, "
+         f"directory {100 * found.directory / baseline.raw_bytes:.2f}%")  # fmt: skip
+    timed = time_reads(store, baseline, reads)
+    tell(f"{what}: reads {timed.of_means:.2f}x")
+    return (what, *account_cells(found, baseline.raw_bytes), *timed.cells, speed)
 
 
-def run(corpus: Path, folder: Path, count: int) -> Section:
-    """Measure all stages."""
-    section = Section(
-        "Size on disk, percent of the raw bytes of all bodies, and reading one body",
-        f"python -m tools.bench.size {corpus}",
-        (
-            "stage",
-            "page",
-            "text",
-            "http",
-            "dictionaries",
-            "garbage",
-            "rows",
-            "index",
-            "shared",
-            "directory",
-            "of pread + decode: means, median page",
-            "us of CPU, mean / p50 / p99 (p99 of pread + decode)",
-            "MB/s a core",
-        ),
-    )
-    with docstore.open(folder / "s", create=True, durability="flush") as store:
-        began = time.perf_counter()
-        ingest(store, [str(path) for path in sorted(corpus.glob("*.warc.gz"))])
-        seconds = time.perf_counter() - began
-        baseline = Baseline(store, folder)
-        speed = f"{baseline.raw_bytes / MEGABYTE / seconds:.1f}"
-        with one_core():
-            section.rows.append(measure(store, baseline, "as ingested", count, speed))
-            for level in ("fast", "best"):
-                began = time.process_time()
-                report = store.compact(level=level)
-                seconds = time.process_time() - began
-                speed = f"{report.raw_bytes / MEGABYTE / seconds:.1f}"
-                section.rows.append(measure(store, baseline, f"compact, {level}", count, speed))
-    half_bytes, fresh_bytes = halve(folder)
-    section.notes.append(
-        f"{len(baseline.places)} pages, {baseline.raw_bytes / MEGABYTE:.1f} MB of bodies. After deleting every other "
-        f"page and `compact` the directory is {half_bytes / fresh_bytes:.3f} of a fresh, compacted store of the others."
-    )
+def compact(store: DocumentStore, level: str) -> str:
+    """Compact a store; MB/s of raw bytes moved, a core."""
+    last = time.monotonic()
+
+    def progress(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last > 15:
+            last = time.monotonic()
+            tell(f"compact --level {level}: {100 * done / max(total, 1):.0f}%")
+
+    began = time.process_time()
+    report = store.compact(level=level, on_progress=progress)
+    return f"{report.raw_bytes / MEGABYTE / (time.process_time() - began):.1f}"
+
+
+def stages_of(store: DocumentStore, baseline: Baseline, stages: Sequence[str], reads: int, speed: str) -> Section:
+    """Take a store through the stages, one row each."""
+    section = Section("", "", ("stage", *ACCOUNT_COLUMNS, *READ_COLUMNS, "MB/s a core"))
+    with one_core():
+        for stage in stages:
+            if stage != "live":
+                speed = compact(store, stage)
+            section.rows.append(measure(store, baseline, NAMES[stage], reads, speed))
     return section
 
 
-def halve(folder: Path) -> tuple[int, int]:
+def run(corpus: Path, folder: Path, stages: Sequence[str], reads: int, *, halving: bool, kept: Path | None) -> Section:
+    """Measure all stages of a corpus."""
+    archives = [str(path) for path in sorted(corpus.glob("*.warc.gz"))]
+    path = kept or folder / "s"
+    there = path.exists()
+    with docstore.open(path, create=not there, durability="flush") as store:
+        began = time.perf_counter()
+        if not there:
+            ingest(store, archives)
+        seconds = time.perf_counter() - began
+        tell("ingested" if not there else "opened")
+        baseline = Baseline(store, folder / "bare")
+        speed = "" if there else f"{baseline.raw_bytes / MEGABYTE / seconds:.1f}, two cores"
+        section = stages_of(store, baseline, stages, reads, speed)
+    section.title = "Size on disk, percent of the raw bytes of all bodies, and reading one body"
+    section.command = f"python -m tools.bench.size CORPUS_DIR --stages {','.join(stages)}"
+    section.notes.append(
+        f"{baseline.versions} captures of {len(baseline.places)} pages, {baseline.raw_bytes / MEGABYTE:.1f} MB of "
+        f"bodies; each alone as one zstd -3 frame: {100 * baseline.frame_bytes / baseline.raw_bytes:.2f}."
+    )
+    if halving:
+        half_bytes, fresh_bytes = halve(path, folder)
+        section.notes.append(
+            f"After deleting every other page and `compact` the directory is {half_bytes / fresh_bytes:.3f} of a "
+            "fresh, compacted store of the others."
+        )
+        section.notes.append(ingest_cost(archives))
+    return section
+
+
+def halve(path: Path, folder: Path) -> tuple[int, int]:
     """Bytes after deleting every other row and compacting, and of a fresh store of what is left."""
-    with docstore.open(folder / "s", durability="flush") as store:
+    with docstore.open(path, durability="flush") as store:
         urls = [row.url for row in store.cells.scan(spec=ReadSpec(keys_only=True, cell_limit=1))]
         for url in urls[::2]:
             store.delete(url)
@@ -192,7 +157,8 @@ def halve(folder: Path) -> tuple[int, int]:
             for _ in fresh.put_pages(_pages(store, urls[1::2])):
                 pass
             fresh.compact()
-    return Files().tree_bytes(folder / "s"), Files().tree_bytes(folder / "fresh")
+    tell("halved")
+    return Files().tree_bytes(path), Files().tree_bytes(folder / "fresh")
 
 
 def _pages(store: DocumentStore, urls: list[str]) -> Iterator[Page]:
@@ -206,10 +172,19 @@ def main() -> None:
     """Run as a program."""
     parser = argparse.ArgumentParser(description="what a store takes on disk, stage by stage")
     parser.add_argument("corpus", type=Path)
+    parser.add_argument("--stages", default=",".join(STAGES), help="which of live,fast,best, in that order")
     parser.add_argument("--reads", type=int, default=3000)
+    parser.add_argument(
+        "--store", type=Path, help="keep the store here; one that is there already is not ingested again"
+    )
+    parser.add_argument("--without-halving", action="store_true", help="leave out what deletes, and what ingests again")
     args = parser.parse_args()
+    stages = args.stages.split(",")
+    if unknown := set(stages) - set(STAGES):
+        parser.error(f"unknown stages {', '.join(sorted(unknown))}; there are {', '.join(STAGES)}")
+    halving = not args.without_halving
     with tempfile.TemporaryDirectory(prefix="docstore-size-") as name:
-        print(run(args.corpus, Path(name), args.reads).render())
+        print(run(args.corpus, Path(name), stages, args.reads, halving=halving, kept=args.store).render())
 
 
 if __name__ == "__main__":
