@@ -6,6 +6,7 @@ the same text, the share that is flagged, and of those flagged the share that is
 
 from __future__ import annotations
 
+import importlib.util
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -38,18 +39,21 @@ def run(pages: Sequence[Page], command: str) -> Section:
         sets = [kernel.shingles(one.main) for one in analyses]
         judged = [n for n, one in enumerate(analyses) if one.word_count >= MIN_WORDS]
         truth = _pages_with_an_earlier_relative(pages, sets, judged)
-        contenders: list[tuple[str, Callable[[], Iterable[int]]]] = [
-            ("docstore put_pages (text, storage and commit included)", lambda: _docstore(pages)),
-            ("datasketch MinHashLSH, 128 permutations (from shingles)", lambda: _datasketch(pages, sets, judged)),
-            ("rensa RMinHashLSH, 128 permutations (from shingles)", lambda: _rensa(pages, sets, judged)),
+        contenders: list[tuple[str, str, Callable[[], Iterable[int]]]] = [
+            ("docstore", "put_pages (text, storage and commit included)", lambda: _docstore(pages)),
+            ("datasketch", "MinHashLSH, 128 permutations (from shingles)", lambda: _datasketch(pages, sets, judged)),
+            ("rensa", "RMinHashLSH, 128 permutations (from shingles)", lambda: _rensa(pages, sets, judged)),
         ]
-        for name, find in contenders:
+        missing = [module for module, _, _ in contenders if importlib.util.find_spec(module) is None]
+        for module, what, find in contenders:
+            if module in missing:
+                continue
             began = time.perf_counter()
             found = set(find()) & set(judged)
             seconds = time.perf_counter() - began
             section.rows.append(
                 (
-                    name,
+                    f"{module} {what}",
                     str(len(found)),
                     f"{len(found & truth) / len(truth):.4f}",
                     f"{len(found & truth) / max(1, len(found)):.4f}",
@@ -61,6 +65,8 @@ def run(pages: Sequence[Page], command: str) -> Section:
         "another URL within the threshold, by the exact join. The peers are given the shingles; their time is for "
         "sketching, asking and inserting, in memory. They report candidates, whose similarity nobody computes."
     )
+    if missing:
+        section.notes.append(f"Not installed, and left out: {', '.join(missing)}; the extra `bench` has them.")
     return section
 
 
