@@ -23,6 +23,9 @@ class Kernel:
     def shingles(self, text: str) -> bytes: ...
 
 def overlap(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int: ...
+def shared_members(
+    starts: NDArray[np.uint64], members: NDArray[np.uint64], first: NDArray[np.uint64], second: NDArray[np.uint64]
+) -> bytes: ...
 
 class CellEncoder:
     """`engines.cellbatch.reference` in native code; what marks things is handed in."""

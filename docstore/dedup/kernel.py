@@ -1,4 +1,4 @@
-"""The one place that says which code analyses a body.
+"""The one place that says which code analyses a body, or counts what pairs of sets share.
 
 Floor 2: knows `reference`, which defines every result, and `native`, which gives the same bits faster.  Native code is
 picked here and nowhere else, where it is built and has the extractor; `name` says what runs.
@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup import checksum as checksums
-from docstore.dedup import native, reference, shingle
+from docstore.dedup import native, overlaps, reference, shingle
 from docstore.dedup.analysis import Analysis
+from docstore.dedup.candidates import Numbers
+from docstore.dedup.join import Sets
 from docstore.errors import InvalidArgument
 from docstore.html import content
 
@@ -97,3 +99,9 @@ class Kernel:
     def overlap(self, first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int:
         """How many shingles two sets share."""
         return shingle.overlap(first, second) if self._native is None else native.overlap(first, second)
+
+
+def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
+    """What each pair of sets of hashes shares, (pairs,) int64; see `overlaps.shared_members`."""
+    count = native.shared_members if native.COUNTS_PAIRS else overlaps.shared_members
+    return count(sets, first, second)

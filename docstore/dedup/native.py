@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from docstore import format as disk
 from docstore.dedup import checksum, reference
 from docstore.dedup.analysis import Analysis, Link
+from docstore.dedup.candidates import Numbers
+from docstore.dedup.join import Sets, take
 from docstore.html import charset, content
 
 try:
@@ -28,6 +30,8 @@ except ImportError as error:
 else:
     WHY_NOT = ""
 
+COUNTS_PAIRS: Final = not WHY_NOT and hasattr(docstore_native, "shared_members")
+"""A module built from older sources may not."""
 EXTRACTORS: Final = frozenset({"visible", "combined"})
 """Those that native code has."""
 
@@ -144,3 +148,13 @@ class NativeKernel:
 def overlap(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int:
     """As `shingle.overlap`."""
     return docstore_native.overlap(first, second)
+
+
+def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
+    """As `overlaps.shared_members`; copies the sets that are in these pairs."""
+    chosen, place = np.unique(np.concatenate([first, second]), return_inverse=True)
+    few = take(sets, chosen)
+    starts, members = few.starts.astype(np.uint64), few.members.astype(np.uint64, copy=False)
+    left, right = np.split(place.astype(np.uint64), 2)
+    counts = docstore_native.shared_members(starts, members, left, right)
+    return np.frombuffer(counts, np.int64)

@@ -10,6 +10,7 @@ text and title; fewer, no text or no 2xx status, the body.  Only versions of the
 
 from __future__ import annotations
 
+import mmap
 import tempfile
 from array import array
 from bisect import bisect_left
@@ -51,7 +52,7 @@ class Blobs(Sequence[bytes]):
         self._size = 0
         self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as this object
         self._buffer = bytearray()
-        self._map: NDArray[np.uint8] | None = None
+        self._map: mmap.mmap | bytes = b""
 
     def append(self, value: bytes) -> None:
         """Add one behind the last."""
@@ -72,13 +73,13 @@ class Blobs(Sequence[bytes]):
     def __getitem__(self, number: int | slice) -> bytes | Sequence[bytes]:
         if isinstance(number, slice):
             return [self[one] for one in range(*number.indices(len(self)))]
-        if self._map is None or self._buffer:
+        if len(self._map) != self._size:
             self._file.write(self._buffer)
             self._buffer.clear()
             self._file.flush()
-            self._map = np.memmap(self._file, np.uint8, "r", shape=(self._size,)) if self._size else np.empty(0, "u1")
+            self._map = mmap.mmap(self._file.fileno(), self._size, access=mmap.ACCESS_READ)
         begin = self._ends[number - 1] if number else 0
-        return self._map[begin : self._ends[number]].tobytes()
+        return self._map[begin : self._ends[number]]
 
 
 class Declared(NamedTuple):

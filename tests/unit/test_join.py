@@ -175,10 +175,14 @@ def test_candidates_do_not_depend_on_the_order_of_pages_while_no_bucket_is_giant
     assert back == set(zip(plain.first.tolist(), plain.second.tolist(), strict=True))
 
 
-def test_sketch_agreements_count_equal_bins() -> None:
+@pytest.mark.parametrize("bins", [16, 64, 256])
+def test_sketch_agreements_count_equal_bins(bins: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "_AGREEMENT_PAIRS", 70)
     rng = np.random.default_rng(SEED)
-    sketches = rng.integers(0, 4, (50, 16)).astype(np.uint8)
+    sketches = rng.integers(0, 4, (50, bins)).astype(np.uint8)
+    sketches[7] = sketches[9]
     first, second = rng.integers(0, 50, (2, 300))
+    first[0], second[0] = 7, 9
     expected = (sketches[first] == sketches[second]).sum(axis=1)
     assert candidates.sketch_agreements(sketches, first, second).tolist() == expected.tolist()
 

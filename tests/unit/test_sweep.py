@@ -16,7 +16,6 @@ import docstore
 from docstore.capture import ClusterPlace, decode_cluster_place
 from docstore.check import check
 from docstore.dedup.clusters import CanonicalPolicy
-from docstore.dedup.join import Sets, overlap_pairs
 from docstore.dedup.kernel import Kernel
 from docstore.formats.entries import PageEntry
 from docstore.formats.reader import read
@@ -27,7 +26,6 @@ from docstore.sweep import verify as sweep_verify
 from docstore.sweep.candidates import band_width, candidates, expected_recall
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
 from docstore.sweep.stages import StageLog
-from docstore.sweep.verify import shared_members
 from tests.pages import changed, page, words
 
 CRAWL = Path(__file__).parents[2] / "examples" / "sample-crawl.warc.gz"
@@ -415,31 +413,6 @@ def test_a_log_takes_up_behind_its_last_sound_frame(tmp_path: Path) -> None:
 
 
 # --- its array kernels
-
-
-def random_sets(seed: int, count: int, members: int, wide: bool = True) -> Sets:
-    rng = np.random.default_rng(seed)
-    universe = rng.integers(0, 1 << 62, members * 3, dtype=np.uint64)
-    if not wide:
-        universe %= np.uint64(1 << 12)  # many members in one place of the table
-        universe *= np.uint64(1 << 21)
-    made = [np.unique(rng.choice(universe, rng.integers(1, members))) for _ in range(count)]
-    starts = np.concatenate([[0], np.cumsum([len(one) for one in made])]).astype(np.int64)
-    return Sets(starts, np.concatenate(made))
-
-
-@pytest.mark.parametrize("wide", [True, False])
-def test_shared_members_are_those_of_the_kernel_that_numbers_them(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep_verify, "CHUNK_PAIRS", 500)
-    sets = random_sets(4, 40, 200, wide)
-    first, second = (side.astype(np.int64) for side in np.triu_indices(40, 1))
-    assert (shared_members(sets, first, second) == overlap_pairs(sets, first, second)).all()
-    assert (shared_members(sets, second[::-1], first[::-1]) == overlap_pairs(sets, first, second)[::-1]).all()
-
-
-def test_shared_members_counts_zero_as_a_member() -> None:
-    sets = Sets(np.array([0, 2, 4, 5]), np.array([0, 5, 0, 7, 9], np.uint64))
-    assert shared_members(sets, np.array([0, 0]), np.array([1, 2])).tolist() == [1, 0]
 
 
 def test_bands_get_narrower_with_the_threshold() -> None:

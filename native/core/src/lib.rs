@@ -17,6 +17,7 @@ pub mod murmur;
 pub mod names;
 pub mod outline;
 pub mod page;
+pub mod pairs;
 pub mod references;
 pub mod shingle;
 pub mod simhash;

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use docstore_kernel::analysis::Fingerprints;
-use docstore_kernel::{shingle, Analyser, Extractor, Options, Outcome, Page};
+use docstore_kernel::{pairs, shingle, Analyser, Extractor, Options, Outcome, Page};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -168,6 +168,23 @@ fn overlap(python: Python<'_>, first: PyBuffer<u64>, second: PyBuffer<u64>) -> P
     Ok(shingle::overlap(&first.to_vec(python)?, &second.to_vec(python)?))
 }
 
+/// How many members each pair of sets shares, as bytes of uint64.  Set i has `members[starts[i]..starts[i + 1]]`; pairs
+/// of one first set that follow each other are fastest.
+#[pyfunction]
+fn shared_members<'py>(
+    python: Python<'py>,
+    starts: PyBuffer<u64>,
+    members: PyBuffer<u64>,
+    first: PyBuffer<u64>,
+    second: PyBuffer<u64>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (starts, members) = (starts.to_vec(python)?, members.to_vec(python)?);
+    let (first, second) = (first.to_vec(python)?, second.to_vec(python)?);
+    let counts = python.detach(|| pairs::shared_members(&starts, &members, &first, &second));
+    let counts = counts.ok_or_else(|| PyValueError::new_err("a pair names a set that is not there"))?;
+    words_as_bytes(python, &counts)
+}
+
 fn words_as_bytes<'py>(python: Python<'py>, values: &[u64]) -> PyResult<Bound<'py, PyBytes>> {
     PyBytes::new_with(python, values.len() * 8, |bytes| {
         for (place, value) in bytes.chunks_exact_mut(8).zip(values) {
@@ -224,5 +241,6 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Kernel>()?;
     module.add_class::<cells::CellEncoder>()?;
+    module.add_function(wrap_pyfunction!(shared_members, module)?)?;
     module.add_function(wrap_pyfunction!(overlap, module)?)
 }

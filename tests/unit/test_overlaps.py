@@ -1,0 +1,66 @@
+"""What pairs of sets share: the reference against the kernel that numbers members, and native code against both."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from docstore.dedup import native, overlaps
+from docstore.dedup.join import Sets, overlap_pairs
+
+COUNTERS = [overlaps.shared_members, *([native.shared_members] if native.COUNTS_PAIRS else [])]
+
+
+def random_sets(seed: int, count: int, members: int, wide: bool = True) -> Sets:
+    rng = np.random.default_rng(seed)
+    universe = rng.integers(0, 1 << 62, members * 3, dtype=np.uint64)
+    if not wide:
+        universe %= np.uint64(1 << 12)  # many members in one place of the table
+        universe *= np.uint64(1 << 21)
+    made = [np.unique(rng.choice(universe, rng.integers(1, members))) for _ in range(count)]
+    starts = np.concatenate([[0], np.cumsum([len(one) for one in made])]).astype(np.int64)
+    return Sets(starts, np.concatenate(made))
+
+
+@pytest.mark.parametrize("count", COUNTERS)
+@pytest.mark.parametrize("wide", [True, False])
+def test_shared_members_are_those_of_the_kernel_that_numbers_them(
+    wide: bool, count: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert callable(count)
+    monkeypatch.setattr(overlaps, "CHUNK_PAIRS", 500)
+    sets = random_sets(4, 40, 200, wide)
+    first, second = (side.astype(np.int64) for side in np.triu_indices(40, 1))
+    assert (count(sets, first, second) == overlap_pairs(sets, first, second)).all()
+    assert (count(sets, second[::-1], first[::-1]) == overlap_pairs(sets, first, second)[::-1]).all()
+
+
+@pytest.mark.skipif(not native.COUNTS_PAIRS, reason="no native code that counts pairs is built")
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.sets(st.one_of(st.integers(0, 9), st.integers(0, 9).map(lambda n: n << 60), st.integers(0, 2**64 - 1))),
+        min_size=1,
+        max_size=8,
+    ),
+    st.data(),
+)
+def test_native_code_counts_what_the_reference_counts(made: list[set[int]], data: st.DataObject) -> None:
+    starts = np.cumsum([0, *(len(one) for one in made)], dtype=np.int64)
+    sets = Sets(starts, np.array([member for one in made for member in sorted(one)], np.uint64))
+    number = st.integers(0, len(made) - 1)
+    pairs = data.draw(st.lists(st.tuples(number, number), max_size=20))
+    first, second = np.array(pairs, np.int64).reshape(-1, 2).T
+    expected = [len(made[one] & made[other]) for one, other in pairs]
+    found = native.shared_members(sets, first, second)
+    assert found.dtype == np.int64
+    assert found.tolist() == overlaps.shared_members(sets, first, second).tolist() == expected
+
+
+@pytest.mark.parametrize("count", COUNTERS)
+def test_zero_counts_as_a_member(count: object) -> None:
+    assert callable(count)
+    sets = Sets(np.array([0, 2, 4, 5]), np.array([0, 5, 0, 7, 9], np.uint64))
+    assert count(sets, np.array([0, 0]), np.array([1, 2])).tolist() == [1, 0]
