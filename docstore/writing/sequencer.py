@@ -217,11 +217,15 @@ class Sequencer:
         return _result(one.row_key, timestamp, verdict, stored)
 
     def _put_visit(self, one: Prepared) -> PutResult:
-        """A visit that found nothing new (304): confirms the version before it, and is kept beside it."""
+        """A visit that found nothing new (304): confirms the version before it, and is kept beside it.
+
+        One that came when there was no version to confirm is taken again when there is.
+        """
         own = self._rows.own(one.row_key, one.timestamp)
         previous = Previous.SAME_BYTES if own.previous else Previous.NONE
         similarity = 1.0 if own.previous else 0.0
-        if self._rows.has_visit(PagePointer(one.timestamp, one.row_key)):
+        known = self._rows.has_visit(PagePointer(one.timestamp, one.row_key))
+        if known and (own.taken or own.previous is None):
             return PutResult(
                 url_of(one.row_key), one.timestamp, _NOT_MODIFIED, previous, similarity, capture.STORED_KNOWN
             )
@@ -236,7 +240,8 @@ class Sequencer:
             cells += confirmed or [SetCell(*capture.BODY, one.timestamp, own.previous.body)]
         self._page_rows.append(RowMutations(PAGES, one.row_key, cells))
         self._rows.add_pending(PagePointer(one.timestamp, one.row_key), None)
-        self._tally.count_visit()
+        if not known:
+            self._tally.count_visit()
         stored = capture.STORED_CONFIRMED
         return PutResult(url_of(one.row_key), one.timestamp, _NOT_MODIFIED, previous, similarity, stored)
 
