@@ -127,10 +127,11 @@ def run(name: str, versions: Iterable[Iterator[Page]], stages: Sequence[str], re
                 cells = account_cells(found, baseline.raw_bytes)
                 tell(f"{name}, {stage}: bodies {cells[0]}, directory {cells[-1]}, reads {timed.of_means:.2f}x")
                 section.rows.append((NAMES[stage], *cells, *timed.cells, time_versions(store, reads), speed))
+    gzip_share, zstd_share = (100 * one / baseline.raw_bytes for one in (gzip_bytes, baseline.frame_bytes))
     section.notes.append(
         f"{count} versions, {baseline.versions} captures of {len(baseline.places)} pages, "
-        f"{baseline.raw_bytes / MEGABYTE:.1f} MB of bodies; gzip per record "
-        f"{100 * gzip_bytes / baseline.raw_bytes:.2f}, zstd -3 per record {100 * baseline.frame_bytes / baseline.raw_bytes:.2f}."
+        f"{baseline.raw_bytes / MEGABYTE:.1f} MB of bodies; gzip per record {gzip_share:.2f}, "
+        f"zstd -3 per record {zstd_share:.2f}."
     )
     return section
 
