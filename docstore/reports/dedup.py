@@ -156,13 +156,17 @@ class _Counting:
         for cell in row.cells:
             captures.setdefault(cell.timestamp, {})[cell.family, cell.qualifier] = cell.value
         groups = [self._stats.total, *(self._stats.groups.setdefault(name, GroupCounts()) for name in self._names(url))]
-        for columns in captures.values():
+        rejected: dict[int, StoredVerdict] = {}
+        for timestamp, columns in captures.items():
             if capture.VERDICT in columns:
                 verdict = capture.decode_verdict(self._fetch(columns[capture.VERDICT]))
                 if verdict.reason == capture.REASON_NOT_MODIFIED:
                     continue
                 _count(groups, verdict, columns.get(capture.BODY))
-        self._note_newest(url, captures)
+                if verdict.stored == capture.STORED_REJECTED:
+                    rejected[timestamp] = verdict
+        self._note_cluster(captures)
+        self._note_parameters(url, captures, rejected)
 
     def _names(self, url: str) -> list[str]:
         parts = urlsplit(url)
@@ -175,20 +179,20 @@ class _Counting:
             return sorted({f"{host}?{name}" for name, _ in _parameters(parts.query)})
         return []
 
-    def _note_newest(self, url: str, captures: dict[int, dict[Column, bytes]]) -> None:
-        newest = max((timestamp for timestamp, columns in captures.items() if capture.BODY in columns), default=None)
-        if newest is None:
+    def _note_cluster(self, captures: dict[int, dict[Column, bytes]]) -> None:
+        if not any(capture.BODY in columns for columns in captures.values()):
             return
         full = max((at for at, columns in captures.items() if capture.TEXT_CHECKSUM in columns), default=None)
-        if full is None:
-            return
-        columns = captures[full]
-        if capture.CLUSTER in columns:
-            self._clusters[self._fetch(columns[capture.CLUSTER])] += 1
+        if full is not None and capture.CLUSTER in captures[full]:
+            self._clusters[self._fetch(captures[full][capture.CLUSTER])] += 1
+
+    def _note_parameters(
+        self, url: str, captures: dict[int, dict[Column, bytes]], rejected: dict[int, StoredVerdict]
+    ) -> None:
         parts = urlsplit(url)
-        if not parts.query or capture.CHECKSUM not in columns:
+        content = self._content(captures, rejected) if parts.query else b""
+        if not content:
             return
-        content = self._fetch(columns[capture.TEXT_CHECKSUM]) or self._fetch(columns[capture.CHECKSUM])
         parameters = _parameters(parts.query)
         for name in {name for name, _ in parameters}:
             rest = "&".join(text for other, text in parameters if other != name)
@@ -196,6 +200,27 @@ class _Counting:
             variants = self._variants.setdefault((parts.hostname or "", name), {})
             seen = variants.get(page, _Variant(0, content, False))
             variants[page] = _Variant(seen.urls + 1, seen.content, seen.changing or content != seen.content)
+
+    def _content(self, captures: dict[int, dict[Column, bytes]], rejected: dict[int, StoredVerdict]) -> bytes:
+        """What the newest capture with content shows; of a rejected one, what the page shows that it repeats."""
+        for timestamp in sorted(captures, reverse=True):
+            content = self._content_of(captures[timestamp])
+            verdict = rejected.get(timestamp)
+            if not content and verdict is not None and verdict.kind in (VerdictKind.EXACT, VerdictKind.SAME_TEXT):
+                content = self._content_at(verdict.of_row_key, verdict.of_timestamp)
+            if content:
+                return content
+        return b""
+
+    def _content_of(self, columns: dict[Column, bytes]) -> bytes:
+        if capture.TEXT_CHECKSUM not in columns or capture.CHECKSUM not in columns:
+            return b""
+        return self._fetch(columns[capture.TEXT_CHECKSUM]) or self._fetch(columns[capture.CHECKSUM])
+
+    def _content_at(self, row_key: bytes, timestamp: int) -> bytes:
+        spec = ReadSpec(families=(capture.CHECKSUM[0],), start=timestamp, end=timestamp + 1)
+        cells = self._store.table.read_row(row_key, spec)
+        return self._content_of({(cell.family, cell.qualifier): cell.value for cell in cells})
 
     def done(self) -> DedupStats:
         """The whole."""

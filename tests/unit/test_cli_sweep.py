@@ -17,6 +17,7 @@ from docstore.dedup.runbuckets import RunBuckets
 from docstore.engines.protocol import Engine
 from docstore.format import KEYS_SCHEME_ROW
 from docstore.model import DeleteRow, Durability, RowMutations, VerdictKind
+from docstore.reports.dedup import dedup_stats
 from docstore.writing import reindexing
 from docstore.writing.reindexing import SeenPages
 from tests.cli_case import Terminal, article, html
@@ -199,6 +200,21 @@ def test_stats_of_duplicates_by_host_prefix_and_parameter(terminal: Terminal) ->
     shown = terminal("stats", "--dedup", "--by", "parameter").out
     assert "never" in shown
     assert terminal("stats", "--by", "host").code == 2
+
+
+def test_pages_that_were_rejected_show_the_parameter_that_traps_crawlers(tmp_path: Path) -> None:
+    reject = {VerdictKind.EXACT: docstore.Policy.REJECT}
+    with docstore.open(tmp_path / "store", create=True, durability="none") as store:
+        for number in range(6):
+            url = f"https://shop.example/list?sid={number}"
+            store.put_page(url, html("List", article(50)), headers=TYPE, policies=reject)
+            store.put_page(f"https://shop.example/item?id={number}", html("Item", article(number + 60)), headers=TYPE)
+        assert len(list(store.rejected())) == 5
+        traps = dedup_stats(store).traps
+    assert [(trap.parameter, trap.urls, trap.pages, trap.is_trap) for trap in traps] == [
+        ("sid", 6, 1, True),
+        ("id", 6, 1, False),
+    ]
 
 
 def test_tune_picks_bands_without_a_store(capsys: pytest.CaptureFixture[str]) -> None:

@@ -219,13 +219,19 @@ def against_truth(truth: PairSet, names: Names, found: PairSet, report: SweepRep
     """A sweep of visible text against the independent truth."""
     section = Section("Sweep against the independent truth", COMMAND, ("measure", "value"))
     long = found.where(found.both(names.words >= SHORT_WORDS))
-    doubtful = int((long.places_in(truth) < 0).sum())
+    known = long.places_in(truth) >= 0
+    doubtful = int((~known).sum())
+    doubt = recall(long, long.where(~known), names.archive)
+    archive = np.where(names.archive[long.first] == names.archive[long.second], names.archive[long.first], -1)
+    most = np.bincount(archive[~known] + 1, minlength=2)[1:].max()
     wanted = truth.where(truth.similarity >= THRESHOLD + MARGIN)
     shares = recall(wanted, found, names.archive)
     section.rows += [
         ("compared", f"{report.text} text, {report.shingle_words}-word shingles"),
         ("pairs found, both 50 words and more", str(len(long))),
         ("of these with a true J under .77", f"{doubtful} ({doubtful / max(1, len(long)):.2%})"),
+        ("the same, mean over archives / over pages", f"{doubt.archives:.2%} / {doubt.pages:.2%}"),
+        ("the same without the archive that has most of them", f"{(doubtful - most) / max(1, len(long) - most):.2%}"),
         ("true pairs at J >= .83", str(len(wanted))),
         ("recall of these, mean over archives", f"{shares.archives:.4f}"),
         ("recall of these, mean over pages", f"{shares.pages:.4f}"),
