@@ -6,7 +6,6 @@ values are msgpack; numbers that a person may want to read in a scan are decimal
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgpack
@@ -163,26 +162,32 @@ def decode_headers(value: bytes) -> Headers:
         raise CorruptionError(f"http:headers does not decode: {error}") from error
 
 
-def http_values(page: Page, charset: str) -> Iterator[tuple[Column, bytes]]:
+def http_values(page: Page, charset: str) -> list[tuple[Column, bytes]]:
     """The `http` columns of a capture; those without a value are left out."""
-    yield STATUS, b"%d" % page.status
+    values = [(STATUS, b"%d" % page.status)]
     if page.headers:
-        yield HEADERS, encode_headers(page.headers)
-    media_type = (page.header("content-type") or "").split(";", 1)[0].strip().lower()
-    for column, text in (
-        (TYPE, media_type),
-        (CHARSET, charset),
-        (IP, page.ip),
-        (PAYLOAD_DIGEST, page.payload_digest),
-        (DOCNO, page.docno),
-    ):
-        if text:
-            yield column, text.encode("utf-8", "surrogateescape")
+        values.append((HEADERS, encode_headers(page.headers)))
+    media_type = (page.header("content-type") or "").partition(";")[0].strip().lower()
+    if media_type:
+        values.append((TYPE, _encoded(media_type)))
+    if charset:
+        values.append((CHARSET, _encoded(charset)))
+    if page.ip:
+        values.append((IP, _encoded(page.ip)))
+    if page.payload_digest:
+        values.append((PAYLOAD_DIGEST, _encoded(page.payload_digest)))
+    if page.docno:
+        values.append((DOCNO, _encoded(page.docno)))
+    return values
 
 
-def text_values(analysis: Analysis) -> Iterator[tuple[Column, bytes]]:
-    """The `text` columns of a capture; `main` always, so that a text is never taken for that of a later body."""
-    yield MAIN, analysis.main.encode("utf-8", "surrogatepass")
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def text_values(analysis: Analysis) -> list[tuple[Column, bytes]]:
+    """The `text` columns of a capture; `main` first and always, so that no text is taken for that of a later body."""
+    values = [(MAIN, analysis.main.encode("utf-8", "surrogatepass"))]
     for column, text in (
         (TITLE, analysis.title),
         (DESCRIPTION, analysis.description),
@@ -192,16 +197,17 @@ def text_values(analysis: Analysis) -> Iterator[tuple[Column, bytes]]:
         (CANONICAL, analysis.canonical),
     ):
         if text:
-            yield column, text.encode("utf-8", "surrogatepass")
+            values.append((column, text.encode("utf-8", "surrogatepass")))
+    return values
 
 
-def fingerprint_values(analysis: Analysis) -> Iterator[tuple[Column, bytes]]:
+def fingerprint_values(analysis: Analysis) -> list[tuple[Column, bytes]]:
     """The `dedup` columns of a capture; `text_checksum` always, empty where there is no text."""
-    yield CHECKSUM, analysis.body_checksum
-    yield TEXT_CHECKSUM, analysis.text_checksum
+    values = [(CHECKSUM, analysis.body_checksum), (TEXT_CHECKSUM, analysis.text_checksum)]
     if analysis.text_checksum:
-        yield SIMHASH, bytes((SCHEME_SIMHASH64_1,)) + analysis.simhash.to_bytes(8, "big")
-        yield SKETCH, encode_sketch(analysis.sketch, analysis.shingle_count)
+        values.append((SIMHASH, bytes((SCHEME_SIMHASH64_1,)) + analysis.simhash.to_bytes(8, "big")))
+        values.append((SKETCH, encode_sketch(analysis.sketch, analysis.shingle_count)))
+    return values
 
 
 def encode_sketch(sketch: bytes, shingle_count: int) -> bytes:

@@ -277,7 +277,10 @@ class Page:
     def header(self, name: str) -> str | None:
         """The first header of that name, case folded; None if there is none."""
         wanted = name.lower()
-        return next((value for key, value in self.headers if key.lower() == wanted), None)
+        for key, value in self.headers:
+            if key.lower() == wanted:
+                return value
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup import sketch
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.index import HashIndex
@@ -288,20 +287,28 @@ class Detector:
         look at its text; and where the sketch of that text is remembered, without a look at any row.
         """
         remembered = self._sketches.get(number)
-        if remembered is not None and not _worth_a_look(analysis, *remembered):
+        if remembered is not None and not self._worth_a_look(analysis, *remembered):
             return None
         for pointer, page in self._live(self._index.pages_with_text(number), row_key):
             if text_number(page.text_checksum) != number:
                 continue
             if remembered is None:
                 self._remember_sketch(number, page.sketch, page.shingle_count)
-                if not _worth_a_look(analysis, page.sketch, page.shingle_count):
+                if not self._worth_a_look(analysis, page.sketch, page.shingle_count):
                     return None
             mine = self.shingles_of_page(analysis)
             theirs = self._stored_shingles(pointer, page)
             shared = self._kernel.overlap(mine, theirs)
             return Match(pointer, jaccard(shared, len(mine), len(theirs)), shared / len(mine), shared / len(theirs))
         return None
+
+    def _worth_a_look(self, analysis: Analysis, other: bytes, shingle_count: int) -> bool:
+        """Whether the sketches leave room for a likeness, or for one page inside the other."""
+        estimate = self._kernel.sketch_similarity(analysis.sketch, other)
+        if estimate >= RELATIVE_SIMILARITY - SKETCH_MARGIN:
+            return True
+        shared = (estimate + SKETCH_MARGIN) / (1 + estimate + SKETCH_MARGIN) * (analysis.shingle_count + shingle_count)
+        return shared >= LIKELY_CONTAINED * min(analysis.shingle_count, shingle_count)
 
     def _remember_sketch(self, number: bytes, sketch_of_text: bytes, shingle_count: int) -> None:
         """Keep a text's sketch at hand: it belongs to the text, so it stays true whatever becomes of its pages."""
@@ -328,23 +335,16 @@ def _comparable(status: int, stored_status: int) -> bool:
     return 200 <= stored_status < 300 or not 200 <= status < 300
 
 
-def _worth_a_look(analysis: Analysis, other: bytes, shingle_count: int) -> bool:
-    """Whether the sketches leave room for a likeness, or for one page inside the other."""
-    estimate = sketch.similarity(analysis.sketch, other)
-    if estimate >= RELATIVE_SIMILARITY - SKETCH_MARGIN:
-        return True
-    shared = (estimate + SKETCH_MARGIN) / (1 + estimate + SKETCH_MARGIN) * (analysis.shingle_count + shingle_count)
-    return shared >= LIKELY_CONTAINED * min(analysis.shingle_count, shingle_count)
-
-
 def _ranked(bands: Counter[int], fingerprints: Counter[int], own_number: int) -> Iterable[int]:
     """Text numbers in the order in which to look at them: the page's own text first, then in turn the next that shares
     most bands (near) and the next that shares most fingerprints (contained); ties by number."""
-    near = sorted(bands, key=lambda number: (number != own_number, -bands[number], -fingerprints[number], number))
-    inside = sorted(fingerprints, key=lambda number: (-fingerprints[number], number))
-    given: set[int] = set()
-    for pair in zip_longest(near[:LOOKS_NEAR], inside[:LOOKS_INSIDE]):
-        for number in pair:
-            if number is not None and number not in given:
-                given.add(number)
-                yield number
+    also = fingerprints.get
+    near = sorted([(number != own_number, -shared, -also(number, 0), number) for number, shared in bands.items()])
+    inside = sorted([(-shared, number) for number, shared in fingerprints.items()])
+    given: dict[int, None] = {}
+    for one, other in zip_longest(near[:LOOKS_NEAR], inside[:LOOKS_INSIDE]):
+        if one is not None:
+            given[one[3]] = None
+        if other is not None:
+            given[other[1]] = None
+    return given

@@ -82,6 +82,8 @@ class HashIndex:
         self._pending: dict[bytes, list[bytes]] = {}
         self._rows: dict[bytes, list[bytes]] | None = {} if remembers else None
         """Whole rows as they are committed; where remembered."""
+        self._asked: dict[bytes, Keys] = {}
+        """Keys of the pages that `prepare` named, by the checksum of the text that they belong to."""
         self._last: tuple[bytes, tuple[NDArray[np.int64], Keys]] | None = None
 
     # --- reading
@@ -130,7 +132,8 @@ class HashIndex:
     def prepare(self, analyses: Iterable[Analysis]) -> None:
         """Say which pages are judged next: their buckets are looked up together, and so are their texts and bodies."""
         pages = list(analyses)
-        self._buckets.prepare([asked_keys(analysis) for analysis in pages if len(analysis.band_keys)])
+        self._asked = {page.text_checksum: asked_keys(page) for page in pages if len(page.band_keys)}
+        self._buckets.prepare(list(self._asked.values()))
         rows = self._rows
         if rows is None or len(pages) < 2:
             return
@@ -160,9 +163,13 @@ class HashIndex:
         Returns:
             Two counters: text number -> bands shared, text number -> fingerprints shared.
         """
-        owner, texts = self._find(asked_keys(analysis))
+        owner, texts = self._find(self._keys_of(analysis))
         bands = int(np.searchsorted(owner, len(analysis.band_keys)))
         return Counter(texts[:bands].tolist()), Counter(texts[bands:].tolist())
+
+    def _keys_of(self, analysis: Analysis) -> Keys:
+        keys = self._asked.get(analysis.text_checksum)
+        return asked_keys(analysis) if keys is None else keys
 
     def names_text(self, number: int, keys: Keys) -> bool:
         """Whether a look-up of these keys gives that text."""
@@ -212,7 +219,7 @@ class HashIndex:
     def _post(self, number: bytes, analysis: Analysis) -> None:
         """Post a text, unless it is: by an earlier page with this text, and that one may be gone."""
         text = int.from_bytes(number, "big")
-        if not self.names_text(text, asked_keys(analysis)):
+        if not self.names_text(text, self._keys_of(analysis)):
             self._buckets.post(text, bucket_keys(analysis))
             self._last = None
 

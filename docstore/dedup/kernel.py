@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup import checksum as checksums
-from docstore.dedup import native, overlaps, reference, shingle
+from docstore.dedup import native, overlaps, reference, shingle, sketch
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.join import Sets
@@ -95,6 +95,12 @@ class Kernel:
         if self._native is not None:
             return self._native.shingles(text)
         return reference.shingles(text, self._shingle_words)
+
+    def sketch_similarity(self, first: bytes, second: bytes) -> float:
+        """Estimate of the Jaccard coefficient of two sets from their sketches."""
+        if self._native is None or not native.COMPARES_SKETCHES:
+            return sketch.similarity(first, second)
+        return native.sketch_similarity(first, second)
 
     def overlap(self, first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int:
         """How many shingles two sets share."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore import format as disk
-from docstore.dedup import checksum, reference
+from docstore.dedup import checksum, reference, sketch
 from docstore.dedup.analysis import Analysis, Link
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.join import Sets, take
@@ -31,6 +31,7 @@ else:
     WHY_NOT = ""
 
 COUNTS_PAIRS: Final = not WHY_NOT and hasattr(docstore_native, "shared_members")
+COMPARES_SKETCHES: Final = not WHY_NOT and hasattr(docstore_native, "equal_bytes")
 """A module built from older sources may not."""
 EXTRACTORS: Final = frozenset({"visible", "combined"})
 """Those that native code has."""
@@ -114,7 +115,7 @@ class NativeKernel:
             return Analysis(
                 True, body_checksum, name, title, description, keywords, lang, canonical, headings, main, links=found
             )
-        word_count, text_digest, simhash, sketch, band_keys, samples, shingles = numbers
+        word_count, text_digest, simhash, bins, band_keys, samples, shingles = numbers
         return Analysis(
             True,
             body_checksum,
@@ -130,7 +131,7 @@ class NativeKernel:
             _TEXT_SCHEME + text_digest,
             len(shingles) // 8,
             simhash,
-            _SKETCH_SCHEME + sketch,
+            _SKETCH_SCHEME + bins,
             np.frombuffer(band_keys, np.uint64),
             np.frombuffer(samples, np.uint64),
             found,
@@ -158,3 +159,10 @@ def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
     left, right = np.split(place.astype(np.uint64), 2)
     counts = docstore_native.shared_members(starts, members, left, right)
     return np.frombuffer(counts, np.int64)
+
+
+def sketch_similarity(first: bytes, second: bytes) -> float:
+    """As `sketch.similarity`."""
+    if len(first) != len(second) or first[:1] != second[:1] or len(first) <= 1:
+        return 0.0
+    return sketch.estimate(docstore_native.equal_bytes(first, second) - 1, len(first) - 1)

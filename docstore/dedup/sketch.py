@@ -93,5 +93,9 @@ def similarity(first: bytes, second: bytes) -> float:
     if len(first) != len(second) or first[:1] != second[:1] or len(first) <= 1:
         return 0.0
     equal = np.frombuffer(first, np.uint8, offset=1) == np.frombuffer(second, np.uint8, offset=1)
-    share = int(np.count_nonzero(equal)) / len(equal)
-    return max(0.0, (share - 1 / 256) / (1 - 1 / 256))
+    return estimate(int(np.count_nonzero(equal)), len(equal))
+
+
+def estimate(equal: int, bins: int) -> float:
+    """`similarity` of two sketches of so many bins, of which so many are equal."""
+    return max(0.0, (equal / bins - 1 / 256) / (1 - 1 / 256))

@@ -37,6 +37,7 @@ from docstore.model import (
 from docstore.tablets.placement import TEXT_DELTA, Placement
 from docstore.tablets.values import encode_inline
 from docstore.writing.commit import Committer
+from docstore.writing.pause import later_collections
 from docstore.writing.rows import LARGEST_BASE_BYTES, OwnRow, OwnVersion, PageRows, PendingPage, TextBase
 from docstore.writing.sharing import DYING, Base, SharedBodies, body_name
 from docstore.writing.siblings import Siblings
@@ -54,6 +55,9 @@ TIMESTAMP_STEP = 1000
 
 Policies = Mapping[VerdictKind, Policy]
 _NEW = Verdict(VerdictKind.NEW)
+_TEXT, _MAIN = capture.MAIN
+_new_tuple = tuple.__new__
+"""Half of what it costs to make a SetCell, of which there are twenty a page."""
 _NOT_MODIFIED = Verdict(VerdictKind.NEW, reason=capture.REASON_NOT_MODIFIED)
 
 
@@ -128,7 +132,7 @@ class Sequencer:
             StorageError: the pages that were not committed yet are not applied.
             CommitUnknown: they may be applied; writing them again is safe.
         """
-        with self._committer.lock:
+        with self._committer.lock, later_collections():
             try:
                 if self._committer.commits != self._commits:  # a delete, a compaction, a sweep, a cell set by hand
                     self._index.forget()
@@ -351,11 +355,11 @@ class Sequencer:
             values = [(column, raw) for column, raw in values if column != capture.MAIN]
             cells += self._place_text(pointer, leaning, placed.base, text)
         envelopes = self._placement.place_all(one.row_key, timestamp, values)
-        cells += [
-            SetCell(*column, timestamp, envelope) for (column, _), envelope in zip(values, envelopes, strict=True)
-        ]
+        for (column, _), envelope in zip(values, envelopes, strict=True):
+            cells.append(_new_tuple(SetCell, (*column, timestamp, envelope)))
         if placed.base is not None and not placed.leans:
-            placed = placed._replace(base=placed.base._replace(text=_envelope_of(cells, capture.MAIN)))
+            envelope = next((cell[3] for cell in cells if cell[1] == _MAIN and cell[0] == _TEXT), b"")
+            placed = PlacedBody(placed.envelope, placed.base._replace(text=envelope))
         if verdict.stored != capture.STORED_REJECTED:
             cells.append(SetCell(*capture.BODY, timestamp, placed.envelope))
             cells += placed.confirmations
@@ -407,11 +411,6 @@ class Sequencer:
         return PendingPage(
             stored, analysis.title, one.page.status, analysis.main, one.page.body, placed.envelope, placed.base
         )
-
-
-def _envelope_of(cells: Sequence[SetCell], column: capture.Column) -> bytes:
-    """What a cell of a column holds; b"" where there is none."""
-    return next((cell.value for cell in cells if (cell.family, cell.qualifier) == column), b"")
 
 
 def _name(one: Prepared) -> bytes:

@@ -12,7 +12,7 @@ import msgpack
 
 from docstore.capture import STORED_BODY, STORED_REFERENCE, StoredVerdict
 from docstore.engines.protocol import Engine
-from docstore.model import Previous, RowMutations, SetCell
+from docstore.model import Previous, RowMutations, SetCell, VerdictKind
 
 TABLE = "meta"
 ROW_KEY = b"tally"
@@ -27,18 +27,14 @@ class Tally:
         cells = engine.read_row(TABLE, ROW_KEY)
         self._committed: Counter[str] = Counter(msgpack.unpackb(cells[0].value) if cells else {})
         self._pending: Counter[str] = Counter()
+        self._captures: Counter[tuple[VerdictKind, Previous, str]] = Counter()
+        """Captures of the group in flight; their names are spelt once a group."""
 
     def count(self, verdict: StoredVerdict, body_bytes: int) -> None:
         """Count one capture of the group in flight."""
-        pending = self._pending
-        pending["captures"] += 1
-        pending[f"verdict.{verdict.kind}"] += 1
-        pending[f"previous.{verdict.previous}"] += 1
-        pending[f"stored.{verdict.stored}"] += 1
+        self._captures[verdict.kind, verdict.previous, verdict.stored] += 1
         if verdict.stored in (STORED_BODY, STORED_REFERENCE):
-            pending["body_bytes"] += body_bytes
-        if verdict.previous is Previous.NONE:
-            pending["urls"] += 1
+            self._pending["body_bytes"] += body_bytes
 
     def count_visit(self) -> None:
         """Count one visit that found nothing new (304)."""
@@ -46,6 +42,12 @@ class Tally:
 
     def mutations(self) -> list[RowMutations]:
         """What to write with the group."""
+        for (kind, previous, stored), captures in self._captures.items():
+            names = ["captures", f"verdict.{kind}", f"previous.{previous}", f"stored.{stored}"]
+            if previous is Previous.NONE:
+                names.append("urls")
+            self._pending.update(dict.fromkeys(names, captures))
+        self._captures.clear()
         if not self._pending:
             return []
         totals = dict(self._committed + self._pending)
@@ -59,6 +61,7 @@ class Tally:
     def rollback(self) -> None:
         """The group has failed, or there is none."""
         self._pending.clear()
+        self._captures.clear()
 
     def totals(self) -> dict[str, int]:
         """Committed totals by name."""

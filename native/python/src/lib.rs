@@ -185,6 +185,12 @@ fn shared_members<'py>(
     words_as_bytes(python, &counts)
 }
 
+/// In how many places two byte strings of one length agree.
+#[pyfunction]
+fn equal_bytes(first: &[u8], second: &[u8]) -> usize {
+    first.iter().zip(second).filter(|(one, other)| one == other).count()
+}
+
 fn words_as_bytes<'py>(python: Python<'py>, values: &[u64]) -> PyResult<Bound<'py, PyBytes>> {
     PyBytes::new_with(python, values.len() * 8, |bytes| {
         for (place, value) in bytes.chunks_exact_mut(8).zip(values) {
@@ -242,5 +248,6 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Kernel>()?;
     module.add_class::<cells::CellEncoder>()?;
     module.add_function(wrap_pyfunction!(shared_members, module)?)?;
+    module.add_function(wrap_pyfunction!(equal_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(overlap, module)?)
 }
