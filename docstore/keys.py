@@ -105,7 +105,21 @@ def row_key(url: str) -> bytes:
     Raises:
         InvalidArgument: as `canonical_url`.
     """
-    scheme, userinfo, host, port, rest = _parts(url)
+    return _row_key(_parts(url))
+
+
+def row_key_and_url(url: str) -> tuple[bytes, str]:
+    """The row key of a URL, and its canonical form: what `url_of` gives of that key.
+
+    Raises:
+        InvalidArgument: as `canonical_url`.
+    """
+    parts = _parts(url)
+    return _row_key(parts), parts.url()
+
+
+def _row_key(parts: _Parts) -> bytes:
+    scheme, userinfo, host, port, rest = parts
     if host is None:
         return f"{_NO_HOST}{scheme}:{rest}".encode()
     if port:

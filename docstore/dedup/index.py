@@ -164,7 +164,7 @@ class HashIndex:
             Two counters: text number -> bands shared, text number -> fingerprints shared.
         """
         owner, texts = self._find(self._keys_of(analysis))
-        bands = int(np.searchsorted(owner, len(analysis.band_keys)))
+        bands = int(owner.searchsorted(len(analysis.band_keys)))
         return Counter(texts[:bands].tolist()), Counter(texts[bands:].tolist())
 
     def _keys_of(self, analysis: Analysis) -> Keys:
@@ -173,7 +173,7 @@ class HashIndex:
 
     def names_text(self, number: int, keys: Keys) -> bool:
         """Whether a look-up of these keys gives that text."""
-        return bool((self._find(keys)[1] == np.uint64(number)).any())
+        return bool(np.count_nonzero(self._find(keys)[1] == np.uint64(number)))
 
     def _find(self, keys: Keys) -> tuple[NDArray[np.int64], Keys]:
         """Look up keys; the last answer is remembered: judging a page and posting it ask the same."""

@@ -17,7 +17,7 @@ from docstore.dedup.analysis import Analysis
 from docstore.dedup.kernel import Kernel
 from docstore.errors import InvalidArgument
 from docstore.format import TIMESTAMP_MAX
-from docstore.keys import row_key, url_of
+from docstore.keys import row_key_and_url
 from docstore.model import Page, PutResult
 from docstore.writing.sequencer import GROUP_BYTES, GROUP_PAGES, TIMESTAMP_STEP, Policies, Prepared, Sequencer
 
@@ -81,7 +81,7 @@ class PageWriter:
         fetched_at = self._clock() if page.fetched_at is None else page.fetched_at
         timestamp = fetched_at - fetched_at % TIMESTAMP_STEP
         error = ""
-        key = b""
+        key, url = b"", page.url
         if not 0 <= fetched_at <= TIMESTAMP_MAX:
             timestamp = 0
             error = f"fetched_at {fetched_at} is not in [0, 2**63) microseconds since 1970"
@@ -89,10 +89,10 @@ class PageWriter:
             error = f"the body has {len(page.body)} bytes; at most {MAX_BODY_BYTES} are stored"
         else:
             try:
-                key = row_key(page.url)
+                key, url = row_key_and_url(page.url)
             except InvalidArgument as refusal:
                 error = str(refusal)
-        return Prepared(page, key, timestamp, None, error)
+        return Prepared(page, key, url, timestamp, None, error)
 
 
 def _analysed(one: Prepared, analysis: Analysis) -> Prepared:
@@ -100,7 +100,7 @@ def _analysed(one: Prepared, analysis: Analysis) -> Prepared:
     page = one.page
     anchors: tuple[Anchor, ...] = ()
     if analysis.links and 200 <= page.status < 300:
-        anchors = outgoing(url_of(one.row_key), page.body, page.header("content-type"), analysis)
+        anchors = outgoing(one.url, page.body, page.header("content-type"), analysis)
         analysis = analysis._replace(links=())
     return one._replace(analysis=analysis, anchors=anchors)
 

@@ -22,7 +22,6 @@ from docstore.dedup.detector import MIN_NEAR_WORDS, Detector, Judgement, StoredP
 from docstore.dedup.index import HashIndex
 from docstore.dedup.pointers import PagePointer
 from docstore.format import SCHEME_BLAKE3_256
-from docstore.keys import url_of
 from docstore.model import (
     Mutation,
     Page,
@@ -67,6 +66,7 @@ class Prepared(NamedTuple):
     Attributes:
         page: as given.
         row_key: b"" where the URL was refused.
+        url: canonical; as given where it was refused.
         timestamp: microseconds, a multiple of 1000.
         analysis: None for a 304, or where the page was refused.
         error: why it was refused; else "".
@@ -75,6 +75,7 @@ class Prepared(NamedTuple):
 
     page: Page
     row_key: bytes
+    url: str
     timestamp: int
     analysis: Analysis | None
     error: str = ""
@@ -190,7 +191,7 @@ class Sequencer:
         own, timestamp = self._settle(one)
         if own.taken:
             self._add_anchors(one, timestamp)
-            return _result(one.row_key, timestamp, capture.decode_verdict(own.verdict), capture.STORED_KNOWN)
+            return _result(one.url, timestamp, capture.decode_verdict(own.verdict), capture.STORED_KNOWN)
         previous, previous_similarity = self._compare_with_previous(one, own.previous)
         judgement = self._detector.judge(one.row_key, one.page.body, one.analysis, status=one.page.status)
         confirmed = own.previous if previous is Previous.SAME_BYTES else None
@@ -218,7 +219,7 @@ class Sequencer:
             stored,
         )
         self._add_row(one, pointer, placed, verdict)
-        return _result(one.row_key, timestamp, verdict, stored)
+        return _result(one.url, timestamp, verdict, stored)
 
     def _put_visit(self, one: Prepared) -> PutResult:
         """A visit that found nothing new (304): confirms the version before it, and is kept beside it.
@@ -230,9 +231,7 @@ class Sequencer:
         similarity = 1.0 if own.previous else 0.0
         known = self._rows.has_visit(PagePointer(one.timestamp, one.row_key))
         if known and (own.taken or own.previous is None):
-            return PutResult(
-                url_of(one.row_key), one.timestamp, _NOT_MODIFIED, previous, similarity, capture.STORED_KNOWN
-            )
+            return PutResult(one.url, one.timestamp, _NOT_MODIFIED, previous, similarity, capture.STORED_KNOWN)
         visit = capture.encode_visit(one.page.status, one.page.headers)
         cells = [
             SetCell(
@@ -247,7 +246,7 @@ class Sequencer:
         if not known:
             self._tally.count_visit()
         stored = capture.STORED_CONFIRMED
-        return PutResult(url_of(one.row_key), one.timestamp, _NOT_MODIFIED, previous, similarity, stored)
+        return PutResult(one.url, one.timestamp, _NOT_MODIFIED, previous, similarity, stored)
 
     def _settle(self, one: Prepared) -> tuple[OwnRow, int]:
         """The row's state at the first millisecond from the page's own on that is free or holds this very body."""
@@ -388,7 +387,7 @@ class Sequencer:
         """What a page that is stored says of others; the same again where it was stored before without its anchors."""
         if not one.anchors:
             return
-        source = url_of(one.row_key).encode()
+        source = one.url.encode()
         for anchor in one.anchors:
             cell = SetCell(ANCHOR_FAMILY, source, timestamp, encode_inline(anchor.text))
             self._anchor_cells.setdefault(anchor.row_key, []).append(cell)
@@ -420,9 +419,9 @@ def _name(one: Prepared) -> bytes:
     return checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else body_name(one.page.body)
 
 
-def _result(row_key: bytes, timestamp: int, verdict: capture.StoredVerdict, stored: str) -> PutResult:
+def _result(url: str, timestamp: int, verdict: capture.StoredVerdict, stored: str) -> PutResult:
     return PutResult(
-        url_of(row_key),
+        url,
         timestamp,
         capture.shown_verdict(verdict),
         verdict.previous,
