@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from docstore.errors import InvalidArgument
 from docstore.format import URL_LIMIT_BYTES
-from docstore.keys import canonical_url, complete_url, host_range, prefix_range, row_key, url_of, variants
+from docstore.keys import (
+    canonical_url,
+    complete_url,
+    host_range,
+    prefix_range,
+    row_key,
+    row_key_and_url,
+    url_of,
+    variants,
+)
 
 PAGE = (Path(__file__).parents[2] / "docs" / "keys.md").read_text(encoding="utf-8")
 
@@ -109,6 +118,7 @@ def test_row_key_reads_back_as_the_canonical_url(url: str) -> None:
             row_key(url)
         return
     assert url_of(row_key(url)) == canonical
+    assert row_key_and_url(url) == (row_key(url), canonical)
     assert canonical_url(canonical) == canonical
 
 
