@@ -192,9 +192,9 @@ class ValueCodec:
             try:
                 if codec == CODEC_ZSTD_DICTIONARY:
                     decompressor = self._dictionary_decompressor(record.related, resolve)
-                    raw = decompressor.decompress(ZSTD_FRAME_MAGIC + payload, raw_bytes)
+                    raw = decompressor.decompress(_sized_frame(payload, raw_bytes))
                 elif codec == CODEC_ZSTD:
-                    raw = self._contexts.decompress(ZSTD_FRAME_MAGIC + payload, raw_bytes)
+                    raw = self._contexts.decompress(_sized_frame(payload, raw_bytes))
                 elif codec == CODEC_ZSTD_DELTA:
                     raw = self._decode_delta(record, _related(record.related, resolve))
                 else:
@@ -340,7 +340,7 @@ def _stored_frame(raw: bytes) -> bytes:
 
 
 def _sized_frame(payload: bytes, raw_bytes: int) -> bytes:
-    """The whole frame of a payload, with magic and content size; `payload` names no dictionary."""
+    """The whole frame of a payload, with magic and content size; zstd then decodes straight into a value that long."""
     descriptor = bytes((payload[0] | _SIZE_IN_FOUR_BYTES,))
     return b"".join((ZSTD_FRAME_MAGIC, descriptor, payload[1:2], raw_bytes.to_bytes(4, "little"), payload[2:]))
 

@@ -11,6 +11,7 @@ WIDTH, HEIGHT = 920, 560
 LEFT, RIGHT, TOP, BOTTOM = 70, 20, 50, 60
 LINE_PIXELS = 15
 CHARACTER_PIXELS = 6.6
+BOLD_PIXELS = 7.4
 STEPS = (1, 2, 5)
 
 
@@ -62,7 +63,7 @@ def scatter(title: str, x_name: str, y_name: str, points: Sequence[Point]) -> st
         x, y = place(point)
         fill = "#c0392b" if point.ours else "#34495e"
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{fill}"/>')
-        left, base = _free_place(point.label, x, y, taken)
+        left, base = _free_place(point.label, x, y, taken, bold=point.ours)
         if abs(base - y) > LINE_PIXELS:
             parts.append(f'<path d="M{x:.1f} {y:.1f}L{left:.1f} {base - 4:.1f}" stroke="#999" stroke-width=".7"/>')
         weight = ' font-weight="bold"' if point.ours else ""
@@ -77,9 +78,11 @@ def _decade_steps(low: float, high: float) -> list[float]:
     ]
 
 
-def _free_place(label: str, x: float, y: float, taken: list[tuple[float, float, float, float]]) -> tuple[float, float]:
+def _free_place(
+    label: str, x: float, y: float, taken: list[tuple[float, float, float, float]], *, bold: bool
+) -> tuple[float, float]:
     """Left end and base line of a label near a point, clear of what is taken; takes it."""
-    width = len(label) * CHARACTER_PIXELS
+    width = len(label) * (BOLD_PIXELS if bold else CHARACTER_PIXELS)
     for shift in (0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6):
         for left in (x + 10, x - 10 - width):
             base = y + 4 + shift * LINE_PIXELS
