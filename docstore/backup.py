@@ -33,7 +33,7 @@ from docstore.format import (
     ENGINE_DIRECTORY,
     FORMAT_FILE,
     INDEX_DIRECTORY,
-    RUN_HEADER_BYTES,
+    RUN_FOOTER_BYTES,
     RUN_SUFFIX,
     SEGMENT_DIRECTORY,
     SEGMENT_HEADER_BYTES,
@@ -62,10 +62,10 @@ class _Piece(NamedTuple):
 
 
 class _OpenRun(NamedTuple):
-    """A run of the index, readable as long as it is held; its header names its content."""
+    """A run of the index, readable as long as it is held; its footer names its content."""
 
     file: ReadFile
-    header: bytes
+    footer: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def backup(opened: Opened, committer: Committer, folder: Path, on_progress: Prog
             opened.engine.copy_to(folder / engine, release)
         finally:
             release()
-        if {name: run.header for name, run in runs.items()} != {name: run.header for name, run in fixed[0].items()}:
+        if {name: run.footer for name, run in runs.items()} != {name: run.footer for name, run in fixed[0].items()}:
             runs = {}
         copied_segments, copied_bytes = _copy_files(opened, folder, lengths, dictionaries, runs, on_progress)
     files.replace_whole(folder / FORMAT_FILE, files.read_whole(opened.path / FORMAT_FILE))
@@ -189,7 +189,7 @@ def _open_runs(opened: Opened) -> dict[str, _OpenRun]:
         for name in opened.files.names(folder):
             if name.endswith(RUN_SUFFIX):
                 file = opened.files.open_read(folder / name)
-                runs[name] = _OpenRun(file, file.read(RUN_HEADER_BYTES, 0))
+                runs[name] = _OpenRun(file, file.read(RUN_FOOTER_BYTES, max(file.length_bytes() - RUN_FOOTER_BYTES, 0)))
     except StorageError:
         return {}
     return runs
@@ -211,7 +211,7 @@ def _copy_files(
         pieces += _whole_file(files, _Piece(path, folder / DICTIONARY_DIRECTORY / name, 0, _length(files, path)))
     for name, run in runs.items():
         piece = _Piece(run.file.path, folder / INDEX_DIRECTORY / name, 0, run.file.length_bytes(), run.file)
-        pieces += _whole_file(files, piece, run.header)
+        pieces += _whole_file(files, piece, run.footer)
     total = sum(piece.end - piece.start for piece in pieces)
     done = 0
     for piece in pieces:
@@ -239,13 +239,17 @@ def _segment_pieces(files: Files, folder: Path, lengths: dict[Path, int]) -> Ite
             yield _Piece(path, copy, start, length)
 
 
-def _whole_file(files: Files, piece: _Piece, begins: bytes = b"") -> Iterator[_Piece]:
-    """A file that never changes, unless its copy is there; a copy that is not whole or begins otherwise is removed."""
+def _whole_file(files: Files, piece: _Piece, ends: bytes = b"") -> Iterator[_Piece]:
+    """A file that never changes, unless its copy is there; a copy that is not whole or ends otherwise is removed."""
     if files.exists(piece.copy):
-        if _length(files, piece.copy) == piece.end and files.open_read(piece.copy).read(len(begins), 0) == begins:
+        if _length(files, piece.copy) == piece.end and _tail(files, piece, len(ends)) == ends:
             return
         files.unlink(piece.copy)
     yield piece
+
+
+def _tail(files: Files, piece: _Piece, length_bytes: int) -> bytes:
+    return files.open_read(piece.copy).read(length_bytes, max(piece.end - length_bytes, 0))
 
 
 def _append(files: Files, piece: _Piece) -> None:

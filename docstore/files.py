@@ -69,7 +69,7 @@ class AppendFile:
         self._files = files
         self._descriptor = descriptor
 
-    def write(self, raw: bytes) -> None:
+    def write(self, raw: bytes | memoryview) -> None:
         """Append bytes; handed to the operating system on return.
 
         Raises:

@@ -188,15 +188,6 @@ POSTING_DOCNO = 0x06
 TEXT_NUMBER_BYTES = 6
 """A text number is the first six bytes of the text checksum: nothing to allocate, and a clash costs one look."""
 
-# --- checkpoint of the index's bit filter: may be lost, is built again from the postings ---
-
-FILTER_MAGIC = b"DSFILTER"
-FILTER_FORMAT_VERSION = 1
-FILTER_HEADER = "<8sHHH"
-"""magic, format version, generations, position length; then bits a key (f64), next capacity (u64), position."""
-FILTER_GENERATION = "<QQQ"
-"""capacity in keys, keys held, bytes of the table that follows; after the last table CRC-32 of all before it."""
-
 # --- log of the runs: rows of table `meta`; what a run does not hold yet ---
 
 KEYS_SCHEME_ROW = b"keys-scheme"
@@ -219,13 +210,18 @@ RUN_SUFFIX = ".run"
 RUN_PART_SUFFIX = ".part"
 """In place of RUN_SUFFIX until the run is written and synced; removed at open."""
 RUN_MAGIC = b"DSPOSTRN"
-RUN_FORMAT_VERSION = 1
-RUN_HEADER = "<8sHBBIIQQ6I"
-"""magic, format version, fence bits, tag bytes, texts, reserved (0), postings, room in postings, then CRC-32 of each
-column: fence, tag low, tag high, text low, text high, text numbers; CRC-32 of the header (u32); zeros up to 4096."""
-RUN_HEADER_BYTES = 4096
-"""Columns begin at a multiple of it, in that order: u32 fence[2**fence bits + 1]; for each posting u16 tag low, u8 tag
-high (where tag bytes is 3), u16 and u8 of the text's place in the run; for each text u48 text number."""
+RUN_FORMAT_VERSION = 2
+RUN_FOOTER = "<8sHBBIQQQ3I"
+"""Last in the file: magic, format version, slice bits, place bits, texts, keys, postings, bytes of the slices, then
+CRC-32 of texts, slices and index; CRC-32 of the footer (u32).  Before it, from the magic at the beginning on: u48 text
+numbers, slices, u32 index[2**slice bits + 1] in units of 8 bytes; each filled up with zeros to a multiple of 8."""
+RUN_FOOTER_BYTES = 56
+RUN_BUCKET_BITS = 8
+"""A slice has 2**8 buckets: the bits of a key behind those that name the slice."""
+RUN_SLICE_HEAD = "<IB3x"
+"""Keys in the slice, bytes of a number in its fence (2 or 4).  An empty slice is no bytes."""
+RUN_LIST_HEAD_BITS = 6, 5
+"""Places of a key beyond the first two; bits of each step.  Steps follow: place less the one before, less 1."""
 RUN_KEY_BITS = 40
 """Highest bits of a mixed key that a posting keeps; what is cut off costs a false candidate, never a missed one."""
 RUN_PLACE_BITS = 24

@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 
 from docstore.codec import decode_varint, encode_varint
-from docstore.dedup.buckets import BUCKET_LIMIT, Keys, first_of_each
+from docstore.dedup.buckets import BUCKET_LIMIT, Keys
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.levels import RunLevels
 from docstore.dedup.runfiles import RunFiles
@@ -85,8 +85,7 @@ class RunBuckets:
         self._files = Files() if files is None else files
         self._flush_texts = flush_texts
         self._lock = threading.RLock()
-        self._ahead: dict[bytes, tuple[Numbers, Keys]] = {}
-        self._posted: list[tuple[int, Keys]] = []
+        self._posted: list[tuple[int, Keys]] = []  # with mixed keys
         self._numbered = False
         self._failed: set[int] = set()
         self._ailing = 0
@@ -125,7 +124,7 @@ class RunBuckets:
             for missing in range(following, number):
                 self._end(levels, missing)  # its group failed
             for text, mixed in texts:
-                levels.post_mixed(text, mixed)
+                levels.post(text, mixed)
             self._end(levels, number)
             following = number + 1
         self._levels = levels
@@ -133,18 +132,18 @@ class RunBuckets:
         self._newest = self._log[-1] if rows else -1
         self._next = following
         self._settled, self._settled_at_open = settled, opened_end
-        self._ahead, self._failed = {}, set()
+        self._failed = set()
 
     def _end(self, levels: RunLevels, number: int) -> None:
         """End a group; what the disk refuses stays in memory and in the log."""
         try:
             levels.end_group(number)
+        except CorruptionError:
+            raise
         except DocstoreError as error:
             if not self._ailing:
                 _LOG.warning("the detector's index in %s goes on in memory and in its log: %s", self._folder, error)
                 self._ailing = 1
-        except (IndexError, ValueError) as error:  # of numpy: columns are not verified at open
-            raise CorruptionError(f"a run is damaged ({error})", path=str(self._folder)) from error
 
     def _log_rows(self) -> Iterator[tuple[int, int, list[tuple[int, Keys]]]]:
         """(group, groups known durable, texts with mixed keys) of each row of the log, in order."""
@@ -195,17 +194,18 @@ class RunBuckets:
                     counts = np.array([len(keys) for _, keys in batch], np.int64)
                     levels.load(group, numbers, np.concatenate([keys for _, keys in batch]), counts)
                     group += 1
+                levels.settle()
                 storage.settle()
             finally:
                 storage.close()
             rows = [RowMutations(TABLE, _log_key(number), [DeleteRow()]) for number, _, _ in self._log_rows()]
-            rows.append(_log_row(group, group, left))
+            rows.append(_log_row(group, group, [(text, mix_keys(keys)) for text, keys in left]))
             rows.append(RowMutations(TABLE, RUN_REBUILD_ROW, [DeleteRow()]))
             self._engine.mutate_rows(rows, Durability.SYNC)
             self._storage = RunFiles(self._folder, self._files)
             self._open()
-            for text, keys in self._posted:
-                self._levels.post(text, keys)
+            for text, mixed in self._posted:
+                self._levels.post(text, mixed)
             return total
 
     def prune(self, live: Keys) -> int:
@@ -225,10 +225,10 @@ class RunBuckets:
             self._storage.settle()
             for name in self._storage.names():
                 try:
-                    columns = Run(self._storage.open(name)).damaged_columns()
+                    parts = Run(self._storage.open(name)).damaged_parts()
                 except CorruptionError as error:
-                    columns = [str(error)]
-                found += [f"run {name.first:x}-{name.end:x}: {column}" for column in columns]
+                    parts = [str(error)]
+                found += [f"run {name.first:x}-{name.end:x}: {part}" for part in parts]
         return found
 
     # --- looking up
@@ -236,45 +236,24 @@ class RunBuckets:
     def find(self, keys: Keys) -> tuple[Numbers, Keys]:
         """See `Buckets`."""
         with self._lock:
-            stored = self._ahead.get(keys.tobytes())
-            if stored is None:
-                stored = self._find_stored(keys)
-            recent = self._levels.find_recent(keys)
-        if not len(recent[0]):
-            return first_of_each(*stored)
-        return first_of_each(np.concatenate([stored[0], recent[0]]), np.concatenate([stored[1], recent[1]]))
+            try:
+                return self._levels.find(keys)
+            except CorruptionError as error:  # runs are not verified at open: that would read all of them
+                self._rebuild_noting(error)
+            return self._levels.find(keys)
 
     def prepare(self, pages: Sequence[Keys]) -> None:
-        """See `Buckets`."""
-        with self._lock:
-            self._ahead = {}
-            if len(pages) < 2:
-                return
-            owner, texts = self._find_stored(np.concatenate(pages))
-            order = np.argsort(owner, kind="stable")
-            owner, texts = owner[order], texts[order]
-            begins = np.cumsum([0, *(len(keys) for keys in pages)])
-            cuts = np.searchsorted(owner, begins)
-            for number, keys in enumerate(pages):
-                part = slice(cuts[number], cuts[number + 1])
-                self._ahead[keys.tobytes()] = owner[part] - begins[number], texts[part]
-
-    def _find_stored(self, keys: Keys) -> tuple[Numbers, Keys]:
-        try:
-            return self._levels.find_stored(keys)
-        except (IndexError, ValueError) as error:  # columns are not verified at open: that would read all of them
-            _LOG.warning("a run in %s is damaged (%s); all are built anew from the stored pages", self._folder, error)
-        self.rebuild()
-        return self._levels.find_stored(keys)
+        """See `Buckets`: a look-up of one page costs no more than its share of one for all."""
 
     # --- writing
 
     def post(self, text: int, keys: Keys) -> None:
         """See `Buckets`."""
         with self._lock:
-            self._posted.append((text, keys))
+            mixed = self._levels.mix(keys)
+            self._posted.append((text, mixed))
             if text not in self._failed:
-                self._levels.post(text, keys)
+                self._levels.post(text, mixed)
 
     def mutations(self) -> list[RowMutations]:
         """See `Buckets`: one row of the log."""
@@ -288,8 +267,6 @@ class RunBuckets:
         with self._lock:
             if self._posted or self._numbered:
                 self._end_group(committed)
-            if len(self._ahead) > 1 and not committed:
-                self._ahead = {}
 
     def _end_group(self, committed: bool) -> None:
         number, posted = self._next, self._posted
@@ -300,7 +277,6 @@ class RunBuckets:
         else:
             # They stay in memory, where they lead to no page; written again they must not be there twice.
             self._failed.update(text for text, _ in posted)
-        end = self._levels.end
         try:
             self._end(self._levels, number)
         except CorruptionError as error:
@@ -310,8 +286,6 @@ class RunBuckets:
             self._recover(len(posted))
         else:
             self._trim()
-        if self._levels.end != end:
-            self._ahead = {}
 
     def _rebuild_noting(self, error: CorruptionError) -> None:
         _LOG.warning("the detector's index is built anew from the stored pages: %s", error)
@@ -346,15 +320,16 @@ class RunBuckets:
     def close(self) -> None:
         """See `Buckets`: what is in memory is in the log."""
         with self._lock:
+            with suppress(DocstoreError):
+                self._levels.close()
             self._storage.close()
 
 
 def _log_row(number: int, settled: int, texts: Sequence[tuple[int, Keys]]) -> RowMutations:
-    """The row of the log that holds a group."""
+    """The row of the log that holds a group: texts with mixed keys."""
     head = encode_varint(settled)
     entries = [
-        text.to_bytes(TEXT_NUMBER_BYTES, "big") + encode_varint(len(keys)) + _encoded(mix_keys(keys))
-        for text, keys in texts
+        text.to_bytes(TEXT_NUMBER_BYTES, "big") + encode_varint(len(mixed)) + _encoded(mixed) for text, mixed in texts
     ]
     slices = range(0, max(1, len(entries)), RUN_LOG_CELL_TEXTS)
     return RowMutations(

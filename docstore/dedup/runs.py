@@ -1,14 +1,13 @@
-"""Sorted immutable runs of postings: 5 to 7 bytes a posting, one fence and one bucket read a look-up.
+"""Sorted immutable runs of postings as one stream of bytes each: some 4 bytes a posting, one bucket read a look-up.
 
 Floor 2: pure arrays over buffers that the owner provides (a file's memory map, or bytes); must not know files, the
 engine, or what a key stands for.
 
 A posting is (key, text number).  A run mixes each 64-bit key, keeps its highest `RUN_KEY_BITS` bits, and names its
 texts by their place in a table of the run, so that one posting packs into one uint64, ``key << 24 | place``, and to
-build or to merge runs is to sort integers.  On disk the sorted postings are cut into ``2**fence_bits`` buckets by the
-head of the key, 8 to 32 postings each; only the tail of the key (2 or 3 bytes) and the place (3 bytes) are kept in
-columns, and a fence says where each bucket begins.  Keys are uniform after mixing, so a bucket is found by arithmetic,
-not by search.
+build or to merge runs is to sort integers.  On disk the sorted postings are cut into slices of the key space, a few
+thousand keys each, which `slices` packs.  A run is written from its beginning to its end and never changed: texts,
+slices, where each slice begins, and a footer that says how to read it.
 
 Bounds: of one key a run keeps the `bucket_limit` texts that came first.  A key that agrees in 40 bits by chance is a
 false candidate: n / 2**40 a look-up, 1 in 3,000 at 360 million postings; the detector verifies every candidate anyway.
@@ -18,36 +17,38 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from docstore.codec import crc32
-from docstore.dedup.candidates import Numbers, spans
+from docstore.dedup.candidates import Numbers
+from docstore.dedup.slices import UNIT_BYTES, Shape, SliceReader
 from docstore.errors import CorruptionError, InvalidArgument, UnsupportedFormat
 from docstore.format import (
+    RUN_BUCKET_BITS,
+    RUN_FOOTER,
+    RUN_FOOTER_BYTES,
     RUN_FORMAT_VERSION,
-    RUN_HEADER,
-    RUN_HEADER_BYTES,
     RUN_KEY_BITS,
     RUN_MAGIC,
     RUN_PLACE_BITS,
+    TEXT_NUMBER_BYTES,
 )
 
 Keys = NDArray[np.uint64]
 
-MIN_FENCE_BITS: Final = 16
-MAX_FENCE_BITS: Final = 24
-"""With 24 fence bits the tag is 2 bytes, below it 3."""
-_BUCKET_POSTINGS: Final = 32
+MAX_SLICE_BITS: Final = 24
+PART_NAMES: Final = "texts", "slices", "index"
+_BUCKET_KEYS: Final = 16
+"""Keys in a bucket at most, on the average."""
 _PLACE_BITS: Final = np.uint64(RUN_PLACE_BITS)
-_PLACE_MASK: Final = np.uint64((1 << RUN_PLACE_BITS) - 1)
 _CUT: Final = np.uint64(64 - RUN_KEY_BITS)
-_SIXTEEN: Final = np.uint64(16)
-_SLICE_POSTINGS: Final = 1 << 13
-"""Merging goes through the key space in slices of about so many postings: the least that a step does, half a ms."""
-_TEXTS_A_STEP: Final = 1 << 16
+_TEXTS_A_STEP: Final = 1 << 18
+_BYTES_A_STEP: Final = 1 << 22
+_SLICES_A_STEP: Final = 128
+"""A step of a merge goes through so many slices: 300,000 keys, some hundredths of a second in native code."""
 
 
 def mix_keys(keys: Keys) -> Keys:
@@ -74,48 +75,35 @@ def bound_buckets(postings: Keys, limit: int) -> Keys:
     return postings if keep.all() else postings[keep]
 
 
-def _fence_bits(postings: int) -> int:
-    return min(MAX_FENCE_BITS, max(MIN_FENCE_BITS, (postings // _BUCKET_POSTINGS).bit_length()))
+def key_count(postings: Keys) -> int:
+    """Different keys of sorted postings."""
+    keys = postings >> _PLACE_BITS
+    return int(np.count_nonzero(keys[1:] != keys[:-1])) + 1 if len(keys) else 0
 
 
-class _Columns(NamedTuple):
-    fence: NDArray[np.uint32]
-    tag_low: NDArray[np.uint16]
-    tag_high: NDArray[np.uint8]
-    place_low: NDArray[np.uint16]
-    place_high: NDArray[np.uint8]
-    texts: NDArray[np.uint16]
+def shape_of(keys: int, texts: int) -> Shape:
+    """How to cut a run of at most so many keys: 8 to 16 of them in a bucket."""
+    bits = (keys // _BUCKET_KEYS).bit_length()
+    return Shape(min(max(bits - RUN_BUCKET_BITS, 0), MAX_SLICE_BITS), max(texts - 1, 0).bit_length())
 
 
-def _layout(fence_bits: int, room: int, texts: int) -> list[tuple[int, int, np.dtype[np.unsignedinteger]]]:
-    """(offset, items, dtype) of each column; each begins at a multiple of the header's size."""
-    counts = ((1 << fence_bits) + 1, room, room if fence_bits < MAX_FENCE_BITS else 0, room, room, texts * 3)
-    kinds = ("<u4", "<u2", "u1", "<u2", "u1", "<u2")
-    columns = []
-    at = RUN_HEADER_BYTES
-    for count, kind in zip(counts, kinds, strict=True):
-        dtype: np.dtype[np.unsignedinteger] = np.dtype(kind)
-        columns.append((at, count, dtype))
-        at += -(-count * dtype.itemsize // RUN_HEADER_BYTES) * RUN_HEADER_BYTES
-    return columns
+class Layout(NamedTuple):
+    """Where the parts of a run lie in its file, in bytes."""
+
+    texts: int
+    slices: int
+    slice_index: int
+    footer: int
 
 
-def run_bytes(postings: int, texts: int) -> int:
-    """Bytes that a run of so many postings and texts takes."""
-    offset, count, dtype = _layout(_fence_bits(postings), postings, texts)[-1]
-    return offset + -(-count * dtype.itemsize // RUN_HEADER_BYTES) * RUN_HEADER_BYTES
+def _padded(length: int) -> int:
+    return -(-length // UNIT_BYTES) * UNIT_BYTES
 
 
-def _view(buffer: NDArray[np.uint8], fence_bits: int, room: int, texts: int) -> _Columns:
-    return _Columns(
-        *(
-            buffer[offset : offset + count * dtype.itemsize].view(dtype)
-            for offset, count, dtype in _layout(fence_bits, room, texts)
-        )
-    )
-
-
-COLUMN_NAMES = _Columns._fields
+def _layout(texts: int, slices_bytes: int, slice_bits: int) -> Layout:
+    slices = len(RUN_MAGIC) + _padded(texts * TEXT_NUMBER_BYTES)
+    index = slices + slices_bytes
+    return Layout(len(RUN_MAGIC), slices, index, index + _padded(((1 << slice_bits) + 1) * 4))
 
 
 class Run:
@@ -123,43 +111,59 @@ class Run:
 
     Attributes:
         postings: how many it holds.
-        texts: how many different texts they name.
+        keys: how many different keys they have.
+        texts: how many texts they name.
+        shape: how it is cut.
+        layout: where its parts lie.
+        buffer: (bytes,) uint8.
     """
 
     def __init__(self, buffer: NDArray[np.uint8]) -> None:
-        """Read a run's header.
+        """Read a run's footer.
 
         Args:
             buffer: (bytes,) uint8, for instance a read-only memory map; kept, not copied.
         Raises:
-            CorruptionError: the header is not what was written.
-            UnsupportedFormat: written by a newer docstore.
+            CorruptionError: the footer is not what was written.
+            UnsupportedFormat: written by another docstore.
         """
-        size = struct.calcsize(RUN_HEADER)
-        head = buffer[: size + 4].tobytes()
-        if len(head) < size + 4 or not head.startswith(RUN_MAGIC):
-            raise CorruptionError("not a run of postings", offset=0, expected=repr(RUN_MAGIC), found=repr(head[:8]))
-        stored, computed = int.from_bytes(head[size:], "little"), crc32(head[:size])
-        if stored != computed:
+        head = buffer[: len(RUN_MAGIC)].tobytes()
+        foot = buffer[-RUN_FOOTER_BYTES:].tobytes()
+        if head != RUN_MAGIC:
+            raise CorruptionError("not a run of postings", offset=0, expected=repr(RUN_MAGIC), found=repr(head))
+        at = max(len(buffer) - RUN_FOOTER_BYTES, 0)
+        if not foot.startswith(RUN_MAGIC):
             raise CorruptionError(
-                "run header is damaged", offset=size, expected=f"{computed:08x}", found=f"{stored:08x}"
+                "run of postings is cut short", offset=at, expected=repr(RUN_MAGIC), found=repr(foot[:8])
             )
-        _, version, fence_bits, tag_bytes, texts, _, postings, room, *checksums = struct.unpack(RUN_HEADER, head[:size])
+        stored, computed = int.from_bytes(foot[-4:], "little"), crc32(foot[:-4])
+        if stored != computed:
+            raise CorruptionError("run footer is damaged", offset=at, expected=f"{computed:08x}", found=f"{stored:08x}")
+        _, version, slice_bits, place_bits, texts, keys, postings, slices_bytes, *checksums = struct.unpack(
+            RUN_FOOTER, foot[:-4]
+        )
         if version != RUN_FORMAT_VERSION:
             raise UnsupportedFormat(
-                f"run of postings of format {version}, this docstore knows {RUN_FORMAT_VERSION}; delete it and it is "
-                "built again from the postings"
+                f"run of postings of format {version}, this docstore knows {RUN_FORMAT_VERSION}; it is built again "
+                "from the stored pages"
             )
-        end, count, dtype = _layout(fence_bits, room, texts)[-1]
-        if tag_bytes * 8 < RUN_KEY_BITS - fence_bits or len(buffer) < end + count * dtype.itemsize:
-            raise CorruptionError("run of postings is cut short", expected=f"{end} bytes", found=f"{len(buffer)}")
+        self.layout = _layout(texts, slices_bytes, slice_bits)
+        if self.layout.footer != at:
+            raise CorruptionError("run of postings is cut short", expected=f"{self.layout.footer} bytes", found=f"{at}")
+        self.buffer = buffer
         self.postings: int = postings
+        self.keys: int = keys
         self.texts: int = texts
-        self._room: int = room
-        self._fence_bits: int = fence_bits
-        self._tag_bits = np.uint64(RUN_KEY_BITS - fence_bits)
+        self.shape = Shape(slice_bits, place_bits)
         self._checksums: list[int] = checksums
-        self._columns = _view(buffer, fence_bits, room, texts)
+        index = buffer[self.layout.slice_index : self.layout.footer].view("<u4")[: (1 << slice_bits) + 1]
+        self._slices = SliceReader(buffer[self.layout.slices :].view("<u8"), index, self.shape)
+        self._text_words = buffer[self.layout.texts : self.layout.texts + texts * TEXT_NUMBER_BYTES].view("<u2")
+
+    @property
+    def storage_bytes(self) -> int:
+        """Bytes of its file."""
+        return len(self.buffer)
 
     def find(self, mixed: Keys) -> tuple[Numbers, Keys]:
         """Look up keys, all at once.
@@ -170,195 +174,161 @@ class Run:
             For each posting found: which key (its index in `mixed`, ascending), and its text number as uint64; the
             texts of one key in order of arrival.
         """
-        columns = self._columns
-        bucket = (mixed >> self._tag_bits).astype(np.int64)
-        begin = columns.fence[bucket].astype(np.int64)
-        lengths = columns.fence[bucket + 1].astype(np.int64) - begin
-        index = spans(begin, lengths)
-        owner = np.repeat(np.arange(len(mixed)), lengths)
-        hit = np.flatnonzero(columns.tag_low[index] == mixed.astype(np.uint16)[owner])
-        index, owner = index[hit], owner[hit]
-        if len(columns.tag_high) and len(hit):
-            tag = mixed & np.uint64((1 << int(self._tag_bits)) - 1)
-            same = columns.tag_high[index] == (tag >> _SIXTEEN).astype(np.uint8)[owner]
-            index, owner = index[same], owner[same]
-        return owner, self.text_numbers(self._places(index))
-
-    def _places(self, index: Numbers | slice) -> Keys:
-        return self._columns.place_low[index] | self._columns.place_high[index].astype(np.uint64) << _SIXTEEN
+        owner, places = self._slices.find(mixed)
+        return owner, self.text_numbers(places)
 
     def text_numbers(self, places: Keys | slice) -> Keys:
         """Text numbers (uint64, 48 bits) of places in the run."""
-        words = self._columns.texts.reshape(-1, 3)[places].astype(np.uint64)
-        numbers: Keys = words[:, 0] | words[:, 1] << _SIXTEEN | words[:, 2] << np.uint64(32)
+        words = self._text_words.reshape(-1, 3)[places].astype(np.uint64)
+        numbers: Keys = words[:, 0] | words[:, 1] << np.uint64(16) | words[:, 2] << np.uint64(32)
         return numbers
 
-    def text_words(self, begin: int, end: int) -> NDArray[np.uint16]:
-        """Text numbers of places begin..end as they are stored, (texts, 3)."""
-        return self._columns.texts.reshape(-1, 3)[begin:end]
+    def text_bytes(self) -> memoryview:
+        """All text numbers as they are stored."""
+        return self._text_words.view(np.uint8).data
 
-    def slice_postings(self, number: int, slice_bits: int) -> Keys:
-        """All postings of one of the ``2**slice_bits`` slices of the key space, packed and sorted."""
-        step = self._fence_bits - slice_bits
-        fence = self._columns.fence[number << step : ((number + 1) << step) + 1].astype(np.int64)
-        reach = slice(int(fence[0]), int(fence[-1]))
-        buckets = np.arange(number << step, (number + 1) << step, dtype=np.uint64)
-        keys = np.repeat(buckets << self._tag_bits, fence[1:] - fence[:-1])
-        keys |= self._columns.tag_low[reach]
-        if len(self._columns.tag_high):
-            keys |= self._columns.tag_high[reach].astype(np.uint64) << _SIXTEEN
-        return pack(keys, self._places(reach))
+    def postings_between(self, first: int, end: int, slice_bits: int) -> Keys:
+        """Postings of slices first..end of a run that is cut into ``2**slice_bits`` of them, no fewer than this one."""
+        finer = slice_bits - self.shape.slice_bits
+        parts = [self._slices.postings(number) for number in range(first >> finer, (end - 1 >> finer) + 1)]
+        postings = np.concatenate(parts)
+        shift = RUN_KEY_BITS + RUN_PLACE_BITS - slice_bits
+        low = np.searchsorted(postings, np.uint64(first << shift)) if first else 0
+        high = np.searchsorted(postings, np.uint64(end << shift)) if end < 1 << slice_bits else len(postings)
+        return postings[low:high]
 
-    def column_bounds(self) -> list[tuple[str, int, int]]:
-        """Name, offset and bytes of each column, room for postings to come included."""
-        layout = _layout(self._fence_bits, self._room, self.texts)
-        return [
-            (name, offset, count * dtype.itemsize)
-            for name, (offset, count, dtype) in zip(COLUMN_NAMES, layout, strict=True)
-        ]
+    def all_postings(self) -> Iterator[Keys]:
+        """Every posting, packed and sorted, slice after slice."""
+        for number in range(1 << self.shape.slice_bits):
+            yield self._slices.postings(number)
 
-    def damaged_columns(self) -> list[str]:
-        """Names of columns whose bytes are not what was written; reads the whole run."""
-        names = []
-        used = self._columns._replace(
-            tag_low=self._columns.tag_low[: self.postings],
-            tag_high=self._columns.tag_high[: self.postings],
-            place_low=self._columns.place_low[: self.postings],
-            place_high=self._columns.place_high[: self.postings],
-        )
-        for number, name in enumerate(_Columns._fields):
-            if _crc(used[number], 0) != self._checksums[number]:
-                names.append(name)
-        return names
+    def verified_parts(self) -> Iterator[bytes]:
+        """Nothing, after each bounded step of reading the whole run.
 
-
-class RunWriter:
-    """Fills a buffer with one run, slice by slice, ascending; the header comes last, so half a run is no run."""
-
-    def __init__(self, buffer: NDArray[np.uint8], postings: int, texts: int) -> None:
-        """Begin a run.
-
-        Args:
-            buffer: (run_bytes(postings, texts),) uint8, zeroed.
-            postings: as many as will be appended, or more.
-            texts: exactly as many as will be appended.
+        Raises:
+            CorruptionError: it is not as it was written: a merge would take the damage over and call it whole.
         """
-        if texts > 1 << RUN_PLACE_BITS:
-            raise InvalidArgument(f"{texts} texts do not fit one run; keep to {1 << RUN_PLACE_BITS}")
-        self._buffer = buffer
-        self._room = postings
-        self._fence_bits = _fence_bits(postings)
-        self._tag_bits = np.uint64(RUN_KEY_BITS - self._fence_bits)
-        self._columns = _view(buffer, self._fence_bits, postings, texts)
-        self._texts = 0
-        self._count = 0
-        self._bucket = 0
-        self._checksums = [0] * len(_Columns._fields)
+        for name, begin, end, stored in self._parts():
+            computed = 0
+            for at in range(begin, end, _BYTES_A_STEP):
+                computed = crc32(self.buffer[at : min(at + _BYTES_A_STEP, end)].data, computed)
+                yield b""
+            if computed != stored:
+                raise CorruptionError(
+                    f"the {name} of a run of postings are damaged", expected=f"{stored:08x}", found=f"{computed:08x}"
+                )
 
-    def append_texts(self, words: NDArray[np.uint16]) -> None:
-        """Add text numbers, (texts, 3) of 16 bits, lowest first; their places follow on."""
-        reach = self._columns.texts[self._texts * 3 : (self._texts + len(words)) * 3]
-        reach[:] = words.ravel()
-        self._checksums[5] = _crc(reach, self._checksums[5])
-        self._texts += len(words)
+    def damaged_parts(self) -> list[str]:
+        """Names of parts whose bytes are not what was written; reads the whole run."""
+        return [name for name, begin, end, stored in self._parts() if crc32(self.buffer[begin:end].data) != stored]
 
-    def append(self, postings: Keys, done: float = 1.0) -> None:
-        """Add sorted postings, all behind those before.
+    def part_bounds(self) -> list[tuple[str, int, int]]:
+        """Name, begin and end of each part, in bytes, in the order in which they lie."""
+        return list(zip(PART_NAMES, self.layout[:3], self.layout[1:], strict=True))
 
-        Args:
-            postings: packed, sorted.
-            done: the share of the key space that is now complete, a multiple of ``2**-16``; 1 with the last.
-        """
-        columns = self._columns
-        reach = slice(self._count, self._count + len(postings))
-        keys = postings >> _PLACE_BITS
-        places = postings & _PLACE_MASK
-        columns.tag_low[reach] = keys.astype(np.uint16)
-        columns.place_low[reach] = places.astype(np.uint16)
-        columns.place_high[reach] = places >> _SIXTEEN
-        written = [columns.tag_low[reach], None, columns.place_low[reach], columns.place_high[reach]]
-        if len(columns.tag_high):
-            tag = keys & np.uint64((1 << int(self._tag_bits)) - 1)
-            columns.tag_high[reach] = tag >> _SIXTEEN
-            written[1] = columns.tag_high[reach]
-        for number, column in enumerate(written, start=1):
-            if column is not None:
-                self._checksums[number] = _crc(column, self._checksums[number])
-        end = int(done * (1 << self._fence_bits))
-        bounds = np.arange(self._bucket, end, dtype=np.uint64) << self._tag_bits
-        fence = columns.fence[self._bucket : end]
-        fence[:] = self._count + np.searchsorted(keys, bounds)
-        self._checksums[0] = _crc(fence, self._checksums[0])
-        self._bucket = end
-        self._count += len(postings)
+    def _parts(self) -> list[tuple[str, int, int, int]]:
+        """The same, each with the CRC-32 that the footer names."""
+        return [(*bounds, stored) for bounds, stored in zip(self.part_bounds(), self._checksums, strict=True)]
 
-    def finish(self) -> None:
-        """Write the last fence and the header; the owner then makes the buffer durable and opens it as a `Run`."""
-        fence = self._columns.fence[-1:]
-        fence[0] = self._count
-        self._checksums[0] = _crc(fence, self._checksums[0])
-        tag_bytes = 2 if self._fence_bits == MAX_FENCE_BITS else 3
-        head = struct.pack(
-            RUN_HEADER,
+
+class Encoded(NamedTuple):
+    """Slices as bytes, the length of each in units of 8 bytes, and what is in them."""
+
+    raw: bytes
+    units: NDArray[np.uint32]
+    keys: int
+    postings: int
+
+
+class Packer(Protocol):
+    """Native code or the reference: makes slices of a run."""
+
+    def encode(self, postings: Keys, shape: Shape) -> Encoded:
+        """All slices of sorted postings."""
+        ...
+
+    def merge(self, runs: Sequence[Run], shape: Shape, limit: int, first: int, count: int) -> Encoded:
+        """Slices first..first + count of runs together, oldest run first, at most `limit` postings of a key."""
+        ...
+
+
+class _Writer:
+    """Keeps count of what was given out of a run, so that the footer can say it."""
+
+    def __init__(self, shape: Shape, texts: int) -> None:
+        self.shape = shape
+        self.texts = texts
+        self.keys = self.postings = 0
+        self.units: list[NDArray[np.uint32]] = []
+        self.checksums = [0, 0, 0]
+        self.bytes = [0, 0, 0]
+
+    def part(self, number: int, raw: bytes | memoryview) -> bytes | memoryview:
+        self.checksums[number] = crc32(raw, self.checksums[number])
+        self.bytes[number] += len(raw)
+        return raw
+
+    def slices(self, encoded: Encoded) -> bytes | memoryview:
+        self.units.append(encoded.units)
+        self.keys += encoded.keys
+        self.postings += encoded.postings
+        return self.part(1, encoded.raw)
+
+    def end(self) -> bytes:
+        units = np.concatenate(self.units)
+        index = np.concatenate([[0], np.cumsum(units, dtype=np.uint64)])
+        if int(index[-1]) >> 32:
+            raise InvalidArgument(f"{int(index[-1])} units of 8 bytes do not fit one run; keep below 2**32")
+        raw = index.astype("<u4").tobytes()
+        raw = bytes(self.part(2, raw + bytes(-len(raw) % UNIT_BYTES)))
+        foot = struct.pack(
+            RUN_FOOTER,
             RUN_MAGIC,
             RUN_FORMAT_VERSION,
-            self._fence_bits,
-            tag_bytes,
-            self._texts,
-            0,
-            self._count,
-            self._room,
-            *self._checksums,
+            *self.shape,
+            self.texts,
+            self.keys,
+            self.postings,
+            self.bytes[1],
+            *self.checksums,
         )
-        head += struct.pack("<I", crc32(head))
-        self._buffer[: len(head)] = np.frombuffer(head, np.uint8)
+        return raw + foot + struct.pack("<I", crc32(foot))
 
 
-def _crc(column: NDArray[np.unsignedinteger], start: int) -> int:
-    return crc32(column.view(np.uint8).data, start)
+def run_parts(packer: Packer, postings: Keys, texts: Keys) -> Iterator[bytes | memoryview]:
+    """The bytes of a run of sorted postings and of the texts that they name, from beginning to end."""
+    writer = _Writer(shape_of(key_count(postings), len(texts)), _checked(len(texts)))
+    raw = texts.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :TEXT_NUMBER_BYTES].tobytes()
+    yield RUN_MAGIC
+    yield writer.part(0, raw + bytes(-len(raw) % UNIT_BYTES))
+    yield writer.slices(packer.encode(postings, writer.shape))
+    yield writer.end()
 
 
-def text_words(numbers: NDArray[np.uint64]) -> NDArray[np.uint16]:
-    """Split 48-bit text numbers into (texts, 3) words of 16 bits, lowest first."""
-    return np.stack([(numbers >> np.uint64(16 * word)).astype(np.uint16) for word in range(3)], axis=1)
+def merged_parts(packer: Packer, runs: Sequence[Run], bucket_limit: int) -> Iterator[bytes | memoryview]:
+    """The bytes of the run that holds what runs hold, oldest first, from beginning to end; each step is a bounded one.
 
-
-def write_run(buffer: NDArray[np.uint8], postings: Keys, texts: NDArray[np.uint64]) -> None:
-    """Write sorted postings as one run into a buffer of `run_bytes`."""
-    writer = RunWriter(buffer, len(postings), len(texts))
-    writer.append_texts(text_words(texts))
-    writer.append(postings)
-    writer.finish()
-
-
-def slice_bits(postings: int) -> int:
-    """Into how many slices (as a power of two) a merge of so many postings goes through the key space."""
-    return min(MIN_FENCE_BITS, (postings // _SLICE_POSTINGS).bit_length())
-
-
-def merge_runs(runs: Sequence[Run], buffer: NDArray[np.uint8], bucket_limit: int) -> Iterator[int]:
-    """Merge runs, oldest first, into a buffer of `run_bytes`; each step gives how many postings or texts it read.
-
-    The owner decides when to take the next step, so the stall is that of one slice; the run is there when the iterator
-    ends.  Texts keep their order: all places of a run lie behind those of the runs before it.
+    Texts keep their order: all places of a run lie behind those of the runs before it.
     """
-    total = sum(run.postings for run in runs)
-    writer = RunWriter(buffer, total, sum(run.texts for run in runs))
-    offsets = []
-    texts = 0
     for run in runs:
-        offsets.append(np.uint64(texts))
-        texts += run.texts
-        for begin in range(0, run.texts, _TEXTS_A_STEP):
-            words = run.text_words(begin, begin + _TEXTS_A_STEP)
-            writer.append_texts(words)
-            yield len(words)
-    bits = slice_bits(total)
-    for number in range(1 << bits):
-        part = np.concatenate(
-            [run.slice_postings(number, bits) + offset for run, offset in zip(runs, offsets, strict=True)]
-        )
-        part.sort()
-        writer.append(bound_buckets(part, bucket_limit), (number + 1) / (1 << bits))
-        yield len(part)
-    writer.finish()
+        yield from run.verified_parts()
+    texts = _checked(sum(run.texts for run in runs))
+    writer = _Writer(shape_of(sum(run.keys for run in runs), texts), texts)
+    yield RUN_MAGIC
+    for run in runs:
+        table = run.text_bytes()
+        step = _TEXTS_A_STEP * TEXT_NUMBER_BYTES
+        for begin in range(0, len(table), step):
+            yield writer.part(0, table[begin : begin + step])
+    yield writer.part(0, bytes(-writer.bytes[0] % UNIT_BYTES))
+    slices = 1 << writer.shape.slice_bits
+    for first in range(0, slices, _SLICES_A_STEP):
+        count = min(_SLICES_A_STEP, slices - first)
+        yield writer.slices(packer.merge(runs, writer.shape, bucket_limit, first, count))
+    yield writer.end()
+
+
+def _checked(texts: int) -> int:
+    if texts > 1 << RUN_PLACE_BITS:
+        raise InvalidArgument(f"{texts} texts do not fit one run; keep to {1 << RUN_PLACE_BITS}")
+    return texts

@@ -121,7 +121,7 @@ def test_a_damaged_header_is_no_reason_to_refuse(store: Store) -> None:
     buckets.close()
     path = next(store.folder.glob("*.run"))
     raw = bytearray(path.read_bytes())
-    raw[20] ^= 1
+    raw[-20] ^= 1
     path.write_bytes(raw)
     again = store.open()
     assert store.asked_for_texts == 1
@@ -152,7 +152,7 @@ def test_a_flipped_bit_in_a_text_number_is_listed(store: Store) -> None:
     buckets.close()
     path = sorted(store.folder.glob("*.run"))[-1]
     raw = bytearray(path.read_bytes())
-    raw[-4096] ^= 1
+    raw[9] ^= 1
     path.write_bytes(raw)
     again = store.open()
     (line,) = again.damaged()

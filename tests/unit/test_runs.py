@@ -1,40 +1,56 @@
-"""Runs of postings against a plain dict, through building, merging, bounds and damage."""
+"""Runs of postings against a plain dict, through building, merging, bounds and damage; by each kernel there is."""
 
 from __future__ import annotations
+
+import struct
 
 import numpy as np
 import pytest
 
-from docstore.dedup import runs
-from docstore.dedup.runs import Run, merge_runs, mix_keys, pack, run_bytes, slice_bits, write_run
+from docstore import format as disk
+from docstore.codec import crc32
+from docstore.dedup import packing, runs
+from docstore.dedup.packing import Packing
+from docstore.dedup.runs import Run, merged_parts, mix_keys, pack, run_parts, shape_of
+from docstore.dedup.slices import LIST_LIMIT
 from docstore.errors import CorruptionError, InvalidArgument, UnsupportedFormat
-from docstore.format import RUN_HEADER_BYTES, RUN_KEY_BITS
+from docstore.format import RUN_FOOTER_BYTES, RUN_KEY_BITS
 
 SEED = 20261120
-NO_LIMIT = 1 << 30
+KERNELS = [packing.packing("reference")] + ([] if packing.WHY_NOT else [packing.packing("native")])
+
+pytestmark = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 
 
 def postings_of(keys: np.ndarray, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted postings of (key, text number) in order of arrival, and the text table."""
+    """Sorted postings of (key, text number) in order of arrival, at most LIST_LIMIT of a key, and the text table."""
     table, first, place = np.unique(texts, return_index=True, return_inverse=True)
     arrival = np.argsort(np.argsort(first))
     postings = np.sort(pack(mix_keys(keys), arrival[place].astype(np.uint64)))
-    return postings, table[np.argsort(first)]
+    return runs.bound_buckets(postings, LIST_LIMIT), table[np.argsort(first)]
 
 
-def build(keys: np.ndarray, texts: np.ndarray) -> Run:
-    postings, table = postings_of(keys, texts)
-    buffer = np.zeros(run_bytes(len(postings), len(table)), np.uint8)
-    write_run(buffer, postings, table)
-    return Run(buffer)
+def bytes_of(kernel: Packing, keys: np.ndarray, texts: np.ndarray) -> np.ndarray:
+    return np.frombuffer(b"".join(run_parts(kernel, *postings_of(keys, texts))), np.uint8)
+
+
+def build(kernel: Packing, keys: np.ndarray, texts: np.ndarray) -> Run:
+    return kernel.open(bytes_of(kernel, keys, texts))
 
 
 def load(seed: int, count: int, texts: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
-    """Postings in order of arrival: each text once with its keys, some keys common."""
+    """Postings in order of arrival: each text with different keys, some keys common."""
     rng = np.random.default_rng([SEED, seed])
     numbers = rng.choice(1 << 48, texts, replace=False).astype(np.uint64)
     pool = rng.integers(0, 1 << 60, keys, dtype=np.uint64) * np.uint64(14)
-    return pool[rng.zipf(1.6, count) % keys], np.repeat(numbers, -(-count // texts))[:count]
+    drawn = np.stack(
+        [
+            np.repeat(np.arange(texts), -(-count // texts))[:count],
+            np.where(rng.random(count) < 0.5, rng.integers(0, keys, count), rng.zipf(1.6, count) % keys),
+        ]
+    )
+    place, key = np.unique(drawn, axis=1)
+    return pool[key], numbers[place]
 
 
 def expected_of(keys: np.ndarray, texts: np.ndarray) -> dict[int, list[int]]:
@@ -44,8 +60,8 @@ def expected_of(keys: np.ndarray, texts: np.ndarray) -> dict[int, list[int]]:
     return found
 
 
-def found_in(run: Run, keys: np.ndarray) -> list[list[int]]:
-    owner, texts = run.find(mix_keys(keys))
+def found_in(kernel: Packing, opened: list[Run], keys: np.ndarray, limit: int = LIST_LIMIT) -> list[list[int]]:
+    owner, texts = kernel.find(opened, kernel.recent(), kernel.mix(keys), limit)
     assert (np.diff(owner) >= 0).all()
     result: list[list[int]] = [[] for _ in range(len(keys))]
     for key, text in zip(owner.tolist(), texts.tolist(), strict=True):
@@ -53,96 +69,117 @@ def found_in(run: Run, keys: np.ndarray) -> list[list[int]]:
     return result
 
 
-@pytest.mark.parametrize("max_fence_bits", [16, 17, 24])
-def test_a_run_gives_every_text_of_a_key_in_order_of_arrival(
-    max_fence_bits: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if max_fence_bits == 17:  # tags of two bytes: a small run made with the fence of a large one
-        monkeypatch.setattr(runs, "MIN_FENCE_BITS", 24)
-    keys, texts = load(1, 3000, 120, 700)
-    run = build(keys, texts)
-    assert (run.postings, run.texts) == (3000, 120)
-    expected = expected_of(keys, texts)
+@pytest.mark.parametrize("keys", [1, 700, 30_000])
+def test_a_run_gives_the_first_texts_of_a_key_in_order_of_arrival(kernel: Packing, keys: int) -> None:
+    named = load(1, 40_000, 300, keys)
+    run = build(kernel, *named)
+    expected = expected_of(*named)
+    assert run.postings == sum(min(len(texts), LIST_LIMIT) for texts in expected.values())
+    assert (run.keys, run.texts) == (len(expected), len(set(named[1].tolist())))
     asked = np.concatenate([np.array(list(expected), np.uint64), np.arange(500, dtype=np.uint64)])
-    assert found_in(run, asked) == [expected.get(key, []) for key in asked.tolist()]
-    assert found_in(run, asked[:0]) == []
+    assert found_in(kernel, [run], asked) == [expected.get(key, [])[:LIST_LIMIT] for key in asked.tolist()]
+    assert found_in(kernel, [run], asked[:0]) == []
+    assert np.array_equal(np.concatenate(list(run.all_postings())), postings_of(*named)[0])
 
 
-@pytest.mark.parametrize("limit", [NO_LIMIT, 5])
-def test_merged_runs_give_what_their_postings_together_would(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = [load(seed, 2000, 80, 300) for seed in range(4)]
-    pieces = [build(*part) for part in parts]
-    buffer = np.zeros(
-        run_bytes(sum(piece.postings for piece in pieces), sum(piece.texts for piece in pieces)), np.uint8
-    )
-    steps = list(merge_runs(pieces, buffer, limit))
-    assert len(steps) == len(pieces) + (1 << slice_bits(8000))
-    merged = Run(buffer)
-    assert merged.postings <= 8000 == sum(steps) - merged.texts
-    keys = np.concatenate([part[0] for part in parts])
-    expected = expected_of(keys, np.concatenate([part[1] for part in parts]))
+@pytest.mark.parametrize("limit", [LIST_LIMIT, 5])
+def test_merged_runs_give_what_their_postings_together_would(kernel: Packing, limit: int) -> None:
+    parts = [load(seed, 300 * seed**3, 80, 20_000) for seed in range(1, 5)]
+    pieces = [build(kernel, *part) for part in parts]
+    assert len({piece.shape.slice_bits for piece in pieces}) > 1
+    merged = kernel.open(np.frombuffer(b"".join(merged_parts(kernel, pieces, limit)), np.uint8))
+    expected = expected_of(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     asked = np.array(list(expected), np.uint64)
-    assert found_in(merged, asked) == [expected[key][:limit] for key in asked.tolist()]
-    assert merged.damaged_columns() == []
+    first = [texts[:limit] for texts in expected.values()]
+    assert found_in(kernel, [merged], asked) == first
+    assert found_in(kernel, pieces, asked, limit) == first, "merged or not, a look-up gives the same"
+    assert (merged.postings, merged.keys) == (sum(map(len, first)), len(first))
+    assert merged.damaged_parts() == []
 
 
-def test_slices_of_a_run_are_its_postings() -> None:
-    keys, texts = load(2, 3000, 120, 900)
-    run = build(keys, texts)
-    for bits in (0, 3, 8):
-        together = np.concatenate([run.slice_postings(number, bits) for number in range(1 << bits)])
-        assert np.array_equal(together, postings_of(keys, texts)[0])
+def test_a_run_of_texts_without_keys_is_a_run(kernel: Packing) -> None:
+    nothing = np.empty(0, np.uint64)
+    texts = np.array([1 << 47, 5], np.uint64)
+    run = kernel.open(np.frombuffer(b"".join(run_parts(kernel, nothing, texts)), np.uint8))
+    assert (run.postings, run.text_numbers(slice(0, 2)).tolist()) == (0, texts.tolist())
+    merged = kernel.open(np.frombuffer(b"".join(merged_parts(kernel, [run, run], 64)), np.uint8))
+    assert merged.text_numbers(slice(0, 4)).tolist() == texts.tolist() * 2
 
 
-def test_the_bound_keeps_the_first_texts_of_each_key() -> None:
+def test_the_bound_keeps_the_first_texts_of_each_key(kernel: Packing) -> None:
     postings = pack(np.array([1, 1, 1, 2, 3, 3], np.uint64), np.array([0, 1, 2, 0, 4, 5], np.uint64))
     assert runs.bound_buckets(postings, 2).tolist() == postings[[0, 1, 3, 4, 5]].tolist()
     assert runs.bound_buckets(postings, 9).tolist() == postings.tolist()
 
 
-def test_mixed_keys_are_even_in_their_head_and_tail_though_fingerprints_share_low_bits() -> None:
+def test_mixed_keys_are_even_in_their_head_and_tail_though_fingerprints_share_low_bits(kernel: Packing) -> None:
     keys = np.arange(200_000, dtype=np.uint64) * np.uint64(16)
-    mixed = mix_keys(keys)
+    mixed = kernel.mix(keys)
     assert int(mixed.max()) < 1 << RUN_KEY_BITS
     for shift in (0, RUN_KEY_BITS - 8):
         counts = np.bincount((mixed >> np.uint64(shift)).astype(np.int64) & 255, minlength=256)
         assert abs(counts - 200_000 / 256).max() < 6 * (200_000 / 256) ** 0.5
 
 
-def test_a_run_takes_no_more_bytes_than_promised_per_posting() -> None:
-    assert run_bytes(600_000, 16_384) < 600_000 * 6.5 + 16_384 * 6 + 8 * RUN_HEADER_BYTES
-    assert run_bytes(360_000_000, 10_000_000) < 360_000_000 * 5.2 + 10_000_000 * 6 + 8 * RUN_HEADER_BYTES
+def test_a_run_takes_no_more_bytes_than_promised_per_posting(kernel: Packing) -> None:
+    rng = np.random.default_rng(SEED)
+    postings = np.sort(pack(mix_keys(rng.integers(0, 1 << 60, 300_000, dtype=np.uint64)), np.uint64(0)))
+    postings |= rng.integers(0, 16_384, 300_000, dtype=np.uint64)
+    raw = b"".join(run_parts(kernel, np.sort(postings), np.arange(16_384, dtype=np.uint64)))
+    # bits: 14 of place, 1, 25 of tag, 32 of fence for 9 keys
+    assert len(raw) < 300_000 * 5.5 + 16_384 * 6 + 5000
 
 
-def test_a_flipped_byte_in_a_column_is_named() -> None:
-    keys, texts = load(3, 1000, 50, 400)
-    postings, table = postings_of(keys, texts)
-    buffer = np.zeros(run_bytes(len(postings), len(table)), np.uint8)
-    write_run(buffer, postings, table)
-    assert Run(buffer).damaged_columns() == []
-    for offset, count, dtype in runs._layout(16, len(postings), len(table)):
-        for at in (offset, offset + count * dtype.itemsize - 1):
-            buffer[at] ^= 1
-            assert len(Run(buffer).damaged_columns()) == 1
-            buffer[at] ^= 1
+def test_a_flipped_byte_in_a_part_is_named_and_no_merge_takes_it_over(kernel: Packing) -> None:
+    raw = bytes_of(kernel, *load(3, 1000, 50, 400)).copy()
+    layout = Run(raw).layout
+    assert Run(raw).damaged_parts() == []
+    for name, begin, end in zip(("texts", "slices", "index"), layout, layout[1:], strict=False):
+        for at in (begin, end - 1):
+            raw[at] ^= 1
+            damaged = kernel.open(raw)
+            assert damaged.damaged_parts() == [name]
+            with pytest.raises(CorruptionError, match=f"the {name} of a run of postings are damaged"):
+                list(merged_parts(kernel, [damaged], 64))
+            raw[at] ^= 1
 
 
-def test_a_damaged_or_unfinished_header_is_refused() -> None:
-    keys, texts = load(4, 500, 20, 100)
-    postings, table = postings_of(keys, texts)
-    buffer = np.zeros(run_bytes(len(postings), len(table)), np.uint8)
-    with pytest.raises(CorruptionError, match="not a run"):
-        Run(buffer)
-    write_run(buffer, postings, table)
-    for at in range(8, 64):
-        damaged = buffer.copy()
-        damaged[at] ^= 4
-        with pytest.raises((CorruptionError, UnsupportedFormat)):
-            Run(damaged)
+def test_a_damaged_or_unfinished_run_is_refused(kernel: Packing) -> None:
+    raw = bytes_of(kernel, *load(4, 500, 20, 100))
+    for length in (0, 7, 8, 100, len(raw) - 8):
+        with pytest.raises(CorruptionError, match=r"not a run|cut short|damaged"):
+            kernel.open(raw[:length])
     with pytest.raises(CorruptionError, match="cut short"):
-        Run(buffer[: len(buffer) - RUN_HEADER_BYTES])
+        kernel.open(np.concatenate([raw[:800], raw[808:]]))
+    for at in [*range(8), *range(len(raw) - RUN_FOOTER_BYTES, len(raw))]:
+        damaged = raw.copy()
+        damaged[at] ^= 4
+        with pytest.raises(CorruptionError):
+            kernel.open(damaged)
 
 
-def test_more_texts_than_places_are_refused() -> None:
+def test_a_run_of_another_format_is_told_from_a_damaged_one(kernel: Packing) -> None:
+    raw = bytes_of(kernel, *load(4, 500, 20, 100)).copy()
+    foot = raw[-RUN_FOOTER_BYTES:]
+    foot[8] = 9
+    foot[-4:] = np.frombuffer(struct.pack("<I", crc32(foot[:-4].tobytes())), np.uint8)
+    with pytest.raises(UnsupportedFormat, match="format 9"):
+        kernel.open(raw)
+
+
+def test_more_texts_than_places_are_refused(kernel: Packing) -> None:
     with pytest.raises(InvalidArgument, match="texts"):
-        runs.RunWriter(np.zeros(1, np.uint8), 0, (1 << 24) + 1)
+        list(run_parts(kernel, np.empty(0, np.uint64), np.zeros((1 << 24) + 1, np.uint64)))
+
+
+def test_large_runs_have_entries_that_eight_bytes_hold(kernel: Packing) -> None:
+    for keys in (0, 1, 5000, 1 << 20, 1 << 28, 1 << 33):
+        for texts in (1, 2048, 1 << 24):
+            shape = shape_of(keys, texts)
+            assert shape.entry_bits <= 57 and shape.tag_bits > 7
+
+
+def test_the_bytes_of_a_run_are_pinned(kernel: Packing) -> None:
+    """Another sum means another layout: raise RUN_FORMAT_VERSION and describe it in docs/format.md."""
+    raw = bytes_of(kernel, *load(5, 20_000, 100, 9000)).tobytes()
+    assert (disk.RUN_FORMAT_VERSION, len(raw), crc32(raw)) == (2, 40656, 2698327027)

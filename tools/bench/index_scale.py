@@ -1,20 +1,19 @@
-"""What the index of band keys and fingerprints costs as documents come: structures side by side, one table and a JSON.
+"""What the index of band keys and fingerprints costs as documents come: a table, a JSON and a plot of cost against N.
 
 Stands on the package from outside; must not be imported by it.  Structures:
 
-- ``rows``: LevelDB, one bare key a posting (tag, kind, key, text number), read with one seek a key;
-- ``rows+filter``: the same behind the bit filter in memory;
-- ``runs``: `docstore.dedup.levels` without its filter;
-- ``runs+filter``: the same with it.
+- ``runs``: `docstore.dedup.levels` over files, with its log in LevelDB;
+- ``rows``: LevelDB, one bare key a posting (tag, kind, key, text number), read with one seek a key: what it replaced.
 
 Load: synthetic fingerprints, a fixed number of bands and of 0-mod-p fingerprints a document, whose bucket sizes are
 those measured on 100,386 different texts of 50 words or more of the 121,351 pages of the Debian manuals (tables below).
 The load repeats in epochs of 100,000 documents with fresh keys, but half of the buckets of 1,000 and more are the same
-in every epoch, so giants grow with the collection.  Between two sizes documents are loaded at once; the last ones
-before a size are added in unsynced groups, for stalls; then a window of documents goes through the detector's index
-work: look up all keys, then add, in synced groups.
+in every epoch, so giants grow with the collection.  Between two sizes documents are loaded in groups of 2,000 as fast
+as they can be made; then, while what that left is still being merged, `--paced` documents are added in unsynced groups
+of 64, for stalls; then merges are waited for, and a window of documents goes through the detector's index work: look
+up all keys of one, add 64 of them as a synced group.
 
-    index_scale.py --structure runs+filter --sizes 100000,1000000,10000000 --json out.json
+    index_scale.py --sizes 100000,300000,1000000,3000000,10000000 --json out.json --plot docs/img/index-cost.svg
 """
 
 from __future__ import annotations
@@ -28,15 +27,16 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import plyvel
 from numpy.typing import NDArray
 
-from docstore.dedup.bitfilter import BitFilter
 from docstore.dedup.levels import RunLevels
+from docstore.dedup.packing import packing
 from docstore.dedup.runfiles import RunFiles
+from tools.bench.cost_plot import Series, cost_svg
 
 Keys = NDArray[np.uint64]
 
@@ -56,7 +56,8 @@ FINGERPRINT_BUCKETS = (
 )  # fmt: skip
 GIANT = 1000
 
-PLANTED = 2000
+PLANTED = 10_000
+"""Of each similarity: the standard error of a recall of .97 is .0017."""
 PLANTED_SIMILARITIES = (0.5, 0.6, 0.7, 0.8, 0.9)
 BAND_WIDTH = 5
 
@@ -108,12 +109,12 @@ class Load:
 
 
 class Sizes(NamedTuple):
-    """Bytes on disk; those that stay when merges end (0: unknown); in memory; parts that a look-up may ask."""
+    """Bytes on disk, in memory; parts that a look-up may ask; processor time that other threads have taken so far."""
 
     disk_bytes: int
-    settled_bytes: int
     memory_bytes: int
     parts: int
+    background_seconds: float
 
 
 class Structure(Protocol):
@@ -131,6 +132,10 @@ class Structure(Protocol):
         """Add many documents at once, unsynced."""
         ...
 
+    def settle(self) -> None:
+        """Wait for what goes on in the background."""
+        ...
+
     def sizes(self) -> Sizes:
         """What it takes now."""
         ...
@@ -143,7 +148,7 @@ class Structure(Protocol):
 class Rows:
     """LevelDB with one bare key a posting."""
 
-    def __init__(self, folder: Path, bits_per_key: float) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._cache_bytes, self._buffer_bytes = 64 << 20, 16 << 20
         self._db = plyvel.DB(
@@ -152,12 +157,9 @@ class Rows:
             lru_cache_size=self._cache_bytes,
             write_buffer_size=self._buffer_bytes,
         )
-        self._filter = BitFilter(bits_per_key, 1 << 20) if bits_per_key else None
 
     def find(self, keys: Keys) -> list[int]:
         found: list[int] = []
-        if self._filter is not None:
-            keys = keys[self._filter.maybe(keys)]
         with self._db.raw_iterator() as cursor:
             for key in keys.astype(">u8").view("S8").tolist():
                 row = b"\x04\x03" + key.ljust(8, b"\0")
@@ -177,17 +179,16 @@ class Rows:
                 tail = text.to_bytes(6, "big")
                 for at in range(number * width, (number + 1) * width, 8):
                     batch.put(b"\x04\x03" + rows[at : at + 8] + tail, b"")
-        if self._filter is not None:
-            flat = keys.ravel()
-            self._filter.add(np.unique(flat[~self._filter.maybe(flat)]))
 
     def load(self, group: int, texts: Keys, keys: Keys) -> None:
         self.add(group, texts.tolist(), keys, sync=False)
 
+    def settle(self) -> None:
+        """Its thread cannot be waited for."""
+
     def sizes(self) -> Sizes:
         disk = sum(path.stat().st_size for path in self._folder.iterdir())
-        memory = self._cache_bytes + self._buffer_bytes + (self._filter.memory_bytes if self._filter else 0)
-        return Sizes(disk, 0, memory, len(list(self._folder.glob("*.ldb"))))
+        return Sizes(disk, self._cache_bytes + self._buffer_bytes, len(list(self._folder.glob("*.ldb"))), 0.0)
 
     def close(self) -> None:
         self._db.close()
@@ -196,9 +197,9 @@ class Rows:
 class Runs:
     """`RunLevels`, and its log: one synced LevelDB row a group, deleted when a run holds it."""
 
-    def __init__(self, folder: Path, bits_per_key: float, fan_in: int) -> None:
+    def __init__(self, folder: Path, fan_in: int, kernel: Literal["native", "reference"] | None) -> None:
         self._storage = RunFiles(folder / "runs")
-        self._levels = RunLevels(self._storage, bucket_limit=BUCKET_LIMIT, bits_per_key=bits_per_key, fan_in=fan_in)
+        self._levels = RunLevels(self._storage, bucket_limit=BUCKET_LIMIT, fan_in=fan_in, kernel=packing(kernel))
         self._log_folder = folder / "log"
         self._log = plyvel.DB(str(self._log_folder), create_if_missing=True)
         self._trimmed = 0
@@ -215,52 +216,65 @@ class Runs:
                 batch.delete(self._trimmed.to_bytes(8, "big"))
                 self._trimmed += 1
         for text, its_keys in zip(texts, keys, strict=True):
-            self._levels.post(text, its_keys)
+            self._levels.post(text, self._levels.mix(its_keys))
         self._levels.end_group(group)
 
     def load(self, group: int, texts: Keys, keys: Keys) -> None:
         self._levels.load(group, texts, keys.ravel(), np.full(len(texts), keys.shape[1]))
 
-    def sizes(self) -> Sizes:
+    def settle(self) -> None:
+        self._levels.settle()
         self._storage.settle()
+
+    def sizes(self) -> Sizes:
         folders = self._log_folder, self._log_folder.parent / "runs"
         disk = sum(path.stat().st_size for folder in folders for path in folder.iterdir())
-        return Sizes(disk, self._levels.storage_bytes, self._levels.memory_bytes, self._levels.run_count)
+        levels = self._levels
+        return Sizes(disk, levels.memory_bytes, levels.run_count, self._storage.background_seconds)
 
     def close(self) -> None:
-        self._storage.settle()
         self._storage.close()
         self._log.close()
 
 
 @dataclass
 class Row:
-    """One line of the table; times in microseconds.
+    """One line of the table; times in microseconds, a document where they do not say group; bytes a document.
 
-    `find_` and `add_` times are of the CPU of the calling thread, so that other work on the machine does not count;
-    `find_wall_` and `group_` times are of the clock, with what they wait for.
+    `find_` and `add_` are processor time of the calling thread, so that other work on the machine does not count;
+    `merge_mean` is that of background threads since the beginning, so what all merges so far have taken; `waited_` is
+    of the clock; `group_` is of the clock less the time in which the thread was ready to run and had no processor,
+    which is other work on the machine; `group_clock_max` is all of it.  Groups are of 64 documents, unsynced.
     """
 
     structure: str
     documents: int
+    find_mean: float
     find_p50: float
     find_p99: float
-    find_wall_p99: float
-    find_group_mean: float
+    waited_p99: float
     add_mean: float
+    merge_mean: float
     cost_mean: float
     group_p50: float
     group_p999: float
     group_max: float
-    group_cpu_max: float
-    add_documents_a_second: float
+    group_clock_max: float
+    unsettled_disk_bytes: float
     disk_bytes: float
-    settled_bytes: float
     memory_bytes: float
     resident_bytes: float
     parts: int
     found: float
     recall: dict[str, float]
+
+
+def unserved_seconds() -> float:
+    """How long this thread has been ready to run without a processor; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except FileNotFoundError:
+        return 0.0
 
 
 def resident_anonymous_bytes() -> int:
@@ -313,57 +327,55 @@ def measure(
             if time.perf_counter() - began > budget_seconds:
                 break
         commits: list[float] = []
+        clock: list[float] = []
         busy: list[float] = []
         for texts, keys in groups(load, documents, documents + paced, GROUP):
             numbers = texts.tolist()
-            begin, mark = time.thread_time(), time.perf_counter()
+            unserved, begin, mark = unserved_seconds(), time.thread_time(), time.perf_counter()
             structure.add(group, numbers, keys, sync=False)
-            commits.append(time.perf_counter() - mark)
+            clock.append(time.perf_counter() - mark)
             busy.append(time.thread_time() - begin)
+            commits.append(clock[-1] - (unserved_seconds() - unserved))
             group += 1
             documents += len(texts)
-        rate = paced / sum(busy)
+        unsettled = structure.sizes().disk_bytes
+        structure.settle()
         finds: list[float] = []
-        together: list[float] = []
         adds: list[float] = []
         waited: list[float] = []
         found = 0
-        for number, (texts, keys) in enumerate(groups(load, documents, documents + window, GROUP)):
-            if number % 2:
-                begin = time.thread_time()
-                structure.find(keys.ravel())
-                together.append((time.thread_time() - begin) / len(keys))
-            else:
-                for row in keys:
-                    begin, mark = time.thread_time(), time.perf_counter()
-                    found += len(structure.find(row))
-                    finds.append(time.thread_time() - begin)
-                    waited.append(time.perf_counter() - mark)
-            begin, mark = time.thread_time(), time.perf_counter()
+        for texts, keys in groups(load, documents, documents + window, GROUP):
+            for row in keys:
+                begin, mark = time.thread_time(), time.perf_counter()
+                found += len(structure.find(row))
+                finds.append(time.thread_time() - begin)
+                waited.append(time.perf_counter() - mark)
+            begin = time.thread_time()
             structure.add(group, texts.tolist(), keys, sync=True)
             adds.append(time.thread_time() - begin)
-            commits.append(time.perf_counter() - mark)
             group += 1
             documents += len(texts)
+        structure.settle()
         sizes_now = structure.sizes()
         find, commit = np.array(finds) * 1e6, np.array(commits) * 1e6
-        find_group, add_mean = float(np.mean(together)) * 1e6, float(np.sum(adds)) * 1e6 / window
+        add_mean = (float(np.sum(adds)) + float(np.sum(busy))) * 1e6 / (window + paced)
+        merge_mean = sizes_now.background_seconds * 1e6 / documents
         yield Row(
             structure=name,
             documents=documents,
+            find_mean=float(np.mean(find)),
             find_p50=float(np.quantile(find, 0.5)),
             find_p99=float(np.quantile(find, 0.99)),
-            find_wall_p99=float(np.quantile(waited, 0.99)) * 1e6,
-            find_group_mean=find_group,
+            waited_p99=float(np.quantile(waited, 0.99)) * 1e6,
             add_mean=add_mean,
-            cost_mean=find_group + add_mean,
+            merge_mean=merge_mean,
+            cost_mean=float(np.mean(find)) + add_mean + merge_mean,
             group_p50=float(np.quantile(commit, 0.5)),
             group_p999=float(np.quantile(commit, 0.999)),
             group_max=float(commit.max()),
-            group_cpu_max=max(busy) * 1e6,
-            add_documents_a_second=rate,
+            group_clock_max=max(clock) * 1e6,
+            unsettled_disk_bytes=unsettled / documents,
             disk_bytes=sizes_now.disk_bytes / documents,
-            settled_bytes=sizes_now.settled_bytes / documents,
             memory_bytes=sizes_now.memory_bytes / documents,
             resident_bytes=resident_anonymous_bytes() / documents,
             parts=sizes_now.parts,
@@ -374,48 +386,82 @@ def measure(
             return
 
 
+COLUMNS = {
+    "documents": ("documents", ",d"),
+    "find_mean": ("find us", ".0f"),
+    "find_p50": ("p50", ".0f"),
+    "find_p99": ("p99", ".0f"),
+    "waited_p99": ("p99 by the clock", ".0f"),
+    "add_mean": ("add us", ".1f"),
+    "merge_mean": ("merge us", ".1f"),
+    "cost_mean": ("cost us", ".0f"),
+    "group_p50": ("group us: p50", ".0f"),
+    "group_p999": ("p99.9", ".0f"),
+    "group_max": ("max", ".0f"),
+    "group_clock_max": ("max by the clock", ".0f"),
+    "unsettled_disk_bytes": ("disk B while merging", ".0f"),
+    "disk_bytes": ("disk B", ".0f"),
+    "memory_bytes": ("table B", ".1f"),
+    "resident_bytes": ("process B", ".0f"),
+    "parts": ("parts", "d"),
+    "found": ("postings found", ".0f"),
+}
+"""Field -> heading and format of the printed table."""
+
+
+def heading() -> str:
+    return "| " + " | ".join(title for title, _ in COLUMNS.values()) + " | recall by similarity |"
+
+
+def rendered(row: Row) -> str:
+    values = [format(getattr(row, field), spec) for field, (_, spec) in COLUMNS.items()]
+    return "| " + " | ".join([*values, " ".join(f"{value:.4f}" for value in row.recall.values())]) + " |"
+
+
+def plotted(rows: Sequence[Row]) -> list[Series]:
+    """What the plot shows."""
+    fields = {
+        "look-up, addition and merging: mean": "cost_mean",
+        "look-up: p99": "find_p99",
+        "look-up: mean": "find_mean",
+        "addition: mean": "add_mean",
+        "merging: mean of all so far": "merge_mean",
+    }
+    return [Series(title, [(row.documents, getattr(row, field)) for row in rows]) for title, field in fields.items()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--structure", choices=["rows", "rows+filter", "runs", "runs+filter"], required=True)
-    parser.add_argument("--sizes", default="100000,1000000", help="documents, ascending, separated by commas")
+    parser.add_argument("--structure", choices=["runs", "rows"], default="runs")
+    parser.add_argument("--sizes", default="100000,300000,1000000", help="documents, ascending, separated by commas")
     parser.add_argument("--window", type=int, default=4096, help="documents measured one by one at each size")
     parser.add_argument("--paced", type=int, default=50_000, help="documents before it that are added in groups")
     parser.add_argument("--bands", type=int, default=16)
     parser.add_argument("--fingerprints", type=int, default=24)
-    parser.add_argument("--bits-per-key", type=float, default=8.0, help="of the filter")
     parser.add_argument("--fan-in", type=int, default=2, help="runs merged into one")
+    parser.add_argument(
+        "--kernel", choices=["native", "reference"], help="of the runs; default native where it is built"
+    )
     parser.add_argument("--budget-seconds", type=float, default=1e9, help="measure where this time ends, and stop")
     parser.add_argument("--folder", type=Path, help="where to work; default a temporary folder")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--plot", type=Path, help="SVG of cost against documents")
     args = parser.parse_args()
     load = Load(args.bands, args.fingerprints)
     folder = Path(tempfile.mkdtemp(prefix="index-scale-", dir=args.folder))
-    bits = args.bits_per_key if args.structure.endswith("+filter") else 0.0
-    structure: Structure = Rows(folder, bits) if args.structure.startswith("rows") else Runs(folder, bits, args.fan_in)
+    structure: Structure = Rows(folder) if args.structure == "rows" else Runs(folder, args.fan_in, args.kernel)
     rows: list[Row] = []
-    print(
-        "structure     documents | find us: one page p50   p99 waited   grouped | add us  cost us | group us: p50"
-        "   p99.9     max  of cpu |  add docs/s | disk B  settled  memory B  anon B (a document)  parts  found | "
-        "recall by similarity"
-    )
+    print(heading(), flush=True)
     try:
         sizes = [int(size) for size in args.sizes.split(",")]
         for row in measure(args.structure, structure, load, sizes, args.window, args.paced, args.budget_seconds):
             rows.append(row)
-            print(
-                f"{row.structure:12} {row.documents:10,} | "
-                f"{row.find_p50:21.0f} {row.find_p99:5.0f} {row.find_wall_p99:6.0f} {row.find_group_mean:9.1f} | "
-                f"{row.add_mean:6.1f} {row.cost_mean:8.1f} | "
-                f"{row.group_p50:13.0f} {row.group_p999:7.0f} {row.group_max:7.0f} {row.group_cpu_max:7.0f} | "
-                f"{row.add_documents_a_second:11,.0f} | "
-                f"{row.disk_bytes:6.1f} {row.settled_bytes:8.1f} {row.memory_bytes:9.1f} "
-                f"{row.resident_bytes:7.1f} {row.parts:20} "
-                f"{row.found:6.1f} | {' '.join(f'{key}: {value:.4f}' for key, value in row.recall.items())}",
-                flush=True,
-            )
+            print(rendered(row), flush=True)
     finally:
         structure.close()
         shutil.rmtree(folder)
+    if args.plot:
+        args.plot.write_text(cost_svg(plotted(rows), "documents", "us a document"))
     if args.json:
         about = {
             "machine": platform.processor() or platform.machine(),

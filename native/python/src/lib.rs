@@ -4,6 +4,7 @@
 //! core, which would be a defect, becomes a RuntimeError.
 
 mod cells;
+mod postings;
 
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -249,5 +250,6 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<cells::CellEncoder>()?;
     module.add_function(wrap_pyfunction!(shared_members, module)?)?;
     module.add_function(wrap_pyfunction!(equal_bytes, module)?)?;
-    module.add_function(wrap_pyfunction!(overlap, module)?)
+    module.add_function(wrap_pyfunction!(overlap, module)?)?;
+    postings::add_to(module)
 }

@@ -1,0 +1,163 @@
+//! Runs of postings for Python: `docstore_kernel::postings` over buffers, mapped files most of all.
+//!
+//! The GIL is let go while runs are made and merged; a look-up takes less time than to let it go and take it again.
+
+use docstore_kernel::postings::{self, mix_key, Encoded};
+use docstore_kernel::slices::{self, Damaged, Shape};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+
+use crate::words_as_bytes;
+
+fn damaged(_: Damaged) -> PyErr {
+    PyIndexError::new_err("a run of postings leads outside itself")
+}
+
+fn shape_of(slice_bits: u32, place_bits: u32) -> PyResult<Shape> {
+    Shape::new(slice_bits, place_bits)
+        .ok_or_else(|| PyValueError::new_err(format!("no run has 2^{slice_bits} slices and {place_bits} bits a place")))
+}
+
+/// A run over a read-only buffer that nobody changes.
+#[pyclass(frozen, module = "docstore.dedup.docstore_native")]
+pub struct RunView {
+    buffer: PyBuffer<u8>,
+    parts: [usize; 4],
+    shape: Shape,
+}
+
+#[pymethods]
+impl RunView {
+    #[new]
+    fn new(buffer: PyBuffer<u8>, parts: [usize; 4], slice_bits: u32, place_bits: u32) -> PyResult<Self> {
+        if !buffer.is_c_contiguous() || !buffer.readonly() {
+            return Err(PyValueError::new_err("a run must be one read-only piece of memory"));
+        }
+        let view = Self { buffer, parts, shape: shape_of(slice_bits, place_bits)? };
+        view.run()?;
+        Ok(view)
+    }
+}
+
+impl RunView {
+    fn run(&self) -> PyResult<slices::Run<'_>> {
+        // SAFETY: the buffer is contiguous, and exported for as long as `self.buffer` lives, which the result borrows.
+        // It is read-only, so Python code does not change it; a run's file is never changed once it is mapped.
+        let bytes = unsafe { std::slice::from_raw_parts(self.buffer.buf_ptr().cast::<u8>(), self.buffer.len_bytes()) };
+        slices::Run::new(bytes, self.parts, self.shape).map_err(damaged)
+    }
+}
+
+/// Postings that no run holds yet.
+#[pyclass(module = "docstore.dedup.docstore_native")]
+#[derive(Default)]
+pub struct Recent(postings::Recent);
+
+#[pymethods]
+impl Recent {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.texts().len()
+    }
+
+    #[getter]
+    fn postings(&self) -> usize {
+        self.0.postings().len()
+    }
+
+    #[getter]
+    fn memory_bytes(&self) -> usize {
+        self.0.memory_bytes()
+    }
+
+    fn post(&mut self, python: Python<'_>, text: u64, mixed: PyBuffer<u64>) -> PyResult<()> {
+        if self.0.post(text, mixed.to_vec(python)?.into_iter()) {
+            return Ok(());
+        }
+        Err(PyValueError::new_err("no room for another text: make a run of those posted"))
+    }
+
+    fn packed<'py>(&self, python: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        words_as_bytes(python, self.0.postings())
+    }
+
+    fn texts<'py>(&self, python: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        words_as_bytes(python, self.0.texts())
+    }
+}
+
+/// Keys spread evenly, as bytes of uint64.
+#[pyfunction]
+pub fn mix_keys<'py>(python: Python<'py>, keys: PyBuffer<u64>) -> PyResult<Bound<'py, PyBytes>> {
+    let mut mixed = keys.to_vec(python)?;
+    mixed.iter_mut().for_each(|key| *key = mix_key(*key));
+    words_as_bytes(python, &mixed)
+}
+
+/// Mixed keys in runs, oldest first, then in the table: (which key, text number), each as bytes of uint64.
+#[pyfunction]
+pub fn find_postings<'py>(
+    python: Python<'py>,
+    runs: Vec<PyRef<'py, RunView>>,
+    recent: Option<PyRef<'py, Recent>>,
+    mixed: PyBuffer<u64>,
+    limit: usize,
+) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    let views = runs.iter().map(|run| run.run()).collect::<PyResult<Vec<_>>>()?;
+    let recent = recent.as_ref().map(|table| &table.0);
+    let (owners, texts) = postings::find(&views, recent, &mixed.to_vec(python)?, limit).map_err(damaged)?;
+    Ok((words_as_bytes(python, &owners)?, words_as_bytes(python, &texts)?))
+}
+
+fn handed_over<'py>(python: Python<'py>, encoded: &Encoded) -> PyResult<Bound<'py, PyTuple>> {
+    let units: Vec<u8> = encoded.units.iter().flat_map(|units| units.to_ne_bytes()).collect();
+    (PyBytes::new(python, &encoded.bytes), PyBytes::new(python, &units), encoded.keys, encoded.postings)
+        .into_pyobject(python)
+}
+
+/// All slices of sorted postings.
+#[pyfunction]
+pub fn encode_slices<'py>(
+    python: Python<'py>,
+    packed: PyBuffer<u64>,
+    slice_bits: u32,
+    place_bits: u32,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let shape = shape_of(slice_bits, place_bits)?;
+    let packed = packed.to_vec(python)?;
+    let encoded = python.detach(|| postings::encode(&packed, shape));
+    handed_over(python, &encoded)
+}
+
+/// Slices `first..first + count` of runs together, oldest first; `texts` says how many each has.
+#[pyfunction]
+#[pyo3(signature = (runs, texts, shape, limit, first, count))]
+pub fn merge_slices<'py>(
+    python: Python<'py>,
+    runs: Vec<PyRef<'py, RunView>>,
+    texts: Vec<u64>,
+    shape: (u32, u32),
+    limit: usize,
+    first: usize,
+    count: usize,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let shape = shape_of(shape.0, shape.1)?;
+    let views = runs.iter().map(|run| run.run()).collect::<PyResult<Vec<_>>>()?;
+    let merged = python.detach(|| postings::merge(&views, &texts, shape, limit, first, count)).map_err(damaged)?;
+    handed_over(python, &merged)
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<RunView>()?;
+    module.add_class::<Recent>()?;
+    module.add_function(wrap_pyfunction!(mix_keys, module)?)?;
+    module.add_function(wrap_pyfunction!(find_postings, module)?)?;
+    module.add_function(wrap_pyfunction!(encode_slices, module)?)?;
+    module.add_function(wrap_pyfunction!(merge_slices, module)?)
+}

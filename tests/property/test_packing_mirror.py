@@ -1,0 +1,129 @@
+"""Native code and the readable reference pack, merge and look up the same postings, bit for bit.
+
+The reference defines every result; `tests/unit/test_runs.py` holds it to a plain dict.  Skipped where native code is
+not built.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from docstore.dedup import packing, runs
+from docstore.dedup.packing import Packing
+from docstore.dedup.runs import Run, bound_buckets, merged_parts, run_parts
+from docstore.dedup.slices import LIST_LIMIT, Shape
+from docstore.errors import CorruptionError, InvalidArgument
+
+pytestmark = pytest.mark.skipif(bool(packing.WHY_NOT), reason=f"no native code: {packing.WHY_NOT}")
+
+SEED = 20261121
+
+
+def kernels() -> tuple[Packing, Packing]:
+    return packing.packing("reference"), packing.packing("native")
+
+
+def drawn_postings(seed: int, count: int, texts: int, spread: int) -> np.ndarray:
+    """Sorted postings: `spread` bits of key tell keys apart, low ones meet in many texts."""
+    rng = np.random.default_rng([SEED, seed])
+    keys = rng.zipf(1.3, count).astype(np.uint64) % np.uint64(1 << spread)
+    places = rng.integers(0, texts, count, dtype=np.uint64)
+    mixed = runs.mix_keys(keys) if seed % 3 else keys << np.uint64(40 - spread)  # even, or all in few buckets
+    return bound_buckets(np.unique(runs.pack(mixed, places)), LIST_LIMIT - 1)
+
+
+def texts_of(seed: int, count: int) -> np.ndarray:
+    return np.random.default_rng([SEED, seed]).integers(0, 1 << 48, count, dtype=np.uint64)
+
+
+def buffer_of(kernel: Packing, postings: np.ndarray, texts: np.ndarray) -> np.ndarray:
+    return np.frombuffer(b"".join(run_parts(kernel, postings, texts)), np.uint8)
+
+
+drawn = st.tuples(
+    st.integers(0, 1 << 20), st.integers(0, 4000), st.integers(1, 1 << 24), st.sampled_from([1, 4, 12, 30])
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(drawn, st.integers(0, 8))
+def test_slices_have_the_same_bytes(options: tuple[int, int, int, int], slice_bits: int) -> None:
+    reference, native = kernels()
+    postings = drawn_postings(*options)
+    shape = Shape(slice_bits, (options[2] - 1).bit_length())
+    expected, found = reference.encode(postings, shape), native.encode(postings, shape)
+    assert found.raw == expected.raw
+    assert found.units.tolist() == expected.units.tolist()
+    assert (
+        (found.keys, found.postings) == (expected.keys, expected.postings) == (runs.key_count(postings), len(postings))
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(drawn, st.integers(1, 3000)), min_size=1, max_size=4), st.integers(1, 64))
+def test_merges_and_look_ups_are_the_same(options: list[tuple[tuple[int, int, int, int], int]], limit: int) -> None:
+    reference, native = kernels()
+    buffers = []
+    for (seed, count, _, spread), texts in options:
+        buffers.append(buffer_of(native, drawn_postings(seed, count, texts, spread), texts_of(seed, texts)))
+    opened = [[kernel.open(buffer) for buffer in buffers] for kernel in kernels()]
+    merged = [b"".join(merged_parts(kernel, its, limit)) for kernel, its in zip(kernels(), opened, strict=True)]
+    assert merged[0] == merged[1]
+    assert Run(np.frombuffer(merged[0], np.uint8)).damaged_parts() == []
+
+    held = np.concatenate([postings for run in opened[0] for postings in run.all_postings()])
+    asked = np.concatenate([np.unique(held >> np.uint64(24))[:500], np.arange(40, dtype=np.uint64) << np.uint64(20)])
+    tables = reference.recent(), native.recent()
+    rng = np.random.default_rng([SEED, len(held)])
+    for text in range(30):
+        keys = np.unique(rng.choice(asked, min(len(asked), 7)))
+        for table in tables:
+            table.post(text, keys)
+    assert len(tables[0]) == len(tables[1]) == 30 and tables[0].postings == tables[1].postings
+    expected = reference.find(opened[0], tables[0], asked, limit)
+    found = native.find(opened[1], tables[1], asked, limit)
+    assert [part.tolist() for part in found] == [part.tolist() for part in expected]
+    for before, after in zip(reference.contents(tables[0]), native.contents(tables[1]), strict=True):
+        assert before.tolist() == after.tolist()
+
+
+def test_no_key_and_no_run_are_answered_with_nothing() -> None:
+    nothing = np.empty(0, np.uint64)
+    for kernel in kernels():
+        for keys in (nothing, np.array([5], np.uint64)):
+            owner, texts = kernel.find([], kernel.recent(), keys, 64)
+            assert (len(owner), len(texts)) == (0, 0)
+        assert kernel.mix(nothing).tolist() == []
+    keys = np.random.default_rng(SEED).integers(0, 1 << 63, 100, dtype=np.uint64)
+    assert kernels()[0].mix(keys).tolist() == kernels()[1].mix(keys).tolist()
+
+
+def test_a_damaged_run_gives_an_error_or_an_answer_and_never_a_crash() -> None:
+    rng = np.random.default_rng([SEED, 7])
+    postings = drawn_postings(1, 4000, 900, 12)
+    whole = buffer_of(kernels()[0], postings, texts_of(1, 900))
+    asked = np.unique(postings >> np.uint64(24))
+    errors = 0
+    for _ in range(400):
+        damaged = whole.copy()
+        at = rng.integers(5400, len(whole) - 70, 3)
+        damaged[at] = rng.integers(0, 256, 3)
+        native = packing.packing("native")
+        opened = native.open(damaged)
+        try:
+            native.find([opened], native.recent(), asked, 64)
+            native.merge([opened], opened.shape, 64, 0, 1 << opened.shape.slice_bits)
+        except CorruptionError:
+            errors += 1
+    assert errors
+
+
+def test_shapes_that_do_not_fit_eight_bytes_are_refused() -> None:
+    native = packing.packing("native")
+    with pytest.raises(ValueError, match="bits a place"):
+        native.encode(np.empty(0, np.uint64), Shape(0, 25))
+    with pytest.raises(InvalidArgument, match="texts"):
+        next(run_parts(native, np.empty(0, np.uint64), np.empty((1 << 24) + 1, np.uint8)))  # type: ignore[arg-type]
