@@ -99,12 +99,15 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
         captures: dict[int, dict[Column, bytes]] = {}
         for cell in row.cells:
             captures.setdefault(cell.timestamp, {})[cell.family, cell.qualifier] = cell.value
+        earlier: set[bytes] = set()
         for timestamp, columns in sorted(captures.items()):
             body = columns.get(capture.BODY)
             if body is None or not envelope_raw_bytes(body) or capture.CHECKSUM not in columns:
                 continue
             verdict = capture.decode_verdict(fetch(columns[capture.VERDICT])) if capture.VERDICT in columns else None
-            if not _should_be_seen(store, verdict):
+            confirms = columns[capture.CHECKSUM] in earlier
+            earlier.add(columns[capture.CHECKSUM])
+            if not _should_be_seen(store, verdict, confirms=confirms):
                 continue
             report.pages += 1
             if _is_outdated(columns, fetch):
@@ -123,8 +126,11 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
             yield Unseen(row.row_key, timestamp)
 
 
-def _should_be_seen(store: DocumentStore, verdict: StoredVerdict | None) -> bool:
-    if verdict is None or verdict.stored == capture.STORED_BODY:
+def _should_be_seen(store: DocumentStore, verdict: StoredVerdict | None, *, confirms: bool) -> bool:
+    """Whether postings must lead to a capture; `confirms` says that an earlier live one of its row has these bytes."""
+    if verdict is None or verdict.stored == capture.STORED_CONFIRMED:
+        return not confirms  # it outlived its verdict, or the capture that it confirmed
+    if verdict.stored == capture.STORED_BODY:
         return True
     if verdict.stored != capture.STORED_REFERENCE:
         return False

@@ -13,6 +13,7 @@ from docstore.check import check
 from docstore.export import Selection, pages
 from docstore.layout import Layout
 from docstore.model import ColumnFamily, Durability, GCPolicy, Previous, Schema, VerdictKind
+from docstore.reindex import reindex
 from docstore.reports.dedup import dedup_stats
 from docstore.sweep.job import sweep
 from docstore.sweep.unique import Survivors
@@ -143,3 +144,30 @@ def test_a_304_that_came_before_its_page_confirms_it_when_it_comes_again(store: 
     assert shown(store, 2) == (200, page(TEXT), TEXT)
     assert visit(store, URL, 2).stored == "known"
     assert store.stats()["totals"]["visits"] == 1
+
+
+def bounded(folder: Path, versions: int) -> docstore.DocumentStore:
+    families = tuple(ColumnFamily(name, GCPolicy(max_versions=versions)) for name in ("page", "http", "text", "dedup"))
+    return docstore.open(folder / "store", create=True, schema=Schema(families=families), durability="none")
+
+
+def test_a_version_that_outlives_its_first_verdict_is_sound_and_seen(tmp_path: Path) -> None:
+    with bounded(tmp_path, 1) as store:
+        put(store, URL, TEXT, 0)
+        put(store, URL, TEXT, 2)
+        store.compact()
+        assert list(check(store.opened)) == []
+        assert reindex(store, dry_run=True).unseen == 0
+        assert put(store, OTHER, TEXT, 3).verdict.kind is VerdictKind.EXACT
+
+
+def test_a_visit_that_outlives_the_capture_it_confirmed_is_shown_to_the_detector(tmp_path: Path) -> None:
+    with bounded(tmp_path, 2) as store:
+        put(store, URL, TEXT, 0)
+        visit(store, URL, 2)
+        put(store, URL, BETWEEN, 1)  # the page has three versions now, and its first one goes
+        store.compact()
+        assert reindex(store).posted == 1
+        assert reindex(store, dry_run=True).unseen == 0
+        assert put(store, OTHER, TEXT, 3).verdict.kind is VerdictKind.EXACT
+        assert list(check(store.opened)) == []
