@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 
 import numpy as np
 
@@ -262,6 +263,7 @@ def speed(store: DocumentStore) -> Section:
         ("seconds of wall time by stage", stages),
         ("candidates verified", str(report.candidates)),
         ("pages whose columns were written", str(report.written)),
+        ("most memory of the process until then", f"{getrusage(RUSAGE_SELF).ru_maxrss >> 10} MB"),
     ]
     return section
 
