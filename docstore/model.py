@@ -7,7 +7,7 @@ a cell are NamedTuples (half the cost of a dataclass); types that a caller holds
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -221,7 +221,7 @@ class Schema:
         near_threshold: least exact Jaccard coefficient of a `near` verdict.
         contained_threshold: least share of a page's shingles in an older page for `contained`.
         checksum: name of the body checksum algorithm.
-        policies: what to do per verdict; verdicts left out are flagged.
+        policies: what to do per verdict; verdicts left out are flagged.  A mapping is taken too, and made into pairs.
     """
 
     families: tuple[ColumnFamily, ...] = ()
@@ -231,6 +231,11 @@ class Schema:
     contained_threshold: float = 0.9
     checksum: str = "blake3"
     policies: tuple[tuple[VerdictKind, Policy], ...] = ()
+
+    def __post_init__(self) -> None:
+        given: object = self.policies
+        if isinstance(given, Mapping):
+            object.__setattr__(self, "policies", tuple(given.items()))
 
     def policy(self, kind: VerdictKind) -> Policy:
         """The policy for one verdict; `flag` unless the schema says otherwise."""

@@ -142,6 +142,13 @@ def test_the_same_capture_again_writes_nothing_and_other_bytes_get_the_next_mill
     assert put(store, url, page(words(9, 80)), T0).timestamp == T0 + 1000
 
 
+def test_a_schema_takes_policies_as_a_mapping_too(tmp_path: Path) -> None:
+    given = docstore.Schema(policies={VerdictKind.EXACT: Policy.REJECT})  # type: ignore[arg-type]
+    assert given == docstore.Schema(policies=((VerdictKind.EXACT, Policy.REJECT),))
+    with docstore.open(tmp_path / "store", create=True, durability="none", schema=given) as store:
+        assert store.schema.policy(VerdictKind.EXACT) is Policy.REJECT
+
+
 @pytest.mark.parametrize("policy", [Policy.REFERENCE, Policy.REJECT])
 def test_policies_for_exact_duplicates(store: docstore.DocumentStore, policy: Policy) -> None:
     body = page(words(10, 400))

@@ -104,7 +104,7 @@ Method = tuple[Callable[[Version, Version, Numbers, Numbers], Values], Callable[
 # --- reading
 
 
-def read_version(path: Path, prefix: str) -> Version:
+def read_version(path: Path, prefix: str, site_share: float) -> Version:
     """Extract and fingerprint all pages of one version."""
     main, visible = Kernel("combined"), Kernel("visible")
     paths: list[str] = []
@@ -126,7 +126,7 @@ def read_version(path: Path, prefix: str) -> Version:
         np.array(words, np.int64),
         by_main,
         by_visible,
-        discounted(by_main),
+        discounted(by_main, site_share),
         np.array(sketches, np.uint8).reshape(-1, BINS),
         np.array(simhashes, np.uint64),
     )
@@ -138,10 +138,10 @@ def as_sets(hashes: list[NDArray[np.uint64]]) -> Sets:
     return Sets(starts, np.concatenate([*hashes, np.empty(0, np.uint64)]))
 
 
-def discounted(sets: Sets) -> Sets:
-    """Sets without the members that more than SITE_SHARE of them, and more than two, have."""
+def discounted(sets: Sets, site_share: float) -> Sets:
+    """Sets without the members that more than this share of them, and more than two, have."""
     distinct, number, count = np.unique(sets.members, return_inverse=True, return_counts=True)
-    kept = (count <= max(2.0, SITE_SHARE * (len(sets.starts) - 1)))[number] if len(distinct) else np.empty(0, bool)
+    kept = (count <= max(2.0, site_share * (len(sets.starts) - 1)))[number] if len(distinct) else np.empty(0, bool)
     before = np.concatenate([[0], np.cumsum(kept)])
     return Sets(before[sets.starts].astype(np.int64), sets.members[kept])
 
@@ -426,12 +426,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--svg", type=Path, help="draw the curves there")
+    parser.add_argument(
+        "--site-share", type=float, default=SITE_SHARE, help=f"of the discounted row (default: {SITE_SHARE})"
+    )
     arguments = parser.parse_args()
     by_manual: dict[str, dict[str, Scores]] = {}
     pages = positives = rewritten = 0
     for manual, packages in MANUALS.items():
         files = [(arguments.corpus / f"{package}.warc.gz", prefix) for package, prefix in packages]
-        versions = [read_version(path, prefix) for path, prefix in files if path.exists()]
+        versions = [read_version(path, prefix, arguments.site_share) for path, prefix in files if path.exists()]
         if versions:
             by_manual[manual], changed = score(versions)
             rewritten += changed
