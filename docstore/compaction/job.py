@@ -308,7 +308,8 @@ class Compaction:
                     seen.add(cell.value)
                     envelopes[cell.family, cell.qualifier].append(cell.value)
             self._drop_expired(row, envelopes)
-        dictionaries = make_dictionaries(envelopes, opened.placement.fetch, self._level, opened.dictionaries)
+        placement = opened.placement
+        dictionaries = make_dictionaries(envelopes, placement.fetch, placement.leans, self._level, opened.dictionaries)
         encoder = Encoder(self._level, dictionaries, codec)
         body_bytes = 0
         for number in range(PASSES):

@@ -78,6 +78,7 @@ class Lifetimes:
                     dying += 1
                 if rows:
                     self._committer.commit(rows)
+                    self._sharing.moves += 1  # a writer that has these rows at hand must not lean on them
         return dying
 
     def free_unused(self) -> int:

@@ -66,6 +66,7 @@ class Relatives:
         self._by_likeness = by_likeness
         self._sketches = np.zeros((CANDIDATES, BINS), np.uint8)
         self._sketched: list[Base] = []
+        self._places: dict[bytes, int] = {}
         self._next = 0
         self._by_old_envelope: dict[bytes, Base] = {}
         self._old_envelopes: dict[bytes, bytes] = {}
@@ -94,8 +95,18 @@ class Relatives:
             if place == len(self._sketched):
                 self._sketched.append(bare)
             else:
+                self._places.pop(self._sketched[place].name, None)
                 self._sketched[place] = bare
+            self._places[bare.name] = place
             self._next += 1
+
+    def likeness(self, sketch: bytes, base: Base) -> float:
+        """How like a base's text is to the text of a sketch, estimated; 0.0 where that is not known."""
+        place = self._places.get(base.name)
+        if place is None or len(sketch) != _SKETCH_BYTES:
+            return 0.0
+        equal = self._sketches[place] == np.frombuffer(sketch, np.uint8, offset=1)
+        return float(equal.mean())
 
     def add_text(self, name: bytes, old_envelope: bytes, new_envelope: bytes) -> None:
         """The text of a body that was written plain, written plain as well; of several the first."""

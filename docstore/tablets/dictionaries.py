@@ -37,7 +37,7 @@ from docstore.format import (
 )
 from docstore.model import RowMutations, SetCell
 from docstore.tablets.manifest import Manifest
-from docstore.tablets.values import DICTIONARIES_HELD, Dictionary, checksum16, pack, unpack
+from docstore.tablets.values import DICTIONARIES_HELD, PACK_LEVEL, Dictionary, checksum16, pack, unpack
 
 PIECE_BYTES = 1024
 SCOPES_HELD = 4 * DICTIONARIES_HELD
@@ -61,12 +61,15 @@ class DictionaryFiles:
         self._below = below
         self._held: OrderedDict[bytes, bytes] = OrderedDict()
 
-    def save(self, content: bytes) -> bytes:
-        """Write a dictionary durably; returns its checksum.  One that is there already is left alone."""
+    def save(self, content: bytes, level: int = PACK_LEVEL) -> bytes:
+        """Write a dictionary durably, packed at a level of zstd; returns its checksum.
+
+        One that is there already is left alone.
+        """
         checksum = checksum16(content)
         path = self._path(checksum)
         if not self._files.exists(path):
-            payload = pack(content)
+            payload = pack(content, level)
             head = struct.pack(
                 DICTIONARY_HEADER,
                 DICTIONARY_MAGIC,

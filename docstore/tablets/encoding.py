@@ -6,6 +6,7 @@ Floor 3: knows the value codec, dictionaries and envelopes; must not know rows o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
 
 from docstore.errors import CorruptionError
@@ -13,7 +14,7 @@ from docstore.format import CODEC_ZSTD_DELTA
 from docstore.tablets.dictionaries import DictionaryFiles
 from docstore.tablets.placement import BODY_DELTA, DeltaCost
 from docstore.tablets.sampling import PIECE_BYTES, even_places, telling
-from docstore.tablets.values import Dictionary, Encoded, ValueCodec, envelope_raw_bytes
+from docstore.tablets.values import PACK_LEVEL, Dictionary, Encoded, ValueCodec, envelope_raw_bytes
 
 Column = tuple[str, bytes]
 
@@ -24,7 +25,8 @@ class Level(NamedTuple):
     Attributes:
         zstd: level of zstd.
         tries: bases tried for a body.
-        settles: a small delta is taken at once, without trying what else there is.
+        settles: a delta below this part of the raw bytes is taken without trying what else there is.
+        chooses: all bases are tried, at the level of writing, and the best one is taken; else the first small delta.
         least_likeness: of a base, by its sketch.
         dictionary_bytes: of a column's dictionary at most.
         dictionary_share: of a dictionary in what it was sampled from, at most.
@@ -33,7 +35,8 @@ class Level(NamedTuple):
 
     zstd: int
     tries: int
-    settles: bool
+    settles: int
+    chooses: bool
     least_likeness: float
     dictionary_bytes: int
     dictionary_share: float
@@ -41,8 +44,8 @@ class Level(NamedTuple):
 
 
 LEVELS = {
-    "fast": Level(3, 2, True, 0.3, 1 << 20, 1 / 16, 1),
-    "best": Level(15, 5, False, 0.15, 2 << 20, 1 / 16, 4),
+    "fast": Level(3, 2, 25, False, 0.3, 1 << 20, 1 / 16, 1),
+    "best": Level(15, 8, 50, True, 0.15, 2 << 20, 1 / 16, 4),
 }
 LEAST_DICTIONARY_RAW_BYTES = 64 << 10
 """A column with fewer bytes in a tablet gets no dictionary: its file would cost what it saves."""
@@ -72,32 +75,58 @@ class Encoder:
         self._level = level
         self._dictionaries = dictionaries
         self._codec = codec
+        self._quick = ValueCodec()
 
     def encode(self, column: Column, raw: bytes) -> Encoded:
         """Encode a value by itself."""
         return self._codec.encode(raw, dictionary=self._dictionaries.get(column))
 
     def encode_near(
-        self, column: Column, raw: bytes, bases: Iterable[AnyBase], cost: DeltaCost = BODY_DELTA
+        self,
+        column: Column,
+        raw: bytes,
+        bases: Iterable[AnyBase],
+        cost: DeltaCost = BODY_DELTA,
+        saves: Callable[[AnyBase], int] = lambda base: 0,
     ) -> tuple[Encoded, AnyBase | None]:
-        """Encode a value by itself or against one of the bases, whichever is smallest; -> how, and the base."""
-        best = self.encode(column, raw)
-        best_bytes = len(best.payload) - cost.cost_bytes
+        """Encode a value by itself or against one of the bases, whichever is smallest.
+
+        Args:
+            column: of the value.
+            raw: the value.
+            bases: the likeliest first.
+            cost: what a delta is weighed against.
+            saves: bytes that leaning on a base is thought to save elsewhere.
+        Returns:
+            How it is encoded, and the base that it leans on or None.
+        """
+        level = self._level
+        codec = self._quick if level.chooses else self._codec
+        delta: Encoded | None = None
         chosen: AnyBase | None = None
-        for tried, base in enumerate(bases):
-            if tried == self._level.tries:
-                break
-            encoded = self._codec.encode(raw, base=(base.name, base.raw))
-            if encoded.codec == CODEC_ZSTD_DELTA and len(encoded.payload) < best_bytes:
-                best, best_bytes, chosen = encoded, len(encoded.payload), base
-                if self._level.settles and best_bytes * cost.small < len(raw):
-                    break
-        return best, chosen
+        for base in islice(bases, level.tries):
+            encoded = codec.encode(raw, base=(base.name, base.raw))
+            if encoded.codec == CODEC_ZSTD_DELTA and (delta is None or len(encoded.payload) < len(delta.payload)):
+                delta, chosen = encoded, base
+                if not level.chooses and len(delta.payload) * level.settles < len(raw):
+                    return delta, chosen
+        if delta is not None and chosen is not None and level.chooses:
+            again = self._codec.encode(raw, base=(chosen.name, chosen.raw))
+            delta = again if again.codec == CODEC_ZSTD_DELTA else delta
+            if len(delta.payload) * level.settles < len(raw):
+                return delta, chosen
+        plain = self.encode(column, raw)
+        if delta is None or chosen is None:
+            return plain, None
+        if len(plain.payload) <= len(delta.payload) + cost.cost_bytes - saves(chosen):
+            return plain, None
+        return delta, chosen
 
 
 def make_dictionaries(
     envelopes: dict[Column, list[bytes]],
     fetch: Callable[[bytes], bytes],
+    leans: Callable[[bytes], bool],
     level: Level,
     files: DictionaryFiles,
 ) -> dict[Column, Dictionary]:
@@ -106,11 +135,14 @@ def make_dictionaries(
     Args:
         envelopes: of the values of each column, in row-key order.
         fetch: the value of an envelope.
+        leans: whether the record of an envelope leans on another value: such a value needs no dictionary.
         level: how hard to try.
         files: where dictionaries are kept.
     """
     made = {}
     for column, found in envelopes.items():
+        if level.chooses:
+            found = [envelope for envelope in found if not leans(envelope)]
         raw_bytes = sum(envelope_raw_bytes(envelope) for envelope in found)
         if raw_bytes < LEAST_DICTIONARY_RAW_BYTES:
             continue
@@ -118,7 +150,7 @@ def make_dictionaries(
         pieces = list(_pieces(found, fetch, even_places(raw_bytes, wanted_bytes * level.samples)))
         content = b"".join(telling(pieces, wanted_bytes) if level.samples > 1 else pieces)
         if content:
-            files.save(content)
+            files.save(content, max(level.zstd, PACK_LEVEL))
             made[column] = Dictionary(content, level.zstd)
     return made
 

@@ -267,6 +267,16 @@ class Placement:
         record = self._bodies.read(ref)
         return record, self._decode(record)
 
+    def leans(self, envelope: bytes) -> bool:
+        """Whether the record of a value leans on another; a record that cannot be read leans on none."""
+        ref = parse_envelope(envelope)[1]
+        if ref is None:
+            return False
+        try:
+            return self._bodies.read(ref).codec == CODEC_ZSTD_DELTA
+        except CorruptionError:
+            return False
+
     @staticmethod
     def is_ref(envelope: bytes) -> bool:
         """Whether the value lies in Bodies."""

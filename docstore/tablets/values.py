@@ -252,9 +252,9 @@ def checksum16(raw: bytes) -> bytes:
     return blake3(raw).digest(16)
 
 
-def pack(raw: bytes) -> bytes:
+def pack(raw: bytes, level: int = PACK_LEVEL) -> bytes:
     """One whole zstd frame, for files that are written once and read rarely."""
-    return zstandard.ZstdCompressor(level=PACK_LEVEL).compress(raw)
+    return zstandard.ZstdCompressor(level=level).compress(raw)
 
 
 def unpack(frame: bytes, raw_bytes: int) -> bytes:
