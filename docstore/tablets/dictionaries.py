@@ -10,8 +10,9 @@ are; it is made again, larger and of pieces, as the site grows (`STAGES`).  A ta
 to have one; when its values take much more than they did (other sites have come), it is sampled anew.
 
 Which dictionary a record needs stands in the record, so nothing here is ever rewritten, and a dictionary's file is
-durable before any record that needs it.  At most DICTIONARIES_HELD are held prepared, and the scopes of so many sites
-are remembered: a page whose dictionary is not held is written without it.
+durable before any record that needs it.  At most DICTIONARIES_HELD are held prepared.  A page whose dictionary is not
+held is written with its tablet's, or without: to prepare one costs as much as some pages, so that each page that is
+written earns a part of it (`PAGES_A_LOAD`), and pages of ever other sites cannot make the store prepare without end.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ from docstore.tablets.values import DICTIONARIES_HELD, PACK_LEVEL, Dictionary, c
 
 PIECE_BYTES = 1024
 SCOPES_HELD = 4 * DICTIONARIES_HELD
+PAGES_A_LOAD = 32
+"""Values written for each dictionary that is read and prepared again, some 3 ms: at most 100 us a value."""
 MONITOR_RAW_BYTES = 1 << 20
 """A dictionary's gain is judged over so many bytes of values."""
 FADED = 1.5
@@ -202,10 +205,10 @@ class _Sample:
 
 
 class _Scope:
-    """One dictionary in use, what is sampled for the next one, and what it has done lately."""
+    """The dictionary in use (b"" for none), what is sampled for the next one, and what it has done lately."""
 
-    def __init__(self, dictionary: Dictionary | None, stage: int) -> None:
-        self.dictionary = dictionary
+    def __init__(self, checksum: bytes, stage: int) -> None:
+        self.checksum = checksum
         self.stage = stage
         self.sample: _Sample | None = _Sample() if stage == 0 else None
         self.raw_bytes = 0
@@ -230,29 +233,39 @@ class SiteDictionaries:
         self._scopes: OrderedDict[bytes, _Scope] = OrderedDict()
         self._changed: dict[bytes, bytes] = {}
         self._prepared: OrderedDict[bytes, Dictionary] = OrderedDict()
+        self._earned = DICTIONARIES_HELD * PAGES_A_LOAD
 
     def get(self, row_key: bytes, column: Column) -> Dictionary | None:
         """The dictionary for a value of a column of a row: its site's, else its tablet's, else None."""
         if column not in COLUMNS:
             return None
-        return (
-            self._scope(_site_name(row_key, column)).dictionary
-            or self._scope(self._tablet_name(row_key, column)).dictionary
+        return self._held(self._scope(_site_name(row_key, column)).checksum) or self._held(
+            self._scope(self._tablet_name(row_key, column)).checksum
         )
 
-    def note(self, row_key: bytes, column: Column, raw: bytes, payload_bytes: int, *, with_dictionary: bool) -> None:
-        """Learn from a value that was stored: sample it, and judge the dictionary that it was stored with."""
+    def note(self, row_key: bytes, column: Column, raw: bytes, payload_bytes: int, dictionary: bytes) -> None:
+        """Learn from a value that was stored: sample it, and judge the dictionary that it was stored with.
+
+        Args:
+            row_key, column: of its cell.
+            raw: the value.
+            payload_bytes: what became of it.
+            dictionary: checksum of the one it was stored with, or b"".
+        """
         if column not in COLUMNS:
             return
+        self._earned = min(self._earned + 1, DICTIONARIES_HELD * PAGES_A_LOAD)
         site = _site_name(row_key, column)
         scope = self._scope(site)
+        if dictionary and dictionary == scope.checksum:
+            _judge(scope, len(raw), payload_bytes)
         self._sample(site, scope, raw)
-        if scope.dictionary is None:
+        if not scope.checksum:
             tablet = self._tablet_name(row_key, column)
             scope = self._scope(tablet)
+            if dictionary and dictionary == scope.checksum:
+                _judge(scope, len(raw), payload_bytes)
             self._sample(tablet, scope, raw)
-        if with_dictionary:
-            _judge(scope, len(raw), payload_bytes)
 
     def load(self, checksum: bytes) -> bytes:
         """The content of the dictionary that a record names."""
@@ -280,9 +293,9 @@ class SiteDictionaries:
         stored = self._engine.read_row("meta", DICTIONARY_ROW_PREFIX + name)
         if stored:
             stage, checksum = stored[0].value[0], stored[0].value[1:]
-            scope = _Scope(self._prepare(checksum), stage)
+            scope = _Scope(checksum, stage)
         else:
-            scope = _Scope(None, 0)
+            scope = _Scope(b"", 0)
         self._scopes[name] = scope
         if len(self._scopes) > SCOPES_HELD:
             self._scopes.popitem(last=False)
@@ -298,8 +311,8 @@ class SiteDictionaries:
         stage = STAGES[scope.stage]
         if scope.sample.seen_bytes < stage.seen_bytes:
             return
-        checksum = self._files.save(scope.sample.content())
-        scope.dictionary = self._prepare(checksum)
+        checksum = scope.checksum = self._files.save(scope.sample.content())
+        self._prepare(checksum)
         scope.stage += 1
         scope.best_share = None
         self._changed[name] = bytes((scope.stage,)) + checksum
@@ -308,14 +321,22 @@ class SiteDictionaries:
         else:
             scope.sample.widen(STAGES[scope.stage].stride_pieces)
 
-    def _prepare(self, checksum: bytes) -> Dictionary:
+    def _held(self, checksum: bytes) -> Dictionary | None:
+        """A dictionary that is held, or can be paid for."""
+        if not checksum:
+            return None
         dictionary = self._prepared.get(checksum)
-        if dictionary is None:
-            dictionary = self._prepared[checksum] = Dictionary(self._files.load(checksum))
-            if len(self._prepared) > DICTIONARIES_HELD:
-                self._prepared.popitem(last=False)
-        else:
+        if dictionary is not None:
             self._prepared.move_to_end(checksum)
+        elif self._earned >= PAGES_A_LOAD:
+            self._earned -= PAGES_A_LOAD
+            dictionary = self._prepare(checksum)
+        return dictionary
+
+    def _prepare(self, checksum: bytes) -> Dictionary:
+        dictionary = self._prepared[checksum] = Dictionary(self._files.load(checksum))
+        while len(self._prepared) > DICTIONARIES_HELD:
+            self._prepared.popitem(last=False)
         return dictionary
 
 

@@ -161,8 +161,8 @@ class Placement:
 
     def _learnt(self, record: Record, raw: bytes) -> Record:
         column = (record.family, record.qualifier)
-        with_dictionary = record.codec == CODEC_ZSTD_DICTIONARY
-        self._dictionaries.note(record.row_key, column, raw, len(record.payload), with_dictionary=with_dictionary)
+        dictionary = record.related if record.codec == CODEC_ZSTD_DICTIONARY else b""
+        self._dictionaries.note(record.row_key, column, raw, len(record.payload), dictionary)
         return record
 
     def settle(self, durability: Durability) -> None:

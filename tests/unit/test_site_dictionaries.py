@@ -1,0 +1,114 @@
+"""Dictionaries while pages come in: when they are made, how many are held, and what a page gets that has none."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import docstore
+from docstore import Page
+from docstore.format import CODEC_ZSTD_DICTIONARY
+from docstore.keys import row_key
+from docstore.store import DocumentStore
+from docstore.tablets import dictionaries
+from docstore.tablets.dictionaries import PIECE_BYTES, STAGES, SiteDictionaries, _Sample
+from docstore.tablets.record import Record
+from docstore.tablets.values import parse_envelope
+
+HTML = (("content-type", "application/octet-stream"),)
+T0 = 1_700_000_000_000_000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[DocumentStore]:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as opened:
+        yield opened
+
+
+def pages(site: int, count: int, start: int = 0) -> list[Page]:
+    """Pages of one site, some 26 KB each, of words that are the site's own."""
+    own = random.Random(site)
+    words = [bytes(own.choices(b"abcdefghijklmnopqrstuvwxyz", k=10)) for _ in range(400)]
+    made = []
+    for number in range(start, start + count):
+        body = b" ".join(random.Random(f"{site} {number}").choices(words, k=2400))
+        made.append(Page(f"https://h{site}.example/a/{number}", body, 200, HTML, T0))
+    return made
+
+
+def record_of(store: DocumentStore, url: str) -> Record:
+    (envelope,) = (cell.value for cell in store.opened.engine.read_row("pages", row_key(url)) if cell.family == "page")
+    ref = parse_envelope(envelope).ref
+    assert ref is not None
+    return store.opened.bodies.read(ref)
+
+
+def in_use(store: DocumentStore) -> SiteDictionaries:
+    return store.opened.placement._dictionaries
+
+
+def test_site_gets_a_dictionary_of_its_first_pages(store: DocumentStore) -> None:
+    given = pages(1, 12)
+    list(store.put_pages(given))
+    (first, *_), last = given, given[-1]
+    assert record_of(store, first.url).codec != CODEC_ZSTD_DICTIONARY
+    assert record_of(store, last.url).codec == CODEC_ZSTD_DICTIONARY
+    content = store.opened.dictionaries.load(record_of(store, last.url).related)
+    assert first.body in content
+
+
+def test_no_more_dictionaries_are_prepared_than_may_be_held(
+    store: DocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dictionaries, "DICTIONARIES_HELD", 2)
+    monkeypatch.setattr(dictionaries, "PAGES_A_LOAD", 1000)
+    sites = range(1, 5)
+    for site in sites:
+        list(store.put_pages(pages(site, 8)))
+        assert len(in_use(store)._prepared) <= 2
+    in_use(store)._earned = 0
+    later = [one for site in sites for one in pages(site, 1, start=100)]
+    results = list(store.put_pages(later))
+    assert {result.stored for result in results} == {"body"}
+    codecs = [record_of(store, one.url).codec == CODEC_ZSTD_DICTIONARY for one in later]
+    assert codecs[-1], "the last site's dictionary is held"
+    assert not codecs[0], "the first site's dictionary was pushed out, and has not been paid for again"
+    for one in later:
+        document = store.get(one.url)
+        assert document is not None and document.body == one.body
+
+
+def test_pages_earn_a_dictionary_that_was_pushed_out(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dictionaries, "DICTIONARIES_HELD", 1)
+    monkeypatch.setattr(dictionaries, "PAGES_A_LOAD", 4)
+    for site in (1, 2):
+        list(store.put_pages(pages(site, 8)))
+    in_use(store)._earned = 0
+    later = pages(1, 8, start=100)
+    list(store.put_pages(later))
+    codecs = [record_of(store, one.url).codec == CODEC_ZSTD_DICTIONARY for one in later]
+    assert not codecs[0] and codecs[-1]
+
+
+def test_sample_keeps_whole_values_first_then_pieces_at_even_distances() -> None:
+    values = [random.Random(seed).randbytes(3000 + 100 * seed) for seed in range(60)]
+    whole = b"".join(values)
+    sample = _Sample()
+    for value in values[:40]:
+        sample.take(value)
+    assert sample.content() == b"".join(values[:40])
+    sample.widen(STAGES[1].stride_pieces)
+    for value in values[40:]:
+        sample.take(value)
+    stride = STAGES[1].stride_pieces * PIECE_BYTES
+    ends = [sum(map(len, values[: number + 1])) for number in range(len(values))]
+    expected = []
+    for place in range(0, len(whole), stride):
+        end = next(end for end in ends if end > place)
+        expected.append(whole[place : min(place + PIECE_BYTES, end)])
+    assert sample.content() == b"".join(expected)
+    sample.widen(STAGES[2].stride_pieces)
+    assert sample.content() == b"".join(expected[:: STAGES[2].stride_pieces // STAGES[1].stride_pieces])
