@@ -14,7 +14,7 @@ from docstore.format import CODEC_ZSTD_DICTIONARY
 from docstore.keys import row_key
 from docstore.store import DocumentStore
 from docstore.tablets import dictionaries
-from docstore.tablets.dictionaries import PIECE_BYTES, STAGES, SiteDictionaries, _Sample
+from docstore.tablets.dictionaries import PIECE_BYTES, STAGES, SiteDictionaries, _Sample, _site_name
 from docstore.tablets.record import Record
 from docstore.tablets.values import parse_envelope
 
@@ -73,9 +73,10 @@ def test_no_more_dictionaries_are_prepared_than_may_be_held(
     later = [one for site in sites for one in pages(site, 1, start=100)]
     results = list(store.put_pages(later))
     assert {result.stored for result in results} == {"body"}
-    codecs = [record_of(store, one.url).codec == CODEC_ZSTD_DICTIONARY for one in later]
-    assert codecs[-1], "the last site's dictionary is held"
-    assert not codecs[0], "the first site's dictionary was pushed out, and has not been paid for again"
+    own = [in_use(store)._scope(_site_name(row_key(one.url), ("page", b"body"))).checksum for one in later]
+    used = [record_of(store, one.url).related for one in later]
+    assert used[-1] == own[-1] != b"", "the last site's dictionary is held"
+    assert used[1] != own[1] != b"", "the second site's was pushed out, and has not been paid for again"
     for one in later:
         document = store.get(one.url)
         assert document is not None and document.body == one.body
@@ -84,13 +85,14 @@ def test_no_more_dictionaries_are_prepared_than_may_be_held(
 def test_pages_earn_a_dictionary_that_was_pushed_out(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dictionaries, "DICTIONARIES_HELD", 1)
     monkeypatch.setattr(dictionaries, "PAGES_A_LOAD", 4)
-    for site in (1, 2):
+    for site in (2, 1, 3):
         list(store.put_pages(pages(site, 8)))
     in_use(store)._earned = 0
     later = pages(1, 8, start=100)
     list(store.put_pages(later))
-    codecs = [record_of(store, one.url).codec == CODEC_ZSTD_DICTIONARY for one in later]
-    assert not codecs[0] and codecs[-1]
+    own = in_use(store)._scope(_site_name(row_key(later[0].url), ("page", b"body"))).checksum
+    used = [record_of(store, one.url).related for one in later]
+    assert used[0] != own == used[-1]
 
 
 def test_sample_keeps_whole_values_first_then_pieces_at_even_distances() -> None:
