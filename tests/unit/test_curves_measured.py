@@ -1,0 +1,93 @@
+"""The curves against the kernel's own fingerprints: pages with exactly known likeness, bands, samples and simhashes."""
+
+from __future__ import annotations
+
+import math
+import random
+from functools import cache
+
+import numpy as np
+import pytest
+
+from docstore.dedup import curves, shingle, sketch
+from docstore.dedup.analysis import Analysis
+from docstore.dedup.bands import BAND_WIDTH, BANDS
+from docstore.dedup.kernel import Kernel
+from tests.pages import changed, page, words
+
+SEED = 20261121
+PAIRS = 1500
+
+
+@cache
+def pairs() -> list[tuple[Analysis, Analysis, float]]:
+    """Pages of 60 to 400 words beside themselves with words replaced, and the exact likeness of each pair."""
+    source = random.Random(SEED)
+    kernel = Kernel("visible")
+    texts = [words(seed, source.randrange(60, 400)) for seed in range(PAIRS)]
+    others = [changed(text, seed, source.randrange(1, 2 + len(text) // 6)) for seed, text in enumerate(texts)]
+    found = kernel.analyse_many([(page(text), "text/html") for text in [*texts, *others]])
+    result = []
+    for one, two in zip(found[:PAIRS], found[PAIRS:], strict=True):
+        shared = shingle.overlap(one.shingles, two.shingles)
+        result.append((one, two, shared / (one.shingle_count + two.shingle_count - shared)))
+    return result
+
+
+def allowed(expected: float, trials: int) -> float:
+    """Four standard errors, and a little for bins that are not quite independent."""
+    return 4 * math.sqrt(max(expected * (1 - expected), 1e-4) / trials) + 0.02
+
+
+def test_bands_propose_and_miss_as_their_curves_say() -> None:
+    for low in (0.3, 0.4, 0.5, 0.6, 0.7, 0.8):
+        some = [(one, two, jaccard) for one, two, jaccard in pairs() if low <= jaccard < low + 0.1]
+        assert len(some) >= 80
+        proposed = np.mean([bool((one.band_keys == two.band_keys).any()) for one, two, _ in some])
+        expected = np.mean([curves.false_candidate_probability(jaccard, BAND_WIDTH, BANDS) for *_, jaccard in some])
+        missed = np.mean([curves.miss_probability(jaccard, BAND_WIDTH, BANDS) for *_, jaccard in some])
+        assert expected == pytest.approx(1 - missed)
+        assert abs(proposed - expected) < allowed(float(expected), len(some)), low
+
+
+def test_blocks_of_simhashes_stay_intact_as_the_pigeonhole_formula_says() -> None:
+    distances = np.array([(one.simhash ^ two.simhash).bit_count() for one, two, _ in pairs()])
+    for blocks, intact in ((4, 1), (6, 3)):
+        widths = curves.block_widths(blocks)
+        ends = np.cumsum(widths)[:-1]
+        expected, found = [], []
+        for (one, two, _), distance in zip(pairs(), distances.tolist(), strict=True):
+            differing = np.array([(one.simhash ^ two.simhash) >> bit & 1 for bit in range(64)], bool)
+            found.append(sum(not block.any() for block in np.split(differing, ends)) >= intact)
+            expected.append(curves.pigeonhole_probability(distance, widths, intact))
+        near = distances <= blocks - intact
+        assert near.sum() >= 10
+        assert np.array(found)[near].all()
+        assert abs(np.mean(found) - np.mean(expected)) < allowed(float(np.mean(expected)), PAIRS)
+
+
+@pytest.mark.parametrize("start", [0, 40])
+def test_a_part_of_a_page_shares_a_fingerprint_with_it_as_containment_recall_says(start: int) -> None:
+    kernel = Kernel("visible")
+    texts = [words(SEED + seed, 300) for seed in range(800)]
+    parts = [text[start : start + 30] for text in texts]
+    whole = kernel.analyse_many([(page(text), "text/html") for text in texts])
+    inside = kernel.analyse_many([(page(text), "text/html") for text in parts])
+    hits = [
+        shingle.overlap(shingle.asked(part.fingerprints), text.fingerprints) > 0
+        for part, text in zip(inside, whole, strict=True)
+    ]
+    expected = curves.containment_recall(26, shingle.SAMPLE_MODULUS)
+    assert 0.8 < expected < 0.95
+    assert abs(np.mean(hits) - expected) < allowed(expected, len(texts))
+
+
+def test_sketches_of_pages_err_within_their_bound() -> None:
+    errors, bounds = [], []
+    for one, two, jaccard in pairs():
+        union = round((one.shingle_count + two.shingle_count) / (1 + jaccard))
+        errors.append(sketch.similarity(one.sketch, two.sketch) - jaccard)
+        bounds.append(math.sqrt(curves.sketch_variance(jaccard, curves.occupied_bins(union, sketch.BINS), 8)))
+    assert abs(np.mean(errors)) < 0.005
+    assert 0.3 * np.mean(bounds) < np.std(errors) < np.mean(bounds)
+    assert np.mean(np.abs(errors) > 4 * np.array(bounds)) < 0.001
