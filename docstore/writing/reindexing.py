@@ -51,13 +51,15 @@ def _open_runs(opened: Opened, table: Table) -> RunBuckets:
     rows = PageRows(table, opened.placement, opened.sharing)
 
     def texts() -> Iterator[tuple[int, Keys]]:
-        return stored_texts(opened, rows, kernel_of(opened))
+        yield from stored_texts(opened, rows, kernel_of(opened))
+        _note_scheme(opened.engine)  # whoever asks makes all runs anew, and begins again where that is cut short
 
     runs = RunBuckets(opened.engine, opened.path / INDEX_DIRECTORY, texts, opened.files)
     if runs.is_new:
         if next(opened.engine.scan(TABLE, _TEXTS_BEGIN, _TEXTS_END), None) is not None:
             runs.rebuild()  # its texts were posted as rows, or its log was taken away
-        _note_scheme(opened.engine)
+        else:
+            _note_scheme(opened.engine)
     return runs
 
 
@@ -131,7 +133,6 @@ class SeenPages:
         """
         if isinstance(self._buckets, RunBuckets) and (self.keys_are_outdated or self._buckets.damaged()):
             self._buckets.rebuild()
-            _note_scheme(self._engine)
 
     def finds_near(self, pointer: PagePointer) -> bool:
         """Whether pages near this one would be judged against its text; True where that is not asked of it."""

@@ -39,6 +39,8 @@ MADE_PAIRS = 900
 MOST_PAIRS = 200_000
 SKETCHED_PAIRS = 200
 BLOCKS = ((4, 1), (6, 3))
+RIGHT, LOW = (380, 60), (340, 260)
+"""Where a legend is out of the way."""
 CONTAINERS = ((2_000, "12"), (80_000, "24"), (160_000, "48"))
 """Members of the larger set, and the p that it is then posted at."""
 
@@ -96,7 +98,9 @@ def of_made(corpus: Corpus) -> Meetings:
 def meeting_plots(corpus: Corpus) -> tuple[Plot, Plot]:
     """Pairs proposed by bands at each likeness, and simhash blocks that agree at each distance."""
     bands = Plot("Pairs that share a band", "Jaccard coefficient", "share", (0, 1), (0, 1), [n / 10 for n in range(11)])
-    blocks = Plot("Simhash blocks left intact", "bits that differ", "share", (0, 24), (0, 1), range(0, 25, 2))
+    blocks = Plot(
+        "Simhash blocks left intact", "bits that differ", "share", (0, 24), (0, 1), range(0, 25, 2), legend=RIGHT
+    )
     line = sampled(lambda j: curves.false_candidate_probability(j, BAND_WIDTH, BANDS), 0, 1)
     for name, found in (("made pairs", of_made(corpus)), ("pairs of the corpus", of_corpus(corpus))):
         formula = f"1 - (1 - J^{BAND_WIDTH})^{BANDS}"
@@ -129,7 +133,13 @@ def containment_plot(corpus: Corpus) -> Plot:
     members = np.unique(corpus.sets.members)
     rng = np.random.default_rng(SEED)
     plot = Plot(
-        "A small page found in a large one", "shingles that both have", "share", (0, 200), (0, 1), range(0, 201, 20)
+        "A small page found in a large one",
+        "shingles that both have",
+        "share",
+        (0, 200),
+        (0, 1),
+        range(0, 201, 20),
+        legend=LOW,
     )
     for size, modulus in CONTAINERS:
         points = []
@@ -159,7 +169,13 @@ def sketch_plot() -> Plot:
     """Deviation of a sketch's estimate, by members of the union."""
     rng = np.random.default_rng(SEED)
     plot = Plot(
-        "Error of a sketch's estimate", "shingles in either page", "deviation", (0, 1000), (0, 0.1), range(0, 1001, 100)
+        "Error of a sketch's estimate",
+        "shingles in either page",
+        "deviation",
+        (0, 1000),
+        (0, 0.1),
+        range(0, 1001, 100),
+        legend=RIGHT,
     )
     for jaccard in (0.5, 0.8):
         points = []
@@ -175,7 +191,7 @@ def sketch_plot() -> Plot:
             points.append((float(union), float(np.std(errors))))
         bound = [
             (n, math.sqrt(curves.sketch_variance(jaccard, curves.occupied_bins(n, sketch.BINS), 8)))
-            for n in range(20, 1001, 5)
+            for n in range(30, 1001, 5)
         ]
         plot.curves.append((f"J = {jaccard}: bound, and measured", bound, points))
     return plot

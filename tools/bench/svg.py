@@ -26,6 +26,7 @@ class Plot:
         x_range, y_range: ends of the axes.
         ticks: of the x axis.
         curves: (name, points along the curve, measured points) each.
+        legend: where its first line begins, in pixels.
     """
 
     title: str
@@ -35,6 +36,7 @@ class Plot:
     y_range: tuple[float, float]
     ticks: Sequence[float]
     curves: list[tuple[str, Points, Points]] = field(default_factory=list)
+    legend: tuple[int, int] = (LEFT + 10, TOP + 16)
 
     def _place(self, x: float, y: float) -> tuple[float, float]:
         across = (x - self.x_range[0]) / (self.x_range[1] - self.x_range[0])
@@ -71,10 +73,10 @@ class Plot:
             parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.6"/>')
             for x, y in (self._place(*point) for point in points):
                 parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.2" fill="{colour}"/>')
-            y = TOP + 16 + 16 * number
-            parts.append(f'<path d="M{LEFT + 10} {y - 4}h18" stroke="{colour}" stroke-width="1.6"/>')
-            parts.append(f'<circle cx="{LEFT + 19}" cy="{y - 4}" r="3.2" fill="{colour}"/>')
-            parts.append(f'<text x="{LEFT + 34}" y="{y}">{escape(name)}</text>')
+            x, y = self.legend[0], self.legend[1] + 16 * number
+            parts.append(f'<path d="M{x} {y - 4}h18" stroke="{colour}" stroke-width="1.6"/>')
+            parts.append(f'<circle cx="{x + 9}" cy="{y - 4}" r="3.2" fill="{colour}"/>')
+            parts.append(f'<text x="{x + 24}" y="{y}">{escape(name)}</text>')
         return "\n".join([*parts, "</svg>", ""])
 
     def write(self, path: Path) -> None:
