@@ -29,7 +29,7 @@ MIN_SAME_TEXT_WORDS = 20
 MIN_NEAR_WORDS = 50
 """Shorter pages are all template ("log in", "page not found"): they get reason="short_text", and no bands, so that
 every candidate is at least so long."""
-MAX_VERIFIED = 12
+MAX_VERIFIED = 16
 """Candidates compared exactly per page: the ones that share most bands, then most fingerprints."""
 RELATIVE_SIMILARITY = 0.4
 """A page at least this near is worth a delta even where it is no duplicate."""
@@ -38,7 +38,7 @@ SKETCH_MARGIN = 0.1
 LIKELY_CONTAINED = 0.8
 """Least share of the smaller page that a sketch, taken at the upper end of its error, must leave possible."""
 LOOKS_NEAR = 24
-LOOKS_INSIDE = 8
+LOOKS_INSIDE = 16
 """Rows looked at a page: texts that share most bands, and texts that share most 0-mod-p fingerprints."""
 SKETCHES_HELD = 32_768
 """Sketches kept at hand, some 13 MB: most candidates are the last pages of the same site, and most are ruled out."""

@@ -29,12 +29,12 @@ import numpy as np
 import docstore
 from docstore.codec import decode_varint
 from docstore.dedup.analysis import Analysis
+from docstore.dedup.bands import BANDS
 from docstore.dedup.curves import containment_recall
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.pointers import text_number
 from docstore.dedup.runbuckets import RunBuckets
-from docstore.dedup.runs import run_bytes
 from docstore.dedup.shingle import ASK_LIMIT, SAMPLE_LIMIT, SAMPLE_MODULUS, distinct, overlap, sample, shingles
 from docstore.engines.leveldb import LevelDBEngine
 from docstore.format import SKETCH_BYTES
@@ -54,7 +54,6 @@ SEED = 20261120
 GROUP_PAGES = 64
 MARKED = ("marked when the smaller comes later", "reported when the larger does")
 ROUNDS = 3
-MANY_TEXTS = 1_000_000
 STREAM_TEXTS = 250
 FLAGGED = (VerdictKind.CONTAINED, VerdictKind.NEAR, VerdictKind.SAME_TEXT, VerdictKind.EXACT)
 SETTINGS = (
@@ -265,7 +264,7 @@ def settings_table(corpus: Corpus, pairs: Sequence[Pair], lengths: np.ndarray) -
             p[over] *= 2
         posted = float((sizes * np.arange(len(sizes)) / p).sum() / sizes.sum())
         micros = min(index_cost(texts, setting) for _ in range(ROUNDS))
-        size = run_bytes(round((posted + 16) * MANY_TEXTS), MANY_TEXTS) / MANY_TEXTS
+        size = (posted + BANDS) * bytes_of_posting(texts, setting)
         shares = []
         for length in (50, 100, 0):
             some = [pair for pair in pairs if pair.words == length]
@@ -276,10 +275,10 @@ def settings_table(corpus: Corpus, pairs: Sequence[Pair], lengths: np.ndarray) -
             shares.append(f"{np.mean(hits):.3f}" if hits else "")
         section.rows.append((*map(str, setting), f"{posted:.1f}", f"{size:.0f}", f"{micros:.0f}", *shares))
     section.notes.append(
-        f"Postings and bytes are counted from the lengths of {len(lengths)} texts of 50 words and more, of "
-        f"{lengths.mean():.0f} shingles on average, with 16 band keys, in a run of a million texts with no full "
-        f"bucket. CPU is of look-up, posting, log and merging over {len(texts)} texts of "
-        f"{corpus.sets.lengths.mean():.0f} shingles, {GROUP_PAGES} a group."
+        f"Postings are counted from the lengths of {len(lengths)} texts of 50 words and more, of {lengths.mean():.0f} "
+        f"shingles on average; bytes are those and {BANDS} band keys at what a key of this corpus takes in a run. CPU "
+        f"is of look-up, posting, log and merging over {len(texts)} texts of {corpus.sets.lengths.mean():.0f} "
+        f"shingles, {GROUP_PAGES} a group."
     )
     return section
 
@@ -305,6 +304,19 @@ def index_cost(texts: Sequence[Analysis], setting: tuple[int, int, int]) -> floa
         buckets.close()
         engine.close()
     return seconds / len(texts) * 1e6
+
+
+def bytes_of_posting(texts: Sequence[Analysis], setting: tuple[int, int, int]) -> float:
+    """Bytes of runs for each key that a text has, full buckets and the names of the texts included."""
+    keys = [np.concatenate([text.band_keys, sample(text.shingles, *setting[:2])]) for text in texts]
+    numbers = [int.from_bytes(text_number(text.text_checksum), "big") for text in texts]
+    with tempfile.TemporaryDirectory() as name:
+        engine = LevelDBEngine(f"{name}/engine", create=True)
+        buckets = RunBuckets(engine, Path(name) / "index", lambda: zip(numbers, keys, strict=True))
+        buckets.rebuild()
+        buckets.close()
+        engine.close()
+        return sum(path.stat().st_size for path in (Path(name) / "index").glob("*.run")) / sum(map(len, keys))
 
 
 def lengths_of(store: DocumentStore) -> np.ndarray:
