@@ -8,7 +8,7 @@ covers it holds a higher epoch than the cell does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple, Protocol, Self
 
@@ -70,6 +70,9 @@ class Cursor(Protocol):
     def valid(self) -> bool:
         """Whether it stands on a pair."""
 
+    def key(self) -> bytes:
+        """The key that it stands on."""
+
     def item(self) -> tuple[bytes, bytes]:
         """The pair that it stands on."""
 
@@ -105,6 +108,22 @@ def newest_version(cursor: Cursor, head: bytes, epoch: int) -> tuple[int, bytes]
             return decode_timestamp(key, len(head)), value[at:]
         cursor.next()
     raise StopIteration
+
+
+def absent_rows(cursor: Cursor, prefixes: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
+    """Of rows given by prefix and key, those with no key behind the prefix; cheapest with prefixes in order.
+
+    Raises:
+        StopIteration: the cursor ran out, which the end key forbids: something is lost.
+    """
+    absent = set()
+    for prefix, row_key in prefixes:
+        cursor.seek(prefix)
+        if not cursor.valid():
+            raise StopIteration
+        if not cursor.key().startswith(prefix):
+            absent.add(row_key)
+    return absent
 
 
 def row_key_of(prefix: bytes) -> bytes:

@@ -71,6 +71,8 @@ _COPY_PAIRS = 1000
 _LARGEST_CELL_BYTES = 1 << 20
 _WRITE_BUFFER_BYTES = 32 << 20
 _CACHE_BYTES = 64 << 20
+_BLOCK_BYTES = 16 << 10
+"""Takes 18% less than LevelDB's 4 KB, for 6 us more where a block is not in the cache (`tools.bench.engine_blocks`)."""
 _SCAN_FIRST_ROWS = 16
 _SCAN_MOST_ROWS = 1024
 _SCAN_SLICE_CELLS = 8192
@@ -127,6 +129,7 @@ class LevelDBEngine:
                 str(self.path),
                 create_if_missing=self._create,
                 paranoid_checks=True,
+                block_size=_BLOCK_BYTES,
                 write_buffer_size=_WRITE_BUFFER_BYTES,
                 lru_cache_size=_CACHE_BYTES,
             )
@@ -259,21 +262,12 @@ class LevelDBEngine:
     def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
         """See `Engine.absent_rows`."""
         check_table(table)
-        tag = cellkeys.TAGS[table]
-        prefixes = sorted((tag + escape(row_key), row_key) for row_key in row_keys)
+        prefixes = sorted((cellkeys.row_prefix(table, row_key), row_key) for row_key in row_keys)
 
         def work(db: Any) -> set[bytes]:
-            absent = set()
             stream = db.raw_iterator(verify_checksums=True)
             try:
-                seek, valid, key_at = stream.seek, stream.valid, stream.key
-                for prefix, row_key in prefixes:
-                    seek(prefix)
-                    if not valid():
-                        raise StopIteration
-                    if not key_at().startswith(prefix):
-                        absent.add(row_key)
-                return absent
+                return cellkeys.absent_rows(stream, prefixes)
             finally:
                 stream.close()
 

@@ -28,12 +28,12 @@ from docstore.capture import (
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.detector import StoredPage
 from docstore.dedup.pointers import PagePointer
-from docstore.model import Cell, Previous, ReadSpec, SetCell
+from docstore.model import Cell, Previous, ReadSpec, RowMutations, SetCell
 from docstore.table import Table
 from docstore.tablets.placement import Placement, through_moves
 from docstore.tablets.values import envelope_raw_bytes
 from docstore.writing.recent import SHARED_ROWS_HELD, RecentPage, RecentPages
-from docstore.writing.sharing import ENVELOPE, TEXT, Base, SharedBodies, body_name
+from docstore.writing.sharing import BODY_FAMILY, ENVELOPE, TEXT, Base, SharedBodies, body_name
 
 BASE_CACHE_BYTES = 32 << 20
 """Raw bodies kept at hand as bases: the next page is likely to resemble the last ones."""
@@ -409,16 +409,18 @@ class PageRows:
         """Whether this page is in flight."""
         return pointer in self._pending
 
-    def end_group(self, *, committed: bool, shared: Iterable[bytes] = ()) -> None:
+    def end_group(self, *, committed: bool, shared: Iterable[RowMutations] = ()) -> None:
         """The group in flight is committed, or has failed: its pages are stored ones now, or nothing.
 
         Args:
             committed: which of the two.
-            shared: names of the shared bodies whose rows it wrote.
+            shared: what it wrote to rows of shared bodies: set cells alone.
         """
-        if self._shared is not None:
-            for name in shared:
-                self._shared.pop(name, None)
+        if self._shared is not None and committed:
+            for _, name, mutations in shared:
+                if name in self._shared:
+                    cells = (cell for cell in mutations if isinstance(cell, SetCell) and cell.family == BODY_FAMILY)
+                    self._shared[name] = self._shared[name] | {cell.qualifier: cell.value for cell in cells}
         if self._recent is not None:
             self._absent -= self._pending_rows
             for row_key in self._pending_rows:

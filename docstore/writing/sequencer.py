@@ -169,14 +169,13 @@ class Sequencer:
         self._forget(committed=True)
 
     def _forget(self, *, committed: bool = False) -> None:
-        names = [row.row_key for row in self._shared_rows]
-        self._shared_rows.clear()
+        shared, self._shared_rows = self._shared_rows, []
         self._postings.clear()
         self._page_rows.clear()
         self._anchor_cells = {}
         self._anchor_count = 0
         self._index.end_group(committed=committed)
-        self._rows.end_group(committed=committed, shared=names)
+        self._rows.end_group(committed=committed, shared=shared)
         self._tally.rollback()
 
     # --- one page

@@ -456,7 +456,7 @@ def test_nobody_leans_on_a_body_that_is_being_freed(store: DocumentStore) -> Non
     first, _ = shared_pair(store)
     name = body_name(first)
     row = RowMutations("bodies", name, [SetCell(BODY_FAMILY, DYING, 0, b"")])
-    store.opened.engine.mutate_rows([row], Durability.NONE)
+    store.committer.commit([row])
     third = page(changed(words(5, 600), 2, 12))
     store.put_page("https://c.example/", third, headers=HTML, fetched_at=T0)
     users = {pointer.row_key for pointer in store.opened.sharing.users(name)}

@@ -15,6 +15,7 @@ import docstore
 from docstore.dedup import native
 from docstore.model import Page
 from tools.bench.harness import Section, median, one_core, seconds_of, zstd_seconds
+from tools.bench.write_profile import without_deltas
 
 ROUNDS = 3
 TRANSACTION_PAGES = 256
@@ -25,6 +26,12 @@ def write_docstore(pages: Sequence[Page], folder: Path, **options: object) -> No
     with docstore.open(folder / "store", create=True, **options) as store:  # type: ignore[arg-type]
         for _ in store.put_pages(pages, threads=threads):
             pass
+
+
+def write_without_deltas(pages: Sequence[Page], folder: Path) -> None:
+    """Visible text carries the fingerprints, and every body is compressed by itself."""
+    with without_deltas(wanted=True):
+        write_docstore(pages, folder, schema=docstore.Schema(extractor="visible"))
 
 
 def write_by_reference(pages: Sequence[Page], folder: Path, extractor: str) -> None:
@@ -83,11 +90,12 @@ def folder_bytes(folder: Path) -> int:
 
 
 CONTENDERS: tuple[tuple[str, Callable[[Sequence[Page], Path], None]], ...] = (
-    ("docstore, verdicts, durability sync", write_docstore),
+    ("docstore, main text, everything: verdicts, deltas, durability sync", write_docstore),
     (
-        "docstore, all visible text in place of main content",
+        "docstore, visible text in place of main content",
         lambda pages, folder: write_docstore(pages, folder, schema=docstore.Schema(extractor="visible")),
     ),
+    ("docstore, visible text, no deltas", write_without_deltas),
     (
         "docstore, main content, readable reference in place of the native kernel",
         lambda pages, folder: write_by_reference(pages, folder, "combined"),
