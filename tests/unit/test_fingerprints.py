@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from docstore.dedup import bands, checksum, shingle, simhash, sketch
 from docstore.errors import InvalidArgument
+from docstore.format import SCHEME_KEYS_1, SCHEME_KEYS_2
 from docstore.html.words import words
 
 SETS = st.sets(st.integers(0, 2**64 - 1), min_size=1, max_size=300).map(lambda s: np.array(sorted(s), np.uint64))
@@ -173,6 +174,12 @@ def test_samples_are_nested_and_bounded() -> None:
             assert 0 < len(kept) <= limit
             modulus = next(p for p in (12 << n for n in range(20)) if len(shingle.zero_mod(values, p)) <= limit)
             assert kept.tolist() == shingle.zero_mod(values, modulus).tolist()
+
+
+def test_the_keys_of_a_text_are_pinned_to_their_scheme() -> None:
+    """Any change here needs another scheme: `reindex` makes the runs of a store anew by that number alone."""
+    assert (SCHEME_KEYS_1, SCHEME_KEYS_2) == (1, 2)
+    assert (shingle.SAMPLE_MODULUS, shingle.SAMPLE_LIMIT, bands.BANDS, bands.BAND_WIDTH) == (12, 4096, 16, 5)
 
 
 def test_a_small_text_asks_for_all_that_it_is_posted_under() -> None:
