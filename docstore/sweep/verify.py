@@ -19,8 +19,8 @@ from docstore.dedup.join import Sets
 from docstore.dedup.kernel import shared_members
 from docstore.sweep.stages import INPUT_BYTES, Workspace
 
-BATCH_MEMBERS = 1 << 24
-"""Members of the pairs of a batch; the sets of one are copied, so at most 128 MB a thread."""
+BATCH_MEMBERS = 1 << 22
+"""Members of the pairs of a batch, or one pair; its sets are copied, so that one takes at most about 100 MB."""
 
 
 def verify(
