@@ -5,10 +5,11 @@ Floor 6: knows its stages, in this package, and puts them together; must not kno
     versions  ->  shingle sets  ->  candidates  ->  verified pairs  ->  clusters  ->  columns
     (scan)        (from texts)      (sketches)      (exact)             (law)         (committed in groups)
 
-Law: every member's exact similarity to its canonical is at least the threshold.  Nothing depends on the order in which
-pages came in.  Memory: about 150 bytes a version, 24 bytes a candidate pair and 32 a verified one, and per thread
-16 MB and two batches of at most 100 MB; row keys, sketches, texts' places and shingle sets lie in mapped files.  A sweep that was killed
-goes on where it stopped, unless the store has changed: the stages' folder is named by what is swept and how.
+Law: every member's exact similarity to its canonical is at least the threshold.  Nothing depends on the order in
+which pages came in.  Memory: about 150 bytes a version, 24 bytes a candidate pair and 32 a verified one, and per
+thread 16 MB and two batches of at most 100 MB; row keys, sketches, texts' places and shingle sets lie in mapped
+files.  A sweep that was killed goes on where it stopped, unless the store has changed: the stages' folder is named by
+what is swept and how.
 """
 
 from __future__ import annotations
