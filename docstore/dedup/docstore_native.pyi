@@ -64,7 +64,12 @@ class Recent:
     def packed(self) -> bytes: ...
     def texts(self) -> bytes: ...
 
-Slices: TypeAlias = tuple[bytes, bytes, int, int]
+class Packed:
+    """Bytes to be read through a memoryview."""
+
+    def __buffer__(self, flags: int) -> memoryview: ...
+
+Slices: TypeAlias = tuple[Packed, bytes, int, int]
 """Slices one behind the other, uint32 lengths in units of 8 bytes, keys, postings."""
 
 def find_postings(

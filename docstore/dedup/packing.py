@@ -228,7 +228,7 @@ def _views(opened: Sequence[Run]) -> list[docstore_native.RunView]:
 
 def _of_native(slices: docstore_native.Slices) -> Encoded:
     raw, units, keys, postings = slices
-    return Encoded(raw, np.frombuffer(units, np.uint32), keys, postings)
+    return Encoded(memoryview(raw), np.frombuffer(units, np.uint32), keys, postings)
 
 
 def packing(prefer: Literal["native", "reference"] | None = None) -> Packing:

@@ -234,7 +234,7 @@ class Run:
 class Encoded(NamedTuple):
     """Slices as bytes, the length of each in units of 8 bytes, and what is in them."""
 
-    raw: bytes
+    raw: bytes | memoryview
     units: NDArray[np.uint32]
     keys: int
     postings: int

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from docstore.dedup.levels import RunLevels
 from docstore.dedup.packing import packing
 from docstore.dedup.runfiles import RunFiles
+from docstore.files import Files
 from tools.bench.cost_plot import Series, cost_svg
 
 Keys = NDArray[np.uint64]
@@ -187,7 +188,7 @@ class Rows:
         """Its thread cannot be waited for."""
 
     def sizes(self) -> Sizes:
-        disk = sum(path.stat().st_size for path in self._folder.iterdir())
+        disk = Files().tree_bytes(self._folder)
         return Sizes(disk, self._cache_bytes + self._buffer_bytes, len(list(self._folder.glob("*.ldb"))), 0.0)
 
     def close(self) -> None:
@@ -227,8 +228,7 @@ class Runs:
         self._storage.settle()
 
     def sizes(self) -> Sizes:
-        folders = self._log_folder, self._log_folder.parent / "runs"
-        disk = sum(path.stat().st_size for folder in folders for path in folder.iterdir())
+        disk = Files().tree_bytes(self._log_folder.parent)
         levels = self._levels
         return Sizes(disk, levels.memory_bytes, levels.run_count, self._storage.background_seconds)
 

@@ -2,10 +2,13 @@
 //!
 //! The GIL is let go while runs are made and merged; a look-up takes less time than to let it go and take it again.
 
+use std::ffi::{c_int, c_void};
+
 use docstore_kernel::postings::{self, mix_key, Encoded};
 use docstore_kernel::slices::{self, Damaged, Shape};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
@@ -115,10 +118,29 @@ pub fn find_postings<'py>(
     Ok((words_as_bytes(python, &owners)?, words_as_bytes(python, &texts)?))
 }
 
-fn handed_over<'py>(python: Python<'py>, encoded: &Encoded) -> PyResult<Bound<'py, PyTuple>> {
+/// Bytes that Python reads in place: to copy a megabyte would hold the GIL for as long, and whoever waits for it.
+#[pyclass(frozen, module = "docstore.dedup.docstore_native")]
+pub struct Packed(Vec<u8>);
+
+#[pymethods]
+impl Packed {
+    /// Fill a view that Python asks for; it keeps `slf` alive.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let bytes = &slf.get().0;
+        let begin = bytes.as_ptr().cast_mut().cast::<c_void>();
+        // SAFETY: Python gives a view to fill.  The bytes live as long as `slf`, to which the view gets a reference, and
+        // are never changed or moved: the class is frozen.  The view is read-only.
+        let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), begin, bytes.len().cast_signed(), 1, flags) };
+        if filled == -1 {
+            return Err(PyErr::fetch(slf.py()));
+        }
+        Ok(())
+    }
+}
+
+fn handed_over(python: Python<'_>, encoded: Encoded) -> PyResult<Bound<'_, PyTuple>> {
     let units: Vec<u8> = encoded.units.iter().flat_map(|units| units.to_ne_bytes()).collect();
-    (PyBytes::new(python, &encoded.bytes), PyBytes::new(python, &units), encoded.keys, encoded.postings)
-        .into_pyobject(python)
+    (Packed(encoded.bytes), PyBytes::new(python, &units), encoded.keys, encoded.postings).into_pyobject(python)
 }
 
 /// All slices of sorted postings.
@@ -132,7 +154,7 @@ pub fn encode_slices<'py>(
     let shape = shape_of(slice_bits, place_bits)?;
     let packed = packed.to_vec(python)?;
     let encoded = python.detach(|| postings::encode(&packed, shape));
-    handed_over(python, &encoded)
+    handed_over(python, encoded)
 }
 
 /// Slices `first..first + count` of runs together, oldest first; `texts` says how many each has.
@@ -150,12 +172,13 @@ pub fn merge_slices<'py>(
     let shape = shape_of(shape.0, shape.1)?;
     let views = runs.iter().map(|run| run.run()).collect::<PyResult<Vec<_>>>()?;
     let merged = python.detach(|| postings::merge(&views, &texts, shape, limit, first, count)).map_err(damaged)?;
-    handed_over(python, &merged)
+    handed_over(python, merged)
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<RunView>()?;
     module.add_class::<Recent>()?;
+    module.add_class::<Packed>()?;
     module.add_function(wrap_pyfunction!(mix_keys, module)?)?;
     module.add_function(wrap_pyfunction!(find_postings, module)?)?;
     module.add_function(wrap_pyfunction!(encode_slices, module)?)?;
