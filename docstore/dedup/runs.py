@@ -66,9 +66,11 @@ def pack(mixed: Keys, places: Keys | np.uint64) -> Keys:
 
 
 def bound_buckets(postings: Keys, limit: int) -> Keys:
-    """Of sorted postings keep the first `limit` of each key."""
-    if len(postings) <= limit:
-        return postings
+    """Of sorted postings keep the first `limit` of each key, each once: two keys of a text may agree in 40 bits."""
+    keep = np.ones(len(postings), bool)
+    keep[1:] = postings[1:] != postings[:-1]
+    if not keep.all():
+        postings = postings[keep]
     keys = postings >> _PLACE_BITS
     keep = np.ones(len(postings), bool)
     keep[limit:] = keys[limit:] != keys[:-limit]

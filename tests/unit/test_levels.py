@@ -227,6 +227,17 @@ def test_few_texts_with_very_many_keys_become_a_run_too(monkeypatch: pytest.Monk
     assert (owner.tolist(), texts.tolist()) == ([0, 1], [0, 3])
 
 
+def test_keys_of_one_text_that_agree_after_mixing_are_one_posting() -> None:
+    levels = small(HeapStorage())
+    key = levels.mix(np.array([7], np.uint64))
+    for group in range(30):
+        levels.post(group, np.repeat(key, 3))
+        levels.end_group(group)
+    levels.flush()
+    levels.settle()
+    assert found_in(levels, [7]) == {7: list(range(30))}
+
+
 def test_groups_out_of_order_and_flushes_inside_a_group_are_refused() -> None:
     levels = small(HeapStorage())
     with pytest.raises(InvalidArgument, match="does not follow"):

@@ -110,6 +110,7 @@ def test_the_bound_keeps_the_first_texts_of_each_key(kernel: Packing) -> None:
     postings = pack(np.array([1, 1, 1, 2, 3, 3], np.uint64), np.array([0, 1, 2, 0, 4, 5], np.uint64))
     assert runs.bound_buckets(postings, 2).tolist() == postings[[0, 1, 3, 4, 5]].tolist()
     assert runs.bound_buckets(postings, 9).tolist() == postings.tolist()
+    assert runs.bound_buckets(postings[[0, 0, 0, 1, 2, 2, 3]], 2).tolist() == postings[[0, 1, 3]].tolist()
 
 
 def test_mixed_keys_are_even_in_their_head_and_tail_though_fingerprints_share_low_bits(kernel: Packing) -> None:
