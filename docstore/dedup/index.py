@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 POINTER_SLICE = 64
 """Page pointers read at a time; a body that thousands of URLs share is read in slices."""
 ROWS_HELD = 65_536
-"""Rows of texts and bodies at hand, some 20 MB: most candidates are texts of the last pages."""
+"""Rows of texts and bodies at hand, some 16 MB: most candidates are texts of the last pages."""
 
 _BODY = bytes((POSTING_BODY,))
 _TEXT = bytes((POSTING_TEXT,))

@@ -1,8 +1,8 @@
 """Python's cycle collector set aside while a group is written.
 
 Floor 5: knows `gc` alone.  A group makes tens of thousands of tuples that hold no cycle and all go with its commit; the
-collector would look at them a dozen times, and at everything that is stored in memory once in a while: 5 to 10% of a
-write (measured by `tools/bench/write_profile.py`).
+collector would look at them a dozen times, and at everything else in memory once in a while: 30 us of 800 a page,
+of which 5 to 14 are left (measured over 2,500 pages).
 """
 
 from __future__ import annotations
