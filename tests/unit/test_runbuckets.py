@@ -13,6 +13,7 @@ import pytest
 from docstore.dedup.runbuckets import RunBuckets, Texts
 from docstore.engines.memory import MemoryEngine
 from docstore.engines.protocol import Engine
+from docstore.errors import StorageError
 from docstore.files import Files
 from docstore.format import RUN_LOG_PREFIX, RUN_REBUILD_ROW
 from docstore.model import Durability, RowMutations, SetCell
@@ -211,7 +212,10 @@ def test_a_disk_that_fails_costs_no_write_and_is_made_good(store: Store, caplog:
     buckets = store.open(files)
     store.write(buckets, 20)
     files.broken = True
-    store.write(buckets, 60)
+    store.write(buckets, 30)
+    with pytest.raises(StorageError, match="EIO"):
+        buckets._storage.settle()  # the background thread has met the failure
+    store.write(buckets, 30)
     assert store.all_found(buckets)
     assert caplog.text.count("goes on in memory") >= 1
     log = store.log_rows()
