@@ -43,7 +43,10 @@ def main() -> None:
     head = (
         "# Benchmarks\n\n"
         f"Made by `make bench` on {today}: {machine()}. Every figure is from one run in which the contenders take\n"
-        "turns on the same pages; quote the ratios, for absolute speeds are those of a small shared machine.\n"
+        "turns on the same pages; quote the ratios, for absolute speeds are those of a small shared machine.\n\n"
+        "![Size against read time](img/size-and-reads.svg)\n\n"
+        "How that was measured, re-crawls, and where every byte goes: [size](benchmarks-size.md). What takes longer:\n"
+        "[the full corpus](benchmarks-full.md).\n"
     )
     arguments.output.write_text("\n".join([head, *parts]), encoding="utf-8")
 
