@@ -247,6 +247,8 @@ class DocumentReader:
         self, row_key: bytes, found: _Found, wanted: tuple[str, ...], fetch_value: Callable[[bytes], bytes]
     ) -> Capture:
         body = found.body
+        if wanted == ("page",):
+            return Capture(body.timestamp, fetch_value(body.value))
         columns = _columns_of(found)
         fetch = _Fetcher(columns, fetch_value)
         fields: dict[str, object] = {}
@@ -290,6 +292,8 @@ def _columns_of(found: _Found) -> dict[Column, bytes]:
 
 def _needed(found: _Found, wanted: tuple[str, ...]) -> list[bytes]:
     """Envelopes of the values that a capture's document shows."""
+    if wanted == ("page",):
+        return [found.body.value]
     shown = [envelope for column, envelope in _columns_of(found).items() if column[0] in wanted]
     return [found.body.value, *shown] if "page" in wanted else shown
 
