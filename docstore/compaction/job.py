@@ -249,6 +249,22 @@ class Compaction:
         report.lost_races, report.left_values = moved.lost_races, self._left_values
         report.codec_bytes = dict(moved.codecs)
         report.live_bytes = self._done_bytes
+        opened.sharing.names_texts = False
+        try:
+            self._give_back(report, lifetimes, held_bytes, old)
+        finally:
+            opened.sharing.names_texts = True
+        report.removed_dictionaries = self._drop_dictionaries(relocator.dictionaries)
+        with committer.lock:
+            committer.commit([RowMutations(META, COMPACTION_ROW, [DeleteRow()])])
+        self._tell(self._total_bytes)
+        report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())
+
+    def _give_back(
+        self, report: CompactionReport, lifetimes: Lifetimes, held_bytes: dict[int, int], old: set[int]
+    ) -> None:
+        """From freeing shared bodies to unlinking the segments of records that leant on them."""
+        opened, committer = self._opened, self._committer
         report.freed_bodies = lifetimes.free_unused()
         buckets = open_buckets(opened, self._table)
         report.pruned_postings = Pruner(opened.engine, buckets, self._is_live, committer.lock, committer.commit).run()
@@ -259,11 +275,6 @@ class Compaction:
         for name in TABLE_TAGS:
             opened.engine.compact(name)  # which makes the changed refs durable, whatever the level of their commits
         report.removed_segments, report.kept_segments = self._unlink(old)
-        report.removed_dictionaries = self._drop_dictionaries(relocator.dictionaries)
-        with committer.lock:
-            committer.commit([RowMutations(META, COMPACTION_ROW, [DeleteRow()])])
-        self._tell(self._total_bytes)
-        report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())
 
     def _is_live(self, pointer: PagePointer, body: bytes) -> bool:
         """Whether a version is there; with a body's head also whether that is its body."""

@@ -356,6 +356,8 @@ class PageRows:
         return text
 
     def _text_of_holder(self, base: Base) -> TextBase | None:
+        if not self._sharing.names_texts:
+            return None
         pending = self._pending.get(base.pointer)
         envelope = base.text
         if pending is None:

@@ -70,11 +70,15 @@ class SharedBodies:
 
     Attributes:
         moves: how often compaction has moved bodies; whoever keeps an envelope at hand forgets it when this changes.
+        names_texts: a row that names no text may name one now.  Not from when compaction frees rows until the records
+            that leant on them are out of reach: a reader that is about to decode one would take another text for its
+            base, if a row of that name came back with it.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.moves = 0
+        self.names_texts = True
 
     def envelope(self, body_name: bytes, qualifier: bytes = ENVELOPE) -> bytes | None:
         """Where a shared body lies, or with TEXT its text; None when no such body is shared."""

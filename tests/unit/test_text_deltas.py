@@ -88,8 +88,8 @@ def before_refs_change(store: DocumentStore, action: Callable[[], None]) -> None
 
 
 def mark_dying(store: DocumentStore, name: bytes) -> None:
-    rows = [RowMutations("bodies", name, [SetCell(BODY_FAMILY, DYING, 0, b"")])]
-    store.opened.engine.mutate_rows(rows, Durability.NONE)
+    with store._committer.lock:
+        store._committer.commit([RowMutations("bodies", name, [SetCell(BODY_FAMILY, DYING, 0, b"")])])
 
 
 @pytest.mark.parametrize("level", ["fast", "best"])
@@ -328,3 +328,24 @@ def test_check_lists_a_row_that_names_another_text(store: DocumentStore) -> None
     store.opened.engine.mutate_rows(rows, Durability.NONE)
     (finding,) = check(store.opened)
     assert "text" in finding.what
+
+
+def test_rows_name_no_new_text_while_records_that_leant_on_freed_ones_are_in_reach(store: DocumentStore) -> None:
+    texts = put(store, [FIRST])
+    seen: list[bool] = []
+    real = store.opened.engine.compact
+
+    def compact(table: str) -> None:
+        if not seen:
+            store.put_page(URLS[1], SECOND, headers=HTML, fetched_at=T0)
+            seen.append(leaning(store, URLS[1:2])[0])
+        real(table)
+
+    store.opened.engine.compact = compact  # type: ignore[method-assign]
+    store.compact()
+    store.opened.engine.compact = real  # type: ignore[method-assign]
+    assert seen == [False]
+    store.put_page(URLS[2], THIRD, headers=HTML, fetched_at=T0)
+    assert leaning(store, URLS[2:]) == [True]
+    assert text_of(store, URLS[0]) == texts[0]
+    assert list(check(store.opened)) == []
