@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import platform
 import shutil
 import tempfile
@@ -37,7 +38,7 @@ from docstore.dedup.levels import RunLevels
 from docstore.dedup.packing import packing
 from docstore.dedup.runfiles import RunFiles
 from docstore.files import Files
-from tools.bench.cost_plot import Series, cost_svg
+from tools.bench.svg import Plot
 
 Keys = NDArray[np.uint64]
 
@@ -418,8 +419,8 @@ def rendered(row: Row) -> str:
     return "| " + " | ".join([*values, " ".join(f"{value:.4f}" for value in row.recall.values())]) + " |"
 
 
-def plotted(rows: Sequence[Row]) -> list[Series]:
-    """What the plot shows."""
+def plotted(rows: Sequence[Row]) -> Plot:
+    """Cost against documents."""
     fields = {
         "look-up, addition and merging: mean": "cost_mean",
         "look-up: p99": "find_p99",
@@ -427,7 +428,20 @@ def plotted(rows: Sequence[Row]) -> list[Series]:
         "addition: mean": "add_mean",
         "merging: mean of all so far": "merge_mean",
     }
-    return [Series(title, [(row.documents, getattr(row, field)) for row in rows]) for title, field in fields.items()]
+    powers = [math.log10(row.documents) for row in rows]
+    highest = max(max(row.cost_mean, row.find_p99) for row in rows)
+    plot = Plot(
+        "The index of band keys and fingerprints",
+        "documents, as a power of ten",
+        "microseconds of processor time a document",
+        (math.floor(powers[0]), math.ceil(powers[-1])),
+        (0, math.ceil(highest / 50) * 50),
+        range(math.floor(powers[0]), math.ceil(powers[-1]) + 1),
+    )
+    for title, field in fields.items():
+        points = [(power, getattr(row, field)) for power, row in zip(powers, rows, strict=True)]
+        plot.curves.append((title, points, points))
+    return plot
 
 
 def main() -> None:
@@ -461,7 +475,7 @@ def main() -> None:
         structure.close()
         shutil.rmtree(folder)
     if args.plot:
-        args.plot.write_text(cost_svg(plotted(rows), "documents", "us a document"))
+        plotted(rows).write(args.plot)
     if args.json:
         about = {
             "machine": platform.processor() or platform.machine(),
