@@ -150,12 +150,12 @@ class RunLevels:
     def _named(self, name: Span, buffer: NDArray[np.uint8]) -> _Named:
         run = self._kernel.open(buffer)
         level = 0
-        while self._flushes(run.texts, run.postings) >= self._fan_in ** (level + 1):
+        while self.fills(run.texts, run.postings) >= self._fan_in ** (level + 1):
             level += 1
         return _Named(name, level, run)
 
-    def _flushes(self, texts: int, postings: int) -> int:
-        """How many full tables in memory so many come to."""
+    def fills(self, texts: int, postings: int) -> int:
+        """How many full tables in memory so many texts and postings come to."""
         return max(texts // self._flush_texts, postings // FLUSH_POSTINGS)
 
     # --- reading ---
@@ -232,7 +232,7 @@ class RunLevels:
                 self._begun = True
                 self._begin_merges()
         self._adopt()
-        if self._flushes(len(self._recent), self._recent.postings) >= 1:
+        if self.fills(len(self._recent), self._recent.postings) >= 1:
             self.flush()
 
     def load(self, group: int, texts: Keys, keys: Keys, counts: Numbers) -> None:

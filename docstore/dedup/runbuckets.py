@@ -187,7 +187,7 @@ class RunBuckets:
                 left: list[tuple[int, Keys]] = []
                 while batch := list(islice(source, LOAD_TEXTS)):
                     total += len(batch)
-                    if len(batch) < self._flush_texts:
+                    if not levels.fills(len(batch), sum(len(keys) for _, keys in batch)):
                         left = batch  # a run of few texts costs as much as one of many
                         break
                     numbers = np.array([text for text, _ in batch], np.uint64)

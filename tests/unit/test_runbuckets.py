@@ -162,6 +162,19 @@ def test_a_flipped_bit_in_a_text_number_is_listed(store: Store) -> None:
     assert again.damaged() == [] and store.all_found(again)
 
 
+def test_a_rebuild_leaves_no_more_in_the_log_than_a_table_holds(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    buckets = store.open()
+    store.write(buckets, 5)  # 35 texts: fewer than FLUSH
+    buckets.rebuild()
+    assert not list(store.folder.glob("*.run"))
+    monkeypatch.setattr("docstore.dedup.levels.FLUSH_POSTINGS", 90)  # of 105
+    buckets.rebuild()
+    assert len(list(store.folder.glob("*.run"))) == 1
+    assert store.all_found(buckets)
+    buckets.close()
+    assert store.all_found(store.open())
+
+
 def test_a_rebuild_that_was_cut_short_is_begun_again(store: Store) -> None:
     buckets = store.open()
     store.write(buckets, 20)
