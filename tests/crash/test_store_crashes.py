@@ -97,12 +97,13 @@ def test_near_duplicates_of_pages_from_before_a_sigkill_are_found(tmp_path: Path
             text=True,
         )
         assert writer.stdout is not None
-        writer.stdout.readline()
-        time.sleep(source.random() * 0.3)
+        lines = source.randrange(30, 90)  # counted, not timed: a slow machine gets as far
+        for _ in range(lines):
+            writer.stdout.readline()
+        time.sleep(source.random() * 0.05)
         os.kill(writer.pid, signal.SIGKILL)
-        acknowledged += 1 + sum(line.endswith("\n") for line in writer.stdout.read().splitlines(keepends=True))
+        acknowledged += lines + sum(line.endswith("\n") for line in writer.stdout.read().splitlines(keepends=True))
         writer.wait()
-    assert acknowledged > 400
     assert list((tmp_path / "s" / "index").glob("*.run")), "runs must have been made for the test to mean something"
     with docstore.open(tmp_path / "s") as store:
         assert list(check(store.opened)) == []

@@ -128,7 +128,8 @@ impl Packed {
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let bytes = &slf.get().0;
         let begin = bytes.as_ptr().cast_mut().cast::<c_void>();
-        let length = isize::try_from(bytes.len()).unwrap_or(isize::MAX); // no allocation is longer
+        // No allocation is longer than isize::MAX.
+        let length = isize::try_from(bytes.len()).unwrap_or(isize::MAX);
         // SAFETY: Python gives a view to fill.  The bytes live as long as `slf`, to which the view gets a reference, and
         // are never changed or moved: the class is frozen.  The view is read-only.
         let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), begin, length, 1, flags) };
