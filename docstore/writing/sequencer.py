@@ -36,7 +36,6 @@ from docstore.model import (
 from docstore.tablets.placement import TEXT_DELTA, Placement
 from docstore.tablets.values import encode_inline
 from docstore.writing.commit import Committer
-from docstore.writing.pause import later_collections
 from docstore.writing.rows import LARGEST_BASE_BYTES, OwnRow, OwnVersion, PageRows, PendingPage, TextBase
 from docstore.writing.sharing import DYING, Base, SharedBodies, body_name
 from docstore.writing.siblings import Siblings
@@ -133,7 +132,7 @@ class Sequencer:
             StorageError: the pages that were not committed yet are not applied.
             CommitUnknown: they may be applied; writing them again is safe.
         """
-        with self._committer.lock, later_collections():
+        with self._committer.lock:
             try:
                 if self._committer.commits != self._commits:  # a delete, a compaction, a sweep, a cell set by hand
                     self._index.forget()
