@@ -44,6 +44,7 @@ PIECE_BYTES = 1024
 SCOPES_HELD = 4 * DICTIONARIES_HELD
 PAGES_A_LOAD = 32
 """Values written for each dictionary that is read and prepared again, some 3 ms: at most 100 us a value."""
+LARGEST_DICTIONARY_BYTES = 1 << 20
 MONITOR_RAW_BYTES = 1 << 20
 """A dictionary's gain is judged over so many bytes of values."""
 FADED = 1.5
@@ -187,8 +188,12 @@ class _Sample:
         self.seen_bytes = end
 
     def content(self) -> bytes:
-        """All that is kept, in order."""
-        return b"".join(self._pieces)
+        """All that is kept, in order; evenly taken pieces of it where one long value made it more than a dictionary."""
+        kept = b"".join(self._pieces)
+        if len(kept) <= LARGEST_DICTIONARY_BYTES:
+            return kept
+        stride_bytes = -(-len(kept) // LARGEST_DICTIONARY_BYTES) * PIECE_BYTES
+        return b"".join(kept[place : place + PIECE_BYTES] for place in range(0, len(kept), stride_bytes))
 
     def widen(self, stride_pieces: int) -> None:
         """Keep only pieces at this distance, and go on so."""

@@ -14,7 +14,14 @@ from docstore.format import CODEC_ZSTD_DICTIONARY
 from docstore.keys import row_key
 from docstore.store import DocumentStore
 from docstore.tablets import dictionaries
-from docstore.tablets.dictionaries import PIECE_BYTES, STAGES, SiteDictionaries, _Sample, _site_name
+from docstore.tablets.dictionaries import (
+    LARGEST_DICTIONARY_BYTES,
+    PIECE_BYTES,
+    STAGES,
+    SiteDictionaries,
+    _Sample,
+    _site_name,
+)
 from docstore.tablets.record import Record
 from docstore.tablets.values import parse_envelope
 
@@ -93,6 +100,19 @@ def test_pages_earn_a_dictionary_that_was_pushed_out(store: DocumentStore, monke
     own = in_use(store)._scope(_site_name(row_key(later[0].url), ("page", b"body"))).checksum
     used = [record_of(store, one.url).related for one in later]
     assert used[0] != own == used[-1]
+
+
+@pytest.mark.parametrize("stride_pieces", [0, 8])
+def test_one_long_value_makes_no_longer_dictionary_than_many(stride_pieces: int) -> None:
+    long = random.Random(5).randbytes(7 * LARGEST_DICTIONARY_BYTES * max(1, stride_pieces) + 321)
+    sample = _Sample()
+    if stride_pieces:
+        sample.widen(stride_pieces)
+    sample.take(long)
+    content = sample.content()
+    assert LARGEST_DICTIONARY_BYTES * 7 // 8 <= len(content) <= LARGEST_DICTIONARY_BYTES
+    assert content[:PIECE_BYTES] == long[:PIECE_BYTES]
+    assert content[-100:] in long[len(long) * 4 // 5 :]
 
 
 def test_sample_keeps_whole_values_first_then_pieces_at_even_distances() -> None:

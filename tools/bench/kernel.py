@@ -130,7 +130,7 @@ def _resiliparse(*, main: bool) -> Callable[[Bodies], list[str]]:
 
     def work(group: Bodies) -> list[str]:
         return [
-            extract_plain_text(HTMLTree.parse_from_bytes(body, detect_encoding(body)), main_content=main)
+            extract_plain_text(HTMLTree.parse_from_bytes(body, detect_encoding(body) or "utf-8"), main_content=main)
             for body, _ in group
         ]
 
