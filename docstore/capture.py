@@ -25,7 +25,6 @@ STORED_REFERENCE = "reference"
 STORED_CONFIRMED = "confirmed"
 STORED_REJECTED = "rejected"
 STORED_KNOWN = "known"
-STORED_DRY_RUN = "dry_run"
 STORED_REFUSED = "refused"
 
 REASON_NOT_MODIFIED = "not_modified"

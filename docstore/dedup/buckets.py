@@ -44,10 +44,6 @@ class Buckets(Protocol):
         """
         ...
 
-    def prepare(self, pages: Sequence[Keys]) -> None:
-        """Say which keys will be looked up next, a page each: one look-up of all costs less than one a page."""
-        ...
-
     def post(self, text: int, keys: Keys) -> None:
         """Add a text to the group in flight, found by look-ups from now on.
 
@@ -111,9 +107,6 @@ class RowBuckets:
                 for texts, more in zip(stored, pending, strict=True)
             ]
 
-    def prepare(self, pages: Sequence[Keys]) -> None:
-        """See `Buckets`: rows are read as they are asked for."""
-
     def post(self, text: int, keys: Keys) -> None:
         """See `Buckets`."""
         number = text.to_bytes(TEXT_NUMBER_BYTES, "big")
@@ -162,9 +155,6 @@ class LayeredBuckets:
         if not len(upper[0]):
             return lower
         return first_of_each(np.concatenate([lower[0], upper[0]]), np.concatenate([lower[1], upper[1]]))
-
-    def prepare(self, pages: Sequence[Keys]) -> None:
-        """See `Buckets`: nothing, for what is prepared below belongs to who writes there."""
 
 
 def _row_key(key: int) -> bytes:

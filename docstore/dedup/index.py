@@ -82,8 +82,8 @@ class HashIndex:
         self._pending: dict[bytes, list[bytes]] = {}
         self._rows: dict[bytes, list[bytes]] | None = {} if remembers else None
         """Whole rows as they are committed; where remembered."""
-        self._asked: dict[bytes, Keys] = {}
-        """Keys of the pages that `prepare` named, by the checksum of the text that they belong to."""
+        self._asked: tuple[Analysis, Keys] | None = None
+        """The last page that was asked for, and its keys: judging a page and posting it ask for the same."""
         self._last: tuple[bytes, tuple[NDArray[np.int64], Keys]] | None = None
 
     # --- reading
@@ -130,10 +130,8 @@ class HashIndex:
         return self.pages_with_text(text_number(analysis.text_checksum))
 
     def prepare(self, analyses: Iterable[Analysis]) -> None:
-        """Say which pages are judged next: their buckets are looked up together, and so are their texts and bodies."""
+        """Say which pages are judged next: the rows of their texts and bodies are read together, where remembered."""
         pages = list(analyses)
-        self._asked = {page.text_checksum: asked_keys(page) for page in pages if len(page.band_keys)}
-        self._buckets.prepare(list(self._asked.values()))
         rows = self._rows
         if rows is None or len(pages) < 2:
             return
@@ -168,15 +166,16 @@ class HashIndex:
         return Counter(texts[:bands].tolist()), Counter(texts[bands:].tolist())
 
     def _keys_of(self, analysis: Analysis) -> Keys:
-        keys = self._asked.get(analysis.text_checksum)
-        return asked_keys(analysis) if keys is None else keys
+        if self._asked is None or self._asked[0] is not analysis:
+            self._asked = analysis, asked_keys(analysis)
+        return self._asked[1]
 
     def names_text(self, number: int, keys: Keys) -> bool:
         """Whether a look-up of these keys gives that text."""
         return bool(np.count_nonzero(self._find(keys)[1] == np.uint64(number)))
 
     def _find(self, keys: Keys) -> tuple[NDArray[np.int64], Keys]:
-        """Look up keys; the last answer is remembered: judging a page and posting it ask the same."""
+        """Look up keys; the last answer is remembered, as the last keys are."""
         name = keys.tobytes()
         if self._last is None or self._last[0] != name:
             self._last = name, self._buckets.find(keys)

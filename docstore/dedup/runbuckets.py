@@ -242,9 +242,6 @@ class RunBuckets:
                 self._rebuild_noting(error)
             return self._levels.find(keys)
 
-    def prepare(self, pages: Sequence[Keys]) -> None:
-        """See `Buckets`: a look-up of one page costs no more than its share of one for all."""
-
     # --- writing
 
     def post(self, text: int, keys: Keys) -> None:

@@ -47,8 +47,6 @@ _MULTI_BYTE: Final = {
     "euc-kr": "cp949",
 }
 _UTF_16: Final = {"utf-16le": "utf-16-le", "utf-16be": "utf-16-be"}
-PYTHON_ONLY: Final = frozenset({*_MULTI_BYTE, *_UTF_16})
-"""Encodings that a native kernel leaves to Python."""
 
 _LOWER_HALF: Final = "".join(map(chr, range(0x80)))
 _SINGLE_BYTE: Final = {

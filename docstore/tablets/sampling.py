@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 PIECE_BYTES = 1024
 GRAM_BYTES = 16
-KEEP_ONE_IN = 8
-"""Of all places in a piece so many are looked at, chosen by the string that stands there."""
+KEEP_BITS = 3
+"""Of all places in a piece one in 2**KEEP_BITS is looked at, chosen by the string that stands there."""
 _SLICE_PIECES = 256
 _FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 
@@ -73,7 +73,7 @@ def _grams(pieces: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.uint6
         mixed = words[:, : 8 - GRAM_BYTES] * _FACTORS[0] ^ words[:, GRAM_BYTES - 8 :] * _FACTORS[1]
         mixed ^= mixed >> np.uint64(29)
         mixed *= _FACTORS[0]
-        row, column = np.nonzero(mixed >> np.uint64(61) == 0)  # one in KEEP_ONE_IN
+        row, column = np.nonzero(mixed >> np.uint64(64 - KEEP_BITS) == 0)
         owners.append(np.asarray(places, np.int64)[row])
         hashes.append(mixed[row, column])
     if not hashes:

@@ -52,7 +52,6 @@ def test_a_text_is_found_from_the_moment_it_is_posted_and_for_good(engine: Engin
     asked: list[np.ndarray] = []
     for _ in range(30):
         pages = [keys_of(rng) for _ in range(int(rng.integers(1, 12)))]
-        buckets.prepare(pages)
         for keys in pages:
             assert found_in(buckets, keys) == [set(expected.get(key, [])[:BUCKET_LIMIT]) for key in keys.tolist()]
             # ascending, so that the first posted are those of the smallest numbers, which rows give
@@ -92,7 +91,6 @@ def test_a_group_that_failed_may_be_written_again(engine: Engine, buckets: Bucke
 def test_no_key_finds_nothing(buckets: Buckets) -> None:
     owner, texts = buckets.find(np.empty(0, np.uint64))
     assert len(owner) == len(texts) == 0
-    buckets.prepare([])
 
 
 def test_a_layer_sees_what_is_below_and_changes_nothing_there(engine: Engine, tmp_path: Path) -> None:
@@ -103,7 +101,6 @@ def test_a_layer_sees_what_is_below_and_changes_nothing_there(engine: Engine, tm
     lower.end_group(committed=True)
     above = MemoryEngine()
     layer = LayeredBuckets(lower, RowBuckets(above))
-    layer.prepare([key])
     layer.post(3, key)
     assert found_in(layer, key) == [{3, 5}]
     above.mutate_rows(layer.mutations(), Durability.NONE)

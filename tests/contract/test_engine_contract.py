@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from engine_rows import NONE, ROW, mutate, post, put
 
 from docstore.engines.protocol import Engine
 from docstore.errors import StoreUnavailable
@@ -17,28 +18,12 @@ from docstore.model import (
     DeleteCells,
     DeleteFamily,
     DeleteRow,
-    Durability,
     Mutation,
     Position,
     ReadSpec,
     RowMutations,
     SetCell,
 )
-
-NONE = Durability.NONE
-ROW = b"com,example)/"
-
-
-def put(engine: Engine, row_key: bytes, *cells: tuple[str, bytes, int, bytes], table: str = "pages") -> None:
-    engine.mutate_rows([RowMutations(table, row_key, [SetCell(*cell) for cell in cells])], NONE)
-
-
-def mutate(engine: Engine, row_key: bytes, *mutations: Mutation, table: str = "pages") -> None:
-    engine.mutate_rows([RowMutations(table, row_key, mutations)], NONE)
-
-
-def post(engine: Engine, row_key: bytes, *qualifiers: bytes) -> None:
-    put(engine, row_key, *(("p", qualifier, 0, b"") for qualifier in qualifiers), table="postings")
 
 
 def big_row(engine: Engine, cells: int, row_key: bytes = ROW) -> None:

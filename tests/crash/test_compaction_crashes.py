@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from faulty_files import FaultyFiles, SimulatedCrash
 from pages import changed, page, words
+from stores import Contents, contents
 
 import docstore
 from docstore import Policy, VerdictKind
@@ -30,15 +31,6 @@ from docstore.store import DocumentStore
 
 HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000
-Contents = dict[tuple[bytes, str, bytes, int], bytes]
-
-
-def contents(store: DocumentStore) -> Contents:
-    return {
-        (row.row_key, cell.family, cell.qualifier, cell.timestamp): cell.value
-        for row in store.cells.scan()
-        for cell in row.cells
-    }
 
 
 def fill(store: DocumentStore) -> None:

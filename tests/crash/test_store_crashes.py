@@ -47,24 +47,30 @@ def body_of(number: int) -> bytes:
     return page(text)
 
 
+def write_until_killed(script: str, folder: Path, durability: str, first: int, lines: int, seconds: float) -> int:
+    """Write pages from a number on in another process, kill it after so many answers and seconds; -> answers given."""
+    writer = subprocess.Popen(
+        [sys.executable, "-c", script, str(folder), durability, str(first)], stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdout is not None
+    for _ in range(lines):
+        writer.stdout.readline()
+    time.sleep(seconds)
+    os.kill(writer.pid, signal.SIGKILL)
+    rest = writer.stdout.read().splitlines(keepends=True)
+    writer.wait()
+    return lines + sum(line.endswith("\n") for line in rest)
+
+
 @pytest.mark.parametrize("durability", ["sync", "flush"])
 def test_every_acknowledged_page_survives_sigkill(tmp_path: Path, durability: str) -> None:
     source = random.Random(20)
     script = WRITER.format(tests=str(Path(__file__).parent.parent), t0=T0)
     acknowledged = 0
     for _ in range(12):
-        writer = subprocess.Popen(
-            [sys.executable, "-c", script, str(tmp_path / "s"), durability, str(acknowledged)],
-            stdout=subprocess.PIPE,
-            text=True,
+        acknowledged += write_until_killed(
+            script, tmp_path / "s", durability, acknowledged, lines=1, seconds=source.random() * 0.25
         )
-        assert writer.stdout is not None
-        writer.stdout.readline()  # it is under way
-        time.sleep(source.random() * 0.25)
-        os.kill(writer.pid, signal.SIGKILL)
-        lines = writer.stdout.read().splitlines(keepends=True)
-        writer.wait()
-        acknowledged += 1 + sum(line.endswith("\n") for line in lines)
     with docstore.open(tmp_path / "s") as store:
         assert store.lost == ()
         assert list(check(store.opened)) == []
@@ -91,19 +97,10 @@ def test_near_duplicates_of_pages_from_before_a_sigkill_are_found(tmp_path: Path
     script = SMALL_RUNS + WRITER.format(tests=str(Path(__file__).parent.parent), t0=T0)
     acknowledged = 0
     for _ in range(10):
-        writer = subprocess.Popen(
-            [sys.executable, "-c", script, str(tmp_path / "s"), durability, str(acknowledged)],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert writer.stdout is not None
         lines = source.randrange(30, 90)  # counted, not timed: a slow machine gets as far
-        for _ in range(lines):
-            writer.stdout.readline()
-        time.sleep(source.random() * 0.05)
-        os.kill(writer.pid, signal.SIGKILL)
-        acknowledged += lines + sum(line.endswith("\n") for line in writer.stdout.read().splitlines(keepends=True))
-        writer.wait()
+        acknowledged += write_until_killed(
+            script, tmp_path / "s", durability, acknowledged, lines=lines, seconds=source.random() * 0.05
+        )
     assert list((tmp_path / "s" / "index").glob("*.run")), "runs must have been made for the test to mean something"
     with docstore.open(tmp_path / "s") as store:
         assert list(check(store.opened)) == []

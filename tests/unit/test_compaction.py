@@ -5,30 +5,24 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgpack
 import pytest
 from pages import changed, page, words
+from stores import before_refs_change, contents, records_of
 
 import docstore
 from docstore import Page, Policy, VerdictKind
 from docstore.check import check
-from docstore.compaction.lifetime import Lifetimes
-from docstore.dedup.pointers import PagePointer
 from docstore.errors import InvalidArgument, StoreUnavailable
 from docstore.format import COMPACTION_ROW
 from docstore.ingest import ingest
-from docstore.layout import Layout
-from docstore.model import ColumnFamily, DeleteCells, Durability, GCPolicy, ReadSpec, RowMutations, Schema, SetCell
+from docstore.model import ColumnFamily, Durability, GCPolicy, ReadSpec, RowMutations, Schema, SetCell
 from docstore.store import DocumentStore
-from docstore.tablets.bodies import SegmentRow
 from docstore.tablets.dictionaries import decode_dictionary
-from docstore.tablets.record import Record
-from docstore.tablets.values import parse_envelope
-from docstore.tablets.walk import Damage
-from docstore.writing.sharing import BODY_FAMILY, DYING, Base, body_name
+from docstore.writing.sharing import body_name
 
 SAMPLE = Path(__file__).parent.parent.parent / "examples" / "sample-crawl.warc.gz"
 T0 = 1_700_000_000_000_000
@@ -49,20 +43,6 @@ def some_pages(count: int, *, at: int = T0) -> list[Page]:
         body = page(changed(text, number, number % 3 * 6), title=f"Page {number}")
         made.append(Page(f"https://h{number % 5}.example/{number}", body, 200, HTML, at))
     return made
-
-
-def contents(store: DocumentStore) -> dict[tuple[bytes, str, bytes, int], bytes]:
-    return {
-        (row.row_key, cell.family, cell.qualifier, cell.timestamp): cell.value
-        for row in store.cells.scan()
-        for cell in row.cells
-    }
-
-
-def records_of(store: DocumentStore, segment: int) -> list[Record]:
-    found = [found for _, found in store.opened.bodies.walk(segment)]  # type: ignore[attr-defined]
-    assert not any(isinstance(one, Damage) for one in found)
-    return found
 
 
 def everything_on_disk(store: DocumentStore) -> Iterator[bytes]:
@@ -296,19 +276,6 @@ def test_postings_of_dead_pages_go_and_those_of_live_ones_stay(store: DocumentSt
 # --- beside readers and writers
 
 
-def before_refs_change(store: DocumentStore, action: Callable[[], None]) -> None:
-    """Do something once, when everything is encoded and durable but no ref has been changed."""
-    manifest = store.opened.manifest
-    real = manifest.write_segment
-
-    def write_segment(row: SegmentRow, durability: Durability) -> None:
-        manifest.write_segment = real  # type: ignore[method-assign]
-        real(row, durability)
-        action()
-
-    manifest.write_segment = write_segment  # type: ignore[method-assign]
-
-
 def test_readers_and_a_writer_go_on_while_tablets_are_compacted(store: DocumentStore) -> None:
     pages = {one.url: one.body for one in some_pages(90)}
     list(store.put_pages(list(pages.items())[:60]))
@@ -391,167 +358,6 @@ def test_reader_that_misses_a_record_reads_the_row_once_more(store: DocumentStor
     store.opened.engine.read_row = real  # type: ignore[method-assign]
     assert looks and document is not None
     assert document.body == some_pages(12)[3].body
-
-
-# --- lifetime of shared bodies
-
-
-def shared_pair(store: DocumentStore) -> tuple[bytes, bytes]:
-    """Two pages, the second a delta against the first; -> their bodies."""
-    first = page(words(5, 600))
-    second = page(changed(words(5, 600), 1, 10))
-    store.put_page("https://a.example/", first, headers=HTML, fetched_at=T0)
-    store.put_page("https://b.example/", second, headers=HTML, fetched_at=T0)
-    assert store.opened.sharing.envelope(body_name(first)) is not None
-    return first, second
-
-
-def test_base_outlives_its_page_until_compaction_and_not_longer(store: DocumentStore) -> None:
-    first, second = shared_pair(store)
-    store.delete("https://a.example/")
-    document = store.get("https://b.example/")
-    assert document is not None and document.body == second
-    report = store.compact()
-    assert report.freed_bodies == 1
-    assert store.opened.sharing.envelope(body_name(first)) is None
-    document = store.get("https://b.example/")
-    assert document is not None and document.body == second
-    assert list(check(store.opened)) == []
-
-
-def test_canonical_that_expires_while_another_url_leans_on_it_is_freed_only_when_that_one_stands_alone(
-    tmp_path: Path,
-) -> None:
-    now = [T0]
-    schema = Schema(families=(ColumnFamily("page", GCPolicy(max_age_seconds=1000)),))
-    opened = Layout(tmp_path / "s").open(create=True, schema=schema)
-    with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
-        first, _ = shared_pair(store)
-        second = store.put_page(
-            "https://c.example/",
-            first,
-            headers=HTML,
-            fetched_at=T0 + 900 * 10**6,
-            policies={VerdictKind.EXACT: Policy.REFERENCE},
-        )
-        assert second.stored == "reference"
-        third = page(changed(words(5, 600), 4, 12))
-        store.put_page("https://d.example/", third, headers=HTML, fetched_at=T0 + 900 * 10**6)
-        now[0] = T0 + 1500 * 10**6
-        assert store.get("https://a.example/") is None
-        report = store.compact()
-        assert report.expired_cells == 2
-        for url, body in (("https://c.example/", first), ("https://d.example/", third)):
-            document = store.get(url)
-            assert document is not None and document.body == body
-        assert list(check(store.opened)) == []
-        now[0] = T0 + 2500 * 10**6
-        store.compact()
-        assert list(store.opened.engine.scan("bodies")) == []
-        records = [found for row in store.opened.manifest.segments() for found in records_of(store, row.number)]
-        assert records and not any(found.family == "page" for found in records)
-
-
-def test_nobody_leans_on_a_body_that_is_being_freed(store: DocumentStore) -> None:
-    first, _ = shared_pair(store)
-    name = body_name(first)
-    row = RowMutations("bodies", name, [SetCell(BODY_FAMILY, DYING, 0, b"")])
-    store.committer.commit([row])
-    third = page(changed(words(5, 600), 2, 12))
-    store.put_page("https://c.example/", third, headers=HTML, fetched_at=T0)
-    users = {pointer.row_key for pointer in store.opened.sharing.users(name)}
-    assert store.cells.row_key("https://c.example/") not in users
-    store.compact()
-    assert store.opened.sharing.envelope(name) is None or DYING not in store.opened.sharing.cells(name)
-    for url, body in (("https://a.example/", first), ("https://c.example/", third)):
-        document = store.get(url)
-        assert document is not None and document.body == body
-
-
-def test_base_that_is_freed_between_choice_and_commit_is_done_without(store: DocumentStore) -> None:
-    first, second = shared_pair(store)
-    third = page(changed(words(5, 600), 3, 14))
-    store.put_page("https://c.example/", third, headers=HTML, fetched_at=T0)
-
-    def mark() -> None:
-        rows = [RowMutations("bodies", body_name(first), [SetCell(BODY_FAMILY, DYING, 0, b"")])]
-        store.opened.engine.mutate_rows(rows, Durability.NONE)
-
-    before_refs_change(store, mark)
-    report = store.compact()
-    assert report.left_values > 0 or report.freed_bodies == 1
-    for url, body in (("https://a.example/", first), ("https://b.example/", second), ("https://c.example/", third)):
-        document = store.get(url)
-        assert document is not None and document.body == body
-    assert list(check(store.opened)) == []
-    store.compact()
-    store.compact()
-    assert list(check(store.opened)) == []
-    assert not any(DYING in store.opened.sharing.cells(row.row_key) for row in store.opened.engine.scan("bodies"))
-
-
-def test_two_bodies_never_become_each_others_base(store: DocumentStore) -> None:
-    first = page(words(8, 600))
-    second = page(changed(words(8, 600), 1, 10))
-    names = [body_name(first), body_name(second)]
-    # Stored apart, so that nobody leans on anybody yet; the second is the first in row order.
-    store.cells.apply("https://b.example/", [SetCell("page", b"body", T0, first)])
-    store.cells.apply("https://a.example/", [SetCell("page", b"body", T0, second)])
-
-    def lean() -> None:
-        """The first is encoded as a delta of the second by now; somebody comes to lean on the first."""
-        pointer = PagePointer(T0, store.cells.row_key("https://b.example/"))
-        (cell,) = store.opened.engine.read_row("pages", pointer.row_key)
-        row = store.opened.sharing.lean_on(Base(names[0], first, cell.value, pointer), pointer)
-        assert row is not None
-        store.opened.engine.mutate_rows([row], Durability.NONE)
-
-    before_refs_change(store, lean)
-    report = store.compact()
-    assert report.kept_segments == 0
-    assert store.opened.sharing.envelope(names[1]) is None or store.opened.sharing.envelope(names[0]) is None
-    for url, body in (("https://a.example/", second), ("https://b.example/", first)):
-        document = store.get(url, families=("page",))
-        assert document is not None and document.body == body
-    for name in names:
-        envelope = store.opened.sharing.envelope(name)
-        if envelope is not None:
-            ref = parse_envelope(envelope).ref
-            assert ref is not None and store.opened.bodies.read(ref).codec != 3
-
-
-def test_users_that_use_nothing_are_taken_off(store: DocumentStore) -> None:
-    first, _ = shared_pair(store)
-    third = page(changed(words(5, 600), 2, 12))
-    store.put_page("https://c.example/", third, headers=HTML, fetched_at=T0)
-    store.cells.apply("https://c.example/", [DeleteCells("page", b"body"), DeleteCells("text", b"main")])
-    lifetimes = Lifetimes(
-        store.opened.engine, store.opened.bodies, store.opened.sharing, store._table, store._committer
-    )
-    assert lifetimes.free_unused() == 0
-    users = {pointer.row_key for pointer in store.opened.sharing.users(body_name(first))}
-    assert users == {store.cells.row_key("https://a.example/"), store.cells.row_key("https://b.example/")}
-
-
-def test_pages_stored_by_reference_share_one_record_after_compaction(store: DocumentStore) -> None:
-    body = page(words(1, 800))
-    for host in "cab":
-        store.put_page(
-            f"https://{host}.example/",
-            body,
-            headers=HTML,
-            fetched_at=T0,
-            policies={VerdictKind.EXACT: Policy.REFERENCE},
-        )
-    store.compact()
-    envelopes = {cell.value for row in store.opened.engine.scan("pages") for cell in row.cells if cell.family == "page"}
-    assert len(envelopes) == 1
-    store.delete("https://c.example/")
-    store.compact()
-    for host in "ab":
-        document = store.get(f"https://{host}.example/")
-        assert document is not None and document.body == body
-    assert list(check(store.opened)) == []
 
 
 def test_finished_run_leaves_no_note_of_itself(store: DocumentStore) -> None:

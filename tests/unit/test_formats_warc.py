@@ -10,73 +10,21 @@ import random
 import struct
 import tracemalloc
 import zlib
-from collections.abc import Iterable
 
 import brotli
 import pytest
 import zstandard
+from warc_records import DATE, HTML, MICROS, message, numbered, packings, page, reasons, record, run, urls
 
 from docstore.errors import InvalidArgument
 from docstore.formats import entries as limits
 from docstore.formats import http, records
 from docstore.formats.detect import detect
-from docstore.formats.entries import DamagedEntry, Entry, PageEntry, RevisitEntry, SkippedEntry
+from docstore.formats.entries import DamagedEntry, PageEntry, RevisitEntry, SkippedEntry
 from docstore.formats.fields import parse_fields
 from docstore.formats.reader import read
 from docstore.formats.warc import parse_date, parse_date14
 from docstore.model import Page
-
-HTML = b"<html><title>A page</title><p>with some words"
-DATE = "2024-05-06T07:08:09.123456Z"
-MICROS = 1_714_979_289_123_000
-
-
-def message(body: bytes = HTML, status: str = "200 OK", headers: Iterable[str] = (), length: int | None = -1) -> bytes:
-    lines = [f"HTTP/1.1 {status}", "Content-Type: text/html", *headers]
-    if length is not None:
-        lines.append(f"Content-Length: {len(body) if length < 0 else length}")
-    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
-
-
-def record(
-    block: bytes, url: str = "http://example.com/", kind: str = "response", extra: str = "", length: object = None
-) -> bytes:
-    head = (
-        f"WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Target-URI: {url}\r\nWARC-Date: {DATE}\r\n"
-        f"WARC-Record-ID: <urn:uuid:1>\r\n{extra}Content-Length: {len(block) if length is None else length}\r\n\r\n"
-    )
-    return head.encode() + block + b"\r\n\r\n"
-
-
-def run(raw: bytes) -> list[Entry]:
-    return list(read(io.BytesIO(raw)))
-
-
-def urls(found: list[Entry]) -> list[str]:
-    return [entry.page.url for entry in found if isinstance(entry, PageEntry)]
-
-
-def page(found: list[Entry], index: int = 0) -> Page:
-    return [entry.page for entry in found if isinstance(entry, PageEntry)][index]
-
-
-def reasons(found: list[Entry]) -> list[str]:
-    return [entry.reason for entry in found if isinstance(entry, DamagedEntry)]
-
-
-def numbered(count: int) -> list[bytes]:
-    return [record(message(HTML + b" %d" % number), f"http://example.com/{number}") for number in range(count)]
-
-
-def packings() -> list[tuple[str, list[bytes]]]:
-    plain = numbered(5)
-    frame = zstandard.ZstdCompressor(write_checksum=True)
-    return [
-        ("plain", plain),
-        ("gzip", [gzip.compress(one, mtime=0) for one in plain]),
-        ("zstd", [frame.compress(one) for one in plain]),
-    ]
-
 
 # --- what a sound record gives ---
 

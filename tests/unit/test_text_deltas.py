@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from pages import changed, page, words
+from stores import before_refs_change
 
 import docstore
 import docstore.backup
@@ -70,21 +71,6 @@ def assert_reads(store: DocumentStore, urls: Sequence[str], texts: Sequence[str]
 
 def leaning(store: DocumentStore, urls: Sequence[str] = URLS) -> list[bool]:
     return [text_record(store, url).codec == CODEC_ZSTD_DELTA for url in urls]
-
-
-def before_refs_change(store: DocumentStore, action: Callable[[], None]) -> None:
-    """Do something once, when everything is encoded and durable but no ref has been changed."""
-    manifest = store.opened.manifest
-    real = manifest.write_segment
-    done: list[bool] = []
-
-    def write_segment(*args: object) -> None:
-        real(*args)  # type: ignore[arg-type]
-        if not done:
-            done.append(True)
-            action()
-
-    manifest.write_segment = write_segment  # type: ignore[method-assign]
 
 
 def mark_dying(store: DocumentStore, name: bytes) -> None:

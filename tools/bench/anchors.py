@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import docstore
 from docstore.model import Page, ReadSpec
-from tools.bench.harness import Section, load_pages, median, one_core, seconds_of
+from tools.bench.harness import Section, median, one_core, run_on_corpus, seconds_of
 
 ROUNDS = 3
 
@@ -58,14 +57,5 @@ def _cells(folder: Path) -> list[int]:
         return [len(row.cells) for row in store.cells.scan(spec=spec)]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tools.bench.anchors", description=__doc__)
-    parser.add_argument("--corpus", type=Path, required=True, help="folder of WARC files")
-    parser.add_argument("--limit", type=int, help="at most so many pages")
-    arguments = parser.parse_args()
-    pages = load_pages(arguments.corpus, arguments.limit)
-    print(run(pages, "python -m tools.bench.anchors --corpus DIR").render())
-
-
 if __name__ == "__main__":
-    main()
+    run_on_corpus("tools.bench.anchors", __doc__, run)

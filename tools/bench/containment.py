@@ -52,7 +52,6 @@ LENGTHS = {250: slice(1, None, 2), 100: slice(2, None, 4), 50: slice(0, None, 4)
 """Words of the smaller page, and which texts it is taken from: long runs that no other page has are scarce."""
 SEED = 20261120
 GROUP_PAGES = 64
-MARKED = ("marked when the smaller comes later", "reported when the larger does")
 ROUNDS = 3
 STREAM_TEXTS = 250
 FLAGGED = (VerdictKind.CONTAINED, VerdictKind.NEAR, VerdictKind.SAME_TEXT, VerdictKind.EXACT)
@@ -294,7 +293,6 @@ def index_cost(texts: Sequence[Analysis], setting: tuple[int, int, int]) -> floa
         begun = time.process_time()
         for start in range(0, len(texts), GROUP_PAGES):
             group = range(start, min(start + GROUP_PAGES, len(texts)))
-            buckets.prepare([asked[number] for number in group])
             for number in group:
                 buckets.find(asked[number])
                 buckets.post(int.from_bytes(text_number(texts[number].text_checksum), "big"), posted[number])

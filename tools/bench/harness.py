@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import statistics
@@ -44,6 +45,15 @@ class Section:
         for note in self.notes:
             lines += ["", note]
         return "\n".join(lines) + "\n"
+
+
+def run_on_corpus(module: str, about: str | None, run: Callable[[Sequence[Page], str], Section]) -> None:
+    """The command line of a benchmark over the pages of a corpus: measure, and print the table."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about)
+    parser.add_argument("--corpus", type=Path, required=True, help="folder of WARC files")
+    parser.add_argument("--limit", type=int, help="at most so many pages")
+    arguments = parser.parse_args()
+    print(run(load_pages(arguments.corpus, arguments.limit), f"python -m {module} --corpus DIR").render())
 
 
 def load_pages(folder: Path, limit: int | None = None) -> list[Page]:

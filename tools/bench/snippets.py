@@ -7,7 +7,6 @@ one of them; or nine drawn at random from all.
 
 from __future__ import annotations
 
-import argparse
 import random
 import tempfile
 import time
@@ -21,7 +20,7 @@ from docstore.html.words import words
 from docstore.keys import row_key
 from docstore.model import Page, ReadSpec
 from docstore.store import DocumentStore
-from tools.bench.harness import Section, load_pages, median, one_core
+from tools.bench.harness import Section, median, one_core, run_on_corpus
 
 QUERIES = 60
 RESULTS = 10
@@ -150,14 +149,5 @@ def _measure(store: DocumentStore, jobs: Sequence[Job]) -> dict[str, list[float]
     return times
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tools.bench.snippets", description=__doc__)
-    parser.add_argument("--corpus", type=Path, required=True, help="folder of WARC files")
-    parser.add_argument("--limit", type=int, help="at most so many pages")
-    arguments = parser.parse_args()
-    pages = load_pages(arguments.corpus, arguments.limit)
-    print(run(pages, "python -m tools.bench.snippets --corpus DIR").render())
-
-
 if __name__ == "__main__":
-    main()
+    run_on_corpus("tools.bench.snippets", __doc__, run)

@@ -89,12 +89,6 @@ def containments(sets: Sets, share: float) -> tuple[Numbers, Numbers, Numbers]:
     return first, second, both
 
 
-def size_class(words: int) -> str:
-    """The class that a page of so many words is tabled under."""
-    low, high = next((low, high) for low, high in SIZES if low <= max(words, 1) < high)
-    return f"{low} to {high}" if low > 1 and high < 1 << 30 else f"under {high}" if low == 1 else f"{low} and more"
-
-
 # --- made pages
 
 
