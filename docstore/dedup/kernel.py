@@ -98,7 +98,7 @@ class Kernel:
 
     def sketch_similarity(self, first: bytes, second: bytes) -> float:
         """Estimate of the Jaccard coefficient of two sets from their sketches."""
-        if self._native is None or not native.COMPARES_SKETCHES:
+        if self._native is None:
             return sketch.similarity(first, second)
         return native.sketch_similarity(first, second)
 
@@ -109,5 +109,5 @@ class Kernel:
 
 def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
     """What each pair of sets of hashes shares, (pairs,) int64; see `overlaps.shared_members`."""
-    count = native.shared_members if native.COUNTS_PAIRS else overlaps.shared_members
+    count = overlaps.shared_members if native.WHY_NOT else native.shared_members
     return count(sets, first, second)

@@ -28,11 +28,9 @@ except ImportError as error:
     is_absent = error.name == "docstore.dedup"
     WHY_NOT: str = "docstore_native is not built" if is_absent else f"docstore_native does not load: {error}"
 else:
-    WHY_NOT = ""
+    is_older = not all(hasattr(docstore_native, name) for name in ("shared_members", "equal_bytes", "merge_slices"))
+    WHY_NOT = "docstore_native is older than this docstore; build it again" if is_older else ""
 
-COUNTS_PAIRS: Final = not WHY_NOT and hasattr(docstore_native, "shared_members")
-COMPARES_SKETCHES: Final = not WHY_NOT and hasattr(docstore_native, "equal_bytes")
-"""A module built from older sources may not."""
 EXTRACTORS: Final = frozenset({"visible", "combined"})
 """Those that native code has."""
 

@@ -22,13 +22,8 @@ from docstore.dedup.slices import UNIT_BYTES, Shape, encode_slice
 from docstore.errors import CorruptionError, InvalidArgument
 from docstore.format import RUN_KEY_BITS, RUN_PLACE_BITS
 
-if native.WHY_NOT:
-    WHY_NOT: str = native.WHY_NOT
-else:
+if not native.WHY_NOT:
     from docstore.dedup import docstore_native
-
-    is_older = not hasattr(docstore_native, "merge_slices")
-    WHY_NOT = "docstore_native is older than this docstore; build it again" if is_older else ""
 
 Keys = NDArray[np.uint64]
 
@@ -239,6 +234,6 @@ def packing(prefer: Literal["native", "reference"] | None = None) -> Packing:
     Raises:
         InvalidArgument: native code is insisted on and not there.
     """
-    if prefer == NATIVE and WHY_NOT:
-        raise InvalidArgument(f"native code cannot be used: {WHY_NOT}; install a Rust toolchain and docstore")
-    return ReferencePacking() if prefer == REFERENCE or WHY_NOT else NativePacking()
+    if prefer == NATIVE and native.WHY_NOT:
+        raise InvalidArgument(f"native code cannot be used: {native.WHY_NOT}; install a Rust toolchain and docstore")
+    return ReferencePacking() if prefer == REFERENCE or native.WHY_NOT else NativePacking()
