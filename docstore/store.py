@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.compaction.job import CompactionReport
     from docstore.snippet import Snippet, SnippetReader
     from docstore.writing.half import Similar, Writing
+    from docstore.writing.prepared import Prepared
 
 MAX_REDIRECTS = 10
 MICROS = 1_000_000
@@ -189,6 +190,10 @@ class DocumentStore:
         """
         given = (page if isinstance(page, Page) else Page(*page) for page in pages)
         return self._write_half().writer.put_all(given, self._policies(policies), threads, anchors=anchors)
+
+    def put_prepared(self, prepared: Iterable[Prepared], *, policies: Policies | None = None) -> Iterator[PutResult]:
+        """Write pages that a `Preparer` of this store's schema made ready, in another process say; as `put_pages`."""
+        return self._write_half().writer.put_prepared(prepared, self._policies(policies))
 
     def add_anchor(self, target_url: str, source_url: str, text: str, at: int | None = None) -> None:
         """Note that a page links to another, with these words; the target need not be stored."""

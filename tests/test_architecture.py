@@ -92,6 +92,7 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
 
 LOADED_LATER = {
     ("docstore.store", "docstore.writing.half"),
+    ("docstore.store", "docstore.writing.prepared"),
     ("docstore.store", "docstore.snippet"),
     ("docstore.capture", "docstore.dedup.analysis"),
 }

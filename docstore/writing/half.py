@@ -23,6 +23,7 @@ from docstore.table import Table
 from docstore.tablets.record import delete_column, delete_row
 from docstore.writing.commit import Committer
 from docstore.writing.pipeline import PageWriter
+from docstore.writing.prepared import Preparer
 from docstore.writing.reindexing import open_buckets
 from docstore.writing.rows import PageRows
 from docstore.writing.sequencer import PAGES, Sequencer
@@ -92,7 +93,7 @@ class Writing:
             sharing=opened.sharing,
             tally=Tally(opened.engine),
         )
-        self.writer = PageWriter(self.kernel, sequencer, clock)
+        self.writer = PageWriter(Preparer(self.kernel, clock), sequencer)
 
     def _make_detector(self, index: HashIndex, rows: PageRows) -> Detector:
         return Detector(

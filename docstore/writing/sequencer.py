@@ -16,15 +16,12 @@ from typing import NamedTuple
 
 from docstore import capture
 from docstore.anchors import FAMILY as ANCHOR_FAMILY
-from docstore.anchors import Anchor
-from docstore.dedup.analysis import Analysis
 from docstore.dedup.detector import MIN_NEAR_WORDS, Detector, Judgement, StoredPage
 from docstore.dedup.index import HashIndex
 from docstore.dedup.pointers import PagePointer
 from docstore.format import SCHEME_BLAKE3_256
 from docstore.model import (
     Mutation,
-    Page,
     Policy,
     Previous,
     PutResult,
@@ -33,9 +30,11 @@ from docstore.model import (
     Verdict,
     VerdictKind,
 )
+from docstore.table import TIMESTAMP_STEP_MICROS
 from docstore.tablets.placement import TEXT_DELTA, Placement
 from docstore.tablets.values import encode_inline
 from docstore.writing.commit import Committer
+from docstore.writing.prepared import Prepared
 from docstore.writing.rows import LARGEST_BASE_BYTES, OwnRow, OwnVersion, PageRows, PendingPage, TextBase
 from docstore.writing.sharing import DYING, Base, SharedBodies, body_name
 from docstore.writing.siblings import Siblings
@@ -48,8 +47,6 @@ GROUP_ANCHORS = 20_000
 """A group with so many anchors is committed before its next page: they wait in memory."""
 
 PAGES = "pages"
-TIMESTAMP_STEP = 1000
-"""Microseconds in a millisecond: the granularity of timestamps."""
 
 Policies = Mapping[VerdictKind, Policy]
 _NEW = Verdict(VerdictKind.NEW)
@@ -57,28 +54,6 @@ _TEXT, _MAIN = capture.MAIN
 _new_tuple = tuple.__new__
 """Half of what it costs to make a SetCell, of which there are twenty a page."""
 _NOT_MODIFIED = Verdict(VerdictKind.NEW, reason=capture.REASON_NOT_MODIFIED)
-
-
-class Prepared(NamedTuple):
-    """A page that has been analysed and waits for its verdict.
-
-    Attributes:
-        page: as given.
-        row_key: b"" where the URL was refused.
-        url: canonical; as given where it was refused.
-        timestamp: microseconds, a multiple of 1000.
-        analysis: None for a 304, or where the page was refused.
-        error: why it was refused; else "".
-        anchors: what it says of other pages, where that was asked for.
-    """
-
-    page: Page
-    row_key: bytes
-    url: str
-    timestamp: int
-    analysis: Analysis | None
-    error: str = ""
-    anchors: tuple[Anchor, ...] = ()
 
 
 class PlacedBody(NamedTuple):
@@ -252,7 +227,7 @@ class Sequencer:
         timestamp = one.timestamp
         own = self._rows.own(one.row_key, timestamp)
         while own.taken and not self._same_body(one, timestamp, own.taken):
-            timestamp += TIMESTAMP_STEP
+            timestamp += TIMESTAMP_STEP_MICROS
             own = self._rows.own(one.row_key, timestamp)
         return own, timestamp
 

@@ -31,8 +31,9 @@ from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.placement import Placement
 from docstore.tablets.segment import SegmentBodies
 from docstore.tablets.values import ValueCodec
-from docstore.writing import pipeline, sequencer
+from docstore.writing import sequencer
 from docstore.writing.commit import Committer
+from docstore.writing.prepared import Preparer
 from docstore.writing.rows import PageRows
 from docstore.writing.sharing import SharedBodies
 from tools.bench.harness import Section, load_pages, median, one_core
@@ -41,7 +42,7 @@ ROUNDS = 3
 REST = "the rest: grouping, policies, pages in flight"
 STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ("kernel: text and fingerprints of the body", ((Kernel, "analyse_many"),)),
-    ("row key, timestamp, analysed page", ((pipeline.PageWriter, "prepare"),)),
+    ("row key, timestamp, analysed page", ((Preparer, "prepare"),)),
     ("its own row", ((PageRows, "own"), (PageRows, "confirmations"), (Detector, "similarity"))),
     (
         "look-up: bands and fingerprints -> texts -> pages",

@@ -1,0 +1,113 @@
+"""A page made ready for the sequencer: row key, timestamp, text, fingerprints, anchors.
+
+Floor 5: knows the kernel and URLs.  Pure: no lock, no store, so it runs in any thread, and in a process that holds no
+store (`reading`).  Must not know the sequencer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from docstore.anchors import Anchor, outgoing
+from docstore.dedup.analysis import Analysis
+from docstore.dedup.kernel import Kernel
+from docstore.errors import InvalidArgument
+from docstore.format import TIMESTAMP_MAX
+from docstore.keys import row_key_and_url
+from docstore.model import Page
+from docstore.table import TIMESTAMP_STEP_MICROS
+
+BATCH_PAGES = 16
+BATCH_BYTES = 1 << 20
+"""Pages analysed in one call: enough to make the call cheap, few enough to keep threads busy."""
+MAX_BODY_BYTES = 1 << 30
+"""Longer bodies are refused: a record's length is 32 bits, and a page is held in memory."""
+
+
+class Prepared(NamedTuple):
+    """A page that has been analysed and waits for its verdict.
+
+    Attributes:
+        page: as given.
+        row_key: b"" where the URL was refused.
+        url: canonical; as given where it was refused.
+        timestamp: microseconds, a multiple of 1000.
+        analysis: None for a 304, or where the page was refused.
+        error: why it was refused; else "".
+        anchors: what it says of other pages, where that was asked for.
+    """
+
+    page: Page
+    row_key: bytes
+    url: str
+    timestamp: int
+    analysis: Analysis | None
+    error: str = ""
+    anchors: tuple[Anchor, ...] = ()
+
+
+class Preparer:
+    """Makes pages ready by one kernel; stateless, safe in threads."""
+
+    def __init__(self, kernel: Kernel, clock: Callable[[], int]) -> None:
+        """Fix the choice.
+
+        Args:
+            kernel: of the store's schema.
+            clock: microseconds since 1970, for pages that do not say when they were fetched.
+        """
+        self._kernel = kernel
+        self._clock = clock
+
+    def prepare(self, pages: Sequence[Page], *, anchors: bool = False) -> list[Prepared]:
+        """Analyse pages: row key, timestamp, text and fingerprints; a page that cannot be taken gets its reason."""
+        prepared = [self._address(page) for page in pages]
+        bodies = [
+            (one.page.body, one.page.header("content-type"))
+            for one in prepared
+            if not one.error and one.page.status != 304
+        ]
+        analyses = iter(self._kernel.analyse_many(bodies, links=anchors))
+        return [one if one.error or one.page.status == 304 else _analysed(one, next(analyses)) for one in prepared]
+
+    def _address(self, page: Page) -> Prepared:
+        fetched_at = self._clock() if page.fetched_at is None else page.fetched_at
+        timestamp = fetched_at - fetched_at % TIMESTAMP_STEP_MICROS
+        error = ""
+        key, url = b"", page.url
+        if not 0 <= fetched_at <= TIMESTAMP_MAX:
+            timestamp = 0
+            error = f"fetched_at {fetched_at} is not in [0, 2**63) microseconds since 1970"
+        elif len(page.body) > MAX_BODY_BYTES:
+            error = f"the body has {len(page.body)} bytes; at most {MAX_BODY_BYTES} are stored"
+        else:
+            try:
+                key, url = row_key_and_url(page.url)
+            except InvalidArgument as refusal:
+                error = str(refusal)
+        return Prepared(page, key, url, timestamp, None, error)
+
+
+def _analysed(one: Prepared, analysis: Analysis) -> Prepared:
+    """A page with its analysis, and with its anchors where links were asked for and it is no error page."""
+    page = one.page
+    anchors: tuple[Anchor, ...] = ()
+    if analysis.links and 200 <= page.status < 300:
+        anchors = outgoing(one.url, page.body, page.header("content-type"), analysis)
+        analysis = analysis._replace(links=())
+    return one._replace(analysis=analysis, anchors=anchors)
+
+
+def batches(pages: Sequence[Page]) -> Iterator[list[Page]]:
+    """Pages cut into what one call of `prepare` takes."""
+    batch: list[Page] = []
+    batch_bytes = 0
+    for page in pages:
+        batch.append(page)
+        batch_bytes += len(page.body)
+        if len(batch) >= BATCH_PAGES or batch_bytes >= BATCH_BYTES:
+            yield batch
+            batch, batch_bytes = [], 0
+    if batch:
+        yield batch
