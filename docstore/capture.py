@@ -6,6 +6,7 @@ values are msgpack; numbers that a person may want to read in a scan are decimal
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgpack
@@ -54,7 +55,11 @@ VERDICT = ("dedup", b"verdict")
 CLUSTER = ("dedup", b"cluster")
 CANONICAL_PAGE = ("dedup", b"canonical")
 
+_SIMHASH_SCHEME = bytes((SCHEME_SIMHASH64_1,))
+
 Column = tuple[str, bytes]
+Values = dict[Column, bytes]
+"""Values of one row and time."""
 
 
 class StoredVerdict(NamedTuple):
@@ -89,8 +94,11 @@ class StoredVerdict(NamedTuple):
 
 def encode_verdict(verdict: StoredVerdict) -> bytes:
     """Encode for `dedup:verdict`."""
-    kind, *middle, previous, previous_similarity, stored = verdict
-    return bytes(msgpack.packb([str(kind), *middle, str(previous), previous_similarity, stored]))
+    return bytes(_pack(verdict))
+
+
+_pack = msgpack.Packer().pack
+"""A packer costs more to make than to use.  Packing plain values calls no Python, so threads can share it."""
 
 
 def decode_verdict(value: bytes) -> StoredVerdict:
@@ -161,51 +169,79 @@ def decode_headers(value: bytes) -> Headers:
         raise CorruptionError(f"http:headers does not decode: {error}") from error
 
 
-def http_values(page: Page, charset: str) -> list[tuple[Column, bytes]]:
+def capture_values(page: Page, content_type: str | None, analysis: Analysis) -> Values:
+    """What a page's row holds beside body, text and verdict: all that is known of it before it is judged.
+
+    Args:
+        page: as fetched.
+        content_type: its header of that name.
+        analysis: of its body.
+    """
+    return http_values(page, content_type, analysis.charset) | declared_values(analysis) | fingerprint_values(analysis)
+
+
+def http_values(page: Page, content_type: str | None, charset: str) -> Values:
     """The `http` columns of a capture; those without a value are left out."""
-    values = [(STATUS, b"%d" % page.status)]
+    values = {STATUS: b"%d" % page.status}
     if page.headers:
-        values.append((HEADERS, encode_headers(page.headers)))
-    media_type = (page.header("content-type") or "").partition(";")[0].strip().lower()
+        values[HEADERS] = encode_headers(page.headers)
+    media_type = _media_type(content_type) if content_type else b""
     if media_type:
-        values.append((TYPE, _encoded(media_type)))
+        values[TYPE] = media_type
     if charset:
-        values.append((CHARSET, _encoded(charset)))
+        values[CHARSET] = _encoded(charset)
     if page.ip:
-        values.append((IP, _encoded(page.ip)))
+        values[IP] = _encoded(page.ip)
     if page.payload_digest:
-        values.append((PAYLOAD_DIGEST, _encoded(page.payload_digest)))
+        values[PAYLOAD_DIGEST] = _encoded(page.payload_digest)
     if page.docno:
-        values.append((DOCNO, _encoded(page.docno)))
+        values[DOCNO] = _encoded(page.docno)
     return values
+
+
+@lru_cache(maxsize=256)
+def _media_type(content_type: str) -> bytes:
+    return _encoded(content_type.partition(";")[0].strip().lower())
 
 
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def text_values(analysis: Analysis) -> list[tuple[Column, bytes]]:
-    """The `text` columns of a capture; `main` first and always, so that no text is taken for that of a later body."""
-    values = [(MAIN, analysis.main.encode("utf-8", "surrogatepass"))]
-    for column, text in (
-        (TITLE, analysis.title),
-        (DESCRIPTION, analysis.description),
-        (KEYWORDS, analysis.keywords),
-        (HEADINGS, analysis.headings),
-        (LANG, analysis.lang),
-        (CANONICAL, analysis.canonical),
-    ):
-        if text:
-            values.append((column, text.encode("utf-8", "surrogatepass")))
+def encode_text(text: str) -> bytes:
+    """Encode for columns of `text`."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def declared_values(analysis: Analysis) -> Values:
+    """The `text` columns of a capture but `main`: what the page declares of itself."""
+    values: Values = {}
+    if analysis.title:
+        values[TITLE] = encode_text(analysis.title)
+    if analysis.description:
+        values[DESCRIPTION] = encode_text(analysis.description)
+    if analysis.keywords:
+        values[KEYWORDS] = encode_text(analysis.keywords)
+    if analysis.headings:
+        values[HEADINGS] = encode_text(analysis.headings)
+    if analysis.lang:
+        values[LANG] = encode_text(analysis.lang)
+    if analysis.canonical:
+        values[CANONICAL] = encode_text(analysis.canonical)
     return values
 
 
-def fingerprint_values(analysis: Analysis) -> list[tuple[Column, bytes]]:
+def text_values(analysis: Analysis) -> Values:
+    """The `text` columns of a capture; `main` first and always, so that no text is taken for that of a later body."""
+    return {MAIN: encode_text(analysis.main)} | declared_values(analysis)
+
+
+def fingerprint_values(analysis: Analysis) -> Values:
     """The `dedup` columns of a capture; `text_checksum` always, empty where there is no text."""
-    values = [(CHECKSUM, analysis.body_checksum), (TEXT_CHECKSUM, analysis.text_checksum)]
+    values = {CHECKSUM: analysis.body_checksum, TEXT_CHECKSUM: analysis.text_checksum}
     if analysis.text_checksum:
-        values.append((SIMHASH, bytes((SCHEME_SIMHASH64_1,)) + analysis.simhash.to_bytes(8, "big")))
-        values.append((SKETCH, encode_sketch(analysis.sketch, analysis.shingle_count)))
+        values[SIMHASH] = _SIMHASH_SCHEME + analysis.simhash.to_bytes(8, "big")
+        values[SKETCH] = encode_sketch(analysis.sketch, analysis.shingle_count)
     return values
 
 

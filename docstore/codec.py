@@ -19,6 +19,10 @@ def encode_varint(number: int) -> bytes:
     """
     if number < 0x80:
         return bytes((number,))
+    if number < 0x4000:
+        return bytes((number & 0x7F | 0x80, number >> 7))
+    if number < 0x200000:
+        return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80, number >> 14))
     out = bytearray()
     while number >= 0x80:
         out.append(number & 0x7F | 0x80)

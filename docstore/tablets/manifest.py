@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import mmh3
@@ -97,7 +97,7 @@ class _Range:
 class Manifest:
     """Tablets and segments of one store.  One writer; `tablet_for` and `tablets` from any thread.
 
-    The writer's order, for one group at a time: `note_write` for each page, `mutations`, the engine's `mutate_rows`
+    The writer's order, for one group at a time: `note_writes` of its pages, `mutations`, the engine's `mutate_rows`
     with these and the group's rows, then `committed`, or `aborted` if that failed; `split_grown` between groups.
     """
 
@@ -176,12 +176,13 @@ class Manifest:
 
     # --- a group ---
 
-    def note_write(self, row_key: bytes, raw_bytes: int) -> None:
-        """Count a body written to a row, in the group being made."""
-        item = self._ranges[bisect_right(self._starts, row_key) - 1]
-        item.pending_bytes += raw_bytes
-        item.sample(row_key)
-        self._touched.add(item)
+    def note_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
+        """Count bodies written in the group being made: the row of each, and its length."""
+        for row_key, raw_bytes in writes:
+            item = self._ranges[bisect_right(self._starts, row_key) - 1]
+            item.pending_bytes += raw_bytes
+            item.sample(row_key)
+            self._touched.add(item)
 
     def mutations(
         self, progress: Sequence[SegmentProgress], freed: Mapping[int, int] | None = None

@@ -6,7 +6,7 @@ be fetched at once and is durable after `settle`; the committer calls that, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from docstore.errors import CorruptionError, InvalidArgument
@@ -17,6 +17,7 @@ from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.held import HeldValues
 from docstore.tablets.record import Record
 from docstore.tablets.values import (
+    INLINE_TAG,
     Encoded,
     ValueCodec,
     encode_inline,
@@ -75,6 +76,30 @@ def through_moves(look_up: Callable[[], Found], fetch: Callable[[Found], Value])
             found = again
 
 
+class Sorted(NamedTuple):
+    """Values of one row and time, sorted by where they go.
+
+    Attributes:
+        inline: envelopes of those that stand in their cells.
+        long: the others, as they are: they go into Bodies.
+    """
+
+    inline: dict[Column, bytes]
+    long: dict[Column, bytes]
+
+
+def sort_values(values: Mapping[Column, bytes]) -> Sorted:
+    """Sort values by where they go: needs no store, so it can be done before a page's turn."""
+    inline: dict[Column, bytes] = {}
+    long: dict[Column, bytes] = {}
+    for column, raw in values.items():
+        if len(raw) <= INLINE_LIMIT_BYTES:
+            inline[column] = INLINE_TAG + raw
+        else:
+            long[column] = raw
+    return Sorted(inline, long)
+
+
 class Placement:
     """Places values and fetches them.  Fetching is thread-safe; placing is for whoever holds the committer's lock."""
 
@@ -99,21 +124,12 @@ class Placement:
         """Place one value; returns the envelope to put into its cell."""
         if len(raw) <= INLINE_LIMIT_BYTES:
             return encode_inline(raw)
-        (ref,) = self._bodies.append([self._record(row_key, column, timestamp, raw, base)])
-        return encode_ref_envelope(len(raw), ref)
+        encoded = self._codec.encode(raw, base=base, dictionary=self._dictionaries.get(row_key, column))
+        return self._append(row_key, column, timestamp, raw, encoded)
 
-    def place_all(self, row_key: bytes, timestamp: int, values: Sequence[tuple[Column, bytes]]) -> list[bytes]:
-        """Place the values of one row and time; returns their envelopes, in order."""
-        long = [
-            self._record(row_key, column, timestamp, raw, None)
-            for column, raw in values
-            if len(raw) > INLINE_LIMIT_BYTES
-        ]
-        refs = iter(self._bodies.append(long)) if long else iter(())
-        return [
-            encode_inline(raw) if len(raw) <= INLINE_LIMIT_BYTES else encode_ref_envelope(len(raw), next(refs))
-            for _, raw in values
-        ]
+    def place_all(self, row_key: bytes, timestamp: int, values: Mapping[Column, bytes]) -> dict[Column, bytes]:
+        """Place the values of one row and time; returns their envelopes."""
+        return {column: self.place(row_key, column, timestamp, raw) for column, raw in values.items()}
 
     def place_near(
         self,
@@ -150,25 +166,22 @@ class Placement:
             plain = self._codec.encode(raw, dictionary=self._dictionaries.get(row_key, column))
             if best is None or len(plain.payload) <= len(best.payload) + cost.cost_bytes:
                 best = plain
-        record = self._learnt(
-            Record(RECORD_VALUE, row_key, *column, timestamp, best.codec, best.related, len(raw), best.payload), raw
-        )
-        (ref,) = self._bodies.append([record])
-        return encode_ref_envelope(len(raw), ref), best.related if best.codec == CODEC_ZSTD_DELTA else b""
+        envelope = self._append(row_key, column, timestamp, raw, best)
+        return envelope, best.related if best.codec == CODEC_ZSTD_DELTA else b""
 
     def mark(self, record: Record) -> None:
         """Append a delete mark, so that rows rebuilt from segments do not bring back what was deleted."""
         self._bodies.append([record])
 
-    def _record(self, row_key: bytes, column: Column, timestamp: int, raw: bytes, base: Base | None) -> Record:
-        codec, related, payload = self._codec.encode(raw, base=base, dictionary=self._dictionaries.get(row_key, column))
-        return self._learnt(Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload), raw)
-
-    def _learnt(self, record: Record, raw: bytes) -> Record:
-        column = (record.family, record.qualifier)
-        dictionary = record.related if record.codec == CODEC_ZSTD_DICTIONARY else b""
-        self._dictionaries.note(record.row_key, column, raw, len(record.payload), dictionary)
-        return record
+    def _append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes, encoded: Encoded) -> bytes:
+        """Put an encoded value into Bodies, and learn from it; returns its envelope."""
+        codec, related, payload = encoded
+        self._dictionaries.note(
+            row_key, column, raw, len(payload), related if codec == CODEC_ZSTD_DICTIONARY else b""
+        )
+        record = Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload)
+        (ref,) = self._bodies.append((record,))
+        return encode_ref_envelope(len(raw), ref)
 
     def settle(self, durability: Durability) -> None:
         """Make what was placed durable at a level: the step before its rows are committed."""

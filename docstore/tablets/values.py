@@ -274,7 +274,8 @@ def unpack(frame: bytes, raw_bytes: int) -> bytes:
 
 # --- the envelope in a cell ---
 
-_INLINE = bytes((VALUE_INLINE,))
+INLINE_TAG = bytes((VALUE_INLINE,))
+"""Goes before a value that stands in its cell."""
 _REF = bytes((VALUE_REF,))
 
 
@@ -287,7 +288,7 @@ class Envelope(NamedTuple):
 
 def encode_inline(value: bytes) -> bytes:
     """The envelope of a value that stands in the cell."""
-    return _INLINE + value
+    return INLINE_TAG + value
 
 
 def encode_ref_envelope(raw_bytes: int, ref: bytes) -> bytes:

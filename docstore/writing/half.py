@@ -18,7 +18,7 @@ from docstore.dedup.pointers import PagePointer
 from docstore.documents import Document, DocumentReader
 from docstore.errors import CorruptionError, InvalidArgument
 from docstore.layout import Opened
-from docstore.model import DeleteCells, DeleteRow, ReadSpec, RowMutations, SetCell, VerdictKind
+from docstore.model import CellsAt, DeleteCells, DeleteRow, ReadSpec, RowMutations, VerdictKind
 from docstore.table import Table
 from docstore.tablets.record import delete_column, delete_row
 from docstore.writing.commit import Committer
@@ -253,12 +253,9 @@ class Writing:
                     continue
                 found += 1
                 rows += self._postings(pointer, analysis)
-                values = [*capture.text_values(analysis.page), *capture.fingerprint_values(analysis.page)]
+                values = capture.text_values(analysis.page) | capture.fingerprint_values(analysis.page)
                 envelopes = self._opened.placement.place_all(row_key, timestamp, values)
-                cells = [
-                    SetCell(*column, timestamp, value) for (column, _), value in zip(values, envelopes, strict=True)
-                ]
-                rows.append(RowMutations(PAGES, row_key, cells))
+                rows.append(RowMutations(PAGES, row_key, CellsAt(timestamp, envelopes)))
             self._commit(rows)
         return found
 

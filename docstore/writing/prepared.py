@@ -1,6 +1,7 @@
-"""A page made ready for the sequencer: row key, timestamp, text, fingerprints, anchors.
+"""A page made ready for the sequencer: row key, timestamp, text, fingerprints, anchors, and what its row will hold.
 
-Floor 5: knows the kernel and URLs.  Pure: no lock, no store, so it runs in any thread, and in a process that holds no
+Floor 5: knows the kernel, URLs and the columns of a capture.  What can be made before a page's turn is made here, many
+pages in one go: while they are judged, one page's steps push each other out of the processor's cache.  Pure: no lock, no store, so it runs in any thread, and in a process that holds no
 store (`reading`).  Must not know the sequencer.
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from docstore.anchors import Anchor, outgoing
+from docstore.capture import capture_values
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.kernel import Kernel
 from docstore.errors import InvalidArgument
@@ -17,6 +19,8 @@ from docstore.format import TIMESTAMP_MAX
 from docstore.keys import row_key_and_url
 from docstore.model import Page
 from docstore.table import TIMESTAMP_STEP_MICROS
+from docstore.tablets.placement import Sorted, sort_values
+from docstore.writing.siblings import version_less
 
 BATCH_PAGES = 16
 BATCH_BYTES = 1 << 20
@@ -36,6 +40,8 @@ class Prepared(NamedTuple):
         analysis: None for a 304, or where the page was refused.
         error: why it was refused; else "".
         anchors: what it says of other pages, where that was asked for.
+        values: what its row holds beside body, text and verdict; nothing where there is no analysis.
+        path_key: its row key without versions (`siblings.version_less`).
     """
 
     page: Page
@@ -43,8 +49,10 @@ class Prepared(NamedTuple):
     url: str
     timestamp: int
     analysis: Analysis | None
-    error: str = ""
-    anchors: tuple[Anchor, ...] = ()
+    error: str
+    anchors: tuple[Anchor, ...]
+    values: Sorted
+    path_key: bytes
 
 
 class Preparer:
@@ -62,14 +70,18 @@ class Preparer:
 
     def prepare(self, pages: Sequence[Page], *, anchors: bool = False) -> list[Prepared]:
         """Analyse pages: row key, timestamp, text and fingerprints; a page that cannot be taken gets its reason."""
-        prepared = [self._address(page) for page in pages]
-        bodies = [
-            (one.page.body, one.page.header("content-type"))
-            for one in prepared
-            if not one.error and one.page.status != 304
+        addressed = [self._address(page) for page in pages]
+        judged = [one for one in addressed if not one.error and one.page.status != 304]
+        bodies = [(one.page.body, one.page.header("content-type")) for one in judged]
+        analyses = self._kernel.analyse_many(bodies, links=anchors)
+        analysed = [
+            _analysed(one, content_type, analysis)
+            for one, (_, content_type), analysis in zip(judged, bodies, analyses, strict=True)
         ]
-        analyses = iter(self._kernel.analyse_many(bodies, links=anchors))
-        return [one if one.error or one.page.status == 304 else _analysed(one, next(analyses)) for one in prepared]
+        if len(judged) == len(addressed):
+            return analysed
+        waiting = iter(analysed)
+        return [one if one.error or one.page.status == 304 else next(waiting) for one in addressed]
 
     def _address(self, page: Page) -> Prepared:
         fetched_at = self._clock() if page.fetched_at is None else page.fetched_at
@@ -86,17 +98,20 @@ class Preparer:
                 key, url = row_key_and_url(page.url)
             except InvalidArgument as refusal:
                 error = str(refusal)
-        return Prepared(page, key, url, timestamp, None, error)
+        return Prepared(page, key, url, timestamp, None, error, (), Sorted({}, {}), b"")
 
 
-def _analysed(one: Prepared, analysis: Analysis) -> Prepared:
-    """A page with its analysis, and with its anchors where links were asked for and it is no error page."""
+def _analysed(one: Prepared, content_type: str | None, analysis: Analysis) -> Prepared:
+    """A page with all that can be known of it before its turn; with its anchors, where links were asked for."""
     page = one.page
     anchors: tuple[Anchor, ...] = ()
     if analysis.links and 200 <= page.status < 300:
-        anchors = outgoing(one.url, page.body, page.header("content-type"), analysis)
+        anchors = outgoing(one.url, page.body, content_type, analysis)
         analysis = analysis._replace(links=())
-    return one._replace(analysis=analysis, anchors=anchors)
+    values = sort_values(capture_values(page, content_type, analysis))
+    return Prepared(
+        page, one.row_key, one.url, one.timestamp, analysis, "", anchors, values, version_less(one.row_key)
+    )
 
 
 def batches(pages: Sequence[Page]) -> Iterator[list[Page]]:

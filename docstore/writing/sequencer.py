@@ -11,7 +11,7 @@ is rejected or stored by reference only against a committed page.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from docstore import capture
@@ -19,23 +19,23 @@ from docstore.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.dedup.detector import MIN_NEAR_WORDS, Detector, Judgement, StoredPage
 from docstore.dedup.index import HashIndex
 from docstore.dedup.pointers import PagePointer
-from docstore.format import SCHEME_BLAKE3_256
+from docstore.format import INLINE_LIMIT_BYTES, SCHEME_BLAKE3_256
 from docstore.model import (
+    CellsAt,
     Mutation,
     Policy,
     Previous,
     PutResult,
     RowMutations,
     SetCell,
-    Verdict,
     VerdictKind,
 )
 from docstore.table import TIMESTAMP_STEP_MICROS
-from docstore.tablets.placement import TEXT_DELTA, Placement
+from docstore.tablets.placement import TEXT_DELTA, Placement, Sorted
 from docstore.tablets.values import encode_inline
 from docstore.writing.commit import Committer
 from docstore.writing.prepared import Prepared
-from docstore.writing.rows import LARGEST_BASE_BYTES, OwnRow, OwnVersion, PageRows, PendingPage, TextBase
+from docstore.writing.rows import LARGEST_BASE_BYTES, OwnRow, OwnVersion, PageRows, PendingPage
 from docstore.writing.sharing import DYING, Base, SharedBodies, body_name
 from docstore.writing.siblings import Siblings
 from docstore.writing.tally import Tally
@@ -49,23 +49,32 @@ GROUP_ANCHORS = 20_000
 PAGES = "pages"
 
 Policies = Mapping[VerdictKind, Policy]
-_NEW = Verdict(VerdictKind.NEW)
-_TEXT, _MAIN = capture.MAIN
-_new_tuple = tuple.__new__
-"""Half of what it costs to make a SetCell, of which there are twenty a page."""
-_NOT_MODIFIED = Verdict(VerdictKind.NEW, reason=capture.REASON_NOT_MODIFIED)
+_REFUSED = capture.StoredVerdict(
+    VerdictKind.NEW, b"", 0, 0.0, "", b"", 0, 0, Previous.NONE, 0.0, capture.STORED_REFUSED
+)
+_NOT_MODIFIED = _REFUSED._replace(reason=capture.REASON_NOT_MODIFIED, stored=capture.STORED_CONFIRMED)
+_CONFIRMED = _NOT_MODIFIED._replace(previous=Previous.SAME_BYTES, previous_similarity=1.0)
 
 
-class PlacedBody(NamedTuple):
-    """Where a body lies (b"" for nowhere), what pages like it can lean on, and cells that confirm a version's text.
+class Placed(NamedTuple):
+    """Where a capture's body lies and what goes with it.
 
-    It leans on that base itself, or is it.
+    Attributes:
+        cells: its own: body and text, where they are placed.
+        base: what pages like it can lean on: the base that its body leans on, or that body itself.
     """
 
-    envelope: bytes
-    base: Base | None
-    leans: bool = False
-    confirmations: tuple[SetCell, ...] = ()
+    cells: capture.Values
+    base: Base | None = None
+
+
+class Answer(NamedTuple):
+    """What one page is answered, once its group is committed."""
+
+    url: str
+    timestamp: int
+    verdict: capture.StoredVerdict
+    error: str = ""
 
 
 class Sequencer:
@@ -93,6 +102,8 @@ class Sequencer:
         self._shared_rows: list[RowMutations] = []
         self._postings: list[RowMutations] = []
         self._page_rows: list[RowMutations] = []
+        self._captures: list[tuple[Prepared, capture.StoredVerdict]] = []
+        """Of the group in flight; counted when it is committed."""
         self._anchor_cells: dict[bytes, list[Mutation]] = {}
         self._anchor_count = 0
         self._commits = committer.commits
@@ -115,17 +126,19 @@ class Sequencer:
                     self._commits = self._committer.commits
                 self._rows.prepare([one.row_key for one in prepared if not one.error])
                 self._index.prepare(one.analysis for one in prepared if one.analysis is not None)
-                results = [self._put(one, policies) for one in prepared]
+                answers = [self._put(one, policies) for one in prepared]
                 self.commit()
             except BaseException:
                 self._forget()
                 raise
-        return results
+        return [_result(answer) for answer in answers]
 
     def commit(self) -> None:
         """Commit the group in flight: the one commit point."""
         if not self._page_rows and not self._anchor_cells:
             return
+        self._committer.manifest.note_writes((one.row_key, len(one.page.body)) for one, _ in self._captures)
+        self._tally.count((verdict, len(one.page.body)) for one, verdict in self._captures)
         # Anchors come before the rows of their pages, so that a page that is known has given its anchors.
         anchors = [RowMutations(PAGES, row_key, cells) for row_key, cells in self._anchor_cells.items()]
         self._committer.commit(
@@ -146,6 +159,7 @@ class Sequencer:
         shared, self._shared_rows = self._shared_rows, []
         self._postings.clear()
         self._page_rows.clear()
+        self._captures.clear()
         self._anchor_cells = {}
         self._anchor_count = 0
         self._index.end_group(committed=committed)
@@ -154,17 +168,18 @@ class Sequencer:
 
     # --- one page
 
-    def _put(self, one: Prepared, policies: Policies) -> PutResult:
+    def _put(self, one: Prepared, policies: Policies) -> Answer:
         if one.error:
-            return PutResult(one.page.url, one.timestamp, _NEW, Previous.NONE, 0.0, capture.STORED_REFUSED, one.error)
+            return Answer(one.page.url, one.timestamp, _REFUSED, one.error)
         if self._rows.in_flight(one.row_key) or self._anchor_count >= GROUP_ANCHORS:
             self.commit()
         if one.analysis is None:
             return self._put_visit(one)
         own, timestamp = self._settle(one)
         if own.taken:
-            self._add_anchors(one, timestamp)
-            return _result(one.url, timestamp, capture.decode_verdict(own.verdict), capture.STORED_KNOWN)
+            self._add_anchors(one, timestamp)  # it may have been stored before without them
+            known = capture.decode_verdict(own.verdict)._replace(stored=capture.STORED_KNOWN)
+            return Answer(one.url, timestamp, known)
         previous, previous_similarity = self._compare_with_previous(one, own.previous)
         judgement = self._detector.judge(one.row_key, one.page.body, one.analysis, status=one.page.status)
         confirmed = own.previous if previous is Previous.SAME_BYTES else None
@@ -173,11 +188,9 @@ class Sequencer:
             self.commit()
         pointer = PagePointer(timestamp, one.row_key)
         if confirmed is not None:
-            cells = self._rows.confirmations(one.row_key, confirmed, timestamp)
-            placed = PlacedBody(confirmed.body, None, confirmations=tuple(cells))
-            stored = capture.STORED_CONFIRMED
+            placed, stored = self._confirm(pointer, confirmed), capture.STORED_CONFIRMED
         else:
-            placed, stored = self._place_body(one, pointer, judgement, own.previous, policy)
+            placed, stored = self._place(one, pointer, judgement, own.previous, policy)
         verdict = capture.StoredVerdict(
             judgement.kind,
             judgement.of.row_key if judgement.of else b"",
@@ -192,19 +205,18 @@ class Sequencer:
             stored,
         )
         self._add_row(one, pointer, placed, verdict)
-        return _result(one.url, timestamp, verdict, stored)
+        return Answer(one.url, timestamp, verdict)
 
-    def _put_visit(self, one: Prepared) -> PutResult:
+    def _put_visit(self, one: Prepared) -> Answer:
         """A visit that found nothing new (304): confirms the version before it, and is kept beside it.
 
         One that came when there was no version to confirm is taken again when there is.
         """
         own = self._rows.own(one.row_key, one.timestamp)
-        previous = Previous.SAME_BYTES if own.previous else Previous.NONE
-        similarity = 1.0 if own.previous else 0.0
+        answer = _NOT_MODIFIED if own.previous is None else _CONFIRMED
         known = self._rows.has_visit(PagePointer(one.timestamp, one.row_key))
         if known and (own.taken or own.previous is None):
-            return PutResult(one.url, one.timestamp, _NOT_MODIFIED, previous, similarity, capture.STORED_KNOWN)
+            return Answer(one.url, one.timestamp, answer._replace(stored=capture.STORED_KNOWN))
         visit = capture.encode_visit(one.page.status, one.page.headers)
         cells = [
             SetCell(
@@ -218,8 +230,7 @@ class Sequencer:
         self._rows.add_pending(PagePointer(one.timestamp, one.row_key), None)
         if not known:
             self._tally.count_visit()
-        stored = capture.STORED_CONFIRMED
-        return PutResult(one.url, one.timestamp, _NOT_MODIFIED, previous, similarity, stored)
+        return Answer(one.url, one.timestamp, answer)
 
     def _settle(self, one: Prepared) -> tuple[OwnRow, int]:
         """The row's state at the first millisecond from the page's own on that is free or holds this very body."""
@@ -251,23 +262,28 @@ class Sequencer:
 
     # --- its cells
 
-    def _place_body(
+    def _confirm(self, pointer: PagePointer, version: OwnVersion) -> Placed:
+        """The body of a version that is there again, and cells that confirm its text."""
+        cells = self._rows.confirmations(pointer.row_key, version, pointer.timestamp)
+        return Placed({(cell.family, cell.qualifier): cell.value for cell in cells} | {capture.BODY: version.body})
+
+    def _place(
         self,
         one: Prepared,
         pointer: PagePointer,
         judgement: Judgement,
         previous: OwnVersion | None,
         policy: Policy,
-    ) -> tuple[PlacedBody, str]:
-        """Place the body by policy and by what it resembles; -> where it lies, and the word for what became of it."""
+    ) -> tuple[Placed, str]:
+        """Place body and text by policy and by what they resemble; -> where they lie, and what became of the body."""
         duplicate = judgement.of
         if duplicate is not None and policy is Policy.REJECT:
-            return PlacedBody(b"", None), capture.STORED_REJECTED
+            return Placed({}), capture.STORED_REJECTED
         if duplicate is not None and policy is Policy.REFERENCE and judgement.kind is VerdictKind.EXACT:
             shared = self._rows.base(duplicate)
             if shared is not None and shared.raw == one.page.body and self._lean_on(shared, pointer):
-                return PlacedBody(shared.envelope, shared, leans=True), capture.STORED_REFERENCE
-        bases = self._bases(pointer, judgement, previous)
+                return self._place_text(one, pointer, shared.envelope, shared), capture.STORED_REFERENCE
+        bases = self._bases(one, pointer, judgement, previous)
         raw_bases = [(base.name, base.raw) for base in bases]
         envelope, leans_on = self._placement.place_near(
             one.row_key, capture.BODY, pointer.timestamp, one.page.body, raw_bases
@@ -276,19 +292,41 @@ class Sequencer:
         if duplicate is not None and policy is Policy.REFERENCE:
             word = capture.STORED_REFERENCE
             self._shared_rows.append(self._sharing.refer(body_name(self._rows.body(duplicate)), pointer))
-        if leans_on:
-            base = next(base for base in bases if base.name == leans_on)
-            self._lean_on(base, pointer)
-            return PlacedBody(envelope, base, leans=True), word
-        if not self._placement.is_ref(envelope) or len(one.page.body) > LARGEST_BASE_BYTES:
-            return PlacedBody(envelope, None), word
-        return PlacedBody(envelope, Base(_name(one), one.page.body, envelope, pointer)), word
+        if not leans_on:
+            return self._place_text(one, pointer, envelope, None), word
+        base = next(base for base in bases if base.name == leans_on)
+        self._lean_on(base, pointer)
+        return self._place_text(one, pointer, envelope, base), word
 
-    def _bases(self, pointer: PagePointer, judgement: Judgement, previous: OwnVersion | None) -> list[Base]:
+    def _place_text(self, one: Prepared, pointer: PagePointer, body: bytes, base: Base | None) -> Placed:
+        """Place the text of a page whose body has this envelope, and leans on that base or on none.
+
+        Where it leans on one, the text goes as a delta against the base's text, if that pays.
+        """
+        assert one.analysis is not None
+        raw = capture.encode_text(one.analysis.main)
+        text_base = None if base is None else self._rows.text_base(base)
+        if base is None or text_base is None:
+            envelope = self._placement.place(one.row_key, capture.MAIN, pointer.timestamp, raw)
+        else:
+            envelope, leans_on = self._placement.place_near(
+                one.row_key, capture.MAIN, pointer.timestamp, raw, [(base.name, text_base.raw)], cost=TEXT_DELTA
+            )
+            if leans_on and not text_base.named:
+                name = body_name(text_base.raw)
+                self._shared_rows.append(self._sharing.name_text(base.name, text_base.envelope, name))
+                self._rows.name_text(base.name, text_base)
+        if base is None and INLINE_LIMIT_BYTES < len(one.page.body) <= LARGEST_BASE_BYTES:
+            base = Base(_name(one), one.page.body, body, pointer, envelope)
+        return Placed({capture.BODY: body, capture.MAIN: envelope}, base)
+
+    def _bases(
+        self, one: Prepared, pointer: PagePointer, judgement: Judgement, previous: OwnVersion | None
+    ) -> list[Base]:
         """What the page may lean on, the cheapest to find first: its own older version, the page of the same path in
         another version of the site, then its nearest relative."""
         found: list[Base | None] = []
-        sibling = self._siblings.meet(pointer)
+        sibling = self._siblings.meet(one.path_key, pointer)
         if previous is not None:
             found.append(self._rows.base_at(previous.body, PagePointer(previous.timestamp, pointer.row_key)))
         elif sibling is not None:
@@ -306,60 +344,31 @@ class Sequencer:
             self._shared_rows.append(row)
         return row is not None
 
-    def _add_row(self, one: Prepared, pointer: PagePointer, placed: PlacedBody, verdict: capture.StoredVerdict) -> None:
-        analysis = one.analysis
-        assert analysis is not None
-        values: list[tuple[capture.Column, bytes]] = []
-        if verdict.stored != capture.STORED_REJECTED:
-            values += capture.http_values(one.page, analysis.charset)
-        if verdict.stored in (capture.STORED_BODY, capture.STORED_REFERENCE):
-            values += capture.text_values(analysis)
-            values += capture.fingerprint_values(analysis)
-        else:
-            values.append((capture.CHECKSUM, analysis.body_checksum))
-        values.append((capture.VERDICT, capture.encode_verdict(verdict)))
+    def _add_row(self, one: Prepared, pointer: PagePointer, placed: Placed, verdict: capture.StoredVerdict) -> None:
+        """The page's row: what was known of it before its turn, what was placed, and the verdict."""
         timestamp = pointer.timestamp
-        cells: list[SetCell] = []
-        text = self._rows.text_base(placed.base) if placed.leans and placed.base is not None else None
-        if text is not None:
-            assert placed.base is not None
-            leaning = [raw for column, raw in values if column == capture.MAIN]
-            values = [(column, raw) for column, raw in values if column != capture.MAIN]
-            cells += self._place_text(pointer, leaning, placed.base, text)
-        envelopes = self._placement.place_all(one.row_key, timestamp, values)
-        for (column, _), envelope in zip(values, envelopes, strict=True):
-            cells.append(_new_tuple(SetCell, (*column, timestamp, envelope)))
-        if placed.base is not None and not placed.leans:
-            envelope = next((cell[3] for cell in cells if cell[1] == _MAIN and cell[0] == _TEXT), b"")
-            placed = PlacedBody(placed.envelope, placed.base._replace(text=envelope))
-        if verdict.stored != capture.STORED_REJECTED:
-            cells.append(SetCell(*capture.BODY, timestamp, placed.envelope))
-            cells += placed.confirmations
-        self._page_rows.append(RowMutations(PAGES, one.row_key, cells))
+        inline, long = _kept(one.values, verdict.stored)
+        encoded = capture.encode_verdict(verdict)
+        cells = {
+            **inline,
+            **placed.cells,
+            capture.VERDICT: self._placement.place(one.row_key, capture.VERDICT, timestamp, encoded),
+        }
+        if long:
+            cells |= self._placement.place_all(one.row_key, timestamp, long)
+        self._page_rows.append(RowMutations(PAGES, one.row_key, CellsAt(timestamp, cells)))
+        self._captures.append((one, verdict))
         self._rows.add_pending(pointer, self._post(one, pointer, placed, verdict))
-        if verdict.stored != capture.STORED_REJECTED:
+        if one.anchors and verdict.stored != capture.STORED_REJECTED:
             self._add_anchors(one, timestamp)
         page = one.page
         if page.payload_digest or page.docno:
-            self._postings += self._index.add_names(pointer, analysis.body_checksum, page.payload_digest, page.docno)
-        self._committer.manifest.note_write(one.row_key, len(one.page.body))
-        self._tally.count(verdict, len(one.page.body))
-
-    def _place_text(self, pointer: PagePointer, raws: list[bytes], base: Base, text: TextBase) -> Iterator[SetCell]:
-        """Place the text of a page whose body leans on a base, as a delta against that base's text where that pays."""
-        for raw in raws:
-            envelope, leans_on = self._placement.place_near(
-                pointer.row_key, capture.MAIN, pointer.timestamp, raw, [(base.name, text.raw)], cost=TEXT_DELTA
-            )
-            if leans_on and not text.named:
-                self._shared_rows.append(self._sharing.name_text(base.name, text.envelope, body_name(text.raw)))
-                self._rows.name_text(base.name, text)
-            yield SetCell(*capture.MAIN, pointer.timestamp, envelope)
+            assert one.analysis is not None
+            checksum = one.analysis.body_checksum
+            self._postings += self._index.add_names(pointer, checksum, page.payload_digest, page.docno)
 
     def _add_anchors(self, one: Prepared, timestamp: int) -> None:
-        """What a page that is stored says of others; the same again where it was stored before without its anchors."""
-        if not one.anchors:
-            return
+        """What a page that is stored says of others."""
         source = one.url.encode()
         for anchor in one.anchors:
             cell = SetCell(ANCHOR_FAMILY, source, timestamp, encode_inline(anchor.text))
@@ -367,7 +376,7 @@ class Sequencer:
         self._anchor_count += len(one.anchors)
 
     def _post(
-        self, one: Prepared, pointer: PagePointer, placed: PlacedBody, verdict: capture.StoredVerdict
+        self, one: Prepared, pointer: PagePointer, placed: Placed, verdict: capture.StoredVerdict
     ) -> PendingPage | None:
         """Post a page that holds its own body, or shares the very same one; -> how the group sees it."""
         analysis = one.analysis
@@ -381,7 +390,7 @@ class Sequencer:
         )
         stored = StoredPage(analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count)
         return PendingPage(
-            stored, analysis.title, one.page.status, analysis.main, one.page.body, placed.envelope, placed.base
+            stored, analysis.title, one.page.status, analysis.main, one.page.body, placed.cells[capture.BODY], placed.base
         )
 
 
@@ -392,12 +401,22 @@ def _name(one: Prepared) -> bytes:
     return checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else body_name(one.page.body)
 
 
-def _result(url: str, timestamp: int, verdict: capture.StoredVerdict, stored: str) -> PutResult:
+def _kept(values: Sorted, stored: str) -> Sorted:
+    """Of the values of a page, those that its row keeps, by what became of its body."""
+    if stored in (capture.STORED_BODY, capture.STORED_REFERENCE):
+        return values
+    family = "" if stored == capture.STORED_REJECTED else capture.STATUS[0]
+    return Sorted(*({c: v for c, v in part.items() if c[0] == family or c == capture.CHECKSUM} for part in values))
+
+
+def _result(answer: Answer) -> PutResult:
+    url, timestamp, verdict, error = answer
     return PutResult(
         url,
         timestamp,
         capture.shown_verdict(verdict),
         verdict.previous,
         verdict.previous_similarity,
-        stored,
+        verdict.stored,
+        error,
     )

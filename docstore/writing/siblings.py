@@ -46,9 +46,8 @@ class Siblings:
     def __init__(self) -> None:
         self._newest: OrderedDict[bytes, PagePointer] = OrderedDict()
 
-    def meet(self, pointer: PagePointer) -> PagePointer | None:
-        """The page that came last under the same key without versions, if its row is another; this one is next."""
-        key = version_less(pointer.row_key)
+    def meet(self, key: bytes, pointer: PagePointer) -> PagePointer | None:
+        """The page that came last under a key of `version_less`, if its row is another; this one is next."""
         if not key:
             return None
         before = self._newest.pop(key, None)

@@ -7,6 +7,7 @@ lower them, `docstore stats --exact` counts anew.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import msgpack
 
@@ -30,11 +31,12 @@ class Tally:
         self._captures: Counter[tuple[VerdictKind, Previous, str]] = Counter()
         """Captures of the group in flight; their names are spelt once a group."""
 
-    def count(self, verdict: StoredVerdict, body_bytes: int) -> None:
-        """Count one capture of the group in flight."""
-        self._captures[verdict.kind, verdict.previous, verdict.stored] += 1
-        if verdict.stored in (STORED_BODY, STORED_REFERENCE):
-            self._pending["body_bytes"] += body_bytes
+    def count(self, captures: Iterable[tuple[StoredVerdict, int]]) -> None:
+        """Count captures of the group in flight: the verdict of each, and the length of its body."""
+        for verdict, body_bytes in captures:
+            self._captures[verdict.kind, verdict.previous, verdict.stored] += 1
+            if verdict.stored in (STORED_BODY, STORED_REFERENCE):
+                self._pending["body_bytes"] += body_bytes
 
     def count_visit(self) -> None:
         """Count one visit that found nothing new (304)."""

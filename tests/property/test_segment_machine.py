@@ -70,7 +70,7 @@ class SegmentMachine(RuleBasedStateMachine):
         finally:
             self.files.fail_at = {}
         for record in records:
-            self.manifest.note_write(record.row_key, record.raw_bytes)
+            self.manifest.note_writes([(record.row_key, record.raw_bytes)])
         rows = self.manifest.mutations(self.bodies.progress(), self.bodies.take_freed())
         self.engine.mutate_rows(rows, Durability.SYNC)
         self.manifest.committed()

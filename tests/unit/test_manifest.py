@@ -22,7 +22,7 @@ def write_group(
     engine: MemoryEngine, manifest: Manifest, row_keys: list[bytes], raw_bytes: int = 1000, written_bytes: int = 500
 ) -> None:
     for row_key in row_keys:
-        manifest.note_write(row_key, raw_bytes)
+        manifest.note_writes([(row_key, raw_bytes)])
     rows = [RowMutations("pages", row_key, (SetCell("page", b"body", 0, b"x"),)) for row_key in row_keys]
     progress = [SegmentProgress(1, True, written_bytes, written_bytes)]
     engine.mutate_rows([*rows, *manifest.mutations(progress)], NONE)
@@ -69,7 +69,7 @@ def test_an_aborted_group_leaves_no_count() -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     write_group(engine, manifest, [b"a"])
-    manifest.note_write(b"b", 5000)
+    manifest.note_writes([(b"b", 5000)])
     manifest.mutations([SegmentProgress(1, True, 900, 900)])
     manifest.aborted()
     assert manifest.tablets() == [(1, b"", None, 1000)]
@@ -82,7 +82,7 @@ def test_a_group_whose_answer_got_lost_keeps_the_bytes_that_its_rows_may_refer_t
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     write_group(engine, manifest, [b"a"])
-    manifest.note_write(b"b", 5000)
+    manifest.note_writes([(b"b", 5000)])
     rows = manifest.mutations([SegmentProgress(1, True, 900, 900)])
     if applied:
         engine.mutate_rows(rows, NONE)
@@ -100,9 +100,9 @@ def test_a_group_whose_answer_got_lost_keeps_the_bytes_that_its_rows_may_refer_t
 def test_writes_noted_while_a_group_commits_belong_to_the_next() -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
-    manifest.note_write(b"a", 10)
+    manifest.note_writes([(b"a", 10)])
     rows = manifest.mutations([])
-    manifest.note_write(b"b", 100)
+    manifest.note_writes([(b"b", 100)])
     engine.mutate_rows(rows, NONE)
     manifest.committed()
     assert Manifest.load(engine).tablets()[0].raw_bytes == 10

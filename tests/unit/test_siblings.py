@@ -58,13 +58,17 @@ def test_the_newest_page_of_another_row_is_named_and_the_oldest_is_forgotten(mon
     monkeypatch.setattr(siblings, "KEYS_HELD", 2)
     found = Siblings()
     first, second, third = (PagePointer(number, row_key(f"https://a.example/{number}/x")) for number in (1, 2, 3))
-    assert found.meet(first) is None
-    assert found.meet(first._replace(timestamp=5)) is None
-    assert found.meet(second) == first._replace(timestamp=5)
-    assert found.meet(third) == second
+
+    def meet(pointer: PagePointer) -> PagePointer | None:
+        return found.meet(version_less(pointer.row_key), pointer)
+
+    assert meet(first) is None
+    assert meet(first._replace(timestamp=5)) is None
+    assert meet(second) == first._replace(timestamp=5)
+    assert meet(third) == second
     for path in ("y", "z"):
-        assert found.meet(PagePointer(1, row_key(f"https://a.example/1/{path}"))) is None
-    assert found.meet(first) is None
+        assert meet(PagePointer(1, row_key(f"https://a.example/1/{path}"))) is None
+    assert meet(first) is None
 
 
 def test_page_with_another_text_leans_on_the_markup_of_its_sibling(tmp_path: Path) -> None:
