@@ -36,7 +36,7 @@ class CellEncoder:
         self,
         tags: dict[str, bytes],
         bare: dict[str, str],
-        set_cell: type,
+        types: tuple[type, type],
         escape: bytes,
         end: bytes,
         kind: bytes,
@@ -79,3 +79,9 @@ def encode_slices(packed: NDArray[np.uint64], slice_bits: int, place_bits: int) 
 def merge_slices(
     runs: list[RunView], texts: list[int], shape: tuple[int, int], limit: int, first: int, count: int
 ) -> Slices: ...
+
+class RecordEncoder:
+    """`tablets.recordbatch.reference` in native code; what marks things is handed in."""
+
+    def __init__(self, marks: tuple[int, int, int], columns: dict[tuple[str, bytes], int]) -> None: ...
+    def encode(self, records: Sequence[Any], segment: int, offset: int) -> tuple[list[bytes], list[bytes]] | None: ...

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from docstore.engines.cellkeys import CELL_KIND, TAGS
 from docstore.format import BARE_TABLES, KEY_END, KEY_ESCAPE, TIMESTAMP_MAX
-from docstore.model import RowMutations, SetCell
+from docstore.model import CellsAt, RowMutations, SetCell
 
 try:
     from docstore.dedup.docstore_native import CellEncoder
@@ -43,7 +43,7 @@ def encoder(largest_cell_bytes: int) -> Encode:
     if not IS_NATIVE:
         return reference(largest_cell_bytes)
     encode: Encode = CellEncoder(
-        TAGS, dict(BARE_TABLES), SetCell, KEY_ESCAPE, KEY_END, CELL_KIND, largest_cell_bytes
+        TAGS, dict(BARE_TABLES), (SetCell, CellsAt), KEY_ESCAPE, KEY_END, CELL_KIND, largest_cell_bytes
     ).encode
     return encode
 

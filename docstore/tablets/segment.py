@@ -12,10 +12,11 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from struct import Struct
 from threading import Lock
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from docstore.errors import CorruptionError, StorageError, UnsupportedFormat
@@ -29,9 +30,12 @@ from docstore.format import (
     SEGMENT_MAGIC,
     SEGMENT_SUFFIX,
 )
-from docstore.tablets.bodies import Ref, SegmentProgress, SegmentRow, Tail, decode_ref, encode_ref
-from docstore.tablets.record import Record, decode_record, encode_record
+from docstore.tablets.bodies import Ref, SegmentProgress, SegmentRow, Tail, decode_ref
+from docstore.tablets.record import Record, decode_record
 from docstore.tablets.walk import Damage, walk_records
+
+if TYPE_CHECKING:  # loaded at the first write
+    from docstore.tablets.recordbatch import Encode
 
 _HEADER = Struct(SEGMENT_HEADER)
 _CRC = Struct("<I")
@@ -102,13 +106,11 @@ class _Active:
         self.pending: dict[int, bytes] = {}
         self.pending_bytes = 0
 
-    def take(self, encoded: bytes) -> int:
-        """Put bytes behind the others; returns their offset in the file to be."""
-        offset = self.tail_bytes
-        self.pending[offset] = encoded
+    def take(self, encoded: bytes) -> None:
+        """Put bytes behind the others, where `tail_bytes` is."""
+        self.pending[self.tail_bytes] = encoded
         self.tail_bytes += len(encoded)
         self.pending_bytes += len(encoded)
-        return offset
 
 
 class SegmentBodies:
@@ -145,6 +147,7 @@ class SegmentBodies:
         self._freed_bytes: dict[int, int] = {}
         self._next_number = 1
         self._pins = 0
+        self._encode: Encode | None = None
 
     # --- opening ---
 
@@ -226,14 +229,18 @@ class SegmentBodies:
             active = self._active
             if active is None or active.tail_bytes >= self._limit_bytes:
                 active = self._roll()
-            number = active.number
-            encoded = [encode_record(record, number) for record in records]
-            refs = []
+            encoded, refs = self._encode_records(records, active.number, active.tail_bytes)
             for raw in encoded:
-                refs.append(encode_ref(number, active.take(raw), len(raw)))
+                active.take(raw)
                 if active.pending_bytes >= BUFFER_LIMIT_BYTES:
                     self._flush()
         return refs
+
+    def _encode_records(self, records: Sequence[Record], segment: int, offset: int) -> tuple[list[bytes], list[bytes]]:
+        if self._encode is None:
+            # Loaded at the first write: native code comes with it, which reading does without.
+            self._encode = import_module("docstore.tablets.recordbatch").encoder()
+        return self._encode(records, segment, offset)
 
     def flush(self) -> None:
         """See `Bodies`."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from docstore.engines import cellbatch
 from docstore.format import BARE_TABLES, TABLE_TAGS, TIMESTAMP_MAX
-from docstore.model import DeleteRow, RowMutations, SetCell
+from docstore.model import CellsAt, DeleteRow, RowMutations, SetCell
 
 pytestmark = pytest.mark.skipif(not cellbatch.IS_NATIVE, reason="docstore_native is not built")
 
@@ -26,6 +26,20 @@ cells = st.builds(
     st.binary(max_size=LARGEST_BYTES),
 )
 bare_cells = st.builds(SetCell, st.just("p"), plain_bytes, st.just(0), st.just(b""))
+cells_at = st.builds(
+    CellsAt,
+    st.integers(0, TIMESTAMP_MAX),
+    st.dictionaries(st.tuples(st.sampled_from(["page", "dedup"]), plain_bytes), st.binary(max_size=LARGEST_BYTES)),
+)
+odd_cells_at = st.builds(
+    CellsAt,
+    st.sampled_from([-1, 0, TIMESTAMP_MAX + 1]),
+    st.dictionaries(
+        st.tuples(st.sampled_from(["p", "unseen", "page"]), plain_bytes),
+        st.sampled_from([b"", bytes(LARGEST_BYTES + 1)]),
+        min_size=1,
+    ),
+)
 odd_cells = st.sampled_from(
     [
         DeleteRow(),
@@ -45,10 +59,14 @@ def rows_of(tables: list[str], of_cells: st.SearchStrategy[Any]) -> st.SearchStr
     return st.builds(RowMutations, st.sampled_from(tables), plain_bytes, lists | lists.map(tuple))
 
 
+def rows_at(tables: list[str]) -> st.SearchStrategy[RowMutations]:
+    return st.builds(RowMutations, st.sampled_from(tables), plain_bytes, cells_at | odd_cells_at)
+
+
 bare = sorted(BARE_TABLES)
 full = sorted(TABLE_TAGS.keys() - BARE_TABLES.keys())
-good_rows = rows_of(full, cells) | rows_of(bare, bare_cells)
-any_rows = good_rows | rows_of([*bare, *full, "no table"], odd_cells | cells | bare_cells)
+good_rows = rows_of(full, cells) | st.builds(RowMutations, st.sampled_from(full), plain_bytes, cells_at) | rows_of(bare, bare_cells)
+any_rows = good_rows | rows_of([*bare, *full, "no table"], odd_cells | cells | bare_cells) | rows_at([*bare, *full])
 
 
 @settings(max_examples=300, deadline=None)

@@ -3,6 +3,7 @@
 //! Knows tuples of Python and nothing of any engine: every byte that marks something is handed in.  What it does not
 //! know it leaves to the reference, by giving None.
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
 
@@ -12,10 +13,21 @@ pub struct CellEncoder {
     tags: Py<PyDict>,
     bare: Py<PyDict>,
     set_cell: Py<PyType>,
+    cells_at: Py<PyType>,
     escape: Vec<u8>,
     end: Vec<u8>,
     kind: Vec<u8>,
     largest_bytes: usize,
+}
+
+/// Keys and values as they grow, and buffers for one of each.
+struct Batch<'a, 'py> {
+    keys: Bound<'py, PyList>,
+    values: Bound<'py, PyList>,
+    key: Vec<u8>,
+    stored: Vec<u8>,
+    families: &'a Bound<'py, PyDict>,
+    epoch: &'a [u8],
 }
 
 impl CellEncoder {
@@ -33,6 +45,52 @@ impl CellEncoder {
             key.extend_from_slice(raw);
         }
         key.extend_from_slice(&self.end);
+    }
+
+    /// Append one cell whose row's key is in the batch; None for what the reference refuses.
+    fn push_cell<'py>(
+        &self,
+        batch: &mut Batch<'_, 'py>,
+        family: &Bound<'py, PyAny>,
+        qualifier: &Bound<'py, PyAny>,
+        micros: i64,
+        value: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<()>> {
+        let Some(family_key) = batch.families.get_item(family)? else { return Ok(None) };
+        let (Ok(qualifier), Ok(value)) = (qualifier.cast::<PyBytes>(), value.cast::<PyBytes>()) else {
+            return Ok(None);
+        };
+        let (python, value) = (value.py(), value.as_bytes());
+        if micros < 0 || value.len() > self.largest_bytes {
+            return Ok(None);
+        }
+        let prefix_bytes = batch.key.len();
+        batch.key.extend_from_slice(family_key.cast::<PyBytes>()?.as_bytes());
+        self.push_escaped(&mut batch.key, qualifier.as_bytes());
+        batch.key.extend_from_slice(&(i64::MAX - micros).to_be_bytes());
+        batch.stored.clear();
+        batch.stored.extend_from_slice(batch.epoch);
+        batch.stored.extend_from_slice(value);
+        batch.keys.append(PyBytes::new(python, &batch.key))?;
+        batch.values.append(PyBytes::new(python, &batch.stored))?;
+        batch.key.truncate(prefix_bytes);
+        Ok(Some(()))
+    }
+
+    /// Append the cells of one timestamp.
+    fn push_cells_at<'py>(&self, batch: &mut Batch<'_, 'py>, cells: &Bound<'py, PyAny>) -> PyResult<Option<()>> {
+        let python = cells.py();
+        let values = cells.getattr(intern!(python, "values"))?;
+        let Ok(micros) = cells.getattr(intern!(python, "timestamp"))?.extract::<i64>() else { return Ok(None) };
+        let Ok(values) = values.cast::<PyDict>() else { return Ok(None) };
+        for (column, value) in values.iter() {
+            let Ok(column) = column.cast::<PyTuple>() else { return Ok(None) };
+            let (family, qualifier) = (column.get_item(0)?, column.get_item(1)?);
+            if self.push_cell(batch, &family, &qualifier, micros, &value)?.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(()))
     }
 
     /// One cell of a bare table: its key; None for what the reference refuses.
@@ -55,19 +113,19 @@ impl CellEncoder {
 
 #[pymethods]
 impl CellEncoder {
-    /// What marks things: tags of tables, the family of each bare table, the type of a cell, how a zero byte and an
-    /// end are written, the kind of a cell's key, and the longest value.
+    /// What marks things: tags of tables, the family of each bare table, the types of a cell and of cells of one
+    /// timestamp, how a zero byte and an end are written, the kind of a cell's key, and the longest value.
     #[new]
     fn new(
         tags: Py<PyDict>,
         bare: Py<PyDict>,
-        set_cell: Py<PyType>,
+        types: (Py<PyType>, Py<PyType>),
         escape: Vec<u8>,
         end: Vec<u8>,
         kind: Vec<u8>,
         largest_bytes: usize,
     ) -> Self {
-        Self { tags, bare, set_cell, escape, end, kind, largest_bytes }
+        Self { tags, bare, set_cell: types.0, cells_at: types.1, escape, end, kind, largest_bytes }
     }
 
     /// Keys and values of all cells, in order; None where the reference has to look at them.
@@ -78,62 +136,59 @@ impl CellEncoder {
         epoch: &[u8],
         families: &Bound<'py, PyDict>,
     ) -> PyResult<Option<(Bound<'py, PyList>, Bound<'py, PyList>)>> {
-        let (keys, values) = (PyList::empty(python), PyList::empty(python));
-        let (tags, bare, set_cell) = (self.tags.bind(python), self.bare.bind(python), self.set_cell.bind(python));
+        let (tags, bare) = (self.tags.bind(python), self.bare.bind(python));
+        let (set_cell, cells_at) = (self.set_cell.bind(python), self.cells_at.bind(python));
         let nothing = PyBytes::new(python, b"");
-        let mut key = Vec::with_capacity(256);
-        let mut stored = Vec::with_capacity(1024);
+        let mut batch = Batch {
+            keys: PyList::empty(python),
+            values: PyList::empty(python),
+            key: Vec::with_capacity(256),
+            stored: Vec::with_capacity(1024),
+            families,
+            epoch,
+        };
         for row in rows.try_iter()? {
             let row = row?;
             let Ok(row) = row.cast::<PyTuple>() else { return Ok(None) };
             let (table, row_key, mutations) = (row.get_item(0)?, row.get_item(1)?, row.get_item(2)?);
             let Some(tag) = tags.get_item(&table)? else { return Ok(None) };
             let Ok(row_key) = row_key.cast::<PyBytes>() else { return Ok(None) };
-            key.clear();
-            key.extend_from_slice(tag.cast::<PyBytes>()?.as_bytes());
-            self.push_escaped(&mut key, row_key.as_bytes());
+            batch.key.clear();
+            batch.key.extend_from_slice(tag.cast::<PyBytes>()?.as_bytes());
+            self.push_escaped(&mut batch.key, row_key.as_bytes());
             let only_family = bare.get_item(&table)?.map(|family| family.extract::<String>()).transpose()?;
             if only_family.is_none() {
-                key.extend_from_slice(&self.kind);
+                batch.key.extend_from_slice(&self.kind);
+                if mutations.get_type().is(cells_at) {
+                    if self.push_cells_at(&mut batch, &mutations)?.is_none() {
+                        return Ok(None);
+                    }
+                    continue;
+                }
             }
-            let prefix_bytes = key.len();
+            let prefix_bytes = batch.key.len();
             for mutation in mutations.try_iter()? {
                 let mutation = mutation?;
                 if !mutation.get_type().is(set_cell) {
                     return Ok(None);
                 }
                 let cell = mutation.cast::<PyTuple>()?;
-                key.truncate(prefix_bytes);
                 if let Some(only_family) = &only_family {
-                    if Self::push_bare(&mut key, only_family, cell)?.is_none() {
+                    batch.key.truncate(prefix_bytes);
+                    if Self::push_bare(&mut batch.key, only_family, cell)?.is_none() {
                         return Ok(None);
                     }
-                    keys.append(PyBytes::new(python, &key))?;
-                    values.append(&nothing)?;
+                    batch.keys.append(PyBytes::new(python, &batch.key))?;
+                    batch.values.append(&nothing)?;
                     continue;
                 }
-                let (family, qualifier, timestamp, value) =
-                    (cell.get_item(0)?, cell.get_item(1)?, cell.get_item(2)?, cell.get_item(3)?);
-                let Some(family_key) = families.get_item(&family)? else { return Ok(None) };
-                let (Ok(qualifier), Ok(micros), Ok(value)) =
-                    (qualifier.cast::<PyBytes>(), timestamp.extract::<i64>(), value.cast::<PyBytes>())
-                else {
-                    return Ok(None);
-                };
-                let value = value.as_bytes();
-                if micros < 0 || value.len() > self.largest_bytes {
+                let Ok(micros) = cell.get_item(2)?.extract::<i64>() else { return Ok(None) };
+                if self.push_cell(&mut batch, &cell.get_item(0)?, &cell.get_item(1)?, micros, &cell.get_item(3)?)?.is_none()
+                {
                     return Ok(None);
                 }
-                key.extend_from_slice(family_key.cast::<PyBytes>()?.as_bytes());
-                self.push_escaped(&mut key, qualifier.as_bytes());
-                key.extend_from_slice(&(i64::MAX - micros).to_be_bytes());
-                stored.clear();
-                stored.extend_from_slice(epoch);
-                stored.extend_from_slice(value);
-                keys.append(PyBytes::new(python, &key))?;
-                values.append(PyBytes::new(python, &stored))?;
             }
         }
-        Ok(Some((keys, values)))
+        Ok(Some((batch.keys, batch.values)))
     }
 }

@@ -5,6 +5,7 @@
 
 mod cells;
 mod postings;
+mod records;
 
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -248,6 +249,7 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Kernel>()?;
     module.add_class::<cells::CellEncoder>()?;
+    module.add_class::<records::RecordEncoder>()?;
     module.add_function(wrap_pyfunction!(shared_members, module)?)?;
     module.add_function(wrap_pyfunction!(equal_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(overlap, module)?)?;

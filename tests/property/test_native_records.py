@@ -1,0 +1,84 @@
+"""Native code makes the same records and refs as the reference, and refuses the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from docstore.errors import InvalidArgument
+from docstore.format import RECORD_COLUMNS, RECORD_DELETE_ROW, RECORD_VALUE, TIMESTAMP_MAX
+from docstore.tablets import recordbatch
+from docstore.tablets.record import Record, decode_record, delete_row
+
+pytestmark = pytest.mark.skipif(not recordbatch.IS_NATIVE, reason="docstore_native is not built")
+
+known_columns = st.sampled_from(sorted(RECORD_COLUMNS.values()))
+columns = known_columns | st.tuples(st.sampled_from(["page", "mine", ""]), st.binary(max_size=4))
+milliseconds = st.integers(0, 1 << 48).map(lambda number: number * 1000)
+timestamps = milliseconds | st.integers(-1, TIMESTAMP_MAX + 1)
+payloads = st.binary(max_size=40) | st.sampled_from([bytes(0xFFFF), bytes(0x10000)])
+raw_lengths = st.integers(0, 0xFFFF) | st.sampled_from([0x10000, (1 << 32) - 1, 1 << 32])
+row_keys = st.binary(max_size=40) | st.sampled_from([b"k" * 239, b"k" * 240, b"k" * 255, b"k" * 256])
+
+
+def record(
+    kind: int, row_key: bytes, column: tuple[str, bytes], timestamp: int, codec: int, raw_bytes: int, payload: bytes
+) -> Record:
+    related = bytes(range(16)) if codec in (2, 3) else b""
+    return Record(kind, row_key, *column, timestamp, codec, related, raw_bytes, payload)
+
+
+plain = st.builds(
+    record,
+    st.just(RECORD_VALUE),
+    row_keys,
+    known_columns,
+    milliseconds.filter(lambda timestamp: timestamp < 1000 << 48),
+    st.integers(0, 3),
+    st.integers(0, 0xFFFF),
+    payloads,
+)
+any_records = st.builds(
+    record,
+    st.sampled_from([0, RECORD_VALUE, RECORD_DELETE_ROW, 9]),
+    row_keys,
+    columns,
+    timestamps,
+    st.integers(0, 4),
+    raw_lengths,
+    payloads,
+) | plain.map(lambda one: one._replace(related=b"short"))
+
+
+def outcome(encode: recordbatch.Encode, *arguments: Any) -> object:
+    try:
+        return encode(*arguments)
+    except InvalidArgument as refusal:
+        return str(refusal)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(plain | any_records, max_size=4), st.integers(0, 1 << 41), st.integers(0, 1 << 40))
+@example([delete_row(b"row", 1000)], 1, 24)
+def test_records_are_encoded_alike(records: list[Record], segment: int, offset: int) -> None:
+    expected = outcome(recordbatch.reference, records, segment, offset)
+    assert outcome(recordbatch.encoder(), records, segment, offset) == expected
+    assert outcome(recordbatch.encoder(), tuple(records), segment, offset) == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(plain, st.integers(0, (1 << 32) - 1))
+def test_what_native_code_wrote_is_read_as_it_was(record: Record, segment: int) -> None:
+    (encoded,), _ = recordbatch.encoder()([record], segment, 24)
+    assert decode_record(encoded, segment) == record
+
+
+def test_native_code_leaves_nothing_usual_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = record(RECORD_VALUE, b"com,example)/", ("page", b"body"), 1_700_000_000_123_000, 3, 20_000, b"payload")
+    expected = recordbatch.reference([usual], 3, 24)
+    encode = recordbatch.encoder()
+    monkeypatch.setattr(recordbatch, "encode_record", None)
+    assert encode([usual], 3, 24) == expected
