@@ -176,9 +176,7 @@ class Placement:
     def _append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes, encoded: Encoded) -> bytes:
         """Put an encoded value into Bodies, and learn from it; returns its envelope."""
         codec, related, payload = encoded
-        self._dictionaries.note(
-            row_key, column, raw, len(payload), related if codec == CODEC_ZSTD_DICTIONARY else b""
-        )
+        self._dictionaries.note(row_key, column, raw, len(payload), related if codec == CODEC_ZSTD_DICTIONARY else b"")
         record = Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload)
         (ref,) = self._bodies.append((record,))
         return encode_ref_envelope(len(raw), ref)

@@ -1,8 +1,9 @@
 """A page made ready for the sequencer: row key, timestamp, text, fingerprints, anchors, and what its row will hold.
 
 Floor 5: knows the kernel, URLs and the columns of a capture.  What can be made before a page's turn is made here, many
-pages in one go: while they are judged, one page's steps push each other out of the processor's cache.  Pure: no lock, no store, so it runs in any thread, and in a process that holds no
-store (`reading`).  Must not know the sequencer.
+pages in one go: in between verdicts each step would find the processor's cache cold, and take two or three times as
+long.  Pure: no lock, no store, so it runs in any thread, and in a process that holds no store (`reading`).  Must not
+know the sequencer.
 """
 
 from __future__ import annotations
@@ -109,9 +110,7 @@ def _analysed(one: Prepared, content_type: str | None, analysis: Analysis) -> Pr
         anchors = outgoing(one.url, page.body, content_type, analysis)
         analysis = analysis._replace(links=())
     values = sort_values(capture_values(page, content_type, analysis))
-    return Prepared(
-        page, one.row_key, one.url, one.timestamp, analysis, "", anchors, values, version_less(one.row_key)
-    )
+    return Prepared(page, one.row_key, one.url, one.timestamp, analysis, "", anchors, values, version_less(one.row_key))
 
 
 def batches(pages: Sequence[Page]) -> Iterator[list[Page]]:

@@ -390,7 +390,13 @@ class Sequencer:
         )
         stored = StoredPage(analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count)
         return PendingPage(
-            stored, analysis.title, one.page.status, analysis.main, one.page.body, placed.cells[capture.BODY], placed.base
+            stored,
+            analysis.title,
+            one.page.status,
+            analysis.main,
+            one.page.body,
+            placed.cells[capture.BODY],
+            placed.base,
         )
 
 

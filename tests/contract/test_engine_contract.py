@@ -10,10 +10,11 @@ import pytest
 from engine_rows import NONE, ROW, mutate, post, put
 
 from docstore.engines.protocol import Engine
-from docstore.errors import StoreUnavailable
+from docstore.errors import InvalidArgument, StoreUnavailable
 from docstore.format import TIMESTAMP_MAX
 from docstore.model import (
     Cell,
+    CellsAt,
     Condition,
     DeleteCells,
     DeleteFamily,
@@ -42,6 +43,36 @@ def test_an_absent_row_reads_as_no_cells(engine: Engine) -> None:
 def test_a_cell_comes_back_as_it_was_put(engine: Engine) -> None:
     put(engine, ROW, ("page", b"body", 5000, b"\x00\xff value"))
     assert engine.read_row("pages", ROW) == [Cell("page", b"body", 5000, b"\x00\xff value")]
+
+
+def test_cells_of_one_timestamp_are_put_as_one_by_one(engine: Engine) -> None:
+    values = {("page", b"body"): b"b", ("http", b"odd\x00\xff"): b"", ("page", b"other"): bytes(600)}
+    engine.mutate_rows([RowMutations("pages", ROW, CellsAt(5000, values))], NONE)
+    engine.check_and_mutate(
+        "pages", ROW, Condition("page", b"body", b"b"), CellsAt(6000, {("page", b"body"): b"later"}), (), NONE
+    )
+    expected = sorted([Cell(*column, 5000, value) for column, value in values.items()])
+    assert [cell for cell in engine.read_row("pages", ROW) if cell.timestamp == 5000] == expected
+    assert engine.newest("pages", ROW, "page", b"body") == Cell("page", b"body", 6000, b"later")
+
+
+@pytest.mark.parametrize(
+    ("table", "timestamp", "value"),
+    [("pages", -1, b""), ("pages", TIMESTAMP_MAX + 1, b""), ("pages", 1000, bytes(2 << 20)), ("postings", 0, b"v")],
+)
+def test_cells_of_one_timestamp_are_refused_as_others_are(
+    engine: Engine, table: str, timestamp: int, value: bytes
+) -> None:
+    with pytest.raises(InvalidArgument):
+        engine.mutate_rows([RowMutations(table, ROW, CellsAt(timestamp, {("p", b"q"): value}))], NONE)
+    assert engine.read_row(table, ROW) == []
+
+
+def test_cells_of_one_timestamp_are_a_sequence_of_cells() -> None:
+    cells = CellsAt(7000, {("page", b"body"): b"1", ("http", b"status"): b"2"})
+    one, other = SetCell("page", b"body", 7000, b"1"), SetCell("http", b"status", 7000, b"2")
+    assert list(cells) == [one, other] == cells[:]
+    assert (len(cells), cells[0], cells[-1]) == (2, one, other)
 
 
 def test_a_put_at_the_same_timestamp_replaces_the_value(engine: Engine) -> None:

@@ -65,7 +65,11 @@ def rows_at(tables: list[str]) -> st.SearchStrategy[RowMutations]:
 
 bare = sorted(BARE_TABLES)
 full = sorted(TABLE_TAGS.keys() - BARE_TABLES.keys())
-good_rows = rows_of(full, cells) | st.builds(RowMutations, st.sampled_from(full), plain_bytes, cells_at) | rows_of(bare, bare_cells)
+good_rows = (
+    rows_of(full, cells)
+    | st.builds(RowMutations, st.sampled_from(full), plain_bytes, cells_at)
+    | rows_of(bare, bare_cells)
+)
 any_rows = good_rows | rows_of([*bare, *full, "no table"], odd_cells | cells | bare_cells) | rows_at([*bare, *full])
 
 

@@ -183,7 +183,9 @@ impl CellEncoder {
                     continue;
                 }
                 let Ok(micros) = cell.get_item(2)?.extract::<i64>() else { return Ok(None) };
-                if self.push_cell(&mut batch, &cell.get_item(0)?, &cell.get_item(1)?, micros, &cell.get_item(3)?)?.is_none()
+                if self
+                    .push_cell(&mut batch, &cell.get_item(0)?, &cell.get_item(1)?, micros, &cell.get_item(3)?)?
+                    .is_none()
                 {
                     return Ok(None);
                 }
