@@ -93,19 +93,27 @@ pub fn letters(word: u64) -> u64 {
     from_a & !above_z & !word & HIGHS
 }
 
+/// One bit a byte: bit i of the result is the lowest bit of `flags[i]`; each flag is 0 or 1.
+#[inline(always)]
+pub fn bits(flags: &[u8; 64]) -> u64 {
+    let mut bits = 0;
+    for (place, eight) in flags.chunks_exact(8).enumerate() {
+        // The product has flag i at bit 56 + i, and nothing carries into those.
+        bits |= load(eight, 0).wrapping_mul(0x0102_0408_1020_4080) >> 56 << (8 * place);
+    }
+    bits
+}
+
 /// ASCII lower case of every byte.
 #[inline(always)]
 pub fn lower(word: u64) -> u64 {
     word | (letters(word) >> 2)
 }
 
-/// ASCII letters, digits and the underscore, in every byte.
+/// ASCII letters, digits and the underscore.
 #[inline(always)]
-pub fn word_bytes(word: u64) -> u64 {
-    let low = word & repeat(0x7f);
-    let digits = (low + repeat(0x80 - b'0')) & !(low + repeat(0x80 - b'9' - 1));
-    let not_underscore = (low ^ repeat(b'_')) + repeat(0x7f);
-    letters(word) | ((digits | !not_underscore) & !word & HIGHS)
+pub fn is_word_byte(byte: u8) -> bool {
+    ((byte | 0x20).wrapping_sub(b'a') < 26) | (byte.wrapping_sub(b'0') < 10) | (byte == b'_')
 }
 
 /// What `tokens` calls S.
@@ -166,7 +174,7 @@ mod tests {
                 let word = u64::from_le_bytes(bytes);
                 let bit = 0x80u64 << (8 * place);
                 assert_eq!(letters(word) & bit != 0, byte.is_ascii_alphabetic());
-                assert_eq!(word_bytes(word) & bit != 0, byte.is_ascii_alphanumeric() || byte == b'_');
+                assert_eq!(is_word_byte(byte), byte.is_ascii_alphanumeric() || byte == b'_');
                 assert_eq!(lower(word).to_le_bytes()[place], byte.to_ascii_lowercase());
                 assert_eq!(equal(word, b'<') != 0, byte == b'<');
                 assert_eq!(equal_everywhere(word, b'!') & bit != 0, byte == b'!');
@@ -174,6 +182,17 @@ mod tests {
                 assert_eq!(below(word | repeat(0x20), 0x20), 0);
             }
         }
+    }
+
+    #[test]
+    fn bits_name_the_flags_that_are_set() {
+        let mut state = 1u64;
+        for _ in 0..1000 {
+            let flags: [u8; 64] = std::array::from_fn(|place| (state >> place & 1) as u8);
+            assert_eq!(bits(&flags), state);
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407).rotate_left(9);
+        }
+        assert_eq!((bits(&[0; 64]), bits(&[1; 64])), (0, u64::MAX));
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub fn combined(source: &[u8], tags: &[Tag], buffers: &mut Combined, flow: &mut 
 }
 
 /// Numbers of the blocks that are main content, ascending.
+#[inline(never)]
 pub fn select(page: &Outline) -> Vec<usize> {
     let blocks = &page.blocks;
     let adverts = said_and_small(page, ADVERT);

@@ -3,7 +3,7 @@
 //! `docstore/html/` and the lower half of `docstore/dedup/` define every result; each module here names the one it
 //! mirrors, and says only what differs in the way there.  Pure functions over borrowed bytes, no I/O, no panic on any
 //! input, time linear in the input.  Nothing here knows Python.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod analysis;
 pub mod bytes;
@@ -13,6 +13,7 @@ pub mod evidence;
 pub mod flow;
 pub mod invariants;
 pub mod kind;
+mod lanes;
 pub mod murmur;
 pub mod names;
 pub mod outline;

@@ -27,7 +27,11 @@ fn finish(mut hash: u64) -> u64 {
 /// The hash of `source[start..end]`, seed 0; `source` has at least sixteen bytes more.
 #[inline(always)]
 pub fn word_hash(source: &[u8], start: usize, end: usize) -> u64 {
-    let length = (end - start) as u64;
+    let length = end - start;
+    if length <= LONGEST_SHORT {
+        let (low, high) = short(source, start, length);
+        return short_hash(low, high, length as u64);
+    }
     let (mut first, mut second) = (0u64, 0u64);
     let mut place = start;
     while end - place >= 16 {
@@ -44,10 +48,43 @@ pub fn word_hash(source: &[u8], start: usize, end: usize) -> u64 {
     } else if rest != 0 {
         first ^= mix_1(bytes::load(source, place) & (u64::MAX >> (8 * (8 - rest))));
     }
-    first ^= length;
-    second ^= length;
-    first = first.wrapping_add(second);
-    second = second.wrapping_add(first);
+    tail(first, second, length as u64)
+}
+
+/// Words of so many bytes, nearly all, are one block that is not whole.
+pub const LONGEST_SHORT: usize = 15;
+
+/// By length: which bytes of a short word's two integers are its own.
+static OWN_BYTES: [(u64, u64); 16] = {
+    let mut own = [(u64::MAX, 0); 16];
+    let mut length = 0;
+    while length < 8 {
+        own[length] = ((1 << (8 * length)) - 1, 0);
+        own[8 + length].1 = (1 << (8 * length)) - 1;
+        length += 1;
+    }
+    own
+};
+
+/// The bytes of a short word, zeros behind, as two integers; without a branch that its length decides.
+#[inline(always)]
+pub fn short(source: &[u8], start: usize, length: usize) -> (u64, u64) {
+    let (low, high) = OWN_BYTES[length % 16];
+    let source = &source[start..start + 16];
+    (bytes::load(source, 0) & low, bytes::load(source, 8) & high)
+}
+
+/// The hash of a short word: zeros mix to zero.
+#[inline(always)]
+pub fn short_hash(low: u64, high: u64, length: u64) -> u64 {
+    tail(mix_1(low), mix_2(high), length)
+}
+
+/// What ends the hash of a source of that length.
+#[inline(always)]
+fn tail(first: u64, second: u64, length: u64) -> u64 {
+    let first = (first ^ length).wrapping_add(second ^ length);
+    let second = (second ^ length).wrapping_add(first);
     finish(first).wrapping_add(finish(second))
 }
 

@@ -56,6 +56,7 @@ struct Reading {
 
 impl Outline {
     /// Read one page.
+    #[inline(never)]
     pub fn read(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow) {
         flow.clear();
         self.parents.clear();

@@ -92,6 +92,7 @@ fn text_between(source: &[u8], tags: &[Tag], first: usize, last: usize, flow: &m
 }
 
 /// Read what a page declares.
+#[inline(never)]
 pub fn read(source: &[u8], tags: &[Tag], links: bool, flow: &mut Flow) -> Declared {
     let mut meta = Meta::default();
     let mut declared = Declared::default();

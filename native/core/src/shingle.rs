@@ -1,6 +1,7 @@
 //! Words -> shingles, and what their sets share: `docstore/dedup/shingle.py`.
 
-use crate::murmur::word_hash;
+use crate::lanes::{self, Group, GROUP};
+use crate::murmur::{short, word_hash, LONGEST_SHORT};
 use crate::words::Words;
 
 pub const START: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -23,9 +24,17 @@ pub fn fold(hashes: &[u64], start: u64) -> u64 {
 }
 
 /// The hash of each word.
+#[inline(never)]
 pub fn word_hashes(words: &Words, hashes: &mut Vec<u64>) {
     hashes.clear();
-    hashes.reserve(words.ends().len());
+    if lanes::available() {
+        word_hashes_on_lanes(words, hashes);
+    } else {
+        word_hashes_one_by_one(words, hashes);
+    }
+}
+
+fn word_hashes_one_by_one(words: &Words, hashes: &mut Vec<u64>) {
     let padded = words.padded();
     let mut start = 0;
     hashes.extend(words.ends().iter().map(|&end| {
@@ -35,15 +44,57 @@ pub fn word_hashes(words: &Words, hashes: &mut Vec<u64>) {
     }));
 }
 
+fn word_hashes_on_lanes(words: &Words, hashes: &mut Vec<u64>) {
+    let padded = words.padded();
+    let mut group = Group::default();
+    let mut start = 0;
+    hashes.resize(words.ends().len().next_multiple_of(GROUP), 0);
+    for (ends, hashes) in words.ends().chunks(GROUP).zip(hashes.chunks_exact_mut(GROUP)) {
+        let first = start;
+        let mut longest = 0;
+        for (place, &end) in ends.iter().enumerate() {
+            let length = end as usize - start;
+            longest = longest.max(length);
+            // Of a long word this is nonsense, which is put right below.
+            (group.low[place], group.high[place]) = short(padded, start, length);
+            group.lengths[place] = length as u64;
+            start = end as usize + 1;
+        }
+        if let Ok(hashes) = hashes.try_into() {
+            lanes::short_words(&group, hashes);
+        }
+        if longest > LONGEST_SHORT {
+            start = first;
+            for (&end, hash) in ends.iter().zip(hashes) {
+                if end as usize - start > LONGEST_SHORT {
+                    *hash = word_hash(padded, start, end as usize);
+                }
+                start = end as usize + 1;
+            }
+        }
+    }
+    hashes.truncate(words.ends().len());
+}
+
 /// Hashes of all runs of `shingle_words` words, in order, repeats kept.
+#[inline(never)]
 pub fn shingles(hashes: &[u64], shingle_words: usize, shingles: &mut Vec<u64>) {
     shingles.clear();
     if hashes.is_empty() {
         return;
     }
     match shingle_words.clamp(1, hashes.len()) {
-        // A known width unrolls.
-        5 => shingles.extend(hashes.windows(5).map(|run| fold(&run[..5], START))),
+        5 if lanes::available() => {
+            shingles.resize(hashes.len() - 4, 0);
+            lanes::runs_of_five(hashes, shingles);
+        }
+        // A known width unrolls.  Pushed one by one, because a loop that the compiler can see through it turns into
+        // multiplications of vectors, which SSE2 has to piece together from halves: that takes twice as long.
+        5 => {
+            for run in hashes.windows(5) {
+                shingles.push(fold(&run[..5], START));
+            }
+        }
         width => shingles.extend(hashes.windows(width).map(|run| fold(run, START))),
     }
 }
@@ -57,13 +108,14 @@ pub struct Sorter {
 
 const MOST_BUCKETS: usize = 1 << 12;
 /// A bucket with more values is sorted by itself.
-const MOST_IN_BUCKET: usize = 16;
+const MOST_IN_BUCKET: u32 = 16;
 
 impl Sorter {
     /// The set of `values` in `set`.
     ///
     /// Hashes are spread evenly, so that thrown into buckets by their highest bits they are nearly in order, and each
     /// moves a step or two; where someone has made them uneven, it is the general sort that keeps the time bounded.
+    #[inline(never)]
     pub fn distinct(&mut self, values: &[u64], set: &mut Vec<u64>) {
         set.clear();
         let buckets = values.len().next_power_of_two().min(MOST_BUCKETS);
@@ -72,9 +124,12 @@ impl Sorter {
             set.sort_unstable();
         } else {
             self.throw(values, buckets, set);
+            // Two neighbours in the wrong order are what is left to do at most places; without a branch.
+            order_pairs(set);
+            order_pairs(&mut set[1..]);
             step_into_place(set);
         }
-        set.dedup();
+        drop_repeats(set);
     }
 
     /// Order by the highest bits, and wholly where many share them.
@@ -86,9 +141,9 @@ impl Sorter {
         for value in values {
             ends[(value >> shift) as usize] += 1;
         }
-        let (mut total, mut most) = (0, 0);
+        let is_uneven = ends.iter().fold(false, |found, &count| found | (count > MOST_IN_BUCKET));
+        let mut total = 0;
         for end in ends.iter_mut() {
-            most = most.max(*end);
             total += std::mem::replace(end, total);
         }
         set.resize(values.len(), 0);
@@ -97,17 +152,39 @@ impl Sorter {
             set[*end as usize] = value;
             *end += 1;
         }
-        if most as usize > MOST_IN_BUCKET {
+        if is_uneven {
             let mut start = 0;
             for &end in ends.iter() {
                 let bucket = &mut set[start..end as usize];
-                if bucket.len() > MOST_IN_BUCKET {
+                if bucket.len() > MOST_IN_BUCKET as usize {
                     bucket.sort_unstable();
                 }
                 start = end as usize;
             }
         }
     }
+}
+
+/// Order the first two values, the next two, and so on.
+fn order_pairs(set: &mut [u64]) {
+    for pair in set.chunks_exact_mut(2) {
+        let (first, second) = (pair[0], pair[1]);
+        pair[0] = first.min(second);
+        pair[1] = first.max(second);
+    }
+}
+
+/// Keep one of each value of a sorted list, without a branch that repeats decide.
+fn drop_repeats(set: &mut Vec<u64>) {
+    let Some(&first) = set.first() else { return };
+    let (mut last, mut kept) = (first, 0);
+    for place in 0..set.len() {
+        let value = set[place];
+        kept += usize::from(value != last);
+        set[kept] = value;
+        last = value;
+    }
+    set.truncate(kept + 1);
 }
 
 /// Insertion sort of what is nearly in order.
@@ -129,9 +206,16 @@ fn step_into_place(set: &mut [u64]) {
 }
 
 /// The 0-mod-p fingerprints of a set: at most `SAMPLE_LIMIT`, in its order.
+#[inline(never)]
 pub fn sample(set: &[u64], kept: &mut Vec<u64>) {
-    kept.clear();
-    kept.extend(set.iter().filter(|&value| value % SAMPLE_MODULUS == 0));
+    // Every value is written, and the next one over it unless it is kept: no branch that one in twelve takes.
+    kept.resize(set.len() + 1, 0);
+    let mut count = 0;
+    for &value in set {
+        kept[count] = value;
+        count += usize::from(value % SAMPLE_MODULUS == 0);
+    }
+    kept.truncate(count);
     let mut modulus = SAMPLE_MODULUS;
     while kept.len() > SAMPLE_LIMIT {
         modulus *= 2;
@@ -168,6 +252,24 @@ mod tests {
         assert_eq!(overlap(&third, &even), shared);
         assert_eq!(overlap(&even, &[4, 5, 6]), 2);
         assert_eq!(overlap(&[], &even), 0);
+    }
+
+    #[test]
+    fn hashes_on_lanes_are_those_one_by_one() {
+        let mut words = Words::default();
+        for count in [0, 1, 5, 63, 64, 65, 200, 1000] {
+            let text: Vec<String> =
+                (0..count).map(|each: usize| "word".repeat(1 + each * each % 11) + &each.to_string()).collect();
+            words.cut(text.join(" ").as_bytes());
+            let (mut plainly, mut on_lanes) = (Vec::new(), Vec::new());
+            word_hashes_one_by_one(&words, &mut plainly);
+            word_hashes_on_lanes(&words, &mut on_lanes);
+            assert_eq!(plainly, on_lanes, "{count}");
+            let mut made = Vec::new();
+            shingles(&plainly, 5, &mut made);
+            let expected: Vec<u64> = plainly.windows(count.clamp(1, 5)).map(|run| fold(run, START)).collect();
+            assert_eq!(made, expected, "{count}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ fn add(first: u64, second: u64, third: u64) -> (u64, u64) {
 }
 
 /// Bit i is set where more than half of the values have bit i set.
+#[inline(never)]
 pub fn simhash(values: &[u64]) -> u64 {
     let mut planes = [0u64; 40];
     let (mut ones, mut twos, mut fours) = (0, 0, 0);

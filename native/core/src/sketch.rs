@@ -41,6 +41,7 @@ fn probes() -> &'static Probes {
 }
 
 /// Smallest value of each bin, empty ones filled; `set` is ascending and not empty.
+#[inline(never)]
 pub fn minima(set: &[u64]) -> [u64; BINS] {
     let mut minima = [u64::MAX; BINS];
     let mut filled = [false; BINS];

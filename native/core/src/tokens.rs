@@ -63,6 +63,7 @@ static ATTRIBUTE_NAME_ENDS: [bool; 256] = {
 };
 
 /// Cut a source at its markup.
+#[inline(never)]
 pub fn split(source: &[u8], tags: &mut Vec<Tag>, names: &mut Names) {
     tags.clear();
     let mut place = 0;

@@ -60,6 +60,7 @@ pub fn is_break(tag: &Tag) -> bool {
 }
 
 /// All visible text.
+#[inline(never)]
 pub fn visible(source: &[u8], tags: &[Tag], flow: &mut Flow) {
     flow.clear();
     let mut shown = Shown::default();

@@ -1,7 +1,8 @@
 //! Text -> normalised words: `docstore/html/words.py`.
 //!
 //! The words are written one after the other, in lower case and normal form, with one space between: just what the
-//! text checksum is taken of.  ASCII goes eight bytes at a time; other characters go by their table entry (see
+//! text checksum is taken of.  ASCII is classed and put into lower case for the whole text at once, in loops that compile
+//! to vector instructions, and then cut word by word by one bit a byte; other characters go by their table entry (see
 //! `tools/make_native_tables.py` for what makes a character *safe*); only around characters that are not safe, from the
 //! last safe one before to the next one behind, the five passes of NFKC_Casefold are made.
 
@@ -49,9 +50,18 @@ fn ascii_run(text: &[u8], mut place: usize) -> usize {
     place
 }
 
+/// Bytes whose classes stand in one integer.
+const BLOCK_BYTES: usize = 64;
+/// So many bytes of a word are copied in any case; few words are longer.
+const PIECE_BYTES: usize = 16;
+
 /// The words of one text.
 #[derive(Default)]
 pub struct Words {
+    /// The text with its ASCII letters in lower case, and a block more; longer than the text, never shrinks.
+    lowered: Vec<u8>,
+    /// For each block of the text, which of its bytes are ASCII letters, digits or underscores.
+    word_bits: Vec<u64>,
     /// Longer than what is written, never shrinks; a space behind each word.
     joined: Vec<u8>,
     length: usize,
@@ -108,11 +118,13 @@ impl Words {
     }
 
     /// Cut a text, valid UTF-8, into words; what was here before goes.
+    #[inline(never)]
     pub fn cut(&mut self, text: &[u8]) {
         self.length = 0;
         self.count = 0;
         self.open = Open::Nothing;
         self.reserve(text.len());
+        self.class(text);
         let mut place = 0;
         while place < text.len() {
             let run = ascii_run(text, place);
@@ -120,7 +132,7 @@ impl Words {
                 if self.open == Open::Unit {
                     self.end_word();
                 }
-                self.ascii(text, place, run);
+                self.ascii(place, run);
                 place = run;
             }
             if place < text.len() {
@@ -131,32 +143,68 @@ impl Words {
         self.end_word();
     }
 
-    /// ASCII text from `place` to `end`, eight bytes at a time.
-    #[inline(always)]
-    fn ascii(&mut self, text: &[u8], mut place: usize, end: usize) {
+    #[inline(never)]
+    /// Put the text's ASCII into lower case, and note which bytes of it belong to words.
+    fn class(&mut self, text: &[u8]) {
+        let blocks = text.len().div_ceil(BLOCK_BYTES);
+        if self.lowered.len() < (blocks + 1) * BLOCK_BYTES {
+            self.lowered.resize((blocks + 1) * BLOCK_BYTES * 3 / 2, 0);
+        }
+        self.word_bits.clear();
+        let mut flags = [0; BLOCK_BYTES];
+        for (lowered, text) in self.lowered.chunks_exact_mut(BLOCK_BYTES).zip(text.chunks(BLOCK_BYTES)) {
+            if text.len() < BLOCK_BYTES {
+                flags = [0; BLOCK_BYTES];
+            }
+            for ((flag, lowered), &byte) in flags.iter_mut().zip(lowered).zip(text) {
+                *lowered = byte.to_ascii_lowercase();
+                *flag = u8::from(bytes::is_word_byte(byte));
+            }
+            self.word_bits.push(bytes::bits(&flags));
+        }
+    }
+
+    /// ASCII text from `place` to `end`, which lies behind it, word by word.
+    #[inline(never)]
+    fn ascii(&mut self, mut place: usize, end: usize) {
+        let Self { joined, ends, lowered, word_bits, .. } = self;
         let (mut length, mut count) = (self.length, self.count);
         let mut start = if self.open == Open::Word { self.start } else { length };
         while place < end {
-            let word = if place + 8 <= text.len() { bytes::load(text, place) } else { bytes::load_padded(text, place) };
-            let stop = !bytes::word_bytes(word) & bytes::HIGHS | bytes::end_high(end - place);
-            let taken = bytes::first(stop);
-            self.joined[length..length + 8].copy_from_slice(&bytes::lower(word).to_le_bytes());
-            length += taken;
-            place += taken;
-            if taken == 8 {
-                continue;
+            let bits = word_bits[place / BLOCK_BYTES] >> (place % BLOCK_BYTES);
+            let limit = (BLOCK_BYTES - place % BLOCK_BYTES).min(end - place);
+            let mut bits = bits & (u64::MAX >> (BLOCK_BYTES - limit));
+            // An open word ends where its next byte, the first that is looked at here, is a separator.
+            if start != length && bits & 1 == 0 {
+                joined[length] = b' ';
+                ends[count] = length as u32;
+                count += 1;
+                length += 1;
+                start = length;
             }
-            if place >= end {
-                break;
+            while bits != 0 {
+                let first = bits.trailing_zeros() as usize;
+                let taken = (!(bits >> first)).trailing_zeros() as usize;
+                let word = &lowered[place + first..place + first + BLOCK_BYTES];
+                let target = &mut joined[length..length + BLOCK_BYTES + 1];
+                target[..PIECE_BYTES].copy_from_slice(&word[..PIECE_BYTES]);
+                if taken > PIECE_BYTES {
+                    target[PIECE_BYTES..BLOCK_BYTES].copy_from_slice(&word[PIECE_BYTES..]);
+                }
+                length += taken;
+                // The run that ends with the block, or with the text, may go on.
+                if first + taken == limit {
+                    break;
+                }
+                target[taken] = b' ';
+                ends[count] = length as u32;
+                count += 1;
+                length += 1;
+                start = length;
+                // The lowest run of ones goes.
+                bits &= bits.wrapping_add(1 << first);
             }
-            // A separator ends the word, if there is one.
-            self.joined[length] = b' ';
-            self.ends[count] = length as u32;
-            let ended = usize::from(start != length);
-            count += ended;
-            length += ended;
-            start = length;
-            place += 1;
+            place += limit;
         }
         (self.length, self.count, self.start) = (length, count, start);
         self.open = if start != length { Open::Word } else { Open::Nothing };
@@ -164,7 +212,7 @@ impl Words {
 
     /// Make room for the words of so many bytes of source, folded one to one, with a space each.
     fn reserve(&mut self, source_bytes: usize) {
-        let most = self.length + source_bytes * 2 + 64;
+        let most = self.length + source_bytes * 2 + BLOCK_BYTES + PIECE_BYTES;
         if self.joined.len() < most {
             self.joined.resize(most + most / 2, 0);
         }
