@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
+from docstore.dedup.ranking import Proposal, Question, rank
 from docstore.engines.protocol import Engine
 from docstore.format import POSTING_BAND, TEXT_NUMBER_BYTES
 from docstore.model import RowMutations, SetCell
@@ -42,6 +43,10 @@ class Buckets(Protocol):
         Returns:
             For each posting found: which key (index in `keys`, ascending), and its text number as uint64.
         """
+        ...
+
+    def propose(self, question: Question) -> Proposal:
+        """Look up what a page asks, and rank what is found: `ranking.rank`."""
         ...
 
     def post(self, text: int, keys: Keys) -> None:
@@ -97,6 +102,10 @@ class RowBuckets:
         found = self._read([_row_key(key) for key in keys.tolist()])
         owner = np.repeat(np.arange(len(found)), [len(texts) for texts in found])
         return owner, np.array([int.from_bytes(text, "big") for texts in found for text in texts], np.uint64)
+
+    def propose(self, question: Question) -> Proposal:
+        """See `Buckets`."""
+        return rank(question, *self.find(question.keys()))
 
     def _read(self, row_keys: Sequence[bytes]) -> list[list[bytes]]:
         stored = self._engine.qualifiers_of_rows(TABLE, row_keys, BUCKET_LIMIT)
@@ -155,6 +164,10 @@ class LayeredBuckets:
         if not len(upper[0]):
             return lower
         return first_of_each(np.concatenate([lower[0], upper[0]]), np.concatenate([lower[1], upper[1]]))
+
+    def propose(self, question: Question) -> Proposal:
+        """See `Buckets`."""
+        return rank(question, *self.find(question.keys()))
 
 
 def _row_key(key: int) -> bytes:

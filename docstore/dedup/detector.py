@@ -9,9 +9,8 @@ pages: highest similarity, then oldest, then row key.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from itertools import zip_longest
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -22,6 +21,7 @@ from docstore.dedup.checksum import decides_alone
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.pointers import PagePointer, body_head, text_number
+from docstore.dedup.sketches import SketchBounds
 from docstore.format import TEXT_NUMBER_BYTES
 from docstore.model import VerdictKind
 
@@ -37,9 +37,6 @@ SKETCH_MARGIN = 0.1
 """Three standard deviations of a sketch's estimate: what it rules out by more is not looked at."""
 LIKELY_CONTAINED = 0.8
 """Least share of the smaller page that a sketch, taken at the upper end of its error, must leave possible."""
-LOOKS_NEAR = 24
-LOOKS_INSIDE = 16
-"""Rows looked at a page: texts that share most bands, and texts that share most 0-mod-p fingerprints."""
 SKETCHES_HELD = 32_768
 """Sketches kept at hand, some 13 MB: most candidates are the last pages of the same site, and most are ruled out."""
 SHINGLE_CACHE_BYTES = 32 << 20
@@ -146,7 +143,8 @@ class Detector:
         self._contained_threshold = contained_threshold
         self._cache: OrderedDict[bytes, Shingles] = OrderedDict()
         self._cache_bytes = 0
-        self._sketches: OrderedDict[bytes, tuple[bytes, int]] = OrderedDict()
+        bounds = SketchBounds(RELATIVE_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
+        self._sketches = kernel.sketches_held(SKETCHES_HELD, bounds)
 
     def judge(self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int) -> Judgement:
         """Judge a page against the live pages of other rows.
@@ -183,18 +181,22 @@ class Detector:
         Returns:
             Matches, most similar first (then oldest, then row key), and how many candidates the index proposed.
         """
-        bands, fingerprints = self._index.texts_near(analysis)
-        if not bands and not fingerprints:
-            return [], 0
-        matches: list[Match] = []
-        for number in _ranked(bands, fingerprints, int.from_bytes(text_number(analysis.text_checksum), "big")):
-            match = self._verify(row_key, number.to_bytes(TEXT_NUMBER_BYTES, "big"), analysis)
-            if match is not None:
-                matches.append(match)
-                if len(matches) == limit:
+        proposal = self._index.propose(analysis)
+        pointers: list[PagePointer] = []
+        sets: list[Shingles] = []
+        sketch, shingle_count = analysis.sketch, analysis.shingle_count
+        for number, is_held in self._sketches.left(sketch, shingle_count, proposal.numbers):
+            found = self._oldest(row_key, number, None if is_held else analysis)
+            if found is not None:
+                pointers.append(found[0])
+                sets.append(self._stored_shingles(*found))
+                if len(sets) == limit:
                     break
+        if not sets:
+            return [], proposal.candidates
+        matches = self._compared(self.shingles_of_page(analysis), pointers, sets)
         matches.sort(key=lambda match: (-match.jaccard, match.pointer))
-        return matches, len(bands.keys() | fingerprints.keys())
+        return matches, proposal.candidates
 
     def similarity(self, analysis: Analysis, text_checksum: bytes, load_text: Callable[[], str]) -> float:
         """Exact Jaccard coefficient of a page and a stored text; 0.0 where either has no word.
@@ -261,7 +263,8 @@ class Detector:
 
     def _similar_text(self, row_key: bytes, analysis: Analysis) -> Judgement:
         self.shingles_of_page(analysis)
-        self._remember_sketch(text_number(analysis.text_checksum), analysis.sketch, analysis.shingle_count)
+        number = int.from_bytes(text_number(analysis.text_checksum), "big")
+        self._sketches.put(number, analysis.sketch, analysis.shingle_count)
         matches, candidates = self.matches(row_key, analysis, MAX_VERIFIED)
         verified = len(matches)
         relative = matches[0].pointer if matches and matches[0].jaccard >= RELATIVE_SIMILARITY else None
@@ -280,41 +283,32 @@ class Detector:
 
     # --- from a text number to a verified page
 
-    def _verify(self, row_key: bytes, number: bytes, analysis: Analysis) -> Match | None:
-        """The exact similarity to the oldest live page with a text; None where there is no such page.
+    def _oldest(self, row_key: bytes, number: int, unlike: Analysis | None) -> tuple[PagePointer, StoredPage] | None:
+        """The oldest live page with a text; None where there is no such page.
 
-        A page whose sketch rules out that the two are alike, or that one lies in the other, is passed over without a
-        look at its text; and where the sketch of that text is remembered, without a look at any row.
+        Args:
+            row_key: pages of this row are left out.
+            number: of the text.
+            unlike: a page that has not seen the text's sketch; None too where that rules out that the two are alike, or
+                that one lies in the other.
         """
-        remembered = self._sketches.get(number)
-        if remembered is not None and not self._worth_a_look(analysis, *remembered):
-            return None
-        for pointer, page in self._live(self._index.pages_with_text(number), row_key):
-            if text_number(page.text_checksum) != number:
+        name = number.to_bytes(TEXT_NUMBER_BYTES, "big")
+        for pointer, page in self._live(self._index.pages_with_text(name), row_key):
+            if text_number(page.text_checksum) != name:
                 continue
-            if remembered is None:
-                self._remember_sketch(number, page.sketch, page.shingle_count)
-                if not self._worth_a_look(analysis, page.sketch, page.shingle_count):
+            if unlike is not None:
+                self._sketches.put(number, page.sketch, page.shingle_count)
+                if not self._sketches.left(unlike.sketch, unlike.shingle_count, [number]):
                     return None
-            mine = self.shingles_of_page(analysis)
-            theirs = self._stored_shingles(pointer, page)
-            shared = self._kernel.overlap(mine, theirs)
-            return Match(pointer, jaccard(shared, len(mine), len(theirs)), shared / len(mine), shared / len(theirs))
+            return pointer, page
         return None
 
-    def _worth_a_look(self, analysis: Analysis, other: bytes, shingle_count: int) -> bool:
-        """Whether the sketches leave room for a likeness, or for one page inside the other."""
-        estimate = self._kernel.sketch_similarity(analysis.sketch, other)
-        if estimate >= RELATIVE_SIMILARITY - SKETCH_MARGIN:
-            return True
-        shared = (estimate + SKETCH_MARGIN) / (1 + estimate + SKETCH_MARGIN) * (analysis.shingle_count + shingle_count)
-        return shared >= LIKELY_CONTAINED * min(analysis.shingle_count, shingle_count)
-
-    def _remember_sketch(self, number: bytes, sketch_of_text: bytes, shingle_count: int) -> None:
-        """Keep a text's sketch at hand: it belongs to the text, so it stays true whatever becomes of its pages."""
-        self._sketches[number] = sketch_of_text, shingle_count
-        if len(self._sketches) > SKETCHES_HELD:
-            self._sketches.popitem(last=False)
+    def _compared(self, mine: Shingles, pointers: list[PagePointer], sets: list[Shingles]) -> list[Match]:
+        """Exact similarities of a page to others."""
+        return [
+            Match(pointer, jaccard(shared, len(mine), len(theirs)), shared / len(mine), shared / len(theirs))
+            for pointer, theirs, shared in zip(pointers, sets, self._kernel.overlaps(mine, sets), strict=True)
+        ]
 
     def _live(self, pointers: Iterator[PagePointer], row_key: bytes) -> Iterator[tuple[PagePointer, StoredPage]]:
         for pointer in pointers:
@@ -333,18 +327,3 @@ class Detector:
 def _comparable(status: int, stored_status: int) -> bool:
     """A good page is judged against good pages only: a stored error page is never the canonical of a good one."""
     return 200 <= stored_status < 300 or not 200 <= status < 300
-
-
-def _ranked(bands: Counter[int], fingerprints: Counter[int], own_number: int) -> Iterable[int]:
-    """Text numbers in the order in which to look at them: the page's own text first, then in turn the next that shares
-    most bands (near) and the next that shares most fingerprints (contained); ties by number."""
-    also = fingerprints.get
-    near = sorted([(number != own_number, -shared, -also(number, 0), number) for number, shared in bands.items()])
-    inside = sorted([(-shared, number) for number, shared in fingerprints.items()])
-    given: dict[int, None] = {}
-    for one, other in zip_longest(near[:LOOKS_NEAR], inside[:LOOKS_INSIDE]):
-        if one is not None:
-            given[one[3]] = None
-        if other is not None:
-            given[other[1]] = None
-    return given

@@ -18,17 +18,15 @@ own group.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from blake3 import blake3
-from numpy.typing import NDArray
 
 from docstore.dedup.buckets import BUCKET_LIMIT, FAMILY, TABLE, Buckets, Keys
 from docstore.dedup.pointers import PagePointer, body_head, text_number
-from docstore.dedup.shingle import asked
+from docstore.dedup.ranking import Proposal, Question
 from docstore.engines.protocol import Engine
 from docstore.format import (
     POSTING_BODY,
@@ -59,11 +57,6 @@ def bucket_keys(analysis: Analysis) -> Keys:
     return np.concatenate([analysis.band_keys, analysis.fingerprints])
 
 
-def asked_keys(analysis: Analysis) -> Keys:
-    """The keys for which a page asks: of a large page not all fingerprints that it is posted under."""
-    return np.concatenate([analysis.band_keys, asked(analysis.fingerprints)])
-
-
 class HashIndex:
     """Look-ups over committed postings and those of the group in flight.
 
@@ -82,9 +75,8 @@ class HashIndex:
         self._pending: dict[bytes, list[bytes]] = {}
         self._rows: dict[bytes, list[bytes]] | None = {} if remembers else None
         """Whole rows as they are committed; where remembered."""
-        self._asked: tuple[Analysis, Keys] | None = None
-        """The last page that was asked for, and its keys: judging a page and posting it ask for the same."""
-        self._last: tuple[bytes, tuple[NDArray[np.int64], Keys]] | None = None
+        self._last: tuple[Analysis, Proposal] | None = None
+        """The last page that was asked for: judging a page and posting it ask for the same."""
 
     # --- reading
 
@@ -155,31 +147,22 @@ class HashIndex:
             if len(rows) > ROWS_HELD:
                 del rows[next(iter(rows))]
 
-    def texts_near(self, analysis: Analysis) -> tuple[Counter[int], Counter[int]]:
-        """Text numbers that share a band with the page, and those that share a 0-mod-p fingerprint.
+    def propose(self, analysis: Analysis) -> Proposal:
+        """Texts that share a band or a 0-mod-p fingerprint with the page: which of them to look at, and how many."""
+        if self._last is None or self._last[0] is not analysis:
+            number = int.from_bytes(text_number(analysis.text_checksum), "big")
+            question = Question(analysis.band_keys, analysis.fingerprints, number)
+            self._last = analysis, self._buckets.propose(question)
+        return self._last[1]
 
-        Returns:
-            Two counters: text number -> bands shared, text number -> fingerprints shared.
-        """
-        owner, texts = self._find(self._keys_of(analysis))
-        bands = int(owner.searchsorted(len(analysis.band_keys)))
-        return Counter(texts[:bands].tolist()), Counter(texts[bands:].tolist())
-
-    def _keys_of(self, analysis: Analysis) -> Keys:
-        if self._asked is None or self._asked[0] is not analysis:
-            self._asked = analysis, asked_keys(analysis)
-        return self._asked[1]
+    def texts_near(self, analysis: Analysis) -> set[int]:
+        """Numbers of all texts that share a band or a 0-mod-p fingerprint with the page."""
+        keys = Question(analysis.band_keys, analysis.fingerprints, 0).keys()
+        return set(self._buckets.find(keys)[1].tolist())
 
     def names_text(self, number: int, keys: Keys) -> bool:
         """Whether a look-up of these keys gives that text."""
-        return bool(np.count_nonzero(self._find(keys)[1] == np.uint64(number)))
-
-    def _find(self, keys: Keys) -> tuple[NDArray[np.int64], Keys]:
-        """Look up keys; the last answer is remembered, as the last keys are."""
-        name = keys.tobytes()
-        if self._last is None or self._last[0] != name:
-            self._last = name, self._buckets.find(keys)
-        return self._last[1]
+        return bool(np.count_nonzero(self._buckets.find(keys)[1] == np.uint64(number)))
 
     def _qualifiers(self, row_key: bytes, limit: int) -> list[bytes]:
         stored = None if self._rows is None else self._rows.get(row_key)
@@ -217,9 +200,8 @@ class HashIndex:
 
     def _post(self, number: bytes, analysis: Analysis) -> None:
         """Post a text, unless it is: by an earlier page with this text, and that one may be gone."""
-        text = int.from_bytes(number, "big")
-        if not self.names_text(text, self._keys_of(analysis)):
-            self._buckets.post(text, bucket_keys(analysis))
+        if not self.propose(analysis).has_own:
+            self._buckets.post(int.from_bytes(number, "big"), bucket_keys(analysis))
             self._last = None
 
     def group_mutations(self) -> list[RowMutations]:

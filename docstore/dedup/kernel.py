@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup import checksum as checksums
-from docstore.dedup import native, overlaps, reference, shingle, sketch
+from docstore.dedup import native, overlaps, reference, shingle, sketches
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.join import Sets
+from docstore.dedup.sketches import SketchBounds
 from docstore.errors import InvalidArgument
 from docstore.html import content
 
@@ -96,15 +97,21 @@ class Kernel:
             return self._native.shingles(text)
         return reference.shingles(text, self._shingle_words)
 
-    def sketch_similarity(self, first: bytes, second: bytes) -> float:
-        """Estimate of the Jaccard coefficient of two sets from their sketches."""
+    def sketches_held(self, limit: int, bounds: SketchBounds) -> sketches.Held:
+        """An empty store of sketches; see `sketches.Sketches`."""
         if self._native is None:
-            return sketch.similarity(first, second)
-        return native.sketch_similarity(first, second)
+            return sketches.Sketches(limit, bounds)
+        return native.sketches_held(limit, bounds)
 
     def overlap(self, first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int:
         """How many shingles two sets share."""
         return shingle.overlap(first, second) if self._native is None else native.overlap(first, second)
+
+    def overlaps(self, one: NDArray[np.uint64], others: list[NDArray[np.uint64]]) -> list[int]:
+        """How many shingles a set shares with each of others."""
+        if self._native is None:
+            return [shingle.overlap(one, other) for other in others]
+        return native.overlaps(one, others)
 
 
 def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:

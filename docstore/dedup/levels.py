@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.packing import Packing, packing
+from docstore.dedup.ranking import Proposal, Question
 from docstore.dedup.runs import Keys, Run, bound_buckets, merged_parts, pack, run_parts
 from docstore.dedup.slices import LIST_LIMIT
 from docstore.errors import CorruptionError, InvalidArgument
@@ -197,6 +198,14 @@ class RunLevels:
             CorruptionError: a run is damaged.
         """
         return self._kernel.find(self._opened, self._recent, self._kernel.mix(keys), self._bucket_limit)
+
+    def propose(self, question: Question) -> Proposal:
+        """Texts to compare a page with, of all that has been posted.
+
+        Raises:
+            CorruptionError: a run is damaged.
+        """
+        return self._kernel.propose(self._opened, self._recent, question, self._bucket_limit)
 
     # --- writing ---
 

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore import format as disk
-from docstore.dedup import checksum, reference, sketch
+from docstore.dedup import checksum, reference
 from docstore.dedup.analysis import Analysis, Link
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.join import Sets, take
+from docstore.dedup.sketches import SketchBounds
 from docstore.html import charset, content
 
 try:
@@ -28,7 +29,7 @@ except ImportError as error:
     is_absent = error.name == "docstore.dedup"
     WHY_NOT: str = "docstore_native is not built" if is_absent else f"docstore_native does not load: {error}"
 else:
-    is_older = not all(hasattr(docstore_native, name) for name in ("shared_members", "equal_bytes", "merge_slices"))
+    is_older = not all(hasattr(docstore_native, name) for name in ("shared_members", "propose_texts", "merge_slices"))
     WHY_NOT = "docstore_native is older than this docstore; build it again" if is_older else ""
 
 EXTRACTORS: Final = frozenset({"visible", "combined"})
@@ -149,6 +150,11 @@ def overlap(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int:
     return docstore_native.overlap(first, second)
 
 
+def overlaps(one: NDArray[np.uint64], others: list[NDArray[np.uint64]]) -> list[int]:
+    """`shingle.overlap` of one set and each of others."""
+    return docstore_native.overlaps(one, others)
+
+
 def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
     """As `overlaps.shared_members`; copies the sets that are in these pairs."""
     chosen, place = np.unique(np.concatenate([first, second]), return_inverse=True)
@@ -159,8 +165,6 @@ def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
     return np.frombuffer(counts, np.int64)
 
 
-def sketch_similarity(first: bytes, second: bytes) -> float:
-    """As `sketch.similarity`."""
-    if len(first) != len(second) or first[:1] != second[:1] or len(first) <= 1:
-        return 0.0
-    return sketch.estimate(docstore_native.equal_bytes(first, second) - 1, len(first) - 1)
+def sketches_held(limit: int, bounds: SketchBounds) -> docstore_native.Sketches:
+    """As `sketches.Sketches`."""
+    return docstore_native.Sketches(limit, *bounds)

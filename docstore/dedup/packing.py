@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from docstore.dedup import native, runs
 from docstore.dedup import recent as reference
 from docstore.dedup.candidates import Numbers
+from docstore.dedup.ranking import LOOKS_INSIDE, LOOKS_NEAR, Proposal, Question, rank
 from docstore.dedup.runs import Encoded, Run, bound_buckets
 from docstore.dedup.slices import UNIT_BYTES, Shape, encode_slice
 from docstore.errors import CorruptionError, InvalidArgument
@@ -84,6 +85,10 @@ class Packing(Protocol):
         """
         ...
 
+    def propose(self, opened: Sequence[Run], recent: Recent, question: Question, limit: int) -> Proposal:
+        """Look up what a page asks, as `find` does, and rank what is found: `ranking.rank`."""
+        ...
+
     def encode(self, postings: Keys, shape: Shape) -> Encoded:
         """See `runs.Packer`."""
         ...
@@ -138,6 +143,10 @@ class ReferencePacking:
         owner, found = owner[order], found[order]
         keep = np.arange(len(owner)) - np.searchsorted(owner, owner) < limit
         return owner[keep], found[keep]
+
+    def propose(self, opened: Sequence[Run], recent: Recent, question: Question, limit: int) -> Proposal:
+        """See `Packing`."""
+        return rank(question, *self.find(opened, recent, self.mix(question.keys()), limit))
 
     def encode(self, postings: Keys, shape: Shape) -> Encoded:
         """See `Packing`."""
@@ -203,6 +212,13 @@ class NativePacking:
         with _translated():
             owner, texts = docstore_native.find_postings(_views(opened), recent, mixed, limit)
         return np.frombuffer(owner, np.int64), np.frombuffer(texts, np.uint64)
+
+    def propose(self, opened: Sequence[Run], recent: Recent, question: Question, limit: int) -> Proposal:
+        """See `Packing`."""
+        assert isinstance(recent, docstore_native.Recent)
+        looks = LOOKS_NEAR, LOOKS_INSIDE
+        with _translated():
+            return Proposal(*docstore_native.propose_texts(_views(opened), recent, question, limit, looks))
 
     def encode(self, postings: Keys, shape: Shape) -> Encoded:
         """See `Packing`."""

@@ -25,6 +25,7 @@ from docstore.codec import decode_varint, encode_varint
 from docstore.dedup.buckets import BUCKET_LIMIT, Keys
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.levels import RunLevels
+from docstore.dedup.ranking import Proposal, Question
 from docstore.dedup.runfiles import RunFiles
 from docstore.dedup.runs import Run, mix_keys
 from docstore.engines.protocol import Engine
@@ -241,6 +242,15 @@ class RunBuckets:
             except CorruptionError as error:  # runs are not verified at open: that would read all of them
                 self._rebuild_noting(error)
             return self._levels.find(keys)
+
+    def propose(self, question: Question) -> Proposal:
+        """See `Buckets`."""
+        with self._lock:
+            try:
+                return self._levels.propose(question)
+            except CorruptionError as error:
+                self._rebuild_noting(error)
+            return self._levels.propose(question)
 
     # --- writing
 

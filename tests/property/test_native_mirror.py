@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docstore.dedup import native, shingle, sketch
+from docstore.dedup import native, shingle
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.kernel import Kernel
 from docstore.formats.entries import PageEntry
@@ -445,13 +445,3 @@ def test_traps_are_analysed_the_same(start: str) -> None:
     for trap in TRAPS:
         if trap not in {"\u0301", "\u0327\u0301"}:  # Python's own normalisation is quadratic in a run of marks
             assert_same(start.encode() + trap.encode() * (TRAP_BYTES // 16 // len(trap.encode())))
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.binary(max_size=40), st.binary(max_size=40), st.integers(0, 3))
-def test_sketches_are_compared_alike(first: bytes, second: bytes, scheme: int) -> None:
-    pairs = [(first, second), (first, first[: len(first) // 2] + second[len(first) // 2 :])]
-    for one, other in pairs:
-        one, other = bytes((scheme,)) + one, bytes((1,)) + other
-        assert native.sketch_similarity(one, other) == sketch.similarity(one, other)
-    assert native.sketch_similarity(first, b"") == sketch.similarity(first, b"")

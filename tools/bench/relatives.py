@@ -62,8 +62,7 @@ def relatives_named(corpus: Corpus) -> tuple[list[set[int]], dict[bytes, str]]:
         index = HashIndex(store.opened.engine, open_buckets(store.opened, store.table))
         proposed = []
         for number in corpus.first.tolist():
-            bands, fingerprints = index.texts_near(corpus.analyses[number])
-            proposed.append(bands.keys() | fingerprints.keys())
+            proposed.append(index.texts_near(corpus.analyses[number]))
     return proposed, named
 
 

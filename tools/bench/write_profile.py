@@ -46,7 +46,7 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ("its own row", ((PageRows, "own"), (PageRows, "confirmations"), (Detector, "similarity"))),
     (
         "look-up: bands and fingerprints -> texts -> pages",
-        ((HashIndex, "prepare"), (HashIndex, "texts_near"), (HashIndex, "_qualifiers")),
+        ((HashIndex, "prepare"), (HashIndex, "propose"), (HashIndex, "_qualifiers")),
     ),
     (
         "rows of candidates",

@@ -1,5 +1,7 @@
 //! Runs of postings together: made, merged and looked up; `docstore/dedup/runs.py` and `recent.py`.
 
+use crate::ranking::{self, Looks, Proposal};
+use crate::shingle;
 use crate::slices::{encode_slice, Damaged, Found, Run, Shape, LIST_LIMIT, PLACE_BITS};
 
 const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -137,9 +139,10 @@ pub fn find(
     for run in runs {
         run.find(keys, &mut found)?;
     }
+    let chains = recent.map_or_else(Vec::new, |recent| recent.chains(keys));
     let (mut owners, mut texts) = (Vec::new(), Vec::new());
     let mut places = Vec::with_capacity(limit.min(LIST_LIMIT));
-    for (owner, &key) in keys.iter().enumerate() {
+    for owner in 0..keys.len() {
         let begin = texts.len();
         for (run, of_run) in runs.iter().zip(found.chunks_exact(keys.len())) {
             if let Some(found) = of_run[owner] {
@@ -151,19 +154,68 @@ pub fn find(
             }
         }
         if let Some(recent) = recent {
-            recent.texts_of(key, limit - (texts.len() - begin), &mut texts);
+            recent.texts_of(chains[owner], limit - (texts.len() - begin), &mut texts);
         }
         owners.resize(texts.len(), owner as u64);
     }
     Ok((owners, texts))
 }
 
+/// What a page asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    pub band_keys: &'a [u64],
+    /// All under which it is posted; see `shingle::asked`.
+    pub fingerprints: &'a [u64],
+    /// The number of the page's own text.
+    pub own: u64,
+}
+
+/// `find`, and what it found ranked; see `ranking::rank`.
+pub fn propose(
+    runs: &[Run<'_>],
+    recent: Option<&Recent>,
+    asked: Asked<'_>,
+    limit: usize,
+    looks: Looks,
+) -> Result<Proposal, Damaged> {
+    let mut mixed = Vec::new();
+    shingle::asked(asked.fingerprints, &mut mixed);
+    mixed.splice(..0, asked.band_keys.iter().copied());
+    mixed.iter_mut().for_each(|key| *key = mix_key(*key));
+    let (owners, texts) = find(runs, recent, &mixed, limit)?;
+    let bands = owners.partition_point(|&owner| owner < asked.band_keys.len() as u64);
+    Ok(ranking::rank(&texts, bands, asked.own, looks))
+}
+
+/// One posting, and where its chain goes on.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    /// `key << 24 | place`.
+    posting: u64,
+    next: u32,
+    /// Of the first of a chain: the last one.
+    last: u32,
+}
+
+/// Where a chain begins; `tag` is part of its key, so that nearly no other key is looked at.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    first: u32,
+    tag: u32,
+}
+
+const EMPTY: Slot = Slot { first: NONE, tag: 0 };
+
+fn tag_of(key: u64) -> u32 {
+    (key >> 8) as u32
+}
+
 /// Postings that no run holds yet: chains of equal keys behind an open-addressed table.
 #[derive(Debug, Default)]
 pub struct Recent {
-    postings: Vec<u64>,
-    next: Vec<u32>,
-    slots: Vec<[u32; 2]>,
+    links: Vec<Link>,
+    slots: Vec<Slot>,
     texts: Vec<u64>,
     chains: usize,
 }
@@ -173,13 +225,24 @@ impl Recent {
         &self.texts
     }
 
+    /// How many postings there are.
+    pub fn len(&self) -> usize {
+        self.links.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty()
+    }
+
     /// All postings, `key << 24 | place`, in order of arrival.
-    pub fn postings(&self) -> &[u64] {
-        &self.postings
+    pub fn postings(&self) -> impl Iterator<Item = u64> + '_ {
+        self.links.iter().map(|link| link.posting)
     }
 
     pub fn memory_bytes(&self) -> usize {
-        (self.postings.capacity() + self.slots.capacity() + self.texts.capacity()) * 8 + self.next.capacity() * 4
+        self.links.capacity() * size_of::<Link>()
+            + self.slots.capacity() * size_of::<Slot>()
+            + self.texts.capacity() * size_of::<u64>()
     }
 
     /// Add a text under mixed keys, different ones; false where there is no room for another.
@@ -190,64 +253,85 @@ impl Recent {
         }
         self.texts.push(text);
         for key in keys {
-            if self.postings.len() >= NONE as usize {
+            if self.links.len() >= NONE as usize {
                 return false;
             }
             if (self.chains + 1) * 2 > self.slots.len() {
                 self.grow();
             }
-            let number = self.postings.len() as u32;
-            self.postings.push(key << PLACE_BITS | place);
-            self.next.push(NONE);
+            let number = self.links.len() as u32;
+            self.links.push(Link { posting: key << PLACE_BITS | place, next: NONE, last: number });
             self.link(key, number);
         }
         true
     }
 
     /// The slot of a key: its own, or the empty one where it would be.
+    #[inline]
     fn slot(&self, key: u64) -> usize {
         let mask = self.slots.len() - 1;
         let mut at = key as usize & mask;
-        while self.slots[at][0] != NONE && self.postings[self.slots[at][0] as usize] >> PLACE_BITS != key {
+        while !self.is_end(self.slots[at], key) {
             at = (at + 1) & mask;
         }
         at
     }
 
+    /// Whether a search for a key ends at a slot.
+    #[inline]
+    fn is_end(&self, Slot { first, tag }: Slot, key: u64) -> bool {
+        first == NONE || tag == tag_of(key) && self.links[first as usize].posting >> PLACE_BITS == key
+    }
+
+    /// Where the chain of each key begins.
+    ///
+    /// Step by step for all of them, so that the reads of one step, each of which may miss every cache, overlap.
+    fn chains(&self, keys: &[u64]) -> Vec<u32> {
+        if self.slots.is_empty() {
+            return vec![NONE; keys.len()];
+        }
+        let mask = self.slots.len() - 1;
+        let slots: Vec<Slot> = keys.iter().map(|&key| self.slots[key as usize & mask]).collect();
+        let resolve = |(slot, &key): (Slot, &u64)| {
+            if self.is_end(slot, key) {
+                slot.first
+            } else {
+                self.slots[self.slot(key)].first
+            }
+        };
+        slots.into_iter().zip(keys).map(resolve).collect()
+    }
+
     fn link(&mut self, key: u64, number: u32) {
         let at = self.slot(key);
-        if self.slots[at][0] == NONE {
-            self.slots[at] = [number, number];
+        let Slot { first, .. } = self.slots[at];
+        if first == NONE {
+            self.slots[at] = Slot { first: number, tag: tag_of(key) };
             self.chains += 1;
         } else {
-            let last = self.slots[at][1];
-            self.next[last as usize] = number;
-            self.slots[at][1] = number;
+            let last = std::mem::replace(&mut self.links[first as usize].last, number);
+            self.links[last as usize].next = number;
         }
     }
 
     fn grow(&mut self) {
         let size = (self.slots.len() * 2).max(1024);
-        let chains = std::mem::replace(&mut self.slots, vec![[NONE; 2]; size]);
-        for chain in chains.into_iter().filter(|chain| chain[0] != NONE) {
-            let at = self.slot(self.postings[chain[0] as usize] >> PLACE_BITS);
+        let chains = std::mem::replace(&mut self.slots, vec![EMPTY; size]);
+        for chain in chains.into_iter().filter(|chain| chain.first != NONE) {
+            let at = self.slot(self.links[chain.first as usize].posting >> PLACE_BITS);
             self.slots[at] = chain;
         }
     }
 
-    /// Append at most `limit` texts of a key, in order of arrival.
-    pub fn texts_of(&self, key: u64, limit: usize, texts: &mut Vec<u64>) {
-        if self.slots.is_empty() {
-            return;
-        }
-        let mut number = self.slots[self.slot(key)][0];
+    /// Append at most `limit` texts of a chain, in order of arrival.
+    fn texts_of(&self, mut number: u32, limit: usize, texts: &mut Vec<u64>) {
         for _ in 0..limit {
             if number == NONE {
                 return;
             }
-            let place = self.postings[number as usize] & ((1 << PLACE_BITS) - 1);
-            texts.push(self.texts[place as usize]);
-            number = self.next[number as usize];
+            let Link { posting, next, .. } = self.links[number as usize];
+            texts.push(self.texts[(posting & ((1 << PLACE_BITS) - 1)) as usize]);
+            number = next;
         }
     }
 }

@@ -10,6 +10,7 @@ const FINISH: u64 = 0xc4ce_b9fe_1a85_ec53;
 
 pub const SAMPLE_MODULUS: u64 = 12;
 pub const SAMPLE_LIMIT: usize = 4096;
+const ASK_LIMIT: usize = 64;
 
 /// Fold hashes into one, by the rule that stands in the reference.
 #[inline(always)]
@@ -208,6 +209,19 @@ fn step_into_place(set: &mut [u64]) {
 /// The 0-mod-p fingerprints of a set: at most `SAMPLE_LIMIT`, in its order.
 #[inline(never)]
 pub fn sample(set: &[u64], kept: &mut Vec<u64>) {
+    sample_within(set, SAMPLE_LIMIT, kept);
+}
+
+/// Of the fingerprints under which a text is posted those that it asks for: at most `ASK_LIMIT`.
+pub fn asked(fingerprints: &[u64], kept: &mut Vec<u64>) {
+    if fingerprints.len() > ASK_LIMIT {
+        sample_within(fingerprints, ASK_LIMIT, kept);
+    } else {
+        fingerprints.clone_into(kept);
+    }
+}
+
+fn sample_within(set: &[u64], limit: usize, kept: &mut Vec<u64>) {
     // Every value is written, and the next one over it unless it is kept: no branch that one in twelve takes.
     kept.resize(set.len() + 1, 0);
     let mut count = 0;
@@ -216,43 +230,17 @@ pub fn sample(set: &[u64], kept: &mut Vec<u64>) {
         count += usize::from(value % SAMPLE_MODULUS == 0);
     }
     kept.truncate(count);
-    let mut modulus = SAMPLE_MODULUS;
-    while kept.len() > SAMPLE_LIMIT {
-        modulus *= 2;
-        kept.retain(|value| value % modulus == 0);
+    // What is a multiple of p is one of 2p where it has one more zero bit below: no division.
+    let mut zeros = SAMPLE_MODULUS.trailing_zeros();
+    while kept.len() > limit {
+        zeros += 1;
+        kept.retain(|value| value.trailing_zeros() >= zeros);
     }
-}
-
-/// How many values two sorted sets share.
-pub fn overlap(first: &[u64], second: &[u64]) -> usize {
-    let (short, long) = if first.len() <= second.len() { (first, second) } else { (second, first) };
-    if short.len() * 32 < long.len() {
-        return short.iter().filter(|value| long.binary_search(value).is_ok()).count();
-    }
-    let (mut at_first, mut at_second, mut shared) = (0, 0, 0);
-    while at_first < first.len() && at_second < second.len() {
-        let (left, right) = (first[at_first], second[at_second]);
-        shared += usize::from(left == right);
-        at_first += usize::from(left <= right);
-        at_second += usize::from(right <= left);
-    }
-    shared
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn overlap_counts_shared_values_of_sets_of_any_size() {
-        let even: Vec<u64> = (0..1000).map(|each| each * 2).collect();
-        let third: Vec<u64> = (0..700).map(|each| each * 3).collect();
-        let shared = even.iter().filter(|each| third.contains(each)).count();
-        assert_eq!(overlap(&even, &third), shared);
-        assert_eq!(overlap(&third, &even), shared);
-        assert_eq!(overlap(&even, &[4, 5, 6]), 2);
-        assert_eq!(overlap(&[], &even), 0);
-    }
 
     #[test]
     fn hashes_on_lanes_are_those_one_by_one() {

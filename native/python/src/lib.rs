@@ -6,12 +6,13 @@
 mod cells;
 mod postings;
 mod records;
+mod verdicts;
 
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use docstore_kernel::analysis::Fingerprints;
-use docstore_kernel::{pairs, shingle, Analyser, Extractor, Options, Outcome, Page};
+use docstore_kernel::{pairs, Analyser, Extractor, Options, Outcome, Page};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -164,12 +165,6 @@ impl Kernel {
     }
 }
 
-/// How many values two sorted arrays of distinct uint64 share.
-#[pyfunction]
-fn overlap(python: Python<'_>, first: PyBuffer<u64>, second: PyBuffer<u64>) -> PyResult<usize> {
-    Ok(shingle::overlap(&first.to_vec(python)?, &second.to_vec(python)?))
-}
-
 /// How many members each pair of sets shares, as bytes of uint64.  Set i has `members[starts[i]..starts[i + 1]]`; pairs
 /// of one first set that follow each other are fastest.
 #[pyfunction]
@@ -185,12 +180,6 @@ fn shared_members<'py>(
     let counts = python.detach(|| pairs::shared_members(&starts, &members, &first, &second));
     let counts = counts.ok_or_else(|| PyValueError::new_err("a pair names a set that is not there"))?;
     words_as_bytes(python, &counts)
-}
-
-/// In how many places two byte strings of one length agree.
-#[pyfunction]
-fn equal_bytes(first: &[u8], second: &[u8]) -> usize {
-    first.iter().zip(second).filter(|(one, other)| one == other).count()
 }
 
 fn words_as_bytes<'py>(python: Python<'py>, values: &[u64]) -> PyResult<Bound<'py, PyBytes>> {
@@ -251,7 +240,6 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<cells::CellEncoder>()?;
     module.add_class::<records::RecordEncoder>()?;
     module.add_function(wrap_pyfunction!(shared_members, module)?)?;
-    module.add_function(wrap_pyfunction!(equal_bytes, module)?)?;
-    module.add_function(wrap_pyfunction!(overlap, module)?)?;
+    verdicts::add_to(module)?;
     postings::add_to(module)
 }

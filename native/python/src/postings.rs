@@ -4,7 +4,8 @@
 
 use std::ffi::{c_int, c_void};
 
-use docstore_kernel::postings::{self, mix_key, Encoded};
+use docstore_kernel::postings::{self, mix_key, Asked, Encoded};
+use docstore_kernel::ranking::Looks;
 use docstore_kernel::slices::{self, Damaged, Shape};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyIndexError, PyValueError};
@@ -71,7 +72,7 @@ impl Recent {
 
     #[getter]
     fn postings(&self) -> usize {
-        self.0.postings().len()
+        self.0.len()
     }
 
     #[getter]
@@ -87,7 +88,7 @@ impl Recent {
     }
 
     fn packed<'py>(&self, python: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        words_as_bytes(python, self.0.postings())
+        words_as_bytes(python, &self.0.postings().collect::<Vec<_>>())
     }
 
     fn texts<'py>(&self, python: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
@@ -116,6 +117,27 @@ pub fn find_postings<'py>(
     let recent = recent.as_ref().map(|table| &table.0);
     let (owners, texts) = postings::find(&views, recent, &mixed.to_vec(python)?, limit).map_err(damaged)?;
     Ok((words_as_bytes(python, &owners)?, words_as_bytes(python, &texts)?))
+}
+
+/// A page's keys, not mixed, looked up, and what they lead to ranked: (text numbers, texts found, own among them).
+///
+/// `asked`: band keys, fingerprints, the number of the page's own text.
+#[pyfunction]
+#[pyo3(signature = (runs, recent, asked, limit, looks))]
+pub fn propose_texts<'py>(
+    python: Python<'py>,
+    runs: Vec<PyRef<'py, RunView>>,
+    recent: PyRef<'py, Recent>,
+    asked: (PyBuffer<u64>, PyBuffer<u64>, u64),
+    limit: usize,
+    looks: (usize, usize),
+) -> PyResult<(Vec<u64>, usize, bool)> {
+    let views = runs.iter().map(|run| run.run()).collect::<PyResult<Vec<_>>>()?;
+    let (band_keys, fingerprints) = (asked.0.to_vec(python)?, asked.1.to_vec(python)?);
+    let asked = Asked { band_keys: &band_keys, fingerprints: &fingerprints, own: asked.2 };
+    let looks = Looks { near: looks.0, inside: looks.1 };
+    let found = postings::propose(&views, Some(&recent.0), asked, limit, looks).map_err(damaged)?;
+    Ok((found.numbers, found.candidates, found.holds_own))
 }
 
 /// Bytes that Python reads in place: to copy a megabyte would hold the GIL for as long, and whoever waits for it.
@@ -183,6 +205,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Packed>()?;
     module.add_function(wrap_pyfunction!(mix_keys, module)?)?;
     module.add_function(wrap_pyfunction!(find_postings, module)?)?;
+    module.add_function(wrap_pyfunction!(propose_texts, module)?)?;
     module.add_function(wrap_pyfunction!(encode_slices, module)?)?;
     module.add_function(wrap_pyfunction!(merge_slices, module)?)
 }
