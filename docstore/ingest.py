@@ -1,8 +1,9 @@
 """Archives into a store: pages written in order, revisits resolved, damage named, nothing stopped.
 
-Floor 6: knows the store and the readers of `formats`; must not know the terminal.  Revisits wait until every page
-of the run is committed, so that the order of files does not matter; they are resolved by the URI and date they refer
-to, else by payload digest, across URLs, against the whole store.
+Floor 6: knows the store and what reads ahead of it; must not know the terminal.  Large files are read and analysed in
+a process of their own, which gives the same portions in the same order as this one would.  Revisits wait until every
+page of the run is committed, so that the order of files does not matter; they are resolved by the URI and date they
+refer to, else by payload digest, across URLs, against the whole store.
 """
 
 from __future__ import annotations
@@ -10,18 +11,24 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import IO, Any
+from pathlib import Path
+from typing import IO, Any, TypeGuard
 
 import msgpack
 
 from docstore.capture import STORED_BODY, STORED_CONFIRMED, STORED_REFERENCE, STORED_REFUSED, STORED_REJECTED
-from docstore.errors import DocstoreError, InvalidArgument
-from docstore.formats.entries import DamagedEntry, PageEntry, RevisitEntry, SkippedEntry
-from docstore.formats.reader import read
+from docstore.errors import InvalidArgument
+from docstore.formats.entries import RevisitEntry
 from docstore.model import Page, Policy, Previous, PutResult, VerdictKind
+from docstore.reading import process
+from docstore.reading.frames import Job
+from docstore.reading.portions import Rest, portions
+from docstore.reading.process import ReadingProcess
 from docstore.store import DocumentStore
+from docstore.writing.prepared import Prepared
 
 MAX_ERRORS = 10_000
 """Errors listed one by one; further ones are counted."""
@@ -30,9 +37,10 @@ REVISIT_SPOOL_BYTES = 8 << 20
 UNRESOLVED = "revisit_unresolved"
 """A revisit that refers to what is neither in the archives of the run nor in the store."""
 PROGRESS_PAGES = 64
+READER_BYTES = 8 << 20
+"""Files of fewer bytes than that are read in the writing process: a second one takes a third of a second to start."""
 
 _NOT_MODIFIED_PROFILES = ("server-not-modified",)
-_WEB_SCHEMES = ("http:", "https:", "ftp:", "gemini:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +52,15 @@ class IngestOptions:
         threads: that analyse pages.
         on_rejected: called with the result of every rejected page.
         anchors: write the text of each outlink into the `anchor` family of the page that it leads to.
+        reader: read and analyse in a process of its own, which no stream can be given to; None does so for files of
+            READER_BYTES together, where there is a second core and more than one thread is allowed.
     """
 
     policies: Mapping[VerdictKind, Policy] | None = None
     threads: int = 2
     on_rejected: Callable[[PutResult], None] | None = None
     anchors: bool = False
+    reader: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +142,16 @@ def ingest(
     Returns:
         The report; damaged records and refused pages are in its `errors`.
     Raises:
-        StorageError: the disk is full or fails; what is in the report is committed, the same run again goes on.
+        InvalidArgument: a stream is to be read by another process.
+        StorageError: the disk is full or fails, or the reading process died; what is in the report is committed, the
+            same run again goes on.
     """
-    run = _Run(store, options, on_progress)
+    run = _Run(store, options, sources, on_progress)
     began = time.monotonic()
     before = store.stored_bytes()
     try:
-        run.take(run.pages_of(sources))
+        if not run.take_from_reader():
+            run.take(run.pages())
         run.take(run.resolved_revisits())
     finally:
         run.report.stored_bytes = store.stored_bytes() - before
@@ -146,10 +160,17 @@ def ingest(
 
 
 class _Run:
-    def __init__(self, store: DocumentStore, options: IngestOptions, on_progress: Progress | None) -> None:
+    def __init__(
+        self,
+        store: DocumentStore,
+        options: IngestOptions,
+        sources: Sequence[str | IO[bytes]],
+        on_progress: Progress | None,
+    ) -> None:
         self.report = IngestReport()
         self._store = store
         self._options = options
+        self._sources = sources
         self._on_progress = on_progress
         self._skipped: Counter[str] = Counter()
         self._origins: deque[tuple[str, int, int]] = deque()
@@ -158,9 +179,42 @@ class _Run:
     def take(self, pages: Iterator[Page]) -> None:
         """Write pages and count their results."""
         options = self._options
-        results = self._store.put_pages(
-            pages, policies=options.policies, threads=options.threads, anchors=options.anchors
+        self._take_results(
+            self._store.put_pages(pages, policies=options.policies, threads=options.threads, anchors=options.anchors)
         )
+
+    def take_from_reader(self) -> bool:
+        """Write and count the pages of all sources as another process reads them; False where this one is to read."""
+        files = self._files_for_reader()
+        if files is None:
+            return False
+        schema, options = self._store.schema, self._options
+        job = Job(
+            files, schema.extractor, schema.shingle_words, schema.checksum, max(1, options.threads), options.anchors
+        )
+        reader = process.start(job)
+        if reader is None:
+            return False
+        with reader:
+            # Loads the write half while the reader loads.
+            results = self._store.put_prepared(self._read_by(reader), policies=options.policies)
+            if not reader.has_loaded():
+                return False
+            self._take_results(results)
+        return True
+
+    def _files_for_reader(self) -> tuple[str, ...] | None:
+        """What another process is to read; None where this one is."""
+        wanted, sources = self._options.reader, self._sources
+        if not _are_paths(sources):
+            if wanted:
+                raise InvalidArgument("a stream is read in this process: leave --reader out, or name files")
+            return None
+        if wanted is None:
+            wanted = self._options.threads > 1 and process.cores() > 1 and _size(sources) >= READER_BYTES
+        return tuple(sources) if wanted else None
+
+    def _take_results(self, results: Iterable[PutResult]) -> None:
         for number, result in enumerate(results):
             self._count(result)
             if self._on_progress is not None and number % PROGRESS_PAGES == 0:
@@ -189,32 +243,33 @@ class _Run:
         else:
             report.known += 1
 
-    def pages_of(self, sources: Sequence[str | IO[bytes]]) -> Iterator[Page]:
-        """Pages of all sources; revisits are put aside, everything else is counted."""
-        for source in sources:
-            name = source if isinstance(source, str) else "-"
-            try:
-                for entry in read(source):
-                    if isinstance(entry, PageEntry):
-                        if not entry.page.url.lower().startswith(_WEB_SCHEMES):
-                            self._skipped["not_a_web_url"] += 1
-                            continue
-                        self._origins.append((name, entry.offset, len(entry.page.body)))
-                        yield entry.page
-                    elif isinstance(entry, RevisitEntry):
-                        self._put_aside(name, entry)
-                    elif isinstance(entry, SkippedEntry):
-                        self._skipped[entry.reason] += 1
-                    else:
-                        self._note_damage(name, entry)
-            except (DocstoreError, OSError) as error:
-                # A file that cannot be read at all: named, and the run goes on with the next one.
-                self.report.add_error(name, 0, str(error))
-                self._skipped["unreadable_file"] += 1
+    def pages(self) -> Iterator[Page]:
+        """Pages of all sources, read here; revisits are put aside, everything else is counted."""
+        # A page is given as soon as it is read: a slow stream is not waited for.
+        for portion in portions(self._sources, most_pages=1, most_bytes=1):
+            self._note(portion.rest)
+            for page, place in zip(portion.pages, portion.places, strict=True):
+                self._origins.append((self._name(place.source), place.offset, len(page.body)))
+                yield page
 
-    def _note_damage(self, name: str, entry: DamagedEntry) -> None:
-        self._skipped["damaged"] += 1
-        self.report.add_error(name, entry.offset, entry.reason)
+    def _read_by(self, reader: ReadingProcess) -> Iterator[Prepared]:
+        """The same from another process, and analysed."""
+        for portion in reader.portions():
+            self._note(portion.rest)
+            for one, place in zip(portion.prepared, portion.places, strict=True):
+                self._origins.append((self._name(place.source), place.offset, len(one.page.body)))
+                yield one
+
+    def _name(self, number: int) -> str:
+        source = self._sources[number]
+        return source if isinstance(source, str) else "-"
+
+    def _note(self, rest: Rest) -> None:
+        self._skipped.update(rest.skipped)
+        for (source, offset), reason in rest.errors:
+            self.report.add_error(self._name(source), offset, reason)
+        for source, entry in rest.revisits:
+            self._put_aside(self._name(source), entry)
 
     # --- revisits
 
@@ -272,3 +327,16 @@ class _Run:
             if document is not None and document.body is not None:
                 return document.body, document.newest.headers, document.status or 200
         return None
+
+
+def _are_paths(sources: Sequence[str | IO[bytes]]) -> TypeGuard[Sequence[str]]:
+    return all(isinstance(source, str) for source in sources)
+
+
+def _size(files: Sequence[str]) -> int:
+    """Bytes of files together; one that is not there has none."""
+    total = 0
+    for name in files:
+        with suppress(OSError):
+            total += Path(name).stat().st_size
+    return total

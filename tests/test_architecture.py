@@ -47,6 +47,7 @@ FLOORS = {
     "docstore.ingest": 6,
     "docstore.export": 6,
     "docstore.formats": 6,
+    "docstore.reading": 6,
     "docstore.cli": 7,
 }
 """Floor by module; a module inside a package takes the longest name here that it begins with."""

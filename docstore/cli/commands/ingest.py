@@ -59,6 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--threads", metavar="N", type=arguments.positive, default=2, help="that analyse pages (default: 2)"
     )
     parser.add_argument(
+        "--reader",
+        action=argparse.BooleanOptionalAction,
+        help="read and analyse in a process beside the writing one (default: for files of 8 MB and more, with a second "
+        "core and not --threads 1)",
+    )
+    parser.add_argument(
         "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
     )
     arguments.add_durability(parser)
@@ -80,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         if args.dry_run:
             store = stack.enter_context(store.rehearse())
         on_rejected = None if rejects is None else _reject_writer(rejects)
-        options = IngestOptions(policies, args.threads, on_rejected, args.anchors)
+        options = IngestOptions(policies, args.threads, on_rejected, args.anchors, args.reader)
         progress = _progress(stack) if (sys.stderr.isatty() if args.progress is None else args.progress) else None
         try:
             report = ingest(store, sources, options, progress)

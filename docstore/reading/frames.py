@@ -1,0 +1,140 @@
+"""What the two processes of an ingest say to each other, as frames on a pipe.
+
+Floor 6: knows `Prepared` and portions.  Must not know processes.  A frame is its length, 8 bytes little-endian, and a
+pickle; both ends are the same docstore in the same Python, started one by the other, and nothing of it reaches disk.
+Named tuples, pages and arrays travel as plain tuples and bytes, which takes half the time.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from dataclasses import dataclass
+from typing import IO, Any, Final, NamedTuple
+
+import numpy as np
+
+from docstore.anchors import Anchor
+from docstore.dedup.analysis import Analysis
+from docstore.model import Page
+from docstore.reading.portions import Place, Portion, Rest
+from docstore.version import __version__
+from docstore.writing.prepared import Prepared
+
+HELLO: Final = f"docstore {__version__} reads\n".encode()
+"""What comes before the first frame, bare: the process has loaded, and it is this very docstore."""
+
+_LENGTH: Final = struct.Struct("<Q")
+_ARRAYS: Final = tuple(
+    number for number, name in enumerate(Analysis._fields) if isinstance(Analysis._field_defaults.get(name), np.ndarray)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to read, and how to analyse it.
+
+    Attributes:
+        files: paths, as the working directory has them.
+        extractor, shingle_words, checksum: as in the store's schema.
+        threads: that analyse pages.
+        anchors: give what each page says of the pages that it links to.
+    """
+
+    files: tuple[str, ...]
+    extractor: str
+    shingle_words: int
+    checksum: str
+    threads: int
+    anchors: bool
+
+
+class ReadyPortion(NamedTuple):
+    """A portion whose pages were analysed."""
+
+    prepared: list[Prepared]
+    places: list[Place]
+    rest: Rest
+
+
+class Failure(NamedTuple):
+    """Reading ended with an exception that nobody foresaw."""
+
+    error: BaseException
+
+
+class End(NamedTuple):
+    """Everything has been read."""
+
+
+Message = ReadyPortion | Failure | End
+
+
+def encode_portion(portion: Portion, prepared: list[Prepared]) -> bytes:
+    """A portion and its analysed pages as the body of a frame."""
+    plain = [_plain(one) for one in prepared]
+    return pickle.dumps((plain, [tuple(place) for place in portion.places], portion.rest), 5)
+
+
+def encode(message: Failure | End) -> bytes:
+    """Any other message as the body of a frame."""
+    if isinstance(message, Failure):
+        try:
+            return pickle.dumps(message, 5)
+        except Exception:  # an exception of a library that holds a lock, say; its words are what counts
+            return pickle.dumps(Failure(RuntimeError(repr(message.error))), 5)
+    return pickle.dumps(message, 5)
+
+
+def decode(raw: bytes) -> Message:
+    """The message of a frame's body."""
+    message: Any = pickle.loads(raw)
+    if type(message) is not tuple:
+        found: Message = message
+        return found
+    plain, places, rest = message
+    return ReadyPortion([_prepared(one) for one in plain], [Place(*place) for place in places], rest)
+
+
+def write(stream: IO[bytes], body: bytes) -> None:
+    """Send a frame."""
+    stream.write(_LENGTH.pack(len(body)))
+    stream.write(body)
+    stream.flush()
+
+
+def read(stream: IO[bytes]) -> bytes | None:
+    """The body of the next frame; None where the other side has gone."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    length = _LENGTH.unpack(head)[0]
+    body = stream.read(length)
+    return body if len(body) == length else None
+
+
+def _plain(one: Prepared) -> tuple[Any, ...]:
+    page = one.page
+    analysis: list[Any] | None = None
+    if one.analysis is not None:
+        analysis = list(one.analysis)
+        for number in _ARRAYS:
+            analysis[number] = analysis[number].tobytes()
+    return (
+        (page.url, page.body, page.status, page.headers, page.fetched_at, page.ip, page.payload_digest, page.docno),
+        one.row_key,
+        one.url,
+        one.timestamp,
+        analysis,
+        one.error,
+        [tuple(anchor) for anchor in one.anchors],
+    )
+
+
+def _prepared(plain: tuple[Any, ...]) -> Prepared:
+    page, row_key, url, timestamp, analysis, error, anchors = plain
+    if analysis is not None:
+        for number in _ARRAYS:
+            analysis[number] = np.frombuffer(analysis[number], np.uint64)
+        analysis = Analysis._make(analysis)
+    return Prepared(Page(*page), row_key, url, timestamp, analysis, error, tuple(Anchor(*one) for one in anchors))

@@ -1,0 +1,137 @@
+"""Both processes of an ingest are killed or interrupted: nothing counted is lost, and no process stays behind.
+
+The archive is a named pipe that the test holds open, so that both processes are in the middle of it when they die.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pages import page, words
+from warc_records import message, record
+
+import docstore
+from docstore.check import check
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for a process that is no child: Linux")
+
+PAGES = 2000
+"""Enough for several groups, though what is read of a pipe comes in pieces of 256 KB."""
+SCRIPT = """
+import sys
+import docstore
+from docstore.errors import DocstoreError
+from docstore.ingest import IngestOptions, ingest
+from docstore.reading import process
+
+real = process.start
+def noted(job):
+    reader = real(job)
+    print(reader._process.pid, flush=True)
+    return reader
+process.start = noted
+
+try:
+    with docstore.open(sys.argv[1], create=True, durability="flush") as store:
+        ingest(store, [sys.argv[2]], IngestOptions(reader=True), lambda report: print(report.pages, flush=True))
+except DocstoreError as error:
+    print("failed:", error, flush=True)
+    sys.exit(error.exit_code)
+"""
+
+
+class Running:
+    """An ingest that has counted pages and waits for more."""
+
+    def __init__(self, writer: subprocess.Popen[str], reader: int) -> None:
+        self.writer = writer
+        self._reader = os.pidfd_open(reader)
+        self.reader = reader
+        assert writer.stdout is not None
+        self.lines = writer.stdout
+        self.counted = 0
+        while self.counted == 0:
+            self.counted = int(self.lines.readline())
+
+    def reader_ends(self) -> bool:
+        """Whether the reader has gone, or goes now."""
+        ended, _, _ = select.select([self._reader], [], [], 20)
+        os.close(self._reader)
+        return bool(ended)
+
+    def rest(self) -> str:
+        """The last line that is no count."""
+        last = ""
+        for line in self.lines:
+            if line.strip().isdigit():
+                self.counted = int(line)
+            else:
+                last = line
+        return last
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Running]:
+    pipe = folder / "crawl.warc.gz"
+    os.mkfifo(pipe)
+    paths = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    writer = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(folder / "s"), str(pipe)], stdout=subprocess.PIPE, text=True, env=paths
+    )
+    try:
+        assert writer.stdout is not None
+        reader = int(writer.stdout.readline())
+        with pipe.open("wb") as stream:
+            for number in range(PAGES):
+                body = page(words(number, 120))
+                stream.write(gzip.compress(record(message(body), f"http://h.example/{number}")))
+            stream.flush()
+            yield Running(writer, reader)
+            writer.wait(20)
+    finally:
+        writer.kill()
+        writer.wait()
+
+
+def assert_sound(folder: Path, counted: int) -> None:
+    with docstore.open(folder / "s") as store:
+        assert store.lost == ()
+        assert list(check(store.opened)) == []
+        stored = sorted(int(row.url.rsplit("/", 1)[1]) for row in store.cells.scan())
+        assert stored == list(range(len(stored)))
+        assert len(stored) >= counted > 0
+
+
+def test_a_reader_whose_writer_is_killed_ends(tmp_path: Path) -> None:
+    with running(tmp_path) as both:
+        os.kill(both.writer.pid, signal.SIGKILL)
+        assert both.reader_ends()
+        both.rest()
+    assert_sound(tmp_path, both.counted)
+
+
+def test_a_writer_whose_reader_is_killed_says_so(tmp_path: Path) -> None:
+    with running(tmp_path) as both:
+        os.kill(both.reader, signal.SIGKILL)
+        assert "SIGKILL" in both.rest()
+        assert both.reader_ends()
+    assert both.writer.returncode == 6
+    assert_sound(tmp_path, both.counted)
+
+
+def test_an_interrupt_ends_both(tmp_path: Path) -> None:
+    with running(tmp_path) as both:
+        os.kill(both.writer.pid, signal.SIGINT)
+        assert both.reader_ends()
+        both.rest()
+    assert both.writer.returncode == -signal.SIGINT
+    assert_sound(tmp_path, both.counted)

@@ -1,0 +1,362 @@
+"""Archives read by a process beside the writing one: the same store, the same report, and what goes wrong."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pages import page, words
+from warc_records import message, record
+
+import docstore
+from docstore import ingest as ingesting
+from docstore.anchors import Anchor
+from docstore.check import check
+from docstore.dedup.kernel import Kernel
+from docstore.errors import InvalidArgument, StorageError
+from docstore.ingest import IngestOptions, IngestReport, ingest
+from docstore.model import Page
+from docstore.reading import child, frames, process
+from docstore.reading.frames import End, Failure, Job
+from docstore.reading.portions import MAX_REST, Place, Portion, Rest, portions
+from docstore.writing.prepared import Prepared, Preparer
+
+ROOT = Path(__file__).parent.parent.parent
+SAMPLE = ROOT / "examples" / "sample-crawl.warc.gz"
+REVISIT = "WARC-Payload-Digest: sha1:NOWHERE\r\nWARC-Profile: identical-payload-digest\r\n"
+
+
+def samples() -> list[str]:
+    shared = Path(os.environ.get("DOCSTORE_SHARED", ROOT.parent / "shared"))
+    folder = shared / "corpus" / "warc-samples"
+    if not folder.is_dir():
+        pytest.skip("the shared archive samples are not on this machine (DOCSTORE_SHARED)")
+    return sorted(str(path) for path in folder.iterdir() if path.suffix != ".tsv")
+
+
+def linked(number: int) -> bytes:
+    return page(words(number, 80)).replace(b"</body>", b'<a href="/%d">next %d</a></body>' % (number + 1, number))
+
+
+def packed(path: Path, records: Sequence[bytes]) -> str:
+    path.write_bytes(b"".join(gzip.compress(one) for one in records))
+    return str(path)
+
+
+@pytest.fixture
+def archives(tmp_path: Path) -> list[str]:
+    """Pages, damage, revisits, refused pages, records that are none, and files that are none."""
+    responses = [record(message(linked(n)), f"http://h{n % 7}.example/{n % 50}") for n in range(120)]
+    damaged = [*responses[:30], responses[30][:-60], *responses[31:60]]
+    odd = [
+        record(b"a name server's answer", "dns:h.example"),
+        record(message(linked(200)), "http://h.example:99999/"),
+        record(message(linked(201)), "urn:h.example:1"),
+        record(message(b"", "304 Not Modified"), "http://h1.example/1"),
+        record(message(linked(202)), "http://h.example/202", extra="WARC-Payload-Digest: sha1:KNOWN\r\n"),
+        record(b"", "http://h.example/203", "revisit", REVISIT),
+        record(b"", "http://h.example/204", "revisit", REVISIT.replace("NOWHERE", "KNOWN")),
+    ]
+    return [
+        packed(tmp_path / "odd.warc.gz", odd),
+        str(tmp_path / "none.warc.gz"),
+        packed(tmp_path / "sound.warc.gz", responses),
+        packed(tmp_path / "damaged.warc.gz", damaged),
+        str(SAMPLE),
+        __file__,
+    ]
+
+
+def plain(report: IngestReport) -> dict[str, Any]:
+    """A report without its time; errors in order of file and offset, for pages are refused when their group is."""
+    found = report.as_dict()
+    del found["seconds"]
+    found["errors"].sort(key=lambda error: (error["file"], error["offset"]))
+    return found
+
+
+def test_any_reader_gives_the_same_store_and_the_same_report(tmp_path: Path, archives: list[str]) -> None:
+    outcomes = []
+    for reader, threads in ((False, 1), (True, 1), (True, 2), (True, 8), (False, 2)):
+        options = IngestOptions(threads=threads, anchors=True, reader=reader)
+        with docstore.open(tmp_path / f"{reader}{threads}", create=True) as store:
+            report = ingest(store, archives, options)
+            cells = list(store.cells.scan())
+            assert list(check(store.opened)) == []
+            again = ingest(store, archives, replace(options, reader=not reader))
+            assert (again.stored, again.stored_bytes) == (0, 0)
+        outcomes.append((plain(report), cells))
+    report, cells = outcomes[0]
+    assert report["pages"] > 300 and report["error_count"] >= 4 and report["skipped"]["revisit_unresolved"] == 1
+    assert set(report["skipped"]) >= {"dns", "refused", "damaged", "unreadable_file", "not_a_web_url"}
+    assert any(cell.family == "anchor" for row in cells for cell in row.cells)
+    for other in outcomes[1:]:
+        assert other == (report, cells)
+
+
+def test_the_shared_samples_give_the_same_report_by_either_way(tmp_path: Path) -> None:
+    reports = []
+    for reader in (False, True):
+        with docstore.open(tmp_path / str(reader), create=True, durability="none") as store:
+            reports.append(plain(ingest(store, samples(), IngestOptions(reader=reader))))
+    assert reports[0] == reports[1]
+    assert reports[0]["error_count"] > 100
+
+
+def test_a_dry_run_reads_by_another_process_and_writes_nothing(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True) as store:
+        with store.rehearse() as rehearsal:
+            assert ingest(rehearsal, [str(SAMPLE)], IngestOptions(reader=True)).pages == 192
+        assert list(store.cells.scan()) == []
+
+
+# --- when a process is started
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Process ids of the readers that a test starts."""
+    found: list[int] = []
+    real = subprocess.Popen
+
+    def noted(*words: Any, **options: Any) -> Any:
+        begun = real(*words, **options)
+        found.append(begun.pid)
+        return begun
+
+    monkeypatch.setattr(process.subprocess, "Popen", noted)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("least_bytes", "cores", "threads", "expected"), [(1, 2, 2, 1), (1, 1, 2, 0), (1, 2, 1, 0), (1 << 30, 2, 2, 0)]
+)
+def test_a_process_is_started_for_large_files_where_it_can_help(
+    tmp_path: Path,
+    started: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    least_bytes: int,
+    cores: int,
+    threads: int,
+    expected: int,
+) -> None:
+    monkeypatch.setattr(ingesting, "READER_BYTES", least_bytes)
+    monkeypatch.setattr(process, "cores", lambda: cores)
+    with docstore.open(tmp_path / "s", create=True) as store:
+        assert ingest(store, [str(SAMPLE)], IngestOptions(threads=threads)).pages == 192
+    assert len(started) == expected
+
+
+def test_a_stream_is_read_here(tmp_path: Path, started: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingesting, "READER_BYTES", 1)
+    with docstore.open(tmp_path / "s", create=True) as store:
+        assert ingest(store, [io.BytesIO(SAMPLE.read_bytes())]).pages == 192
+        with pytest.raises(InvalidArgument, match="--reader"):
+            ingest(store, [io.BytesIO()], IngestOptions(reader=True))
+    assert started == []
+
+
+@pytest.mark.parametrize("program", ["/nowhere/python", "/bin/false", "/bin/cat"])
+def test_where_no_process_can_be_had_this_one_reads_and_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, program: str
+) -> None:
+    if program.startswith("/bin") and not Path(program).exists():
+        pytest.skip(f"no {program} here")
+    monkeypatch.setattr(sys, "executable", program)
+    monkeypatch.setattr(process, "_said", set())
+    with docstore.open(tmp_path / "s", create=True) as store, caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert ingest(store, [str(SAMPLE)], IngestOptions(reader=True)).pages == 192
+    said = [entry for entry in caplog.records if entry.name == process.__name__]
+    assert len(said) == 1
+    assert "this one reads, too" in said[0].getMessage()
+
+
+def test_a_script_without_a_main_guard_in_a_folder_of_misleading_names_runs_once(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    for name in ("docstore", "json", "pickle"):
+        (work / f"{name}.py").write_text("raise SystemExit('misled')\n")
+    script = tmp_path / "script" / "ingest_all.py"
+    script.parent.mkdir()
+    script.write_text(
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "import docstore\n"
+        "from docstore.ingest import IngestOptions, ingest\n"
+        "print('once')\n"
+        f"with docstore.open({str(tmp_path / 's')!r}, create=True) as store:\n"
+        f"    print(ingest(store, [{str(SAMPLE)!r}], IngestOptions(reader=True)).pages)\n"
+    )
+    plainly = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    ran = subprocess.run(
+        [sys.executable, str(script)], cwd=work, env=plainly, capture_output=True, text=True, check=False
+    )
+    assert (ran.stdout, ran.stderr) == ("once\n192\n", "")
+
+
+# --- what goes wrong
+
+
+def test_a_reader_that_is_killed_is_an_error_that_names_the_file_and_the_same_run_goes_on(
+    tmp_path: Path, started: list[int]
+) -> None:
+    path = packed(tmp_path / "many.warc.gz", [record(message(linked(n)), f"http://h.example/{n}") for n in range(1500)])
+    seen: list[int] = []
+
+    def kill(report: IngestReport) -> None:
+        if not seen:
+            os.kill(started[0], signal.SIGKILL)
+        seen.append(report.pages)
+
+    with docstore.open(tmp_path / "s", create=True) as store:
+        with pytest.raises(StorageError, match=r"SIGKILL.*many\.warc\.gz at offset \d+.*--no-reader"):
+            ingest(store, [path], IngestOptions(reader=True), kill)
+        counted = seen[-1]
+        assert list(check(store.opened)) == []
+        again = ingest(store, [path])
+        assert again.pages == 1500
+        assert counted <= again.known < 1500
+    with pytest.raises(ProcessLookupError):
+        os.kill(started[0], 0)
+
+
+def test_what_reading_raises_is_raised_here(tmp_path: Path, started: list[int]) -> None:
+    reader = process.start(Job((str(SAMPLE),), "nothing", 5, "blake3", 1, False))
+    assert reader is not None
+    with reader:
+        assert reader.has_loaded()
+        with pytest.raises(InvalidArgument, match="nothing") as raised:
+            list(reader.portions())
+    assert "Traceback" in raised.value.__notes__[0]
+    with pytest.raises(ProcessLookupError):
+        os.kill(started[0], 0)
+
+
+class Unsendable(Exception):
+    def __reduce__(self) -> str:
+        raise TypeError("no")
+
+
+@pytest.mark.parametrize("error", [MemoryError("all gone"), Unsendable("all gone")])
+def test_any_exception_can_be_sent(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> Iterator[Portion]:
+        yield Portion([Page("http://a.example/", b"x", fetched_at=0)], [Place(0, 7)], Rest())
+        raise error
+
+    monkeypatch.setattr(child, "portions", failing)
+    answers = io.BytesIO()
+    child.serve(Job((), "combined", 5, "blake3", 2, False), answers)
+    ready, failure = received(answers)
+    assert isinstance(ready, frames.ReadyPortion) and ready.places == [Place(0, 7)]
+    assert isinstance(failure, Failure) and "all gone" in str(failure.error)
+    assert type(failure.error) is (MemoryError if isinstance(error, MemoryError) else RuntimeError)
+
+
+def received(answers: io.BytesIO) -> list[frames.Message]:
+    answers.seek(0)
+    found = []
+    while (raw := frames.read(answers)) is not None:
+        found.append(frames.decode(raw))
+    return found
+
+
+# --- what travels
+
+
+def test_what_is_under_way_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_bytes = 0
+    body = b"<p>" + b"word " * 20_000
+
+    def many(*_: object, **__: object) -> Iterator[Portion]:
+        nonlocal read_bytes
+        for number in range(400):
+            read_bytes += len(body)
+            yield Portion([Page(f"http://a.example/{number}", body, fetched_at=0)], [Place(0, number)], Rest())
+
+    class Answers(io.BytesIO):
+        most_ahead_bytes = sent_bytes = 0
+
+        def write(self, raw: Any, /) -> int:
+            if len(raw) > len(body):
+                self.most_ahead_bytes = max(self.most_ahead_bytes, read_bytes - self.sent_bytes)
+                self.sent_bytes += len(body)
+            return len(raw)
+
+    monkeypatch.setattr(child, "portions", many)
+    monkeypatch.setattr(child, "AHEAD_BYTES", 10 * len(body))
+    answers = Answers()
+    child.serve(Job((), "combined", 5, "blake3", 4, False), answers)
+    assert answers.sent_bytes == 400 * len(body)
+    assert answers.most_ahead_bytes <= 11 * len(body)  # one more has been read and waits for leave
+
+
+def test_one_page_longer_than_all_that_may_be_under_way_passes() -> None:
+    allowance = child.Allowance(10)
+    allowance.take(11)
+    allowance.give_back(11)
+    allowance.take(4)
+    allowance.take(6)
+
+
+def test_a_portion_is_the_same_at_the_other_end() -> None:
+    source = random.Random(5)
+    preparer = Preparer(Kernel("combined"), lambda: 0)
+    pages = [
+        Page(f"http://a.example/{n}", linked(n), fetched_at=n * 1000, headers=(("A", "\udc80"), ("A", "é")))
+        for n in range(20)
+    ]
+    pages += [
+        Page("no url", b"x", fetched_at=0),
+        Page("http://a.example/304", b"", 304, fetched_at=0, ip="::1"),
+        Page("http://a.example/picture", source.randbytes(3000), fetched_at=5_000, payload_digest="d", docno="n"),
+        Page("http://a.example/empty", b"", fetched_at=0),
+    ]
+    rest = Rest()
+    rest.note_error(1, 2, "damaged", "why")
+    prepared = preparer.prepare(pages, anchors=True)
+    places = [Place(number, number * 10) for number in range(len(pages))]
+    ready = frames.decode(frames.encode_portion(Portion(pages, places, rest), prepared))
+    assert isinstance(ready, frames.ReadyPortion)
+    assert (ready.places, ready.rest) == (places, rest)
+    for one, other in zip(prepared, ready.prepared, strict=True):
+        assert isinstance(other, Prepared) and all(isinstance(anchor, Anchor) for anchor in other.anchors)
+        assert other._replace(analysis=None) == one._replace(analysis=None)
+        assert type(other.analysis) is type(one.analysis)
+        for mine, theirs in zip(one.analysis or (), other.analysis or (), strict=True):
+            assert type(mine) is type(theirs)
+            assert np.array_equal(mine, theirs)
+            if isinstance(mine, np.ndarray):
+                assert mine.dtype == theirs.dtype
+    assert any(one.anchors for one in ready.prepared)
+    assert frames.decode(frames.encode(End())) == End()
+
+
+def test_portions_hold_everything_in_order_and_end_where_asked(archives: list[str]) -> None:
+    one_by_one = list(portions(archives, most_pages=1, most_bytes=1))
+    many = list(portions(archives, most_pages=16, most_bytes=100_000))
+    for name in ("pages", "places"):
+        assert [x for portion in one_by_one for x in getattr(portion, name)] == [
+            x for portion in many for x in getattr(portion, name)
+        ]
+    assert [e for portion in one_by_one for e in portion.rest.errors] == [e for p in many for e in p.rest.errors]
+    assert max(len(portion.pages) for portion in many) == 16
+    assert max(len(portion.pages) for portion in one_by_one) == 1
+    assert all(sum(len(page.body) for page in portion.pages[:-1]) < 100_000 for portion in many)
+
+
+def test_a_file_of_damage_alone_is_not_held_in_memory(tmp_path: Path) -> None:
+    broken = record(message(linked(1))).replace(b"WARC-Date", b"WARC-Fate")
+    found = list(portions([packed(tmp_path / "b.warc.gz", [broken] * (2 * MAX_REST + 5))], most_pages=16, most_bytes=1))
+    assert [len(portion.rest.errors) for portion in found] == [MAX_REST, MAX_REST, 5]
