@@ -18,12 +18,14 @@ from docstore.anchors import Anchor
 from docstore.dedup.analysis import Analysis
 from docstore.model import Page
 from docstore.reading.portions import Place, Portion, Rest
+from docstore.tablets.placement import Sorted
 from docstore.version import __version__
 from docstore.writing.prepared import Prepared
 
 HELLO: Final = f"docstore {__version__} reads\n".encode()
 """What comes before the first frame, bare: the process has loaded, and it is this very docstore."""
 
+_PAGE, _ANALYSIS, _ANCHORS, _VALUES = map(Prepared._fields.index, ("page", "analysis", "anchors", "values"))
 _LENGTH: Final = struct.Struct("<Q")
 _ARRAYS: Final = tuple(
     number for number, name in enumerate(Analysis._fields) if isinstance(Analysis._field_defaults.get(name), np.ndarray)
@@ -113,28 +115,36 @@ def read(stream: IO[bytes]) -> bytes | None:
     return body if len(body) == length else None
 
 
-def _plain(one: Prepared) -> tuple[Any, ...]:
-    page = one.page
-    analysis: list[Any] | None = None
-    if one.analysis is not None:
-        analysis = list(one.analysis)
-        for number in _ARRAYS:
-            analysis[number] = analysis[number].tobytes()
-    return (
-        (page.url, page.body, page.status, page.headers, page.fetched_at, page.ip, page.payload_digest, page.docno),
-        one.row_key,
-        one.url,
-        one.timestamp,
-        analysis,
-        one.error,
-        [tuple(anchor) for anchor in one.anchors],
+def _plain(one: Prepared) -> list[Any]:
+    page, analysis = one.page, one.analysis
+    plain: list[Any] = list(one)
+    plain[_PAGE] = (
+        page.url,
+        page.body,
+        page.status,
+        page.headers,
+        page.fetched_at,
+        page.ip,
+        page.payload_digest,
+        page.docno,
     )
-
-
-def _prepared(plain: tuple[Any, ...]) -> Prepared:
-    page, row_key, url, timestamp, analysis, error, anchors = plain
+    plain[_ANCHORS] = [tuple(anchor) for anchor in one.anchors]
+    plain[_VALUES] = tuple(one.values)
     if analysis is not None:
+        fields: list[Any] = list(analysis)
         for number in _ARRAYS:
-            analysis[number] = np.frombuffer(analysis[number], np.uint64)
-        analysis = Analysis._make(analysis)
-    return Prepared(Page(*page), row_key, url, timestamp, analysis, error, tuple(Anchor(*one) for one in anchors))
+            fields[number] = fields[number].tobytes()
+        plain[_ANALYSIS] = fields
+    return plain
+
+
+def _prepared(plain: list[Any]) -> Prepared:
+    plain[_PAGE] = Page(*plain[_PAGE])
+    plain[_ANCHORS] = tuple([Anchor(*anchor) for anchor in plain[_ANCHORS]])
+    plain[_VALUES] = Sorted(*plain[_VALUES])
+    fields = plain[_ANALYSIS]
+    if fields is not None:
+        for number in _ARRAYS:
+            fields[number] = np.frombuffer(fields[number], np.uint64)
+        plain[_ANALYSIS] = Analysis._make(fields)
+    return Prepared._make(plain)

@@ -29,7 +29,7 @@ _PROGRAM: Final = "import sys; sys.path[:] = sys.argv[1:]; from docstore.reading
 _PIPE_BYTES: Final = 1 << 20
 """Asked of Linux for the pipe: fewer turns between the two processes than with its 64 KB."""
 _LOG = logging.getLogger(__name__)
-_said: set[str] = set()
+_said: list[str] = []
 
 
 class ReadingProcess:
@@ -61,8 +61,7 @@ class ReadingProcess:
         hello = self._from.read(len(frames.HELLO))
         if hello == frames.HELLO:
             return True
-        self._process.kill()
-        _say_once(f"expected {frames.HELLO!r} of it, found {hello!r}; it {_how(self._process.wait())}")
+        _say_once(f"{sys.executable}: expected {frames.HELLO!r}, found {hello!r}")
         return False
 
     def __enter__(self) -> Self:
@@ -122,8 +121,8 @@ def start(job: Job) -> ReadingProcess | None:
 
 
 def _say_once(reason: str) -> None:
-    if reason not in _said:
-        _said.add(reason)
+    if not _said:
+        _said.append(reason)
         _LOG.warning("no process beside this one can read the archives (%s): this one reads, too", reason)
 
 

@@ -31,6 +31,7 @@ from docstore.model import Page
 from docstore.reading import child, frames, process
 from docstore.reading.frames import End, Failure, Job
 from docstore.reading.portions import MAX_REST, Place, Portion, Rest, portions
+from docstore.tablets.placement import Sorted
 from docstore.writing.prepared import Prepared, Preparer
 
 ROOT = Path(__file__).parent.parent.parent
@@ -175,7 +176,7 @@ def test_where_no_process_can_be_had_this_one_reads_and_says_so_once(
     if program.startswith("/bin") and not Path(program).exists():
         pytest.skip(f"no {program} here")
     monkeypatch.setattr(sys, "executable", program)
-    monkeypatch.setattr(process, "_said", set())
+    monkeypatch.setattr(process, "_said", [])
     with docstore.open(tmp_path / "s", create=True) as store, caplog.at_level(logging.WARNING):
         for _ in range(2):
             assert ingest(store, [str(SAMPLE)], IngestOptions(reader=True)).pages == 192
@@ -332,6 +333,7 @@ def test_a_portion_is_the_same_at_the_other_end() -> None:
     assert (ready.places, ready.rest) == (places, rest)
     for one, other in zip(prepared, ready.prepared, strict=True):
         assert isinstance(other, Prepared) and all(isinstance(anchor, Anchor) for anchor in other.anchors)
+        assert isinstance(other.values, Sorted)
         assert other._replace(analysis=None) == one._replace(analysis=None)
         assert type(other.analysis) is type(one.analysis)
         for mine, theirs in zip(one.analysis or (), other.analysis or (), strict=True):
