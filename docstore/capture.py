@@ -57,6 +57,9 @@ CANONICAL_PAGE = ("dedup", b"canonical")
 
 _SIMHASH_SCHEME = bytes((SCHEME_SIMHASH64_1,))
 
+_PACKER = msgpack.Packer(unicode_errors="surrogateescape")
+"""A packer costs more to make than to use.  Packing plain values calls no Python, so threads can share it."""
+
 Column = tuple[str, bytes]
 Values = dict[Column, bytes]
 """Values of one row and time."""
@@ -94,11 +97,7 @@ class StoredVerdict(NamedTuple):
 
 def encode_verdict(verdict: StoredVerdict) -> bytes:
     """Encode for `dedup:verdict`."""
-    return bytes(_pack(verdict))
-
-
-_pack = msgpack.Packer().pack
-"""A packer costs more to make than to use.  Packing plain values calls no Python, so threads can share it."""
+    return bytes(_PACKER.pack(verdict))
 
 
 def decode_verdict(value: bytes) -> StoredVerdict:
@@ -136,7 +135,7 @@ class ClusterPlace(NamedTuple):
 
 def encode_cluster_place(place: ClusterPlace) -> bytes:
     """Encode for `dedup:canonical`."""
-    return bytes(msgpack.packb(list(place)))
+    return bytes(_PACKER.pack(place))
 
 
 def decode_cluster_place(value: bytes) -> ClusterPlace:
@@ -154,7 +153,7 @@ def decode_cluster_place(value: bytes) -> ClusterPlace:
 
 def encode_headers(headers: Headers) -> bytes:
     """Encode for `http:headers`: order and repeats kept."""
-    return bytes(msgpack.packb(headers, unicode_errors="surrogateescape"))
+    return bytes(_PACKER.pack(headers))
 
 
 def decode_headers(value: bytes) -> Headers:
@@ -177,7 +176,10 @@ def capture_values(page: Page, content_type: str | None, analysis: Analysis) -> 
         content_type: its header of that name.
         analysis: of its body.
     """
-    return http_values(page, content_type, analysis.charset) | declared_values(analysis) | fingerprint_values(analysis)
+    values = http_values(page, content_type, analysis.charset)
+    values.update(declared_values(analysis))
+    values.update(fingerprint_values(analysis))
+    return values
 
 
 def http_values(page: Page, content_type: str | None, charset: str) -> Values:
@@ -263,7 +265,7 @@ def decode_sketch(value: bytes) -> tuple[bytes, int]:
 
 def encode_visit(status: int, headers: Headers) -> bytes:
     """Encode for `http:visit`: a visit that found nothing new."""
-    return bytes(msgpack.packb([status, headers], unicode_errors="surrogateescape"))
+    return bytes(_PACKER.pack((status, headers)))
 
 
 def decode_visit(value: bytes) -> tuple[int, Headers]:

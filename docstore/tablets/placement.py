@@ -90,13 +90,8 @@ class Sorted(NamedTuple):
 
 def sort_values(values: Mapping[Column, bytes]) -> Sorted:
     """Sort values by where they go: needs no store, so it can be done before a page's turn."""
-    inline: dict[Column, bytes] = {}
-    long: dict[Column, bytes] = {}
-    for column, raw in values.items():
-        if len(raw) <= INLINE_LIMIT_BYTES:
-            inline[column] = INLINE_TAG + raw
-        else:
-            long[column] = raw
+    long = {column: raw for column, raw in values.items() if len(raw) > INLINE_LIMIT_BYTES}
+    inline = {column: INLINE_TAG + raw for column, raw in values.items() if column not in long}
     return Sorted(inline, long)
 
 

@@ -229,18 +229,15 @@ class SegmentBodies:
             active = self._active
             if active is None or active.tail_bytes >= self._limit_bytes:
                 active = self._roll()
-            encoded, refs = self._encode_records(records, active.number, active.tail_bytes)
+            if self._encode is None:
+                # Loaded at the first write: native code comes with it, which reading does without.
+                self._encode = import_module("docstore.tablets.recordbatch").encoder()
+            encoded, refs = self._encode(records, active.number, active.tail_bytes)
             for raw in encoded:
                 active.take(raw)
                 if active.pending_bytes >= BUFFER_LIMIT_BYTES:
                     self._flush()
         return refs
-
-    def _encode_records(self, records: Sequence[Record], segment: int, offset: int) -> tuple[list[bytes], list[bytes]]:
-        if self._encode is None:
-            # Loaded at the first write: native code comes with it, which reading does without.
-            self._encode = import_module("docstore.tablets.recordbatch").encoder()
-        return self._encode(records, segment, offset)
 
     def flush(self) -> None:
         """See `Bodies`."""

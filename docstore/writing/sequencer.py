@@ -60,12 +60,26 @@ class Placed(NamedTuple):
     """Where a capture's body lies and what goes with it.
 
     Attributes:
-        cells: its own: body and text, where they are placed.
+        cells: of its body and text, where they are placed; what else comes with the verdict is put there, too.
         base: what pages like it can lean on: the base that its body leans on, or that body itself.
     """
 
     cells: capture.Values
     base: Base | None = None
+
+
+class _Capture(NamedTuple):
+    """A page of the group in flight on its way into its row."""
+
+    page: Prepared
+    timestamp: int
+    inline: capture.Values
+    cells: capture.Values
+    verdict: capture.StoredVerdict
+
+    def row(self) -> RowMutations:
+        """What was known of the page before its turn, and what came with it."""
+        return RowMutations(PAGES, self.page.row_key, CellsAt(self.timestamp, self.inline | self.cells))
 
 
 class Answer(NamedTuple):
@@ -101,9 +115,9 @@ class Sequencer:
         self._siblings = Siblings()
         self._shared_rows: list[RowMutations] = []
         self._postings: list[RowMutations] = []
-        self._page_rows: list[RowMutations] = []
-        self._captures: list[tuple[Prepared, capture.StoredVerdict]] = []
-        """Of the group in flight; counted when it is committed."""
+        self._visits: list[RowMutations] = []
+        self._captures: list[_Capture] = []
+        """Of the group in flight: their rows are made, and they are counted, when it is committed."""
         self._anchor_cells: dict[bytes, list[Mutation]] = {}
         self._anchor_count = 0
         self._commits = committer.commits
@@ -135,10 +149,11 @@ class Sequencer:
 
     def commit(self) -> None:
         """Commit the group in flight: the one commit point."""
-        if not self._page_rows and not self._anchor_cells:
+        if not (self._captures or self._visits or self._anchor_cells):
             return
-        self._committer.manifest.note_writes((one.row_key, len(one.page.body)) for one, _ in self._captures)
-        self._tally.count((verdict, len(one.page.body)) for one, verdict in self._captures)
+        captures = self._captures
+        self._committer.manifest.note_writes((one.page.row_key, len(one.page.page.body)) for one in captures)
+        self._tally.count((one.verdict, len(one.page.page.body)) for one in captures)
         # Anchors come before the rows of their pages, so that a page that is known has given its anchors.
         anchors = [RowMutations(PAGES, row_key, cells) for row_key, cells in self._anchor_cells.items()]
         self._committer.commit(
@@ -147,7 +162,8 @@ class Sequencer:
                 *self._postings,
                 *self._index.group_mutations(),
                 *anchors,
-                *self._page_rows,
+                *self._visits,
+                *(one.row() for one in captures),
                 *self._tally.mutations(),
             ]
         )
@@ -158,7 +174,7 @@ class Sequencer:
     def _forget(self, *, committed: bool = False) -> None:
         shared, self._shared_rows = self._shared_rows, []
         self._postings.clear()
-        self._page_rows.clear()
+        self._visits.clear()
         self._captures.clear()
         self._anchor_cells = {}
         self._anchor_count = 0
@@ -204,7 +220,7 @@ class Sequencer:
             previous_similarity,
             stored,
         )
-        self._add_row(one, pointer, placed, verdict)
+        self._add_capture(one, pointer, placed, verdict)
         return Answer(one.url, timestamp, verdict)
 
     def _put_visit(self, one: Prepared) -> Answer:
@@ -226,7 +242,7 @@ class Sequencer:
         if own.previous is not None and not own.taken:
             confirmed = self._rows.visit_cells(one.row_key, own.previous, one.timestamp)
             cells += confirmed or [SetCell(*capture.BODY, one.timestamp, own.previous.body)]
-        self._page_rows.append(RowMutations(PAGES, one.row_key, cells))
+        self._visits.append(RowMutations(PAGES, one.row_key, cells))
         self._rows.add_pending(PagePointer(one.timestamp, one.row_key), None)
         if not known:
             self._tally.count_visit()
@@ -344,20 +360,16 @@ class Sequencer:
             self._shared_rows.append(row)
         return row is not None
 
-    def _add_row(self, one: Prepared, pointer: PagePointer, placed: Placed, verdict: capture.StoredVerdict) -> None:
-        """The page's row: what was known of it before its turn, what was placed, and the verdict."""
+    def _add_capture(self, one: Prepared, pointer: PagePointer, placed: Placed, verdict: capture.StoredVerdict) -> None:
+        """Put the page into the group in flight, with its verdict, and its long values into Bodies."""
         timestamp = pointer.timestamp
         inline, long = _kept(one.values, verdict.stored)
+        cells = placed.cells
         encoded = capture.encode_verdict(verdict)
-        cells = {
-            **inline,
-            **placed.cells,
-            capture.VERDICT: self._placement.place(one.row_key, capture.VERDICT, timestamp, encoded),
-        }
+        cells[capture.VERDICT] = self._placement.place(one.row_key, capture.VERDICT, timestamp, encoded)
         if long:
-            cells |= self._placement.place_all(one.row_key, timestamp, long)
-        self._page_rows.append(RowMutations(PAGES, one.row_key, CellsAt(timestamp, cells)))
-        self._captures.append((one, verdict))
+            cells.update(self._placement.place_all(one.row_key, timestamp, long))
+        self._captures.append(_Capture(one, timestamp, inline, cells, verdict))
         self._rows.add_pending(pointer, self._post(one, pointer, placed, verdict))
         if one.anchors and verdict.stored != capture.STORED_REJECTED:
             self._add_anchors(one, timestamp)

@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from functools import lru_cache
 
 from docstore.dedup.pointers import PagePointer
 from docstore.format import ROW_KEY_HOST_END, ROW_KEY_SCHEME_MARK
 
+FOLDERS_HELD = 1024
+"""Folders that were looked at last: pages of one come together."""
 KEYS_HELD = 65_536
 """Some 20 MB; the oldest goes first.  After a restart the map fills anew: compaction finds what was missed."""
 _VERSIONS = re.compile(rb"[0-9]+(?:[._-][0-9]+)*|(?<=/)[a-z]{2}(?:-[A-Za-z]{2,4})?(?=/)")
@@ -35,9 +38,16 @@ def version_less(row_key: bytes) -> bytes:
         path_end = row_key.find(ROW_KEY_SCHEME_MARK, host_end)
     if host_end < 0 or path_end < 0:
         return b""
-    last_segment = row_key.rfind(b"/", host_end, path_end)
-    stem, found = _VERSIONS.subn(b"#", row_key[: last_segment + 1])
-    return stem + row_key[last_segment + 1 :] if found and last_segment > 0 else b""
+    last_segment = row_key.rfind(b"/", host_end, path_end) + 1
+    stem = _without_versions(row_key[:last_segment])
+    return stem + row_key[last_segment:] if stem else b""
+
+
+@lru_cache(maxsize=FOLDERS_HELD)
+def _without_versions(folder: bytes) -> bytes:
+    """A row key's beginning with a mark in place of each version; b"" where it has none."""
+    stem, found = _VERSIONS.subn(b"#", folder)
+    return stem if found else b""
 
 
 class Siblings:

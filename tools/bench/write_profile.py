@@ -42,7 +42,7 @@ ROUNDS = 3
 REST = "the rest: grouping, policies, pages in flight"
 STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ("kernel: text and fingerprints of the body", ((Kernel, "analyse_many"),)),
-    ("row key, timestamp, analysed page", ((Preparer, "prepare"),)),
+    ("row key, timestamp, what is known of the row", ((Preparer, "prepare"),)),
     ("its own row", ((PageRows, "own"), (PageRows, "confirmations"), (Detector, "similarity"))),
     (
         "look-up: bands and fingerprints -> texts -> pages",
@@ -68,9 +68,9 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ("zstd of bodies, deltas and texts", ((ValueCodec, "encode"),)),
     (
         "records and envelopes",
-        ((Placement, "place_near"), (Placement, "place_all"), (SegmentBodies, "append")),
+        ((Placement, "place_near"), (Placement, "place"), (SegmentBodies, "append")),
     ),
-    ("cells of the row", ((sequencer.Sequencer, "_add_row"),)),
+    ("cells of the row", ((sequencer.Sequencer, "_add_capture"),)),
     ("postings", ((HashIndex, "add"), (HashIndex, "add_names"), (HashIndex, "group_mutations"))),
     ("commit: segment written and synced", ((Placement, "settle"),)),
     ("commit: keys and values, one LevelDB batch", ((LevelDBEngine, "mutate_rows"),)),
