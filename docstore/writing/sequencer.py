@@ -1,12 +1,16 @@
 """The sequencer of writes: verdicts in input order, groups committed in input order, one commit point.
 
 Floor 5: knows both tablets and dedup.  One page after the other is judged against the committed store and the pages of
-its own group before it; bodies are appended to the active segment; then the segment is synced and one `mutate_rows`
-writes postings, rows and manifest.  An answer is handed out after its own and every earlier group is committed, so a
-crash leaves a prefix of the input, and any number of analysing threads gives the same store.
+its own group before it; then the values of the group are appended to the active segment; the segment is synced and one
+`mutate_rows` writes postings, rows and manifest.  An answer is handed out after its own and every earlier group is
+committed, so a crash leaves a prefix of the input, and any number of analysing threads gives the same store.
 
-Two rules keep that true.  A row that the group in flight has touched is committed before it is touched again.  A page
-is rejected or stored by reference only against a committed page.
+A group goes through these steps together, because each finds in the processor's cache what it needs: zstd between two
+verdicts would push that out, and verdicts take a fifth less time without.  Nothing that a verdict asks of a page in
+flight depends on where its values lie.
+
+Two rules keep input order true.  A row that the group in flight has touched is committed before it is touched again.
+A page is rejected or stored by reference only against a committed page.
 """
 
 from __future__ import annotations
@@ -56,30 +60,43 @@ _NOT_MODIFIED = _REFUSED._replace(reason=capture.REASON_NOT_MODIFIED, stored=cap
 _CONFIRMED = _NOT_MODIFIED._replace(previous=Previous.SAME_BYTES, previous_similarity=1.0)
 
 
-class Placed(NamedTuple):
-    """Where a capture's body lies and what goes with it.
+class Judged(NamedTuple):
+    """A page of the group in flight that has its verdict, and is to be placed.
 
     Attributes:
-        cells: of its body and text, where they are placed; what else comes with the verdict is put there, too.
+        page: as it was made ready.
+        pointer: its row and time.
+        verdict: as its row will hold it.
+        judgement: against other rows.
+        previous: its own row's version before it.
+        pending: as later pages of the group see it; None where they do not.
+    """
+
+    page: Prepared
+    pointer: PagePointer
+    verdict: capture.StoredVerdict
+    judgement: Judgement
+    previous: OwnVersion | None
+    pending: PendingPage | None
+
+
+class Visit(NamedTuple):
+    """A visit of the group in flight that found nothing new (304), and the version that it confirms."""
+
+    page: Prepared
+    confirms: OwnVersion | None
+
+
+class Placed(NamedTuple):
+    """Where a capture's body and text lie.
+
+    Attributes:
+        cells: their envelopes, and what the version confirms beside them.
         base: what pages like it can lean on: the base that its body leans on, or that body itself.
     """
 
     cells: capture.Values
     base: Base | None = None
-
-
-class _Capture(NamedTuple):
-    """A page of the group in flight on its way into its row."""
-
-    page: Prepared
-    timestamp: int
-    inline: capture.Values
-    cells: capture.Values
-    verdict: capture.StoredVerdict
-
-    def row(self) -> RowMutations:
-        """What was known of the page before its turn, and what came with it."""
-        return RowMutations(PAGES, self.page.row_key, CellsAt(self.timestamp, self.inline | self.cells))
 
 
 class Answer(NamedTuple):
@@ -115,9 +132,7 @@ class Sequencer:
         self._siblings = Siblings()
         self._shared_rows: list[RowMutations] = []
         self._postings: list[RowMutations] = []
-        self._visits: list[RowMutations] = []
-        self._captures: list[_Capture] = []
-        """Of the group in flight: their rows are made, and they are counted, when it is committed."""
+        self._in_flight: list[Judged | Visit] = []
         self._anchor_cells: dict[bytes, list[Mutation]] = {}
         self._anchor_count = 0
         self._commits = committer.commits
@@ -140,7 +155,7 @@ class Sequencer:
                     self._commits = self._committer.commits
                 self._rows.prepare([one.row_key for one in prepared if not one.error])
                 self._index.prepare(one.analysis for one in prepared if one.analysis is not None)
-                answers = [self._put(one, policies) for one in prepared]
+                answers = [self._judge(one, policies) for one in prepared]
                 self.commit()
             except BaseException:
                 self._forget()
@@ -148,12 +163,18 @@ class Sequencer:
         return [_result(answer) for answer in answers]
 
     def commit(self) -> None:
-        """Commit the group in flight: the one commit point."""
-        if not (self._captures or self._visits or self._anchor_cells):
+        """Place and commit the group in flight: the one commit point."""
+        if not self._in_flight and not self._anchor_cells:
             return
-        captures = self._captures
-        self._committer.manifest.note_writes((one.page.row_key, len(one.page.page.body)) for one in captures)
-        self._tally.count((one.verdict, len(one.page.page.body)) for one in captures)
+        page_rows = [self._store(one) if isinstance(one, Judged) else self._store_visit(one) for one in self._in_flight]
+        judged = [one for one in self._in_flight if isinstance(one, Judged)]
+        for one in judged:
+            page = one.page.page
+            if page.payload_digest or page.docno:
+                checksum = one.page.values.inline[capture.CHECKSUM][1:]
+                self._postings += self._index.add_names(one.pointer, checksum, page.payload_digest, page.docno)
+        self._committer.manifest.note_writes((one.pointer.row_key, len(one.page.page.body)) for one in judged)
+        self._tally.count((one.verdict, len(one.page.page.body)) for one in judged)
         # Anchors come before the rows of their pages, so that a page that is known has given its anchors.
         anchors = [RowMutations(PAGES, row_key, cells) for row_key, cells in self._anchor_cells.items()]
         self._committer.commit(
@@ -162,8 +183,7 @@ class Sequencer:
                 *self._postings,
                 *self._index.group_mutations(),
                 *anchors,
-                *self._visits,
-                *(one.row() for one in captures),
+                *page_rows,
                 *self._tally.mutations(),
             ]
         )
@@ -174,23 +194,23 @@ class Sequencer:
     def _forget(self, *, committed: bool = False) -> None:
         shared, self._shared_rows = self._shared_rows, []
         self._postings.clear()
-        self._visits.clear()
-        self._captures.clear()
+        self._in_flight.clear()
         self._anchor_cells = {}
         self._anchor_count = 0
         self._index.end_group(committed=committed)
         self._rows.end_group(committed=committed, shared=shared)
         self._tally.rollback()
 
-    # --- one page
+    # --- verdicts
 
-    def _put(self, one: Prepared, policies: Policies) -> Answer:
+    def _judge(self, one: Prepared, policies: Policies) -> Answer:
+        """Judge a page, and put it into the group in flight."""
         if one.error:
             return Answer(one.page.url, one.timestamp, _REFUSED, one.error)
         if self._rows.in_flight(one.row_key) or self._anchor_count >= GROUP_ANCHORS:
             self.commit()
         if one.analysis is None:
-            return self._put_visit(one)
+            return self._judge_visit(one)
         own, timestamp = self._settle(one)
         if own.taken:
             self._add_anchors(one, timestamp)  # it may have been stored before without them
@@ -198,15 +218,15 @@ class Sequencer:
             return Answer(one.url, timestamp, known)
         previous, previous_similarity = self._compare_with_previous(one, own.previous)
         judgement = self._detector.judge(one.row_key, one.page.body, one.analysis, status=one.page.status)
-        confirmed = own.previous if previous is Previous.SAME_BYTES else None
         policy = policies.get(judgement.kind, Policy.FLAG)
-        if confirmed is None and policy is not Policy.FLAG and judgement.of and self._rows.is_pending(judgement.of):
-            self.commit()
-        pointer = PagePointer(timestamp, one.row_key)
-        if confirmed is not None:
-            placed, stored = self._confirm(pointer, confirmed), capture.STORED_CONFIRMED
+        if previous is Previous.SAME_BYTES:
+            stored = capture.STORED_CONFIRMED
+        elif judgement.of is None or policy is Policy.FLAG:
+            stored = capture.STORED_BODY
         else:
-            placed, stored = self._place(one, pointer, judgement, own.previous, policy)
+            stored = capture.STORED_REJECTED if policy is Policy.REJECT else capture.STORED_REFERENCE
+            if self._rows.is_pending(judgement.of):
+                self.commit()
         verdict = capture.StoredVerdict(
             judgement.kind,
             judgement.of.row_key if judgement.of else b"",
@@ -220,30 +240,27 @@ class Sequencer:
             previous_similarity,
             stored,
         )
-        self._add_capture(one, pointer, placed, verdict)
+        pointer = PagePointer(timestamp, one.row_key)
+        pending = self._post(one, pointer, verdict)
+        self._rows.add_pending(pointer, pending)
+        self._in_flight.append(Judged(one, pointer, verdict, judgement, own.previous, pending))
+        if one.anchors and stored != capture.STORED_REJECTED:
+            self._add_anchors(one, timestamp)
         return Answer(one.url, timestamp, verdict)
 
-    def _put_visit(self, one: Prepared) -> Answer:
+    def _judge_visit(self, one: Prepared) -> Answer:
         """A visit that found nothing new (304): confirms the version before it, and is kept beside it.
 
         One that came when there was no version to confirm is taken again when there is.
         """
         own = self._rows.own(one.row_key, one.timestamp)
         answer = _NOT_MODIFIED if own.previous is None else _CONFIRMED
-        known = self._rows.has_visit(PagePointer(one.timestamp, one.row_key))
+        pointer = PagePointer(one.timestamp, one.row_key)
+        known = self._rows.has_visit(pointer)
         if known and (own.taken or own.previous is None):
             return Answer(one.url, one.timestamp, answer._replace(stored=capture.STORED_KNOWN))
-        visit = capture.encode_visit(one.page.status, one.page.headers)
-        cells = [
-            SetCell(
-                *capture.VISIT, one.timestamp, self._placement.place(one.row_key, capture.VISIT, one.timestamp, visit)
-            )
-        ]
-        if own.previous is not None and not own.taken:
-            confirmed = self._rows.visit_cells(one.row_key, own.previous, one.timestamp)
-            cells += confirmed or [SetCell(*capture.BODY, one.timestamp, own.previous.body)]
-        self._visits.append(RowMutations(PAGES, one.row_key, cells))
-        self._rows.add_pending(PagePointer(one.timestamp, one.row_key), None)
+        self._rows.add_pending(pointer, None)
+        self._in_flight.append(Visit(one, None if own.taken else own.previous))
         if not known:
             self._tally.count_visit()
         return Answer(one.url, one.timestamp, answer)
@@ -276,43 +293,112 @@ class Sequencer:
             return Previous.SAME_TEXT, similarity
         return Previous.CHANGED, similarity
 
-    # --- its cells
+    def _post(self, one: Prepared, pointer: PagePointer, verdict: capture.StoredVerdict) -> PendingPage | None:
+        """Post a page that holds its own body, or shares the very same one; -> how the group sees it."""
+        analysis = one.analysis
+        assert analysis is not None
+        exact_reference = verdict.stored == capture.STORED_REFERENCE and verdict.kind is VerdictKind.EXACT
+        if not (verdict.stored == capture.STORED_BODY or exact_reference) or not one.page.body:
+            return None
+        good = 200 <= one.page.status < 300
+        self._postings += self._index.add(
+            one.row_key, pointer.timestamp, analysis, text=good, near=good and analysis.word_count >= MIN_NEAR_WORDS
+        )
+        stored = StoredPage(analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count)
+        return PendingPage(stored, analysis.title, one.page.status, analysis.main, one.page.body, b"", None)
 
-    def _confirm(self, pointer: PagePointer, version: OwnVersion) -> Placed:
-        """The body of a version that is there again, and cells that confirm its text."""
-        cells = self._rows.confirmations(pointer.row_key, version, pointer.timestamp)
+    def _add_anchors(self, one: Prepared, timestamp: int) -> None:
+        """What a page that is stored says of others."""
+        source = one.url.encode()
+        for anchor in one.anchors:
+            cell = SetCell(ANCHOR_FAMILY, source, timestamp, encode_inline(anchor.text))
+            self._anchor_cells.setdefault(anchor.row_key, []).append(cell)
+        self._anchor_count += len(one.anchors)
+
+    # --- values
+
+    def _store(self, one: Judged) -> RowMutations:
+        """Place the values of a page; -> its row: what was known of it before its turn, and what came with it."""
+        timestamp, row_key = one.pointer
+        inline, long = _kept(one.page.values, one.verdict.stored)
+        if one.verdict.stored == capture.STORED_REJECTED:
+            placed = Placed({})
+        elif one.verdict.stored == capture.STORED_CONFIRMED:
+            placed = self._confirm(one)
+        else:
+            placed = self._place(one)
+        if one.pending is not None:
+            pending = one.pending._replace(envelope=placed.cells[capture.BODY], base=placed.base)
+            self._rows.add_pending(one.pointer, pending)
+        encoded = capture.encode_verdict(one.verdict)
+        cells = {
+            **inline,
+            **placed.cells,
+            capture.VERDICT: self._placement.place(row_key, capture.VERDICT, timestamp, encoded),
+        }
+        if long:
+            cells.update(self._placement.place_all(row_key, timestamp, long))
+        return RowMutations(PAGES, row_key, CellsAt(timestamp, cells))
+
+    def _store_visit(self, one: Visit) -> RowMutations:
+        timestamp, row_key = one.page.timestamp, one.page.row_key
+        visit = capture.encode_visit(one.page.page.status, one.page.page.headers)
+        cells = [SetCell(*capture.VISIT, timestamp, self._placement.place(row_key, capture.VISIT, timestamp, visit))]
+        if one.confirms is not None:
+            confirmed = self._rows.visit_cells(row_key, one.confirms, timestamp)
+            cells += confirmed or [SetCell(*capture.BODY, timestamp, one.confirms.body)]
+        return RowMutations(PAGES, row_key, cells)
+
+    def _confirm(self, one: Judged) -> Placed:
+        """The body of the version that is there again, and cells that confirm its text."""
+        version = one.previous
+        assert version is not None
+        cells = self._rows.confirmations(one.pointer.row_key, version, one.pointer.timestamp)
         return Placed({(cell.family, cell.qualifier): cell.value for cell in cells} | {capture.BODY: version.body})
 
-    def _place(
-        self,
-        one: Prepared,
-        pointer: PagePointer,
-        judgement: Judgement,
-        previous: OwnVersion | None,
-        policy: Policy,
-    ) -> tuple[Placed, str]:
-        """Place body and text by policy and by what they resemble; -> where they lie, and what became of the body."""
-        duplicate = judgement.of
-        if duplicate is not None and policy is Policy.REJECT:
-            return Placed({}), capture.STORED_REJECTED
-        if duplicate is not None and policy is Policy.REFERENCE and judgement.kind is VerdictKind.EXACT:
+    def _place(self, one: Judged) -> Placed:
+        """Place body and text by what became of them, and by what they resemble."""
+        timestamp, row_key = pointer = one.pointer
+        body = one.page.page.body
+        duplicate = one.judgement.of if one.verdict.stored == capture.STORED_REFERENCE else None
+        if duplicate is not None and one.verdict.kind is VerdictKind.EXACT:
             shared = self._rows.base(duplicate)
-            if shared is not None and shared.raw == one.page.body and self._lean_on(shared, pointer):
-                return self._place_text(one, pointer, shared.envelope, shared), capture.STORED_REFERENCE
-        bases = self._bases(one, pointer, judgement, previous)
+            if shared is not None and shared.raw == body and self._lean_on(shared, pointer):
+                return self._place_text(one.page, pointer, shared.envelope, shared)
+        bases = self._bases(one)
         raw_bases = [(base.name, base.raw) for base in bases]
-        envelope, leans_on = self._placement.place_near(
-            one.row_key, capture.BODY, pointer.timestamp, one.page.body, raw_bases
-        )
-        word = capture.STORED_BODY
-        if duplicate is not None and policy is Policy.REFERENCE:
-            word = capture.STORED_REFERENCE
+        envelope, leans_on = self._placement.place_near(row_key, capture.BODY, timestamp, body, raw_bases)
+        if duplicate is not None:
             self._shared_rows.append(self._sharing.refer(body_name(self._rows.body(duplicate)), pointer))
         if not leans_on:
-            return self._place_text(one, pointer, envelope, None), word
+            return self._place_text(one.page, pointer, envelope, None)
         base = next(base for base in bases if base.name == leans_on)
         self._lean_on(base, pointer)
-        return self._place_text(one, pointer, envelope, base), word
+        return self._place_text(one.page, pointer, envelope, base)
+
+    def _bases(self, one: Judged) -> list[Base]:
+        """What the page may lean on, the cheapest to find first: its own older version, the page of the same path in
+        another version of the site, then its nearest relative."""
+        found: list[Base | None] = []
+        sibling = self._siblings.meet(one.page.path_key, one.pointer)
+        if one.previous is not None:
+            found.append(
+                self._rows.base_at(one.previous.body, PagePointer(one.previous.timestamp, one.pointer.row_key))
+            )
+        elif sibling is not None:
+            found.append(self._rows.base(sibling))
+        if one.judgement.relative is not None:
+            found.append(self._rows.base(one.judgement.relative))
+        bases = {
+            base.name: base for base in found if base is not None and DYING not in self._rows.shared_cells(base.name)
+        }
+        return list(bases.values())
+
+    def _lean_on(self, base: Base, pointer: PagePointer) -> bool:
+        row = self._sharing.lean_on(base, pointer, self._rows.shared_cells(base.name))
+        if row is not None:
+            self._shared_rows.append(row)
+        return row is not None
 
     def _place_text(self, one: Prepared, pointer: PagePointer, body: bytes, base: Base | None) -> Placed:
         """Place the text of a page whose body has this envelope, and leans on that base or on none.
@@ -335,81 +421,6 @@ class Sequencer:
         if base is None and INLINE_LIMIT_BYTES < len(one.page.body) <= LARGEST_BASE_BYTES:
             base = Base(_name(one), one.page.body, body, pointer, envelope)
         return Placed({capture.BODY: body, capture.MAIN: envelope}, base)
-
-    def _bases(
-        self, one: Prepared, pointer: PagePointer, judgement: Judgement, previous: OwnVersion | None
-    ) -> list[Base]:
-        """What the page may lean on, the cheapest to find first: its own older version, the page of the same path in
-        another version of the site, then its nearest relative."""
-        found: list[Base | None] = []
-        sibling = self._siblings.meet(one.path_key, pointer)
-        if previous is not None:
-            found.append(self._rows.base_at(previous.body, PagePointer(previous.timestamp, pointer.row_key)))
-        elif sibling is not None:
-            found.append(self._rows.base(sibling))
-        if judgement.relative is not None:
-            found.append(self._rows.base(judgement.relative))
-        bases = {
-            base.name: base for base in found if base is not None and DYING not in self._rows.shared_cells(base.name)
-        }
-        return list(bases.values())
-
-    def _lean_on(self, base: Base, pointer: PagePointer) -> bool:
-        row = self._sharing.lean_on(base, pointer, self._rows.shared_cells(base.name))
-        if row is not None:
-            self._shared_rows.append(row)
-        return row is not None
-
-    def _add_capture(self, one: Prepared, pointer: PagePointer, placed: Placed, verdict: capture.StoredVerdict) -> None:
-        """Put the page into the group in flight, with its verdict, and its long values into Bodies."""
-        timestamp = pointer.timestamp
-        inline, long = _kept(one.values, verdict.stored)
-        cells = placed.cells
-        encoded = capture.encode_verdict(verdict)
-        cells[capture.VERDICT] = self._placement.place(one.row_key, capture.VERDICT, timestamp, encoded)
-        if long:
-            cells.update(self._placement.place_all(one.row_key, timestamp, long))
-        self._captures.append(_Capture(one, timestamp, inline, cells, verdict))
-        self._rows.add_pending(pointer, self._post(one, pointer, placed, verdict))
-        if one.anchors and verdict.stored != capture.STORED_REJECTED:
-            self._add_anchors(one, timestamp)
-        page = one.page
-        if page.payload_digest or page.docno:
-            assert one.analysis is not None
-            checksum = one.analysis.body_checksum
-            self._postings += self._index.add_names(pointer, checksum, page.payload_digest, page.docno)
-
-    def _add_anchors(self, one: Prepared, timestamp: int) -> None:
-        """What a page that is stored says of others."""
-        source = one.url.encode()
-        for anchor in one.anchors:
-            cell = SetCell(ANCHOR_FAMILY, source, timestamp, encode_inline(anchor.text))
-            self._anchor_cells.setdefault(anchor.row_key, []).append(cell)
-        self._anchor_count += len(one.anchors)
-
-    def _post(
-        self, one: Prepared, pointer: PagePointer, placed: Placed, verdict: capture.StoredVerdict
-    ) -> PendingPage | None:
-        """Post a page that holds its own body, or shares the very same one; -> how the group sees it."""
-        analysis = one.analysis
-        assert analysis is not None
-        exact_reference = verdict.stored == capture.STORED_REFERENCE and verdict.kind is VerdictKind.EXACT
-        if not (verdict.stored == capture.STORED_BODY or exact_reference) or not one.page.body:
-            return None
-        good = 200 <= one.page.status < 300
-        self._postings += self._index.add(
-            one.row_key, pointer.timestamp, analysis, text=good, near=good and analysis.word_count >= MIN_NEAR_WORDS
-        )
-        stored = StoredPage(analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count)
-        return PendingPage(
-            stored,
-            analysis.title,
-            one.page.status,
-            analysis.main,
-            one.page.body,
-            placed.cells[capture.BODY],
-            placed.base,
-        )
 
 
 def _name(one: Prepared) -> bytes:

@@ -29,7 +29,6 @@ from docstore.engines.leveldb import LevelDBEngine
 from docstore.model import Page
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.placement import Placement
-from docstore.tablets.segment import SegmentBodies
 from docstore.tablets.values import ValueCodec
 from docstore.writing import sequencer
 from docstore.writing.commit import Committer
@@ -68,9 +67,9 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ("zstd of bodies, deltas and texts", ((ValueCodec, "encode"),)),
     (
         "records and envelopes",
-        ((Placement, "place_near"), (Placement, "place"), (SegmentBodies, "append")),
+        ((Placement, "place_near"), (Placement, "place"), (Placement, "place_all")),
     ),
-    ("cells of the row", ((sequencer.Sequencer, "_add_capture"),)),
+    ("cells of the row", ((sequencer.Sequencer, "_store"),)),
     ("postings", ((HashIndex, "add"), (HashIndex, "add_names"), (HashIndex, "group_mutations"))),
     ("commit: segment written and synced", ((Placement, "settle"),)),
     ("commit: keys and values, one LevelDB batch", ((LevelDBEngine, "mutate_rows"),)),
