@@ -95,6 +95,14 @@ def merge_slices(
     runs: list[RunView], texts: list[int], shape: tuple[int, int], limit: int, first: int, count: int
 ) -> Slices: ...
 
+class FrameDictionary:
+    """A dictionary that zstd frames lean on; its callers are in `tablets.frames`."""
+
+    def __init__(self, content: bytes) -> None: ...
+    def frame(self, value: bytes) -> bytes | None: ...
+
+def delta_frame(value: bytes, base: bytes) -> bytes | None: ...
+
 class RecordEncoder:
     """`tablets.recordbatch.reference` in native code; what marks things is handed in."""
 

@@ -29,6 +29,7 @@ from docstore.format import (
     VALUE_REF,
     ZSTD_FRAME_MAGIC,
 )
+from docstore.tablets import frames
 from docstore.tablets.record import Record
 
 LEVEL = 3
@@ -73,13 +74,27 @@ class Dictionary:
     Attributes:
         checksum: 16 bytes; names it in records.
         content: its raw bytes.
+        indexed: makes frames in native code; None without it, or above `LEVEL`.
     """
 
     def __init__(self, content: bytes, level: int = LEVEL) -> None:
         self.checksum = checksum16(content)
         self.content = content
-        self.prepared = zstandard.ZstdCompressionDict(content, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-        self.prepared.precompute_compress(compression_params=_dictionary_parameters(level))
+        self.indexed = frames.index(content) if level <= LEVEL else None
+        self._level = level
+        self._prepared: zstandard.ZstdCompressionDict | None = None if self.indexed else self._prepare()
+
+    @property
+    def prepared(self) -> zstandard.ZstdCompressionDict:
+        """For zstd's own compression; prepared when first asked for where native code does the work."""
+        if self._prepared is None:
+            self._prepared = self._prepare()
+        return self._prepared
+
+    def _prepare(self) -> zstandard.ZstdCompressionDict:
+        prepared = zstandard.ZstdCompressionDict(self.content, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+        prepared.precompute_compress(compression_params=_dictionary_parameters(self._level))
+        return prepared
 
 
 @cache
@@ -162,11 +177,11 @@ class ValueCodec:
         if base is not None and 0 < len(base[1]) <= BASE_LIMIT_BYTES:
             if len(base[0]) != RECORD_RELATED_BYTES:
                 raise InvalidArgument(f"a base is named by {RECORD_RELATED_BYTES} bytes, not {len(base[0])}")
-            payload = _strip(self._delta_compressor(base[1], len(raw)).compress(raw))
+            payload = self._delta_frame(raw, base[1])
             if len(payload) + RECORD_RELATED_BYTES < len(raw):
                 return Encoded(CODEC_ZSTD_DELTA, base[0], payload)
         elif dictionary is not None:
-            payload = _strip(self._dictionary_compressor(dictionary).compress(raw))
+            payload = self._dictionary_frame(raw, dictionary)
             if len(payload) + RECORD_RELATED_BYTES < len(raw):
                 return Encoded(CODEC_ZSTD_DICTIONARY, dictionary.checksum, payload)
         payload = _strip(self._contexts.compress(raw))
@@ -220,6 +235,14 @@ class ValueCodec:
         except (zstandard.ZstdError, ValueError) as error:  # ValueError: a frame too short to have a header
             self._contexts.renew_decompressor()  # the one that failed may still refer to this base
             raise _damaged(record, f"{record.raw_bytes} raw bytes", str(error)) from error
+
+    def _delta_frame(self, raw: bytes, base: bytes) -> bytes:
+        made = frames.delta(raw, base) if self._level <= LEVEL else None
+        return _strip(self._delta_compressor(base, len(raw)).compress(raw)) if made is None else made
+
+    def _dictionary_frame(self, raw: bytes, dictionary: Dictionary) -> bytes:
+        made = dictionary.indexed.frame(raw) if dictionary.indexed and self._level <= LEVEL else None
+        return _strip(self._dictionary_compressor(dictionary).compress(raw)) if made is None else made
 
     def _delta_compressor(self, base: bytes, raw_bytes: int) -> zstandard.ZstdCompressor:
         # The window spans base and value, so that the last byte can still be a copy of the first.

@@ -15,6 +15,7 @@ import docstore
 from docstore.dedup import native
 from docstore.engines import cellbatch
 from docstore.model import Page
+from docstore.tablets import frames
 from tools.bench.harness import Section, median, one_core, seconds_of, zstd_seconds
 from tools.bench.write_profile import without_deltas
 
@@ -40,6 +41,7 @@ def write_by_reference(pages: Sequence[Page], folder: Path, extractor: str) -> N
     with (
         mock.patch.object(native, "WHY_NOT", "left out for this row"),
         mock.patch.object(cellbatch, "IS_NATIVE", False),
+        mock.patch.object(frames, "IS_NATIVE", False),
     ):
         write_docstore(pages, folder, schema=docstore.Schema(extractor=extractor))
 

@@ -4,6 +4,7 @@
 //! core, which would be a defect, becomes a RuntimeError.
 
 mod cells;
+mod encode;
 mod postings;
 mod records;
 mod verdicts;
@@ -238,6 +239,8 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Kernel>()?;
     module.add_class::<cells::CellEncoder>()?;
+    module.add_class::<encode::FrameDictionary>()?;
+    module.add_function(wrap_pyfunction!(encode::delta_frame, module)?)?;
     module.add_class::<records::RecordEncoder>()?;
     module.add_function(wrap_pyfunction!(shared_members, module)?)?;
     verdicts::add_to(module)?;

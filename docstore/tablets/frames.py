@@ -1,0 +1,60 @@
+"""Frames that lean on a dictionary or a base, made by native code where it is built.
+
+Floor 3: asks `docstore_native` for zstd frames without magic and content size, as `values` makes them, several times
+faster.  Must not know codecs or records.  `values` is the reference: it makes every frame that is not made here, and
+decodes all of them; the bytes of the two differ, what they decode to does not.
+"""
+
+from __future__ import annotations
+
+import logging
+
+try:
+    from docstore.dedup.docstore_native import FrameDictionary, delta_frame
+except ImportError:
+    IS_NATIVE = False
+else:
+    IS_NATIVE = True
+
+_LOG = logging.getLogger(__name__)
+
+
+class IndexedDictionary:
+    """A dictionary's content, indexed once for any number of threads."""
+
+    def __init__(self, content: bytes) -> None:
+        self._dictionary = FrameDictionary(content)
+
+    def frame(self, raw: bytes) -> bytes | None:
+        """The frame of a value that leans on it; None where the reference has to make one."""
+        try:
+            return self._dictionary.frame(raw)
+        except RuntimeError as error:
+            _report(error, raw)
+            return None
+
+
+def index(content: bytes) -> IndexedDictionary | None:
+    """A dictionary for frames made here; None without native code."""
+    if not IS_NATIVE:
+        return None
+    try:
+        return IndexedDictionary(content)
+    except RuntimeError as error:
+        _report(error, content)
+        return None
+
+
+def delta(raw: bytes, base: bytes) -> bytes | None:
+    """The frame of a value that leans on a base; None where the reference has to make one."""
+    if not IS_NATIVE:
+        return None
+    try:
+        return delta_frame(raw, base)
+    except RuntimeError as error:
+        _report(error, raw)
+        return None
+
+
+def _report(error: RuntimeError, raw: bytes) -> None:
+    _LOG.error("%s; the reference encodes these %d bytes: please report it", error, len(raw))

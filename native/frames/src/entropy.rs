@@ -1,0 +1,239 @@
+//! What was found, written down as a zstd frame: libzstd's entropy coding.
+//!
+//! The one module with unsafe code: calls of libzstd's C functions.  What they trust blindly is checked first, in
+//! `check`: sequences that cover the value block by block, and copy from where there is something.  Pointers go into a
+//! call with the lengths of the slices that they are of, and none outlives it; the context belongs to `Context` alone.
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::fmt;
+use std::ptr::NonNull;
+
+use zstd_sys as zstd;
+use zstd_sys::ZSTD_cParameter as Parameter;
+
+/// A zstd block holds at most so much.
+pub const BLOCK_BYTES: usize = 128 << 10;
+/// No copy is shorter.
+pub const SHORTEST_COPY_BYTES: usize = 4;
+const WINDOW_BITS: std::ops::RangeInclusive<u32> = 10..=27;
+/// How a frame begins: nothing but a window.
+const DESCRIPTOR: u8 = 0;
+
+/// A run of literals and the copy behind it; a copy of no bytes ends a block.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Copy(zstd::ZSTD_Sequence);
+
+impl Copy {
+    #[inline(always)]
+    pub fn new(literals: usize, distance: usize, bytes: usize) -> Self {
+        let (literals, distance, bytes) = (literals as u32, distance as u32, bytes as u32);
+        Self(zstd::ZSTD_Sequence { offset: distance, litLength: literals, matchLength: bytes, rep: 0 })
+    }
+
+    pub fn end_of_block(literals: usize) -> Self {
+        Self::new(literals, 0, 0)
+    }
+
+    #[inline(always)]
+    pub fn literals(&self) -> usize {
+        self.0.litLength as usize
+    }
+
+    #[inline(always)]
+    pub fn bytes(&self) -> usize {
+        self.0.matchLength as usize
+    }
+
+    #[inline(always)]
+    pub fn distance(&self) -> usize {
+        self.0.offset as usize
+    }
+}
+
+/// Why there is no frame.
+#[derive(Debug)]
+pub enum Refused {
+    /// Value and what it leans on are too long together.
+    TooLong,
+    /// A defect: copies that do not make up the value, or that libzstd does not take.
+    Failed(String),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong => to.write_str("value and base are too long together"),
+            Self::Failed(why) => write!(to, "no zstd frame was made: {why}"),
+        }
+    }
+}
+
+/// A libzstd context that is set up to write frames of given sequences, and room for a frame.
+pub struct Context {
+    context: NonNull<zstd::ZSTD_CCtx>,
+    frame: Vec<u8>,
+}
+
+// SAFETY: a context may be used by any thread, by one at a time; every use takes `&mut self`.
+unsafe impl Send for Context {}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: it was made by ZSTD_createCCtx, and is freed here alone.
+        unsafe { zstd::ZSTD_freeCCtx(self.context.as_ptr()) };
+    }
+}
+
+impl Context {
+    /// None where libzstd has no memory, or knows a parameter no more.
+    pub fn new() -> Option<Self> {
+        // SAFETY: takes nothing; null is told apart.
+        let context = NonNull::new(unsafe { zstd::ZSTD_createCCtx() })?;
+        let made = Self { context, frame: Vec::new() };
+        let parameters = [
+            (Parameter::ZSTD_c_experimentalParam2, 1), // format: without magic
+            (Parameter::ZSTD_c_contentSizeFlag, 0),
+            (Parameter::ZSTD_c_checksumFlag, 0),
+            (Parameter::ZSTD_c_dictIDFlag, 0),
+            (Parameter::ZSTD_c_strategy, zstd::ZSTD_strategy::ZSTD_lazy as i32), // how well tables are weighed
+            (Parameter::ZSTD_c_windowLog, *WINDOW_BITS.end() as i32),
+            (Parameter::ZSTD_c_hashLog, 6), // tables of its own that are not used
+            (Parameter::ZSTD_c_chainLog, 6),
+            (Parameter::ZSTD_c_minMatch, SHORTEST_COPY_BYTES as i32),
+            (Parameter::ZSTD_c_experimentalParam11, 1), // sequences say where blocks end
+            (Parameter::ZSTD_c_experimentalParam12, 0), // they are not checked: a base is unknown there
+            (Parameter::ZSTD_c_experimentalParam14, 2), // no row match finder
+            (Parameter::ZSTD_c_experimentalParam19, 1), // repeated distances are looked for
+        ];
+        for (parameter, value) in parameters {
+            // SAFETY: the context is live; parameters are checked by libzstd.
+            let code = unsafe { zstd::ZSTD_CCtx_setParameter(made.context.as_ptr(), parameter, value) };
+            if error_of(code).is_some() {
+                return None;
+            }
+        }
+        Some(made)
+    }
+
+    /// Bytes that are kept for a frame.
+    pub fn capacity(&self) -> usize {
+        self.frame.capacity()
+    }
+
+    /// The frame of a value, given its copies; `before` bytes stand before it.
+    pub fn frame(&mut self, copies: &[Copy], value: &[u8], before: usize) -> Result<&[u8], Refused> {
+        check(copies, value.len(), before)?;
+        // SAFETY: pure arithmetic.
+        let bound = unsafe { zstd::ZSTD_compressBound(value.len()) };
+        if self.frame.len() < bound {
+            self.frame.resize(bound, 0);
+        }
+        // What there is room for decides in rare cases how a block is written: it must not depend on earlier values.
+        let frame = &mut self.frame[..bound];
+        // SAFETY: pointers and lengths are of live slices; `Copy` is laid out as a sequence; `check` has made sure of
+        // what libzstd asks of sequences: blocks of at most BLOCK_BYTES that make up the value, each with an end.
+        let code = unsafe {
+            zstd::ZSTD_compressSequences(
+                self.context.as_ptr(),
+                frame.as_mut_ptr().cast(),
+                frame.len(),
+                copies.as_ptr().cast(),
+                copies.len(),
+                value.as_ptr().cast(),
+                value.len(),
+            )
+        };
+        if let Some(error) = error_of(code) {
+            return Err(Refused::Failed(error));
+        }
+        let frame = &mut frame[..code];
+        if frame.len() < 2 || frame[0] != DESCRIPTOR {
+            return Err(Refused::Failed(format!("a frame begins with {:02x?}", &frame[..frame.len().min(2)])));
+        }
+        // libzstd knows of nothing before the value: the window has to span that, too.
+        let window_bits = usize::BITS - (before + value.len()).leading_zeros();
+        let window_bits = window_bits.clamp(*WINDOW_BITS.start(), *WINDOW_BITS.end());
+        frame[1] = ((window_bits - WINDOW_BITS.start()) << 3) as u8;
+        Ok(frame)
+    }
+}
+
+/// Whether copies make up a value before which there are so many bytes.
+fn check(copies: &[Copy], value_bytes: usize, before: usize) -> Result<(), Refused> {
+    let (mut done, mut block_from) = (0usize, 0usize);
+    let mut is_open = false;
+    for copy in copies {
+        let reach = before + done + copy.literals();
+        done += copy.literals() + copy.bytes();
+        is_open = copy.distance() != 0;
+        let is_sound = if is_open {
+            copy.distance() <= reach && copy.bytes() >= SHORTEST_COPY_BYTES
+        } else {
+            copy.bytes() == 0 && done > block_from
+        };
+        if !is_sound || done - block_from > BLOCK_BYTES {
+            let [literals, distance, bytes] = [copy.literals(), copy.distance(), copy.bytes()];
+            return Err(Refused::Failed(format!("{bytes} bytes from {distance} before, at {literals} of {done}")));
+        }
+        if !is_open {
+            block_from = done;
+        }
+    }
+    if is_open || done != value_bytes {
+        return Err(Refused::Failed(format!("copies make up {done} bytes of {value_bytes}")));
+    }
+    Ok(())
+}
+
+/// What a code says that libzstd gave, where it is an error.
+fn error_of(code: usize) -> Option<String> {
+    // SAFETY: both take a number; the name is a static string.
+    unsafe {
+        (zstd::ZSTD_isError(code) != 0)
+            .then(|| CStr::from_ptr(zstd::ZSTD_getErrorName(code)).to_string_lossy().into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_that_do_not_make_up_the_value_are_refused() {
+        let mut context = Context::new().expect("memory");
+        let value = [7u8; 200];
+        let end = Copy::end_of_block(0);
+        for (copies, before) in [
+            (vec![], 0),
+            (vec![Copy::end_of_block(199)], 0),
+            (vec![Copy::end_of_block(201)], 0),
+            (vec![Copy::new(100, 1, 100)], 0),
+            (vec![Copy::new(100, 101, 100), end], 0),
+            (vec![Copy::new(0, 11, 200), end], 10),
+            (vec![Copy::new(197, 1, 3), end], 0),
+            (vec![Copy::end_of_block(0), Copy::end_of_block(200)], 0),
+            (vec![Copy::new(1, 0, 199), end], 0),
+        ] {
+            assert!(matches!(context.frame(&copies, &value, before), Err(Refused::Failed(_))));
+        }
+        for (copies, before) in [(vec![Copy::new(0, 10, 200), end], 10), (vec![Copy::end_of_block(200)], 0)] {
+            assert!(context.frame(&copies, &value, before).is_ok());
+        }
+        let long = vec![1; BLOCK_BYTES + 1];
+        assert!(context.frame(&[Copy::end_of_block(long.len())], &long, 0).is_err());
+        let blocks = [Copy::end_of_block(BLOCK_BYTES), Copy::end_of_block(1)];
+        assert!(context.frame(&blocks, &long, 0).is_ok());
+    }
+
+    #[test]
+    fn the_window_spans_what_stands_before() {
+        let mut context = Context::new().expect("memory");
+        let value = [b'x'; 100];
+        for (before, window_bits) in [(0, 10), (923, 10), (924, 11), ((8 << 20) - 101, 23), (8 << 20, 24)] {
+            let frame = context.frame(&[Copy::end_of_block(100)], &value, before).expect("a frame");
+            assert_eq!((frame[0], frame[1] >> 3), (0, window_bits - 10));
+        }
+    }
+}

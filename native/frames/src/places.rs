@@ -1,0 +1,183 @@
+//! Where six bytes have stood before: an index of what is leant on, and of the value as far as it is read.
+//!
+//! Both are tables of places by hash.  Beside each place stand eight more bits of the hash, so that a look-up that finds
+//! nothing hardly ever has to look at the text.
+
+use std::ops::RangeInclusive;
+
+/// A place takes so many bits of an entry, its tag the rest.
+pub const PLACE_BITS: u32 = 24;
+/// So many bytes are hashed: the shortest copy that pays at the distances of a dictionary.
+pub const HASHED_BYTES: usize = 6;
+/// Bytes that are read for it.
+pub const READ_BYTES: usize = 8;
+/// A base is noted at every so many places; a copy found late is extended backward.
+const BASE_STEP: usize = 4;
+/// The same of a dictionary.
+const DICTIONARY_STEP: usize = 2;
+/// Places kept of one hash, the last ones.
+const WAYS: usize = 4;
+const INDEX_BITS: RangeInclusive<u32> = 8..=17;
+const RECENT_BITS: RangeInclusive<u32> = 6..=14;
+/// A base is noted as a whole, whatever its length.
+const BASE_BITS: RangeInclusive<u32> = 6..=20;
+const TAG_MASK: u32 = (1 << (32 - PLACE_BITS)) - 1;
+const MULTIPLIER: u64 = 0x9E37_79B1_85EB_CA87;
+
+/// Six bytes as a number; the hash's upper bits say where in a table, the lowest ones above bit 24 are the tag.
+#[derive(Clone, Copy)]
+pub struct Key {
+    bytes: u64,
+    hash: u64,
+}
+
+impl Key {
+    /// Of the bytes at a place, eight of which there are.
+    #[inline(always)]
+    pub fn at(text: &[u8], place: usize) -> Self {
+        let bytes = eight(text, place) << (8 * (READ_BYTES - HASHED_BYTES));
+        Self { bytes, hash: bytes.wrapping_mul(MULTIPLIER) }
+    }
+
+    /// Whether the same six bytes stand at a place.
+    #[inline(always)]
+    pub fn stands_at(self, text: &[u8], place: usize) -> bool {
+        eight(text, place) << (8 * (READ_BYTES - HASHED_BYTES)) == self.bytes
+    }
+
+    #[inline(always)]
+    fn slot(self, bits: u32) -> usize {
+        (self.hash >> (64 - bits)) as usize
+    }
+
+    #[inline(always)]
+    fn tag(self) -> u32 {
+        (self.hash >> PLACE_BITS) as u32 & TAG_MASK
+    }
+
+    #[inline(always)]
+    fn entry(self, place: usize) -> u32 {
+        (place as u32) << (32 - PLACE_BITS) | self.tag()
+    }
+}
+
+/// Eight bytes as a number.
+#[inline(always)]
+pub fn eight(text: &[u8], place: usize) -> u64 {
+    u64::from_le_bytes(text[place..place + 8].try_into().expect("eight bytes"))
+}
+
+/// Four bytes as a number.
+#[inline(always)]
+pub fn four(text: &[u8], place: usize) -> u32 {
+    u32::from_le_bytes(text[place..place + 4].try_into().expect("four bytes"))
+}
+
+#[inline(always)]
+fn place_of(entry: u32) -> usize {
+    (entry >> (32 - PLACE_BITS)) as usize
+}
+
+fn bits_for(places: usize, bounds: RangeInclusive<u32>) -> u32 {
+    (usize::BITS - places.leading_zeros()).clamp(*bounds.start(), *bounds.end())
+}
+
+/// Of what is leant on: the last place of each hash.  An entry of zero bits names place 0, like any other to be tried.
+pub struct Index {
+    entries: Vec<u32>,
+    bits: u32,
+}
+
+impl Index {
+    pub fn new(content: &[u8]) -> Self {
+        let bits = bits_for(content.len() / DICTIONARY_STEP, INDEX_BITS);
+        let mut entries = vec![0; 1 << bits];
+        let end = (content.len() + 1).saturating_sub(READ_BYTES);
+        for place in (0..end).step_by(DICTIONARY_STEP) {
+            let key = Key::at(content, place);
+            entries[key.slot(bits)] = key.entry(place);
+        }
+        Self { entries, bits }
+    }
+
+    /// The place that may have these bytes.
+    #[inline(always)]
+    pub fn place(&self, key: Key) -> Option<usize> {
+        let entry = self.entries[key.slot(self.bits)];
+        ((entry ^ key.tag()) & TAG_MASK == 0).then_some(place_of(entry))
+    }
+}
+
+/// The last places of each hash in a text that is being read.
+#[derive(Default)]
+pub struct Recent {
+    buckets: Vec<[u32; WAYS]>,
+    bits: u32,
+}
+
+impl Recent {
+    /// Empty, for a value that leans on no base.
+    pub fn clear(&mut self, value_bytes: usize) {
+        self.clear_to(bits_for(value_bytes / WAYS, RECENT_BITS));
+    }
+
+    /// Empty but for the base that is the text's beginning.
+    pub fn clear_to_base(&mut self, text: &[u8], base_bytes: usize) {
+        let value_places = (text.len() - base_bytes).min(WAYS << RECENT_BITS.end());
+        self.clear_to(bits_for((base_bytes / BASE_STEP + value_places) / WAYS, BASE_BITS));
+        let end = base_bytes.min((text.len() + 1).saturating_sub(READ_BYTES));
+        for place in (0..end).step_by(BASE_STEP) {
+            self.note(Key::at(text, place), place);
+        }
+    }
+
+    fn clear_to(&mut self, bits: u32) {
+        self.bits = bits;
+        self.buckets.clear();
+        self.buckets.resize(1 << bits, [0; WAYS]);
+    }
+
+    /// Bytes of memory.
+    pub fn capacity(&self) -> usize {
+        self.buckets.capacity() * size_of::<[u32; WAYS]>()
+    }
+
+    #[inline(always)]
+    pub fn note(&mut self, key: Key, place: usize) {
+        let bucket = &mut self.buckets[key.slot(self.bits)];
+        *bucket = [key.entry(place), bucket[0], bucket[1], bucket[2]];
+    }
+
+    /// Places that may have these bytes, the last first, and note this one.
+    #[inline(always)]
+    pub fn places_and_note(&mut self, key: Key, place: usize) -> Candidates {
+        let bucket = &mut self.buckets[key.slot(self.bits)];
+        let entries = *bucket;
+        let mut left = 0;
+        for (way, entry) in entries.iter().enumerate() {
+            left |= u32::from((entry ^ key.tag()) & TAG_MASK == 0) << way;
+        }
+        *bucket = [key.entry(place), entries[0], entries[1], entries[2]];
+        Candidates { entries, left }
+    }
+}
+
+/// Places of one bucket whose tag is right.
+pub struct Candidates {
+    entries: [u32; WAYS],
+    left: u32,
+}
+
+impl Iterator for Candidates {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        if self.left == 0 {
+            return None;
+        }
+        let way = self.left.trailing_zeros() as usize % WAYS;
+        self.left &= self.left - 1;
+        Some(place_of(self.entries[way]))
+    }
+}

@@ -1,0 +1,70 @@
+//! Values on their way into records: the frames of `docstore-frames`, with the GIL let go.
+//!
+//! Knows bytes of Python, and nothing of records.  What it does not take it leaves to the reference, by giving None.
+
+use std::cell::RefCell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+use docstore_frames::{Dictionary, Encoder, Refused};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+thread_local! {
+    static ENCODER: RefCell<Option<Box<Encoder>>> = const { RefCell::new(None) };
+}
+
+/// A dictionary, indexed for any number of threads.
+#[pyclass(frozen, module = "docstore.dedup.docstore_native")]
+pub struct FrameDictionary {
+    dictionary: Option<Dictionary>,
+}
+
+#[pymethods]
+impl FrameDictionary {
+    #[new]
+    fn new(python: Python<'_>, content: &[u8]) -> PyResult<Self> {
+        let made = python.detach(|| catch_unwind(|| Dictionary::new(content)));
+        Ok(Self { dictionary: made.map_err(|_| defect("indexing a dictionary panicked"))? })
+    }
+
+    /// The frame of a value that leans on this dictionary; None where they are too long together.
+    fn frame<'py>(&self, python: Python<'py>, value: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        match &self.dictionary {
+            Some(dictionary) => encoded(python, |encoder| encoder.with_dictionary(value, dictionary)),
+            None => Ok(None),
+        }
+    }
+}
+
+/// The frame of a value that leans on a base; None where they are too long together.
+#[pyfunction]
+pub fn delta_frame<'py>(python: Python<'py>, value: &[u8], base: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    encoded(python, |encoder| encoder.with_base(value, base))
+}
+
+/// What this thread's encoder makes, without the GIL.  One that panicked, or has grown large, is not used again.
+fn encoded<'py>(
+    python: Python<'py>,
+    work: impl FnOnce(&mut Encoder) -> Result<&[u8], Refused> + Send,
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let mut encoder = match ENCODER.take() {
+        Some(encoder) => encoder,
+        None => Box::new(Encoder::new().ok_or_else(|| defect("libzstd gives no context"))?),
+    };
+    let made = python.detach(|| catch_unwind(AssertUnwindSafe(|| work(&mut encoder))));
+    let frame = match made {
+        Err(_) => return Err(defect("encoding a value panicked")),
+        Ok(Err(Refused::TooLong)) => None,
+        Ok(Err(refused)) => return Err(defect(&refused.to_string())),
+        Ok(Ok(frame)) => Some(PyBytes::new(python, frame)),
+    };
+    if !encoder.is_large() {
+        ENCODER.set(Some(encoder));
+    }
+    Ok(frame)
+}
+
+fn defect(what: &str) -> PyErr {
+    PyRuntimeError::new_err(what.to_owned())
+}

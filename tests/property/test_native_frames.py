@@ -1,0 +1,200 @@
+"""Frames of native code: any zstd decodes them to the value, and they are as small as the reference's."""
+
+from __future__ import annotations
+
+import random
+import threading
+from itertools import pairwise
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from docstore.format import CODEC_ZSTD_DELTA, RECORD_VALUE, ZSTD_FRAME_MAGIC
+from docstore.formats.entries import PageEntry
+from docstore.formats.reader import read
+from docstore.tablets import frames
+from docstore.tablets.record import Record
+from docstore.tablets.values import LEVEL, Dictionary, Encoded, ValueCodec
+
+pytestmark = pytest.mark.skipif(not frames.IS_NATIVE, reason="docstore_native is not built")
+
+NAME = bytes(16)
+CRAWL = Path(__file__).parents[2] / "examples" / "sample-crawl.warc.gz"
+BLOCK_BYTES = 128 << 10
+
+
+@pytest.fixture(scope="module")
+def bodies() -> list[bytes]:
+    return [entry.page.body for entry in read(CRAWL) if isinstance(entry, PageEntry) and len(entry.page.body) > 2000]
+
+
+def decoded_delta(frame: bytes, base: bytes, raw_bytes: int) -> bytes:
+    """As a record is decoded: through a stored frame of the base."""
+    record = Record(RECORD_VALUE, b"r", "page", b"body", 0, CODEC_ZSTD_DELTA, NAME, raw_bytes, frame)
+    return ValueCodec().decode(record, lambda _: base)
+
+
+def decoded_with(frame: bytes, content: bytes, raw_bytes: int) -> bytes:
+    """By the stock decoder, with a raw-content dictionary."""
+    dictionary = zstandard.ZstdCompressionDict(content, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+    decompressor = zstandard.ZstdDecompressor(dict_data=dictionary)
+    return decompressor.decompress(ZSTD_FRAME_MAGIC + frame, max_output_size=max(1, raw_bytes))
+
+
+def check(raw: bytes, before: bytes) -> tuple[bytes, bytes]:
+    """The value's frames on a base and on a dictionary, after both were decoded."""
+    delta = frames.delta(raw, before)
+    indexed = frames.index(before)
+    assert delta is not None and indexed is not None
+    leant = indexed.frame(raw)
+    assert leant is not None
+    assert decoded_with(leant, before, len(raw)) == raw
+    if before:
+        assert decoded_delta(delta, before, len(raw)) == raw
+    assert decoded_with(delta, before, len(raw)) == raw
+    return delta, leant
+
+
+pieces = st.one_of(
+    st.binary(max_size=60),
+    st.builds(bytes.__mul__, st.binary(min_size=1, max_size=9), st.integers(1, 400)),
+    st.sampled_from([b"<li><a href='/page/", b"</a></li>\n", b"the same words again and again, ", bytes(300)]),
+)
+texts = st.lists(pieces, max_size=30).map(b"".join)
+
+
+@settings(max_examples=300, deadline=None)
+@given(texts, texts)
+def test_any_value_comes_back_from_any_base_and_dictionary(raw: bytes, before: bytes) -> None:
+    check(raw, before)
+
+
+@st.composite
+def edited(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """A text and the same with parts cut out, put in, moved and changed."""
+    source = draw(st.randoms(use_true_random=False))
+    base = bytes(source.choices(b"abcdefgh <>/=\n", k=draw(st.integers(0, 5000))))
+    parts = []
+    place = 0
+    for _ in range(draw(st.integers(0, 12))):
+        end = source.randint(place, len(base))
+        parts.append(base[place:end])
+        parts.append(draw(st.binary(max_size=12)))
+        place = source.choice([end, min(end + source.randrange(40), len(base)), max(0, end - 100)])
+    return base, b"".join([*parts, base[place:]])
+
+
+@settings(max_examples=300, deadline=None)
+@given(edited())
+def test_an_edited_text_comes_back(pair: tuple[bytes, bytes]) -> None:
+    base, raw = pair
+    check(raw, base)
+
+
+@pytest.mark.parametrize("raw_bytes", [0, 1, 2, 7, 8, 9, 15, 16, 17, 24, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1])
+@pytest.mark.parametrize("kind", ["noise", "zeros", "words"])
+def test_lengths_at_every_edge_come_back(kind: str, raw_bytes: int) -> None:
+    source = random.Random(raw_bytes)
+    text = {
+        "noise": source.randbytes(raw_bytes),
+        "zeros": bytes(raw_bytes),
+        "words": b" ".join(source.choices([b"one", b"three", b"seven"], k=raw_bytes // 3 + 1))[:raw_bytes],
+    }[kind]
+    for before in (b"", b"x", text[:9], text, text[1:], text[: raw_bytes // 2] + b"---" + text[raw_bytes // 2 :]):
+        check(text, before)
+
+
+def test_values_of_several_megabytes_come_back() -> None:
+    source = random.Random(5)
+    base = source.randbytes(3 << 20)
+    raw = base[1000 : 2 << 20] + b"put in" + base[2 << 20 :] + source.randbytes(500_000) + bytes(700_000) + base[:5000]
+    delta, _ = check(raw, base)
+    assert len(delta) < 520_000 + len(raw) // 50
+
+
+def test_a_base_of_eight_megabytes_is_reached_from_end_to_end() -> None:
+    base = random.Random(6).randbytes(8 << 20)
+    raw = base[:20_000] + base[-20_000:]
+    delta, _ = check(raw, base)
+    assert len(delta) < 200
+
+
+def test_a_copy_may_begin_before_the_value_and_end_in_it() -> None:
+    before = random.Random(7).randbytes(3000) + b"0123456789"
+    raw = b"0123456789" * 500
+    delta, leant = check(raw, before)
+    assert len(delta) < 60
+    assert len(leant) < 60
+
+
+def test_what_is_too_long_is_left_to_the_reference() -> None:
+    assert frames.delta(bytes(9 << 20), bytes(8 << 20)) is None
+    indexed = frames.index(bytes(1000))
+    assert indexed is not None and indexed.frame(bytes(17 << 20)) is None
+    long = frames.index(bytes(17 << 20))
+    assert long is not None and long.frame(b"short") is None
+    encoded = ValueCodec().encode(bytes(17 << 20), dictionary=Dictionary(bytes(1000)))
+    assert decoded_with(encoded.payload, bytes(1000), 17 << 20) == bytes(17 << 20)
+
+
+def test_a_defect_of_native_code_leaves_the_value_to_the_reference(caplog: pytest.LogCaptureFixture) -> None:
+    raw, base = b"some words of a page " * 50, b"some words of the page " * 50
+    with mock.patch.object(frames, "delta_frame", side_effect=RuntimeError("it panicked")):
+        encoded = ValueCodec().encode(raw, base=(NAME, base))
+    assert decoded_delta(encoded.payload, base, len(raw)) == raw
+    assert "it panicked; the reference encodes these 1050 bytes" in caplog.text
+
+
+def encode_all(bodies: list[bytes], level: int = LEVEL) -> list[Encoded]:
+    """Every body with a dictionary of other bodies, and against the body before it."""
+    dictionary = Dictionary(b"".join(body[:4000] for body in bodies[::3]), level)
+    codec = ValueCodec(level)
+    leant = [codec.encode(body, dictionary=dictionary) for body in bodies]
+    return leant + [codec.encode(body, base=(NAME, base)) for base, body in pairwise(bodies)]
+
+
+def test_frames_are_as_small_as_those_of_the_reference(bodies: list[bytes]) -> None:
+    found = encode_all(bodies)
+    with mock.patch.object(frames, "IS_NATIVE", False):
+        expected = encode_all(bodies)
+    assert [one.codec for one in found] == [one.codec for one in expected]
+    half = len(bodies)
+    for part, most in ((slice(half), 1.02), (slice(half, None), 1.06)):
+        found_bytes, expected_bytes = (sum(len(one.payload) for one in ways[part]) for ways in (found, expected))
+        assert 0.9 < found_bytes / expected_bytes < most
+
+
+def test_frames_do_not_depend_on_thread_or_order(bodies: list[bytes]) -> None:
+    expected = encode_all(bodies)
+    dictionary = Dictionary(b"".join(body[:4000] for body in bodies[::3]))
+    codec = ValueCodec()
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        order = list(range(len(bodies)))
+        random.Random(seed).shuffle(order)
+        for number in order:
+            if codec.encode(bodies[number], dictionary=dictionary) != expected[number]:
+                wrong.append(number)
+            if (
+                number
+                and codec.encode(bodies[number], base=(NAME, bodies[number - 1])) != expected[len(bodies) + number - 1]
+            ):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_above_the_level_of_writing_zstd_does_all_the_work(bodies: list[bytes]) -> None:
+    with mock.patch.object(frames, "IS_NATIVE", False):
+        expected = encode_all(bodies[:20], 9)
+    assert encode_all(bodies[:20], 9) == expected
