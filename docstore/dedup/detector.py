@@ -10,7 +10,7 @@ pages: highest similarity, then oldest, then row key.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -310,7 +310,7 @@ class Detector:
             for pointer, theirs, shared in zip(pointers, sets, self._kernel.overlaps(mine, sets), strict=True)
         ]
 
-    def _live(self, pointers: Iterator[PagePointer], row_key: bytes) -> Iterator[tuple[PagePointer, StoredPage]]:
+    def _live(self, pointers: Iterable[PagePointer], row_key: bytes) -> Iterator[tuple[PagePointer, StoredPage]]:
         for pointer in pointers:
             if pointer.row_key != row_key:
                 page = self._pages.page(pointer)

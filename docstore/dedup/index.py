@@ -19,6 +19,7 @@ own group.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,12 +45,25 @@ POINTER_SLICE = 64
 ROWS_HELD = 65_536
 """Rows of texts and bodies at hand, some 16 MB: most candidates are texts of the last pages."""
 
+PAGES_HELD = 16_384
+"""Texts whose pages are at hand, some 4 MB."""
+
+_new_tuple = tuple.__new__
+"""Half of what it costs to make a pointer or a cell, of which there are a dozen a page."""
 _BODY = bytes((POSTING_BODY,))
 _TEXT = bytes((POSTING_TEXT,))
 
 
 def _name_key(kind: int, name: str) -> bytes:
     return bytes((kind,)) + blake3(name.encode("utf-8", "surrogateescape")).digest(8)
+
+
+def _pointer(qualifier: bytes) -> PagePointer:
+    return _new_tuple(PagePointer, (int.from_bytes(qualifier[:8], "big"), qualifier[8:]))
+
+
+def _posting(row_key: bytes, qualifier: bytes) -> RowMutations:
+    return _new_tuple(RowMutations, (TABLE, row_key, (_new_tuple(SetCell, (FAMILY, qualifier, 0, b"")),)))
 
 
 def bucket_keys(analysis: Analysis) -> Keys:
@@ -75,37 +89,51 @@ class HashIndex:
         self._pending: dict[bytes, list[bytes]] = {}
         self._rows: dict[bytes, list[bytes]] | None = {} if remembers else None
         """Whole rows as they are committed; where remembered."""
+        self._pages: dict[bytes, list[PagePointer]] = {}
+        """Pages that texts lead to, those of the group in flight included; where rows are remembered."""
         self._last: tuple[Analysis, Proposal] | None = None
         """The last page that was asked for: judging a page and posting it ask for the same."""
 
     # --- reading
 
-    def pages_with_body(self, body_checksum: bytes) -> Iterator[PagePointer]:
+    def pages_with_body(self, body_checksum: bytes) -> Iterable[PagePointer]:
         """Pages whose body has this checksum's head, oldest first; the caller verifies each."""
         row_key = _BODY + body_head(body_checksum)
-        limit = POINTER_SLICE
-        given = 0
+        found = self._qualifiers(row_key, POINTER_SLICE)
+        if len(found) < POINTER_SLICE:
+            return [_pointer(qualifier) for qualifier in found]
+        return self._very_many(row_key)
+
+    def _very_many(self, row_key: bytes) -> Iterator[PagePointer]:
+        """Pages of a body, read in slices."""
+        given, limit = 0, POINTER_SLICE
         while True:
             found = self._qualifiers(row_key, limit)
             for qualifier in found[given:]:
-                yield PagePointer(int.from_bytes(qualifier[:8], "big"), qualifier[8:])
+                yield _pointer(qualifier)
             if len(found) < limit:
                 return
             given, limit = len(found), limit * 8
 
-    def pages_with_text(self, number: bytes) -> Iterator[PagePointer]:
+    def pages_with_text(self, number: bytes) -> Iterable[PagePointer]:
         """Pages of the bodies that have this text, the oldest of each body first; the caller verifies each."""
+        known = self._pages.get(number)
+        if known is not None:
+            return known
         bodies = self._qualifiers(_TEXT + number, BUCKET_LIMIT)
+        if not bodies:
+            return ()
         if len(bodies) == 1:
-            yield from self.pages_with_body(bodies[0])
-            return
-        heads: list[PagePointer] = []
-        for body in bodies:
-            for position, pointer in enumerate(self.pages_with_body(body)):
-                if position == POINTER_SLICE:
-                    break
-                heads.append(pointer)
-        yield from sorted(heads)
+            pages = self.pages_with_body(bodies[0])
+            if not isinstance(pages, list):
+                return pages
+        else:
+            pages = sorted(pointer for body in bodies for pointer in islice(self.pages_with_body(body), POINTER_SLICE))
+        if self._rows is not None:
+            self._pages[number] = pages
+            if len(self._pages) > PAGES_HELD:
+                del self._pages[next(iter(self._pages))]
+        return pages
 
     def pages_with_payload_digest(self, payload_digest: str) -> Iterator[PagePointer]:
         """Pages of bodies that this digest was recorded of; the caller verifies each."""
@@ -117,7 +145,7 @@ class HashIndex:
         for qualifier in self._qualifiers(_name_key(POSTING_DOCNO, docno), BUCKET_LIMIT):
             yield PagePointer(int.from_bytes(qualifier[:8], "big"), qualifier[8:])
 
-    def pages_with_text_of(self, analysis: Analysis) -> Iterator[PagePointer]:
+    def pages_with_text_of(self, analysis: Analysis) -> Iterable[PagePointer]:
         """Pages whose text has the same number as the page's."""
         return self.pages_with_text(text_number(analysis.text_checksum))
 
@@ -138,6 +166,7 @@ class HashIndex:
         """Others may have written postings: read rows anew."""
         if self._rows is not None:
             self._rows.clear()
+        self._pages.clear()
 
     def _hold(self, row_key: bytes, stored: list[bytes], limit: int) -> None:
         """Keep a row at hand, unless a limit may have cut it."""
@@ -194,9 +223,11 @@ class HashIndex:
                 self._post(number, analysis)
             wanted.append((_TEXT + number, body))
         wanted.append((_BODY + body, timestamp.to_bytes(8, "big") + row_key))
+        # A body has one text, or one for each way to read it: pages of the others are no pages of this one.
+        self._pages.pop(text_number(analysis.text_checksum), None)
         for key, qualifier in wanted:
             self._pending.setdefault(key, []).append(qualifier)
-        return [RowMutations(TABLE, key, (SetCell(FAMILY, qualifier, 0, b""),)) for key, qualifier in wanted]
+        return [_posting(key, qualifier) for key, qualifier in wanted]
 
     def _post(self, number: bytes, analysis: Analysis) -> None:
         """Post a text, unless it is: by an earlier page with this text, and that one may be gone."""
@@ -217,7 +248,7 @@ class HashIndex:
             rows.append((_name_key(POSTING_PAYLOAD_DIGEST, payload_digest), body_head(body_checksum)))
         if docno:
             rows.append((_name_key(POSTING_DOCNO, docno), pointer.timestamp.to_bytes(8, "big") + pointer.row_key))
-        return [RowMutations(TABLE, key, (SetCell(FAMILY, qualifier, 0, b""),)) for key, qualifier in rows]
+        return [_posting(key, qualifier) for key, qualifier in rows]
 
     def end_group(self, *, committed: bool) -> None:
         """Forget the overlay: its group is committed, or has failed."""
@@ -226,6 +257,8 @@ class HashIndex:
                 stored = self._rows.get(row_key)
                 if stored is not None:
                     self._rows[row_key] = sorted({*stored, *qualifiers})
+        if not committed:
+            self._pages.clear()
         self._pending.clear()
         self._last = None
         self._buckets.end_group(committed=committed)

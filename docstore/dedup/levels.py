@@ -209,18 +209,18 @@ class RunLevels:
 
     # --- writing ---
 
-    def mix(self, keys: Keys) -> Keys:
-        """What `post` takes, and what a log may keep, five bytes a key; see `runs.mix_keys`."""
-        return self._kernel.mix(keys)
+    def log_keys(self, keys: Keys) -> bytes:
+        """What `post` takes, and what a log keeps: keys mixed, five bytes each; see `runs.key_bytes`."""
+        return self._kernel.log_keys(keys)
 
-    def post(self, text: int, mixed: Keys) -> None:
+    def post(self, text: int, logged: bytes) -> None:
         """Add the postings of one text, seen by look-ups from now on.
 
         Args:
             text: its number, 48 bits.
-            mixed: (m,) uint64 of `mix`, different ones.
+            logged: of `log_keys`, different keys.
         """
-        self._recent.post(text, mixed)
+        self._recent.post(text, logged)
         self._is_whole = False
 
     def end_group(self, group: int) -> None:
@@ -255,7 +255,7 @@ class RunLevels:
         """
         self.flush()
         places = np.repeat(np.arange(len(texts), dtype=np.uint64), counts)
-        postings = pack(self.mix(keys), places)
+        postings = pack(self._kernel.mix(keys), places)
         postings.sort()
         self.end_group(group)
         self._write(iter([(postings, texts)]))

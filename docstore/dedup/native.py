@@ -29,7 +29,7 @@ except ImportError as error:
     is_absent = error.name == "docstore.dedup"
     WHY_NOT: str = "docstore_native is not built" if is_absent else f"docstore_native does not load: {error}"
 else:
-    is_older = not all(hasattr(docstore_native, name) for name in ("shared_members", "propose_texts", "merge_slices"))
+    is_older = not all(hasattr(docstore_native, name) for name in ("shared_members", "log_keys", "merge_slices"))
     WHY_NOT = "docstore_native is older than this docstore; build it again" if is_older else ""
 
 EXTRACTORS: Final = frozenset({"visible", "combined"})

@@ -49,8 +49,8 @@ class Recent(Protocol):
         """Bytes that it takes, about."""
         ...
 
-    def post(self, text: int, mixed: Keys) -> None:
-        """Add a text under mixed keys, different ones."""
+    def post(self, text: int, logged: bytes) -> None:
+        """Add a text under keys of `Packing.log_keys`, different ones."""
         ...
 
 
@@ -61,6 +61,10 @@ class Packing(Protocol):
 
     def mix(self, keys: Keys) -> Keys:
         """See `runs.mix_keys`."""
+        ...
+
+    def log_keys(self, keys: Keys) -> bytes:
+        """Keys mixed, as a log keeps them; see `runs.key_bytes`."""
         ...
 
     def open(self, buffer: NDArray[np.uint8]) -> Run:
@@ -114,6 +118,10 @@ class ReferencePacking:
     def mix(self, keys: Keys) -> Keys:
         """See `Packing`."""
         return runs.mix_keys(keys)
+
+    def log_keys(self, keys: Keys) -> bytes:
+        """See `Packing`."""
+        return runs.key_bytes(runs.mix_keys(keys))
 
     def open(self, buffer: NDArray[np.uint8]) -> Run:
         """See `Packing`."""
@@ -192,6 +200,10 @@ class NativePacking:
     def mix(self, keys: Keys) -> Keys:
         """See `Packing`."""
         return np.frombuffer(docstore_native.mix_keys(keys), np.uint64)
+
+    def log_keys(self, keys: Keys) -> bytes:
+        """See `Packing`."""
+        return docstore_native.log_keys(keys)
 
     def open(self, buffer: NDArray[np.uint8]) -> Run:
         """See `Packing`."""

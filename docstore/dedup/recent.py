@@ -1,6 +1,6 @@
 """Postings that no run holds yet: a table in memory; the readable reference.
 
-Floor 2: pure; must not know runs, files or the log.  `native/core/src/recent.rs` gives the same answers.
+Floor 2: pure; knows how keys lie in a log; must not know files.  `native/core/src/recent.rs` gives the same answers.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
+from docstore.dedup.runs import keys_of_bytes
 from docstore.format import RUN_PLACE_BITS
 
 Keys = NDArray[np.uint64]
@@ -40,8 +41,9 @@ class Recent:
         """Bytes that it takes, about."""
         return len(self._table) * _ENTRY_BYTES + self._postings * 8
 
-    def post(self, text: int, mixed: Keys) -> None:
-        """Add a text under keys, (m,) uint64 that went through `runs.mix_keys`, different ones."""
+    def post(self, text: int, logged: bytes) -> None:
+        """Add a text under keys as `runs.key_bytes` gives them, different ones."""
+        mixed = keys_of_bytes(logged)
         self._parts.append(mixed << np.uint64(RUN_PLACE_BITS) | np.uint64(len(self._texts)))
         self._texts.append(text)
         self._postings += len(mixed)

@@ -27,7 +27,7 @@ from docstore.dedup.candidates import Numbers
 from docstore.dedup.levels import RunLevels
 from docstore.dedup.ranking import Proposal, Question
 from docstore.dedup.runfiles import RunFiles
-from docstore.dedup.runs import Run, mix_keys
+from docstore.dedup.runs import Run, key_bytes, mix_keys
 from docstore.engines.protocol import Engine
 from docstore.errors import CorruptionError, DocstoreError, StorageError, UnsupportedFormat
 from docstore.files import Files
@@ -43,6 +43,8 @@ from docstore.model import DeleteRow, Durability, RowMutations, SetCell
 
 Texts = Iterable[tuple[int, Keys]]
 """Text numbers with their keys."""
+Logged = tuple[int, bytes]
+"""A text number with its keys as `RunLevels.log_keys` gives them."""
 
 TABLE: Final = "meta"
 FLUSH_TEXTS: Final = 2048
@@ -86,7 +88,7 @@ class RunBuckets:
         self._files = Files() if files is None else files
         self._flush_texts = flush_texts
         self._lock = threading.RLock()
-        self._posted: list[tuple[int, Keys]] = []  # with mixed keys
+        self._posted: list[Logged] = []
         self._numbered = False
         self._failed: set[int] = set()
         self._ailing = 0
@@ -124,8 +126,8 @@ class RunBuckets:
                 continue
             for missing in range(following, number):
                 self._end(levels, missing)  # its group failed
-            for text, mixed in texts:
-                levels.post(text, mixed)
+            for text, logged in texts:
+                levels.post(text, logged)
             self._end(levels, number)
             following = number + 1
         self._levels = levels
@@ -146,17 +148,17 @@ class RunBuckets:
                 _LOG.warning("the detector's index in %s goes on in memory and in its log: %s", self._folder, error)
                 self._ailing = 1
 
-    def _log_rows(self) -> Iterator[tuple[int, int, list[tuple[int, Keys]]]]:
-        """(group, groups known durable, texts with mixed keys) of each row of the log, in order."""
+    def _log_rows(self) -> Iterator[tuple[int, int, list[Logged]]]:
+        """(group, groups known durable, texts) of each row of the log, in order."""
         for row in self._engine.scan(TABLE, RUN_LOG_PREFIX, _LOG_END):
-            texts: list[tuple[int, Keys]] = []
+            texts: list[Logged] = []
             settled = 0
             for cell in row.cells:
                 settled, at = decode_varint(cell.value)
                 while at < len(cell.value):
                     number = int.from_bytes(cell.value[at : at + TEXT_NUMBER_BYTES], "big")
                     count, at = decode_varint(cell.value, at + TEXT_NUMBER_BYTES)
-                    texts.append((number, _decoded(cell.value[at : at + count * _KEY_BYTES])))
+                    texts.append((number, cell.value[at : at + count * _KEY_BYTES]))
                     at += count * _KEY_BYTES
             yield int.from_bytes(row.row_key[len(RUN_LOG_PREFIX) :], "big"), settled, texts
 
@@ -200,13 +202,13 @@ class RunBuckets:
             finally:
                 storage.close()
             rows = [RowMutations(TABLE, _log_key(number), [DeleteRow()]) for number, _, _ in self._log_rows()]
-            rows.append(_log_row(group, group, [(text, mix_keys(keys)) for text, keys in left]))
+            rows.append(_log_row(group, group, [(text, key_bytes(mix_keys(keys))) for text, keys in left]))
             rows.append(RowMutations(TABLE, RUN_REBUILD_ROW, [DeleteRow()]))
             self._engine.mutate_rows(rows, Durability.SYNC)
             self._storage = RunFiles(self._folder, self._files)
             self._open()
-            for text, mixed in self._posted:
-                self._levels.post(text, mixed)
+            for text, logged in self._posted:
+                self._levels.post(text, logged)
             return total
 
     def prune(self, live: Keys) -> int:
@@ -257,10 +259,10 @@ class RunBuckets:
     def post(self, text: int, keys: Keys) -> None:
         """See `Buckets`."""
         with self._lock:
-            mixed = self._levels.mix(keys)
-            self._posted.append((text, mixed))
+            logged = self._levels.log_keys(keys)
+            self._posted.append((text, logged))
             if text not in self._failed:
-                self._levels.post(text, mixed)
+                self._levels.post(text, logged)
 
     def mutations(self) -> list[RowMutations]:
         """See `Buckets`: one row of the log."""
@@ -332,11 +334,12 @@ class RunBuckets:
             self._storage.close()
 
 
-def _log_row(number: int, settled: int, texts: Sequence[tuple[int, Keys]]) -> RowMutations:
-    """The row of the log that holds a group: texts with mixed keys."""
+def _log_row(number: int, settled: int, texts: Sequence[Logged]) -> RowMutations:
+    """The row of the log that holds a group."""
     head = encode_varint(settled)
     entries = [
-        text.to_bytes(TEXT_NUMBER_BYTES, "big") + encode_varint(len(mixed)) + _encoded(mixed) for text, mixed in texts
+        text.to_bytes(TEXT_NUMBER_BYTES, "big") + encode_varint(len(logged) // _KEY_BYTES) + logged
+        for text, logged in texts
     ]
     slices = range(0, max(1, len(entries)), RUN_LOG_CELL_TEXTS)
     return RowMutations(
@@ -356,14 +359,3 @@ def _log_row(number: int, settled: int, texts: Sequence[tuple[int, Keys]]) -> Ro
 
 def _log_key(number: int) -> bytes:
     return RUN_LOG_PREFIX + number.to_bytes(8, "big")
-
-
-def _encoded(mixed: Keys) -> bytes:
-    """Mixed keys, 5 bytes each, lowest byte first."""
-    return mixed.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :_KEY_BYTES].tobytes()
-
-
-def _decoded(raw: bytes) -> Keys:
-    mixed = np.zeros((len(raw) // _KEY_BYTES, 8), np.uint8)
-    mixed[:, :_KEY_BYTES] = np.frombuffer(raw, np.uint8).reshape(-1, _KEY_BYTES)
-    return mixed.view("<u8").ravel()

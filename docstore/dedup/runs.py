@@ -45,6 +45,7 @@ _BUCKET_KEYS: Final = 16
 """Keys in a bucket at most, on the average."""
 _PLACE_BITS: Final = np.uint64(RUN_PLACE_BITS)
 _CUT: Final = np.uint64(64 - RUN_KEY_BITS)
+_KEY_BYTES: Final = RUN_KEY_BITS // 8
 _TEXTS_A_STEP: Final = 1 << 18
 _BYTES_A_STEP: Final = 1 << 22
 _SLICES_A_STEP: Final = 128
@@ -58,6 +59,18 @@ def mix_keys(keys: Keys) -> Keys:
     mixed *= np.uint64(0xD6E8FEB86659FD93)
     mixed ^= mixed >> np.uint64(32)
     return mixed >> _CUT
+
+
+def key_bytes(mixed: Keys) -> bytes:
+    """Mixed keys as they lie in a log: `RUN_KEY_BITS` bits each, lowest byte first."""
+    return mixed.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :_KEY_BYTES].tobytes()
+
+
+def keys_of_bytes(raw: bytes) -> Keys:
+    """What `key_bytes` was given."""
+    mixed = np.zeros((len(raw) // _KEY_BYTES, 8), np.uint8)
+    mixed[:, :_KEY_BYTES] = np.frombuffer(raw, np.uint8).reshape(-1, _KEY_BYTES)
+    return mixed.view("<u8").ravel()
 
 
 def pack(mixed: Keys, places: Keys | np.uint64) -> Keys:

@@ -299,7 +299,7 @@ class PageRows:
             return self._sharing.cells(name)
         cells = self._shared.get(name)
         if cells is None:
-            cells = self._shared[name] = self._sharing.cells(name)
+            cells = self._shared[name] = self._sharing.cells_of_likely_absent(name)
             if len(self._shared) > SHARED_ROWS_HELD:
                 del self._shared[next(iter(self._shared))]
         return cells

@@ -120,6 +120,10 @@ class SharedBodies:
         """Where a shared body and its text lie, that text's name, and whether the body is dying, as far as there."""
         return {cell.qualifier: cell.value for cell in self._body_cells(name)}
 
+    def cells_of_likely_absent(self, name: bytes) -> dict[bytes, bytes]:
+        """`cells`, faster where there is no row: a body that nothing leans on yet has none."""
+        return {} if self._engine.absent_rows(TABLE, [name]) else self.cells(name)
+
     def refer(self, name: bytes, pointer: PagePointer) -> RowMutations:
         """The mutation that notes a page stored by reference to the page with this body: it has no postings itself."""
         return RowMutations(TABLE, name, [SetCell(REFERRER_FAMILY, user_qualifier(pointer), 0, b"")])

@@ -81,7 +81,7 @@ def test_merges_and_look_ups_are_the_same(options: list[tuple[tuple[int, int, in
     for text in range(30):
         keys = np.unique(rng.choice(asked, min(len(asked), 7)))
         for table in tables:
-            table.post(text, keys)
+            table.post(text, runs.key_bytes(keys))
     assert len(tables[0]) == len(tables[1]) == 30 and tables[0].postings == tables[1].postings
     expected = reference.find(opened[0], tables[0], asked, limit)
     found = native.find(opened[1], tables[1], asked, limit)
@@ -99,6 +99,11 @@ def test_no_key_and_no_run_are_answered_with_nothing() -> None:
         assert kernel.mix(nothing).tolist() == []
     keys = np.random.default_rng(SEED).integers(0, 1 << 63, 100, dtype=np.uint64)
     assert kernels()[0].mix(keys).tolist() == kernels()[1].mix(keys).tolist()
+    logged = [kernel.log_keys(keys) for kernel in kernels()]
+    assert logged[0] == logged[1]
+    assert runs.keys_of_bytes(logged[0]).tolist() == kernel.mix(keys).tolist()
+    with pytest.raises(ValueError, match="no keys"):
+        kernels()[1].recent().post(1, logged[1][:-1])
 
 
 def test_a_damaged_run_gives_an_error_or_an_answer_and_never_a_crash() -> None:

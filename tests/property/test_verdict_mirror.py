@@ -15,6 +15,7 @@ from docstore.dedup import native, shingle
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.packing import Packing, packing
 from docstore.dedup.ranking import LOOKS_INSIDE, LOOKS_NEAR, Question
+from docstore.dedup.runs import key_bytes
 from docstore.dedup.sketches import SketchBounds
 
 pytestmark = pytest.mark.skipif(bool(native.WHY_NOT), reason=f"no native code: {native.WHY_NOT}")
@@ -82,7 +83,7 @@ def test_sketches_rule_out_the_same_texts(seed: int, limit: int) -> None:
 def proposed(kernel: Packing, question: Question, posted: list[tuple[int, Keys]]) -> tuple[list[int], int, bool]:
     table = kernel.recent()
     for text, keys in posted:
-        table.post(text, np.unique(kernel.mix(keys)))
+        table.post(text, key_bytes(np.unique(kernel.mix(keys))))
     return tuple(kernel.propose([], table, question, 64))
 
 

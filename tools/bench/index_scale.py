@@ -218,7 +218,7 @@ class Runs:
                 batch.delete(self._trimmed.to_bytes(8, "big"))
                 self._trimmed += 1
         for text, its_keys in zip(texts, keys, strict=True):
-            self._levels.post(text, self._levels.mix(its_keys))
+            self._levels.post(text, self._levels.log_keys(its_keys))
         self._levels.end_group(group)
 
     def load(self, group: int, texts: Keys, keys: Keys) -> None:

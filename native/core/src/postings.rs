@@ -2,7 +2,7 @@
 
 use crate::ranking::{self, Looks, Proposal};
 use crate::shingle;
-use crate::slices::{encode_slice, Damaged, Found, Run, Shape, LIST_LIMIT, PLACE_BITS};
+use crate::slices::{encode_slice, Damaged, Found, Run, Shape, KEY_BITS, LIST_LIMIT, PLACE_BITS};
 
 const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
 const SECOND: u64 = 0xd6e8_feb8_6659_fd93;
@@ -16,6 +16,15 @@ pub fn mix_key(key: u64) -> u64 {
     mixed = mixed.wrapping_mul(SECOND);
     mixed ^= mixed >> 32;
     mixed >> 24
+}
+
+/// Bytes of a mixed key in a log.
+pub const KEY_BYTES: usize = KEY_BITS as usize / 8;
+
+/// A mixed key from a log: `KEY_BYTES`, lowest first.
+#[inline]
+pub fn key_of_bytes(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |key, &byte| key << 8 | u64::from(byte))
 }
 
 /// Slices as bytes, the length of each in units of 8 bytes, and what is in them.

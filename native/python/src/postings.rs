@@ -4,7 +4,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use docstore_kernel::postings::{self, mix_key, Asked, Encoded};
+use docstore_kernel::postings::{self, key_of_bytes, mix_key, Asked, Encoded, KEY_BYTES};
 use docstore_kernel::ranking::Looks;
 use docstore_kernel::slices::{self, Damaged, Shape};
 use pyo3::buffer::PyBuffer;
@@ -80,8 +80,12 @@ impl Recent {
         self.0.memory_bytes()
     }
 
-    fn post(&mut self, python: Python<'_>, text: u64, mixed: PyBuffer<u64>) -> PyResult<()> {
-        if self.0.post(text, mixed.to_vec(python)?.into_iter()) {
+    /// Keys as `log_keys` gives them.
+    fn post(&mut self, text: u64, logged: &[u8]) -> PyResult<()> {
+        if logged.len() % KEY_BYTES != 0 {
+            return Err(PyValueError::new_err(format!("{} bytes are no keys of {KEY_BYTES} bytes each", logged.len())));
+        }
+        if self.0.post(text, logged.chunks_exact(KEY_BYTES).map(key_of_bytes)) {
             return Ok(());
         }
         Err(PyValueError::new_err("no room for another text: make a run of those posted"))
@@ -102,6 +106,18 @@ pub fn mix_keys<'py>(python: Python<'py>, keys: PyBuffer<u64>) -> PyResult<Bound
     let mut mixed = keys.to_vec(python)?;
     mixed.iter_mut().for_each(|key| *key = mix_key(*key));
     words_as_bytes(python, &mixed)
+}
+
+/// Keys spread evenly, `KEY_BYTES` of each, lowest first.
+#[pyfunction]
+pub fn log_keys<'py>(python: Python<'py>, keys: PyBuffer<u64>) -> PyResult<Bound<'py, PyBytes>> {
+    let keys = keys.to_vec(python)?;
+    PyBytes::new_with(python, keys.len() * KEY_BYTES, |bytes| {
+        for (place, &key) in bytes.chunks_exact_mut(KEY_BYTES).zip(&keys) {
+            place.copy_from_slice(&mix_key(key).to_le_bytes()[..KEY_BYTES]);
+        }
+        Ok(())
+    })
 }
 
 /// Mixed keys in runs, oldest first, then in the table: (which key, text number), each as bytes of uint64.
@@ -204,6 +220,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Recent>()?;
     module.add_class::<Packed>()?;
     module.add_function(wrap_pyfunction!(mix_keys, module)?)?;
+    module.add_function(wrap_pyfunction!(log_keys, module)?)?;
     module.add_function(wrap_pyfunction!(find_postings, module)?)?;
     module.add_function(wrap_pyfunction!(propose_texts, module)?)?;
     module.add_function(wrap_pyfunction!(encode_slices, module)?)?;
