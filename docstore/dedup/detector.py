@@ -10,7 +10,7 @@ pages: highest similarity, then oldest, then row key.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -20,6 +20,7 @@ from docstore.dedup.analysis import Analysis
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
+from docstore.dedup.overlaps import Comparable
 from docstore.dedup.pointers import PagePointer, body_head, text_number
 from docstore.dedup.sketches import SketchBounds
 from docstore.format import TEXT_NUMBER_BYTES
@@ -40,8 +41,6 @@ LIKELY_CONTAINED = 0.8
 SKETCHES_HELD = 32_768
 """Sketches kept at hand, some 13 MB: most candidates are the last pages of the same site, and most are ruled out."""
 SHINGLE_CACHE_BYTES = 32 << 20
-
-Shingles = NDArray[np.uint64]
 
 
 class StoredPage(NamedTuple):
@@ -141,7 +140,7 @@ class Detector:
         self._pages = pages
         self._near_threshold = near_threshold
         self._contained_threshold = contained_threshold
-        self._cache: OrderedDict[bytes, Shingles] = OrderedDict()
+        self._cache: OrderedDict[bytes, Comparable] = OrderedDict()
         self._cache_bytes = 0
         bounds = SketchBounds(RELATIVE_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
         self._sketches = kernel.sketches_held(SKETCHES_HELD, bounds)
@@ -183,7 +182,7 @@ class Detector:
         """
         proposal = self._index.propose(analysis)
         pointers: list[PagePointer] = []
-        sets: list[Shingles] = []
+        sets: list[Comparable] = []
         sketch, shingle_count = analysis.sketch, analysis.shingle_count
         for number, is_held in self._sketches.left(sketch, shingle_count, proposal.numbers):
             found = self._oldest(row_key, number, None if is_held else analysis)
@@ -195,7 +194,8 @@ class Detector:
         if not sets:
             return [], proposal.candidates
         matches = self._compared(self.shingles_of_page(analysis), pointers, sets)
-        matches.sort(key=lambda match: (-match.jaccard, match.pointer))
+        if len(matches) > 1:
+            matches.sort(key=lambda match: (-match.jaccard, match.pointer))
         return matches, proposal.candidates
 
     def similarity(self, analysis: Analysis, text_checksum: bytes, load_text: Callable[[], str]) -> float:
@@ -214,31 +214,31 @@ class Detector:
         theirs = self._cached(text_checksum)
         if theirs is None:
             theirs = self.shingles_of(text_checksum, load_text())
-        return jaccard(self._kernel.overlap(mine, theirs), len(mine), len(theirs))
+        return jaccard(mine.shared([theirs])[0], len(mine), len(theirs))
 
-    def shingles_of_page(self, analysis: Analysis) -> Shingles:
+    def shingles_of_page(self, analysis: Analysis) -> Comparable:
         """Shingle set of an analysed page: as the kernel gave it, or made from its text."""
         if len(analysis.shingles):
             # The next pages are likely to be compared with this one: a site's pages come together.
-            return self._remember(analysis.text_checksum, analysis.shingles)
+            cached = self._cached(analysis.text_checksum)
+            return self._remember(analysis.text_checksum, analysis.shingles) if cached is None else cached
         return self.shingles_of(analysis.text_checksum, analysis.main)
 
-    def shingles_of(self, text_checksum: bytes, text: str) -> Shingles:
+    def shingles_of(self, text_checksum: bytes, text: str) -> Comparable:
         """Shingle set of a text, from a cache named by its checksum."""
         cached = self._cached(text_checksum)
         if cached is not None:
             return cached
         return self._remember(text_checksum, self._kernel.shingles(text))
 
-    def _remember(self, text_checksum: bytes, shingles: Shingles) -> Shingles:
-        if text_checksum not in self._cache:
-            self._cache[text_checksum] = shingles
-            self._cache_bytes += shingles.nbytes
-            while self._cache_bytes > SHINGLE_CACHE_BYTES and len(self._cache) > 1:
-                self._cache_bytes -= self._cache.popitem(last=False)[1].nbytes
-        return shingles
+    def _remember(self, text_checksum: bytes, shingles: NDArray[np.uint64]) -> Comparable:
+        made = self._cache[text_checksum] = self._kernel.shingle_set(shingles)
+        self._cache_bytes += made.nbytes
+        while self._cache_bytes > SHINGLE_CACHE_BYTES and len(self._cache) > 1:
+            self._cache_bytes -= self._cache.popitem(last=False)[1].nbytes
+        return made
 
-    def _cached(self, text_checksum: bytes) -> Shingles | None:
+    def _cached(self, text_checksum: bytes) -> Comparable | None:
         cached = self._cache.get(text_checksum)
         if cached is not None:
             self._cache.move_to_end(text_checksum)
@@ -247,7 +247,10 @@ class Detector:
     # --- one verdict each
 
     def _exact(self, row_key: bytes, body: bytes, analysis: Analysis, status: int) -> PagePointer | None:
-        for pointer, page in self._live(self._index.pages_with_body(body_head(analysis.body_checksum)), row_key):
+        for pointer in self._index.pages_with_body(body_head(analysis.body_checksum)):
+            page = None if pointer.row_key == row_key else self._pages.page(pointer)
+            if page is None:
+                continue
             if page.checksum != analysis.body_checksum or not _comparable(status, self._pages.status(pointer)):
                 continue
             if decides_alone(page.checksum) or self._pages.body(pointer) == body:
@@ -255,8 +258,10 @@ class Detector:
         return None
 
     def _same_text(self, row_key: bytes, analysis: Analysis) -> PagePointer | None:
-        pointers = self._index.pages_with_text(text_number(analysis.text_checksum))
-        for pointer, page in self._live(pointers, row_key):
+        for pointer in self._index.pages_with_text(text_number(analysis.text_checksum)):
+            page = None if pointer.row_key == row_key else self._pages.page(pointer)
+            if page is None:
+                continue
             if page.text_checksum == analysis.text_checksum and self._pages.title(pointer) == analysis.title:
                 return pointer
         return None
@@ -293,8 +298,9 @@ class Detector:
                 that one lies in the other.
         """
         name = number.to_bytes(TEXT_NUMBER_BYTES, "big")
-        for pointer, page in self._live(self._index.pages_with_text(name), row_key):
-            if text_number(page.text_checksum) != name:
+        for pointer in self._index.pages_with_text(name):
+            page = None if pointer.row_key == row_key else self._pages.page(pointer)
+            if page is None or text_number(page.text_checksum) != name:
                 continue
             if unlike is not None:
                 self._sketches.put(number, page.sketch, page.shingle_count)
@@ -303,21 +309,15 @@ class Detector:
             return pointer, page
         return None
 
-    def _compared(self, mine: Shingles, pointers: list[PagePointer], sets: list[Shingles]) -> list[Match]:
+    def _compared(self, mine: Comparable, pointers: list[PagePointer], sets: list[Comparable]) -> list[Match]:
         """Exact similarities of a page to others."""
+        size = len(mine)
         return [
-            Match(pointer, jaccard(shared, len(mine), len(theirs)), shared / len(mine), shared / len(theirs))
-            for pointer, theirs, shared in zip(pointers, sets, self._kernel.overlaps(mine, sets), strict=True)
+            Match(pointer, jaccard(shared, size, len(theirs)), shared / size, shared / len(theirs))
+            for pointer, theirs, shared in zip(pointers, sets, mine.shared(sets), strict=True)
         ]
 
-    def _live(self, pointers: Iterable[PagePointer], row_key: bytes) -> Iterator[tuple[PagePointer, StoredPage]]:
-        for pointer in pointers:
-            if pointer.row_key != row_key:
-                page = self._pages.page(pointer)
-                if page is not None:
-                    yield pointer, page
-
-    def _stored_shingles(self, pointer: PagePointer, page: StoredPage) -> Shingles:
+    def _stored_shingles(self, pointer: PagePointer, page: StoredPage) -> Comparable:
         cached = self._cached(page.text_checksum)
         if cached is not None:
             return cached

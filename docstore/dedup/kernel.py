@@ -107,11 +107,9 @@ class Kernel:
         """How many shingles two sets share."""
         return shingle.overlap(first, second) if self._native is None else native.overlap(first, second)
 
-    def overlaps(self, one: NDArray[np.uint64], others: list[NDArray[np.uint64]]) -> list[int]:
-        """How many shingles a set shares with each of others."""
-        if self._native is None:
-            return [shingle.overlap(one, other) for other in others]
-        return native.overlaps(one, others)
+    def shingle_set(self, shingles: NDArray[np.uint64]) -> overlaps.Comparable:
+        """A set of `shingles` to be compared with others again and again."""
+        return overlaps.ShingleSet(shingles) if self._native is None else native.shingle_set(shingles)
 
 
 def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:

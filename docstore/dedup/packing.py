@@ -30,6 +30,7 @@ Keys = NDArray[np.uint64]
 
 NATIVE: Final = "native"
 REFERENCE: Final = "reference"
+_LOOKS: Final = LOOKS_NEAR, LOOKS_INSIDE
 
 
 class Recent(Protocol):
@@ -107,7 +108,11 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except (IndexError, ValueError) as error:
-        raise CorruptionError(f"a run of postings is damaged ({error}); it is built again from the pages") from error
+        raise _damage(error) from error
+
+
+def _damage(error: Exception) -> CorruptionError:
+    return CorruptionError(f"a run of postings is damaged ({error}); it is built again from the pages")
 
 
 class ReferencePacking:
@@ -228,9 +233,10 @@ class NativePacking:
     def propose(self, opened: Sequence[Run], recent: Recent, question: Question, limit: int) -> Proposal:
         """See `Packing`."""
         assert isinstance(recent, docstore_native.Recent)
-        looks = LOOKS_NEAR, LOOKS_INSIDE
-        with _translated():
-            return Proposal(*docstore_native.propose_texts(_views(opened), recent, question, limit, looks))
+        try:
+            return Proposal(*docstore_native.propose_texts(_views(opened), recent, question, limit, _LOOKS))
+        except (IndexError, ValueError) as error:
+            raise _damage(error) from error
 
     def encode(self, postings: Keys, shape: Shape) -> Encoded:
         """See `Packing`."""

@@ -154,7 +154,7 @@ class PageRows:
         pending = self._pending.get(pointer)
         if pending is not None:
             return pending.page
-        recent = self._recent_page(pointer)
+        recent = None if self._recent is None else self._recent.get(pointer)
         if recent is not None:
             return recent.page
         spec = ReadSpec(families=_COLUMNS_OF_A_VERSION, start=pointer.timestamp, end=pointer.timestamp + 1)

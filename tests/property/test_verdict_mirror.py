@@ -47,12 +47,18 @@ def test_sets_share_as_many_values(one: tuple[int, int, int], others: list[tuple
     expected = [shingle.overlap(mine, other) for other in compared]
     assert expected == [len(set(mine.tolist()) & set(other.tolist())) for other in compared]
     for kernel in (Kernel(prefer="reference"), Kernel(prefer="native")):
-        assert kernel.overlaps(mine, compared) == expected
+        made, others = kernel.shingle_set(mine), [kernel.shingle_set(other) for other in compared]
+        assert made.shared(others) == expected
+        assert made.shared(others) == expected  # by what the first time has left
+        assert [other.shared([made])[0] for other in others] == expected
+        assert (len(made), made.nbytes) == (len(mine), mine.nbytes)
         assert [kernel.overlap(other, mine) for other in compared] == expected
 
 
 def test_sets_that_are_not_one_piece_of_memory_are_refused() -> None:
     spread = np.arange(20, dtype=np.uint64)[::2]
+    with pytest.raises(ValueError, match="one piece"):
+        Kernel(prefer="native").shingle_set(spread)
     with pytest.raises(ValueError, match="one piece"):
         Kernel(prefer="native").overlap(spread, spread)
 

@@ -11,6 +11,7 @@ pub mod charset;
 pub mod combined;
 pub mod evidence;
 pub mod flow;
+pub mod indexed;
 pub mod invariants;
 pub mod kind;
 mod lanes;

@@ -9,7 +9,7 @@ const LANES: usize = 4;
 /// Sets smaller than this are not worth cutting.
 const FEW: usize = 32;
 /// A set so many times as large as the other is searched, not merged.
-const FAR_LARGER: usize = 16;
+pub const FAR_LARGER: usize = 16;
 
 /// How many values two sorted sets share.
 ///

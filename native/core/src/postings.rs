@@ -148,26 +148,44 @@ pub fn find(
     for run in runs {
         run.find(keys, &mut found)?;
     }
-    let chains = recent.map_or_else(Vec::new, |recent| recent.chains(keys));
-    let (mut owners, mut texts) = (Vec::new(), Vec::new());
+    let mut together = Vec::new();
+    let mut left = vec![limit; keys.len()];
     let mut places = Vec::with_capacity(limit.min(LIST_LIMIT));
-    for owner in 0..keys.len() {
-        let begin = texts.len();
+    for (owner, left) in left.iter_mut().enumerate() {
         for (run, of_run) in runs.iter().zip(found.chunks_exact(keys.len())) {
             if let Some(found) = of_run[owner] {
                 places.clear();
-                run.places(found, limit - (texts.len() - begin), &mut places)?;
+                run.places(found, *left, &mut places)?;
+                *left -= places.len();
                 for &place in &places {
-                    texts.push(run.text(place)?);
+                    together.push((owner as u32, run.text(place)?));
                 }
             }
         }
-        if let Some(recent) = recent {
-            recent.texts_of(chains[owner], limit - (texts.len() - begin), &mut texts);
-        }
-        owners.resize(texts.len(), owner as u64);
     }
-    Ok((owners, texts))
+    if let Some(recent) = recent {
+        recent.texts_of(keys, &left, &mut together);
+    }
+    Ok(by_owner(&together, keys.len()))
+}
+
+/// Texts in the order of the keys that led to them, one key's as they come.
+fn by_owner(found: &[(u32, u64)], keys: usize) -> (Vec<u64>, Vec<u64>) {
+    let mut places = vec![0; keys + 1];
+    for &(owner, _) in found {
+        places[owner as usize + 1] += 1;
+    }
+    let (mut owners, mut texts) = (Vec::with_capacity(found.len()), vec![0; found.len()]);
+    for owner in 0..keys {
+        places[owner + 1] += places[owner];
+        owners.resize(places[owner + 1], owner as u64);
+    }
+    for &(owner, text) in found {
+        let place = &mut places[owner as usize];
+        texts[*place] = text;
+        *place += 1;
+    }
+    (owners, texts)
 }
 
 /// What a page asks for.
@@ -260,17 +278,23 @@ impl Recent {
         if place >> PLACE_BITS != 0 {
             return false;
         }
+        let keys: Vec<u64> = keys.collect();
+        if self.links.len() + keys.len() > NONE as usize {
+            return false;
+        }
         self.texts.push(text);
-        for key in keys {
-            if self.links.len() >= NONE as usize {
-                return false;
-            }
-            if (self.chains + 1) * 2 > self.slots.len() {
-                self.grow();
-            }
+        while (self.chains + keys.len()) * 2 > self.slots.len() {
+            self.grow();
+        }
+        let heads = self.chains(&keys);
+        for (&key, head) in keys.iter().zip(heads) {
             let number = self.links.len() as u32;
             self.links.push(Link { posting: key << PLACE_BITS | place, next: NONE, last: number });
-            self.link(key, number);
+            if head == NONE {
+                self.link(key, number);
+            } else {
+                self.append(head, number);
+            }
         }
         true
     }
@@ -318,9 +342,13 @@ impl Recent {
             self.slots[at] = Slot { first: number, tag: tag_of(key) };
             self.chains += 1;
         } else {
-            let last = std::mem::replace(&mut self.links[first as usize].last, number);
-            self.links[last as usize].next = number;
+            self.append(first, number);
         }
+    }
+
+    fn append(&mut self, first: u32, number: u32) {
+        let last = std::mem::replace(&mut self.links[first as usize].last, number);
+        self.links[last as usize].next = number;
     }
 
     fn grow(&mut self) {
@@ -332,15 +360,23 @@ impl Recent {
         }
     }
 
-    /// Append at most `limit` texts of a chain, in order of arrival.
-    fn texts_of(&self, mut number: u32, limit: usize, texts: &mut Vec<u64>) {
-        for _ in 0..limit {
-            if number == NONE {
+    /// Append the texts of each key with the number of the key, as many as `left` says of it; one key's in order of
+    /// arrival.
+    ///
+    /// All chains are gone along together, for the same reason.
+    fn texts_of(&self, keys: &[u64], left: &[usize], found: &mut Vec<(u32, u64)>) {
+        let begin = |(owner, (first, &left)): (usize, (u32, &usize))| (owner as u32, first, left);
+        let mut chains: Vec<_> = self.chains(keys).into_iter().zip(left).enumerate().map(begin).collect();
+        loop {
+            chains.retain(|&(_, number, left)| number != NONE && left > 0);
+            if chains.is_empty() {
                 return;
             }
-            let Link { posting, next, .. } = self.links[number as usize];
-            texts.push(self.texts[(posting & ((1 << PLACE_BITS) - 1)) as usize]);
-            number = next;
+            for (owner, number, left) in &mut chains {
+                let Link { posting, next, .. } = self.links[*number as usize];
+                found.push((*owner, self.texts[(posting & ((1 << PLACE_BITS) - 1)) as usize]));
+                (*number, *left) = (next, *left - 1);
+            }
         }
     }
 }

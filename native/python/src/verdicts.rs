@@ -1,8 +1,11 @@
-//! What a verdict is decided by, for Python: `docstore_kernel::{pairs, sketches}` over buffers.
+//! What a verdict is decided by, for Python: `docstore_kernel::{indexed, pairs, sketches}` over buffers.
 //!
 //! The GIL stays held: the pages that one page is compared with take less time than to let it go and take it again.
 
-use docstore_kernel::pairs;
+use std::sync::OnceLock;
+
+use docstore_kernel::indexed::Index;
+use docstore_kernel::pairs::{overlap as overlap_of, FAR_LARGER};
 use docstore_kernel::sketches::{self, Bounds, Look};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
@@ -24,14 +27,50 @@ fn members<'a>(set: &'a PyBuffer<u64>, _python: Python<'a>) -> PyResult<&'a [u64
 /// How many values two sorted sets share.
 #[pyfunction]
 fn overlap(python: Python<'_>, first: PyBuffer<u64>, second: PyBuffer<u64>) -> PyResult<usize> {
-    Ok(pairs::overlap(members(&first, python)?, members(&second, python)?))
+    Ok(overlap_of(members(&first, python)?, members(&second, python)?))
 }
 
-/// How many values one sorted set shares with each of others.
-#[pyfunction]
-fn overlaps(python: Python<'_>, one: PyBuffer<u64>, others: Vec<PyBuffer<u64>>) -> PyResult<Vec<usize>> {
-    let one = members(&one, python)?;
-    others.iter().map(|other| Ok(pairs::overlap(one, members(other, python)?))).collect()
+/// A sorted set over a buffer that nobody changes, to be compared with others again and again.
+#[pyclass(frozen, module = "docstore.dedup.docstore_native")]
+struct ShingleSet {
+    buffer: PyBuffer<u64>,
+    /// Made when it is first the larger one of two.
+    index: OnceLock<Option<Index>>,
+}
+
+#[pymethods]
+impl ShingleSet {
+    #[new]
+    fn new(python: Python<'_>, buffer: PyBuffer<u64>) -> PyResult<Self> {
+        members(&buffer, python)?;
+        Ok(Self { buffer, index: OnceLock::new() })
+    }
+
+    fn __len__(&self) -> usize {
+        self.buffer.item_count()
+    }
+
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.buffer.len_bytes()
+    }
+
+    /// How many values it shares with each of others.
+    fn shared(&self, python: Python<'_>, others: Vec<PyRef<'_, Self>>) -> PyResult<Vec<usize>> {
+        others.iter().map(|other| self.shared_with(python, other)).collect()
+    }
+}
+
+impl ShingleSet {
+    fn shared_with(&self, python: Python<'_>, other: &Self) -> PyResult<usize> {
+        let (smaller, larger) = if self.__len__() <= other.__len__() { (self, other) } else { (other, self) };
+        let (few, many) = (members(&smaller.buffer, python)?, members(&larger.buffer, python)?);
+        if larger.index.get().is_none() && few.len() * FAR_LARGER < many.len() {
+            return Ok(overlap_of(few, many));
+        }
+        let index = larger.index.get_or_init(|| Index::new(many));
+        Ok(index.as_ref().map_or_else(|| overlap_of(few, many), |index| index.shared(many, few)))
+    }
 }
 
 /// The last sketches by text number.
@@ -66,6 +105,6 @@ impl Sketches {
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Sketches>()?;
-    module.add_function(wrap_pyfunction!(overlap, module)?)?;
-    module.add_function(wrap_pyfunction!(overlaps, module)?)
+    module.add_class::<ShingleSet>()?;
+    module.add_function(wrap_pyfunction!(overlap, module)?)
 }
