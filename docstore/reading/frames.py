@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 import struct
 from dataclasses import dataclass
+from io import BufferedReader
 from typing import IO, Any, Final, NamedTuple
 
 import numpy as np
@@ -24,6 +25,11 @@ from docstore.writing.prepared import Prepared
 
 HELLO: Final = f"docstore {__version__} reads\n".encode()
 """What comes before the first frame, bare: the process has loaded, and it is this very docstore."""
+
+BUFFER_BYTES: Final = 2 << 20
+"""Takes most frames."""
+LARGEST_KEPT_BYTES: Final = 16 << 20
+"""A buffer that grew beyond that is given back."""
 
 _PAGE, _ANALYSIS, _ANCHORS, _VALUES = map(Prepared._fields.index, ("page", "analysis", "anchors", "values"))
 _LENGTH: Final = struct.Struct("<Q")
@@ -88,7 +94,7 @@ def encode(message: Failure | End) -> bytes:
     return pickle.dumps(message, 5)
 
 
-def decode(raw: bytes) -> Message:
+def decode(raw: bytes | memoryview) -> Message:
     """The message of a frame's body."""
     message: Any = pickle.loads(raw)
     if type(message) is not tuple:
@@ -105,14 +111,28 @@ def write(stream: IO[bytes], body: bytes) -> None:
     stream.flush()
 
 
-def read(stream: IO[bytes]) -> bytes | None:
-    """The body of the next frame; None where the other side has gone."""
-    head = stream.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        return None
-    length = _LENGTH.unpack(head)[0]
-    body = stream.read(length)
-    return body if len(body) == length else None
+class Receiver:
+    """The messages that come out of a pipe; one buffer takes them all, for the kernel must clear memory that is new."""
+
+    def __init__(self, stream: BufferedReader) -> None:
+        self._stream = stream
+        self._buffer = bytearray(BUFFER_BYTES)
+
+    def take(self) -> Message | None:
+        """The next message; None where the other side has gone."""
+        head = self._stream.read(_LENGTH.size)
+        if len(head) < _LENGTH.size:
+            return None
+        length: int = _LENGTH.unpack(head)[0]
+        if length > len(self._buffer):
+            self._buffer = bytearray(length)
+        with memoryview(self._buffer)[:length] as body:
+            if self._stream.readinto(body) < length:
+                return None
+            message = decode(body)
+        if len(self._buffer) > LARGEST_KEPT_BYTES:  # one long page must not be remembered by its room
+            self._buffer = bytearray(BUFFER_BYTES)
+        return message
 
 
 def _plain(one: Prepared) -> list[Any]:

@@ -17,12 +17,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from io import BufferedReader
 from types import TracebackType
 from typing import Any, Final, Self
 
 from docstore.errors import StorageError
 from docstore.reading import frames
-from docstore.reading.frames import End, Failure, Job, ReadyPortion
+from docstore.reading.frames import End, Failure, Job, ReadyPortion, Receiver
 from docstore.reading.portions import Place
 
 _PROGRAM: Final = "import sys; sys.path[:] = sys.argv[1:]; from docstore.reading.child import main; main()"
@@ -48,7 +49,7 @@ class ReadingProcess:
         self._process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, *sys.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, **_own_group()
         )
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None and isinstance(self._process.stdout, BufferedReader)
         self._to, self._from = self._process.stdin, self._process.stdout
         _widen(self._from.fileno())
 
@@ -78,11 +79,11 @@ class ReadingProcess:
         Raises:
             StorageError: it died.
         """
+        receiver = Receiver(self._from)
         while True:
-            raw = frames.read(self._from)
-            if raw is None:
+            message = receiver.take()
+            if message is None:
                 raise self._death()
-            message = frames.decode(raw)
             if isinstance(message, End):
                 return
             if isinstance(message, Failure):

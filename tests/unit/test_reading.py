@@ -266,10 +266,10 @@ def test_any_exception_can_be_sent(error: BaseException, monkeypatch: pytest.Mon
 
 
 def received(answers: io.BytesIO) -> list[frames.Message]:
-    answers.seek(0)
+    receiver = frames.Receiver(io.BufferedReader(io.BytesIO(answers.getvalue())))
     found = []
-    while (raw := frames.read(answers)) is not None:
-        found.append(frames.decode(raw))
+    while (message := receiver.take()) is not None:
+        found.append(message)
     return found
 
 
@@ -343,6 +343,20 @@ def test_a_portion_is_the_same_at_the_other_end() -> None:
                 assert mine.dtype == theirs.dtype
     assert any(one.anchors for one in ready.prepared)
     assert frames.decode(frames.encode(End())) == End()
+
+
+def test_frames_longer_than_the_buffer_and_frames_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "BUFFER_BYTES", 10)
+    monkeypatch.setattr(frames, "LARGEST_KEPT_BYTES", 200)
+    answers = io.BytesIO()
+    errors = [Failure(ValueError("x" * size)) for size in (1, 500, 100, 300)]
+    for error in errors:
+        frames.write(answers, frames.encode(error))
+    assert [str(found.error) for found in received(answers) if isinstance(found, Failure)] == [
+        str(error.error) for error in errors
+    ]
+    for cut in (1, 7, 100):
+        assert len(received(io.BytesIO(answers.getvalue()[:-cut]))) == 3
 
 
 def test_portions_hold_everything_in_order_and_end_where_asked(archives: list[str]) -> None:
