@@ -42,12 +42,6 @@ pub fn equal_everywhere(word: u64, byte: u8) -> u64 {
     !(((difference & !HIGHS) + !HIGHS) | difference) & HIGHS
 }
 
-/// Bytes below `bound`, up to the first hit.
-#[inline(always)]
-pub fn below(word: u64, bound: u8) -> u64 {
-    word.wrapping_sub(repeat(bound)) & !word & HIGHS
-}
-
 /// Number of the first byte that a mask names; 8 for none.
 #[inline(always)]
 pub fn first(mask: u64) -> usize {
@@ -69,19 +63,6 @@ pub fn find(needle: u8, source: &[u8], place: usize) -> usize {
         at += 8;
     }
     memchr::memchr(needle, &source[at..]).map_or(source.len(), |offset| at + offset)
-}
-
-/// The bit of the byte behind so many, if it is one of the eight.
-#[inline(always)]
-pub fn end_high(count: usize) -> u64 {
-    const ENDS: [u64; 9] = [1 << 7, 1 << 15, 1 << 23, 1 << 31, 1 << 39, 1 << 47, 1 << 55, 1 << 63, 0];
-    ENDS[if count < 8 { count } else { 8 }]
-}
-
-/// Number of bytes that a mask names.
-#[inline(always)]
-pub fn count(mask: u64) -> usize {
-    ((mask >> 7).wrapping_mul(ONES) >> 56) as usize
 }
 
 /// ASCII letters, in every byte.
@@ -179,7 +160,6 @@ mod tests {
                 assert_eq!(equal(word, b'<') != 0, byte == b'<');
                 assert_eq!(equal_everywhere(word, b'!') & bit != 0, byte == b'!');
                 assert_eq!(equal_everywhere(word, b' ') & bit != 0, byte == b' ');
-                assert_eq!(below(word | repeat(0x20), 0x20), 0);
             }
         }
     }

@@ -29,9 +29,17 @@ pub fn combined(source: &[u8], tags: &[Tag], buffers: &mut Combined, flow: &mut 
     let Combined { page, all } = buffers;
     page.read(source, tags, all);
     flow.clear();
+    // Blocks that follow each other stand in the text as they are to stand here, one line feed between.
+    let mut run = 0..0;
     for number in select(page) {
-        flow.push_folded(&all.bytes()[page.blocks[number].text.clone()]);
+        let text = &page.blocks[number].text;
+        if run.is_empty() || run.end + 1 != text.start {
+            flow.push_folded(&all.bytes()[run.clone()]);
+            run.start = text.start;
+        }
+        run.end = text.end;
     }
+    flow.push_folded(&all.bytes()[run.clone()]);
 }
 
 /// Numbers of the blocks that are main content, ascending.

@@ -1,8 +1,9 @@
 //! Text on its way out: references replaced, white space folded, blocks on lines: `fold_blocks` and `_fold` of the
 //! reference, done while the text is read.
 
-use crate::bytes::{self, is_space, is_wide_space, sequence_length};
+use crate::bytes::{is_space, is_wide_space, sequence_length};
 use crate::references::reference;
+use crate::sixteen;
 
 /// What stands between the last word written and the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,8 +28,14 @@ pub struct Flow {
     adjustment: isize,
 }
 
-const FIRST_HIGH: u64 = 0x80;
-const LAST_HIGH: u64 = 0x80 << 56;
+/// How many of the low sixteen bits are set.
+#[inline(always)]
+fn count(bits: u32) -> usize {
+    let pairs = bits - (bits >> 1 & 0x5555);
+    let fours = (pairs & 0x3333) + (pairs >> 2 & 0x3333);
+    let eights = (fours + (fours >> 4)) & 0x0f0f;
+    ((eights + (eights >> 8)) & 0x1f) as usize
+}
 
 /// How a source is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +115,9 @@ impl Flow {
 
     /// Append text that is folded already as a block of its own.
     pub fn push_folded(&mut self, block: &[u8]) {
+        if block.is_empty() {
+            return;
+        }
         let most = self.length + block.len() + 32;
         if self.bytes.len() < most {
             self.bytes.resize(most * 2, 0);
@@ -125,7 +135,7 @@ impl Flow {
     /// `push`, for where it is called most.
     #[inline(always)]
     pub fn push_inline(&mut self, source: &[u8], start: usize, end: usize, how: Source) {
-        // A reference takes up to 6/5 of its source; the rest is for a gap and for storing eight bytes at once.
+        // A reference takes up to 6/5 of its source; the rest is for a gap and for storing sixteen bytes at once.
         let most = self.length + (end - start) * 2 + 32;
         if self.bytes.len() < most {
             self.bytes.resize(most * 2, 0);
@@ -133,54 +143,44 @@ impl Flow {
         let text = &source[..end];
         let mut place = start;
         while place < end {
-            // What lies behind the end of the text is masked out.
-            let word =
-                if place + 8 <= source.len() { bytes::load(source, place) } else { bytes::load_padded(source, place) };
-            let special = bytes::below(word, 0x20)
-                | bytes::equal(word, b'&')
-                | (word & bytes::HIGHS)
-                | bytes::end_high(end - place);
-            let spaces = bytes::equal_everywhere(word, b' ');
-            // One space between two plain bytes stays as it is.
-            let stop = special | (spaces & ((spaces | special) >> 8 | LAST_HIGH));
-            let plain = bytes::first(stop);
-            if plain != 0 && (spaces & FIRST_HIGH == 0 || (self.gap == Gap::Nothing && self.length != 0)) {
+            let bytes = sixteen::load(source, place);
+            // What lies behind the end of the text, or of the sixteen bytes, is no matter: it begins with a special bit.
+            let left = (end - place).min(16);
+            let newlines = if how == Source::Text { bytes.equal(b'\n') } else { 0 };
+            let spaces = bytes.equal(b' ') | newlines;
+            let special = bytes.at_most(0x1f) & !newlines | bytes.equal(b'&') | bytes.high() | 1 << left;
+            // One space between two plain bytes stays as it is, a line feed is one.
+            let stop = special | (spaces & ((spaces | special) >> 1));
+            let mut plain = stop.trailing_zeros() as usize;
+            if plain != 0 && (spaces & 1 == 0 || (self.gap == Gap::Nothing && self.length != 0)) {
                 self.close_gap();
-                self.bytes[self.length..self.length + 8].copy_from_slice(&word.to_le_bytes());
-                self.separators += bytes::count(spaces & (stop & stop.wrapping_neg()).wrapping_sub(1));
+                self.bytes[self.length..self.length + 16].copy_from_slice(&bytes.at_least(b' ').bytes());
+                self.separators += count(spaces & ((1 << plain) - 1));
                 self.length += plain;
                 place += plain;
-                if plain == 8 || place >= end {
+                if plain == left {
                     continue;
                 }
+            } else {
+                plain = 0;
             }
-            place = self.special(text, place, how);
+            let white = (!(spaces >> plain)).trailing_zeros() as usize;
+            if white != 0 {
+                self.widen(Gap::Space);
+                place += white.min(left - plain);
+            } else {
+                place = self.special(text, place, how);
+            }
         }
     }
 
-    /// Append what is not a plain byte; gives the place behind it.
+    /// Append what is neither a plain byte nor a space; gives the place behind it.
     #[inline(always)]
     fn special(&mut self, source: &[u8], mut place: usize, how: Source) -> usize {
         let byte = source[place];
-        if byte == b' ' {
-            self.widen(Gap::Space);
-            place += 1;
-            while source.get(place) == Some(&b' ') {
-                place += 1;
-            }
-            return place;
-        }
         if byte == b'\n' {
-            if how == Source::Text {
-                self.widen(Gap::Space);
-            } else {
-                self.end_block();
-            }
-            place += 1;
-            while source.get(place) == Some(&b' ') {
-                place += 1;
-            }
-            return place;
+            self.end_block();
+            return place + 1;
         }
         if byte == b'&' && how != Source::Literal {
             if let Some(found) = reference(&source[place..], false) {

@@ -25,6 +25,7 @@ pub mod ranking;
 pub mod references;
 pub mod shingle;
 pub mod simhash;
+mod sixteen;
 pub mod sketch;
 pub mod sketches;
 pub mod slices;

@@ -12,7 +12,10 @@ fn add(first: u64, second: u64, third: u64) -> (u64, u64) {
 /// Bit i is set where more than half of the values have bit i set.
 #[inline(never)]
 pub fn simhash(values: &[u64]) -> u64 {
-    let mut planes = [0u64; 40];
+    let mut planes = [0u64; 64];
+    // Planes that so many values can reach; at least the first three, which are counted apart.
+    let used = (64 - values.len().leading_zeros() as usize).max(3);
+    let planes = &mut planes[..used];
     let (mut ones, mut twos, mut fours) = (0, 0, 0);
     let mut chunks = values.chunks_exact(8);
     for chunk in &mut chunks {
@@ -28,23 +31,26 @@ pub fn simhash(values: &[u64]) -> u64 {
     }
     (planes[0], planes[1], planes[2]) = (ones, twos, fours);
     for &value in chunks.remainder() {
-        carry(&mut planes, value);
+        carry(planes, value);
     }
-    (0..64).fold(0, |found, bit| {
-        let count: u64 = planes.iter().enumerate().map(|(place, plane)| (plane >> bit & 1) << place).sum();
-        found | u64::from(2 * count > values.len() as u64) << bit
-    })
+    // All 64 counts are compared with half the number of values at once, from their highest bit down.
+    let half = values.len() as u64 / 2;
+    let (mut above, mut equal) = (0, u64::MAX);
+    for (place, &plane) in planes.iter().enumerate().rev() {
+        let bit = (half >> place & 1).wrapping_neg();
+        above |= equal & plane & !bit;
+        equal &= !(plane ^ bit);
+    }
+    above
 }
 
+/// Add a value to the planes; to all of them, because where it stops is up to chance.
 #[inline(always)]
 fn carry(planes: &mut [u64], mut value: u64) {
     for plane in planes {
         let next = *plane & value;
         *plane ^= value;
         value = next;
-        if value == 0 {
-            break;
-        }
     }
 }
 

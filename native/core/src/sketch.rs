@@ -51,12 +51,21 @@ pub fn minima(set: &[u64]) -> [u64; BINS] {
         minima[bin] = value;
         filled[bin] = true;
     }
-    let lenders: Vec<usize> = (0..BINS).filter(|&bin| filled[bin]).collect();
-    if lenders.len() == BINS {
+    // Filled bins and empty ones, both ascending; without a branch that chance decides.
+    let (mut lenders, mut empty) = ([0; BINS], [0; BINS]);
+    let (mut count, mut empty_count) = (0, 0);
+    for (bin, &is_filled) in filled.iter().enumerate() {
+        lenders[count % BINS] = bin;
+        empty[empty_count % BINS] = bin;
+        count += usize::from(is_filled);
+        empty_count += usize::from(!is_filled);
+    }
+    let (lenders, empty) = (&lenders[..count], &empty[..empty_count]);
+    if empty.is_empty() {
         return minima;
     }
     let probes = probes();
-    for bin in (0..BINS).filter(|&bin| !filled[bin]) {
+    for &bin in empty {
         let found = if lenders.len() < FEW_FILLED {
             let ranks = &probes.ranks[bin * BINS..(bin + 1) * BINS];
             lenders.iter().copied().min_by_key(|&lender| ranks[lender]).filter(|&lender| ranks[lender] != NEVER)

@@ -4,6 +4,7 @@
 
 use crate::bytes::{find, is_blank};
 use crate::names::{self, Names, NOTHING};
+use crate::sixteen;
 
 /// One tag or comment, by places in the source.
 ///
@@ -123,6 +124,23 @@ fn element(source: &[u8], at: usize, start: usize, closing: u32, names: &mut Nam
     Tag { start: at as u32, end: end as u32, attributes: attributes as u32, content: content as u32, name: tag_name }
 }
 
+/// The place of the first byte from `place` on that ends an attribute's name, or the end of the source.
+///
+/// Tag names are short and often the same, so that a loop over their bytes, whose end the processor guesses, is faster.
+#[inline(always)]
+fn attribute_name_end(source: &[u8], mut place: usize) -> usize {
+    if place < source.len() {
+        // What looks like an end mostly is one.
+        let bytes = sixteen::load(source, place);
+        let likely = bytes.at_most(b' ') | bytes.equal(b'/') | bytes.equal(b'>') | bytes.equal(b'=') | 1 << 16;
+        place = (place + likely.trailing_zeros() as usize).min(source.len());
+    }
+    while place < source.len() && !ATTRIBUTE_NAME_ENDS[source[place] as usize] {
+        place += 1;
+    }
+    place
+}
+
 /// The place of the `>` that ends the tag whose attributes begin at `place`, or the end of the source.
 #[inline(always)]
 pub fn attributes_end(source: &[u8], mut place: usize) -> usize {
@@ -142,10 +160,7 @@ pub fn attributes_end(source: &[u8], mut place: usize) -> usize {
 /// The place behind the attribute whose name begins at `start`; tells where its name and its value lie.
 #[inline(always)]
 fn attribute_end<'a>(source: &'a [u8], start: usize, found: &mut impl FnMut(&'a [u8], &'a [u8])) -> usize {
-    let mut place = start + 1;
-    while place < source.len() && !ATTRIBUTE_NAME_ENDS[source[place] as usize] {
-        place += 1;
-    }
+    let place = attribute_name_end(source, start + 1);
     let name = &source[start..place];
     let mut ahead = place;
     while ahead < source.len() && is_blank(source[ahead]) {
