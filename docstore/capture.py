@@ -235,7 +235,7 @@ def declared_values(analysis: Analysis) -> Values:
 
 def text_values(analysis: Analysis) -> Values:
     """The `text` columns of a capture; `main` first and always, so that no text is taken for that of a later body."""
-    return {MAIN: encode_text(analysis.main)} | declared_values(analysis)
+    return {MAIN: analysis.main_bytes} | declared_values(analysis)
 
 
 def fingerprint_values(analysis: Analysis) -> Values:

@@ -29,7 +29,7 @@ class Analysis(NamedTuple):
         charset: WHATWG name of the encoding the body was read with.
         title, description, keywords, lang, canonical: as the page declares them, white space folded; "" where absent.
         headings: h1 to h6, one a line.
-        main: text found by the extractor: words as shown, blocks on lines of their own.
+        main_bytes: `main` in UTF-8 as it is stored, lone surrogates kept: writing needs no more of it.
         word_count: normalised words of `main`.
         text_checksum: scheme byte and digest of the normalised words; b"" where there is no word.
         shingle_count: distinct shingles.
@@ -50,7 +50,7 @@ class Analysis(NamedTuple):
     lang: str = ""
     canonical: str = ""
     headings: str = ""
-    main: str = ""
+    main_bytes: bytes = b""
     word_count: int = 0
     text_checksum: bytes = b""
     shingle_count: int = 0
@@ -60,3 +60,8 @@ class Analysis(NamedTuple):
     fingerprints: NDArray[np.uint64] = np.empty(0, np.uint64)
     links: tuple[Link, ...] = ()
     shingles: NDArray[np.uint64] = np.empty(0, np.uint64)
+
+    @property
+    def main(self) -> str:
+        """Text found by the extractor: words as shown, blocks on lines of their own; decoded whenever asked for."""
+        return self.main_bytes.decode("utf-8", "surrogatepass")

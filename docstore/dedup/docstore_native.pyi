@@ -11,8 +11,9 @@ __version__: str
 
 Numbers: TypeAlias = tuple[int, bytes, int, bytes, bytes, bytes, bytes]
 """Word count, text digest, simhash, sketch, band keys, samples, shingle set; arrays as bytes of uint64."""
-Page: TypeAlias = tuple[str, str, str, str, str, str, str, str, list[tuple[str, str]], Numbers | None]
-"""Charset, title, description, keywords, lang, canonical, headings, main, links, numbers where there is a word."""
+Page: TypeAlias = tuple[str, str, str, str, str, str, str, bytes, list[tuple[str, str]], Numbers | None]
+"""Charset, title, description, keywords, lang, canonical, headings, main text in UTF-8, links, numbers where there are
+words."""
 
 class Kernel:
     def __init__(self, extractor: str, shingle_words: int, with_blake3: bool) -> None: ...

@@ -91,7 +91,7 @@ def analyse(
         lang=read.lang,
         canonical=read.canonical,
         headings=read.headings,
-        main=read.main,
+        main_bytes=read.main.encode("utf-8", "surrogatepass"),
         links=tuple(Link(href, text) for href, text in read.links),
     )
     if not found:

@@ -51,7 +51,7 @@ class PendingPage(NamedTuple):
         page: what every verdict needs.
         title: as shown.
         status: of HTTP.
-        text: as stored.
+        text: main text in UTF-8, as stored.
         body: as fetched.
         envelope: where the body lies.
         base: what a page like this one can lean on: this body, or the base that it leans on itself.
@@ -60,7 +60,7 @@ class PendingPage(NamedTuple):
     page: StoredPage
     title: str
     status: int
-    text: str
+    text: bytes
     body: bytes
     envelope: bytes
     base: Base | None
@@ -200,7 +200,7 @@ class PageRows:
         """Its stored text."""
         pending = self._pending.get(pointer)
         if pending is not None:
-            return pending.text
+            return pending.text.decode("utf-8", "surrogatepass")
         return self._column(pointer, MAIN).decode("utf-8", "surrogatepass")
 
     def body(self, pointer: PagePointer) -> bytes:
@@ -369,7 +369,7 @@ class PageRows:
         if not envelope or not self._placement.is_ref(envelope):
             return None
         if pending is not None and pending.base is base:
-            return TextBase(pending.text.encode("utf-8", "surrogatepass"), envelope, False)
+            return TextBase(pending.text, envelope, False)
         raw, leans_on = self._placement.fetch_leaning(envelope)
         return None if leans_on else TextBase(raw, envelope, False)
 

@@ -305,7 +305,7 @@ class Sequencer:
             one.row_key, pointer.timestamp, analysis, text=good, near=good and analysis.word_count >= MIN_NEAR_WORDS
         )
         stored = StoredPage(analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count)
-        return PendingPage(stored, analysis.title, one.page.status, analysis.main, one.page.body, b"", None)
+        return PendingPage(stored, analysis.title, one.page.status, analysis.main_bytes, one.page.body, b"", None)
 
     def _add_anchors(self, one: Prepared, timestamp: int) -> None:
         """What a page that is stored says of others."""
@@ -406,7 +406,7 @@ class Sequencer:
         Where it leans on one, the text goes as a delta against the base's text, if that pays.
         """
         assert one.analysis is not None
-        raw = capture.encode_text(one.analysis.main)
+        raw = one.analysis.main_bytes
         text_base = None if base is None else self._rows.text_base(base)
         if base is None or text_base is None:
             envelope = self._placement.place(one.row_key, capture.MAIN, pointer.timestamp, raw)

@@ -202,7 +202,7 @@ fn handed_over<'py>(python: Python<'py>, analysed: &Analysed) -> PyResult<Bound<
     (digest, outcome).into_pyobject(python)
 }
 
-/// charset, title, description, keywords, lang, canonical, headings, main, links, fingerprints or None.
+/// charset, title, description, keywords, lang, canonical, headings, main text as bytes, links, fingerprints or None.
 fn fields<'py>(python: Python<'py>, page: &Page) -> PyResult<Bound<'py, PyTuple>> {
     let declared = &page.declared;
     (
@@ -213,7 +213,7 @@ fn fields<'py>(python: Python<'py>, page: &Page) -> PyResult<Bound<'py, PyTuple>
         &declared.lang,
         &declared.canonical,
         &declared.headings,
-        &page.main,
+        PyBytes::new(python, page.main.as_bytes()),
         &declared.links,
         page.fingerprints.as_ref().map(|found| numbers(python, found)).transpose()?,
     )
