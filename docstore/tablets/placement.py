@@ -90,9 +90,10 @@ class Sorted(NamedTuple):
 
 def sort_values(values: Mapping[Column, bytes]) -> Sorted:
     """Sort values by where they go: needs no store, so it can be done before a page's turn."""
+    if max(map(len, values.values()), default=0) <= INLINE_LIMIT_BYTES:
+        return Sorted({column: INLINE_TAG + raw for column, raw in values.items()}, {})
     long = {column: raw for column, raw in values.items() if len(raw) > INLINE_LIMIT_BYTES}
-    inline = {column: INLINE_TAG + raw for column, raw in values.items() if column not in long}
-    return Sorted(inline, long)
+    return Sorted({column: INLINE_TAG + raw for column, raw in values.items() if column not in long}, long)
 
 
 class Placement:

@@ -70,6 +70,8 @@ class Judged(NamedTuple):
         judgement: against other rows.
         previous: its own row's version before it.
         pending: as later pages of the group see it; None where they do not.
+        cells: of its row, as far as they are known.
+        long: values of its row that go into Bodies, beside body and text.
     """
 
     page: Prepared
@@ -78,6 +80,12 @@ class Judged(NamedTuple):
     judgement: Judgement
     previous: OwnVersion | None
     pending: PendingPage | None
+    cells: capture.Values
+    long: capture.Values
+
+    def row(self) -> RowMutations:
+        """Its row, once all values are placed."""
+        return RowMutations(PAGES, self.pointer.row_key, CellsAt(self.pointer.timestamp, self.cells))
 
 
 class Visit(NamedTuple):
@@ -85,18 +93,6 @@ class Visit(NamedTuple):
 
     page: Prepared
     confirms: OwnVersion | None
-
-
-class Placed(NamedTuple):
-    """Where a capture's body and text lie.
-
-    Attributes:
-        cells: their envelopes, and what the version confirms beside them.
-        base: what pages like it can lean on: the base that its body leans on, or that body itself.
-    """
-
-    cells: capture.Values
-    base: Base | None = None
 
 
 class Answer(NamedTuple):
@@ -166,7 +162,12 @@ class Sequencer:
         """Place and commit the group in flight: the one commit point."""
         if not self._in_flight and not self._anchor_cells:
             return
-        page_rows = [self._store(one) if isinstance(one, Judged) else self._store_visit(one) for one in self._in_flight]
+        visits = []
+        for one in self._in_flight:
+            if isinstance(one, Judged):
+                self._store(one)
+            else:
+                visits.append(self._store_visit(one))
         judged = [one for one in self._in_flight if isinstance(one, Judged)]
         for one in judged:
             page = one.page.page
@@ -183,7 +184,8 @@ class Sequencer:
                 *self._postings,
                 *self._index.group_mutations(),
                 *anchors,
-                *page_rows,
+                *visits,
+                *[one.row() for one in judged],
                 *self._tally.mutations(),
             ]
         )
@@ -243,7 +245,8 @@ class Sequencer:
         pointer = PagePointer(timestamp, one.row_key)
         pending = self._post(one, pointer, verdict)
         self._rows.add_pending(pointer, pending)
-        self._in_flight.append(Judged(one, pointer, verdict, judgement, own.previous, pending))
+        cells, long = self._known_cells(one, verdict)
+        self._in_flight.append(Judged(one, pointer, verdict, judgement, own.previous, pending, cells, long))
         if one.anchors and stored != capture.STORED_REJECTED:
             self._add_anchors(one, timestamp)
         return Answer(one.url, timestamp, verdict)
@@ -293,6 +296,24 @@ class Sequencer:
             return Previous.SAME_TEXT, similarity
         return Previous.CHANGED, similarity
 
+    @staticmethod
+    def _known_cells(one: Prepared, verdict: capture.StoredVerdict) -> Sorted:
+        """What a page's row holds by what became of its body, as far as nothing has to be placed for it."""
+        inline, long = one.values
+        if verdict.stored in (capture.STORED_BODY, capture.STORED_REFERENCE):
+            inline, long = inline.copy(), long.copy()
+        else:
+            family = "" if verdict.stored == capture.STORED_REJECTED else capture.STATUS[0]
+            kept = {column for column in [*inline, *long] if column[0] == family or column == capture.CHECKSUM}
+            inline = {column: value for column, value in inline.items() if column in kept}
+            long = {column: value for column, value in long.items() if column in kept}
+        encoded = capture.encode_verdict(verdict)
+        if len(encoded) <= INLINE_LIMIT_BYTES:
+            inline[capture.VERDICT] = encode_inline(encoded)
+        else:
+            long[capture.VERDICT] = encoded
+        return Sorted(inline, long)
+
     def _post(self, one: Prepared, pointer: PagePointer, verdict: capture.StoredVerdict) -> PendingPage | None:
         """Post a page that holds its own body, or shares the very same one; -> how the group sees it."""
         analysis = one.analysis
@@ -317,28 +338,18 @@ class Sequencer:
 
     # --- values
 
-    def _store(self, one: Judged) -> RowMutations:
-        """Place the values of a page; -> its row: what was known of it before its turn, and what came with it."""
+    def _store(self, one: Judged) -> None:
+        """Place the values of a page that has its verdict."""
         timestamp, row_key = one.pointer
-        inline, long = _kept(one.page.values, one.verdict.stored)
-        if one.verdict.stored == capture.STORED_REJECTED:
-            placed = Placed({})
-        elif one.verdict.stored == capture.STORED_CONFIRMED:
-            placed = self._confirm(one)
-        else:
-            placed = self._place(one)
-        if one.pending is not None:
-            pending = one.pending._replace(envelope=placed.cells[capture.BODY], base=placed.base)
-            self._rows.add_pending(one.pointer, pending)
-        encoded = capture.encode_verdict(one.verdict)
-        cells = {
-            **inline,
-            **placed.cells,
-            capture.VERDICT: self._placement.place(row_key, capture.VERDICT, timestamp, encoded),
-        }
-        if long:
-            cells.update(self._placement.place_all(row_key, timestamp, long))
-        return RowMutations(PAGES, row_key, CellsAt(timestamp, cells))
+        if one.verdict.stored == capture.STORED_CONFIRMED:
+            self._confirm(one)
+        elif one.verdict.stored != capture.STORED_REJECTED:
+            base = self._place(one)
+            if one.pending is not None:
+                pending = PendingPage(*one.pending[:5], one.cells[capture.BODY], base)
+                self._rows.add_pending(one.pointer, pending)
+        if one.long:
+            one.cells.update(self._placement.place_all(row_key, timestamp, one.long))
 
     def _store_visit(self, one: Visit) -> RowMutations:
         timestamp, row_key = one.page.timestamp, one.page.row_key
@@ -349,32 +360,66 @@ class Sequencer:
             cells += confirmed or [SetCell(*capture.BODY, timestamp, one.confirms.body)]
         return RowMutations(PAGES, row_key, cells)
 
-    def _confirm(self, one: Judged) -> Placed:
-        """The body of the version that is there again, and cells that confirm its text."""
+    def _confirm(self, one: Judged) -> None:
+        """Take the body of the version that is there again, and the cells that confirm its text."""
         version = one.previous
         assert version is not None
-        cells = self._rows.confirmations(one.pointer.row_key, version, one.pointer.timestamp)
-        return Placed({(cell.family, cell.qualifier): cell.value for cell in cells} | {capture.BODY: version.body})
+        one.cells[capture.BODY] = version.body
+        for cell in self._rows.confirmations(one.pointer.row_key, version, one.pointer.timestamp):
+            one.cells[cell.family, cell.qualifier] = cell.value
 
-    def _place(self, one: Judged) -> Placed:
-        """Place body and text by what became of them, and by what they resemble."""
+    def _place(self, one: Judged) -> Base | None:
+        """Place body and text by what became of them, and by what they resemble.
+
+        Returns:
+            What pages like it can lean on: the base that its body leans on, or that body itself.
+        """
         timestamp, row_key = pointer = one.pointer
         body = one.page.page.body
         duplicate = one.judgement.of if one.verdict.stored == capture.STORED_REFERENCE else None
         if duplicate is not None and one.verdict.kind is VerdictKind.EXACT:
             shared = self._rows.base(duplicate)
             if shared is not None and shared.raw == body and self._lean_on(shared, pointer):
-                return self._place_text(one.page, pointer, shared.envelope, shared)
+                one.cells[capture.BODY] = shared.envelope
+                self._place_text(one, shared)
+                return shared
         bases = self._bases(one)
-        raw_bases = [(base.name, base.raw) for base in bases]
-        envelope, leans_on = self._placement.place_near(row_key, capture.BODY, timestamp, body, raw_bases)
+        envelope, leans_on = self._placement.place_near(
+            row_key, capture.BODY, timestamp, body, [(base.name, base.raw) for base in bases]
+        )
+        one.cells[capture.BODY] = envelope
         if duplicate is not None:
             self._shared_rows.append(self._sharing.refer(body_name(self._rows.body(duplicate)), pointer))
-        if not leans_on:
-            return self._place_text(one.page, pointer, envelope, None)
-        base = next(base for base in bases if base.name == leans_on)
-        self._lean_on(base, pointer)
-        return self._place_text(one.page, pointer, envelope, base)
+        base = next((base for base in bases if base.name == leans_on), None)
+        if base is not None:
+            self._lean_on(base, pointer)
+        text = self._place_text(one, base)
+        if base is None and INLINE_LIMIT_BYTES < len(body) <= LARGEST_BASE_BYTES:
+            base = Base(_name(one.page), body, envelope, pointer, text)
+        return base
+
+    def _place_text(self, one: Judged, base: Base | None) -> bytes:
+        """Place the text of a page whose body leans on that base, or on none; -> its envelope.
+
+        Where it leans on one, the text goes as a delta against the base's text, if that pays.
+        """
+        analysis = one.page.analysis
+        assert analysis is not None
+        timestamp, row_key = one.pointer
+        raw = analysis.main_bytes
+        text_base = None if base is None else self._rows.text_base(base)
+        if base is None or text_base is None:
+            envelope = self._placement.place(row_key, capture.MAIN, timestamp, raw)
+        else:
+            envelope, leans_on = self._placement.place_near(
+                row_key, capture.MAIN, timestamp, raw, [(base.name, text_base.raw)], cost=TEXT_DELTA
+            )
+            if leans_on and not text_base.named:
+                name = body_name(text_base.raw)
+                self._shared_rows.append(self._sharing.name_text(base.name, text_base.envelope, name))
+                self._rows.name_text(base.name, text_base)
+        one.cells[capture.MAIN] = envelope
+        return envelope
 
     def _bases(self, one: Judged) -> list[Base]:
         """What the page may lean on, the cheapest to find first: its own older version, the page of the same path in
@@ -400,42 +445,12 @@ class Sequencer:
             self._shared_rows.append(row)
         return row is not None
 
-    def _place_text(self, one: Prepared, pointer: PagePointer, body: bytes, base: Base | None) -> Placed:
-        """Place the text of a page whose body has this envelope, and leans on that base or on none.
-
-        Where it leans on one, the text goes as a delta against the base's text, if that pays.
-        """
-        assert one.analysis is not None
-        raw = one.analysis.main_bytes
-        text_base = None if base is None else self._rows.text_base(base)
-        if base is None or text_base is None:
-            envelope = self._placement.place(one.row_key, capture.MAIN, pointer.timestamp, raw)
-        else:
-            envelope, leans_on = self._placement.place_near(
-                one.row_key, capture.MAIN, pointer.timestamp, raw, [(base.name, text_base.raw)], cost=TEXT_DELTA
-            )
-            if leans_on and not text_base.named:
-                name = body_name(text_base.raw)
-                self._shared_rows.append(self._sharing.name_text(base.name, text_base.envelope, name))
-                self._rows.name_text(base.name, text_base)
-        if base is None and INLINE_LIMIT_BYTES < len(one.page.body) <= LARGEST_BASE_BYTES:
-            base = Base(_name(one), one.page.body, body, pointer, envelope)
-        return Placed({capture.BODY: body, capture.MAIN: envelope}, base)
-
 
 def _name(one: Prepared) -> bytes:
     """What the body is named by among shared bodies: the head of its BLAKE3, which the analysis has mostly made."""
     assert one.analysis is not None
     checksum = one.analysis.body_checksum
     return checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else body_name(one.page.body)
-
-
-def _kept(values: Sorted, stored: str) -> Sorted:
-    """Of the values of a page, those that its row keeps, by what became of its body."""
-    if stored in (capture.STORED_BODY, capture.STORED_REFERENCE):
-        return values
-    family = "" if stored == capture.STORED_REJECTED else capture.STATUS[0]
-    return Sorted(*({c: v for c, v in part.items() if c[0] == family or c == capture.CHECKSUM} for part in values))
 
 
 def _result(answer: Answer) -> PutResult:
