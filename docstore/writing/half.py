@@ -23,10 +23,11 @@ from docstore.table import Table
 from docstore.tablets.record import delete_column, delete_row
 from docstore.writing.commit import Committer
 from docstore.writing.pipeline import PageWriter
+from docstore.writing.placing import PAGES
 from docstore.writing.prepared import Preparer
 from docstore.writing.reindexing import open_buckets
 from docstore.writing.rows import PageRows
-from docstore.writing.sequencer import PAGES, Sequencer
+from docstore.writing.sequencer import Sequencer
 from docstore.writing.sharing import body_name
 from docstore.writing.tally import Tally
 

@@ -6,7 +6,7 @@ its own group before it; then the values of the group are appended to the active
 committed, so a crash leaves a prefix of the input, and any number of analysing threads gives the same store.
 
 A group goes through these steps together, because each finds in the processor's cache what it needs: zstd between two
-verdicts would push that out, and verdicts take a fifth less time without.  Nothing that a verdict asks of a page in
+verdicts would push that out, and a write would take a twentieth longer.  Nothing that a verdict asks of a page in
 flight depends on where its values lie.
 
 Two rules keep input order true.  A row that the group in flight has touched is committed before it is touched again.
@@ -20,12 +20,10 @@ from typing import NamedTuple
 
 from docstore import capture
 from docstore.anchors import FAMILY as ANCHOR_FAMILY
-from docstore.dedup.detector import MIN_NEAR_WORDS, Detector, Judgement, StoredPage
+from docstore.dedup.detector import MIN_NEAR_WORDS, Detector, StoredPage
 from docstore.dedup.index import HashIndex
 from docstore.dedup.pointers import PagePointer
-from docstore.format import INLINE_LIMIT_BYTES, SCHEME_BLAKE3_256
 from docstore.model import (
-    CellsAt,
     Mutation,
     Policy,
     Previous,
@@ -35,13 +33,13 @@ from docstore.model import (
     VerdictKind,
 )
 from docstore.table import TIMESTAMP_STEP_MICROS
-from docstore.tablets.placement import TEXT_DELTA, Placement, Sorted
+from docstore.tablets.placement import Placement
 from docstore.tablets.values import encode_inline
 from docstore.writing.commit import Committer
+from docstore.writing.placing import PAGES, Judged, PagePlacer, Visit, known_cells
 from docstore.writing.prepared import Prepared
-from docstore.writing.rows import LARGEST_BASE_BYTES, OwnRow, OwnVersion, PageRows, PendingPage
-from docstore.writing.sharing import DYING, Base, SharedBodies, body_name
-from docstore.writing.siblings import Siblings
+from docstore.writing.rows import OwnRow, OwnVersion, PageRows, PendingPage
+from docstore.writing.sharing import SharedBodies
 from docstore.writing.tally import Tally
 
 GROUP_PAGES = 256
@@ -50,49 +48,12 @@ GROUP_BYTES = 8 << 20
 GROUP_ANCHORS = 20_000
 """A group with so many anchors is committed before its next page: they wait in memory."""
 
-PAGES = "pages"
-
 Policies = Mapping[VerdictKind, Policy]
 _REFUSED = capture.StoredVerdict(
     VerdictKind.NEW, b"", 0, 0.0, "", b"", 0, 0, Previous.NONE, 0.0, capture.STORED_REFUSED
 )
 _NOT_MODIFIED = _REFUSED._replace(reason=capture.REASON_NOT_MODIFIED, stored=capture.STORED_CONFIRMED)
 _CONFIRMED = _NOT_MODIFIED._replace(previous=Previous.SAME_BYTES, previous_similarity=1.0)
-
-
-class Judged(NamedTuple):
-    """A page of the group in flight that has its verdict, and is to be placed.
-
-    Attributes:
-        page: as it was made ready.
-        pointer: its row and time.
-        verdict: as its row will hold it.
-        judgement: against other rows.
-        previous: its own row's version before it.
-        pending: as later pages of the group see it; None where they do not.
-        cells: of its row, as far as they are known.
-        long: values of its row that go into Bodies, beside body and text.
-    """
-
-    page: Prepared
-    pointer: PagePointer
-    verdict: capture.StoredVerdict
-    judgement: Judgement
-    previous: OwnVersion | None
-    pending: PendingPage | None
-    cells: capture.Values
-    long: capture.Values
-
-    def row(self) -> RowMutations:
-        """Its row, once all values are placed."""
-        return RowMutations(PAGES, self.pointer.row_key, CellsAt(self.pointer.timestamp, self.cells))
-
-
-class Visit(NamedTuple):
-    """A visit of the group in flight that found nothing new (304), and the version that it confirms."""
-
-    page: Prepared
-    confirms: OwnVersion | None
 
 
 class Answer(NamedTuple):
@@ -119,14 +80,11 @@ class Sequencer:
         tally: Tally,
     ) -> None:
         self._committer = committer
-        self._placement = placement
         self._index = index
         self._rows = rows
         self._detector = detector
-        self._sharing = sharing
         self._tally = tally
-        self._siblings = Siblings()
-        self._shared_rows: list[RowMutations] = []
+        self._placer = PagePlacer(placement, rows, sharing)
         self._postings: list[RowMutations] = []
         self._in_flight: list[Judged | Visit] = []
         self._anchor_cells: dict[bytes, list[Mutation]] = {}
@@ -159,28 +117,25 @@ class Sequencer:
         return [_result(answer) for answer in answers]
 
     def commit(self) -> None:
-        """Place and commit the group in flight: the one commit point."""
+        """Place the values of the group in flight and commit it: the one commit point."""
         if not self._in_flight and not self._anchor_cells:
             return
         visits = []
         for one in self._in_flight:
             if isinstance(one, Judged):
-                self._store(one)
+                self._placer.place(one)
             else:
-                visits.append(self._store_visit(one))
+                visits.append(self._placer.place_visit(one))
         judged = [one for one in self._in_flight if isinstance(one, Judged)]
         for one in judged:
-            page = one.page.page
-            if page.payload_digest or page.docno:
-                checksum = one.page.values.inline[capture.CHECKSUM][1:]
-                self._postings += self._index.add_names(one.pointer, checksum, page.payload_digest, page.docno)
+            self._post_names(one)
         self._committer.manifest.note_writes((one.pointer.row_key, len(one.page.page.body)) for one in judged)
         self._tally.count((one.verdict, len(one.page.page.body)) for one in judged)
         # Anchors come before the rows of their pages, so that a page that is known has given its anchors.
         anchors = [RowMutations(PAGES, row_key, cells) for row_key, cells in self._anchor_cells.items()]
         self._committer.commit(
             [
-                *self._shared_rows,
+                *self._placer.shared_rows,
                 *self._postings,
                 *self._index.group_mutations(),
                 *anchors,
@@ -194,7 +149,7 @@ class Sequencer:
         self._forget(committed=True)
 
     def _forget(self, *, committed: bool = False) -> None:
-        shared, self._shared_rows = self._shared_rows, []
+        shared, self._placer.shared_rows = self._placer.shared_rows, []
         self._postings.clear()
         self._in_flight.clear()
         self._anchor_cells = {}
@@ -245,7 +200,7 @@ class Sequencer:
         pointer = PagePointer(timestamp, one.row_key)
         pending = self._post(one, pointer, verdict)
         self._rows.add_pending(pointer, pending)
-        cells, long = self._known_cells(one, verdict)
+        cells, long = known_cells(one, verdict)
         self._in_flight.append(Judged(one, pointer, verdict, judgement, own.previous, pending, cells, long))
         if one.anchors and stored != capture.STORED_REJECTED:
             self._add_anchors(one, timestamp)
@@ -296,24 +251,6 @@ class Sequencer:
             return Previous.SAME_TEXT, similarity
         return Previous.CHANGED, similarity
 
-    @staticmethod
-    def _known_cells(one: Prepared, verdict: capture.StoredVerdict) -> Sorted:
-        """What a page's row holds by what became of its body, as far as nothing has to be placed for it."""
-        inline, long = one.values
-        if verdict.stored in (capture.STORED_BODY, capture.STORED_REFERENCE):
-            inline, long = inline.copy(), long.copy()
-        else:
-            family = "" if verdict.stored == capture.STORED_REJECTED else capture.STATUS[0]
-            kept = {column for column in [*inline, *long] if column[0] == family or column == capture.CHECKSUM}
-            inline = {column: value for column, value in inline.items() if column in kept}
-            long = {column: value for column, value in long.items() if column in kept}
-        encoded = capture.encode_verdict(verdict)
-        if len(encoded) <= INLINE_LIMIT_BYTES:
-            inline[capture.VERDICT] = encode_inline(encoded)
-        else:
-            long[capture.VERDICT] = encoded
-        return Sorted(inline, long)
-
     def _post(self, one: Prepared, pointer: PagePointer, verdict: capture.StoredVerdict) -> PendingPage | None:
         """Post a page that holds its own body, or shares the very same one; -> how the group sees it."""
         analysis = one.analysis
@@ -328,6 +265,14 @@ class Sequencer:
         stored = StoredPage(analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count)
         return PendingPage(stored, analysis.title, one.page.status, analysis.main_bytes, one.page.body, b"", None)
 
+    def _post_names(self, one: Judged) -> None:
+        """Post the names under which others know a page; no verdict asks for them."""
+        page, analysis = one.page.page, one.page.analysis
+        if analysis is not None and (page.payload_digest or page.docno):
+            self._postings += self._index.add_names(
+                one.pointer, analysis.body_checksum, page.payload_digest, page.docno
+            )
+
     def _add_anchors(self, one: Prepared, timestamp: int) -> None:
         """What a page that is stored says of others."""
         source = one.url.encode()
@@ -335,122 +280,6 @@ class Sequencer:
             cell = SetCell(ANCHOR_FAMILY, source, timestamp, encode_inline(anchor.text))
             self._anchor_cells.setdefault(anchor.row_key, []).append(cell)
         self._anchor_count += len(one.anchors)
-
-    # --- values
-
-    def _store(self, one: Judged) -> None:
-        """Place the values of a page that has its verdict."""
-        timestamp, row_key = one.pointer
-        if one.verdict.stored == capture.STORED_CONFIRMED:
-            self._confirm(one)
-        elif one.verdict.stored != capture.STORED_REJECTED:
-            base = self._place(one)
-            if one.pending is not None:
-                pending = PendingPage(*one.pending[:5], one.cells[capture.BODY], base)
-                self._rows.add_pending(one.pointer, pending)
-        if one.long:
-            one.cells.update(self._placement.place_all(row_key, timestamp, one.long))
-
-    def _store_visit(self, one: Visit) -> RowMutations:
-        timestamp, row_key = one.page.timestamp, one.page.row_key
-        visit = capture.encode_visit(one.page.page.status, one.page.page.headers)
-        cells = [SetCell(*capture.VISIT, timestamp, self._placement.place(row_key, capture.VISIT, timestamp, visit))]
-        if one.confirms is not None:
-            confirmed = self._rows.visit_cells(row_key, one.confirms, timestamp)
-            cells += confirmed or [SetCell(*capture.BODY, timestamp, one.confirms.body)]
-        return RowMutations(PAGES, row_key, cells)
-
-    def _confirm(self, one: Judged) -> None:
-        """Take the body of the version that is there again, and the cells that confirm its text."""
-        version = one.previous
-        assert version is not None
-        one.cells[capture.BODY] = version.body
-        for cell in self._rows.confirmations(one.pointer.row_key, version, one.pointer.timestamp):
-            one.cells[cell.family, cell.qualifier] = cell.value
-
-    def _place(self, one: Judged) -> Base | None:
-        """Place body and text by what became of them, and by what they resemble.
-
-        Returns:
-            What pages like it can lean on: the base that its body leans on, or that body itself.
-        """
-        timestamp, row_key = pointer = one.pointer
-        body = one.page.page.body
-        duplicate = one.judgement.of if one.verdict.stored == capture.STORED_REFERENCE else None
-        if duplicate is not None and one.verdict.kind is VerdictKind.EXACT:
-            shared = self._rows.base(duplicate)
-            if shared is not None and shared.raw == body and self._lean_on(shared, pointer):
-                one.cells[capture.BODY] = shared.envelope
-                self._place_text(one, shared)
-                return shared
-        bases = self._bases(one)
-        envelope, leans_on = self._placement.place_near(
-            row_key, capture.BODY, timestamp, body, [(base.name, base.raw) for base in bases]
-        )
-        one.cells[capture.BODY] = envelope
-        if duplicate is not None:
-            self._shared_rows.append(self._sharing.refer(body_name(self._rows.body(duplicate)), pointer))
-        base = next((base for base in bases if base.name == leans_on), None)
-        if base is not None:
-            self._lean_on(base, pointer)
-        text = self._place_text(one, base)
-        if base is None and INLINE_LIMIT_BYTES < len(body) <= LARGEST_BASE_BYTES:
-            base = Base(_name(one.page), body, envelope, pointer, text)
-        return base
-
-    def _place_text(self, one: Judged, base: Base | None) -> bytes:
-        """Place the text of a page whose body leans on that base, or on none; -> its envelope.
-
-        Where it leans on one, the text goes as a delta against the base's text, if that pays.
-        """
-        analysis = one.page.analysis
-        assert analysis is not None
-        timestamp, row_key = one.pointer
-        raw = analysis.main_bytes
-        text_base = None if base is None else self._rows.text_base(base)
-        if base is None or text_base is None:
-            envelope = self._placement.place(row_key, capture.MAIN, timestamp, raw)
-        else:
-            envelope, leans_on = self._placement.place_near(
-                row_key, capture.MAIN, timestamp, raw, [(base.name, text_base.raw)], cost=TEXT_DELTA
-            )
-            if leans_on and not text_base.named:
-                name = body_name(text_base.raw)
-                self._shared_rows.append(self._sharing.name_text(base.name, text_base.envelope, name))
-                self._rows.name_text(base.name, text_base)
-        one.cells[capture.MAIN] = envelope
-        return envelope
-
-    def _bases(self, one: Judged) -> list[Base]:
-        """What the page may lean on, the cheapest to find first: its own older version, the page of the same path in
-        another version of the site, then its nearest relative."""
-        found: list[Base | None] = []
-        sibling = self._siblings.meet(one.page.path_key, one.pointer)
-        if one.previous is not None:
-            found.append(
-                self._rows.base_at(one.previous.body, PagePointer(one.previous.timestamp, one.pointer.row_key))
-            )
-        elif sibling is not None:
-            found.append(self._rows.base(sibling))
-        if one.judgement.relative is not None:
-            found.append(self._rows.base(one.judgement.relative))
-        bases = {
-            base.name: base for base in found if base is not None and DYING not in self._rows.shared_cells(base.name)
-        }
-        return list(bases.values())
-
-    def _lean_on(self, base: Base, pointer: PagePointer) -> bool:
-        row = self._sharing.lean_on(base, pointer, self._rows.shared_cells(base.name))
-        if row is not None:
-            self._shared_rows.append(row)
-        return row is not None
-
-
-def _name(one: Prepared) -> bytes:
-    """What the body is named by among shared bodies: the head of its BLAKE3, which the analysis has mostly made."""
-    assert one.analysis is not None
-    checksum = one.analysis.body_checksum
-    return checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else body_name(one.page.body)
 
 
 def _result(answer: Answer) -> PutResult:

@@ -232,6 +232,37 @@ def test_any_number_of_threads_gives_the_same_store(tmp_path: Path) -> None:
     assert dumps[0] == dumps[1] == dumps[2]
 
 
+def test_a_verdict_longer_than_a_cell_takes_comes_back_and_so_do_long_headers(tmp_path: Path) -> None:
+    url = "https://a.example/" + "x" * 700
+    headers = (*HTML, ("x-long", "y" * 700))
+    text = words(17, 120)
+    with docstore.open(tmp_path / "s", create=True) as store:
+        pages = [Page(url, page(text), 200, headers, T0), Page("https://b.example/", page(text), 200, headers, T0)]
+        results = list(store.put_pages(pages))
+        assert (results[1].verdict.kind, results[1].verdict.of_url) == (VerdictKind.EXACT, url)
+        known = list(store.put_pages(pages))
+        assert [(r.stored, r.verdict) for r in known] == [("known", r.verdict) for r in results]
+        found = store.get("https://b.example/")
+        assert found is not None and found.newest.headers == headers
+        assert list(check(store.opened)) == []
+
+
+@pytest.mark.parametrize("stored", ["rejected", "confirmed"])
+def test_a_row_holds_no_fingerprints_of_a_body_that_it_does_not(tmp_path: Path, stored: str) -> None:
+    text = words(18, 120)
+    policies = {VerdictKind.EXACT: Policy.REJECT}
+    second = "https://b.example/" if stored == "rejected" else "https://a.example/"
+    with docstore.open(tmp_path / "s", create=True) as store:
+        pages = [Page("https://a.example/", page(text), 200, HTML, T0), Page(second, page(text), 200, HTML, T0 + DAY)]
+        assert [r.stored for r in store.put_pages(pages, policies=policies)] == ["body", stored]
+        found = {(c.family, c.qualifier) for row in store.cells.scan() for c in row.cells if c.timestamp == T0 + DAY}
+    always = {("dedup", b"checksum"), ("dedup", b"verdict")}
+    if stored == "rejected":
+        assert found == always
+    else:
+        assert always | {("http", b"status"), ("http", b"headers"), ("page", b"body"), ("text", b"main")} <= found
+
+
 def test_the_same_input_again_writes_nothing(tmp_path: Path) -> None:
     pages = [Page(f"https://a.example/{n}", page(words(n, 90)), 200, HTML, T0) for n in range(100)]
     with docstore.open(tmp_path / "s", create=True) as store:

@@ -25,7 +25,7 @@ from docstore.ingest import IngestOptions, ingest
 from docstore.model import Page, ReadSpec
 from docstore.store import DocumentStore
 from docstore.tablets.dictionaries import SiteDictionaries
-from docstore.writing.sequencer import Sequencer
+from docstore.writing.placing import PagePlacer
 from tools.bench.accounts import (
     ACCOUNT_COLUMNS,
     READ_COLUMNS,
@@ -53,7 +53,7 @@ def plainly() -> Iterator[None]:
     with ExitStack() as patches:
         patches.enter_context(mock.patch.object(SiteDictionaries, "get", lambda *_: None))
         patches.enter_context(mock.patch.object(SiteDictionaries, "note", lambda *_, **__: None))
-        patches.enter_context(mock.patch.object(Sequencer, "_bases", lambda *_: []))
+        patches.enter_context(mock.patch.object(PagePlacer, "_bases", lambda *_: []))
         yield
 
 

@@ -32,6 +32,7 @@ from docstore.tablets.placement import Placement
 from docstore.tablets.values import ValueCodec
 from docstore.writing import sequencer
 from docstore.writing.commit import Committer
+from docstore.writing.placing import PagePlacer
 from docstore.writing.prepared import Preparer
 from docstore.writing.rows import PageRows
 from docstore.writing.sharing import SharedBodies
@@ -69,11 +70,11 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
         "records and envelopes",
         ((Placement, "place_near"), (Placement, "place"), (Placement, "place_all")),
     ),
-    ("cells of the row", ((sequencer.Sequencer, "_store"),)),
+    ("body, text and long values of a page, around zstd", ((PagePlacer, "place"),)),
     ("postings", ((HashIndex, "add"), (HashIndex, "add_names"), (HashIndex, "group_mutations"))),
     ("commit: segment written and synced", ((Placement, "settle"),)),
     ("commit: keys and values, one LevelDB batch", ((LevelDBEngine, "mutate_rows"),)),
-    ("commit: totals, manifest", ((Committer, "commit"), (sequencer.Sequencer, "commit"))),
+    ("commit: rows, totals, manifest, what is at hand", ((Committer, "commit"), (sequencer.Sequencer, "commit"))),
     ("answer", ((sequencer, "_result"),)),
 )
 
@@ -151,7 +152,7 @@ def without_deltas(*, wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
-    with mock.patch.object(sequencer.Sequencer, "_bases", lambda *_: []):
+    with mock.patch.object(PagePlacer, "_bases", lambda *_: []):
         yield
 
 

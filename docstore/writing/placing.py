@@ -1,0 +1,206 @@
+"""Where the values of a judged page go: its body and text by what they resemble, the rest as it is.
+
+Floor 5: knows rows, shared bodies and where values lie; must not know how a verdict comes about, nor the commit.
+Whoever calls holds the committer's lock, and places the pages of a group in their order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from docstore import capture
+from docstore.dedup.detector import Judgement
+from docstore.dedup.pointers import PagePointer
+from docstore.format import INLINE_LIMIT_BYTES, SCHEME_BLAKE3_256
+from docstore.model import CellsAt, RowMutations, SetCell, VerdictKind
+from docstore.tablets.placement import TEXT_DELTA, Placement, Sorted
+from docstore.tablets.values import encode_inline
+from docstore.writing.prepared import Prepared
+from docstore.writing.rows import LARGEST_BASE_BYTES, OwnVersion, PageRows, PendingPage
+from docstore.writing.sharing import DYING, Base, SharedBodies, body_name
+from docstore.writing.siblings import Siblings
+
+PAGES = "pages"
+
+
+class Judged(NamedTuple):
+    """A page of the group in flight that has its verdict, and is to be placed.
+
+    Attributes:
+        page: as it was made ready.
+        pointer: its row and time.
+        verdict: as its row will hold it.
+        judgement: against other rows.
+        previous: its own row's version before it.
+        pending: as later pages of the group see it; None where they do not.
+        cells: of its row, as far as they are known.
+        long: values of its row that go into Bodies, beside body and text.
+    """
+
+    page: Prepared
+    pointer: PagePointer
+    verdict: capture.StoredVerdict
+    judgement: Judgement
+    previous: OwnVersion | None
+    pending: PendingPage | None
+    cells: capture.Values
+    long: capture.Values
+
+    def row(self) -> RowMutations:
+        """Its row, once all values are placed."""
+        return RowMutations(PAGES, self.pointer.row_key, CellsAt(self.pointer.timestamp, self.cells))
+
+
+class Visit(NamedTuple):
+    """A visit of the group in flight that found nothing new (304), and the version that it confirms."""
+
+    page: Prepared
+    confirms: OwnVersion | None
+
+
+def known_cells(one: Prepared, verdict: capture.StoredVerdict) -> Sorted:
+    """What a page's row holds by what became of its body, as far as nothing has to be placed for it."""
+    inline, long = one.values
+    if verdict.stored in (capture.STORED_BODY, capture.STORED_REFERENCE):
+        inline, long = inline.copy(), long.copy()
+    else:
+        family = "" if verdict.stored == capture.STORED_REJECTED else capture.STATUS[0]
+        kept = {column for column in [*inline, *long] if column[0] == family or column == capture.CHECKSUM}
+        inline = {column: value for column, value in inline.items() if column in kept}
+        long = {column: value for column, value in long.items() if column in kept}
+    encoded = capture.encode_verdict(verdict)
+    if len(encoded) <= INLINE_LIMIT_BYTES:
+        inline[capture.VERDICT] = encode_inline(encoded)
+    else:
+        long[capture.VERDICT] = encoded
+    return Sorted(inline, long)
+
+
+class PagePlacer:
+    """Places the values of pages.
+
+    Attributes:
+        shared_rows: what the group in flight writes to rows of shared bodies; whoever commits it takes them.
+    """
+
+    def __init__(self, placement: Placement, rows: PageRows, sharing: SharedBodies) -> None:
+        self.shared_rows: list[RowMutations] = []
+        self._placement = placement
+        self._rows = rows
+        self._sharing = sharing
+        self._siblings = Siblings()
+
+    def place(self, one: Judged) -> None:
+        """Place the values of a page that has its verdict."""
+        timestamp, row_key = one.pointer
+        if one.verdict.stored == capture.STORED_CONFIRMED:
+            self._confirm(one)
+        elif one.verdict.stored != capture.STORED_REJECTED:
+            base = self._place_body(one)
+            if one.pending is not None:
+                pending = PendingPage(*one.pending[:5], one.cells[capture.BODY], base)
+                self._rows.add_pending(one.pointer, pending)
+        if one.long:
+            one.cells.update(self._placement.place_all(row_key, timestamp, one.long))
+
+    def place_visit(self, one: Visit) -> RowMutations:
+        """Place the values of a visit; -> its row."""
+        timestamp, row_key = one.page.timestamp, one.page.row_key
+        visit = capture.encode_visit(one.page.page.status, one.page.page.headers)
+        cells = [SetCell(*capture.VISIT, timestamp, self._placement.place(row_key, capture.VISIT, timestamp, visit))]
+        if one.confirms is not None:
+            confirmed = self._rows.visit_cells(row_key, one.confirms, timestamp)
+            cells += confirmed or [SetCell(*capture.BODY, timestamp, one.confirms.body)]
+        return RowMutations(PAGES, row_key, cells)
+
+    def _confirm(self, one: Judged) -> None:
+        """Take the body of the version that is there again, and the cells that confirm its text."""
+        version = one.previous
+        assert version is not None
+        one.cells[capture.BODY] = version.body
+        for cell in self._rows.confirmations(one.pointer.row_key, version, one.pointer.timestamp):
+            one.cells[cell.family, cell.qualifier] = cell.value
+
+    def _place_body(self, one: Judged) -> Base | None:
+        """Place body and text by what became of them, and by what they resemble.
+
+        Returns:
+            What pages like it can lean on: the base that its body leans on, or that body itself.
+        """
+        timestamp, row_key = pointer = one.pointer
+        body = one.page.page.body
+        duplicate = one.judgement.of if one.verdict.stored == capture.STORED_REFERENCE else None
+        if duplicate is not None and one.verdict.kind is VerdictKind.EXACT:
+            shared = self._rows.base(duplicate)
+            if shared is not None and shared.raw == body and self._lean_on(shared, pointer):
+                one.cells[capture.BODY] = shared.envelope
+                self._place_text(one, shared)
+                return shared
+        bases = self._bases(one)
+        envelope, leans_on = self._placement.place_near(
+            row_key, capture.BODY, timestamp, body, [(base.name, base.raw) for base in bases]
+        )
+        one.cells[capture.BODY] = envelope
+        if duplicate is not None:
+            self.shared_rows.append(self._sharing.refer(body_name(self._rows.body(duplicate)), pointer))
+        base = next((base for base in bases if base.name == leans_on), None)
+        if base is not None:
+            self._lean_on(base, pointer)
+        text = self._place_text(one, base)
+        if base is None and INLINE_LIMIT_BYTES < len(body) <= LARGEST_BASE_BYTES:
+            base = Base(_name(one.page), body, envelope, pointer, text)
+        return base
+
+    def _place_text(self, one: Judged, base: Base | None) -> bytes:
+        """Place the text of a page whose body leans on that base, or on none; -> its envelope.
+
+        Where it leans on one, the text goes as a delta against the base's text, if that pays.
+        """
+        analysis = one.page.analysis
+        assert analysis is not None
+        timestamp, row_key = one.pointer
+        raw = analysis.main_bytes
+        text_base = None if base is None else self._rows.text_base(base)
+        if base is None or text_base is None:
+            envelope = self._placement.place(row_key, capture.MAIN, timestamp, raw)
+        else:
+            envelope, leans_on = self._placement.place_near(
+                row_key, capture.MAIN, timestamp, raw, [(base.name, text_base.raw)], cost=TEXT_DELTA
+            )
+            if leans_on and not text_base.named:
+                name = body_name(text_base.raw)
+                self.shared_rows.append(self._sharing.name_text(base.name, text_base.envelope, name))
+                self._rows.name_text(base.name, text_base)
+        one.cells[capture.MAIN] = envelope
+        return envelope
+
+    def _bases(self, one: Judged) -> list[Base]:
+        """What the page may lean on, the cheapest to find first: its own older version, the page of the same path in
+        another version of the site, then its nearest relative."""
+        found: list[Base | None] = []
+        sibling = self._siblings.meet(one.page.path_key, one.pointer)
+        if one.previous is not None:
+            found.append(
+                self._rows.base_at(one.previous.body, PagePointer(one.previous.timestamp, one.pointer.row_key))
+            )
+        elif sibling is not None:
+            found.append(self._rows.base(sibling))
+        if one.judgement.relative is not None:
+            found.append(self._rows.base(one.judgement.relative))
+        bases = {
+            base.name: base for base in found if base is not None and DYING not in self._rows.shared_cells(base.name)
+        }
+        return list(bases.values())
+
+    def _lean_on(self, base: Base, pointer: PagePointer) -> bool:
+        row = self._sharing.lean_on(base, pointer, self._rows.shared_cells(base.name))
+        if row is not None:
+            self.shared_rows.append(row)
+        return row is not None
+
+
+def _name(one: Prepared) -> bytes:
+    """What the body is named by among shared bodies: the head of its BLAKE3, which the analysis has mostly made."""
+    assert one.analysis is not None
+    checksum = one.analysis.body_checksum
+    return checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else body_name(one.page.body)
