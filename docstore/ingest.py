@@ -142,10 +142,12 @@ def ingest(
     Returns:
         The report; damaged records and refused pages are in its `errors`.
     Raises:
-        InvalidArgument: a stream is to be read by another process.
+        InvalidArgument: no thread is allowed, or a stream is to be read by another process.
         StorageError: the disk is full or fails, or the reading process died; what is in the report is committed, the
             same run again goes on.
     """
+    if options.threads < 1:
+        raise InvalidArgument(f"threads must be at least 1, not {options.threads}")
     run = _Run(store, options, sources, on_progress)
     began = time.monotonic()
     before = store.stored_bytes()
@@ -189,9 +191,7 @@ class _Run:
         if files is None:
             return False
         schema, options = self._store.schema, self._options
-        job = Job(
-            files, schema.extractor, schema.shingle_words, schema.checksum, max(1, options.threads), options.anchors
-        )
+        job = Job(files, schema.extractor, schema.shingle_words, schema.checksum, options.threads, options.anchors)
         reader = process.start(job)
         if reader is None:
             return False

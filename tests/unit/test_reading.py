@@ -160,6 +160,13 @@ def test_a_process_is_started_for_large_files_where_it_can_help(
     assert len(started) == expected
 
 
+def test_there_is_no_work_without_threads(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True) as store:
+        for reader in (False, True):
+            with pytest.raises(InvalidArgument, match="threads must be at least 1, not 0"):
+                ingest(store, [str(SAMPLE)], IngestOptions(threads=0, reader=reader))
+
+
 def test_a_stream_is_read_here(tmp_path: Path, started: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingesting, "READER_BYTES", 1)
     with docstore.open(tmp_path / "s", create=True) as store:
@@ -250,7 +257,12 @@ class Unsendable(Exception):
         raise TypeError("no")
 
 
-@pytest.mark.parametrize("error", [MemoryError("all gone"), Unsendable("all gone")])
+class Unmakeable(Exception):
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what}: {why}")
+
+
+@pytest.mark.parametrize("error", [MemoryError("all gone"), Unsendable("all gone"), Unmakeable("memory", "all gone")])
 def test_any_exception_can_be_sent(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object, **__: object) -> Iterator[Portion]:
         yield Portion([Page("http://a.example/", b"x", fetched_at=0)], [Place(0, 7)], Rest())
