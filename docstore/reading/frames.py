@@ -86,13 +86,13 @@ def encode_portion(portion: Portion, prepared: list[Prepared]) -> bytes:
 
 def encode(message: Failure | End) -> bytes:
     """Any other message as the body of a frame."""
-    raw = pickle.dumps(End(), 5)
-    if isinstance(message, Failure):
-        try:
-            raw = pickle.dumps(message, 5)
-            pickle.loads(raw)  # what cannot be made again at the other end must fail here
-        except Exception:  # an exception of a library that holds a lock, say; its words are what counts
-            raw = pickle.dumps(Failure(RuntimeError(repr(message.error))), 5)
+    try:
+        raw = pickle.dumps(message, 5)
+        pickle.loads(raw)  # what cannot be made again at the other end must fail here
+    except Exception:
+        assert isinstance(message, Failure)
+        # An exception of a library that holds a lock, say: its words are what counts.
+        return pickle.dumps(Failure(RuntimeError(repr(message.error))), 5)
     return raw
 
 
