@@ -49,12 +49,12 @@ class Buckets(Protocol):
         """Look up what a page asks, and rank what is found: `ranking.rank`."""
         ...
 
-    def post(self, text: int, keys: Keys) -> None:
+    def post(self, text: int, *keys: Keys) -> None:
         """Add a text to the group in flight, found by look-ups from now on.
 
         Args:
             text: its number.
-            keys: (m,) uint64, different ones.
+            keys: (m,) uint64 each, different ones in all of them.
         """
         ...
 
@@ -116,10 +116,10 @@ class RowBuckets:
                 for texts, more in zip(stored, pending, strict=True)
             ]
 
-    def post(self, text: int, keys: Keys) -> None:
+    def post(self, text: int, *keys: Keys) -> None:
         """See `Buckets`."""
         number = text.to_bytes(TEXT_NUMBER_BYTES, "big")
-        row_keys = [_row_key(key) for key in keys.tolist()]
+        row_keys = [_row_key(key) for part in keys for key in part.tolist()]
         found = self._read(row_keys)
         with self._lock:
             for row_key, texts in zip(row_keys, found, strict=True):

@@ -271,11 +271,13 @@ class Detector:
         number = int.from_bytes(text_number(analysis.text_checksum), "big")
         self._sketches.put(number, analysis.sketch, analysis.shingle_count)
         matches, candidates = self.matches(row_key, analysis, MAX_VERIFIED)
+        if not matches:
+            return Judgement(VerdictKind.NEW, candidates=candidates)
         verified = len(matches)
-        relative = matches[0].pointer if matches and matches[0].jaccard >= RELATIVE_SIMILARITY else None
+        relative = matches[0].pointer if matches[0].jaccard >= RELATIVE_SIMILARITY else None
         smaller = [match for match in matches if match.contains >= self._contained_threshold]
         contains = min(smaller, key=lambda match: (-match.contains, match.pointer)).pointer if smaller else None
-        if matches and matches[0].jaccard >= self._near_threshold:
+        if matches[0].jaccard >= self._near_threshold:
             best = matches[0]
             return Judgement(VerdictKind.NEAR, best.pointer, best.jaccard, "", contains, relative, candidates, verified)
         larger = [match for match in matches if match.contained >= self._contained_threshold]

@@ -66,11 +66,6 @@ def _posting(row_key: bytes, qualifier: bytes) -> RowMutations:
     return _new_tuple(RowMutations, (TABLE, row_key, (_new_tuple(SetCell, (FAMILY, qualifier, 0, b"")),)))
 
 
-def bucket_keys(analysis: Analysis) -> Keys:
-    """The keys under which a page's text is posted: its band keys, then its 0-mod-p fingerprints."""
-    return np.concatenate([analysis.band_keys, analysis.fingerprints])
-
-
 class HashIndex:
     """Look-ups over committed postings and those of the group in flight.
 
@@ -130,10 +125,13 @@ class HashIndex:
         else:
             pages = sorted(pointer for body in bodies for pointer in islice(self.pages_with_body(body), POINTER_SLICE))
         if self._rows is not None:
-            self._pages[number] = pages
-            if len(self._pages) > PAGES_HELD:
-                del self._pages[next(iter(self._pages))]
+            self._hold_pages(number, pages)
         return pages
+
+    def _hold_pages(self, number: bytes, pages: list[PagePointer]) -> None:
+        self._pages[number] = pages
+        if len(self._pages) > PAGES_HELD:
+            del self._pages[next(iter(self._pages))]
 
     def pages_with_payload_digest(self, payload_digest: str) -> Iterator[PagePointer]:
         """Pages of bodies that this digest was recorded of; the caller verifies each."""
@@ -193,13 +191,20 @@ class HashIndex:
         """Whether a look-up of these keys gives that text."""
         return bool(np.count_nonzero(self._buckets.find(keys)[1] == np.uint64(number)))
 
+    def _is_known_absent(self, row_key: bytes) -> bool:
+        """Whether a row is at hand, and empty, and the group in flight has not written to it."""
+        return self._rows is not None and self._rows.get(row_key) == [] and row_key not in self._pending
+
     def _qualifiers(self, row_key: bytes, limit: int) -> list[bytes]:
+        """The first qualifiers of a row; not to be changed."""
         stored = None if self._rows is None else self._rows.get(row_key)
         if stored is None:
             stored = self._engine.qualifiers(TABLE, row_key, limit)
             self._hold(row_key, stored, limit)
         pending = self._pending.get(row_key)
-        return stored[:limit] if pending is None else sorted({*stored, *pending})[:limit]
+        if pending is None:
+            return stored if len(stored) <= limit else stored[:limit]
+        return sorted({*stored, *pending})[:limit]
 
     # --- writing
 
@@ -225,6 +230,8 @@ class HashIndex:
         wanted.append((_BODY + body, timestamp.to_bytes(8, "big") + row_key))
         # A body has one text, or one for each way to read it: pages of the others are no pages of this one.
         self._pages.pop(text_number(analysis.text_checksum), None)
+        if len(wanted) == 2 and self._rows is not None and all(self._is_known_absent(key) for key, _ in wanted):
+            self._hold_pages(text_number(analysis.text_checksum), [PagePointer(timestamp, row_key)])
         for key, qualifier in wanted:
             self._pending.setdefault(key, []).append(qualifier)
         return [_posting(key, qualifier) for key, qualifier in wanted]
@@ -232,7 +239,7 @@ class HashIndex:
     def _post(self, number: bytes, analysis: Analysis) -> None:
         """Post a text, unless it is: by an earlier page with this text, and that one may be gone."""
         if not self.propose(analysis).has_own:
-            self._buckets.post(int.from_bytes(number, "big"), bucket_keys(analysis))
+            self._buckets.post(int.from_bytes(number, "big"), analysis.band_keys, analysis.fingerprints)
             self._last = None
 
     def group_mutations(self) -> list[RowMutations]:

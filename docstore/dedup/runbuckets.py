@@ -256,10 +256,10 @@ class RunBuckets:
 
     # --- writing
 
-    def post(self, text: int, keys: Keys) -> None:
+    def post(self, text: int, *keys: Keys) -> None:
         """See `Buckets`."""
         with self._lock:
-            logged = self._levels.log_keys(keys)
+            logged = b"".join(map(self._levels.log_keys, keys))
             self._posted.append((text, logged))
             if text not in self._failed:
                 self._levels.post(text, logged)

@@ -99,7 +99,7 @@ def stored_texts(opened: Opened, rows: PageRows, kernel: Kernel) -> Iterator[tup
 
 
 def keys_of_text(kernel: Kernel, text: str) -> Keys:
-    """The keys under which a text is posted, as `index.bucket_keys` of its page; none where it is too short."""
+    """The keys under which a text is posted, as `HashIndex.add` posts its page; none where it is too short."""
     shingles = kernel.shingles(text)
     # A text has at least as many words as distinct shingles, so most need not be counted.
     if not len(shingles) or (len(shingles) < MIN_NEAR_WORDS and len(words(text)) < MIN_NEAR_WORDS):

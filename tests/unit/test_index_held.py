@@ -1,0 +1,78 @@
+"""Rows and pages that the index keeps at hand: the answers of the engine, whatever is added, commits or fails."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from docstore.dedup.analysis import Analysis
+from docstore.dedup.buckets import RowBuckets
+from docstore.dedup.index import HashIndex
+from docstore.dedup.pointers import PagePointer, body_head, text_number
+from docstore.engines.memory import MemoryEngine
+from docstore.model import Durability, RowMutations
+
+SEED = 20261123
+BODIES = 12
+TEXTS = 6
+
+
+def checksum(kind: int, number: int) -> bytes:
+    return bytes((1, kind, number)) + bytes(30)
+
+
+def page(body: int, text: int) -> Analysis:
+    return Analysis(True, checksum(1, body), text_checksum=checksum(2, text), band_keys=np.array([text], np.uint64))
+
+
+def pages_of(index: HashIndex, texts: dict[PagePointer, int]) -> list[list[PagePointer]]:
+    """Of each text the pages that it leads to and that have it, then those of each body."""
+    found = [
+        [each for each in index.pages_with_text(text_number(checksum(2, text))) if texts[each] == text]
+        for text in range(TEXTS)
+    ]
+    return found + [list(index.pages_with_body(body_head(checksum(1, body)))) for body in range(BODIES)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_at_hand_is_what_is_stored_and_in_flight(seed: int) -> None:
+    rng = np.random.default_rng([SEED, seed])
+    engine = MemoryEngine()
+    held = HashIndex(engine, RowBuckets(engine), remembers=True)
+    texts: dict[PagePointer, int] = {}
+    for group in range(12):
+        plain = HashIndex(engine, RowBuckets(engine))
+        drawn = [(int(rng.integers(BODIES)), int(rng.integers(TEXTS))) for _ in range(rng.integers(1, 7))]
+        if group % 3:
+            held.prepare(page(*each) for each in drawn)
+        mutations: list[RowMutations] = []
+        for number, (body, text) in enumerate(drawn):
+            is_text = bool(rng.integers(4))
+            pointer = PagePointer(group * 100 + number, b"row%d" % number)
+            texts[pointer] = text
+            for index in (held, plain):
+                added = index.add(pointer.row_key, pointer.timestamp, page(body, text), text=is_text, near=False)
+            mutations += added
+            assert pages_of(held, texts) == pages_of(plain, texts)
+        committed = bool(rng.integers(3))
+        if committed:
+            engine.mutate_rows(mutations, Durability.NONE)
+        held.end_group(committed=committed)
+        assert pages_of(held, texts) == pages_of(HashIndex(engine, RowBuckets(engine)), texts)
+        if group == 8:
+            held.forget()
+    assert sum(map(len, pages_of(held, texts))) > BODIES
+
+
+def test_a_body_of_very_many_pages_is_read_in_slices() -> None:
+    engine = MemoryEngine()
+    index = HashIndex(engine, RowBuckets(engine), remembers=True)
+    pointers = [PagePointer(number, b"row%d" % number) for number in range(700)]
+    for pointer in pointers:
+        engine.mutate_rows(
+            index.add(pointer.row_key, pointer.timestamp, page(3, 1), text=True, near=False), Durability.NONE
+        )
+    assert list(index.pages_with_body(body_head(checksum(1, 3)))) == pointers
+    index.end_group(committed=True)
+    assert list(index.pages_with_body(body_head(checksum(1, 3)))) == pointers
+    assert list(index.pages_with_text(text_number(checksum(2, 1)))) == pointers
