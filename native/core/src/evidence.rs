@@ -106,23 +106,65 @@ pub fn name_evidence(names: &str) -> u8 {
     found
 }
 
-/// Evidence bits of one start tag; `element` as `names` numbers it, `attributes` as in the source.
-pub fn tag_evidence(element: u32, attributes: &[u8]) -> u8 {
-    let found = TAG_EVIDENCE.get(element as usize).copied().unwrap_or(0);
-    if attributes.is_empty() {
-        return found;
+/// Evidence bits that an element has by its name; `element` as `names` numbers it.
+#[inline(always)]
+pub fn element_evidence(element: u32) -> u8 {
+    TAG_EVIDENCE.get(element as usize).copied().unwrap_or(0)
+}
+
+const REMEMBERED: usize = 64;
+
+/// What attributes of a page say: a page's tags repeat their attributes, which are looked through once.
+pub struct Remembered {
+    /// By slot: place and length in the source, and evidence; length 0 where there is nothing.
+    slots: [(u32, u32, u8); REMEMBERED],
+}
+
+impl Default for Remembered {
+    fn default() -> Self {
+        Self { slots: [(0, 0, 0); REMEMBERED] }
     }
+}
+
+impl Remembered {
+    /// Forget the page before.
+    pub fn clear(&mut self) {
+        self.slots.fill((0, 0, 0));
+    }
+
+    /// Evidence bits of the attributes that stand at a place of this page's source.
+    #[inline(always)]
+    pub fn evidence(&mut self, source: &[u8], place: usize, length: usize) -> u8 {
+        if length == 0 {
+            return 0;
+        }
+        let attributes = &source[place..place + length];
+        let ends = bytes::load_padded(attributes, 0) ^ bytes::load_padded(attributes, length.saturating_sub(8)) << 1;
+        let slot = ((ends ^ length as u64).wrapping_mul(MIX) >> (64 - REMEMBERED.trailing_zeros())) as usize;
+        let (known_place, known_length, known) = self.slots[slot];
+        if known_length as usize == length && source[known_place as usize..].starts_with(attributes) {
+            return known;
+        }
+        let found = attributes_evidence(attributes);
+        self.slots[slot] = (place as u32, length as u32, found);
+        found
+    }
+}
+
+/// Evidence bits of the attributes of one start tag, as in the source.
+#[inline(never)]
+pub fn attributes_evidence(attributes: &[u8]) -> u8 {
     let watched = watched();
     // A character reference could hide a word.
     if any_word(attributes, |word| (2..=15).contains(&word.len()) && watched.find(word).is_some())
         || memchr::memchr(b'&', attributes).is_some()
     {
-        return found | attribute_evidence(attributes);
+        return evidence_of_values(attributes);
     }
-    found
+    0
 }
 
-fn attribute_evidence(attributes: &[u8]) -> u8 {
+fn evidence_of_values(attributes: &[u8]) -> u8 {
     let names = ["role", "hidden", "style", "itemprop", "class", "id"];
     let mut values = [None; 6];
     each_attribute(attributes, |name, value| {
@@ -149,6 +191,26 @@ fn attribute_evidence(attributes: &[u8]) -> u8 {
 mod tests {
     use super::*;
     use crate::names::{NAME_DIV, NAME_NAV};
+
+    fn tag_evidence(element: u32, attributes: &[u8]) -> u8 {
+        element_evidence(element) | attributes_evidence(attributes)
+    }
+
+    #[test]
+    fn what_is_remembered_of_attributes_is_what_they_say() {
+        let values = ["", "a", " id=ad", " id=nav", " id=na", " class=sidebar", " class=sidebax", " role=main"];
+        let (mut source, mut places) = (String::new(), Vec::new());
+        for turn in 0..40 {
+            let value = values[turn * 7 % values.len()];
+            places.push((source.len(), value.len()));
+            source.push_str(value);
+        }
+        let mut remembered = Remembered::default();
+        for (place, length) in places {
+            let attributes = &source.as_bytes()[place..place + length];
+            assert_eq!(remembered.evidence(source.as_bytes(), place, length), attributes_evidence(attributes));
+        }
+    }
 
     #[test]
     fn tags_roles_and_hint_words_say_what_they_hold() {

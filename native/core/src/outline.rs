@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::evidence::tag_evidence;
+use crate::evidence::{element_evidence, Remembered};
 use crate::flow::Flow;
 use crate::names::{self, properties, CLOSES, KINDS, NOTHING};
 use crate::tokens::{mentions, Tag};
@@ -42,6 +42,7 @@ pub struct Outline {
     stack: Vec<(u32, u32)>,
     /// How many elements of a name are open.
     open_count: Vec<u32>,
+    remembered: Remembered,
 }
 
 /// The block that is being read.
@@ -67,6 +68,7 @@ impl Outline {
         self.stack.clear();
         self.stack.push((0, NOTHING));
         self.open_count.clear();
+        self.remembered.clear();
         let mut shown = Shown::default();
         let mut in_link = false;
         let mut reading = Reading { start: 0, begin: 0, link_weight: 0, evidence: 0, is_heading: false };
@@ -85,11 +87,11 @@ impl Outline {
                     self.end_block(&mut reading, flow);
                     match kind {
                         LEAF => {
-                            reading.evidence = leaf_evidence(element, tag.attributes(source));
+                            reading.evidence = self.leaf_evidence(source, tag);
                             reading.is_heading = properties(tag.name) & names::HEADING != 0;
                         }
                         NO_ELEMENT => {}
-                        _ if tag.name & 1 == 0 => self.open(element, tag.attributes(source)),
+                        _ if tag.name & 1 == 0 => self.open(source, tag),
                         _ => self.close(element),
                     }
                 }
@@ -131,7 +133,8 @@ impl Outline {
             Reading { start: reading.start, begin: flow.weight(), link_weight: 0, evidence: 0, is_heading: false };
     }
 
-    fn open(&mut self, element: u32, attributes: &[u8]) {
+    fn open(&mut self, source: &[u8], tag: &Tag) {
+        let element = tag.name >> 1;
         if let Some((_, implied)) = CLOSES.iter().find(|(name, _)| *name == element) {
             while let Some(&(_, top)) = self.stack.last().filter(|(_, top)| implied.contains(top)) {
                 self.open_count[top as usize] -= 1;
@@ -140,12 +143,20 @@ impl Outline {
         }
         let number = self.parents.len() as u32;
         self.parents.push(self.stack[self.stack.len() - 1].0);
-        self.evidence.push(tag_evidence(element, attributes));
+        let (place, length) = tag.attributes_place();
+        self.evidence.push(element_evidence(element) | self.remembered.evidence(source, place, length));
         self.stack.push((number, element));
         if self.open_count.len() <= element as usize {
             self.open_count.resize(element as usize + 1, 0);
         }
         self.open_count[element as usize] += 1;
+    }
+
+    fn leaf_evidence(&mut self, source: &[u8], tag: &Tag) -> u8 {
+        match tag.attributes_place() {
+            (_, 0) => 0,
+            (place, length) => element_evidence(tag.name >> 1) | self.remembered.evidence(source, place, length),
+        }
     }
 
     fn close(&mut self, element: u32) {
@@ -171,13 +182,5 @@ fn kind_of(tag: &Tag) -> u8 {
         kinds.0
     } else {
         kinds.1
-    }
-}
-
-fn leaf_evidence(element: u32, attributes: &[u8]) -> u8 {
-    if attributes.is_empty() {
-        0
-    } else {
-        tag_evidence(element, attributes)
     }
 }
