@@ -62,7 +62,8 @@ pub struct Page {
     /// Name of the encoding, in lower case; empty where the caller has decoded the page.
     pub encoding: String,
     pub declared: Declared,
-    pub main: String,
+    /// The text that carries the fingerprints; valid UTF-8.
+    pub main: Vec<u8>,
     /// None where the text has no word.
     pub fingerprints: Option<Fingerprints>,
 }
@@ -145,7 +146,7 @@ impl Analyser {
         }
         self.words.cut(self.flow.bytes());
         page.main.clear();
-        page.main.push_str(simdutf8::basic::from_utf8(self.flow.bytes()).unwrap_or_default());
+        page.main.extend_from_slice(self.flow.bytes());
         let used = page.fingerprints.take();
         let (set, samples) = used.map(|used| (used.shingles, used.samples)).unwrap_or_default();
         page.fingerprints = self.fingerprints(set, samples);

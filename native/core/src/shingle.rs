@@ -118,9 +118,9 @@ impl Sorter {
     /// moves a step or two; where someone has made them uneven, it is the general sort that keeps the time bounded.
     #[inline(never)]
     pub fn distinct(&mut self, values: &[u64], set: &mut Vec<u64>) {
-        set.clear();
         let buckets = values.len().next_power_of_two().min(MOST_BUCKETS);
         if buckets < 8 || values.len() > u32::MAX as usize {
+            set.clear();
             set.extend_from_slice(values);
             set.sort_unstable();
         } else {
@@ -223,13 +223,16 @@ pub fn asked(fingerprints: &[u64], kept: &mut Vec<u64>) {
 
 fn sample_within(set: &[u64], limit: usize, kept: &mut Vec<u64>) {
     // Every value is written, and the next one over it unless it is kept: no branch that one in twelve takes.
-    kept.resize(set.len() + 1, 0);
-    let mut count = 0;
-    for &value in set {
-        kept[count] = value;
-        count += usize::from(value % SAMPLE_MODULUS == 0);
+    kept.clear();
+    let mut few = [0; 64];
+    for values in set.chunks(few.len()) {
+        let mut count = 0;
+        for &value in values {
+            few[count] = value;
+            count += usize::from(value % SAMPLE_MODULUS == 0);
+        }
+        kept.extend_from_slice(&few[..count]);
     }
-    kept.truncate(count);
     // What is a multiple of p is one of 2p where it has one more zero bit below: no division.
     let mut zeros = SAMPLE_MODULUS.trailing_zeros();
     while kept.len() > limit {

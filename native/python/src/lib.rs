@@ -184,12 +184,9 @@ fn shared_members<'py>(
 }
 
 fn words_as_bytes<'py>(python: Python<'py>, values: &[u64]) -> PyResult<Bound<'py, PyBytes>> {
-    PyBytes::new_with(python, values.len() * 8, |bytes| {
-        for (place, value) in bytes.chunks_exact_mut(8).zip(values) {
-            place.copy_from_slice(&value.to_ne_bytes());
-        }
-        Ok(())
-    })
+    // SAFETY: the very bytes of the slice, any of which may be read as a u8; copied before the slice goes.
+    let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), std::mem::size_of_val(values)) };
+    Ok(PyBytes::new(python, bytes))
 }
 
 fn handed_over<'py>(python: Python<'py>, analysed: &Analysed) -> PyResult<Bound<'py, PyTuple>> {
@@ -213,7 +210,7 @@ fn fields<'py>(python: Python<'py>, page: &Page) -> PyResult<Bound<'py, PyTuple>
         &declared.lang,
         &declared.canonical,
         &declared.headings,
-        PyBytes::new(python, page.main.as_bytes()),
+        PyBytes::new(python, &page.main),
         &declared.links,
         page.fingerprints.as_ref().map(|found| numbers(python, found)).transpose()?,
     )
