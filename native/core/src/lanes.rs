@@ -4,8 +4,8 @@
 //! and AVX2 piece together from halves is no faster.  So these loops are compiled for AVX-512, and used where
 //! `available` says so; `shingle` has the way for all others, and its tests say that both give the same.
 //!
-//! The one module with unsafe code: the call of a function that is compiled for instructions the processor was asked
-//! about right before.  Whatever is asked of this module where `available` says no is done by the same loops, compiled
+//! Unsafe here is the call of a function that is compiled for instructions the processor was asked about right before
+//! (`sixteen` has the core's other unsafe code).  Whatever is asked of this module where `available` says no is done by the same loops, compiled
 //! for every processor.
 #![allow(unsafe_code)]
 

@@ -82,7 +82,7 @@ impl Recent {
 
     /// Keys as `log_keys` gives them.
     fn post(&mut self, text: u64, logged: &[u8]) -> PyResult<()> {
-        if logged.len() % KEY_BYTES != 0 {
+        if !logged.len().is_multiple_of(KEY_BYTES) {
             return Err(PyValueError::new_err(format!("{} bytes are no keys of {KEY_BYTES} bytes each", logged.len())));
         }
         if self.0.post(text, logged.chunks_exact(KEY_BYTES).map(key_of_bytes)) {
