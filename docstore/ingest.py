@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any, TypeGuard
+from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
 import msgpack
 
@@ -24,11 +24,13 @@ from docstore.errors import InvalidArgument
 from docstore.formats.entries import RevisitEntry
 from docstore.model import Page, Policy, Previous, PutResult, VerdictKind
 from docstore.reading import process
-from docstore.reading.frames import Job
+from docstore.reading.job import Job
 from docstore.reading.portions import Rest, portions
 from docstore.reading.process import ReadingProcess
 from docstore.store import DocumentStore
-from docstore.writing.prepared import Prepared
+
+if TYPE_CHECKING:  # loaded at the first write
+    from docstore.writing.prepared import Prepared
 
 MAX_ERRORS = 10_000
 """Errors listed one by one; further ones are counted."""

@@ -23,7 +23,8 @@ from typing import IO
 
 from docstore.dedup.kernel import Kernel
 from docstore.reading import frames
-from docstore.reading.frames import End, Failure, Job
+from docstore.reading.frames import End, Failure
+from docstore.reading.job import HELLO, Job
 from docstore.reading.portions import Portion, portions
 from docstore.writing.prepared import BATCH_BYTES, BATCH_PAGES, Preparer
 
@@ -112,7 +113,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     try:
-        answers.write(frames.HELLO)
+        answers.write(HELLO)
         answers.flush()
         job: Job = pickle.load(sys.stdin.buffer)
         threading.Thread(target=_end_with, args=(sys.stdin.fileno(),), daemon=True).start()

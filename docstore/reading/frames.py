@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pickle
 import struct
-from dataclasses import dataclass
 from io import BufferedReader
 from typing import IO, Any, Final, NamedTuple
 
@@ -20,11 +19,7 @@ from docstore.dedup.analysis import Analysis
 from docstore.model import Page
 from docstore.reading.portions import Place, Portion, Rest
 from docstore.tablets.placement import Sorted
-from docstore.version import __version__
 from docstore.writing.prepared import Prepared
-
-HELLO: Final = f"docstore {__version__} reads\n".encode()
-"""What comes before the first frame, bare: the process has loaded, and it is this very docstore."""
 
 BUFFER_BYTES: Final = 2 << 20
 """Takes most frames."""
@@ -36,25 +31,6 @@ _LENGTH: Final = struct.Struct("<Q")
 _ARRAYS: Final = tuple(
     number for number, name in enumerate(Analysis._fields) if isinstance(Analysis._field_defaults.get(name), np.ndarray)
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What to read, and how to analyse it.
-
-    Attributes:
-        files: paths, as the working directory has them.
-        extractor, shingle_words, checksum: as in the store's schema.
-        threads: that analyse pages.
-        anchors: give what each page says of the pages that it links to.
-    """
-
-    files: tuple[str, ...]
-    extractor: str
-    shingle_words: int
-    checksum: str
-    threads: int
-    anchors: bool
 
 
 class ReadyPortion(NamedTuple):

@@ -1,6 +1,6 @@
 """The reading process, seen from the one that holds the store: start it, take its portions, end it.
 
-Floor 6: knows frames.  Must not know what is done with the pages.
+Floor 6: knows frames, which it loads while the process loads.  Must not know what is done with the pages.
 
 A fresh interpreter is started, not a fork and not `multiprocessing`: a fork would inherit an open store, and a script
 without a main guard would run twice.  It is of the same executable and has the same module path.
@@ -19,12 +19,14 @@ import sys
 from collections.abc import Iterator
 from io import BufferedReader
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from docstore.errors import StorageError
-from docstore.reading import frames
-from docstore.reading.frames import End, Failure, Job, ReadyPortion, Receiver
+from docstore.reading.job import HELLO, Job
 from docstore.reading.portions import Place
+
+if TYPE_CHECKING:  # numpy comes with it
+    from docstore.reading.frames import ReadyPortion
 
 _PROGRAM: Final = "import sys; sys.path[:] = sys.argv[1:]; from docstore.reading.child import main; main()"
 _PIPE_BYTES: Final = 1 << 20
@@ -59,10 +61,10 @@ class ReadingProcess:
             self._to.write(pickle.dumps(self._job, 5))
             self._to.flush()
         # Not a frame: what another program says must not be taken for a length, or for a pickle.
-        hello = self._from.read(len(frames.HELLO))
-        if hello == frames.HELLO:
+        hello = self._from.read(len(HELLO))
+        if hello == HELLO:
             return True
-        _say_once(f"{sys.executable}: expected {frames.HELLO!r}, found {hello!r}")
+        _say_once(f"{sys.executable}: expected {HELLO!r}, found {hello!r}")
         return False
 
     def __enter__(self) -> Self:
@@ -79,19 +81,20 @@ class ReadingProcess:
         Raises:
             StorageError: it died.
         """
-        receiver = Receiver(self._from)
+        frames = importlib.import_module("docstore.reading.frames")
+        receiver = frames.Receiver(self._from)
         while True:
             message = receiver.take()
             if message is None:
                 raise self._death()
-            if isinstance(message, End):
+            if isinstance(message, frames.End):
                 return
-            if isinstance(message, Failure):
+            if isinstance(message, frames.Failure):
                 raise message.error
-            assert isinstance(message, ReadyPortion)
-            if message.places:
-                self._last = message.places[-1]
-            yield message
+            portion: ReadyPortion = message
+            if portion.places:
+                self._last = portion.places[-1]
+            yield portion
 
     def _death(self) -> StorageError:
         how = _how(self._process.wait())

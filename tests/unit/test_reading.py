@@ -29,7 +29,8 @@ from docstore.errors import InvalidArgument, StorageError
 from docstore.ingest import IngestOptions, IngestReport, ingest
 from docstore.model import Page
 from docstore.reading import child, frames, process
-from docstore.reading.frames import End, Failure, Job
+from docstore.reading.frames import End, Failure
+from docstore.reading.job import Job
 from docstore.reading.portions import MAX_REST, Place, Portion, Rest, portions
 from docstore.tablets.placement import Sorted
 from docstore.writing.prepared import Prepared, Preparer

@@ -1,0 +1,33 @@
+"""What the reading process is asked to do, and how it is known to be ours; loads nothing that takes time.
+
+Floor 6: types only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from docstore.version import __version__
+
+HELLO: Final = f"docstore {__version__} reads\n".encode()
+"""What comes before the first frame, bare: the process has loaded, and it is this very docstore."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to read, and how to analyse it.
+
+    Attributes:
+        files: paths, as the working directory has them.
+        extractor, shingle_words, checksum: as in the store's schema.
+        threads: that analyse pages.
+        anchors: give what each page says of the pages that it links to.
+    """
+
+    files: tuple[str, ...]
+    extractor: str
+    shingle_words: int
+    checksum: str
+    threads: int
+    anchors: bool
