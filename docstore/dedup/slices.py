@@ -60,13 +60,15 @@ class Shape(NamedTuple):
         return self.tag_bits + 1 + self.place_bits
 
 
-def read_bits(words: Keys, positions: Keys, widths: Keys | np.uint64) -> Keys:
-    """Numbers of `widths` bits (0 to 63) at bit positions of an array of words."""
-    at = (positions >> np.uint64(6)).astype(np.int64)
-    shift = positions & _WORD_BITS
-    low = words[at] >> shift
-    high = (words[at + 1] << (_WORD_BITS - shift)) << _ONE
-    found: Keys = (low | high) & ((_ONE << widths) - _ONE)
+def words_at_bytes(raw: NDArray[np.uint8]) -> Keys:
+    """The 8 bytes from each byte on as one number; nothing is copied, and not to be taken as a whole."""
+    return np.ndarray((max(len(raw) - 7, 0),), "<u8", raw.data, strides=(1,))
+
+
+def read_bits(words: Keys, positions: Numbers, widths: Keys | np.uint64) -> Keys:
+    """Numbers of `widths` bits (0 to 57) at bit positions of `words_at_bytes`."""
+    found: Keys = words[positions >> 3] >> (positions & 7).view(np.uint64)
+    found &= (_ONE << widths) - _ONE
     return found
 
 
@@ -147,86 +149,101 @@ class SliceReader:
             index: where each slice begins, and the last ends, in units of 8 bytes.
             shape: of the run.
         """
-        self._words = words
+        self._heads = words
+        self._words = words_at_bytes(words.view(np.uint8))
         self._index = index
         self._shape = shape
         self._tag_bits = np.uint64(shape.tag_bits)
+        self._tag_mask = (_ONE << self._tag_bits) - _ONE
 
     def find(self, mixed: Keys) -> tuple[Numbers, Keys]:
         """Look up keys: for each posting which key (its index, ascending), and its place."""
-        bucket = (mixed >> self._tag_bits).astype(np.int64)
-        owner, entry, rank, lists = self._entries(bucket >> RUN_BUCKET_BITS, bucket & (BUCKETS - 1))
-        mask = (_ONE << self._tag_bits) - _ONE
-        hit = np.flatnonzero(entry & mask == (mixed & mask)[owner])
-        each, places = self._places(entry[hit], rank[hit], lists[owner[hit]])
-        return owner[hit[each]], places
+        bucket = (mixed >> self._tag_bits).view(np.int64)
+        owner, entry, first, lists = self._entries(bucket >> RUN_BUCKET_BITS, bucket & (BUCKETS - 1))
+        hit = ((entry ^ mixed[owner]) & self._tag_mask == 0).nonzero()[0]
+        of_hit, found = owner[hit], entry[hit]
+        has_list = (found >> self._tag_bits & _ONE).view(np.int64)
+        if not has_list.any():
+            return of_hit, found >> np.uint64(self._shape.tag_bits + 1)
+        each, places = self._places(found, self._rank(entry, first)[hit], lists[of_hit])
+        return of_hit[each], places
 
     def postings(self, number: int) -> Keys:
         """All postings of one slice, sorted."""
         if self._index[number] == self._index[number + 1]:
             return np.empty(0, np.uint64)
         buckets = np.arange(BUCKETS)
-        owner, entry, rank, lists = self._entries(np.full(BUCKETS, number), buckets)
-        each, places = self._places(entry, rank, lists[owner])
+        owner, entry, first, lists = self._entries(np.full(BUCKETS, number), buckets)
+        each, places = self._places(entry, self._rank(entry, first), lists[owner])
         keys = (np.uint64(number << RUN_BUCKET_BITS) | owner.astype(np.uint64)) << self._tag_bits
-        keys |= entry & ((_ONE << self._tag_bits) - _ONE)
+        keys |= entry & self._tag_mask
         return keys[each] << np.uint64(RUN_PLACE_BITS) | places
 
-    def _entries(self, slices: Numbers, buckets: Numbers) -> tuple[Numbers, Keys, Numbers, Keys]:
-        """Entries of buckets: which was asked, entry, lists before it in its bucket; where the lists of each begin."""
-        words, index, shape = self._words, self._index, self._shape
-        begin = index[slices].astype(np.int64)
-        asked = np.flatnonzero(index[slices + 1] != index[slices])
-        begin, buckets = begin[asked], buckets[asked]
-        keys = (words[begin] & np.uint64(0xFFFFFFFF)).astype(np.int64)
-        number_bytes = (words[begin] >> np.uint64(32)).astype(np.int64) & 0xFF
-        number_bits = (number_bytes * 8).astype(np.uint64)
+    def _entries(self, slices: Numbers, buckets: Numbers) -> tuple[Numbers, Keys, Numbers, Numbers]:
+        """Entries of buckets: which was asked, entry, number of the first in its bucket; where lists of each begin."""
+        begin = self._index[slices].astype(np.int64)
+        is_there = self._index[slices + 1] != begin
+        begin *= is_there  # where there is none, any other does: no bucket of it is read
+        head = self._heads[begin]
+        keys = (head & np.uint64(0xFFFFFFFF)).view(np.int64)
+        number_bytes = (head >> np.uint64(32)).view(np.int64) & 0xFF
         fence = (begin + 1) * 64 + buckets * number_bytes * 16
-        first, last, lists = (
-            read_bits(words, fence.astype(np.uint64) + np.uint64(at) * number_bits, number_bits).astype(np.int64)
-            for at in (0, 2, 1)
-        )
-        if (first > last).any() or (last > keys).any():
+        first, lists, last = self._fences(fence, number_bytes * 8)
+        if ((first > last) | (last > keys))[is_there].any():
             raise IndexError("a bucket ends behind its slice")
         packed = begin + 1 + (number_bytes * 2 * (BUCKETS + 1) + 7) // 8
-        list_begin = (packed + (keys * shape.entry_bits + 63) // 64) * 64 + lists * 8
-        counts = last - first
-        owner = np.repeat(np.arange(len(asked)), counts)
-        at = packed[owner] * 64 + spans(first, counts) * shape.entry_bits
-        entry = read_bits(words, at.astype(np.uint64), np.uint64(shape.entry_bits))
-        has_list = (entry >> self._tag_bits & _ONE).astype(np.int64)
-        before = np.concatenate([[0], np.cumsum(has_list)])
-        rank = before[:-1] - before[(np.cumsum(counts) - counts)[owner]]
-        begins = np.zeros(len(slices), np.uint64)
-        begins[asked] = list_begin
-        return asked[owner], entry, rank, begins
+        list_begin = (packed + (keys * self._shape.entry_bits + 63) // 64) * 64 + lists * 8
+        counts = (last - first) * is_there
+        ends = counts.cumsum()
+        owner = np.arange(len(counts)).repeat(counts)
+        before = ends - counts
+        at = (packed * 64 + (first - before) * self._shape.entry_bits)[owner]
+        at += np.arange(len(owner)) * self._shape.entry_bits
+        entry = read_bits(self._words, at, np.uint64(self._shape.entry_bits))
+        return owner, entry, before[owner], list_begin
 
-    def _places(self, entry: Keys, rank: Numbers, lists: Keys) -> tuple[Numbers, Keys]:
+    def _fences(self, positions: Numbers, number_bits: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        """Keys before a bucket, bytes of lists before it, keys before the next one."""
+        if (number_bits == 16).all():  # of nearly all runs: all three in one word
+            word = self._words[positions >> 3].view(np.int64)
+            return word & 0xFFFF, word >> 16 & 0xFFFF, word >> 32 & 0xFFFF
+        widths = number_bits.view(np.uint64)
+        first, lists, last = (
+            read_bits(self._words, positions + at * number_bits, widths).view(np.int64) for at in (0, 1, 2)
+        )
+        return first, lists, last
+
+    def _rank(self, entry: Keys, first: Numbers) -> Numbers:
+        """How many lists stand before that of each entry in its bucket."""
+        has_list = (entry >> self._tag_bits & _ONE).view(np.int64)
+        before = has_list.cumsum() - has_list
+        rank: Numbers = before - before[first]
+        return rank
+
+    def _places(self, entry: Keys, rank: Numbers, lists: Numbers) -> tuple[Numbers, Keys]:
         """Places of entries, ascending: which entry, and the place."""
-        words = self._words
         first = entry >> np.uint64(self._shape.tag_bits + 1)
-        many = np.flatnonzero(entry >> self._tag_bits & _ONE)
-        at, left = lists[many].copy(), rank[many].copy()
-        while len(walking := np.flatnonzero(left)):  # lists have no index: those before it in the bucket are skipped
+        many = (entry >> self._tag_bits & _ONE).nonzero()[0]
+        at, left = lists[many], rank[many]
+        while len(walking := left.nonzero()[0]):  # lists have no index: those before it in the bucket are skipped
             count, width = self._list_head(at[walking])
-            at[walking] += np.uint64(_LIST_HEAD_BITS) + count * width
+            at[walking] += _LIST_HEAD_BITS + count * width
             left[walking] -= 1
         count, width = self._list_head(at)
         counts = np.ones(len(entry), np.int64)
-        counts[many] += count.astype(np.int64)
-        each = np.repeat(np.arange(len(entry)), counts)
-        begins = np.cumsum(counts) - counts
+        counts[many] += count
+        each = np.arange(len(entry)).repeat(counts)
+        begins = counts.cumsum() - counts
         places = np.zeros(len(each), np.uint64)
-        inner = spans(begins[many] + 1, counts[many] - 1)
-        its = np.repeat(np.arange(len(many)), counts[many] - 1)
-        number = (inner - begins[many][its] - 1).astype(np.uint64)
-        positions = at[its] + np.uint64(_LIST_HEAD_BITS) + number * width[its]
-        places[inner] = read_bits(words, positions, width[its]) + _ONE
-        walked = np.cumsum(places)
+        its = np.arange(len(many)).repeat(count)
+        number = np.arange(len(its)) - (count.cumsum() - count)[its]
+        positions = at[its] + _LIST_HEAD_BITS + number * width[its]
+        places[begins[many][its] + 1 + number] = read_bits(self._words, positions, width[its].view(np.uint64)) + _ONE
+        walked = places.cumsum()
         result: Keys = first[each] + walked - walked[begins[each]]
         return each, result
 
-    def _list_head(self, at: Keys) -> tuple[Keys, Keys]:
+    def _list_head(self, at: Numbers) -> tuple[Numbers, Numbers]:
         """Steps in a list, and bits of each."""
-        head = read_bits(self._words, at, np.uint64(_LIST_HEAD_BITS))
-        return (head & np.uint64((1 << _COUNT_BITS) - 1)) + _ONE, head >> np.uint64(_COUNT_BITS)
+        head = read_bits(self._words, at, np.uint64(_LIST_HEAD_BITS)).view(np.int64)
+        return (head & (1 << _COUNT_BITS) - 1) + 1, head >> _COUNT_BITS

@@ -6,6 +6,8 @@ not built.
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -132,3 +134,22 @@ def test_shapes_that_do_not_fit_eight_bytes_are_refused() -> None:
         native.encode(np.empty(0, np.uint64), Shape(0, 25))
     with pytest.raises(InvalidArgument, match="texts"):
         next(run_parts(native, np.empty(0, np.uint64), np.empty((1 << 24) + 1, np.uint8)))  # type: ignore[arg-type]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 20), st.integers(0, 9), st.integers(0, 60))
+def test_keys_of_slices_that_are_not_there_are_looked_up_alike(seed: int, slice_bits: int, count: int) -> None:
+    """Few keys and many slices: most are absent, those before the first and behind the last too."""
+    rng = np.random.default_rng([SEED, seed])
+    texts = texts_of(seed, 9)
+    keys = rng.integers(0, 1 << 40, 6, np.uint64)
+    postings = np.unique(runs.pack(rng.choice(keys, count), rng.integers(0, 9, count, np.uint64)))
+    shape = Shape(slice_bits, 4)
+    with mock.patch.object(runs, "shape_of", lambda *_: shape):
+        buffer = buffer_of(kernels()[0], postings, texts)
+    asked = np.concatenate([keys, rng.integers(0, 1 << 40, 30, np.uint64), np.array([0, (1 << 40) - 1], np.uint64)])
+    expected = {(key, int(texts[int(each) & 0xFFFFFF])) for each in postings for key in [int(each) >> 24]}
+    for kernel in kernels():
+        owner, found = kernel.find([kernel.open(buffer)], kernel.recent(), asked, 64)
+        assert {(int(asked[place]), int(text)) for place, text in zip(owner, found, strict=True)} == expected
+        assert np.concatenate(list(kernel.open(buffer).all_postings())).tolist() == postings.tolist()
