@@ -3,9 +3,12 @@
 //! `cargo test --release -- --ignored` runs the long loop: FUZZ_EXECUTIONS (default 1,000,000) inputs from FUZZ_SEED
 //! (default 1), the number printed at the end.  A failure prints the seed of its input, which alone makes it again.
 
+mod chance;
+
 use std::path::Path;
 use std::time::Instant;
 
+use chance::{asked_for, Chance};
 use docstore_kernel::invariants::{analysers, check_kernel, check_tokens};
 
 const PIECES: [&str; 64] = [
@@ -84,19 +87,6 @@ const CONTENT_TYPES: [&str; 6] = [
     "text/html;charset=\"",
 ];
 
-/// Splitmix64: one number from another.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % bound.max(1) as u64) as usize
-    }
-}
-
 fn seeds() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/html");
     let mut paths: Vec<_> =
@@ -164,7 +154,6 @@ fn a_short_loop_finds_nothing() {
 #[test]
 #[ignore = "minutes long: run by `make native-test`"]
 fn a_long_loop_finds_nothing() {
-    let number =
-        |name: &str, default: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
-    run(number("FUZZ_EXECUTIONS", 1_000_000), number("FUZZ_SEED", 1));
+    let (executions, seed) = asked_for(1_000_000);
+    run(executions, seed);
 }
