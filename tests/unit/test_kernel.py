@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -153,3 +156,22 @@ def test_schemes_are_pinned() -> None:
     assert analysis.band_keys[:2].tolist() == [0x23BEEB026AE48AA0, 0x755B2ED2165D6DCF]
     assert analysis.fingerprints[:2].tolist() == [0x53C7C23FD49D388, 0x171C637B49787394]
     assert len(analysis.fingerprints) == 15
+
+
+@pytest.mark.skipif(Kernel.name != "native", reason="native code is not built")
+def test_native_code_gives_the_memory_of_a_very_long_page_back() -> None:
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("no /proc/self/statm here")
+    script = (
+        "import os\n"
+        "from pathlib import Path\n"
+        "from docstore.dedup.kernel import Kernel\n"
+        "def held(): return int(Path('/proc/self/statm').read_text().split()[1]) * os.sysconf('SC_PAGE_SIZE')\n"
+        "kernel = Kernel('combined', prefer='native')\n"
+        "kernel.analyse(b'<p>a few words')\n"
+        "before = held()\n"
+        "kernel.analyse(b'<p>' + b' '.join(b'%x' % (n * n) for n in range(1_500_000)))\n"
+        "print(held() - before)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(ran.stdout) < 20 << 20

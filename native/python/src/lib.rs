@@ -25,6 +25,8 @@ use pyo3::types::{PyBytes, PyTuple};
 const RUN_BYTES: usize = 256 << 10;
 /// Pages that a thread keeps to fill again.
 const KEPT_PAGES: usize = 64;
+/// A body of more bytes takes its thread's buffers with it: they would hold some five times as much for ever.
+const KEPT_BODY_BYTES: usize = 4 << 20;
 
 /// Analyses bodies by one fixed choice of extractor and shingle length; stateless, safe in threads.
 #[pyclass(frozen, module = "docstore.dedup.docstore_native")]
@@ -61,6 +63,13 @@ impl Kernel {
         WORKSHOP.take().filter(|made| same(made)).unwrap_or_else(|| {
             Box::new(Workshop { options: self.options, analyser: Analyser::new(self.options), analysed: Vec::new() })
         })
+    }
+
+    /// Keep a thread's buffers for its next page, unless a very long one has made them large.
+    fn keep(workshop: Box<Workshop>, longest_bytes: usize) {
+        if longest_bytes <= KEPT_BODY_BYTES {
+            WORKSHOP.set(Some(workshop));
+        }
     }
 
     /// Work without the GIL; a panic becomes an error.
@@ -137,7 +146,7 @@ impl Kernel {
         }
         // A very large page is not kept.
         workshop.analysed.retain(|kept| kept.page.main.capacity() <= RUN_BYTES);
-        WORKSHOP.set(Some(workshop));
+        Self::keep(workshop, bodies.iter().map(|(body, _)| body.len()).max().unwrap_or(0));
         Ok(found)
     }
 
@@ -152,7 +161,7 @@ impl Kernel {
         let mut workshop = self.workshop();
         let mut page = Page::default();
         self.detached(python, || workshop.analyser.read(source, links, &mut page))?;
-        WORKSHOP.set(Some(workshop));
+        Self::keep(workshop, source.len());
         page.encoding.push_str(charset);
         fields(python, &page)
     }
@@ -161,7 +170,7 @@ impl Kernel {
     fn shingles<'py>(&self, python: Python<'py>, text: &str) -> PyResult<Bound<'py, PyBytes>> {
         let mut workshop = self.workshop();
         let set = self.detached(python, || workshop.analyser.shingle_set(text))?;
-        WORKSHOP.set(Some(workshop));
+        Self::keep(workshop, text.len());
         words_as_bytes(python, &set)
     }
 }
