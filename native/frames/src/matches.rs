@@ -12,8 +12,6 @@ use crate::places::{eight, four, Index, Key, Recent, HASHED_BYTES, READ_BYTES};
 const SHORT_BYTES: usize = 8;
 /// The same against a base, where copies are few and there is time.
 const SHORT_BYTES_WITH_BASE: usize = 16;
-/// A copy this long is taken without trying another place.
-const LONG_BYTES: usize = 64;
 /// An earlier copy of which a later one leaves fewer bytes goes: as literals they cost less than a sequence.
 const LEAST_LEFT_BYTES: usize = 4;
 /// Steps grow by one for each so many bytes (as a power of two) without a copy.
@@ -59,8 +57,8 @@ impl Finder {
         for begin in (start..text.len()).step_by(BLOCK_BYTES) {
             let block = &text[..text.len().min(begin + BLOCK_BYTES)];
             distances = match index {
-                Some(index) => self.find_in_block(block, begin, |key| index.place(key), distances, SHORT_BYTES),
-                None => self.find_in_block(block, begin, |_| None, distances, SHORT_BYTES_WITH_BASE),
+                Some(_) => self.find_in_block(block, begin, index, distances, SHORT_BYTES),
+                None => self.find_in_block(block, begin, None, distances, SHORT_BYTES_WITH_BASE),
             };
         }
     }
@@ -71,7 +69,7 @@ impl Finder {
         &mut self,
         text: &[u8],
         begin: usize,
-        indexed: impl Fn(Key) -> Option<usize>,
+        index: Option<&Index>,
         (mut last, mut before): (usize, usize),
         short_bytes: usize,
     ) -> (usize, usize) {
@@ -84,13 +82,13 @@ impl Finder {
                 let from = place + 1 - last;
                 found = Found { at: place + 1, from, bytes: 4 + common(text, from + 4, place + 5), gain: 0 };
             } else {
-                found = self.best(text, place, &indexed);
+                found = self.best(text, place, index);
                 if found.bytes == 0 {
                     place += 1 + ((place - literals_from) >> SKIP_BITS);
                     continue;
                 }
                 while found.bytes < short_bytes && found.at + 1 < limit {
-                    let next = self.best(text, found.at + 1, &indexed);
+                    let next = self.best(text, found.at + 1, index);
                     if next.gain <= found.gain + 4 {
                         break;
                     }
@@ -126,20 +124,15 @@ impl Finder {
 
     /// The best copy that begins at a place; one of no bytes where there is none.
     #[inline(always)]
-    fn best(&mut self, text: &[u8], place: usize, indexed: &impl Fn(Key) -> Option<usize>) -> Found {
+    fn best(&mut self, text: &[u8], place: usize, index: Option<&Index>) -> Found {
         let key = Key::at(text, place);
-        let far = indexed(key);
-        let near = self.recent.places_and_note(key, place);
         let mut best = Found { at: place, from: place, bytes: 0, gain: 0 };
-        for from in near.chain(far) {
+        for from in self.recent.places_and_note(key, place, index) {
             if from < place && key.stands_at(text, from) {
                 let bytes = HASHED_BYTES + common(text, from + HASHED_BYTES, place + HASHED_BYTES);
                 let gain = gain(bytes, place - from);
                 if gain > best.gain {
                     best = Found { at: place, from, bytes, gain };
-                }
-                if bytes >= LONG_BYTES {
-                    break;
                 }
             }
         }

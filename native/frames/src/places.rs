@@ -17,6 +17,10 @@ const BASE_STEP: usize = 4;
 const DICTIONARY_STEP: usize = 2;
 /// Places kept of one hash, the last ones.
 const WAYS: usize = 4;
+/// Tables have about one entry for so many bytes of a dictionary, and of a value: what the processor's cache does not
+/// hold costs more time than it saves bytes.
+const DICTIONARY_BYTES_AN_ENTRY: usize = 8;
+const VALUE_BYTES_AN_ENTRY: usize = 4;
 const INDEX_BITS: RangeInclusive<u32> = 8..=17;
 const RECENT_BITS: RangeInclusive<u32> = 6..=14;
 /// A base is noted as a whole, whatever its length.
@@ -24,7 +28,7 @@ const BASE_BITS: RangeInclusive<u32> = 6..=20;
 const TAG_MASK: u32 = (1 << (32 - PLACE_BITS)) - 1;
 const MULTIPLIER: u64 = 0x9E37_79B1_85EB_CA87;
 
-/// Six bytes as a number; the hash's upper bits say where in a table, the lowest ones above bit 24 are the tag.
+/// Six bytes as a number, and its hash: the lowest bits say where in a table, the highest ones are the tag.
 #[derive(Clone, Copy)]
 pub struct Key {
     bytes: u64,
@@ -36,7 +40,9 @@ impl Key {
     #[inline(always)]
     pub fn at(text: &[u8], place: usize) -> Self {
         let bytes = eight(text, place) << (8 * (READ_BYTES - HASHED_BYTES));
-        Self { bytes, hash: bytes.wrapping_mul(MULTIPLIER) }
+        // Both halves of the product, so that every bit depends on every byte.
+        let product = u128::from(bytes) * u128::from(MULTIPLIER);
+        Self { bytes, hash: product as u64 ^ (product >> 64) as u64 }
     }
 
     /// Whether the same six bytes stand at a place.
@@ -45,14 +51,15 @@ impl Key {
         eight(text, place) << (8 * (READ_BYTES - HASHED_BYTES)) == self.bytes
     }
 
+    /// Where it stands in a table of so many entries, a power of two.
     #[inline(always)]
-    fn slot(self, bits: u32) -> usize {
-        (self.hash >> (64 - bits)) as usize
+    fn slot(self, entries: usize) -> usize {
+        self.hash as usize & (entries - 1)
     }
 
     #[inline(always)]
     fn tag(self) -> u32 {
-        (self.hash >> PLACE_BITS) as u32 & TAG_MASK
+        (self.hash >> 56) as u32
     }
 
     #[inline(always)]
@@ -85,26 +92,24 @@ fn bits_for(places: usize, bounds: RangeInclusive<u32>) -> u32 {
 /// Of what is leant on: the last place of each hash.  An entry of zero bits names place 0, like any other to be tried.
 pub struct Index {
     entries: Vec<u32>,
-    bits: u32,
 }
 
 impl Index {
     pub fn new(content: &[u8]) -> Self {
-        let bits = bits_for(content.len() / DICTIONARY_STEP, INDEX_BITS);
+        let bits = bits_for(content.len() / DICTIONARY_BYTES_AN_ENTRY, INDEX_BITS);
         let mut entries = vec![0; 1 << bits];
+        let slots = entries.len();
         let end = (content.len() + 1).saturating_sub(READ_BYTES);
         for place in (0..end).step_by(DICTIONARY_STEP) {
             let key = Key::at(content, place);
-            entries[key.slot(bits)] = key.entry(place);
+            entries[key.slot(slots)] = key.entry(place);
         }
-        Self { entries, bits }
+        Self { entries }
     }
 
-    /// The place that may have these bytes.
     #[inline(always)]
-    pub fn place(&self, key: Key) -> Option<usize> {
-        let entry = self.entries[key.slot(self.bits)];
-        ((entry ^ key.tag()) & TAG_MASK == 0).then_some(place_of(entry))
+    fn entry(&self, key: Key) -> u32 {
+        self.entries[key.slot(self.entries.len())]
     }
 }
 
@@ -112,18 +117,18 @@ impl Index {
 #[derive(Default)]
 pub struct Recent {
     buckets: Vec<[u32; WAYS]>,
-    bits: u32,
 }
 
 impl Recent {
     /// Empty, for a value that leans on no base.
     pub fn clear(&mut self, value_bytes: usize) {
-        self.clear_to(bits_for(value_bytes / WAYS, RECENT_BITS));
+        self.clear_to(bits_for(value_bytes / VALUE_BYTES_AN_ENTRY / WAYS, RECENT_BITS));
     }
 
     /// Empty but for the base that is the text's beginning.
     pub fn clear_to_base(&mut self, text: &[u8], base_bytes: usize) {
-        let value_places = (text.len() - base_bytes).min(WAYS << RECENT_BITS.end());
+        let value_places = (text.len() - base_bytes) / VALUE_BYTES_AN_ENTRY;
+        let value_places = value_places.min(WAYS << RECENT_BITS.end());
         self.clear_to(bits_for((base_bytes / BASE_STEP + value_places) / WAYS, BASE_BITS));
         let end = base_bytes.min((text.len() + 1).saturating_sub(READ_BYTES));
         for place in (0..end).step_by(BASE_STEP) {
@@ -132,7 +137,6 @@ impl Recent {
     }
 
     fn clear_to(&mut self, bits: u32) {
-        self.bits = bits;
         self.buckets.clear();
         self.buckets.resize(1 << bits, [0; WAYS]);
     }
@@ -144,27 +148,31 @@ impl Recent {
 
     #[inline(always)]
     pub fn note(&mut self, key: Key, place: usize) {
-        let bucket = &mut self.buckets[key.slot(self.bits)];
+        let slot = key.slot(self.buckets.len());
+        let bucket = &mut self.buckets[slot];
         *bucket = [key.entry(place), bucket[0], bucket[1], bucket[2]];
     }
 
-    /// Places that may have these bytes, the last first, and note this one.
+    /// Places that may have these bytes, the last of the text first, then the index's; and note this one.
     #[inline(always)]
-    pub fn places_and_note(&mut self, key: Key, place: usize) -> Candidates {
-        let bucket = &mut self.buckets[key.slot(self.bits)];
-        let entries = *bucket;
+    pub fn places_and_note(&mut self, key: Key, place: usize, index: Option<&Index>) -> Candidates {
+        let far = index.map_or(!key.tag(), |index| index.entry(key));
+        let slot = key.slot(self.buckets.len());
+        let bucket = &mut self.buckets[slot];
+        let near = *bucket;
         let mut left = 0;
-        for (way, entry) in entries.iter().enumerate() {
+        for (way, entry) in near.iter().enumerate() {
             left |= u32::from((entry ^ key.tag()) & TAG_MASK == 0) << way;
         }
-        *bucket = [key.entry(place), entries[0], entries[1], entries[2]];
-        Candidates { entries, left }
+        left |= u32::from((far ^ key.tag()) & TAG_MASK == 0) << WAYS;
+        *bucket = [key.entry(place), near[0], near[1], near[2]];
+        Candidates { entries: [near[0], near[1], near[2], near[3], far, 0, 0, 0], left }
     }
 }
 
-/// Places of one bucket whose tag is right.
+/// Places whose tag is right.
 pub struct Candidates {
-    entries: [u32; WAYS],
+    entries: [u32; 2 * WAYS],
     left: u32,
 }
 
@@ -176,7 +184,7 @@ impl Iterator for Candidates {
         if self.left == 0 {
             return None;
         }
-        let way = self.left.trailing_zeros() as usize % WAYS;
+        let way = self.left.trailing_zeros() as usize % self.entries.len();
         self.left &= self.left - 1;
         Some(place_of(self.entries[way]))
     }
