@@ -3,7 +3,8 @@
 `python -m tools.bench.ingest_speed CORPUS_DIR [--files N] [--rounds N]`
 
 Each ingest runs in a fresh interpreter, in turns; best of the rounds, because whatever else runs on the machine only
-adds.  Bare zstd -3 is one core's time for the same bodies, already decoded.
+adds.  How long the writer's main thread ran, and waited for a processor, is what the scheduler of Linux counted.  Bare
+zstd -3 is one core's time for the same bodies, already decoded.
 """
 
 from __future__ import annotations
@@ -32,15 +33,27 @@ WAYS = {"one process": False, "a reader beside the writer": True}
 
 @dataclass(frozen=True)
 class Run:
-    """One ingest: seconds of wall and processor time, and the most memory that each process held."""
+    """One ingest: seconds of wall and processor time, and the most memory that each process held.
+
+    Attributes:
+        running_seconds, waiting_seconds: of the writer's main thread, on a processor and for want of one.
+    """
 
     pages: int
     body_bytes: int
     seconds: float
+    running_seconds: float
+    waiting_seconds: float
     writer_seconds: float
     reader_seconds: float
     writer_kilobytes: int
     reader_kilobytes: int
+
+
+def schedule() -> tuple[float, float]:
+    """Seconds for which this thread has run, and has waited for a processor."""
+    running, waiting, _ = Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()
+    return int(running) / 1e9, int(waiting) / 1e9
 
 
 def once(archives: Sequence[str], *, reader: bool) -> Run:
@@ -49,14 +62,17 @@ def once(archives: Sequence[str], *, reader: bool) -> Run:
         tempfile.TemporaryDirectory(prefix="docstore-ingest-") as folder,
         docstore.open(Path(folder) / "s", create=True) as store,
     ):
-        began = time.perf_counter()
+        began, scheduled = time.perf_counter(), schedule()
         report = ingest(store, archives, IngestOptions(reader=reader))
         seconds = time.perf_counter() - began
+        running, waiting = (now - then for now, then in zip(schedule(), scheduled, strict=True))
     own, ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return Run(
         report.pages,
         report.body_bytes,
         seconds,
+        running,
+        waiting,
         own.ru_utime + own.ru_stime,
         ended.ru_utime + ended.ru_stime,
         own.ru_maxrss,
@@ -98,6 +114,8 @@ def run(archives: Sequence[str], rounds: int, command: str) -> Section:
             "",
             "MB/s of bodies",
             "us a page",
+            "of it waiting for a processor",
+            "main thread runs",
             "CPU us a page: writer / reader",
             "peak MB: writer / reader",
             "of bare zstd -3",
@@ -111,6 +129,8 @@ def run(archives: Sequence[str], rounds: int, command: str) -> Section:
                 name,
                 f"{best.body_bytes / 1e6 / best.seconds:.1f}",
                 f"{1e6 * best.seconds / best.pages:.0f}",
+                f"{1e6 * best.waiting_seconds / best.pages:.0f}",
+                f"{1e6 * best.running_seconds / best.pages:.0f}",
                 f"{1e6 * cpu.writer_seconds / cpu.pages:.0f} / {1e6 * cpu.reader_seconds / cpu.pages:.0f}",
                 f"{best.writer_kilobytes >> 10} / {best.reader_kilobytes >> 10}",
                 f"{min(bare) / best.seconds:.3f}x",

@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reader",
         action=argparse.BooleanOptionalAction,
-        help="read and analyse in a process beside the writing one (default: for files of 8 MB and more, with a second "
+        help="read and analyse in a process beside the writing one (default: for files of 16 MB and more, with a second "
         "core and not --threads 1)",
     )
     parser.add_argument(
