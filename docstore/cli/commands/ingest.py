@@ -61,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reader",
         action=argparse.BooleanOptionalAction,
-        help="read and analyse in a process beside the writing one (default: for files of 16 MB and more, with a second "
-        "core and not --threads 1)",
+        help="read and analyse in a process beside the writing one (default: for files of 16 MB and more, with a "
+        "second core and not --threads 1)",
     )
     parser.add_argument(
         "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
