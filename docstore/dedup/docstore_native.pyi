@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __version__: str
+INTERFACE: int
 
 Numbers: TypeAlias = tuple[int, bytes, int, bytes, bytes, bytes, bytes]
 """Word count, text digest, simhash, sketch, band keys, samples, shingle set; arrays as bytes of uint64."""

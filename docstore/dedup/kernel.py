@@ -13,6 +13,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from docstore import compiled
 from docstore.dedup import checksum as checksums
 from docstore.dedup import native, overlaps, reference, shingle, sketches
 from docstore.dedup.analysis import Analysis
@@ -42,7 +43,7 @@ class Kernel:
         name: which code runs, "native" or "reference"; of the class, what runs where the extractor allows it.
     """
 
-    name: str = REFERENCE if native.WHY_NOT else NATIVE
+    name: str = REFERENCE if compiled.WHY_NOT else NATIVE
 
     def __init__(
         self,
@@ -114,5 +115,5 @@ class Kernel:
 
 def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
     """What each pair of sets of hashes shares, (pairs,) int64; see `overlaps.shared_members`."""
-    count = overlaps.shared_members if native.WHY_NOT else native.shared_members
+    count = overlaps.shared_members if compiled.WHY_NOT else native.shared_members
     return count(sets, first, second)

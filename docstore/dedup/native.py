@@ -1,4 +1,4 @@
-"""The native kernel behind the reference's interface: the importer of `docstore_native` for fingerprints.
+"""The native kernel behind the reference's interface.
 
 Floor 2: knows `analysis`, `checksum`, `charset`, and `reference`, to which it hands what native code leaves alone: a
 body in a legacy multi-byte encoding is decoded there, and a string with lone surrogates analysed there.  Must not know
@@ -15,22 +15,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from docstore import compiled
 from docstore import format as disk
+from docstore.compiled import docstore_native
 from docstore.dedup import checksum, reference
 from docstore.dedup.analysis import Analysis, Link
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.join import Sets, take
 from docstore.dedup.sketches import SketchBounds
 from docstore.html import charset, content
-
-try:
-    from docstore.dedup import docstore_native
-except ImportError as error:
-    is_absent = error.name == "docstore.dedup"
-    WHY_NOT: str = "docstore_native is not built" if is_absent else f"docstore_native does not load: {error}"
-else:
-    is_older = not all(hasattr(docstore_native, name) for name in ("shared_members", "log_keys", "merge_slices"))
-    WHY_NOT = "docstore_native is older than this docstore; build it again" if is_older else ""
 
 EXTRACTORS: Final = frozenset({"visible", "combined"})
 """Those that native code has."""
@@ -43,9 +36,9 @@ _LOG = logging.getLogger(__name__)
 
 def why_not(extractor: str) -> str:
     """Why native code cannot do the work; "" where it can."""
-    if not WHY_NOT and extractor not in EXTRACTORS:
+    if not compiled.WHY_NOT and extractor not in EXTRACTORS:
         return f"the extractor {extractor!r} is in Python only"
-    return WHY_NOT
+    return compiled.WHY_NOT
 
 
 class NativeKernel:

@@ -14,17 +14,16 @@ from typing import Final, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup import native, runs
+from docstore import compiled
+from docstore.compiled import docstore_native
 from docstore.dedup import recent as reference
+from docstore.dedup import runs
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.ranking import LOOKS_INSIDE, LOOKS_NEAR, Proposal, Question, rank
 from docstore.dedup.runs import Encoded, Run, bound_buckets
 from docstore.dedup.slices import UNIT_BYTES, Shape, encode_slice
 from docstore.errors import CorruptionError, InvalidArgument
 from docstore.format import RUN_KEY_BITS, RUN_PLACE_BITS
-
-if not native.WHY_NOT:
-    from docstore.dedup import docstore_native
 
 Keys = NDArray[np.uint64]
 
@@ -268,6 +267,6 @@ def packing(prefer: Literal["native", "reference"] | None = None) -> Packing:
     Raises:
         InvalidArgument: native code is insisted on and not there.
     """
-    if prefer == NATIVE and native.WHY_NOT:
-        raise InvalidArgument(f"native code cannot be used: {native.WHY_NOT}; install a Rust toolchain and docstore")
-    return ReferencePacking() if prefer == REFERENCE or native.WHY_NOT else NativePacking()
+    if prefer == NATIVE and compiled.WHY_NOT:
+        raise InvalidArgument(f"native code cannot be used: {compiled.WHY_NOT}; install a Rust toolchain and docstore")
+    return ReferencePacking() if prefer == REFERENCE or compiled.WHY_NOT else NativePacking()

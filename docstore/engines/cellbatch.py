@@ -1,6 +1,6 @@
 """The cells of a batch as keys and values: native code where it is built, else the readable reference beside it.
 
-Floor 2: knows `cellkeys` and `format`, and asks `docstore_native` for the same bytes, faster.  Must not know plyvel.
+Floor 2: knows `cellkeys` and `format`, and asks native code for the same bytes, faster.  Must not know plyvel.
 Both leave alone what is no plain write of cells, or is to be refused: whoever calls has a slower way that says why.
 """
 
@@ -9,16 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from docstore import compiled
+from docstore.compiled import docstore_native
 from docstore.engines.cellkeys import CELL_KIND, TAGS
 from docstore.format import BARE_TABLES, KEY_END, KEY_ESCAPE, TIMESTAMP_MAX
 from docstore.model import CellsAt, RowMutations, SetCell
-
-try:
-    from docstore.dedup.docstore_native import CellEncoder
-except ImportError:
-    IS_NATIVE = False
-else:
-    IS_NATIVE = True
 
 Pairs = tuple[list[bytes], list[bytes]]
 """Keys, and the value of each."""
@@ -40,9 +35,9 @@ class Encode(Protocol):
 
 def encoder(largest_cell_bytes: int) -> Encode:
     """The fastest there is; values above `largest_cell_bytes` are left alone."""
-    if not IS_NATIVE:
+    if compiled.WHY_NOT:
         return reference(largest_cell_bytes)
-    encode: Encode = CellEncoder(
+    encode: Encode = docstore_native.CellEncoder(
         TAGS, dict(BARE_TABLES), (SetCell, CellsAt), KEY_ESCAPE, KEY_END, CELL_KIND, largest_cell_bytes
     ).encode
     return encode

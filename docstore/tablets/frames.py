@@ -1,6 +1,6 @@
 """Frames that lean on a dictionary or a base, made by native code where it is built.
 
-Floor 3: asks `docstore_native` for zstd frames without magic and content size, as `values` makes them, several times
+Floor 3: asks native code for zstd frames without magic and content size, as `values` makes them, several times
 faster.  Must not know codecs or records.  `values` is the reference: it makes every frame that is not made here, and
 decodes all of them; the bytes of the two differ, what they decode to does not.
 """
@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import logging
 
-try:
-    from docstore.dedup.docstore_native import FrameDictionary, delta_frame
-except ImportError:
-    IS_NATIVE = False
-else:
-    IS_NATIVE = True
+from docstore import compiled
+from docstore.compiled import docstore_native
 
 _LOG = logging.getLogger(__name__)
 
@@ -23,7 +19,7 @@ class IndexedDictionary:
     """A dictionary's content, indexed once for any number of threads."""
 
     def __init__(self, content: bytes) -> None:
-        self._dictionary = FrameDictionary(content)
+        self._dictionary = docstore_native.FrameDictionary(content)
 
     def frame(self, raw: bytes) -> bytes | None:
         """The frame of a value that leans on it; None where the reference has to make one."""
@@ -36,7 +32,7 @@ class IndexedDictionary:
 
 def index(content: bytes) -> IndexedDictionary | None:
     """A dictionary for frames made here; None without native code."""
-    if not IS_NATIVE:
+    if compiled.WHY_NOT:
         return None
     try:
         return IndexedDictionary(content)
@@ -47,10 +43,10 @@ def index(content: bytes) -> IndexedDictionary | None:
 
 def delta(raw: bytes, base: bytes) -> bytes | None:
     """The frame of a value that leans on a base; None where the reference has to make one."""
-    if not IS_NATIVE:
+    if compiled.WHY_NOT:
         return None
     try:
-        return delta_frame(raw, base)
+        return docstore_native.delta_frame(raw, base)
     except RuntimeError as error:
         _report(error, raw)
         return None

@@ -1,6 +1,6 @@
 """The records of an append as bytes, and the ref of each: native code where it is built, else the readable reference.
 
-Floor 3: knows `record` and `bodies`, and asks `docstore_native` for the same bytes, faster.  Must not know files.
+Floor 3: knows `record` and `bodies`, and asks native code for the same bytes, faster.  Must not know files.
 Native code knows a value of a built-in column whose lengths fit into a narrow header; all else is left to the
 reference, which also says why a record is refused.
 """
@@ -10,16 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from docstore import compiled
+from docstore.compiled import docstore_native
 from docstore.format import RECORD_COLUMNS, RECORD_MAGIC, RECORD_VALUE
 from docstore.tablets.bodies import encode_ref
 from docstore.tablets.record import TIMESTAMP_STEP, Record, encode_record
-
-try:
-    from docstore.dedup.docstore_native import RecordEncoder
-except ImportError:
-    IS_NATIVE = False
-else:
-    IS_NATIVE = True
 
 Encoded = tuple[list[bytes], list[bytes]]
 """Records, and the ref of each."""
@@ -43,10 +38,10 @@ class Encode(Protocol):
 
 def encoder() -> Encode:
     """The fastest there is."""
-    if not IS_NATIVE:
+    if compiled.WHY_NOT:
         return reference
     columns = {column: number for number, column in RECORD_COLUMNS.items()}
-    native = RecordEncoder((RECORD_MAGIC, RECORD_VALUE, TIMESTAMP_STEP), columns).encode
+    native = docstore_native.RecordEncoder((RECORD_MAGIC, RECORD_VALUE, TIMESTAMP_STEP), columns).encode
 
     def encode(records: Sequence[Record], segment: int, offset: int, /) -> Encoded:
         return native(records, segment, offset) or reference(records, segment, offset)

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from docstore import compiled
 from docstore.engines import cellbatch
 from docstore.format import BARE_TABLES, TABLE_TAGS, TIMESTAMP_MAX
 from docstore.model import CellsAt, DeleteRow, RowMutations, SetCell
 
-pytestmark = pytest.mark.skipif(not cellbatch.IS_NATIVE, reason="docstore_native is not built")
+pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
 
 LARGEST_BYTES = 64
 FAMILIES = {"page": b"page\x00", "dedup": b"dedup\x00", "p": b"p\x00"}

@@ -13,6 +13,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from docstore import compiled
 from docstore.format import CODEC_ZSTD_DELTA, RECORD_VALUE, ZSTD_FRAME_MAGIC
 from docstore.formats.entries import PageEntry
 from docstore.formats.reader import read
@@ -20,7 +21,7 @@ from docstore.tablets import frames
 from docstore.tablets.record import Record
 from docstore.tablets.values import LEVEL, Dictionary, Encoded, ValueCodec
 
-pytestmark = pytest.mark.skipif(not frames.IS_NATIVE, reason="docstore_native is not built")
+pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
 
 NAME = bytes(16)
 CRAWL = Path(__file__).parents[2] / "examples" / "sample-crawl.warc.gz"
@@ -143,7 +144,7 @@ def test_what_is_too_long_is_left_to_the_reference() -> None:
 
 def test_a_defect_of_native_code_leaves_the_value_to_the_reference(caplog: pytest.LogCaptureFixture) -> None:
     raw, base = b"some words of a page " * 50, b"some words of the page " * 50
-    with mock.patch.object(frames, "delta_frame", side_effect=RuntimeError("it panicked")):
+    with mock.patch.object(frames.docstore_native, "delta_frame", side_effect=RuntimeError("it panicked")):
         encoded = ValueCodec().encode(raw, base=(NAME, base))
     assert decoded_delta(encoded.payload, base, len(raw)) == raw
     assert "it panicked; the reference encodes these 1050 bytes" in caplog.text
@@ -159,7 +160,7 @@ def encode_all(bodies: list[bytes], level: int = LEVEL) -> list[Encoded]:
 
 def test_frames_are_as_small_as_those_of_the_reference(bodies: list[bytes]) -> None:
     found = encode_all(bodies)
-    with mock.patch.object(frames, "IS_NATIVE", False):
+    with mock.patch.object(compiled, "WHY_NOT", "left out here"):
         expected = encode_all(bodies)
     assert [one.codec for one in found] == [one.codec for one in expected]
     half = len(bodies)
@@ -195,6 +196,6 @@ def test_frames_do_not_depend_on_thread_or_order(bodies: list[bytes]) -> None:
 
 
 def test_above_the_level_of_writing_zstd_does_all_the_work(bodies: list[bytes]) -> None:
-    with mock.patch.object(frames, "IS_NATIVE", False):
+    with mock.patch.object(compiled, "WHY_NOT", "left out here"):
         expected = encode_all(bodies[:20], 9)
     assert encode_all(bodies[:20], 9) == expected

@@ -23,6 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from docstore import compiled
 from docstore.dedup import native, shingle
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.kernel import Kernel
@@ -30,7 +31,7 @@ from docstore.formats.entries import PageEntry
 from docstore.formats.reader import read
 from docstore.html.charset_tables import SINGLE_BYTE
 
-pytestmark = pytest.mark.skipif(bool(native.WHY_NOT), reason=f"no native kernel: {native.WHY_NOT}")
+pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native kernel: {compiled.WHY_NOT}")
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("DOCSTORE_SHARED", CHECKOUT.parent / "shared"))

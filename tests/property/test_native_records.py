@@ -8,12 +8,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from docstore import compiled
 from docstore.errors import InvalidArgument
 from docstore.format import RECORD_COLUMNS, RECORD_DELETE_ROW, RECORD_VALUE, TIMESTAMP_MAX
 from docstore.tablets import recordbatch
 from docstore.tablets.record import Record, decode_record, delete_row
 
-pytestmark = pytest.mark.skipif(not recordbatch.IS_NATIVE, reason="docstore_native is not built")
+pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
 
 known_columns = st.sampled_from(sorted(RECORD_COLUMNS.values()))
 columns = known_columns | st.tuples(st.sampled_from(["page", "mine", ""]), st.binary(max_size=4))

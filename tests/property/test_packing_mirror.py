@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docstore.dedup import native, packing, runs
+from docstore import compiled
+from docstore.dedup import packing, runs
 from docstore.dedup.packing import Packing
 from docstore.dedup.runs import Run, bound_buckets, merged_parts, run_parts
 from docstore.dedup.slices import LIST_LIMIT, Shape
 from docstore.errors import CorruptionError, InvalidArgument
 
-pytestmark = pytest.mark.skipif(bool(native.WHY_NOT), reason=f"no native code: {native.WHY_NOT}")
+pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
 
 SEED = 20261121
 

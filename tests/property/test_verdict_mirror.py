@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docstore.dedup import native, shingle
+from docstore import compiled
+from docstore.dedup import shingle
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.packing import Packing, packing
 from docstore.dedup.ranking import LOOKS_INSIDE, LOOKS_NEAR, Question
 from docstore.dedup.runs import key_bytes
 from docstore.dedup.sketches import SketchBounds
 
-pytestmark = pytest.mark.skipif(bool(native.WHY_NOT), reason=f"no native code: {native.WHY_NOT}")
+pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
 
 SEED = 20261122
 BOUNDS = SketchBounds(0.4 - 0.1, 0.1, 0.8)

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from docstore import compiled
 from docstore.dedup import native, overlaps
 from docstore.dedup.join import Sets, overlap_pairs
 
-COUNTERS = [overlaps.shared_members, *([native.shared_members] if not native.WHY_NOT else [])]
+COUNTERS = [overlaps.shared_members, *([native.shared_members] if not compiled.WHY_NOT else [])]
 
 
 def random_sets(seed: int, count: int, members: int, wide: bool = True) -> Sets:
@@ -37,7 +38,7 @@ def test_shared_members_are_those_of_the_kernel_that_numbers_them(
     assert (count(sets, second[::-1], first[::-1]) == overlap_pairs(sets, first, second)[::-1]).all()
 
 
-@pytest.mark.skipif(bool(native.WHY_NOT), reason="no native code that counts pairs is built")
+@pytest.mark.skipif(bool(compiled.WHY_NOT), reason="no native code that counts pairs is built")
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(

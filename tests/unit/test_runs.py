@@ -7,9 +7,10 @@ import struct
 import numpy as np
 import pytest
 
+from docstore import compiled
 from docstore import format as disk
 from docstore.codec import crc32
-from docstore.dedup import native, packing, runs
+from docstore.dedup import packing, runs
 from docstore.dedup.packing import Packing
 from docstore.dedup.runs import Run, merged_parts, mix_keys, pack, run_parts, shape_of
 from docstore.dedup.slices import LIST_LIMIT
@@ -17,7 +18,7 @@ from docstore.errors import CorruptionError, InvalidArgument, UnsupportedFormat
 from docstore.format import RUN_FOOTER_BYTES, RUN_KEY_BITS
 
 SEED = 20261120
-KERNELS = [packing.packing("reference")] + ([] if native.WHY_NOT else [packing.packing("native")])
+KERNELS = [packing.packing("reference")] + ([] if compiled.WHY_NOT else [packing.packing("native")])
 
 pytestmark = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 

@@ -19,7 +19,8 @@ import lxml.html
 import zstandard
 from blake3 import blake3
 
-from docstore.dedup import native, reference
+from docstore import compiled
+from docstore.dedup import reference
 from docstore.dedup.kernel import Kernel
 from docstore.html.words import words
 from docstore.model import Page
@@ -75,7 +76,7 @@ def run(pages: Sequence[Page], command: str) -> Section:
         f"{len(bodies)} HTML pages of {mean:.0f} bytes on average; slow contenders and those that get words see every "
         f"{step}th. The native rows hold the body's BLAKE3 and the making of Python objects."
     )
-    if not native.WHY_NOT:
+    if not compiled.WHY_NOT:
         section.notes.extend(_stages(bodies))
     return section
 
@@ -91,7 +92,7 @@ def contenders() -> list[Contender]:
         Contender("BLAKE3 of the body", lambda group: [blake3(body).digest() for body, _ in group]),
     ]
     for extractor in ("visible", "combined"):
-        if not native.WHY_NOT:
+        if not compiled.WHY_NOT:
             kernel = Kernel(extractor, prefer="native")
             found.append(Contender(f"native, {extractor} text", kernel.analyse_many))
         slow = Kernel(extractor, prefer="reference")

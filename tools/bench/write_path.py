@@ -12,10 +12,8 @@ from unittest import mock
 import zstandard
 
 import docstore
-from docstore.dedup import native
-from docstore.engines import cellbatch
+from docstore import compiled
 from docstore.model import Page
-from docstore.tablets import frames
 from tools.bench.harness import Section, median, one_core, seconds_of, zstd_seconds
 from tools.bench.write_profile import without_deltas
 
@@ -38,11 +36,7 @@ def write_without_deltas(pages: Sequence[Page], folder: Path) -> None:
 
 def write_by_reference(pages: Sequence[Page], folder: Path, extractor: str) -> None:
     """The same without native code, as where no Rust toolchain was at hand."""
-    with (
-        mock.patch.object(native, "WHY_NOT", "left out for this row"),
-        mock.patch.object(cellbatch, "IS_NATIVE", False),
-        mock.patch.object(frames, "IS_NATIVE", False),
-    ):
+    with mock.patch.object(compiled, "WHY_NOT", "left out for this row"):
         write_docstore(pages, folder, schema=docstore.Schema(extractor=extractor))
 
 

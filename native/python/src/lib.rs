@@ -240,9 +240,13 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints) -> PyResult<Bound<'py
         .into_pyobject(python)
 }
 
+/// What is offered to Python and expected of it; docstore/compiled.py has the same number.
+const INTERFACE: u32 = 1;
+
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("INTERFACE", INTERFACE)?;
     module.add_class::<Kernel>()?;
     module.add_class::<cells::CellEncoder>()?;
     module.add_class::<encode::FrameDictionary>()?;

@@ -1,0 +1,32 @@
+"""The one door to native code: whether it is there, and whether it was built for this docstore.
+
+Floor 1: imports `docstore_native`, which knows no module of ours.  Whoever has a reference in Python asks here for the
+same, faster.  Nothing else imports it, so that one answer holds everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["INTERFACE", "WHY_NOT", "docstore_native"]
+
+INTERFACE: Final = 1
+"""What native code offers and expects; native/python/src/lib.rs has the same number.  Raised where either changes, so
+that code built for another docstore is left alone and not called wrongly."""
+
+try:
+    from docstore.dedup import docstore_native
+except ImportError as error:
+    docstore_native = None  # type: ignore[assignment]
+    WHY_NOT: str = (
+        "docstore_native is not built"
+        if isinstance(error, ModuleNotFoundError)
+        else f"docstore_native does not load: {error}"
+    )
+else:
+    _found = getattr(docstore_native, "INTERFACE", 0)
+    WHY_NOT = (
+        ""
+        if _found == INTERFACE
+        else f"docstore_native is of another docstore (interface {_found}, not {INTERFACE}): build it again"
+    )
