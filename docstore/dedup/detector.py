@@ -9,20 +9,17 @@ pages: highest similarity, then oldest, then row key.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
 
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.overlaps import Comparable
 from docstore.dedup.pointers import PagePointer, body_head, text_number
 from docstore.dedup.sketches import SketchBounds
+from docstore.dedup.texts import Asking
 from docstore.format import TEXT_NUMBER_BYTES
 from docstore.model import VerdictKind
 
@@ -140,10 +137,8 @@ class Detector:
         self._pages = pages
         self._near_threshold = near_threshold
         self._contained_threshold = contained_threshold
-        self._cache: OrderedDict[bytes, Comparable] = OrderedDict()
-        self._cache_bytes = 0
         bounds = SketchBounds(RELATIVE_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
-        self._sketches = kernel.sketches_held(SKETCHES_HELD, bounds)
+        self._texts = kernel.texts_held(SKETCHES_HELD, bounds, SHINGLE_CACHE_BYTES)
 
     def judge(self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int) -> Judgement:
         """Judge a page against the live pages of other rows.
@@ -181,21 +176,21 @@ class Detector:
             Matches, most similar first (then oldest, then row key), and how many candidates the index proposed.
         """
         proposal = self._index.propose(analysis)
-        pointers: list[PagePointer] = []
-        sets: list[Comparable] = []
-        sketch, shingle_count = analysis.sketch, analysis.shingle_count
-        for number, is_held in self._sketches.left(sketch, shingle_count, proposal.numbers):
-            found = self._oldest(row_key, number, None if is_held else analysis)
-            if found is not None:
-                pointers.append(found[0])
-                sets.append(self._stored_shingles(*found))
-                if len(sets) == limit:
-                    break
-        if not sets:
-            return [], proposal.candidates
-        matches = self._compared(self.shingles_of_page(analysis), pointers, sets)
+        page = self._asking(analysis)
+        size = len(page.shingles)
+        matches: list[Match] = []
+        for number, is_known, checksum, shared, others in self._texts.compare(page, proposal.numbers, limit):
+            found = self._oldest(row_key, number, None if is_known else analysis)
+            if found is None:
+                continue
+            pointer, stored = found
+            if checksum != stored.text_checksum:
+                shared, others = self._overlap(page, number, stored.text_checksum, partial(self._pages.text, pointer))
+            matches.append(Match(pointer, jaccard(shared, size, others), shared / size, shared / others))
+            if len(matches) == limit:
+                break
         if len(matches) > 1:
-            matches.sort(key=lambda match: (-match.jaccard, match.pointer))
+            matches.sort(key=_best_first)
         return matches, proposal.candidates
 
     def similarity(self, analysis: Analysis, text_checksum: bytes, load_text: Callable[[], str]) -> float:
@@ -210,39 +205,28 @@ class Detector:
             return 0.0
         if analysis.text_checksum == text_checksum:
             return 1.0
-        mine = self.shingles_of_page(analysis)
-        theirs = self._cached(text_checksum)
-        if theirs is None:
-            theirs = self.shingles_of(text_checksum, load_text())
-        return jaccard(mine.shared([theirs])[0], len(mine), len(theirs))
+        page = self._asking(analysis)
+        self._texts.compare(page, [], 0)  # is at hand from now on
+        shared, others = self._overlap(page, _number(text_checksum), text_checksum, load_text)
+        return jaccard(shared, len(page.shingles), others)
 
-    def shingles_of_page(self, analysis: Analysis) -> Comparable:
-        """Shingle set of an analysed page: as the kernel gave it, or made from its text."""
-        if len(analysis.shingles):
-            # The next pages are likely to be compared with this one: a site's pages come together.
-            cached = self._cached(analysis.text_checksum)
-            return self._remember(analysis.text_checksum, analysis.shingles) if cached is None else cached
-        return self.shingles_of(analysis.text_checksum, analysis.main)
+    def _asking(self, analysis: Analysis) -> Asking:
+        """A page, with its shingles as the kernel gave them, or made from its text."""
+        text_checksum, shingles = analysis.text_checksum, analysis.shingles
+        if not len(shingles):
+            shingles = self._kernel.shingles(analysis.main)
+        return Asking(_number(text_checksum), text_checksum, analysis.sketch, analysis.shingle_count, shingles)
 
-    def shingles_of(self, text_checksum: bytes, text: str) -> Comparable:
-        """Shingle set of a text, from a cache named by its checksum."""
-        cached = self._cached(text_checksum)
-        if cached is not None:
-            return cached
-        return self._remember(text_checksum, self._kernel.shingles(text))
-
-    def _remember(self, text_checksum: bytes, shingles: NDArray[np.uint64]) -> Comparable:
-        made = self._cache[text_checksum] = self._kernel.shingle_set(shingles)
-        self._cache_bytes += made.nbytes
-        while self._cache_bytes > SHINGLE_CACHE_BYTES and len(self._cache) > 1:
-            self._cache_bytes -= self._cache.popitem(last=False)[1].nbytes
-        return made
-
-    def _cached(self, text_checksum: bytes) -> Comparable | None:
-        cached = self._cache.get(text_checksum)
-        if cached is not None:
-            self._cache.move_to_end(text_checksum)
-        return cached
+    def _overlap(
+        self, page: Asking, number: int, text_checksum: bytes, load_text: Callable[[], str]
+    ) -> tuple[int, int]:
+        """How many shingles a page that is at hand shares with a text, and how many that has."""
+        found = self._texts.overlap(page.number, number)
+        if found is not None and found[0] == text_checksum:
+            return found[1:]
+        shingles = self._kernel.shingles(load_text())
+        self._texts.keep(number, text_checksum, shingles)
+        return self._kernel.overlap(page.shingles, shingles), len(shingles)
 
     # --- one verdict each
 
@@ -267,9 +251,6 @@ class Detector:
         return None
 
     def _similar_text(self, row_key: bytes, analysis: Analysis) -> Judgement:
-        self.shingles_of_page(analysis)
-        number = int.from_bytes(text_number(analysis.text_checksum), "big")
-        self._sketches.put(number, analysis.sketch, analysis.shingle_count)
         matches, candidates = self.matches(row_key, analysis, MAX_VERIFIED)
         if not matches:
             return Judgement(VerdictKind.NEW, candidates=candidates)
@@ -305,25 +286,19 @@ class Detector:
             if page is None or text_number(page.text_checksum) != name:
                 continue
             if unlike is not None:
-                self._sketches.put(number, page.sketch, page.shingle_count)
-                if not self._sketches.left(unlike.sketch, unlike.shingle_count, [number]):
+                self._texts.put(number, page.sketch, page.shingle_count)
+                if self._texts.rules_out(unlike.sketch, unlike.shingle_count, number):
                     return None
             return pointer, page
         return None
 
-    def _compared(self, mine: Comparable, pointers: list[PagePointer], sets: list[Comparable]) -> list[Match]:
-        """Exact similarities of a page to others."""
-        size = len(mine)
-        return [
-            Match(pointer, jaccard(shared, size, len(theirs)), shared / size, shared / len(theirs))
-            for pointer, theirs, shared in zip(pointers, sets, mine.shared(sets), strict=True)
-        ]
 
-    def _stored_shingles(self, pointer: PagePointer, page: StoredPage) -> Comparable:
-        cached = self._cached(page.text_checksum)
-        if cached is not None:
-            return cached
-        return self.shingles_of(page.text_checksum, self._pages.text(pointer))
+def _number(text_checksum: bytes) -> int:
+    return int.from_bytes(text_number(text_checksum), "big")
+
+
+def _best_first(match: Match) -> tuple[float, PagePointer]:
+    return -match.jaccard, match.pointer
 
 
 def _comparable(status: int, stored_status: int) -> bool:

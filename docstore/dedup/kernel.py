@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from docstore import compiled
 from docstore.dedup import checksum as checksums
-from docstore.dedup import native, overlaps, reference, shingle, sketches
+from docstore.dedup import native, overlaps, reference, shingle, texts
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.join import Sets
@@ -98,19 +98,15 @@ class Kernel:
             return self._native.shingles(text)
         return reference.shingles(text, self._shingle_words)
 
-    def sketches_held(self, limit: int, bounds: SketchBounds) -> sketches.Held:
-        """An empty store of sketches; see `sketches.Sketches`."""
+    def texts_held(self, limit: int, bounds: SketchBounds, limit_bytes: int) -> texts.Texts:
+        """Nothing at hand of any text yet; see `texts.ReferenceTexts`."""
         if self._native is None:
-            return sketches.Sketches(limit, bounds)
-        return native.sketches_held(limit, bounds)
+            return texts.ReferenceTexts(limit, bounds, limit_bytes)
+        return native.texts_held(limit, bounds, limit_bytes)
 
     def overlap(self, first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int:
         """How many shingles two sets share."""
         return shingle.overlap(first, second) if self._native is None else native.overlap(first, second)
-
-    def shingle_set(self, shingles: NDArray[np.uint64]) -> overlaps.Comparable:
-        """A set of `shingles` to be compared with others again and again."""
-        return overlaps.ShingleSet(shingles) if self._native is None else native.shingle_set(shingles)
 
 
 def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:

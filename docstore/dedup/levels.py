@@ -209,9 +209,9 @@ class RunLevels:
 
     # --- writing ---
 
-    def log_keys(self, keys: Keys) -> bytes:
+    def log_keys(self, *keys: Keys) -> bytes:
         """What `post` takes, and what a log keeps: keys mixed, five bytes each; see `runs.key_bytes`."""
-        return self._kernel.log_keys(keys)
+        return self._kernel.log_keys(*keys)
 
     def post(self, text: int, logged: bytes) -> None:
         """Add the postings of one text, seen by look-ups from now on.

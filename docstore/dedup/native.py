@@ -153,11 +153,6 @@ def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
     return np.frombuffer(counts, np.int64)
 
 
-def shingle_set(shingles: NDArray[np.uint64]) -> docstore_native.ShingleSet:
-    """As `overlaps.ShingleSet`; keeps the array, and when it is compared an index of a fourth of its size."""
-    return docstore_native.ShingleSet(shingles)
-
-
-def sketches_held(limit: int, bounds: SketchBounds) -> docstore_native.Sketches:
-    """As `sketches.Sketches`."""
-    return docstore_native.Sketches(limit, *bounds)
+def texts_held(limit: int, bounds: SketchBounds, limit_bytes: int) -> docstore_native.Texts:
+    """As `texts.ReferenceTexts`; of a set that is compared it makes an index of a fourth of its size."""
+    return docstore_native.Texts(limit, bounds, limit_bytes)

@@ -1,64 +1,23 @@
-"""What pairs of sets of hashes share: the reference of the native `ShingleSet` and `shared_members`.
+"""What very many pairs of sets of hashes share: the reference of the native `shared_members`.
 
-Floor 2, dedup's lower half: knows arrays only.  One set and a few others are compared one by one.  Of very many pairs
-the members of one set are written into a table at the place of their lowest bits, whole; those of the others are looked
-up there.  Members are hashes already, so no numbering of all members comes first, as `join.overlap_pairs` needs it; a
-member whose place was taken by another is looked up apart, so that the count stays exact.
+Floor 2, dedup's lower half: knows arrays only.  The members of one set are written into a table at the place of their
+lowest bits, whole; those of the others are looked up there.  Members are hashes already, so no numbering of all members
+comes first, as `join.overlap_pairs` needs it; a member whose place was taken by another is looked up apart, so that the
+count stays exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from docstore.dedup.candidates import CHUNK_PAIRS, Numbers, spans
 from docstore.dedup.join import Sets
-from docstore.dedup.shingle import overlap
 
 TABLE_BITS = 21
 """16 MB a thread: a set of 1,000 members loses a place once in four sets."""
 _MASK = np.uint64((1 << TABLE_BITS) - 1)
-
-
-class Comparable(Protocol):
-    """A shingle set that is compared with others again and again; native code or the reference."""
-
-    def __len__(self) -> int:
-        """Shingles in it."""
-        ...
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its shingles."""
-        ...
-
-    def shared(self, others: Sequence[Any]) -> list[int]:
-        """How many shingles it shares with each of others, which the same kernel has made."""
-        ...
-
-
-class ShingleSet:
-    """The readable `Comparable`."""
-
-    def __init__(self, shingles: NDArray[np.uint64]) -> None:
-        """Keep a set: (n,) uint64, ascending."""
-        self._shingles = shingles
-
-    def __len__(self) -> int:
-        """See `Comparable`."""
-        return len(self._shingles)
-
-    @property
-    def nbytes(self) -> int:
-        """See `Comparable`."""
-        return self._shingles.nbytes
-
-    def shared(self, others: Sequence[ShingleSet]) -> list[int]:
-        """See `Comparable`."""
-        return [overlap(self._shingles, other._shingles) for other in others]
 
 
 def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:

@@ -63,8 +63,8 @@ class Packing(Protocol):
         """See `runs.mix_keys`."""
         ...
 
-    def log_keys(self, keys: Keys) -> bytes:
-        """Keys mixed, as a log keeps them; see `runs.key_bytes`."""
+    def log_keys(self, *keys: Keys) -> bytes:
+        """Keys of several arrays mixed, as a log keeps them; see `runs.key_bytes`."""
         ...
 
     def open(self, buffer: NDArray[np.uint8]) -> Run:
@@ -123,9 +123,9 @@ class ReferencePacking:
         """See `Packing`."""
         return runs.mix_keys(keys)
 
-    def log_keys(self, keys: Keys) -> bytes:
+    def log_keys(self, *keys: Keys) -> bytes:
         """See `Packing`."""
-        return runs.key_bytes(runs.mix_keys(keys))
+        return b"".join([runs.key_bytes(runs.mix_keys(part)) for part in keys])
 
     def open(self, buffer: NDArray[np.uint8]) -> Run:
         """See `Packing`."""
@@ -205,9 +205,9 @@ class NativePacking:
         """See `Packing`."""
         return np.frombuffer(docstore_native.mix_keys(keys), np.uint64)
 
-    def log_keys(self, keys: Keys) -> bytes:
+    def log_keys(self, *keys: Keys) -> bytes:
         """See `Packing`."""
-        return docstore_native.log_keys(keys)
+        return docstore_native.log_keys(*keys)
 
     def open(self, buffer: NDArray[np.uint8]) -> Run:
         """See `Packing`."""

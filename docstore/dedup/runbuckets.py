@@ -259,7 +259,7 @@ class RunBuckets:
     def post(self, text: int, *keys: Keys) -> None:
         """See `Buckets`."""
         with self._lock:
-            logged = b"".join(map(self._levels.log_keys, keys))
+            logged = self._levels.log_keys(*keys)
             self._posted.append((text, logged))
             if text not in self._failed:
                 self._levels.post(text, logged)

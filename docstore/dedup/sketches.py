@@ -7,7 +7,7 @@ answers.  A sketch belongs to its text, so what is held here stays true whatever
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from docstore.dedup.sketch import similarity
 
@@ -26,22 +26,6 @@ class SketchBounds(NamedTuple):
     least_contained: float
 
 
-class Held(Protocol):
-    """Sketches by text number; native code or the reference.  Not thread-safe."""
-
-    def put(self, number: int, sketch: bytes, shingle_count: int) -> None:
-        """Hold the sketch of a text with so many shingles."""
-        ...
-
-    def left(self, sketch: bytes, shingle_count: int, numbers: list[int]) -> list[tuple[int, bool]]:
-        """Of some texts those that are not ruled out for a page with this sketch and so many shingles.
-
-        Returns:
-            In their order; each with whether its sketch is held: one that is not says nothing.
-        """
-        ...
-
-
 class Sketches:
     """The readable one: the last sketches, first in first out; one that is put again keeps its place."""
 
@@ -56,13 +40,17 @@ class Sketches:
         return len(self._held)
 
     def put(self, number: int, sketch: bytes, shingle_count: int) -> None:
-        """See `Held`."""
+        """Hold the sketch of a text with so many shingles."""
         self._held[number] = sketch, shingle_count
         if len(self._held) > self._limit:
             self._held.popitem(last=False)
 
     def left(self, sketch: bytes, shingle_count: int, numbers: list[int]) -> list[tuple[int, bool]]:
-        """See `Held`."""
+        """Of some texts those that are not ruled out for a page with this sketch and so many shingles.
+
+        Returns:
+            In their order; each with whether its sketch is held: one that is not says nothing.
+        """
         found = []
         for number in numbers:
             held = self._held.get(number)

@@ -18,6 +18,7 @@ from docstore.dedup.packing import Packing, packing
 from docstore.dedup.ranking import LOOKS_INSIDE, LOOKS_NEAR, Question
 from docstore.dedup.runs import key_bytes
 from docstore.dedup.sketches import SketchBounds
+from docstore.dedup.texts import Asking
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
 
@@ -47,43 +48,56 @@ def test_sets_share_as_many_values(one: tuple[int, int, int], others: list[tuple
     compared += [np.empty(0, np.uint64), mine, np.array([0, (1 << 64) - 1], np.uint64)]
     expected = [shingle.overlap(mine, other) for other in compared]
     assert expected == [len(set(mine.tolist()) & set(other.tolist())) for other in compared]
+    numbers = list(range(1, len(compared) + 1))
     for kernel in (Kernel(prefer="reference"), Kernel(prefer="native")):
-        made, others = kernel.shingle_set(mine), [kernel.shingle_set(other) for other in compared]
-        assert made.shared(others) == expected
-        assert made.shared(others) == expected  # by what the first time has left
-        assert [other.shared([made])[0] for other in others] == expected
-        assert (len(made), made.nbytes) == (len(mine), mine.nbytes)
+        texts = kernel.texts_held(100, BOUNDS, 1 << 30)
+        for number, other in zip(numbers, compared, strict=True):
+            texts.keep(number, b"%d" % number, other)
+        page = Asking(0, b"0", b"", len(mine), mine)
+        for _ in range(2):  # the second time by what the first has left
+            found = [(number, False, b"%d" % number, shared) for number, shared in zip(numbers, expected, strict=True)]
+            assert [each[:4] for each in texts.compare(page, numbers, 100)] == found
+            assert [texts.overlap(number, 0) for number in numbers] == [(b"0", each, len(mine)) for each in expected]
+        assert texts.set_bytes == mine.nbytes + sum(other.nbytes for other in compared)
         assert [kernel.overlap(other, mine) for other in compared] == expected
 
 
 def test_sets_that_are_not_one_piece_of_memory_are_refused() -> None:
     spread = np.arange(20, dtype=np.uint64)[::2]
     with pytest.raises(ValueError, match="one piece"):
-        Kernel(prefer="native").shingle_set(spread)
+        Kernel(prefer="native").texts_held(9, BOUNDS, 9).keep(1, b"1", spread)
+    with pytest.raises(ValueError, match="one piece"):
+        Kernel(prefer="native").texts_held(9, BOUNDS, 9).compare(Asking(1, b"1", b"", 10, spread), [], 0)
     with pytest.raises(ValueError, match="one piece"):
         Kernel(prefer="native").overlap(spread, spread)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 1 << 30), st.integers(1, 12))
-def test_sketches_rule_out_the_same_texts(seed: int, limit: int) -> None:
+def test_sketches_rule_out_the_same_texts_and_the_others_are_compared(seed: int, limit: int) -> None:
     rng = np.random.default_rng([SEED, seed])
     mine = rng.integers(0, 256, BINS, np.uint8)
     stores = [Kernel(prefer="reference"), Kernel(prefer="native")]
-    held = [kernel.sketches_held(limit, BOUNDS) for kernel in stores]
+    held = [kernel.texts_held(limit, BOUNDS, 1 << 20) for kernel in stores]
     states = set()
     for _ in range(40):
         number, scheme, length = int(rng.integers(0, 16)), int(rng.integers(1, 12) == 1), int(rng.choice([BINS, 0, 9]))
         other = np.where(rng.random(BINS) < rng.random() / 2, mine, rng.integers(0, 256, BINS, np.uint8))
         sketch = bytes((scheme,)) + other.astype(np.uint8).tobytes()[: length or BINS]
         count, its = int(rng.integers(0, 3000)), int(rng.integers(0, 3000))
-        numbers = rng.permutation(18).tolist()
-        left = []
+        numbers, most = rng.permutation(18).tolist(), int(rng.integers(0, 18))
+        shingles = drawn_set(seed + count, int(rng.integers(0, 40)), 6)
+        page = Asking(20, b"%d" % rng.integers(0, 3), b"\0" + mine.tobytes(), count, shingles)
+        compared, left = [], []
         for store in held:
             store.put(number, b"" if length == 0 and scheme else sketch, its)
-            left.append(store.left(b"\0" + mine.tobytes(), count, numbers))
-        assert left[0] == left[1]
-        states |= {(number, is_held) for number, is_held in left[0]}
+            store.keep(number, b"%d" % its, drawn_set(its, 30, 6))
+            compared.append(store.compare(page, numbers, most))
+            left.append([each for each in numbers if not store.rules_out(page.sketch, count, each)])
+        assert compared[0] == compared[1]
+        assert left == [[each[0] for each in compared[0]]] * 2
+        assert [each[2] for each in compared[0][most:]] == [None] * len(compared[0][most:])
+        states |= {each[:2] for each in compared[0]}
     assert states >= {(16, False), (17, False)}  # of those nothing is known
 
 

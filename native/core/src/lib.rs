@@ -29,6 +29,7 @@ mod sixteen;
 pub mod sketch;
 pub mod sketches;
 pub mod slices;
+pub mod texts;
 pub mod tokens;
 pub mod visible;
 pub mod words;

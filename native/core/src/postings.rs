@@ -141,8 +141,13 @@ pub fn find(
     keys: &[u64],
     limit: usize,
 ) -> Result<(Vec<u64>, Vec<u64>), Damaged> {
+    Ok(by_owner(&gather(runs, recent, keys, limit)?, keys.len()))
+}
+
+/// (Which key, text) of each posting of `find`; the postings of one key in order.
+fn gather(runs: &[Run<'_>], recent: Option<&Recent>, keys: &[u64], limit: usize) -> Result<Vec<(u32, u64)>, Damaged> {
     if keys.is_empty() {
-        return Ok((Vec::new(), Vec::new()));
+        return Ok(Vec::new());
     }
     let mut found: Vec<Option<Found>> = Vec::with_capacity(runs.len() * keys.len());
     for run in runs {
@@ -166,7 +171,7 @@ pub fn find(
     if let Some(recent) = recent {
         recent.texts_of(keys, &left, &mut together);
     }
-    Ok(by_owner(&together, keys.len()))
+    Ok(together)
 }
 
 /// Texts in the order of the keys that led to them, one key's as they come.
@@ -210,9 +215,7 @@ pub fn propose(
     shingle::asked(asked.fingerprints, &mut mixed);
     mixed.splice(..0, asked.band_keys.iter().copied());
     mixed.iter_mut().for_each(|key| *key = mix_key(*key));
-    let (owners, texts) = find(runs, recent, &mixed, limit)?;
-    let bands = owners.partition_point(|&owner| owner < asked.band_keys.len() as u64);
-    Ok(ranking::rank(&texts, bands, asked.own, looks))
+    Ok(ranking::rank(&gather(runs, recent, &mixed, limit)?, asked.band_keys.len(), asked.own, looks))
 }
 
 /// One posting, and where its chain goes on.

@@ -29,9 +29,9 @@ struct Tally {
     fingerprints: u32,
 }
 
-/// Rank the texts that a look-up found: `bands` of its postings, the first ones, are of band keys.
-pub fn rank(texts: &[u64], bands: usize, own: u64, looks: Looks) -> Proposal {
-    let tallies = tallies(texts, bands);
+/// Rank what a look-up found: for each posting which key, and its text, in any order; the first `bands` keys are of bands.
+pub fn rank(postings: &[(u32, u64)], bands: usize, own: u64, looks: Looks) -> Proposal {
+    let tallies = tallies(postings, bands);
     let mut near: Vec<_> = tallies
         .iter()
         .filter(|tally| tally.bands > 0)
@@ -69,12 +69,12 @@ fn first_of<T: Ord>(all: &mut Vec<T>, count: usize) {
 }
 
 /// Each text once, with how often it was found.
-fn tallies(texts: &[u64], bands: usize) -> Vec<Tally> {
+fn tallies(postings: &[(u32, u64)], bands: usize) -> Vec<Tally> {
     const NONE: u32 = u32::MAX;
     let mut tallies: Vec<Tally> = Vec::new();
-    let size = (2 * texts.len()).next_power_of_two();
+    let size = (2 * postings.len()).next_power_of_two();
     let mut slots = vec![NONE; size];
-    for (place, &number) in texts.iter().enumerate() {
+    for &(owner, number) in postings {
         let mut at = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (size - 1);
         while slots[at] != NONE && tallies[slots[at] as usize].number != number {
             at = (at + 1) & (size - 1);
@@ -84,8 +84,9 @@ fn tallies(texts: &[u64], bands: usize) -> Vec<Tally> {
             tallies.push(Tally { number, bands: 0, fingerprints: 0 });
         }
         let tally = &mut tallies[slots[at] as usize];
-        tally.bands += u32::from(place < bands);
-        tally.fingerprints += u32::from(place >= bands);
+        let is_band = (owner as usize) < bands;
+        tally.bands += u32::from(is_band);
+        tally.fingerprints += u32::from(!is_band);
     }
     tallies
 }
@@ -96,22 +97,28 @@ mod tests {
 
     const LOOKS: Looks = Looks { near: 2, inside: 2 };
 
+    /// Texts of postings of band key 0, then of fingerprint 1.
+    fn found(bands: &[u64], fingerprints: &[u64]) -> Vec<(u32, u64)> {
+        let of_bands = bands.iter().map(|&text| (0, text));
+        of_bands.chain(fingerprints.iter().map(|&text| (1, text))).collect()
+    }
+
     #[test]
     fn texts_that_share_most_come_first_in_turn_and_each_once() {
-        let found = rank(&[5, 7, 5, 9, 9, 9, 1, 1, 7], 6, 3, LOOKS);
-        assert_eq!(found, Proposal { numbers: vec![9, 1, 5, 7], candidates: 4, holds_own: false });
+        let ranked = rank(&found(&[5, 7, 5, 9, 9, 9], &[1, 1, 7]), 1, 3, LOOKS);
+        assert_eq!(ranked, Proposal { numbers: vec![9, 1, 5, 7], candidates: 4, holds_own: false });
     }
 
     #[test]
     fn the_pages_own_text_comes_first_where_a_band_leads_to_it() {
-        let found = rank(&[5, 5, 8, 9], 3, 8, LOOKS);
-        assert_eq!(found, Proposal { numbers: vec![8, 9, 5], candidates: 3, holds_own: true });
-        assert_eq!(rank(&[5, 8], 1, 8, LOOKS).numbers, [5, 8]);
+        let ranked = rank(&found(&[5, 5, 8], &[9]), 1, 8, LOOKS);
+        assert_eq!(ranked, Proposal { numbers: vec![8, 9, 5], candidates: 3, holds_own: true });
+        assert_eq!(rank(&found(&[5], &[8]), 1, 8, LOOKS).numbers, [5, 8]);
     }
 
     #[test]
     fn nothing_found_is_nothing_proposed() {
         assert_eq!(rank(&[], 0, 0, LOOKS), Proposal::default());
-        assert_eq!(rank(&[4], 1, 0, Looks { near: 0, inside: 0 }).numbers, []);
+        assert_eq!(rank(&found(&[4], &[]), 1, 0, Looks { near: 0, inside: 0 }).numbers, []);
     }
 }

@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// A text number is part of a checksum: it is spread already.
 #[derive(Default)]
-struct Spread(u64);
+pub struct Spread(u64);
 
 impl Hasher for Spread {
     fn finish(&self) -> u64 {

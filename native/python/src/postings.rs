@@ -108,16 +108,17 @@ pub fn mix_keys<'py>(python: Python<'py>, keys: PyBuffer<u64>) -> PyResult<Bound
     words_as_bytes(python, &mixed)
 }
 
-/// Keys spread evenly, `KEY_BYTES` of each, lowest first.
+/// Keys of several arrays spread evenly, `KEY_BYTES` of each, lowest first.
 #[pyfunction]
-pub fn log_keys<'py>(python: Python<'py>, keys: PyBuffer<u64>) -> PyResult<Bound<'py, PyBytes>> {
-    let keys = keys.to_vec(python)?;
-    PyBytes::new_with(python, keys.len() * KEY_BYTES, |bytes| {
-        for (place, &key) in bytes.chunks_exact_mut(KEY_BYTES).zip(&keys) {
-            place.copy_from_slice(&mix_key(key).to_le_bytes()[..KEY_BYTES]);
+#[pyo3(signature = (*parts))]
+pub fn log_keys<'py>(python: Python<'py>, parts: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyBytes>> {
+    let mut logged = Vec::new();
+    for part in parts {
+        for key in part.extract::<PyBuffer<u64>>()?.to_vec(python)? {
+            logged.extend_from_slice(&mix_key(key).to_le_bytes()[..KEY_BYTES]);
         }
-        Ok(())
-    })
+    }
+    Ok(PyBytes::new(python, &logged))
 }
 
 /// Mixed keys in runs, oldest first, then in the table: (which key, text number), each as bytes of uint64.

@@ -1,15 +1,14 @@
-//! What a verdict is decided by, for Python: `docstore_kernel::{indexed, pairs, sketches}` over buffers.
+//! What a verdict is decided by, for Python: `docstore_kernel::{pairs, texts}` over buffers.
 //!
 //! The GIL stays held: the pages that one page is compared with take less time than to let it go and take it again.
 
-use std::sync::OnceLock;
-
-use docstore_kernel::indexed::Index;
-use docstore_kernel::pairs::{overlap as overlap_of, FAR_LARGER};
-use docstore_kernel::sketches::{self, Bounds, Look};
+use docstore_kernel::pairs::overlap as overlap_of;
+use docstore_kernel::sketches::{Bounds, Look};
+use docstore_kernel::texts::{self, Asking};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 /// The members of a set, in place: to copy two sets takes as long as to compare them.
 fn members<'a>(set: &'a PyBuffer<u64>, _python: Python<'a>) -> PyResult<&'a [u64]> {
@@ -30,81 +29,96 @@ fn overlap(python: Python<'_>, first: PyBuffer<u64>, second: PyBuffer<u64>) -> P
     Ok(overlap_of(members(&first, python)?, members(&second, python)?))
 }
 
-/// A sorted set over a buffer that nobody changes, to be compared with others again and again.
-#[pyclass(frozen, module = "docstore.dedup.docstore_native")]
-struct ShingleSet {
-    buffer: PyBuffer<u64>,
-    /// Made when it is first the larger one of two.
-    index: OnceLock<Option<Index>>,
-}
+/// A sorted set over a buffer that nobody changes.
+struct Shingles(PyBuffer<u64>);
 
-#[pymethods]
-impl ShingleSet {
-    #[new]
+impl Shingles {
     fn new(python: Python<'_>, buffer: PyBuffer<u64>) -> PyResult<Self> {
         members(&buffer, python)?;
-        Ok(Self { buffer, index: OnceLock::new() })
+        Ok(Self(buffer))
     }
+}
 
-    fn __len__(&self) -> usize {
-        self.buffer.item_count()
+impl AsRef<[u64]> for Shingles {
+    fn as_ref(&self) -> &[u64] {
+        if self.0.item_count() == 0 {
+            return &[];
+        }
+        // SAFETY: `new` has asked `members`, the buffer is exported for as long as `self` lives, and nobody writes to
+        // the shingles of an analysis, nor while the GIL is held, which whoever has the texts holds.
+        unsafe { std::slice::from_raw_parts(self.0.buf_ptr().cast::<u64>(), self.0.item_count()) }
+    }
+}
+
+/// A page that asks: number and checksum of its text, sketch, count of shingles, shingles.
+type Page<'py> = (u64, Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64, PyBuffer<u64>);
+/// A text that is not ruled out: number, whether its sketch is held, checksum if its shingles are, shingles shared, its
+/// shingles.
+type Compared<'py> = (u64, bool, Option<Bound<'py, PyBytes>>, usize, usize);
+
+/// Sketches and shingle sets of the last texts.
+#[pyclass(module = "docstore.dedup.docstore_native")]
+struct Texts(texts::Texts<Shingles>);
+
+#[pymethods]
+impl Texts {
+    #[new]
+    fn new(limit: usize, bounds: (f64, f64, f64), limit_bytes: usize) -> Self {
+        let (least_estimate, margin, least_contained) = bounds;
+        Self(texts::Texts::new(limit, Bounds { least_estimate, margin, least_contained }, limit_bytes))
     }
 
     #[getter]
-    fn nbytes(&self) -> usize {
-        self.buffer.len_bytes()
-    }
-
-    /// How many values it shares with each of others.
-    fn shared(&self, python: Python<'_>, others: Vec<PyRef<'_, Self>>) -> PyResult<Vec<usize>> {
-        others.iter().map(|other| self.shared_with(python, other)).collect()
-    }
-}
-
-impl ShingleSet {
-    fn shared_with(&self, python: Python<'_>, other: &Self) -> PyResult<usize> {
-        let (smaller, larger) = if self.__len__() <= other.__len__() { (self, other) } else { (other, self) };
-        let (few, many) = (members(&smaller.buffer, python)?, members(&larger.buffer, python)?);
-        if larger.index.get().is_none() && few.len() * FAR_LARGER < many.len() {
-            return Ok(overlap_of(few, many));
-        }
-        let index = larger.index.get_or_init(|| Index::new(many));
-        Ok(index.as_ref().map_or_else(|| overlap_of(few, many), |index| index.shared(many, few)))
-    }
-}
-
-/// The last sketches by text number.
-#[pyclass(module = "docstore.dedup.docstore_native")]
-struct Sketches(sketches::Sketches);
-
-#[pymethods]
-impl Sketches {
-    #[new]
-    fn new(limit: usize, least_estimate: f64, margin: f64, least_contained: f64) -> Self {
-        Self(sketches::Sketches::new(limit, Bounds { least_estimate, margin, least_contained }))
-    }
-
-    fn __len__(&self) -> usize {
-        self.0.len()
+    fn set_bytes(&self) -> usize {
+        self.0.set_bytes()
     }
 
     fn put(&mut self, number: u64, sketch: &[u8], shingle_count: u64) {
-        self.0.put(number, sketch, shingle_count);
+        self.0.sketches.put(number, sketch, shingle_count);
     }
 
-    /// Of some texts those that are not ruled out, in order, each with whether its sketch is held.
-    fn left(&self, sketch: &[u8], shingle_count: u64, numbers: Vec<u64>) -> Vec<(u64, bool)> {
-        let look = |number| match self.0.look(sketch, shingle_count, number) {
-            Look::RuledOut => None,
-            Look::Worth => Some((number, true)),
-            Look::Unknown => Some((number, false)),
+    fn rules_out(&self, sketch: &[u8], shingle_count: u64, number: u64) -> bool {
+        self.0.sketches.look(sketch, shingle_count, number) == Look::RuledOut
+    }
+
+    fn keep(&mut self, python: Python<'_>, number: u64, text_checksum: &[u8], shingles: PyBuffer<u64>) -> PyResult<()> {
+        self.0.keep(number, text_checksum, Shingles::new(python, shingles)?);
+        Ok(())
+    }
+
+    fn overlap<'py>(
+        &self,
+        python: Python<'py>,
+        number: u64,
+        other: u64,
+    ) -> Option<(Bound<'py, PyBytes>, usize, usize)> {
+        self.0.overlap(number, other).map(|its| (PyBytes::new(python, its.checksum), its.shared, its.size))
+    }
+
+    /// Hold the page's text, then compare it with others.
+    fn compare<'py>(
+        &mut self,
+        python: Python<'py>,
+        page: Page<'py>,
+        numbers: Vec<u64>,
+        most: usize,
+    ) -> PyResult<Vec<Compared<'py>>> {
+        let (number, checksum, sketch, shingle_count, shingles) = page;
+        let (checksum, sketch) = (checksum.as_bytes(), sketch.as_bytes());
+        self.0.sketches.put(number, sketch, shingle_count);
+        if !self.0.holds(number, checksum) {
+            self.0.keep(number, checksum, Shingles::new(python, shingles)?);
+        }
+        let page = Asking { number, sketch, shingle_count };
+        let shown = |one: texts::Compared<'_>| match one.overlap {
+            None => (one.number, one.is_known, None, 0, 0),
+            Some(its) => (one.number, one.is_known, Some(PyBytes::new(python, its.checksum)), its.shared, its.size),
         };
-        numbers.into_iter().filter_map(look).collect()
+        Ok(self.0.compare(page, &numbers, most).into_iter().map(shown).collect())
     }
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Sketches>()?;
-    module.add_class::<ShingleSet>()?;
+    module.add_class::<Texts>()?;
     module.add_function(wrap_pyfunction!(overlap, module)?)
 }
