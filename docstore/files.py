@@ -205,6 +205,11 @@ class Files:
 
     def replace_whole(self, path: Path, raw: bytes) -> None:
         """Give a file new content atomically and durably: a crash leaves the old content or the new."""
+        self.replace_name(path, raw)
+        self.sync_folder(path.parent)
+
+    def replace_name(self, path: Path, raw: bytes) -> None:
+        """The same, but which of the two is durable only after `sync_folder`: for many files of one folder."""
         temporary = path.with_name(path.name + ".new")
         with suppress(StorageError):
             self.unlink(temporary)
@@ -215,7 +220,6 @@ class Files:
         finally:
             handle.close()
         self.rename(temporary, path)
-        self.sync_folder(path.parent)
 
     def rename(self, path: Path, target: Path) -> None:
         """Rename, replacing the target; durable after `sync_folder`."""

@@ -12,6 +12,7 @@ from typing import Protocol
 from docstore import compiled
 from docstore.compiled import docstore_native
 from docstore.engines.cellkeys import CELL_KIND, TAGS
+from docstore.errors import InvalidArgument
 from docstore.format import BARE_TABLES, KEY_END, KEY_ESCAPE, TIMESTAMP_MAX
 from docstore.model import CellsAt, RowMutations, SetCell
 
@@ -28,7 +29,7 @@ class Encode(Protocol):
         Args:
             rows: of any tables.
             epoch: the delete epoch of the write, a varint: goes before each value of a table that is not bare.
-            families: key of each family that has been written before; a row with another one is left alone.
+            families: key of each family; a row with one that it refuses is left alone.
         """
         ...
 
@@ -65,8 +66,11 @@ def reference(largest_cell_bytes: int) -> Encode:
                     keys.append(prefix + qualifier)
                     values.append(b"")
                     continue
-                family_key = families.get(family)
-                if family_key is None or not 0 <= timestamp <= TIMESTAMP_MAX or len(value) > largest_cell_bytes:
+                try:
+                    family_key = families[family]
+                except (KeyError, InvalidArgument):
+                    return None
+                if not 0 <= timestamp <= TIMESTAMP_MAX or len(value) > largest_cell_bytes:
                     return None
                 column = family_key + qualifier.replace(b"\x00", KEY_ESCAPE) + KEY_END
                 keys.append(prefix + CELL_KIND + column + (TIMESTAMP_MAX - timestamp).to_bytes(8, "big"))

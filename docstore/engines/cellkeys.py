@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol, Self
 
 from docstore.codec import decode_timestamp, decode_varint, encode_timestamp, escape, unescape
+from docstore.engines.arguments import check_family
 from docstore.errors import CorruptionError
 from docstore.format import (
     ENGINE_TAG,
@@ -78,6 +79,15 @@ class Cursor(Protocol):
 
     def next(self) -> None:
         """Go on to the next pair."""
+
+
+class FamilyKeys(dict[str, bytes]):
+    """How each family begins in a key, made and checked when it is first written."""
+
+    def __missing__(self, family: str) -> bytes:
+        check_family(family)
+        key = self[family] = family.encode() + FAMILY_END
+        return key
 
 
 def row_prefix(table: str, row_key: bytes) -> bytes:

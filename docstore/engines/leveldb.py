@@ -38,7 +38,7 @@ from docstore.engines.arguments import (
     check_table,
 )
 from docstore.engines.barekeys import TAKE_FIRST, TAKE_MOST
-from docstore.engines.cellkeys import CELL_KIND, Marks, RowReader, column_head, newest_version
+from docstore.engines.cellkeys import CELL_KIND, FamilyKeys, Marks, RowReader, column_head, newest_version
 from docstore.engines.handle import Handle
 from docstore.engines.protocol import EVERYTHING, Caps, ScannedRow
 from docstore.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
@@ -47,7 +47,6 @@ from docstore.format import (
     ENGINE_END_KEY,
     ENGINE_EPOCH_KEY,
     ENGINE_TAG,
-    FAMILY_END,
 )
 from docstore.model import (
     Cell,
@@ -112,7 +111,7 @@ class LevelDBEngine:
         self._create = create
         self._mark_lock = threading.Lock()
         self._log = self.path / "none.log"
-        self._family_keys: dict[str, bytes] = {}
+        self._family_keys = FamilyKeys()
         self._encode: Encode | None = None
         self._cursors: dict[bytes, bytes] = {}
         self._marks: Marks = {}
@@ -392,7 +391,7 @@ class LevelDBEngine:
     def _cell(self, table: str, prefix: bytes, cell: SetCell, epoch: int) -> tuple[bytes, bytes]:
         if table in BARE_TABLES:
             return prefix + cell.qualifier, b""
-        family_key = self._family_keys.setdefault(cell.family, cell.family.encode() + FAMILY_END)
+        family_key = self._family_keys[cell.family]
         stamp = encode_timestamp(cell.timestamp)
         return prefix + CELL_KIND + family_key + escape(cell.qualifier) + stamp, encode_varint(epoch) + cell.value
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import struct
 from collections import OrderedDict
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 from docstore.codec import crc32
@@ -64,12 +65,28 @@ class DictionaryFiles:
         self._folder = folder
         self._below = below
         self._held: OrderedDict[bytes, bytes] = OrderedDict()
+        self._unsettled = False
+        self._lock = Lock()
+        """Held while names are given and made durable: the writer and compaction each wait for all names."""
 
     def save(self, content: bytes, level: int = PACK_LEVEL) -> bytes:
         """Write a dictionary durably, packed at a level of zstd; returns its checksum.
 
         One that is there already is left alone.
         """
+        checksum = self.write(content, level)
+        self.settle()
+        return checksum
+
+    def settle(self) -> None:
+        """Make what was written durable: the step before a record that needs it is."""
+        with self._lock:
+            if self._unsettled:
+                self._files.sync_folder(self._folder)
+                self._unsettled = False
+
+    def write(self, content: bytes, level: int) -> bytes:
+        """The same as `save`, but durable only after `settle`."""
         checksum = checksum16(content)
         path = self._path(checksum)
         if not self._files.exists(path):
@@ -83,7 +100,9 @@ class DictionaryFiles:
                 len(payload),
                 crc32(payload),
             )
-            self._files.replace_whole(path, head + payload)
+            with self._lock:
+                self._unsettled = True
+                self._files.replace_name(path, head + payload)
         self._hold(checksum, content)
         return checksum
 
@@ -165,6 +184,9 @@ class _Stage(NamedTuple):
 
 STAGES = (_Stage(128 << 10, 1), _Stage(4 << 20, 8), _Stage(32 << 20, 32))
 """128 KB of whole pages, then 512 KB and 1 MB of 1 KB pieces: each under 3% of the values it serves, stored packed."""
+PASSING_PACK_LEVEL = 3
+"""Of all but the last, which is packed at PACK_LEVEL: they serve a few pages, and compaction makes others.  Of a write
+of 3,444 pages it takes 7 us a page less than level 6, for .14% of the raw bytes."""
 
 
 class _Sample:
@@ -239,12 +261,14 @@ class SiteDictionaries:
         self._changed: dict[bytes, bytes] = {}
         self._prepared: OrderedDict[bytes, Dictionary] = OrderedDict()
         self._earned = DICTIONARIES_HELD * PAGES_A_LOAD
+        self._last: tuple[bytes, Column, bytes, _Scope] | None = None
+        """The site that was asked for last, which is the next one to learn from."""
 
     def get(self, row_key: bytes, column: Column) -> Dictionary | None:
         """The dictionary for a value of a column of a row: its site's, else its tablet's, else None."""
         if column not in COLUMNS:
             return None
-        return self._held(self._scope(_site_name(row_key, column)).checksum) or self._held(
+        return self._held(self._site(row_key, column)[1].checksum) or self._held(
             self._scope(self._tablet_name(row_key, column)).checksum
         )
 
@@ -260,8 +284,7 @@ class SiteDictionaries:
         if column not in COLUMNS:
             return
         self._earned = min(self._earned + 1, DICTIONARIES_HELD * PAGES_A_LOAD)
-        site = _site_name(row_key, column)
-        scope = self._scope(site)
+        site, scope = self._site(row_key, column)
         if dictionary and dictionary == scope.checksum:
             _judge(scope, len(raw), payload_bytes)
         self._sample(site, scope, raw)
@@ -276,6 +299,10 @@ class SiteDictionaries:
         """The content of the dictionary that a record names."""
         return self._files.load(checksum)
 
+    def settle(self) -> None:
+        """Make new dictionaries durable: before any record that needs one is."""
+        self._files.settle()
+
     def mutations(self) -> list[RowMutations]:
         """Rows that say which dictionary a scope uses, to be written with the group."""
         rows = [
@@ -289,6 +316,15 @@ class SiteDictionaries:
         """Scopes and dictionaries at hand are stale: compaction has changed which are in use."""
         self._scopes.clear()
         self._prepared.clear()
+        self._last = None
+
+    def _site(self, row_key: bytes, column: Column) -> tuple[bytes, _Scope]:
+        """The name of a row's site, and its scope."""
+        last = self._last
+        if last is None or last[0] is not row_key or last[1] is not column:
+            name = _site_name(row_key, column)
+            last = self._last = row_key, column, name, self._scope(name)
+        return last[2], last[3]
 
     def _scope(self, name: bytes) -> _Scope:
         scope = self._scopes.get(name)
@@ -316,7 +352,8 @@ class SiteDictionaries:
         stage = STAGES[scope.stage]
         if scope.sample.seen_bytes < stage.seen_bytes:
             return
-        checksum = scope.checksum = self._files.save(scope.sample.content())
+        level = PASSING_PACK_LEVEL if scope.stage + 1 < len(STAGES) else PACK_LEVEL
+        checksum = scope.checksum = self._files.write(scope.sample.content(), level)
         self._prepare(checksum)
         scope.stage += 1
         scope.best_share = None

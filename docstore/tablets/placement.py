@@ -179,6 +179,7 @@ class Placement:
 
     def settle(self, durability: Durability) -> None:
         """Make what was placed durable at a level: the step before its rows are committed."""
+        self._dictionaries.settle()
         if durability is Durability.SYNC:
             self._bodies.sync()
         else:

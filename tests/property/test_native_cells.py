@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from docstore import compiled
 from docstore.engines import cellbatch
+from docstore.engines.cellkeys import FamilyKeys
 from docstore.format import BARE_TABLES, TABLE_TAGS, TIMESTAMP_MAX
 from docstore.model import CellsAt, DeleteRow, RowMutations, SetCell
 
@@ -101,3 +102,20 @@ def test_a_batch_of_cells_looks_as_the_format_says() -> None:
         ],
         [b"\x05v", b""],
     )
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        rows_of(
+            full,
+            st.builds(SetCell, st.sampled_from(["", "a", "b\x00", "page"]), plain_bytes, st.just(0), st.just(b"v")),
+        )
+    )
+)
+def test_a_family_that_comes_for_the_first_time_gets_its_key_or_is_refused_alike(rows: list[RowMutations]) -> None:
+    families, others = FamilyKeys(), FamilyKeys()
+    found = cellbatch.encoder(LARGEST_BYTES)(rows, b"\x00", families)
+    assert found == cellbatch.reference(LARGEST_BYTES)(rows, b"\x00", others)
+    assert families == others
+    assert set(families.items()) <= {("a", b"a\x00"), ("page", b"page\x00")}

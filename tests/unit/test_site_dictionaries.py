@@ -10,12 +10,14 @@ import pytest
 
 import docstore
 from docstore import Page
+from docstore.files import Files
 from docstore.format import CODEC_ZSTD_DICTIONARY
 from docstore.keys import row_key
 from docstore.store import DocumentStore
 from docstore.tablets import dictionaries
 from docstore.tablets.dictionaries import (
     LARGEST_DICTIONARY_BYTES,
+    PASSING_PACK_LEVEL,
     PIECE_BYTES,
     STAGES,
     SiteDictionaries,
@@ -23,7 +25,7 @@ from docstore.tablets.dictionaries import (
     _site_name,
 )
 from docstore.tablets.record import Record
-from docstore.tablets.values import parse_envelope
+from docstore.tablets.values import PACK_LEVEL, pack, parse_envelope
 
 HTML = (("content-type", "application/octet-stream"),)
 T0 = 1_700_000_000_000_000
@@ -134,3 +136,52 @@ def test_sample_keeps_whole_values_first_then_pieces_at_even_distances() -> None
     assert sample.content() == b"".join(expected)
     sample.widen(STAGES[2].stride_pieces)
     assert sample.content() == b"".join(expected[:: STAGES[2].stride_pieces // STAGES[1].stride_pieces])
+
+
+class NotingFiles(Files):
+    """Notes what is given a name or made durable, in order."""
+
+    def __init__(self) -> None:
+        self.noted: list[str] = []
+
+    def rename(self, path: Path, target: Path) -> None:
+        super().rename(path, target)
+        self.noted.append(f"named {target.suffix}")
+
+    def sync_folder(self, folder: Path) -> None:
+        super().sync_folder(folder)
+        self.noted.append(f"settled {folder.name}")
+
+    def sync(self, descriptor: int) -> None:
+        super().sync(descriptor)
+        self.noted.append("synced")
+
+
+def test_dictionaries_of_a_group_are_made_durable_once_and_before_its_records(tmp_path: Path) -> None:
+    files = NotingFiles()
+    with docstore.open(tmp_path / "s", create=True) as store:
+        store.opened.bodies._files = store.opened.dictionaries._files = files  # type: ignore[attr-defined]
+        list(store.put_pages([*pages(1, 12), *pages(2, 12)]))
+        made = len(store.opened.dictionaries.names())
+    named = [place for place, what in enumerate(files.noted) if what == "named .dict"]
+    settled = [place for place, what in enumerate(files.noted) if what == "settled dictionaries"]
+    assert len(named) == made > 1
+    assert [files.noted[place - 1] for place in named] == made * ["synced"]
+    assert len(settled) == 1
+    assert named[-1] < settled[0]
+    assert files.noted[settled[0] :][:4] == ["settled dictionaries", "synced", "synced", "settled segments"]
+
+
+def test_only_the_last_dictionary_of_a_site_is_packed_with_effort(
+    store: DocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dictionaries, "STAGES", (STAGES[0], STAGES[1]._replace(seen_bytes=400_000)))
+    levels: list[int] = []
+
+    def noted(raw: bytes, level: int) -> bytes:
+        levels.append(level)
+        return pack(raw, level)
+
+    monkeypatch.setattr(dictionaries, "pack", noted)
+    list(store.put_pages(pages(1, 30)))
+    assert levels == [PASSING_PACK_LEVEL, PACK_LEVEL]

@@ -56,7 +56,8 @@ impl CellEncoder {
         micros: i64,
         value: &Bound<'py, PyAny>,
     ) -> PyResult<Option<()>> {
-        let Some(family_key) = batch.families.get_item(family)? else { return Ok(None) };
+        // By way of `__missing__`, which makes the key of a family that comes for the first time, or refuses it.
+        let Ok(family_key) = batch.families.as_any().get_item(family) else { return Ok(None) };
         let (Ok(qualifier), Ok(value)) = (qualifier.cast::<PyBytes>(), value.cast::<PyBytes>()) else {
             return Ok(None);
         };
