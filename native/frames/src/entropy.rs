@@ -1,8 +1,9 @@
 //! What was found, written down as a zstd frame: libzstd's entropy coding.
 //!
-//! The one module with unsafe code: calls of libzstd's C functions.  What they trust blindly is checked first, in
-//! `check`: sequences that cover the value block by block, and copy from where there is something.  Pointers go into a
-//! call with the lengths of the slices that they are of, and none outlives it; the context belongs to `Context` alone.
+//! The module with unsafe code (`places` has one instruction besides): calls of libzstd's C functions.  What they trust
+//! blindly is checked first, in `check`: sequences that cover the value block by block, and copy from where there is
+//! something.  Pointers go into a call with the lengths of the slices that they are of, and none outlives it; the context
+//! belongs to `Context` alone.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;

@@ -128,6 +128,10 @@ impl Finder {
         let key = Key::at(text, place);
         let mut best = Found { at: place, from: place, bytes: 0, gain: 0 };
         for from in self.recent.places_and_note(key, place, index) {
+            // Candidates come by distance: one that is no longer than the best is no better.
+            if best.bytes != 0 && !reaches_beyond(text, from, place, best.bytes) {
+                continue;
+            }
             if from < place && key.stands_at(text, from) {
                 let bytes = HASHED_BYTES + common(text, from + HASHED_BYTES, place + HASHED_BYTES);
                 let gain = gain(bytes, place - from);
@@ -165,6 +169,12 @@ impl Finder {
         found.at = start;
         literals_from
     }
+}
+
+/// Whether the copy of these bytes may go on behind them; looks at the last few, and the next.
+#[inline(always)]
+fn reaches_beyond(text: &[u8], from: usize, place: usize, bytes: usize) -> bool {
+    place + bytes < text.len() && four(text, from + bytes - 3) == four(text, place + bytes - 3)
 }
 
 /// What a copy saves, in quarter bytes or so: far ones cost more.

@@ -160,14 +160,34 @@ impl Recent {
         let slot = key.slot(self.buckets.len());
         let bucket = &mut self.buckets[slot];
         let near = *bucket;
-        let mut left = 0;
-        for (way, entry) in near.iter().enumerate() {
-            left |= u32::from((entry ^ key.tag()) & TAG_MASK == 0) << way;
-        }
+        let mut left = same_tags(near, key.tag());
         left |= u32::from((far ^ key.tag()) & TAG_MASK == 0) << WAYS;
         *bucket = [key.entry(place), near[0], near[1], near[2]];
         Candidates { entries: [near[0], near[1], near[2], near[3], far, 0, 0, 0], left }
     }
+}
+
+/// A bit for each entry of a bucket that has this tag.
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+#[inline(always)]
+fn same_tags(bucket: [u32; WAYS], tag: u32) -> u32 {
+    use std::arch::x86_64 as simd;
+    let [first, second, third, fourth] = bucket.map(|entry| entry as i32);
+    // SAFETY: every processor of this architecture has SSE2; numbers go in and out, no pointers.
+    unsafe {
+        let entries = simd::_mm_set_epi32(fourth, third, second, first);
+        let tags = simd::_mm_and_si128(entries, simd::_mm_set1_epi32(TAG_MASK as i32));
+        let same = simd::_mm_cmpeq_epi32(tags, simd::_mm_set1_epi32(tag as i32));
+        simd::_mm_movemask_ps(simd::_mm_castsi128_ps(same)) as u32
+    }
+}
+
+/// A bit for each entry of a bucket that has this tag.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn same_tags(bucket: [u32; WAYS], tag: u32) -> u32 {
+    bucket.iter().rev().fold(0, |bits, entry| bits << 1 | u32::from(entry & TAG_MASK == tag))
 }
 
 /// Places whose tag is right.
@@ -187,5 +207,25 @@ impl Iterator for Candidates {
         let way = self.left.trailing_zeros() as usize % self.entries.len();
         self.left &= self.left - 1;
         Some(place_of(self.entries[way]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_told_apart_whatever_places_stand_beside_them() {
+        for places in [0, 1, 0xFF, 0x0080_8080, 0x00FF_FFFF] {
+            for wanted in [0, 1, 0x7F, 0x80, 0xFF] {
+                for mask in 0..1u32 << WAYS {
+                    let bucket = std::array::from_fn(|way| {
+                        let tag = if mask >> way & 1 == 1 { wanted } else { wanted ^ 1 << way };
+                        places << (32 - PLACE_BITS) | tag
+                    });
+                    assert_eq!(same_tags(bucket, wanted), mask, "tag {wanted:x}, places {places:x}");
+                }
+            }
+        }
     }
 }
