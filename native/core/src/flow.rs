@@ -3,7 +3,8 @@
 
 use crate::bytes::{is_space, is_wide_space, sequence_length};
 use crate::references::reference;
-use crate::sixteen;
+use crate::sixteen::Sixteen;
+use crate::wide::Bytes;
 
 /// What stands between the last word written and the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,15 +27,6 @@ pub struct Flow {
     separators: usize,
     /// What the characters beyond ASCII weigh more, or less, than their bytes.
     adjustment: isize,
-}
-
-/// How many of the low sixteen bits are set.
-#[inline(always)]
-fn count(bits: u32) -> usize {
-    let pairs = bits - (bits >> 1 & 0x5555);
-    let fours = (pairs & 0x3333) + (pairs >> 2 & 0x3333);
-    let eights = (fours + (fours >> 4)) & 0x0f0f;
-    ((eights + (eights >> 8)) & 0x1f) as usize
 }
 
 /// How a source is read.
@@ -129,23 +121,23 @@ impl Flow {
     /// Append `source[start..end]`, valid UTF-8.
     #[inline(never)]
     pub fn push(&mut self, source: &[u8], start: usize, end: usize, how: Source) {
-        self.push_inline(source, start, end, how);
+        self.push_inline::<Sixteen>(source, start, end, how);
     }
 
     /// `push`, for where it is called most.
     #[inline(always)]
-    pub fn push_inline(&mut self, source: &[u8], start: usize, end: usize, how: Source) {
-        // A reference takes up to 6/5 of its source; the rest is for a gap and for storing sixteen bytes at once.
-        let most = self.length + (end - start) * 2 + 32;
+    pub fn push_inline<B: Bytes>(&mut self, source: &[u8], start: usize, end: usize, how: Source) {
+        // A reference takes up to 6/5 of its source; the rest is for a gap and for storing whole words at once.
+        let most = self.length + (end - start) * 2 + 2 * B::COUNT;
         if self.bytes.len() < most {
             self.bytes.resize(most * 2, 0);
         }
         let text = &source[..end];
         let mut place = start;
         while place < end {
-            let bytes = sixteen::load(source, place);
-            // What lies behind the end of the text, or of the sixteen bytes, is no matter: it begins with a special bit.
-            let left = (end - place).min(16);
+            let bytes = B::load(source, place);
+            // What lies behind the end of the text, or of these bytes, is no matter: it begins with a special bit.
+            let left = (end - place).min(B::COUNT).min(63);
             let newlines = if how == Source::Text { bytes.equal(b'\n') } else { 0 };
             let spaces = bytes.equal(b' ') | newlines;
             let special = bytes.at_most(0x1f) & !newlines | bytes.equal(b'&') | bytes.high() | 1 << left;
@@ -154,8 +146,8 @@ impl Flow {
             let mut plain = stop.trailing_zeros() as usize;
             if plain != 0 && (spaces & 1 == 0 || (self.gap == Gap::Nothing && self.length != 0)) {
                 self.close_gap();
-                self.bytes[self.length..self.length + 16].copy_from_slice(&bytes.at_least(b' ').bytes());
-                self.separators += count(spaces & ((1 << plain) - 1));
+                bytes.store_at_least(b' ', &mut self.bytes, self.length);
+                self.separators += B::count(spaces & ((1 << plain) - 1));
                 self.length += plain;
                 place += plain;
                 if plain == left {

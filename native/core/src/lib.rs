@@ -32,6 +32,7 @@ pub mod slices;
 pub mod texts;
 pub mod tokens;
 pub mod visible;
+mod wide;
 pub mod words;
 
 #[rustfmt::skip]

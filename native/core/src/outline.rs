@@ -9,6 +9,7 @@ use crate::flow::Flow;
 use crate::names::{self, properties, CLOSES, KINDS, NOTHING};
 use crate::tokens::{mentions, Tag};
 use crate::visible::Shown;
+use crate::wide::{self, Bytes};
 
 /// What a tag is; 0 opens or closes an element, and all but the first four end the block.
 const INLINE: u8 = 1;
@@ -55,10 +56,31 @@ struct Reading {
     is_heading: bool,
 }
 
+struct Read<'a> {
+    outline: &'a mut Outline,
+    source: &'a [u8],
+    tags: &'a [Tag],
+    flow: &'a mut Flow,
+}
+
+impl wide::Work for Read<'_> {
+    type Made = ();
+
+    #[inline(always)]
+    fn on<B: Bytes>(self) {
+        self.outline.read_on::<B>(self.source, self.tags, self.flow);
+    }
+}
+
 impl Outline {
     /// Read one page.
     #[inline(never)]
     pub fn read(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow) {
+        wide::run(Read { outline: self, source, tags, flow });
+    }
+
+    #[inline(always)]
+    fn read_on<B: Bytes>(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow) {
         flow.clear();
         self.parents.clear();
         self.parents.push(0);
@@ -103,7 +125,7 @@ impl Outline {
             }
             let end = tags.get(number + 1).map_or(source.len(), |next| next.start as usize);
             if let Some(how) = shown.text() {
-                flow.push_inline(source, tag.end as usize, end, how);
+                flow.push_inline::<B>(source, tag.end as usize, end, how);
             }
             if in_link {
                 reading.link_weight += flow.weight() - before;

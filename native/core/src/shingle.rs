@@ -125,10 +125,12 @@ impl Sorter {
             set.sort_unstable();
         } else {
             self.throw(values, buckets, set);
-            // Two neighbours in the wrong order are what is left to do at most places; without a branch.
-            order_pairs(set);
-            order_pairs(&mut set[1..]);
-            step_into_place(set);
+            if !lanes::order_neighbours(set) {
+                // Two neighbours in the wrong order are what is left to do at most places; without a branch.
+                order_pairs(set);
+                order_pairs(&mut set[1..]);
+                step_into_place(set);
+            }
         }
         drop_repeats(set);
     }
@@ -167,7 +169,7 @@ impl Sorter {
 }
 
 /// Order the first two values, the next two, and so on.
-fn order_pairs(set: &mut [u64]) {
+pub fn order_pairs(set: &mut [u64]) {
     for pair in set.chunks_exact_mut(2) {
         let (first, second) = (pair[0], pair[1]);
         pair[0] = first.min(second);
@@ -177,6 +179,9 @@ fn order_pairs(set: &mut [u64]) {
 
 /// Keep one of each value of a sorted list, without a branch that repeats decide.
 fn drop_repeats(set: &mut Vec<u64>) {
+    if let Some(kept) = lanes::keep_distinct(set) {
+        return set.truncate(kept);
+    }
     let Some(&first) = set.first() else { return };
     let (mut last, mut kept) = (first, 0);
     for place in 0..set.len() {

@@ -5,6 +5,7 @@
 use crate::bytes::{find, is_blank};
 use crate::names::{self, Names, NOTHING};
 use crate::sixteen;
+use crate::wide::{self, equal_of_64, Bytes};
 
 /// One tag or comment, by places in the source.
 ///
@@ -72,12 +73,98 @@ static ATTRIBUTE_NAME_ENDS: [bool; 256] = {
     ends
 };
 
+/// Places of `<` that are found ahead of where they are needed.
+const WINDOW_BYTES: usize = 1024;
+
+/// Where `<` stands in a source, a window at a time.
+///
+/// Found one by one, the place of each would wait for the end of the tag before it.
+struct Openings<'a> {
+    source: &'a [u8],
+    /// Up to which place the source is looked through.
+    seen: usize,
+    places: [u32; WINDOW_BYTES + 8],
+    count: usize,
+    next: usize,
+}
+
+impl<'a> Openings<'a> {
+    fn new(source: &'a [u8]) -> Self {
+        Self { source, seen: 0, places: [0; WINDOW_BYTES + 8], count: 0, next: 0 }
+    }
+
+    /// The first from `place` on, which never goes back; None at the end.
+    #[inline(always)]
+    fn from<B: Bytes>(&mut self, place: usize) -> Option<usize> {
+        loop {
+            while self.next < self.count {
+                let at = self.places[self.next] as usize;
+                if at >= place {
+                    return Some(at);
+                }
+                self.next += 1;
+            }
+            self.seen = self.seen.max(place);
+            if self.seen >= self.source.len() {
+                return None;
+            }
+            self.look::<B>();
+        }
+    }
+
+    /// Look through the next window.
+    #[inline(always)]
+    fn look<B: Bytes>(&mut self) {
+        let end = self.source.len().min(self.seen + WINDOW_BYTES);
+        (self.count, self.next) = (0, 0);
+        while self.seen < end {
+            let mut bits = equal_of_64::<B>(self.source, self.seen, b'<');
+            let found = bits.count_ones() as usize;
+            // Four are written in any case: there seldom are more, and how many there are is up to chance.
+            let mut written = 0;
+            loop {
+                for place in &mut self.places[self.count + written..self.count + written + 4] {
+                    *place = self.seen as u32 + bits.trailing_zeros();
+                    bits &= bits.wrapping_sub(1);
+                }
+                written += 4;
+                if written >= found {
+                    break;
+                }
+            }
+            self.count += found;
+            self.seen += 64;
+        }
+    }
+}
+
+struct Split<'a> {
+    source: &'a [u8],
+    tags: &'a mut Vec<Tag>,
+    names: &'a mut Names,
+}
+
+impl wide::Work for Split<'_> {
+    type Made = ();
+
+    #[inline(always)]
+    fn on<B: Bytes>(self) {
+        split_on::<B>(self.source, self.tags, self.names);
+    }
+}
+
 /// Cut a source at its markup.
 #[inline(never)]
 pub fn split(source: &[u8], tags: &mut Vec<Tag>, names: &mut Names) {
+    wide::run(Split { source, tags, names });
+}
+
+#[inline(always)]
+fn split_on<B: Bytes>(source: &[u8], tags: &mut Vec<Tag>, names: &mut Names) {
     tags.clear();
+    let mut openings = Openings::new(source);
     let mut place = 0;
-    while let Some(at) = Some(find(b'<', source, place)).filter(|&at| at + 1 < source.len()) {
+    while let Some(at) = openings.from::<B>(place).filter(|&at| at + 1 < source.len()) {
         let tag = match source[at + 1] {
             byte if byte.is_ascii_alphabetic() => element(source, at, at + 1, 0, names),
             b'/' if at + 2 == source.len() => return,
@@ -243,5 +330,49 @@ pub fn mentions(attributes: &[u8], word: &[u8]) -> bool {
         memchr::memchr2_iter(first, first.to_ascii_uppercase(), attributes).any(|place| {
             attributes[place..].len() >= word.len() && attributes[place..place + word.len()].eq_ignore_ascii_case(word)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sixteen::Sixteen;
+    use crate::wide::Work;
+
+    /// The places of `<` that are asked for one after the other, each from some bytes behind the last.
+    struct All<'a>(&'a [u8], &'a [usize]);
+
+    impl Work for All<'_> {
+        type Made = Vec<usize>;
+
+        #[inline(always)]
+        fn on<B: Bytes>(self) -> Self::Made {
+            let mut openings = Openings::new(self.0);
+            let (mut place, mut found) = (0, Vec::new());
+            while let Some(at) = openings.from::<B>(place) {
+                place = at + self.1[found.len() % self.1.len()];
+                found.push(at);
+            }
+            found
+        }
+    }
+
+    #[test]
+    fn openings_are_what_a_plain_search_finds_however_far_apart() {
+        for apart in [1, 2, 3, 15, 64, 65, 1000, 1024, 5000] {
+            for length in [0, 1, 63, 64, 65, 1023, 1024, 1025, 9000] {
+                let source: Vec<u8> = (0..length).map(|place| if place % apart == 0 { b'<' } else { b'=' }).collect();
+                for steps in [&[1][..], &[1, 7, 40], &[3000, 1], &[1100, 2, 900]] {
+                    let (mut place, mut expected) = (0, Vec::new());
+                    while find(b'<', &source, place.min(length)) < length {
+                        let at = find(b'<', &source, place);
+                        place = at + steps[expected.len() % steps.len()];
+                        expected.push(at);
+                    }
+                    assert_eq!(All(&source, steps).on::<Sixteen>(), expected, "{apart} {length}");
+                    assert_eq!(wide::run(All(&source, steps)), expected, "{apart} {length}");
+                }
+            }
+        }
     }
 }

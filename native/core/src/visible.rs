@@ -3,6 +3,7 @@
 use crate::flow::{Flow, Source};
 use crate::names::{self, properties, NOTHING};
 use crate::tokens::Tag;
+use crate::wide::{self, Bytes};
 
 /// Depths of hidden and preformatted elements while a page's tags go by.
 #[derive(Default)]
@@ -59,15 +60,35 @@ pub fn is_break(tag: &Tag) -> bool {
     tag.name != NOTHING && properties(tag.name) & names::INLINE == 0
 }
 
+struct Visible<'a> {
+    source: &'a [u8],
+    tags: &'a [Tag],
+    flow: &'a mut Flow,
+}
+
+impl wide::Work for Visible<'_> {
+    type Made = ();
+
+    #[inline(always)]
+    fn on<B: Bytes>(self) {
+        visible_on::<B>(self.source, self.tags, self.flow);
+    }
+}
+
 /// All visible text.
 #[inline(never)]
 pub fn visible(source: &[u8], tags: &[Tag], flow: &mut Flow) {
+    wide::run(Visible { source, tags, flow });
+}
+
+#[inline(always)]
+fn visible_on<B: Bytes>(source: &[u8], tags: &[Tag], flow: &mut Flow) {
     flow.clear();
     let mut shown = Shown::default();
     let mut start = 0;
     for tag in tags {
         if let Some(how) = shown.text() {
-            flow.push_inline(source, start, tag.start as usize, how);
+            flow.push_inline::<B>(source, start, tag.start as usize, how);
         }
         if is_break(tag) {
             flow.end_block();

@@ -1,8 +1,8 @@
 //! Text -> normalised words: `docstore/html/words.py`.
 //!
 //! The words are written one after the other, in lower case and normal form, with one space between: just what the
-//! text checksum is taken of.  ASCII is classed and put into lower case for the whole text at once, in loops that compile
-//! to vector instructions, and then cut word by word by one bit a byte; other characters go by their table entry (see
+//! text checksum is taken of.  ASCII is classed and put into lower case for the whole text at once, a block
+//! at a time, and then cut word by word by one bit a byte; other characters go by their table entry (see
 //! `tools/make_native_tables.py` for what makes a character *safe*); only around characters that are not safe, from the
 //! last safe one before to the next one behind, the five passes of NFKC_Casefold are made.
 
@@ -10,6 +10,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::bytes::{self, code_point, sequence_length};
 use crate::tables::unicode::{BLOCK, CASE_FOLDING, ENTRIES, INDEX, STRINGS, UNASSIGNED};
+use crate::wide::{self, Bytes};
 
 const WORD: u32 = 1;
 const UNSPACED: u32 = 2;
@@ -54,6 +55,24 @@ fn ascii_run(text: &[u8], mut place: usize) -> usize {
 const BLOCK_BYTES: usize = 64;
 /// So many bytes of a word are copied in any case; few words are longer.
 const PIECE_BYTES: usize = 16;
+
+/// What `Words::class` does, in buffers that are large enough.
+struct Class<'a> {
+    text: &'a [u8],
+    lowered: &'a mut [u8],
+    word_bits: &'a mut Vec<u64>,
+}
+
+impl wide::Work for Class<'_> {
+    type Made = ();
+
+    #[inline(always)]
+    fn on<B: Bytes>(self) {
+        for (text, lowered) in self.text.chunks(BLOCK_BYTES).zip(self.lowered.as_chunks_mut().0) {
+            self.word_bits.push(B::class_64(text, lowered));
+        }
+    }
+}
 
 /// The words of one text.
 #[derive(Default)]
@@ -143,7 +162,6 @@ impl Words {
         self.end_word();
     }
 
-    #[inline(never)]
     /// Put the text's ASCII into lower case, and note which bytes of it belong to words.
     fn class(&mut self, text: &[u8]) {
         let blocks = text.len().div_ceil(BLOCK_BYTES);
@@ -151,17 +169,7 @@ impl Words {
             self.lowered.resize((blocks + 1) * BLOCK_BYTES * 3 / 2, 0);
         }
         self.word_bits.clear();
-        let mut flags = [0; BLOCK_BYTES];
-        for (lowered, text) in self.lowered.chunks_exact_mut(BLOCK_BYTES).zip(text.chunks(BLOCK_BYTES)) {
-            if text.len() < BLOCK_BYTES {
-                flags = [0; BLOCK_BYTES];
-            }
-            for ((flag, lowered), &byte) in flags.iter_mut().zip(lowered).zip(text) {
-                *lowered = byte.to_ascii_lowercase();
-                *flag = u8::from(bytes::is_word_byte(byte));
-            }
-            self.word_bits.push(bytes::bits(&flags));
-        }
+        wide::run(Class { text, lowered: &mut self.lowered, word_bits: &mut self.word_bits });
     }
 
     /// ASCII text from `place` to `end`, which lies behind it, word by word.

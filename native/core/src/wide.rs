@@ -1,0 +1,274 @@
+//! Loops over text compiled twice: for sixteen bytes at a time, and for sixty-four where the processor has AVX-512.
+//!
+//! A loop is a `Work`, written once over `Bytes`; `run` picks.  Classes of bytes are bits of an integer, bit i for byte
+//! i.  Knows `sixteen`, whose bytes every processor has; must not know what a loop looks for.
+
+use crate::bytes;
+use crate::sixteen::{self, Sixteen};
+
+/// As many bytes as one instruction takes.
+pub trait Bytes: Copy {
+    const COUNT: usize;
+    /// As many bytes as there are from `place` on up to `COUNT`, zeros behind.
+    fn load(source: &[u8], place: usize) -> Self;
+    /// Which bytes equal one value.
+    fn equal(self, byte: u8) -> u64;
+    /// Which bytes are at most so large.
+    fn at_most(self, byte: u8) -> u64;
+    /// Which bytes are 0x80 or more.
+    fn high(self) -> u64;
+    /// Which of up to sixty-four bytes are ASCII letters, digits or underscores; stores them, letters in lower case.
+    fn class_64(text: &[u8], lowered: &mut [u8; 64]) -> u64;
+    /// How many of the low `COUNT` bits are set, where there are no others.
+    fn count(bits: u64) -> usize;
+    /// Store each byte, or `least` where it is smaller, from `place` on.
+    fn store_at_least(self, least: u8, target: &mut [u8], place: usize);
+}
+
+impl Bytes for Sixteen {
+    const COUNT: usize = 16;
+
+    #[inline(always)]
+    fn load(source: &[u8], place: usize) -> Self {
+        sixteen::load(source, place)
+    }
+
+    #[inline(always)]
+    fn equal(self, byte: u8) -> u64 {
+        self.equal(byte).into()
+    }
+
+    #[inline(always)]
+    fn at_most(self, byte: u8) -> u64 {
+        self.at_most(byte).into()
+    }
+
+    #[inline(always)]
+    fn high(self) -> u64 {
+        self.high().into()
+    }
+
+    #[inline(always)]
+    fn class_64(text: &[u8], lowered: &mut [u8; 64]) -> u64 {
+        let mut flags = [0; 64];
+        // The loop compiles to vector instructions.
+        for ((flag, lowered), &byte) in flags.iter_mut().zip(lowered).zip(text) {
+            *lowered = byte.to_ascii_lowercase();
+            *flag = u8::from(bytes::is_word_byte(byte));
+        }
+        bytes::bits(&flags)
+    }
+
+    #[inline(always)]
+    fn count(bits: u64) -> usize {
+        let bits = bits as u32;
+        let pairs = bits - (bits >> 1 & 0x5555);
+        let fours = (pairs & 0x3333) + (pairs >> 2 & 0x3333);
+        let eights = (fours + (fours >> 4)) & 0x0f0f;
+        ((eights + (eights >> 8)) & 0x1f) as usize
+    }
+
+    #[inline(always)]
+    fn store_at_least(self, least: u8, target: &mut [u8], place: usize) {
+        target[place..place + 16].copy_from_slice(&self.at_least(least).bytes());
+    }
+}
+
+/// Which of up to sixty-four bytes from `place` on equal one value.
+#[inline(always)]
+pub fn equal_of_64<B: Bytes>(source: &[u8], place: usize, byte: u8) -> u64 {
+    let mut bits = 0;
+    let mut ahead = 0;
+    while ahead < 64 && place + ahead < source.len() {
+        bits |= B::load(source, place + ahead).equal(byte) << ahead;
+        ahead += B::COUNT;
+    }
+    bits
+}
+
+/// A loop over bytes; `on` is to be marked `inline(always)`, with all that it calls for `B`.
+pub trait Work {
+    type Made;
+    fn on<B: Bytes>(self) -> Self::Made;
+}
+
+/// Do the work with as many bytes at a time as this processor takes.
+#[inline(always)]
+pub fn run<W: Work>(work: W) -> W::Made {
+    #[cfg(target_arch = "x86_64")]
+    let work = match sixty_four::run(work) {
+        Ok(made) => return made,
+        Err(work) => work,
+    };
+    work.on::<Sixteen>()
+}
+
+/// SAFETY, of every block here: a `SixtyFour` comes to be only in a `Work` that `run` does, which has asked the
+/// processor right before; a masked load touches no byte but those whose bits are set, a store a slice of just its length.
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod sixty_four {
+    use std::arch::x86_64::{
+        __m512i, _mm512_cmpeq_epi8_mask, _mm512_cmple_epu8_mask, _mm512_cmplt_epu8_mask, _mm512_mask_add_epi8,
+        _mm512_maskz_loadu_epi8, _mm512_max_epu8, _mm512_movepi8_mask, _mm512_set1_epi8, _mm512_storeu_si512,
+        _mm512_sub_epi8,
+    };
+
+    use super::{Bytes, Work};
+
+    #[derive(Clone, Copy)]
+    pub struct SixtyFour(__m512i);
+
+    #[inline(always)]
+    fn splat(byte: u8) -> __m512i {
+        unsafe { _mm512_set1_epi8(byte as i8) }
+    }
+
+    #[inline(always)]
+    fn available() -> bool {
+        is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("popcnt")
+    }
+
+    #[inline(always)]
+    pub fn run<W: Work>(work: W) -> Result<W::Made, W> {
+        #[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2,popcnt")]
+        fn wide<W: Work>(work: W) -> W::Made {
+            work.on::<SixtyFour>()
+        }
+        if available() {
+            return Ok(unsafe { wide(work) });
+        }
+        Err(work)
+    }
+
+    impl Bytes for SixtyFour {
+        const COUNT: usize = 64;
+
+        #[inline(always)]
+        fn load(source: &[u8], place: usize) -> Self {
+            let rest = &source[place..];
+            let mask = if rest.len() < 64 { (1 << rest.len()) - 1 } else { u64::MAX };
+            Self(unsafe { _mm512_maskz_loadu_epi8(mask, rest.as_ptr().cast()) })
+        }
+
+        #[inline(always)]
+        fn equal(self, byte: u8) -> u64 {
+            unsafe { _mm512_cmpeq_epi8_mask(self.0, splat(byte)) }
+        }
+
+        #[inline(always)]
+        fn at_most(self, byte: u8) -> u64 {
+            unsafe { _mm512_cmple_epu8_mask(self.0, splat(byte)) }
+        }
+
+        #[inline(always)]
+        fn high(self) -> u64 {
+            unsafe { _mm512_movepi8_mask(self.0) }
+        }
+
+        #[inline(always)]
+        fn class_64(text: &[u8], lowered: &mut [u8; 64]) -> u64 {
+            let Self(bytes) = Self::load(text, 0);
+            let within = |bytes, first: u8, count: u8| unsafe {
+                _mm512_cmplt_epu8_mask(_mm512_sub_epi8(bytes, splat(first)), splat(count))
+            };
+            let capitals = within(bytes, b'A', 26);
+            let small = unsafe { _mm512_mask_add_epi8(bytes, capitals, bytes, splat(0x20)) };
+            unsafe { _mm512_storeu_si512(lowered.as_mut_ptr().cast(), small) };
+            within(small, b'a', 26) | within(bytes, b'0', 10) | Self(bytes).equal(b'_')
+        }
+
+        #[inline(always)]
+        fn count(bits: u64) -> usize {
+            bits.count_ones() as usize
+        }
+
+        #[inline(always)]
+        fn store_at_least(self, least: u8, target: &mut [u8], place: usize) {
+            let target = &mut target[place..place + 64];
+            unsafe {
+                let bytes = _mm512_max_epu8(self.0, splat(least));
+                _mm512_storeu_si512(target.as_mut_ptr().cast(), bytes);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that can be asked of the bytes from a place on.
+    struct Ask<'a>(&'a [u8], usize);
+
+    impl Work for Ask<'_> {
+        type Made = (usize, [u64; 6], Vec<u8>);
+
+        #[inline(always)]
+        fn on<B: Bytes>(self) -> Self::Made {
+            let Self(source, place) = self;
+            let bytes = B::load(source, place);
+            let mut stored = vec![0; 256];
+            bytes.store_at_least(b' ', &mut stored, 0);
+            let mut lowered = [0; 64];
+            let end = source.len().min(place + 64);
+            let words = B::class_64(&source[place..end], &mut lowered);
+            stored[64..64 + end - place].copy_from_slice(&lowered[..end - place]);
+            let bits = [
+                bytes.equal(b'<'),
+                bytes.at_most(0x1f),
+                bytes.high(),
+                words,
+                equal_of_64::<B>(source, place, b'<'),
+                B::count(bytes.high()) as u64,
+            ];
+            (B::COUNT, bits, stored)
+        }
+    }
+
+    fn plainly(source: &[u8], place: usize, count: usize) -> ([u64; 6], Vec<u8>) {
+        let at = |ahead: usize| source.get(place + ahead).copied().unwrap_or(0);
+        let bits = |count: usize, holds: &dyn Fn(u8) -> bool| {
+            (0..count).filter(|&ahead| holds(at(ahead))).fold(0, |bits: u64, ahead| bits | 1 << ahead)
+        };
+        let mut stored = vec![0; 256];
+        (0..count).for_each(|ahead| stored[ahead] = at(ahead).max(b' '));
+        (0..64).for_each(|ahead| stored[64 + ahead] = at(ahead).to_ascii_lowercase());
+        let high = bits(count, &|byte| byte >= 0x80);
+        let found = [
+            bits(count, &|byte| byte == b'<'),
+            bits(count, &|byte| byte <= 0x1f),
+            high,
+            bits(64, &bytes::is_word_byte),
+            bits(64, &|byte| byte == b'<'),
+            high.count_ones().into(),
+        ];
+        (found, stored)
+    }
+
+    #[test]
+    fn bits_mean_what_the_plain_tests_say_by_either_way() {
+        let mut state = 1u64;
+        for length in 1..150 {
+            let source: Vec<u8> = (0..length)
+                .map(|place| {
+                    state = crate::shingle::fold(&[state], place);
+                    if state >> 60 == 0 {
+                        b'<'
+                    } else {
+                        (state >> 32) as u8
+                    }
+                })
+                .collect();
+            for place in 0..length as usize {
+                for (count, bits, stored) in [Ask(&source, place).on::<Sixteen>(), run(Ask(&source, place))] {
+                    assert_eq!((bits, stored), plainly(&source, place, count), "{length} {place} {count}");
+                }
+            }
+        }
+    }
+}
