@@ -66,6 +66,13 @@ def _posting(row_key: bytes, qualifier: bytes) -> RowMutations:
     return _new_tuple(RowMutations, (TABLE, row_key, (_new_tuple(SetCell, (FAMILY, qualifier, 0, b"")),)))
 
 
+def _together(stored: list[bytes], pending: list[bytes]) -> list[bytes]:
+    """Qualifiers of a row, each once, in order."""
+    if not stored and len(pending) == 1:  # most rows are of one page's own body or text
+        return pending
+    return sorted({*stored, *pending})
+
+
 class HashIndex:
     """Look-ups over committed postings and those of the group in flight.
 
@@ -95,6 +102,8 @@ class HashIndex:
         """Pages whose body has this checksum's head, oldest first; the caller verifies each."""
         row_key = _BODY + body_head(body_checksum)
         found = self._qualifiers(row_key, POINTER_SLICE)
+        if not found:  # of most pages
+            return []
         if len(found) < POINTER_SLICE:
             return [_pointer(qualifier) for qualifier in found]
         return self._very_many(row_key)
@@ -157,6 +166,10 @@ class HashIndex:
         wanted |= {_TEXT + text_number(analysis.text_checksum) for analysis in pages if analysis.text_checksum}
         missing = sorted(wanted - rows.keys())
         found = self._engine.qualifiers_of_rows(TABLE, missing, POINTER_SLICE)
+        if max(map(len, found), default=0) < POINTER_SLICE:
+            rows.update(zip(missing, found, strict=True))
+            self._let_oldest_go(rows)
+            return
         for row_key, stored in zip(missing, found, strict=True):
             self._hold(row_key, stored, POINTER_SLICE)
 
@@ -171,8 +184,11 @@ class HashIndex:
         rows = self._rows
         if rows is not None and len(stored) < limit:
             rows[row_key] = stored
-            if len(rows) > ROWS_HELD:
-                del rows[next(iter(rows))]
+            self._let_oldest_go(rows)
+
+    def _let_oldest_go(self, rows: dict[bytes, list[bytes]]) -> None:
+        for row_key in list(islice(rows, max(0, len(rows) - ROWS_HELD))):
+            del rows[row_key]
 
     def propose(self, analysis: Analysis) -> Proposal:
         """Texts that share a band or a 0-mod-p fingerprint with the page: which of them to look at, and how many."""
@@ -204,7 +220,7 @@ class HashIndex:
         pending = self._pending.get(row_key)
         if pending is None:
             return stored if len(stored) <= limit else stored[:limit]
-        return sorted({*stored, *pending})[:limit]
+        return _together(stored, pending)[:limit]
 
     # --- writing
 
@@ -220,21 +236,22 @@ class HashIndex:
         Returns:
             Mutations to write before or with the page's row; and `group_mutations` with the group.
         """
-        body = body_head(analysis.body_checksum)
-        wanted = []
-        if text and analysis.text_checksum:
-            number = text_number(analysis.text_checksum)
+        body, number = body_head(analysis.body_checksum), text_number(analysis.text_checksum)
+        body_row, text_row = _BODY + body, _TEXT + number
+        here = timestamp.to_bytes(8, "big") + row_key
+        # A body has one text, or one for each way to read it: pages of the others are no pages of this one.
+        self._pages.pop(number, None)
+        rows = []
+        if text and number:
             if near:
                 self._post(number, analysis)
-            wanted.append((_TEXT + number, body))
-        wanted.append((_BODY + body, timestamp.to_bytes(8, "big") + row_key))
-        # A body has one text, or one for each way to read it: pages of the others are no pages of this one.
-        self._pages.pop(text_number(analysis.text_checksum), None)
-        if len(wanted) == 2 and self._rows is not None and all(self._is_known_absent(key) for key, _ in wanted):
-            self._hold_pages(text_number(analysis.text_checksum), [PagePointer(timestamp, row_key)])
-        for key, qualifier in wanted:
-            self._pending.setdefault(key, []).append(qualifier)
-        return [_posting(key, qualifier) for key, qualifier in wanted]
+            if self._is_known_absent(text_row) and self._is_known_absent(body_row):
+                self._hold_pages(number, [_new_tuple(PagePointer, (timestamp, row_key))])
+            self._pending.setdefault(text_row, []).append(body)
+            rows.append(_posting(text_row, body))
+        self._pending.setdefault(body_row, []).append(here)
+        rows.append(_posting(body_row, here))
+        return rows
 
     def _post(self, number: bytes, analysis: Analysis) -> None:
         """Post a text, unless it is: by an earlier page with this text, and that one may be gone."""
@@ -263,7 +280,7 @@ class HashIndex:
             for row_key, qualifiers in self._pending.items():
                 stored = self._rows.get(row_key)
                 if stored is not None:
-                    self._rows[row_key] = sorted({*stored, *qualifiers})
+                    self._rows[row_key] = _together(stored, qualifiers)
         if not committed:
             self._pages.clear()
         self._pending.clear()
