@@ -6,6 +6,8 @@ is no longer true: `PageRows` forgets a row that is written, and everything when
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from docstore.dedup.detector import StoredPage
 from docstore.dedup.pointers import PagePointer
 
@@ -56,11 +58,12 @@ class RecentPages:
 
     def put(self, pointer: PagePointer, page: RecentPage) -> None:
         """Hold a live version."""
-        if pointer not in self._pages:
-            self._of_row.setdefault(pointer.row_key, []).append(pointer)
-            if len(self._pages) >= self._limit:
-                self._drop(next(iter(self._pages)))
-        self._pages[pointer] = page
+        pages = self._pages
+        if pointer not in pages:
+            self._of_row.setdefault(pointer[1], []).append(pointer)
+            if len(pages) >= self._limit:
+                self._drop(next(iter(pages)))
+        pages[pointer] = page
 
     def _drop(self, pointer: PagePointer) -> None:
         del self._pages[pointer]
@@ -69,12 +72,37 @@ class RecentPages:
         if not others:
             del self._of_row[pointer.row_key]
 
-    def forget_row(self, row_key: bytes) -> None:
-        """Let go of all versions of a row."""
-        for pointer in self._of_row.pop(row_key, ()):
-            del self._pages[pointer]
+    def forget_rows(self, row_keys: Set[bytes]) -> None:
+        """Let go of all versions of some rows; most of them are not held."""
+        for row_key in self._of_row.keys() & row_keys:
+            for pointer in self._of_row.pop(row_key):
+                del self._pages[pointer]
 
     def forget(self) -> None:
         """Let go of everything."""
         self._pages.clear()
         self._of_row.clear()
+
+
+class PlainTexts:
+    """Texts of the last pages by envelope, first in first out; none of them leans on another."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._texts: dict[bytes, bytes] = {}
+        self._bytes = 0
+        self.get = self._texts.get
+
+    def hold(self, envelope: bytes, raw: bytes) -> None:
+        """Hold the text that lies at an envelope, which is its own one place."""
+        if envelope in self._texts:
+            return
+        self._texts[envelope] = raw
+        self._bytes += len(raw)
+        while self._bytes > self._limit_bytes:
+            self._bytes -= len(self._texts.pop(next(iter(self._texts))))
+
+    def forget(self) -> None:
+        """Let go of everything."""
+        self._texts.clear()
+        self._bytes = 0

@@ -28,15 +28,18 @@ from docstore.capture import (
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.detector import StoredPage
 from docstore.dedup.pointers import PagePointer
+from docstore.format import INLINE_LIMIT_BYTES
 from docstore.model import Cell, Previous, ReadSpec, RowMutations, SetCell
 from docstore.table import Table
 from docstore.tablets.placement import Placement, through_moves
 from docstore.tablets.values import envelope_raw_bytes
-from docstore.writing.recent import SHARED_ROWS_HELD, RecentPage, RecentPages
+from docstore.writing.recent import SHARED_ROWS_HELD, PlainTexts, RecentPage, RecentPages
 from docstore.writing.sharing import BODY_FAMILY, ENVELOPE, TEXT, Base, SharedBodies, body_name
 
 BASE_CACHE_BYTES = 32 << 20
 """Raw bodies kept at hand as bases: the next page is likely to resemble the last ones."""
+PLAIN_TEXTS_HELD_BYTES = 8 << 20
+"""Texts kept at hand of pages that others are about to lean on: mostly the next ones of the same site."""
 LARGEST_BASE_BYTES = 4 << 20
 """A larger body is no base: every read of a delta decodes its base."""
 
@@ -136,6 +139,7 @@ class PageRows:
         self._texts: OrderedDict[bytes, TextBase] = OrderedDict()
         self._texts_bytes = 0
         self._group_texts: dict[bytes, TextBase | None] = {}
+        self._plain_texts = PlainTexts(PLAIN_TEXTS_HELD_BYTES)
         self._pending: dict[PagePointer, PendingPage] = {}
         self._pending_rows: set[bytes] = set()
         policies = [table.policy(family) for family in _FAMILIES_OF_A_VERSION]
@@ -370,6 +374,9 @@ class PageRows:
             return None
         if pending is not None and pending.base is base:
             return TextBase(pending.text, envelope, False)
+        held = self._plain_texts.get(envelope)
+        if held is not None:
+            return TextBase(held, envelope, False)
         raw, leans_on = self._placement.fetch_leaning(envelope)
         return None if leans_on else TextBase(raw, envelope, False)
 
@@ -385,6 +392,7 @@ class PageRows:
             self._bases_bytes = 0
             self._texts.clear()
             self._texts_bytes = 0
+            self._plain_texts.forget()
 
     def _body_envelope(self, pointer: PagePointer) -> bytes | None:
         recent = self._recent_page(pointer)
@@ -425,15 +433,20 @@ class PageRows:
                     self._shared[name] = self._shared[name] | {cell.qualifier: cell.value for cell in cells}
         if self._recent is not None:
             self._absent -= self._pending_rows
-            for row_key in self._pending_rows:
-                self._recent.forget_row(row_key)
+            self._recent.forget_rows(self._pending_rows)
             if committed and self._remembers_writes:
                 self._forget_moved()
                 for pointer, page in self._pending.items():
-                    text = page.base.text if page.base is not None and page.base.pointer == pointer else None
-                    self._recent.put(pointer, RecentPage(page.page, page.title, page.status, page.envelope, text))
-                    if page.base is not None and page.envelope not in self._bases:
-                        self._hold_base(page.envelope, page.base)
+                    stored, title, status, raw_text, _, envelope, base = page
+                    text = None
+                    if base is not None:
+                        if base.pointer == pointer:
+                            text = base.text
+                            if len(raw_text) > INLINE_LIMIT_BYTES:
+                                self._plain_texts.hold(text, raw_text)
+                        if envelope not in self._bases:
+                            self._hold_base(envelope, base)
+                    self._recent.put(pointer, RecentPage(stored, title, status, envelope, text))
         if committed:
             for name, text_base in self._group_texts.items():
                 if text_base is not None and text_base.named:
