@@ -18,7 +18,7 @@ own group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -66,7 +66,7 @@ def _posting(row_key: bytes, qualifier: bytes) -> RowMutations:
     return _new_tuple(RowMutations, (TABLE, row_key, (_new_tuple(SetCell, (FAMILY, qualifier, 0, b"")),)))
 
 
-def _together(stored: list[bytes], pending: list[bytes]) -> list[bytes]:
+def _together(stored: Sequence[bytes], pending: list[bytes]) -> list[bytes]:
     """Qualifiers of a row, each once, in order."""
     if not stored and len(pending) == 1:  # most rows are of one page's own body or text
         return pending
@@ -89,7 +89,7 @@ class HashIndex:
         self._engine = engine
         self._buckets = buckets
         self._pending: dict[bytes, list[bytes]] = {}
-        self._rows: dict[bytes, list[bytes]] | None = {} if remembers else None
+        self._rows: dict[bytes, Sequence[bytes]] | None = {} if remembers else None
         """Whole rows as they are committed; where remembered."""
         self._pages: dict[bytes, list[PagePointer]] = {}
         """Pages that texts lead to, those of the group in flight included; where rows are remembered."""
@@ -166,8 +166,8 @@ class HashIndex:
         wanted |= {_TEXT + text_number(analysis.text_checksum) for analysis in pages if analysis.text_checksum}
         missing = sorted(wanted - rows.keys())
         found = self._engine.qualifiers_of_rows(TABLE, missing, POINTER_SLICE)
-        if max(map(len, found), default=0) < POINTER_SLICE:
-            rows.update(zip(missing, found, strict=True))
+        if not any(found):  # what is new is mostly that alone
+            rows.update(dict.fromkeys(missing, ()))
             self._let_oldest_go(rows)
             return
         for row_key, stored in zip(missing, found, strict=True):
@@ -179,14 +179,14 @@ class HashIndex:
             self._rows.clear()
         self._pages.clear()
 
-    def _hold(self, row_key: bytes, stored: list[bytes], limit: int) -> None:
+    def _hold(self, row_key: bytes, stored: Sequence[bytes], limit: int) -> None:
         """Keep a row at hand, unless a limit may have cut it."""
         rows = self._rows
         if rows is not None and len(stored) < limit:
             rows[row_key] = stored
             self._let_oldest_go(rows)
 
-    def _let_oldest_go(self, rows: dict[bytes, list[bytes]]) -> None:
+    def _let_oldest_go(self, rows: dict[bytes, Sequence[bytes]]) -> None:
         for row_key in list(islice(rows, max(0, len(rows) - ROWS_HELD))):
             del rows[row_key]
 
@@ -209,9 +209,10 @@ class HashIndex:
 
     def _is_known_absent(self, row_key: bytes) -> bool:
         """Whether a row is at hand, and empty, and the group in flight has not written to it."""
-        return self._rows is not None and self._rows.get(row_key) == [] and row_key not in self._pending
+        stored = None if self._rows is None else self._rows.get(row_key)
+        return stored is not None and not stored and row_key not in self._pending
 
-    def _qualifiers(self, row_key: bytes, limit: int) -> list[bytes]:
+    def _qualifiers(self, row_key: bytes, limit: int) -> Sequence[bytes]:
         """The first qualifiers of a row; not to be changed."""
         stored = None if self._rows is None else self._rows.get(row_key)
         if stored is None:
