@@ -21,10 +21,15 @@ class IndexedDictionary:
     def __init__(self, content: bytes) -> None:
         self._dictionary = docstore_native.FrameDictionary(content)
 
-    def frame(self, raw: bytes) -> bytes | None:
-        """The frame of a value that leans on it; None where the reference has to make one."""
+    def frame(self, raw: bytes, limit: int | None = None) -> bytes | None:
+        """The frame of a value that leans on it; None where the reference has to make one.
+
+        Args:
+            raw: the value.
+            limit: where the value's beginning says that its frame would be clearly longer, b"" is given in its place.
+        """
         try:
-            return self._dictionary.frame(raw)
+            return self._dictionary.frame(raw, limit)
         except RuntimeError as error:
             _report(error, raw)
             return None

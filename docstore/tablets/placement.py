@@ -159,9 +159,11 @@ class Placement:
                 if len(best.payload) * cost.small < len(raw):
                     break
         if best is None or len(best.payload) * cost.small >= len(raw):
-            plain = self._codec.encode(raw, dictionary=self._dictionaries.get(row_key, column))
-            if best is None or len(plain.payload) <= len(best.payload) + cost.cost_bytes:
-                best = plain
+            dictionary = self._dictionaries.get(row_key, column)
+            if best is None:
+                best = self._codec.encode(raw, dictionary=dictionary)
+            else:
+                best = self._codec.encode_within(raw, dictionary, len(best.payload) + cost.cost_bytes) or best
         envelope = self._append(row_key, column, timestamp, raw, best)
         return envelope, best.related if best.codec == CODEC_ZSTD_DELTA else b""
 

@@ -181,11 +181,29 @@ class ValueCodec:
             if len(payload) + RECORD_RELATED_BYTES < len(raw):
                 return Encoded(CODEC_ZSTD_DELTA, base[0], payload)
         elif dictionary is not None:
-            payload = self._dictionary_frame(raw, dictionary)
-            if len(payload) + RECORD_RELATED_BYTES < len(raw):
-                return Encoded(CODEC_ZSTD_DICTIONARY, dictionary.checksum, payload)
+            encoded = self._with_dictionary(raw, dictionary, None)
+            if encoded is not None:
+                return encoded
         payload = _strip(self._contexts.compress(raw))
         return Encoded(CODEC_ZSTD, b"", payload) if len(payload) < len(raw) else Encoded(CODEC_STORED, b"", raw)
+
+    def encode_within(self, raw: bytes, dictionary: Dictionary | None, limit: int) -> Encoded | None:
+        """Encode a value as `encode` does without a base, but only where its payload may be of use.
+
+        A hopeless one is not made to its end: native code looks at a quarter of a long value.  That is a guess, right
+        but for payloads near the limit.
+
+        Args:
+            raw: the value.
+            dictionary: compress with it.
+            limit: payloads of more bytes are of no use.
+        Returns:
+            None where the payload would be longer.
+        """
+        encoded = None if dictionary is None else self._with_dictionary(raw, dictionary, limit)
+        if encoded is None:
+            encoded = self.encode(raw)
+        return encoded if 0 < len(encoded.payload) <= limit else None
 
     def decode(self, record: Record, resolve: Resolve | None = None) -> bytes:
         """The raw value of a record.
@@ -240,8 +258,15 @@ class ValueCodec:
         made = frames.delta(raw, base) if self._level <= LEVEL else None
         return _strip(self._delta_compressor(base, len(raw)).compress(raw)) if made is None else made
 
-    def _dictionary_frame(self, raw: bytes, dictionary: Dictionary) -> bytes:
-        made = dictionary.indexed.frame(raw) if dictionary.indexed and self._level <= LEVEL else None
+    def _with_dictionary(self, raw: bytes, dictionary: Dictionary, limit: int | None) -> Encoded | None:
+        """None where the dictionary does not pay; no payload where that is hopeless to be within the limit."""
+        payload = self._dictionary_frame(raw, dictionary, limit)
+        if len(payload) + RECORD_RELATED_BYTES < len(raw):
+            return Encoded(CODEC_ZSTD_DICTIONARY, dictionary.checksum, payload)
+        return None
+
+    def _dictionary_frame(self, raw: bytes, dictionary: Dictionary, limit: int | None) -> bytes:
+        made = dictionary.indexed.frame(raw, limit) if dictionary.indexed and self._level <= LEVEL else None
         return _strip(self._dictionary_compressor(dictionary).compress(raw)) if made is None else made
 
     def _delta_compressor(self, base: bytes, raw_bytes: int) -> zstandard.ZstdCompressor:

@@ -199,3 +199,31 @@ def test_above_the_level_of_writing_zstd_does_all_the_work(bodies: list[bytes]) 
     with mock.patch.object(compiled, "WHY_NOT", "left out here"):
         expected = encode_all(bodies[:20], 9)
     assert encode_all(bodies[:20], 9) == expected
+
+
+def test_a_frame_within_its_limit_is_the_same_and_one_far_beyond_is_given_up() -> None:
+    source = random.Random(9)
+    words = [source.randbytes(source.randrange(2, 12)) for _ in range(400)]
+    content = b" ".join(source.choices(words, k=4000))
+    raw = b" ".join(source.choices(words, k=4000))
+    indexed = frames.index(content)
+    assert indexed is not None
+    whole = indexed.frame(raw)
+    assert whole
+    assert indexed.frame(raw, len(whole)) == whole
+    assert indexed.frame(raw, 1 << 62) == whole
+    assert indexed.frame(raw, len(whole) * 2 // 3) == b""
+    assert indexed.frame(raw[:2000], 1) == indexed.frame(raw[:2000]) != b""
+
+
+@pytest.mark.parametrize("is_native", [True, False])
+def test_a_value_is_encoded_within_a_limit_or_not_at_all(is_native: bool, bodies: list[bytes]) -> None:
+    codec = ValueCodec()
+    with mock.patch.object(compiled, "WHY_NOT", "" if is_native else "switched off"):
+        dictionary = Dictionary(b"".join(bodies[::2]))
+        for raw in bodies[1::2]:
+            for leans_on in (None, dictionary):
+                encoded = codec.encode(raw, dictionary=leans_on)
+                assert codec.encode_within(raw, leans_on, 2 * len(raw)) == encoded
+                assert codec.encode_within(raw, leans_on, len(encoded.payload) // 2) is None
+                assert codec.encode_within(raw, leans_on, len(encoded.payload) - 1) is None

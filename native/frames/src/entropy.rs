@@ -58,6 +58,8 @@ impl Copy {
 pub enum Refused {
     /// Value and what it leans on are too long together.
     TooLong,
+    /// The frame would be clearly longer than it may be.
+    OverLimit,
     /// A defect: copies that do not make up the value, or that libzstd does not take.
     Failed(String),
 }
@@ -66,6 +68,7 @@ impl fmt::Display for Refused {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLong => to.write_str("value and base are too long together"),
+            Self::OverLimit => to.write_str("the frame would be longer than it may be"),
             Self::Failed(why) => write!(to, "no zstd frame was made: {why}"),
         }
     }

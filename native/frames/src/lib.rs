@@ -24,6 +24,11 @@ use places::Index;
 pub const REACH_BYTES: usize = 1 << places::PLACE_BITS;
 /// A dictionary's text keeps room for a value this long.
 const ROOM_BYTES: usize = 128 << 10;
+/// One part in so many of a value is tried before the whole, where the frame has a limit; not of shorter values.
+const TRIED_PART: usize = 4;
+const LEAST_TRIED_BYTES: usize = 8 << 10;
+/// A frame is given up that would take more than so many eighths of its limit.
+const GIVEN_UP_EIGHTHS: usize = 9;
 /// Buffers above this are given back after use.
 const KEPT_BYTES: usize = 4 << 20;
 
@@ -60,24 +65,47 @@ impl Encoder {
         Some(Self { finder: Finder::default(), text: Vec::new(), context: Context::new()? })
     }
 
-    /// The frame of a value that leans on a dictionary.
-    pub fn with_dictionary(&mut self, value: &[u8], dictionary: &Dictionary) -> Result<&[u8], Refused> {
+    /// The frame of a value that leans on a dictionary; `OverLimit` where its beginning says that it would be clearly
+    /// longer than a limit, which saves most of the work.  A frame that is made may still be longer.
+    pub fn with_dictionary(
+        &mut self,
+        value: &[u8],
+        dictionary: &Dictionary,
+        limit: Option<usize>,
+    ) -> Result<&[u8], Refused> {
         let start = dictionary.content_bytes;
         check_reach(start, value)?;
-        self.finder.recent().clear(value.len());
         {
             // Whoever panicked here left at most another value behind the content.
             let mut text = dictionary.text.lock().unwrap_or_else(PoisonError::into_inner);
             text.truncate(start);
             text.reserve_exact(value.len());
             text.extend_from_slice(value);
-            self.finder.find(&text, start, Some(&dictionary.index));
+            let is_over = limit.is_some_and(|limit| self.is_over(&text, start, &dictionary.index, limit));
+            if !is_over {
+                self.finder.recent().clear(value.len());
+                self.finder.find(&text, start, Some(&dictionary.index));
+            }
             text.truncate(start);
             if text.capacity() > start + KEPT_BYTES {
                 text.shrink_to(start + ROOM_BYTES);
             }
+            if is_over {
+                return Err(Refused::OverLimit);
+            }
         }
         self.context.frame(self.finder.copies(), value, start)
+    }
+
+    /// Whether the beginning of a value says that its frame would be clearly longer than a limit.
+    fn is_over(&mut self, text: &[u8], start: usize, index: &Index, limit: usize) -> bool {
+        let value_bytes = text.len() - start;
+        if value_bytes < LEAST_TRIED_BYTES {
+            return false;
+        }
+        self.finder.recent().clear(value_bytes);
+        self.finder.find(&text[..start + value_bytes / TRIED_PART], start, Some(index));
+        self.finder.estimated_bytes() * TRIED_PART * 8 > limit.saturating_mul(GIVEN_UP_EIGHTHS)
     }
 
     /// The frame of a value that leans on a base.

