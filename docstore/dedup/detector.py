@@ -38,6 +38,8 @@ LIKELY_CONTAINED = 0.8
 SKETCHES_HELD = 32_768
 """Sketches kept at hand, some 13 MB: most candidates are the last pages of the same site, and most are ruled out."""
 SHINGLE_CACHE_BYTES = 32 << 20
+_new_tuple = tuple.__new__
+"""Half of what it costs to make a named one, of which there are a few a page."""
 
 
 class StoredPage(NamedTuple):
@@ -186,7 +188,8 @@ class Detector:
             pointer, stored = found
             if checksum != stored.text_checksum:
                 shared, others = self._overlap(page, number, stored.text_checksum, partial(self._pages.text, pointer))
-            matches.append(Match(pointer, jaccard(shared, size, others), shared / size, shared / others))
+            alike = jaccard(shared, size, others)
+            matches.append(_new_tuple(Match, (pointer, alike, shared / size, shared / others)))
             if len(matches) == limit:
                 break
         if len(matches) > 1:
@@ -215,7 +218,8 @@ class Detector:
         text_checksum, shingles = analysis.text_checksum, analysis.shingles
         if not len(shingles):
             shingles = self._kernel.shingles(analysis.main)
-        return Asking(_number(text_checksum), text_checksum, analysis.sketch, analysis.shingle_count, shingles)
+        its = _number(text_checksum), text_checksum, analysis.sketch, analysis.shingle_count, shingles
+        return _new_tuple(Asking, its)
 
     def _overlap(
         self, page: Asking, number: int, text_checksum: bytes, load_text: Callable[[], str]
