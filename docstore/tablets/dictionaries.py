@@ -79,7 +79,7 @@ class DictionaryFiles:
         return checksum
 
     def settle(self) -> None:
-        """Make what was written durable: the step before a record that needs it is."""
+        """Make what was written durable: the step before a record that needs it is committed."""
         with self._lock:
             if self._unsettled:
                 self._files.sync_folder(self._folder)
@@ -300,8 +300,17 @@ class SiteDictionaries:
         return self._files.load(checksum)
 
     def settle(self) -> None:
-        """Make new dictionaries durable: before any record that needs one is."""
-        self._files.settle()
+        """Make new dictionaries durable: before any record that needs one is committed.
+
+        Raises:
+            StorageError: none of them is used by what is written next; nobody needs their files.
+        """
+        try:
+            self._files.settle()
+        except BaseException:
+            self.forget()
+            self._changed.clear()
+            raise
 
     def mutations(self) -> list[RowMutations]:
         """Rows that say which dictionary a scope uses, to be written with the group."""

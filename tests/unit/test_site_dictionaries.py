@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 import docstore
 from docstore import Page
+from docstore.errors import StorageError
 from docstore.files import Files
 from docstore.format import CODEC_ZSTD_DICTIONARY
 from docstore.keys import row_key
@@ -185,3 +187,30 @@ def test_only_the_last_dictionary_of_a_site_is_packed_with_effort(
     monkeypatch.setattr(dictionaries, "pack", noted)
     list(store.put_pages(pages(1, 30)))
     assert levels == [PASSING_PACK_LEVEL, PACK_LEVEL]
+
+
+class FailingFolder(Files):
+    """Fails to make the names of one folder durable, once."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def sync_folder(self, folder: Path) -> None:
+        if folder.name == self.folder:
+            self.folder = ""
+            raise StorageError(errno.EIO, "the folder cannot be synced")
+        super().sync_folder(folder)
+
+
+def test_a_dictionary_whose_name_could_not_be_made_durable_is_used_by_no_page(store: DocumentStore) -> None:
+    store.opened.dictionaries._files = FailingFolder("dictionaries")
+    with pytest.raises(StorageError):
+        list(store.put_pages(pages(1, 12)))
+    failed = set(store.opened.dictionaries.names())
+    assert failed
+    given = pages(1, 30, start=5)
+    assert all(result.stored == "body" for result in store.put_pages(given))
+    related = {record_of(store, page.url).related for page in given}
+    assert any(related)
+    assert not related & failed
+    assert [store.get(page.url).body for page in given] == [page.body for page in given]  # type: ignore[union-attr]
