@@ -124,7 +124,7 @@ impl<'a> Openings<'a> {
             let mut written = 0;
             loop {
                 for place in &mut self.places[self.count + written..self.count + written + 4] {
-                    *place = self.seen as u32 + bits.trailing_zeros();
+                    *place = (self.seen as u32).wrapping_add(bits.trailing_zeros());
                     bits &= bits.wrapping_sub(1);
                 }
                 written += 4;
