@@ -190,7 +190,7 @@ class ValueCodec:
     def encode_within(self, raw: bytes, dictionary: Dictionary | None, limit: int) -> Encoded | None:
         """Encode a value as `encode` does without a base, but only where its payload may be of use.
 
-        A hopeless one is not made to its end: native code looks at a quarter of a long value.  That is a guess, right
+        A hopeless one is not made to its end: native code looks at an eighth of a long value.  That is a guess, right
         but for payloads near the limit.
 
         Args:

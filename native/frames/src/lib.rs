@@ -25,7 +25,7 @@ pub const REACH_BYTES: usize = 1 << places::PLACE_BITS;
 /// A dictionary's text keeps room for a value this long.
 const ROOM_BYTES: usize = 128 << 10;
 /// One part in so many of a value is tried before the whole, where the frame has a limit; not of shorter values.
-const TRIED_PART: usize = 4;
+const TRIED_PART: usize = 8;
 const LEAST_TRIED_BYTES: usize = 8 << 10;
 /// A frame is given up that would take more than so many eighths of its limit.
 const GIVEN_UP_EIGHTHS: usize = 9;
