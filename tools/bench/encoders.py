@@ -1,7 +1,7 @@
 """`python -m tools.bench.encoders --corpus DIR [--limit N]`: what it takes to compress the values of a store.
 
-Every value that a store of these pages encodes is kept, with the dictionary or base that it was given, and encoded
-again: by native code and by the reference (libzstd alone), in turns, and by bare zstd -3 without either.
+Every value that a store of these pages encodes, or begins to, is kept, with the dictionary or base that it was given,
+and encoded again: by native code and by the reference (libzstd alone), in turns, and by bare zstd -3 without either.
 """
 
 from __future__ import annotations
@@ -56,16 +56,22 @@ class Way(NamedTuple):
 def collect(pages: Sequence[Page]) -> list[Value]:
     """What a store of these pages encodes."""
     found: list[Value] = []
-    encode = ValueCodec.encode
+    encode, encode_within = ValueCodec.encode, ValueCodec.encode_within
 
     def kept(self: ValueCodec, raw: bytes, **leans: Any) -> Encoded:
         dictionary: Dictionary | None = leans.get("dictionary")
         found.append(Value(raw, dictionary.content if dictionary else None, leans.get("base")))
         return encode(self, raw, **leans)
 
+    def kept_within(self: ValueCodec, raw: bytes, dictionary: Dictionary | None, limit: int) -> Encoded | None:
+        if dictionary is not None:  # without one it is handed on to `encode`
+            found.append(Value(raw, dictionary.content, None))
+        return encode_within(self, raw, dictionary, limit)
+
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch.object(ValueCodec, "encode", kept),
+        mock.patch.object(ValueCodec, "encode_within", kept_within),
         docstore.open(Path(folder) / "s", create=True) as store,
     ):
         for _ in store.put_pages(pages, threads=1):

@@ -65,7 +65,7 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
         ),
     ),
     ("dictionaries: sampling and choosing", ((SiteDictionaries, "note"), (SiteDictionaries, "get"))),
-    ("zstd of bodies, deltas and texts", ((ValueCodec, "encode"),)),
+    ("zstd of bodies, deltas and texts", ((ValueCodec, "encode"), (ValueCodec, "encode_within"))),
     (
         "records and envelopes",
         ((Placement, "place_near"), (Placement, "place"), (Placement, "place_all")),
