@@ -210,27 +210,17 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def encode_text(text: str) -> bytes:
-    """Encode for columns of `text`."""
-    return text.encode("utf-8", "surrogatepass")
-
-
 def declared_values(analysis: Analysis) -> Values:
     """The `text` columns of a capture but `main`: what the page declares of itself."""
-    values: Values = {}
-    if analysis.title:
-        values[TITLE] = encode_text(analysis.title)
-    if analysis.description:
-        values[DESCRIPTION] = encode_text(analysis.description)
-    if analysis.keywords:
-        values[KEYWORDS] = encode_text(analysis.keywords)
-    if analysis.headings:
-        values[HEADINGS] = encode_text(analysis.headings)
-    if analysis.lang:
-        values[LANG] = encode_text(analysis.lang)
-    if analysis.canonical:
-        values[CANONICAL] = encode_text(analysis.canonical)
-    return values
+    declared = (
+        (TITLE, analysis.title),
+        (DESCRIPTION, analysis.description),
+        (KEYWORDS, analysis.keywords),
+        (HEADINGS, analysis.headings),
+        (LANG, analysis.lang),
+        (CANONICAL, analysis.canonical),
+    )
+    return {column: text.encode("utf-8", "surrogatepass") for column, text in declared if text}
 
 
 def text_values(analysis: Analysis) -> Values:

@@ -92,6 +92,8 @@ RECORD_NARROW_HEADER = "<BBBBHHHII"
 """magic, tag (kind + RECORD_WIDE + 16 * codec), column, fields length, payload length, raw length, timestamp in
 milliseconds (low 16 bits, high 32 bits), CRC-32 of payload."""
 RECORD_NARROW_HEADER_BYTES = 18
+RECORD_TIMESTAMP_STEP = 1000
+"""Microseconds: a narrow header's timestamp counts milliseconds."""
 RECORD_WIDE_HEADER = "<BBBBIIIQI"
 """magic, tag, column, reserved (0), fields length, payload length, raw length, timestamp in microseconds, CRC-32 of
 payload."""

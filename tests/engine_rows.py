@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docstore.engines.protocol import Engine
-from docstore.model import Durability, Mutation, RowMutations, SetCell
+from docstore.model import Condition, Durability, Mutation, RowMutations, SetCell
 
 NONE = Durability.NONE
 ROW = b"com,example)/"
@@ -19,3 +19,7 @@ def mutate(engine: Engine, row_key: bytes, *mutations: Mutation, table: str = "p
 
 def post(engine: Engine, row_key: bytes, *qualifiers: bytes) -> None:
     put(engine, row_key, *(("p", qualifier, 0, b"") for qualifier in qualifiers), table="postings")
+
+
+def check(engine: Engine, value: bytes | None, *then: Mutation, otherwise: tuple[Mutation, ...] = ()) -> bool:
+    return engine.check_and_mutate("pages", ROW, Condition("page", b"a", value), then, otherwise, NONE)

@@ -29,6 +29,7 @@ from docstore.format import (
     RECORD_NARROW_HEADER,
     RECORD_NARROW_HEADER_BYTES,
     RECORD_RELATED_BYTES,
+    RECORD_TIMESTAMP_STEP,
     RECORD_VALUE,
     RECORD_WIDE,
     RECORD_WIDE_HEADER,
@@ -56,8 +57,6 @@ CODEC_NAMES = {
 """For people: in reports and statistics."""
 RECORD_HEADER_MAX_BYTES = RECORD_WIDE_HEADER_BYTES
 VALUE_MAX_BYTES = (1 << 32) - 1
-TIMESTAMP_STEP = 1000
-"""Microseconds in a step of a narrow header's timestamp."""
 FIELDS_MAX_BYTES = 256 << 10
 """Row key, column and related checksum together; a walk over damage holds so much at once."""
 
@@ -108,7 +107,7 @@ def encode_record(record: Record, seed: int) -> bytes:
     payload_bytes = len(payload)
     if tag not in _TAGS or len(related) != (RECORD_RELATED_BYTES if codec >= _RELATED_FROM_CODEC else 0):
         raise InvalidArgument(f"no such record: kind {kind}, codec {codec}, {len(related)} bytes of related checksum")
-    milliseconds, odd_micros = divmod(timestamp, TIMESTAMP_STEP)
+    milliseconds, odd_micros = divmod(timestamp, RECORD_TIMESTAMP_STEP)
     if (
         payload_bytes <= 0xFFFF
         and raw_bytes <= 0xFFFF
@@ -161,7 +160,7 @@ def decode_record(source: bytes, seed: int, offset: int = 0) -> Record:
                 source, offset
             )
             fields_offset = offset + RECORD_NARROW_HEADER_BYTES
-            timestamp = (high << 16 | low) * TIMESTAMP_STEP
+            timestamp = (high << 16 | low) * RECORD_TIMESTAMP_STEP
             reserved = 0
         crc_offset = fields_offset + fields_bytes
         (head_crc,) = _CRC.unpack_from(source, crc_offset)

@@ -12,9 +12,9 @@ from typing import Protocol
 
 from docstore import compiled
 from docstore.compiled import docstore_native
-from docstore.format import RECORD_COLUMNS, RECORD_MAGIC, RECORD_VALUE
+from docstore.format import RECORD_COLUMNS, RECORD_MAGIC, RECORD_TIMESTAMP_STEP, RECORD_VALUE
 from docstore.tablets.bodies import encode_ref
-from docstore.tablets.record import TIMESTAMP_STEP, Record, encode_record
+from docstore.tablets.record import Record, encode_record
 
 Encoded = tuple[list[bytes], list[bytes]]
 """Records, and the ref of each."""
@@ -41,7 +41,7 @@ def encoder() -> Encode:
     if compiled.WHY_NOT:
         return reference
     columns = {column: number for number, column in RECORD_COLUMNS.items()}
-    native = docstore_native.RecordEncoder((RECORD_MAGIC, RECORD_VALUE, TIMESTAMP_STEP), columns).encode
+    native = docstore_native.RecordEncoder((RECORD_MAGIC, RECORD_VALUE, RECORD_TIMESTAMP_STEP), columns).encode
 
     def encode(records: Sequence[Record], segment: int, offset: int, /) -> Encoded:
         return native(records, segment, offset) or reference(records, segment, offset)

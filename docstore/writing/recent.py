@@ -82,27 +82,3 @@ class RecentPages:
         """Let go of everything."""
         self._pages.clear()
         self._of_row.clear()
-
-
-class PlainTexts:
-    """Texts of the last pages by envelope, first in first out; none of them leans on another."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
-        self._texts: dict[bytes, bytes] = {}
-        self._bytes = 0
-        self.get = self._texts.get
-
-    def hold(self, envelope: bytes, raw: bytes) -> None:
-        """Hold the text that lies at an envelope, which is its own one place."""
-        if envelope in self._texts:
-            return
-        self._texts[envelope] = raw
-        self._bytes += len(raw)
-        while self._bytes > self._limit_bytes:
-            self._bytes -= len(self._texts.pop(next(iter(self._texts))))
-
-    def forget(self) -> None:
-        """Let go of everything."""
-        self._texts.clear()
-        self._bytes = 0

@@ -31,9 +31,10 @@ from docstore.dedup.pointers import PagePointer
 from docstore.format import INLINE_LIMIT_BYTES
 from docstore.model import Cell, Previous, ReadSpec, RowMutations, SetCell
 from docstore.table import Table
+from docstore.tablets.held import HeldValues
 from docstore.tablets.placement import Placement, through_moves
 from docstore.tablets.values import envelope_raw_bytes
-from docstore.writing.recent import SHARED_ROWS_HELD, PlainTexts, RecentPage, RecentPages
+from docstore.writing.recent import SHARED_ROWS_HELD, RecentPage, RecentPages
 from docstore.writing.sharing import BODY_FAMILY, ENVELOPE, TEXT, Base, SharedBodies, body_name
 
 BASE_CACHE_BYTES = 32 << 20
@@ -139,7 +140,7 @@ class PageRows:
         self._texts: OrderedDict[bytes, TextBase] = OrderedDict()
         self._texts_bytes = 0
         self._group_texts: dict[bytes, TextBase | None] = {}
-        self._plain_texts = PlainTexts(PLAIN_TEXTS_HELD_BYTES)
+        self._plain_texts = HeldValues(PLAIN_TEXTS_HELD_BYTES)
         self._pending: dict[PagePointer, PendingPage] = {}
         self._pending_rows: set[bytes] = set()
         policies = [table.policy(family) for family in _FAMILIES_OF_A_VERSION]
@@ -374,7 +375,7 @@ class PageRows:
             return None
         if pending is not None and pending.base is base:
             return TextBase(pending.text, envelope, False)
-        held = self._plain_texts.get(envelope)
+        held = self._plain_texts.get((envelope, MAIN[0]))
         if held is not None:
             return TextBase(held, envelope, False)
         raw, leans_on = self._placement.fetch_leaning(envelope)
@@ -392,7 +393,7 @@ class PageRows:
             self._bases_bytes = 0
             self._texts.clear()
             self._texts_bytes = 0
-            self._plain_texts.forget()
+            self._plain_texts = HeldValues(PLAIN_TEXTS_HELD_BYTES)
 
     def _body_envelope(self, pointer: PagePointer) -> bytes | None:
         recent = self._recent_page(pointer)
@@ -443,7 +444,7 @@ class PageRows:
                         if base.pointer == pointer:
                             text = base.text
                             if len(raw_text) > INLINE_LIMIT_BYTES:
-                                self._plain_texts.hold(text, raw_text)
+                                self._plain_texts.put((text, MAIN[0]), raw_text)
                         if envelope not in self._bases:
                             self._hold_base(envelope, base)
                     self._recent.put(pointer, RecentPage(stored, title, status, envelope, text))

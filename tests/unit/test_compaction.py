@@ -29,12 +29,6 @@ T0 = 1_700_000_000_000_000
 HTML = (("content-type", "text/html"),)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[DocumentStore]:
-    with docstore.open(tmp_path / "s", create=True, durability="none") as opened:
-        yield opened
-
-
 def some_pages(count: int, *, at: int = T0) -> list[Page]:
     """Families of three pages alike, some with large bodies; every text is unlike those of other families."""
     made = []

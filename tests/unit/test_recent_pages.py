@@ -31,7 +31,7 @@ from docstore.model import (
     SetCell,
     VerdictKind,
 )
-from docstore.writing.recent import PlainTexts, RecentPage, RecentPages
+from docstore.writing.recent import RecentPage, RecentPages
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 T0 = 1_700_000_000_000_000
@@ -229,16 +229,3 @@ def test_pages_at_hand_go_first_in_first_out_and_by_row() -> None:
     pages.put(pointers[0], RecentPage(stored))
     pages.forget()
     assert all(pages.get(pointer) is None for pointer in pointers)
-
-
-def test_texts_at_hand_go_first_in_first_out_once_they_are_too_many_bytes() -> None:
-    texts = PlainTexts(limit_bytes=10)
-    for number in range(4):
-        texts.hold(b"%d" % number, b"text")
-        texts.hold(b"%d" % number, b"text")
-    assert [texts.get(b"%d" % number) for number in range(4)] == [None, None, b"text", b"text"]
-    texts.hold(b"large", bytes(11))
-    assert texts.get(b"large") is texts.get(b"3") is None
-    texts.hold(b"4", b"text")
-    texts.forget()
-    assert texts.get(b"4") is None

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from pages import changed, page, words
 from stores import before_refs_change, records_of
 
-import docstore
 from docstore import Policy, VerdictKind
 from docstore.check import check
 from docstore.compaction.lifetime import Lifetimes
@@ -22,12 +19,6 @@ from docstore.writing.sharing import BODY_FAMILY, DYING, Base, body_name
 
 T0 = 1_700_000_000_000_000
 HTML = (("content-type", "text/html"),)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[DocumentStore]:
-    with docstore.open(tmp_path / "s", create=True, durability="none") as opened:
-        yield opened
 
 
 def shared_pair(store: DocumentStore) -> tuple[bytes, bytes]:

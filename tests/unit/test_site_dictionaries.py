@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,12 +30,6 @@ from docstore.tablets.values import PACK_LEVEL, pack, parse_envelope
 
 HTML = (("content-type", "application/octet-stream"),)
 T0 = 1_700_000_000_000_000
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[DocumentStore]:
-    with docstore.open(tmp_path / "s", create=True, durability="none") as opened:
-        yield opened
 
 
 def pages(site: int, count: int, start: int = 0) -> list[Page]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -33,12 +33,6 @@ FIRST = page(words(5, 600))
 SECOND = page(changed(words(5, 600), 1, 12))
 THIRD = page(changed(words(5, 600), 2, 14))
 URLS = [f"https://{letter}.example/" for letter in "abc"]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[DocumentStore]:
-    with docstore.open(tmp_path / "s", create=True, durability="none") as opened:
-        yield opened
 
 
 def put(store: DocumentStore, bodies: Sequence[bytes] = (FIRST, SECOND, THIRD)) -> list[str]:
