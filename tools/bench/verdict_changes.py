@@ -1,0 +1,101 @@
+"""What two stores of the same input say of each page: every verdict that differs, counted by kind.
+
+    python -m tools.bench.verdict_changes OLD NEW [--list 20]
+
+OLD and NEW are stores that were made from the same archives by two versions of docstore, or by two schemas.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import docstore
+from docstore.capture import VERDICT, decode_verdict
+from docstore.keys import url_of
+from docstore.model import ReadSpec
+from tools.bench.harness import Section
+
+_SPEC = ReadSpec(families=(VERDICT[0],), qualifier_prefix=VERDICT[1])
+_SIMILARITY_STEP = 1e-9
+
+
+class Said(NamedTuple):
+    """What a store says of one capture."""
+
+    kind: str
+    of: str
+    similarity: float
+    reason: str
+    previous: str
+
+
+def verdicts(path: Path) -> Iterator[tuple[tuple[str, int], Said]]:
+    """Each capture's (URL, timestamp) and verdict, in row-key order."""
+    with docstore.open(path) as store:
+        for row in store.cells.scan(spec=_SPEC):
+            for cell in row.cells:
+                found = decode_verdict(cell.value)
+                of = url_of(found.of_row_key) if found.of_row_key else ""
+                said = Said(str(found.kind), of, found.similarity, found.reason, str(found.previous))
+                yield (row.url, cell.timestamp), said
+
+
+def difference(old: Said | None, new: Said | None) -> str:
+    """In what two verdicts differ; "" for equal ones."""
+    if old is None or new is None:
+        return "not stored before" if old is None else "not stored now"
+    if old.kind != new.kind:
+        return f"{old.kind} -> {new.kind}"
+    if old.of != new.of:
+        better = new.similarity - old.similarity
+        if abs(better) < _SIMILARITY_STEP:
+            return f"{old.kind}: another page, equal similarity"
+        return f"{old.kind}: another page, {'more' if better > 0 else 'less'} similar"
+    if abs(old.similarity - new.similarity) >= _SIMILARITY_STEP:
+        return f"{old.kind}: same page, other similarity"
+    if old.previous != new.previous:
+        return f"previous: {old.previous} -> {new.previous}"
+    return f"{old.kind}: other reason" if old.reason != new.reason else ""
+
+
+def compare(old_path: Path, new_path: Path, most: int) -> Section:
+    """Count the differences by what they are, and list some of each."""
+    before = dict(verdicts(old_path))
+    after = dict(verdicts(new_path))
+    counts: Counter[str] = Counter()
+    same = 0
+    shown: dict[str, list[str]] = {}
+    for key in sorted(before.keys() | after.keys()):
+        old, new = before.get(key), after.get(key)
+        change = difference(old, new)
+        if not change:
+            same += 1
+            continue
+        counts[change] += 1
+        listed = shown.setdefault(change, [])
+        if len(listed) < most:
+            listed.append(f"- {change}: {key[0]} at {key[1]}: {_words(old)} -> {_words(new)}")
+    command = "python -m tools.bench.verdict_changes OLD NEW"
+    section = Section("Changed verdicts", command, ["change", "captures", "of all"])
+    total = max(1, len(before))
+    section.rows += [(change, f"{count:,}", f"{count / total:.3%}") for change, count in counts.most_common()]
+    section.rows.append(("none", f"{same:,}", f"{same / total:.3%}"))
+    section.notes += ["\n".join(lines) for lines in shown.values()]
+    return section
+
+
+def _words(said: Said | None) -> str:
+    return "nothing" if said is None else f"{said.kind} {said.similarity:.3f} {said.of or said.reason}".rstrip()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tools.bench.verdict_changes", description=__doc__)
+    parser.add_argument("old", type=Path)
+    parser.add_argument("new", type=Path)
+    parser.add_argument("--list", type=int, default=0, help="so many examples of each change")
+    arguments = parser.parse_args()
+    print(compare(arguments.old, arguments.new, arguments.list).render())
