@@ -239,7 +239,7 @@ class PageRows:
                     taken = self._placement.fetch(cell.value)
                 elif (cell.family, cell.qualifier) == VERDICT:
                     verdict = self._placement.fetch(cell.value)
-        return OwnRow(taken, verdict, self._version_before(cells, timestamp))
+        return OwnRow(taken, verdict, self._version_before(row_key, cells, timestamp))
 
     def same_body(self, body: bytes, checksum: bytes, pointer: PagePointer, stored_checksum: bytes) -> bool:
         """Whether a body is the one stored at a pointer; a checksum too weak to decide alone has its bytes compared."""
@@ -466,10 +466,14 @@ class PageRows:
 
     # --- pieces
 
-    def _version_before(self, cells: list[Cell], timestamp: int) -> OwnVersion | None:
+    def _version_before(self, row_key: bytes, cells: list[Cell], timestamp: int) -> OwnVersion | None:
         body = next((c for c in cells if (c.family, c.qualifier) == BODY and c.timestamp < timestamp), None)
         if body is None:
             return None
+        if any(body.timestamp < cell.timestamp < timestamp for cell in cells):
+            # Captures without a body, rejected ones, are newer: look again from the body's time on.
+            spec = ReadSpec(families=_COLUMNS_OF_A_VERSION, end=body.timestamp + 1, versions=1)
+            cells = self._table.read_row(row_key, spec)
         checksum = text_checksum = b""
         text_timestamp = 0
         for cell in cells:  # newest first within a column

@@ -161,7 +161,10 @@ class Sequencer:
     # --- verdicts
 
     def _judge(self, one: Prepared, policies: Policies) -> Answer:
-        """Judge a page, and put it into the group in flight."""
+        """Judge a page, and put it into the group in flight.
+
+        A capture that was rejected is judged anew when it comes again: what it was rejected for may be gone.
+        """
         if one.error:
             return Answer(one.page.url, one.timestamp, _REFUSED, one.error)
         if self._rows.in_flight(one.row_key) or self._anchor_count >= GROUP_ANCHORS:
@@ -169,10 +172,10 @@ class Sequencer:
         if one.analysis is None:
             return self._judge_visit(one)
         own, timestamp = self._settle(one)
-        if own.taken:
+        known = capture.decode_verdict(own.verdict) if own.taken else None
+        if known is not None and known.stored != capture.STORED_REJECTED:
             self._add_anchors(one, timestamp)  # it may have been stored before without them
-            known = capture.decode_verdict(own.verdict)._replace(stored=capture.STORED_KNOWN)
-            return Answer(one.url, timestamp, known)
+            return Answer(one.url, timestamp, known._replace(stored=capture.STORED_KNOWN))
         previous, previous_similarity = self._compare_with_previous(one, own.previous)
         judgement = self._detector.judge(one.row_key, one.page.body, one.analysis, status=one.page.status)
         policy = policies.get(judgement.kind, Policy.FLAG)
@@ -197,6 +200,8 @@ class Sequencer:
             previous_similarity,
             stored,
         )
+        if known is not None and _same_answer(known, verdict):
+            return Answer(one.url, timestamp, known._replace(stored=capture.STORED_KNOWN))
         pointer = PagePointer(timestamp, one.row_key)
         pending = self._post(one, pointer, verdict)
         self._rows.add_pending(pointer, pending)
@@ -280,6 +285,16 @@ class Sequencer:
             cell = SetCell(ANCHOR_FAMILY, source, timestamp, encode_inline(anchor.text))
             self._anchor_cells.setdefault(anchor.row_key, []).append(cell)
         self._anchor_count += len(one.anchors)
+
+
+def _same_answer(one: capture.StoredVerdict, other: capture.StoredVerdict) -> bool:
+    """Whether two verdicts say the same of a page, and the same became of it."""
+    return (one.kind, one.of_row_key, one.of_timestamp, one.stored) == (
+        other.kind,
+        other.of_row_key,
+        other.of_timestamp,
+        other.stored,
+    )
 
 
 def _result(answer: Answer) -> PutResult:
