@@ -15,13 +15,15 @@ from datetime import UTC, datetime, timedelta
 from docstore.formats.detect import ARC_START, WARC_START
 from docstore.formats.entries import HEADER_LIMIT_BYTES, DamagedEntry, PageEntry, RevisitEntry, SkippedEntry
 from docstore.formats.fields import parse_fields
-from docstore.formats.http import Refused, as_received, has_status_line, parse_head, parse_message
+from docstore.formats.http import ORIGINAL_PREFIX, Refused, as_received, has_status_line, parse_head, parse_message
 from docstore.formats.records import Built, Header
 from docstore.formats.source import Source
 from docstore.model import Headers, Page
 
 TRUNCATED_HEADER = "WARC-Truncated"
 """Kept among a page's headers: the crawler stopped before the end and said why."""
+RECORDED_DIGEST = ORIGINAL_PREFIX + "WARC-Payload-Digest"
+"""In the header of a record that we exported: the payload digest as it was recorded, where that written is another."""
 
 _HEADER_END = re.compile(rb"\n(?:[ \t\r]*\n|(?=WARC/\d))", re.IGNORECASE)
 """An empty line, or the next record: a header without end must not be looked for through the whole file."""
@@ -94,6 +96,11 @@ class _WarcHeader:
         url = self.get("warc-target-uri")
         return url[1:-1] if url.startswith("<") and url.endswith(">") else url
 
+    @property
+    def payload_digest(self) -> str:
+        """As recorded by whoever fetched the page."""
+        return self.get(RECORDED_DIGEST.lower()) or self.get("warc-payload-digest")
+
 
 class WarcDialect:
     """WARC records."""
@@ -151,7 +158,7 @@ class WarcDialect:
             b"",
             fetched_at=fetched_at,
             ip=header.get("warc-ip-address"),
-            payload_digest=header.get("warc-payload-digest"),
+            payload_digest=header.payload_digest,
             docno=header.get("warc-trec-id"),
         )
         return build_page(
@@ -217,7 +224,7 @@ def _revisit(header: _WarcHeader, url: str, fetched_at: int, block: bytes, offse
         fetched_at,
         headers,
         status,
-        header.get("warc-payload-digest"),
+        header.payload_digest,
         refers_to[1:-1] if refers_to.startswith("<") and refers_to.endswith(">") else refers_to,
         parse_date(header.get("warc-refers-to-date")),
         header.get("warc-profile"),

@@ -2,12 +2,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 from cli_case import Terminal, article, html
+from warcio.checker import Checker
 
 import docstore
+
+ROOT = Path(__file__).parents[2]
 
 MAY, JUNE, JULY = (1_714_521_600_000_000, 1_717_200_000_000_000, 1_719_792_000_000_000)
 Pages = list[tuple[str, int, int | None, object, bytes | None, str | None]]
@@ -62,6 +67,46 @@ def test_an_export_ingests_again_to_the_same_pages(
         assert all(row[5] for row in after)
         before = [row if row[5] else (*row[:5], number[5]) for row, number in zip(before, after, strict=True)]
     assert after == before
+
+
+def samples() -> list[str]:
+    folder = Path(os.environ.get("DOCSTORE_SHARED", ROOT.parent / "shared")) / "corpus" / "warc-samples"
+    if not folder.is_dir():
+        pytest.skip("the shared archive samples are not on this machine (DOCSTORE_SHARED)")
+    return sorted(str(path) for path in folder.iterdir() if path.suffix != ".tsv")
+
+
+@pytest.mark.parametrize(
+    "shared", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["sample-crawl", "shared-samples"]
+)
+def test_an_export_passes_warcio_check_and_is_the_same_after_a_round_trip(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], shared: bool
+) -> None:
+    archives = [*(samples() if shared else ()), str(ROOT / "examples" / "sample-crawl.warc.gz")]
+    exports = []
+    for number in range(2):
+        terminal = Terminal(tmp_path / f"store{number}", capsys)
+        assert terminal("ingest", *archives, "--create", "--json").object()["pages"] >= 192
+        exports.append(tmp_path / f"{number}.warc.gz")
+        assert terminal("export", "--versions", "all", "--output", str(exports[-1])).code == 0
+        archives = [str(exports[-1])]
+    assert exports[0].read_bytes() == exports[1].read_bytes()
+    verdict = Checker(Namespace(inputs=archives, verbose=False)).process_all()
+    assert (verdict, capsys.readouterr().out) == (0, "")
+
+
+def test_a_page_is_found_by_its_recorded_digest_after_a_round_trip(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = (Terminal(tmp_path / name, capsys) for name in ("first", "second"))
+    page = docstore.Page("https://a.example/", b"<p>x", headers=(("Content-Encoding", "br"),), payload_digest="sha1:BR")
+    with docstore.open(first.store, create=True) as store:
+        list(store.put_pages([page]))
+    file = str(tmp_path / "all.warc.gz")
+    assert first("export", "--output", file).code == second("ingest", file, "--create").code == 0
+    with docstore.open(second.store) as store:
+        (found,) = store.find(payload_digest="sha1:BR")
+        assert (found.url, found.newest.payload_digest) == ("https://a.example/", "sha1:BR")
 
 
 def test_same_bytes_become_revisits_and_nothing_else_does(run: Terminal, tmp_path: Path) -> None:

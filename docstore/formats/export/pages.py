@@ -13,7 +13,7 @@ from typing import Protocol
 from docstore.model import Headers, Page
 
 _LINE_BREAKS = re.compile(r"[\r\n\0]+")
-_NAME = re.compile(r"[^\s:]+")
+_NAME = re.compile(r"[^\s:]+(?:[ \t]+[^\s:]+)*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -63,6 +63,11 @@ def iso_date(timestamp: int) -> str:
     return f"{date.year:04d}-{date:%m-%dT%H:%M:%S}{fraction}Z"
 
 
+def one_line(text: str) -> str:
+    """Text that a line-based format can hold: no line breaks, and only what UTF-8 can say."""
+    return _LINE_BREAKS.sub(" ", text).strip().encode("utf-8", "replace").decode()
+
+
 def one_line_headers(headers: Headers) -> Headers:
-    """Headers that a line-based format can hold: no line breaks in a value, no name that is empty or has a colon."""
-    return tuple((name, _LINE_BREAKS.sub(" ", value).strip()) for name, value in headers if _NAME.fullmatch(name))
+    """Headers that a line-based format can hold: no line breaks, no name that is empty or has a colon."""
+    return tuple((name, one_line(value)) for name, value in headers if _NAME.fullmatch(name))

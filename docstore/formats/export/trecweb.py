@@ -14,7 +14,7 @@ import hashlib
 import re
 from typing import BinaryIO
 
-from docstore.formats.export.pages import ExportPage, moment, one_line_headers
+from docstore.formats.export.pages import ExportPage, moment, one_line, one_line_headers
 
 _TAG = re.compile(r"</(?=DOCHDR>)", re.IGNORECASE)
 _SPACE = re.compile(r"\s+")
@@ -32,10 +32,12 @@ class TrecWebExport:
         date = moment(page.timestamp)
         digits = f"{date.year:04d}{date:%m%d%H%M%S}" + (f"{date.microsecond // 1000:03d}" if date.microsecond else "")
         kind = _SPACE.sub("", (source.header("content-type") or "").partition(";")[0]) or "-"
-        lines = [f"{source.url} {source.ip or '-'} {digits} {kind} {len(source.body)}", f"HTTP/1.1 {source.status:03d}"]
+        address = _SPACE.sub("", source.ip) or "-"
+        first = f"{one_line(source.url)} {address} {digits} {kind} {len(source.body)}"
+        lines = [first, f"HTTP/1.1 {source.status:03d}"]
         lines += [f"{name}: {value}" for name, value in one_line_headers(source.headers)]
         head = "\n".join(_TAG.sub("< /", line) for line in lines).encode("utf-8", "replace")
-        number = (source.docno or document_number(source.url, page.timestamp)).encode()
+        number = one_line(source.docno or document_number(source.url, page.timestamp)).encode()
         self._stream.write(b"<DOC>\n<DOCNO>%s</DOCNO>\n<DOCHDR>\n%s\n</DOCHDR>\n" % (number, head))
         self._stream.write(source.body)
         self._stream.write(b"\n</DOC>\n")

@@ -6,8 +6,9 @@ the store.
 Bodies are written decoded.  Where the received headers say otherwise (Content-Encoding, Transfer-Encoding, another
 Content-Length or none) these get the prefix `ORIGINAL_PREFIX`, and a Content-Length that is true is added and named
 in `ADDED_HEADER`; the reader takes both back.  A body that an earlier page of the same export had, byte for byte,
-becomes a revisit record that names that page and its date.  A page without a recorded payload digest gets one, SHA-1
-of its body; a recorded one is kept as it is, even where it was taken of the encoded body.
+becomes a revisit record that names that page and its date.  Digests are those of what is written, so that any WARC tool
+can verify the file.  A recorded payload digest that is another, mostly because it was taken of the encoded body, stands
+in `RECORDED_DIGEST`; the reader takes it back.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import BinaryIO
 
+from warcio.recordloader import ArcWarcRecord
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from docstore.formats.export.pages import ExportPage, iso_date, one_line_headers
+from docstore.formats.export.pages import ExportPage, iso_date, one_line, one_line_headers
 from docstore.formats.http import ADDED_HEADER, ENCODING_HEADERS, ORIGINAL_PREFIX
-from docstore.formats.warc import TRUNCATED_HEADER
+from docstore.formats.warc import RECORDED_DIGEST, TRUNCATED_HEADER
 from docstore.model import Headers, Page
 
 REMEMBERED_BODIES = 500_000
@@ -43,11 +45,19 @@ class _Utf8Headers(StatusAndHeaders):  # type: ignore[misc]
         return text.encode("utf-8", "replace") + b"\r\n"
 
 
+class _Writer(WARCWriter):  # type: ignore[misc]
+    """A writer that gives no payload digest where a record has no payload: readers see HTTP behind http URLs alone."""
+
+    def ensure_digest(self, record: ArcWarcRecord, block: bool = True, payload: bool = True) -> None:
+        has_payload = record.http_headers is None or _is_http(record.rec_headers["WARC-Target-URI"])
+        super().ensure_digest(record, block, payload and has_payload)
+
+
 class WarcExport:
     """Writes response, resource and revisit records to a stream."""
 
     def __init__(self, stream: BinaryIO, software: str = "docstore") -> None:
-        self._writer = WARCWriter(stream, gzip=True, warc_version="1.1")
+        self._writer = _Writer(stream, gzip=True, warc_version="1.1")
         self._seen: dict[bytes, tuple[str, str]] = {}
         self._software = software
         self._began = False
@@ -64,17 +74,21 @@ class WarcExport:
 
     def _page(self, page: Page, date: str) -> None:
         digest = hashlib.sha1(page.body, usedforsecurity=False).digest()
-        named = {"WARC-Date": date, "WARC-Record-ID": _record_id(page.url, date)}
-        named["WARC-Payload-Digest"] = page.payload_digest or "sha1:" + b32encode(digest).decode()
-        if page.ip:
-            named["WARC-IP-Address"] = page.ip
-        if page.docno:
-            named["WARC-TREC-ID"] = page.docno
         headers = one_line_headers(page.headers)
         truncated = [value for name, value in headers if name == TRUNCATED_HEADER]
         if truncated:
-            named[TRUNCATED_HEADER] = truncated[-1]
             headers = tuple(header for header in headers if header[0] != TRUNCATED_HEADER)
+        is_resource = _is_resource(page, headers)
+        written = "sha1:" + b32encode(digest).decode() if is_resource or _is_http(page.url) else ""
+        named = {
+            "WARC-Date": date,
+            "WARC-Record-ID": _record_id(page.url, date),
+            "WARC-Payload-Digest": written,
+            RECORDED_DIGEST: "" if page.payload_digest == written else page.payload_digest,
+            "WARC-IP-Address": page.ip,
+            "WARC-TREC-ID": page.docno,
+            TRUNCATED_HEADER: truncated[-1] if truncated else "",
+        }
         earlier = self._seen.get(digest) if page.body else None
         if earlier:
             named["WARC-Profile"] = _PROFILE
@@ -83,7 +97,7 @@ class WarcExport:
             return
         if page.body:
             self._remember(digest, page.url, date)
-        if _is_resource(page, headers):
+        if is_resource:
             content_type = headers[0][1] if headers else ""
             self._record(page.url, "resource", page.body, None, named, content_type)
         else:
@@ -109,7 +123,7 @@ class WarcExport:
             payload=io.BytesIO(block),
             length=len(block),
             http_headers=http,
-            warc_headers_dict=named,
+            warc_headers_dict={name: one_line(value) for name, value in named.items() if value},
             warc_content_type=content_type,
         )
         if kind == "resource" and not content_type:
@@ -124,10 +138,14 @@ def _record_id(url: str, date: str) -> str:
     return f"<urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{url} {date}')}>"
 
 
+def _is_http(url: str) -> bool:
+    return url.startswith(("http:", "https:"))
+
+
 def _is_resource(page: Page, headers: Headers) -> bool:
     """Whether a resource record can say all: another protocol than HTTP, and no more headers than a type."""
     names = [name for name, _ in headers]
-    return not page.url.startswith(("http:", "https:")) and page.status == 200 and names in ([], ["Content-Type"])
+    return not _is_http(page.url) and page.status == 200 and names in ([], ["Content-Type"])
 
 
 def _http(status: int, headers: Headers, body_bytes: int) -> _Utf8Headers:
