@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from re import _constants, _parser  # type: ignore[attr-defined]
+from typing import Any
 
 import pytest
 
@@ -157,3 +161,57 @@ def test_files_are_short_and_say_what_they_know() -> None:
         assert lines <= LARGEST_FILE_LINES, f"{path}: {lines} lines"
         assert ast.get_docstring(ast.parse(text)), f"{module} does not say what it knows"
         assert path.stem not in {"utils", "util", "helpers", "common", "misc"}, path
+
+
+NEVER = _parser.parse("(?!)")
+"""What `(?!)` is in a parsed expression; not the same in every Python."""
+
+
+def unsafe_repeats(expression: str | bytes, flags: int = 0) -> list[str]:
+    """Parts of an expression that CPython before 3.11.5 matches wrongly (gh-106052).
+
+    They are atomic groups, and possessive repeats of more than one character whose last alternative is not `(?!)`.
+    """
+    found = []
+
+    def visit(node: Any) -> None:
+        if isinstance(node, _parser.SubPattern):
+            node = node.data
+        if isinstance(node, (list, tuple)):
+            match node:
+                case (_constants.ATOMIC_GROUP, _):
+                    found.append("an atomic group")
+                case (_constants.POSSESSIVE_REPEAT, (_, _, repeated)) if not is_safe(repeated):
+                    found.append(f"a possessive repeat of {repeated}")
+            for part in node:
+                visit(part)
+
+    def is_safe(repeated: Any) -> bool:
+        if len(repeated) > 1:
+            return False
+        what, inside = repeated[0]
+        if what is _constants.BRANCH:
+            return repr(inside[1][-1]) == repr(NEVER)
+        return what in (_constants.LITERAL, _constants.NOT_LITERAL, _constants.IN, _constants.ANY)
+
+    visit(_parser.parse(expression, flags))
+    return found
+
+
+def test_the_rule_of_possessive_repeats_notices_what_is_wrong() -> None:
+    for wrong in ("(?:ab?c)*+", "(?:ab?c)?+", "(?>ab?c)", "x(?:y(?:ab|c)++)?", "(?:a(?!)|b)*+"):
+        assert unsafe_repeats(wrong), wrong
+    for right in ("[ab]*+", "a++", "(?:ab?c|(?!))*+", "(?:ab?c)*", "[^<]*+(?:<(?!x)[^<]*+|(?!))*+"):
+        assert not unsafe_repeats(right), right
+
+
+def test_possessive_repeats_are_such_that_every_python_matches_them_right() -> None:
+    seen = 0
+    for module, _ in modules():
+        if module == "docstore.cli.__main__":  # importing it runs it
+            continue
+        for name, value in vars(importlib.import_module(module)).items():
+            if isinstance(value, re.Pattern):
+                seen += 1
+                assert not unsafe_repeats(value.pattern, value.flags & ~re.UNICODE), f"{module}.{name}"
+    assert seen > 40

@@ -52,20 +52,24 @@ REFERENCES_RAW: Final = frozenset({"textarea", "title"})
 """Raw elements in whose content character references count."""
 
 _S = r"\t\n\f\r "
-_VALUE = rf"""(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z)|[^{_S}>"'][^{_S}>]*+)?+"""
+_NEVER = "(?!)"
+"""The last alternative of every group that is repeated possessively.  CPython before 3.11.5 (gh-106052) leaves such a
+repeat where its last iteration failed, not where that began; trying one more alternative puts it back there."""
+_VALUE = rf"""(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z)|[^{_S}>"'][^{_S}>]*+|{_NEVER})?+"""
 ATTRIBUTES: Final = (
-    r"""(?: [a-z]++="[^"]*+")*+"""  # nothing but speed: the commonest form of what the next line says
-    rf"(?:[{_S}/]*+[^{_S}/>][^{_S}/>=]*+(?:[{_S}]*+=[{_S}]*+{_VALUE})?+)*+[{_S}/]*+"
+    # Nothing but speed: the commonest form of what the next line says.
+    rf"""(?: [a-z]++="[^"]*+"|{_NEVER})*+"""
+    rf"(?:[{_S}/]*+[^{_S}/>][^{_S}/>=]*+(?:[{_S}]*+=[{_S}]*+{_VALUE}|{_NEVER})?+|{_NEVER})*+[{_S}/]*+"
 )
 """An expression for all that may stand between a tag's name and its ``>`` or EOF."""
 _RAW = "script|style|xmp|iframe|noembed|noframes|title|textarea|plaintext"
 # Group 1 is set where a raw element starts; the look at its first letter spares the other tags the list of names.
-_RAW_AHEAD = rf"(?:(?=[SXINTPsxintp])(?=(?ai:({_RAW}))[{_S}/>]))?+"
-_RAW_CONTENT = rf"[^<]*+(?:<(?!/(?!(?ai:plaintext))(?ai:\1)[{_S}/>])[^<]*+)*+"
+_RAW_AHEAD = rf"(?:(?=[SXINTPsxintp])(?=(?ai:({_RAW}))[{_S}/>]))?"
+_RAW_CONTENT = rf"[^<]*+(?:<(?!/(?!(?ai:plaintext))(?ai:\1)[{_S}/>])[^<]*+|{_NEVER})*+"
 _MARKUP = re.compile(
     "<(?:"
     rf"{_RAW_AHEAD}(/?[A-Za-z][^{_S}/>]*+)(?:>|({ATTRIBUTES})(?:>|\Z))(?(1)({_RAW_CONTENT}))"
-    r"|!--(-?>|[^-]*+(?:-(?!-!?>)[^-]*+)*+(?:--!?>|\Z))"
+    rf"|!--(-?>|[^-]*+(?:-(?!-!?>)[^-]*+|{_NEVER})*+(?:--!?>|\Z))"
     r"|(?:[!?]|/(?!\Z))[^>]*+(?:>|\Z)"
     ")"
 )
@@ -74,7 +78,7 @@ _GROUPS = 6
 
 _ATTRIBUTE = re.compile(
     rf"""[{_S}/]*+(?:\Z|([^{_S}/][^{_S}/>=]*+)"""
-    rf"""(?:[{_S}]*+=[{_S}]*+(?:"([^"]*+)"?+|'([^']*+)'?+|([^{_S}>"'][^{_S}>]*+))?+)?+)"""
+    rf"""(?:[{_S}]*+=[{_S}]*+(?:"([^"]*+)"?|'([^']*+)'?|([^{_S}>"'][^{_S}>]*+))?)?)"""
 )
 
 

@@ -42,7 +42,7 @@ def _units(last: int) -> re.Pattern[str]:
     word, unspaced, mark = (
         _class(table, last) for table in (unicode_tables.WORD, unicode_tables.UNSPACED, unicode_tables.MARK)
     )
-    return re.compile(f"[{word}]++|[{unspaced}](?:[{mark}]++)?+")
+    return re.compile(f"[{word}]++|[{unspaced}][{mark}]*+")
 
 
 _IGNORABLE: Final = re.compile(f"[{_class(unicode_tables.IGNORABLE)}]+")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import html
+import re
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from docstore.html import tokens as grammar
 from docstore.html.references import decode_attribute, decode_text
 from docstore.html.tokens import attributes, split, tokenize
 
@@ -94,6 +96,17 @@ def test_tokens_cover_the_source_and_agree_with_split(source: str) -> None:
     assert [name for name in markup.names if name] == tags
     for attribute_source in markup.attributes:
         attributes(attribute_source)
+
+
+@given(HOSTILE_SOURCE)
+@example("<title>a</title>b")
+@example("<script>a<b</script>c")
+@settings(max_examples=400, deadline=None)
+def test_possessive_repeats_save_time_and_change_nothing(source: str) -> None:
+    """11.A16: a Python that gets possessive repeats wrong (gh-106052) gives other pieces than the plain repeats."""
+    for expression in (grammar._MARKUP, grammar._ATTRIBUTE):
+        plain = re.compile(re.sub(r"([*+?])\+", r"\1", expression.pattern))
+        assert plain.split(source) == expression.split(source)
 
 
 @pytest.mark.parametrize(
