@@ -13,7 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
@@ -53,7 +53,8 @@ class IngestOptions:
     Attributes:
         policies: what to do per verdict, in place of the schema's; None keeps those.
         threads: that analyse pages.
-        on_rejected: called with the result of every rejected page.
+        on_rejected: called with the result of every rejected page; of one that an earlier run rejected, too, so that a
+            run that goes on where another ended names all of them.
         anchors: write the text of each outlink into the `anchor` family of the page that it leads to.
         reader: read and analyse in a process of its own, which no stream can be given to; None does so for files of
             READER_BYTES together, where there is a second core and more than one thread is allowed.
@@ -241,10 +242,10 @@ class _Run:
             report.stored += 1
         elif result.stored == STORED_REJECTED:
             report.rejected += 1
-            if self._options.on_rejected is not None:
-                self._options.on_rejected(result)
         else:
             report.known += 1
+        if self._options.on_rejected is not None and STORED_REJECTED in (result.stored, result.known_as):
+            self._options.on_rejected(replace(result, stored=STORED_REJECTED, known_as=""))
 
     def pages(self) -> Iterator[Page]:
         """Pages of all sources, read here; revisits are put aside, everything else is counted."""

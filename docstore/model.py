@@ -359,6 +359,7 @@ class PutResult:
         stored: "body", "reference", "confirmed" (same bytes as before, or a 304), "rejected", "known" (the same capture
             was already there: nothing written), "dry_run", or "refused" (see `error`).
         error: why the page was refused, with what to do; else "".
+        known_as: where it is "known": what became of the capture when it was written, "rejected" for one; else "".
     """
 
     url: str
@@ -368,3 +369,4 @@ class PutResult:
     previous_similarity: float
     stored: str
     error: str = ""
+    known_as: str = ""

@@ -10,10 +10,11 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from docstore.errors import InvalidArgument
 
@@ -63,6 +64,38 @@ def write_file(name: str, value: bytes) -> None:
         Path(name).write_bytes(value)
     except OSError as error:
         raise InvalidArgument(f"cannot write {name}: {error.strerror}; name another file") from error
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes its name when all is written; until then, and where writing fails, what was there stays.
+
+    A pipe or a device is written to as it is.
+
+    Raises:
+        InvalidArgument: it cannot be written.
+    """
+    path = path.resolve()
+    is_file = path.is_file() or not path.exists()
+    partial = path.with_name(path.name + ".partial") if is_file else path
+    try:
+        stream = partial.open("wb")
+    except OSError as error:
+        raise InvalidArgument(
+            f"cannot write {path}: {error.strerror}; name a file in a folder that is there and can be written to"
+        ) from error
+    try:
+        with stream:
+            yield stream
+            stream.flush()
+            if is_file:
+                os.fsync(stream.fileno())
+        if is_file:
+            partial.replace(path)
+    except BaseException:
+        if is_file:
+            partial.unlink(missing_ok=True)
+        raise
 
 
 def safe(text: str) -> str:

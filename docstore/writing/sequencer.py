@@ -63,6 +63,12 @@ class Answer(NamedTuple):
     timestamp: int
     verdict: capture.StoredVerdict
     error: str = ""
+    known_as: str = ""
+
+
+def _known(url: str, timestamp: int, known: capture.StoredVerdict) -> Answer:
+    """The answer to a capture that is there already."""
+    return Answer(url, timestamp, known._replace(stored=capture.STORED_KNOWN), known_as=known.stored)
 
 
 class Sequencer:
@@ -175,7 +181,7 @@ class Sequencer:
         known = capture.decode_verdict(own.verdict) if own.taken else None
         if known is not None and known.stored != capture.STORED_REJECTED:
             self._add_anchors(one, timestamp)  # it may have been stored before without them
-            return Answer(one.url, timestamp, known._replace(stored=capture.STORED_KNOWN))
+            return _known(one.url, timestamp, known)
         previous, previous_similarity = self._compare_with_previous(one, own.previous)
         judgement = self._detector.judge(one.row_key, one.page.body, one.analysis, status=one.page.status)
         policy = policies.get(judgement.kind, Policy.FLAG)
@@ -201,7 +207,7 @@ class Sequencer:
             stored,
         )
         if known is not None and _same_answer(known, verdict):
-            return Answer(one.url, timestamp, known._replace(stored=capture.STORED_KNOWN))
+            return _known(one.url, timestamp, known)
         pointer = PagePointer(timestamp, one.row_key)
         pending = self._post(one, pointer, verdict)
         self._rows.add_pending(pointer, pending)
@@ -221,7 +227,7 @@ class Sequencer:
         pointer = PagePointer(one.timestamp, one.row_key)
         known = self._rows.has_visit(pointer)
         if known and (own.taken or own.previous is None):
-            return Answer(one.url, one.timestamp, answer._replace(stored=capture.STORED_KNOWN))
+            return _known(one.url, one.timestamp, answer)
         self._rows.add_pending(pointer, None)
         self._in_flight.append(Visit(one, None if own.taken else own.previous))
         if not known:
@@ -298,7 +304,7 @@ def _same_answer(one: capture.StoredVerdict, other: capture.StoredVerdict) -> bo
 
 
 def _result(answer: Answer) -> PutResult:
-    url, timestamp, verdict, error = answer
+    url, timestamp, verdict, error, known_as = answer
     return PutResult(
         url,
         timestamp,
@@ -307,4 +313,5 @@ def _result(answer: Answer) -> PutResult:
         verdict.previous_similarity,
         verdict.stored,
         error,
+        known_as,
     )

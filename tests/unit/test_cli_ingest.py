@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,45 @@ def test_reject_applies_to_exact_alone_and_is_listed(run: Terminal, crawl: Path,
     assert report["rejected"] == 1
     assert run("get", "https://c.example/").code == 0
     assert run("get", "https://b.example/").code == 1
+
+
+def test_the_list_of_rejected_pages_is_whole_after_a_run_that_was_interrupted(
+    run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = [(f"https://{n}.example/", f"2024-05-01T00:00:{n:02}Z", html("One", article(1))) for n in range(30)]
+    crawl, rejects = warc(tmp_path / "copies.warc.gz", pages), tmp_path / "rejects.jsonl"
+    words = ("ingest", "--on-duplicate", "reject", "--rejects", str(rejects), "--json")
+    rejects.write_text("of an earlier run")
+
+    class Cut(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            taken = super().read(size)
+            if not taken:
+                raise KeyboardInterrupt
+            return taken
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Cut(crawl.read_bytes())))
+    assert run(*words, "-").code == 130
+    assert rejects.read_text() == "of an earlier run"
+    assert run("ingest", "--on-duplicate", "reject", str(warc(tmp_path / "half.warc.gz", pages[:15]))).code == 0
+    reports, lists = [], []
+    for _ in range(2):
+        reports.append(run(*words, str(crawl)).object())
+        lists.append([json.loads(line) for line in rejects.read_text().splitlines()])
+    assert reports[0]["rejected"] < 29 and reports[1]["rejected"] == 0
+    assert [row["url"] for row in lists[0]] == [url for url, _, _ in pages[1:]]
+    assert {row["stored"] for row in lists[0]} == {"rejected"}
+    assert lists[1] == lists[0]
+    assert sorted(path.name for path in tmp_path.glob("rejects*")) == ["rejects.jsonl"]
+
+
+def test_rejected_pages_can_be_listed_to_a_pipe(run: Terminal, crawl: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(pipe.read_text)
+        assert run("ingest", str(crawl), "--on-duplicate", "reject", "--rejects", str(pipe)).code == 0
+        assert json.loads(read.result())["url"] == "https://b.example/"
 
 
 def test_on_names_more_verdicts_to_reject(run: Terminal, crawl: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -92,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidArgument("--dropped lists what --unique leaves out; give both")
     with ExitStack() as stack:
         store = stack.enter_context(open_named(args))
-        stream = stack.enter_context(_stdout() if to_stdout else _replaced(Path(args.output)))
+        stream = stack.enter_context(_stdout() if to_stdout else output.replaced(Path(args.output)))
         show = _progress(stack) if (sys.stderr.isatty() if args.progress is None else args.progress) else None
         selection = _selection(args)
         survivors = _survivors(store, selection, args.dropped) if args.unique else None
@@ -121,7 +120,7 @@ def _survivors(store: DocumentStore, selection: Selection, dropped: str | None) 
     for row_key, timestamp in selected(store, selection):
         survivors.add(row_key, timestamp)
     if dropped:
-        with _replaced(Path(dropped)) as stream:
+        with output.replaced(Path(dropped)) as stream:
             left_out = (survivors.dropped(row_key, timestamp) for row_key, timestamp in selected(store, selection))
             for line in unique.lines(one for one in left_out if one is not None):
                 stream.write(line.encode("utf-8", "surrogateescape"))
@@ -168,24 +167,3 @@ def _stdout() -> Iterator[BinaryIO]:
     stream = io.BufferedWriter(_RawStdout())
     yield stream
     stream.flush()
-
-
-@contextmanager
-def _replaced(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes its name only when all is written."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        stream = partial.open("wb")
-    except OSError as error:
-        raise InvalidArgument(
-            f"cannot write {path}: {error.strerror}; name a file in a folder that is there and can be written to"
-        ) from error
-    try:
-        with stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise

@@ -50,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(of others only with --on); default: the store's schema",
     )
     arguments.add_policies(parser)
-    parser.add_argument("--rejects", metavar="FILE", help="write rejected pages there, one JSON object a line")
+    parser.add_argument(
+        "--rejects", metavar="FILE", help="list all rejected pages of these files there, one JSON object a line"
+    )
     parser.add_argument("--dry-run", action="store_true", help="every verdict, nothing written")
     parser.add_argument(
         "--anchors", action="store_true", help="write each link's text into the anchor family of the page it leads to"
@@ -80,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
             raise InvalidArgument(f"no file {name}; name WARC, ARC or TREC Web files, or - for stdin")
     sources: list[str | IO[bytes]] = [sys.stdin.buffer if name == "-" else name for name in args.files]
     with ExitStack() as stack:
-        rejects = stack.enter_context(_opened_rejects(args.rejects)) if args.rejects else None
+        rejects = stack.enter_context(output.replaced(Path(args.rejects))) if args.rejects else None
         store = stack.enter_context(open_named(args, create=args.create, durability=args.durability))
         policies = _policies(args, dict(store.schema.policies))
         if args.dry_run:
@@ -92,7 +94,8 @@ def run(args: argparse.Namespace) -> int:
             report = ingest(store, sources, options, progress)
         except KeyboardInterrupt:
             if not args.dry_run:
-                output.note("every page that was counted is stored; the same run again goes on from there")
+                lists = " and writes the list of --rejects" if args.rejects else ""
+                output.note(f"every page that was counted is stored; the same run again goes on from there{lists}")
             raise
     if args.json:
         output.json_line(report.as_dict())
@@ -113,16 +116,9 @@ def _policies(args: argparse.Namespace, schema: Mapping[VerdictKind, Policy]) ->
     return policies
 
 
-def _opened_rejects(name: str) -> IO[str]:
-    try:
-        return Path(name).open("w", encoding="utf-8")
-    except OSError as error:
-        raise InvalidArgument(f"cannot write {name}: {error.strerror}; name a file for --rejects") from error
-
-
-def _reject_writer(file: IO[str]) -> Callable[[PutResult], None]:
+def _reject_writer(file: IO[bytes]) -> Callable[[PutResult], None]:
     def write(result: PutResult) -> None:
-        file.write(json.dumps(answers.put_fields(result)) + "\n")
+        file.write(json.dumps(answers.put_fields(result)).encode() + b"\n")
 
     return write
 
