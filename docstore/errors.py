@@ -54,22 +54,31 @@ class CorruptionError(DocstoreError):
         offset: byte offset in that file, or None.
         expected: what should stand there, in words.
         found: what stands there, in words.
+        remedy: what to do, in words.
     """
 
     exit_code = 5
 
     def __init__(
-        self, message: str, *, path: str = "", offset: int | None = None, expected: str = "", found: str = ""
+        self,
+        message: str,
+        *,
+        path: str = "",
+        offset: int | None = None,
+        expected: str = "",
+        found: str = "",
+        remedy: str = "run `docstore check` to see what else is damaged",
     ) -> None:
         where = f" in {path}" if path else ""
         where += f" at offset {offset}" if offset is not None else ""
         what = f" (expected {expected}, found {found})" if expected or found else ""
-        super().__init__(f"{message}{where}{what}; run `docstore check` to see what else is damaged")
+        super().__init__(f"{message}{where}{what}; {remedy}")
         self.message = message
         self.path = path
         self.offset = offset
         self.expected = expected
         self.found = found
+        self.remedy = remedy
 
 
 class StorageError(DocstoreError, OSError):

@@ -61,6 +61,11 @@ SCHEMA_ROW = b"schema"
 META_FAMILY = "m"
 SCHEMA_QUALIFIER = b"schema"
 
+_MADE_BEFORE_FORMAT = frozenset(
+    (LOCK_FILE, ENGINE_DIRECTORY, SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, FORMAT_FILE + ".new", "lost+found")
+)
+"""What a folder may hold in which a store is made: left by a making that was interrupted, or by mkfs."""
+
 
 @dataclass(frozen=True, slots=True)
 class LostVersion:
@@ -140,24 +145,32 @@ class Layout:
         Raises:
             StoreUnavailable: there is none, or another process holds it.
             UnsupportedFormat: written by a newer docstore.
-            InvalidArgument: the schema differs from the store's own.
+            CorruptionError: parts of the store are missing or damaged.
+            InvalidArgument: the schema differs from the store's own, or the folder of a new store is not empty.
         """
-        if not self.exists() and not create:
+        is_new = not self.exists()
+        if is_new and not create:
             raise StoreUnavailable(f"there is no store at {self._path}; make one with `docstore init` or create=True")
+        if is_new:
+            self._check_empty()
+        else:
+            self._check_engine()
         self._files.make_folder(self._path)
         with ExitStack() as undo:
             lock = StoreLock(self._path / LOCK_FILE, __version__)
             lock.acquire()
             undo.callback(lock.release)
             self._check_format()
-            engine = LevelDBEngine(self._path / ENGINE_DIRECTORY, create=create)
+            engine = LevelDBEngine(self._path / ENGINE_DIRECTORY, create=is_new)
             undo.callback(engine.close)
             stored = self._settle_schema(engine, schema)
+            manifest = Manifest.load(engine)
             segments = self._path / SEGMENT_DIRECTORY
+            if manifest.segments() and not self._files.exists(segments):
+                raise self._missing(SEGMENT_DIRECTORY)
             self._files.make_folder(segments)
             bodies = SegmentBodies(self._files, segments)
             undo.callback(bodies.close)
-            manifest = Manifest.load(engine)
             recovery = bodies.recover(manifest.segments(), manifest.next_segment)
             lost = tuple(_drop_lost(engine, recovery)) if recovery.lost else ()
             manifest.settle(recovery, Durability.SYNC)
@@ -167,7 +180,7 @@ class Layout:
             dictionary_files = DictionaryFiles(self._files, folder)
             dictionaries = SiteDictionaries(dictionary_files, engine, manifest)
             placement = Placement(bodies, ValueCodec(), dictionaries, sharing.envelope_for)
-            if not self.exists():  # last, so that a crash while making a store leaves none
+            if is_new:  # last, so that a crash while making a store leaves none
                 self._files.replace_whole(self._path / FORMAT_FILE, FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION)
             undo.pop_all()
         return Opened(
@@ -182,6 +195,32 @@ class Layout:
             sharing,
             stored,
             lost,
+        )
+
+    def _check_empty(self) -> None:
+        """Refuse to make a store among files that are not what an interrupted making of one leaves."""
+        names = set(self._files.names(self._path)) if self._files.exists(self._path) else set()
+        if SEGMENT_DIRECTORY in names and self._files.names(self._path / SEGMENT_DIRECTORY):
+            raise self._missing(FORMAT_FILE)  # nothing is written to segments before FORMAT is there
+        foreign = sorted(names - _MADE_BEFORE_FORMAT)
+        if foreign:
+            raise InvalidArgument(
+                f"{self._path} is not empty (it holds {foreign[0]!r}) and is no store; name a folder that is not there"
+            )
+
+    def _check_engine(self) -> None:
+        """Refuse a store without its rows: another engine in their place would make all its segments garbage."""
+        for name in (Path(ENGINE_DIRECTORY), Path(ENGINE_DIRECTORY, "CURRENT")):
+            if not self._files.exists(self._path / name):
+                raise self._missing(str(name))
+
+    def _missing(self, name: str) -> CorruptionError:
+        return CorruptionError(
+            "a part of the store is missing",
+            path=str(self._path),
+            expected=name,
+            found="none",
+            remedy="put it back, or restore a backup (`docstore restore`)",
         )
 
     def _check_format(self) -> None:
