@@ -3,9 +3,12 @@
 Floor 5: knows a store's files and the committer's lock; must not know what is in them.
 
 A backup is a folder with copies of segments and dictionaries, a copy of the engine in a folder of its own, and the file
-BACKUP, which names the engine's folder and the length of each segment.  BACKUP is replaced as a whole and last: until
-then the earlier backup stands, and a copy that was interrupted goes on with the next one.  Segments only grow and their
-numbers are never given twice, so that what is there already is not copied again.
+BACKUP, which names the store, the engine's folder and the length of each segment.  BACKUP is replaced as a whole and
+last: until then the earlier backup stands, and a copy that was interrupted goes on with the next one.  Segments only
+grow and their numbers are never given twice, so that what is there already is not copied again.
+
+Before anything in the folder is changed it is compared: what its BACKUP names has to be an earlier state of this store.
+Bytes that it names are never changed; a file that is written anew is written beside and renamed.
 
 The runs of the index go with it, so that the first write after a restore need not make them anew.  They are derived:
 where they changed while the engine's copy was fixed, or are not whole in the backup, they are left out.
@@ -36,7 +39,6 @@ from docstore.format import (
     RUN_FOOTER_BYTES,
     RUN_SUFFIX,
     SEGMENT_DIRECTORY,
-    SEGMENT_HEADER_BYTES,
 )
 from docstore.layout import Opened
 from docstore.tablets.segment import SegmentBodies
@@ -45,6 +47,9 @@ from docstore.writing.commit import Committer
 COPY_BYTES = 1 << 20
 TAIL_BYTES = 4096
 """Compared at the end of a segment that is there already, to see that it is the same one."""
+
+PARTIAL_SUFFIX = ".partial"
+"""Of a file that is being copied."""
 
 FOLDERS = (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, INDEX_DIRECTORY)
 
@@ -93,13 +98,17 @@ def backup(opened: Opened, committer: Committer, folder: Path, on_progress: Prog
     if folder.resolve().is_relative_to(opened.path.resolve()):
         raise InvalidArgument(f"{folder} lies in the store itself and would go with it; name a folder outside")
     earlier = _read(files, folder) if files.exists(folder / BACKUP_FILE) else None
-    files.make_folder(folder)
-    if earlier is None and set(files.names(folder)) - _ours(files, folder):
+    if earlier is None and files.exists(folder) and set(files.names(folder)) - _ours(files, folder):
         raise InvalidArgument(f"{folder} holds something else; name an empty folder, or one of an earlier backup")
-    for name in FOLDERS:
-        files.make_folder(folder / name)
-    engine = f"{BACKUP_ENGINE_PREFIX}{_next_engine(files, folder)}"
     with opened.bodies.pinned():
+        if earlier is not None:
+            with committer.lock:
+                lengths = _segment_lengths(opened)
+            _check_earlier(opened, folder, earlier, lengths)
+        files.make_folder(folder)
+        for name in FOLDERS:
+            files.make_folder(folder / name)
+        engine = f"{BACKUP_ENGINE_PREFIX}{_next_engine(files, folder)}"
         committer.lock.acquire()
         fixed: list[dict[str, _OpenRun]] = []
 
@@ -111,7 +120,7 @@ def backup(opened: Opened, committer: Committer, folder: Path, on_progress: Prog
         try:
             opened.bodies.sync()
             committer.commit([])
-            lengths = {opened.bodies.path(row.number): row.committed_bytes for row in opened.manifest.segments()}
+            lengths = _segment_lengths(opened)
             dictionaries = [checksum.hex() + DICTIONARY_SUFFIX for checksum in opened.dictionaries.names()]
             runs = _open_runs(opened)
             opened.engine.copy_to(folder / engine, release)
@@ -119,10 +128,14 @@ def backup(opened: Opened, committer: Committer, folder: Path, on_progress: Prog
             release()
         if {name: run.footer for name, run in runs.items()} != {name: run.footer for name, run in fixed[0].items()}:
             runs = {}
-        copied_segments, copied_bytes = _copy_files(opened, folder, lengths, dictionaries, runs, on_progress)
+        named = {} if earlier is None else earlier["segments"]
+        pieces = list(_segment_pieces(files, folder, lengths, named))
+        copied_segments = len(pieces)
+        copied_bytes = _copy_files(opened, folder, pieces, dictionaries, runs, on_progress)
     files.replace_whole(folder / FORMAT_FILE, files.read_whole(opened.path / FORMAT_FILE))
     content = {
         "format": BACKUP_FORMAT_VERSION,
+        "store": opened.identity.hex(),
         "engine": engine,
         "segments": {path.name: length for path, length in lengths.items()},
         "dictionaries": dictionaries,
@@ -195,17 +208,22 @@ def _open_runs(opened: Opened) -> dict[str, _OpenRun]:
     return runs
 
 
+def _segment_lengths(opened: Opened) -> dict[Path, int]:
+    bodies = opened.bodies
+    assert isinstance(bodies, SegmentBodies)
+    return {bodies.path(row.number): row.committed_bytes for row in opened.manifest.segments()}
+
+
 def _copy_files(
     opened: Opened,
     folder: Path,
-    lengths: dict[Path, int],
+    pieces: list[_Piece],
     dictionaries: list[str],
     runs: dict[str, _OpenRun],
     on_progress: Progress | None,
-) -> tuple[int, int]:
+) -> int:
+    """Copy what segments lack, and the dictionaries and runs that are not there; returns the bytes."""
     files = opened.files
-    pieces = list(_segment_pieces(files, folder, lengths))
-    copied_segments = len(pieces)
     for name in dictionaries:
         path = opened.path / DICTIONARY_DIRECTORY / name
         pieces += _whole_file(files, _Piece(path, folder / DICTIONARY_DIRECTORY / name, 0, _length(files, path)))
@@ -222,29 +240,54 @@ def _copy_files(
     for name in FOLDERS:
         files.sync_folder(folder / name)
     files.sync_folder(folder)
-    return copied_segments, total
+    return total
 
 
-def _segment_pieces(files: Files, folder: Path, lengths: dict[Path, int]) -> Iterator[_Piece]:
-    """What the copies of segments lack."""
+def _check_earlier(opened: Opened, folder: Path, earlier: dict[str, Any], lengths: dict[Path, int]) -> None:
+    """Refuse a folder whose backup is not an earlier state of this store; changes nothing.
+
+    Raises:
+        InvalidArgument: it is the backup of another store, or of a later state of this one.
+    """
+    files = opened.files
+    named = {name: int(length) for name, length in earlier["segments"].items()}
+    if earlier["store"] and earlier["store"] != opened.identity.hex():
+        raise InvalidArgument(f"{folder} holds the backup of another store; name another folder")
+    shared = {path: named[path.name] for path in lengths if path.name in named}
+    is_later = not shared and min((path.name for path in lengths), default="") > max(named, default="")
+    if named and not earlier["store"] and not shared and not is_later:
+        raise InvalidArgument(f"{folder} shares no segment with this store: it may be the backup of another store")
+    for path, length in shared.items():
+        copy = folder / SEGMENT_DIRECTORY / path.name
+        there = _length(files, copy) if files.exists(copy) else 0
+        if length > lengths[path]:
+            raise InvalidArgument(
+                f"{folder} holds the backup of a later state of this store, or of another store: {copy.name} has "
+                f"{length} bytes there and {lengths[path]} here; name another folder"
+            )
+        if there >= length and not _is_same(files, path, copy, length):
+            raise InvalidArgument(
+                f"{copy} is not a copy of {path}: this is the backup of another store; name another folder"
+            )
+
+
+def _segment_pieces(files: Files, folder: Path, lengths: dict[Path, int], named: dict[str, int]) -> Iterator[_Piece]:
+    """What the copies of segments lack; bytes that BACKUP does not name stay only where they are those of the store."""
     for path, length in lengths.items():
         copy = folder / SEGMENT_DIRECTORY / path.name
         start = _length(files, copy) if files.exists(copy) else 0
-        if start > length:  # a backup that was interrupted, or records that a failed group left
-            files.truncate(copy, length)
-            start = length
-        if start > SEGMENT_HEADER_BYTES:
-            _check_same(files, path, copy, start)
+        kept = min(start, named.get(path.name, 0))
+        if start > kept and (start > length or not _is_same(files, path, copy, start)):
+            files.truncate(copy, kept)  # left by a backup that was interrupted
+            start = kept
         if start < length:
             yield _Piece(path, copy, start, length)
 
 
 def _whole_file(files: Files, piece: _Piece, ends: bytes = b"") -> Iterator[_Piece]:
-    """A file that never changes, unless its copy is there; a copy that is not whole or ends otherwise is removed."""
-    if files.exists(piece.copy):
-        if _length(files, piece.copy) == piece.end and _tail(files, piece, len(ends)) == ends:
-            return
-        files.unlink(piece.copy)
+    """A file that never changes, unless its copy is there, is whole and ends so."""
+    if files.exists(piece.copy) and _length(files, piece.copy) == piece.end and _tail(files, piece, len(ends)) == ends:
+        return
     yield piece
 
 
@@ -253,8 +296,12 @@ def _tail(files: Files, piece: _Piece, length_bytes: int) -> bytes:
 
 
 def _append(files: Files, piece: _Piece) -> None:
+    """Put a piece behind what there is of its copy; a copy that is made whole takes its name when it is synced."""
     source = files.open_read(piece.source) if piece.held is None else piece.held
-    copy = files.open_append(piece.copy, create=not files.exists(piece.copy))
+    path = piece.copy if piece.start else piece.copy.with_name(piece.copy.name + PARTIAL_SUFFIX)
+    if not piece.start and files.exists(path):
+        files.unlink(path)
+    copy = files.open_append(path, create=not piece.start)
     try:
         at = piece.start
         while at < piece.end:
@@ -272,12 +319,14 @@ def _append(files: Files, piece: _Piece) -> None:
         copy.sync()
     finally:
         copy.close()
+    if path != piece.copy:
+        files.rename(path, piece.copy)
 
 
-def _check_same(files: Files, source: Path, copy: Path, length: int) -> None:
+def _is_same(files: Files, source: Path, copy: Path, length: int) -> bool:
+    """Whether two segments end alike at a length."""
     begin = max(0, length - TAIL_BYTES)
-    if files.open_read(source).read(length - begin, begin) != files.open_read(copy).read(length - begin, begin):
-        raise InvalidArgument(f"{copy} is not a copy of {source}: this is the backup of another store; name another")
+    return files.open_read(source).read(length - begin, begin) == files.open_read(copy).read(length - begin, begin)
 
 
 def _read(files: Files, folder: Path) -> dict[str, Any]:
@@ -286,7 +335,7 @@ def _read(files: Files, folder: Path) -> dict[str, Any]:
         content = json.loads(files.read_whole(path))
         version = int(content["format"])
         if version == BACKUP_FORMAT_VERSION and {"engine", "segments", "dictionaries"} <= content.keys():
-            return {"runs": {}, **content}
+            return {"runs": {}, "store": "", **content}
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptionError("not a list of a backup", path=str(path), expected="JSON with a format") from error
     raise UnsupportedFormat(f"{path} has backup format {version}, this docstore knows {BACKUP_FORMAT_VERSION}")

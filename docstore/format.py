@@ -151,14 +151,18 @@ DICTIONARY_ROW_PREFIX = b"dictionary:"
 MANIFEST_COUNTERS_ROW = b"counters"
 """-> {"next_segment", "next_tablet"}: numbers are never given twice."""
 
+IDENTITY_ROW = b"identity"
+"""Cell m: -> IDENTITY_BYTES random bytes, which a store has in common with its backups and what is restored of them."""
+IDENTITY_BYTES = 16
+
 COMPACTION_ROW = b"compaction"
 """Cell m:run -> msgpack {"level", "first_segment", "began"} of a compaction of all tablets that has not ended."""
 
 BACKUP_FILE = "BACKUP"
 BACKUP_FORMAT_VERSION = 1
 BACKUP_ENGINE_PREFIX = "engine-"
-"""BACKUP is JSON: format, engine (the folder's name), segments (name -> bytes), dictionaries (names), made
-(seconds)."""
+"""BACKUP is JSON: format, store (its identity in hex), engine (the folder's name), segments (name -> bytes),
+dictionaries (names), runs (name -> bytes), made (seconds)."""
 
 # --- dictionaries ---
 

@@ -10,6 +10,7 @@ dropped and listed; at durability `sync` there are none.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from docstore.format import (
     FORMAT_FILE,
     FORMAT_MAGIC,
     FORMAT_VERSION,
+    IDENTITY_BYTES,
+    IDENTITY_ROW,
     LOCK_FILE,
     SEGMENT_DIRECTORY,
     TABLE_TAGS,
@@ -78,7 +81,11 @@ class LostVersion:
 
 @dataclass
 class Opened:
-    """The parts of an open store."""
+    """The parts of an open store.
+
+    Attributes:
+        identity: random bytes that this store and its copies have, and no other.
+    """
 
     path: Path
     lock: StoreLock
@@ -90,6 +97,7 @@ class Opened:
     dictionaries: DictionaryFiles
     sharing: SharedBodies
     schema: Schema
+    identity: bytes
     lost: tuple[LostVersion, ...]
     buckets: Buckets | None = dataclasses.field(default=None, kw_only=True)
     """Opened by whoever first needs the index: reading never does."""
@@ -164,6 +172,7 @@ class Layout:
             engine = LevelDBEngine(self._path / ENGINE_DIRECTORY, create=is_new)
             undo.callback(engine.close)
             stored = self._settle_schema(engine, schema)
+            identity = _settle_identity(engine)
             manifest = Manifest.load(engine)
             segments = self._path / SEGMENT_DIRECTORY
             if manifest.segments() and not self._files.exists(segments):
@@ -194,6 +203,7 @@ class Layout:
             dictionary_files,
             sharing,
             stored,
+            identity,
             lost,
         )
 
@@ -251,6 +261,17 @@ class Layout:
         cell = SetCell(META_FAMILY, SCHEMA_QUALIFIER, 0, encode_schema(made))
         engine.mutate_rows([RowMutations("meta", SCHEMA_ROW, [cell])], Durability.SYNC)
         return made
+
+
+def _settle_identity(engine: Engine) -> bytes:
+    """16 random bytes that tell a store and its copies from other stores."""
+    cells = engine.read_row("meta", IDENTITY_ROW)
+    if cells:
+        return cells[0].value
+    made = os.urandom(IDENTITY_BYTES)
+    cell = SetCell(META_FAMILY, b"", 0, made)
+    engine.mutate_rows([RowMutations("meta", IDENTITY_ROW, [cell])], Durability.SYNC)
+    return made
 
 
 def encode_schema(schema: Schema) -> bytes:

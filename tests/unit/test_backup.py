@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
@@ -289,3 +290,77 @@ def test_index_of_a_backup_made_beside_a_writer_misses_nothing(tmp_path: Path, s
         with docstore.open(tmp_path / f"r{number}") as restored:
             assert list(check(restored.opened)) == []
             assert len(contents(restored)) >= 50
+
+
+# --- 11.A2: a folder is compared before anything in it is changed
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_backup_of_another_store_is_refused_untouched(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        list(store.put_pages(some_pages(0, 60)))
+        store.backup(tmp_path / "b")
+    before = tree(tmp_path / "b")
+    with docstore.open(tmp_path / "small", create=True, durability="none") as other:
+        list(other.put_pages(some_pages(100, 3)))
+        with pytest.raises(InvalidArgument, match="another store"):
+            other.backup(tmp_path / "b")
+        other.compact()  # now no segment of the same number is in both
+        with pytest.raises(InvalidArgument, match="another store"):
+            other.backup(tmp_path / "b")
+    assert tree(tmp_path / "b") == before
+
+
+def test_the_backup_of_a_later_state_is_refused_untouched(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        list(store.put_pages(some_pages(0, 10)))
+        store.backup(tmp_path / "early")
+        list(store.put_pages(some_pages(10, 40)))
+        store.backup(tmp_path / "late")
+    before = tree(tmp_path / "late")
+    restore(tmp_path / "early", tmp_path / "r")
+    with docstore.open(tmp_path / "r", durability="none") as restored:
+        with pytest.raises(InvalidArgument, match="later state"):
+            restored.backup(tmp_path / "late")
+        assert tree(tmp_path / "late") == before
+        assert restored.backup(tmp_path / "early").copied_segments == 0  # its own: the store is the same
+        list(restored.put_pages(some_pages(200, 60)))  # longer than the later state, and another
+        with pytest.raises(InvalidArgument, match="another store"):
+            restored.backup(tmp_path / "late")
+    assert tree(tmp_path / "late") == before
+
+
+def test_a_backup_from_before_stores_had_an_identity_is_told_by_its_segments(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        list(store.put_pages(some_pages(0, 10)))
+        store.backup(tmp_path / "b")
+        listing = tmp_path / "b" / "BACKUP"
+        content = json.loads(listing.read_text())
+        del content["store"]
+        listing.write_text(json.dumps(content))
+        before = tree(tmp_path / "b")
+        with docstore.open(tmp_path / "other", create=True, durability="none") as other:
+            list(other.put_pages(some_pages(50, 10)))
+            with pytest.raises(InvalidArgument, match="another store"):
+                other.backup(tmp_path / "b")
+        assert tree(tmp_path / "b") == before
+        assert store.backup(tmp_path / "b").copied_segments == 0
+
+
+def test_what_an_interrupted_backup_copied_of_bytes_that_are_gone_is_copied_again(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        list(store.put_pages(some_pages(0, 10)))
+        store.backup(tmp_path / "b")
+        (copy,) = (tmp_path / "b" / "segments").iterdir()
+        with copy.open("ab") as file:
+            file.write(b"no backup names this" * 100_000)
+        list(store.put_pages(some_pages(10, 10)))
+        store.backup(tmp_path / "b")
+        before = contents(store)
+    restore(tmp_path / "b", tmp_path / "r")
+    with docstore.open(tmp_path / "r") as restored:
+        assert contents(restored) == before
+        assert list(check(restored.opened)) == []
