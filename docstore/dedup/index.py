@@ -18,8 +18,10 @@ own group.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from heapq import merge
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,13 +37,15 @@ from docstore.format import (
     POSTING_PAYLOAD_DIGEST,
     POSTING_TEXT,
 )
-from docstore.model import RowMutations, SetCell
+from docstore.model import Position, ReadSpec, RowMutations, SetCell
 
 if TYPE_CHECKING:
     from docstore.dedup.analysis import Analysis
 
 POINTER_SLICE = 64
 """Page pointers read at a time; a body that thousands of URLs share is read in slices."""
+MOST_POINTERS = 1024
+"""The same, of a body that is read to its end."""
 ROWS_HELD = 65_536
 """Rows of texts and bodies at hand, some 16 MB: most candidates are texts of the last pages."""
 
@@ -66,11 +70,18 @@ def _posting(row_key: bytes, qualifier: bytes) -> RowMutations:
     return _new_tuple(RowMutations, (TABLE, row_key, (_new_tuple(SetCell, (FAMILY, qualifier, 0, b"")),)))
 
 
-def _together(stored: Sequence[bytes], pending: list[bytes]) -> list[bytes]:
-    """Qualifiers of a row, each once, in order."""
-    if not stored and len(pending) == 1:  # most rows are of one page's own body or text
-        return pending
-    return sorted({*stored, *pending})
+def _insert(ordered: list[bytes], qualifier: bytes) -> None:
+    """Put a qualifier into a list that is in order and holds each once."""
+    at = bisect_left(ordered, qualifier)
+    if at == len(ordered) or ordered[at] != qualifier:
+        ordered.insert(at, qualifier)
+
+
+def _first_of(stored: Sequence[bytes], pending: Sequence[bytes], limit: int) -> Sequence[bytes]:
+    """The first qualifiers of a row, each once; both lists are in order."""
+    if not stored:  # most rows are of one page's own body or text
+        return pending if len(pending) <= limit else pending[:limit]
+    return list(dict.fromkeys(merge(stored[:limit], pending[:limit])))[:limit]
 
 
 class HashIndex:
@@ -90,7 +101,8 @@ class HashIndex:
         self._buckets = buckets
         self._pending: dict[bytes, list[bytes]] = {}
         self._rows: dict[bytes, Sequence[bytes]] | None = {} if remembers else None
-        """Whole rows as they are committed; where remembered."""
+        """The first POINTER_SLICE qualifiers of rows as they are committed, fewer where a row has no more; where
+        remembered."""
         self._pages: dict[bytes, list[PagePointer]] = {}
         """Pages that texts lead to, those of the group in flight included; where rows are remembered."""
         self._last: tuple[Analysis, Proposal] | None = None
@@ -106,18 +118,27 @@ class HashIndex:
             return []
         if len(found) < POINTER_SLICE:
             return [_pointer(qualifier) for qualifier in found]
-        return self._very_many(row_key)
+        return map(_pointer, chain(found, self._qualifiers_behind(row_key, found[-1])))
 
-    def _very_many(self, row_key: bytes) -> Iterator[PagePointer]:
-        """Pages of a body, read in slices."""
-        given, limit = 0, POINTER_SLICE
+    def _qualifiers_behind(self, row_key: bytes, last: bytes) -> Iterator[bytes]:
+        """The qualifiers of a row behind one of them, read in slices."""
+        pending = self._pending.get(row_key, [])
+        pending = pending[bisect_left(pending, last) :]
+        for qualifier in merge(self._stored_behind(row_key, last), pending):
+            if qualifier > last:
+                yield qualifier
+                last = qualifier
+
+    def _stored_behind(self, row_key: bytes, last: bytes) -> Iterator[bytes]:
+        limit = POINTER_SLICE
         while True:
-            found = self._qualifiers(row_key, limit)
-            for qualifier in found[given:]:
-                yield _pointer(qualifier)
-            if len(found) < limit:
+            spec = ReadSpec((FAMILY,), cell_limit=limit, after=Position(FAMILY, last, 0))
+            cells = self._engine.read_row(TABLE, row_key, spec)
+            for cell in cells:
+                yield cell.qualifier
+            if len(cells) < limit:
                 return
-            given, limit = len(found), limit * 8
+            last, limit = cells[-1].qualifier, min(limit * 4, MOST_POINTERS)
 
     def pages_with_text(self, number: bytes) -> Iterable[PagePointer]:
         """Pages of the bodies that have this text, the oldest of each body first; the caller verifies each."""
@@ -180,10 +201,10 @@ class HashIndex:
         self._pages.clear()
 
     def _hold(self, row_key: bytes, stored: Sequence[bytes], limit: int) -> None:
-        """Keep a row at hand, unless a limit may have cut it."""
+        """Keep the beginning of a row at hand, unless a limit has cut it short of that."""
         rows = self._rows
-        if rows is not None and len(stored) < limit:
-            rows[row_key] = stored
+        if rows is not None and (len(stored) < limit or limit >= POINTER_SLICE):
+            rows[row_key] = stored if len(stored) <= POINTER_SLICE else stored[:POINTER_SLICE]
             self._let_oldest_go(rows)
 
     def _let_oldest_go(self, rows: dict[bytes, Sequence[bytes]]) -> None:
@@ -215,13 +236,13 @@ class HashIndex:
     def _qualifiers(self, row_key: bytes, limit: int) -> Sequence[bytes]:
         """The first qualifiers of a row; not to be changed."""
         stored = None if self._rows is None else self._rows.get(row_key)
-        if stored is None:
+        if stored is None or POINTER_SLICE <= len(stored) < limit:
             stored = self._engine.qualifiers(TABLE, row_key, limit)
             self._hold(row_key, stored, limit)
         pending = self._pending.get(row_key)
         if pending is None:
             return stored if len(stored) <= limit else stored[:limit]
-        return _together(stored, pending)[:limit]
+        return _first_of(stored, pending, limit)
 
     # --- writing
 
@@ -248,9 +269,9 @@ class HashIndex:
                 self._post(number, analysis)
             if self._is_known_absent(text_row) and self._is_known_absent(body_row):
                 self._hold_pages(number, [_new_tuple(PagePointer, (timestamp, row_key))])
-            self._pending.setdefault(text_row, []).append(body)
+            _insert(self._pending.setdefault(text_row, []), body)
             rows.append(_posting(text_row, body))
-        self._pending.setdefault(body_row, []).append(here)
+        _insert(self._pending.setdefault(body_row, []), here)
         rows.append(_posting(body_row, here))
         return rows
 
@@ -281,7 +302,7 @@ class HashIndex:
             for row_key, qualifiers in self._pending.items():
                 stored = self._rows.get(row_key)
                 if stored is not None:
-                    self._rows[row_key] = _together(stored, qualifiers)
+                    self._rows[row_key] = _first_of(stored, qualifiers, POINTER_SLICE)
         if not committed:
             self._pages.clear()
         self._pending.clear()
@@ -290,5 +311,9 @@ class HashIndex:
 
     def holds(self, row_key: bytes, timestamp: int, body_checksum: bytes) -> bool:
         """Whether the page's body posting is there: without it the detector cannot see the page."""
-        wanted = PagePointer(timestamp, row_key)
-        return any(pointer == wanted for pointer in self.pages_with_body(body_checksum))
+        wanted = timestamp.to_bytes(8, "big") + row_key
+        body_row = _BODY + body_head(body_checksum)
+        if wanted in self._pending.get(body_row, ()):
+            return True
+        cells = self._engine.read_row(TABLE, body_row, ReadSpec((FAMILY,), qualifier_prefix=wanted, cell_limit=1))
+        return bool(cells) and cells[0].qualifier == wanted

@@ -7,10 +7,10 @@ import pytest
 
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.buckets import RowBuckets
-from docstore.dedup.index import HashIndex
+from docstore.dedup.index import POINTER_SLICE, HashIndex
 from docstore.dedup.pointers import PagePointer, body_head, text_number
 from docstore.engines.memory import MemoryEngine
-from docstore.model import Durability, RowMutations
+from docstore.model import Cell, Durability, ReadSpec, RowMutations
 
 SEED = 20261123
 BODIES = 12
@@ -76,3 +76,39 @@ def test_a_body_of_very_many_pages_is_read_in_slices() -> None:
     index.end_group(committed=True)
     assert list(index.pages_with_body(body_head(checksum(1, 3)))) == pointers
     assert list(index.pages_with_text(text_number(checksum(2, 1)))) == pointers
+
+
+def test_a_body_of_very_many_pages_costs_later_pages_no_more() -> None:
+    """11.B1: the row at hand was sorted anew, whole, for every page of the body."""
+    engine = MemoryEngine()
+    index = HashIndex(engine, RowBuckets(engine), remembers=True)
+    for group in range(10):
+        for number in range(group * 100, group * 100 + 100):
+            added = index.add(b"row%d" % number, number, page(3, 1), text=True, near=False)
+            engine.mutate_rows(added, Durability.NONE)
+            assert next(iter(index.pages_with_body(body_head(checksum(1, 3))))) == PagePointer(0, b"row0")
+        index.end_group(committed=True)
+    assert index._rows is not None
+    assert max(map(len, index._rows.values())) == POINTER_SLICE
+
+
+def test_whether_a_page_is_posted_is_asked_of_one_posting(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = MemoryEngine()
+    index = HashIndex(engine, RowBuckets(engine))
+    for number in range(300):
+        engine.mutate_rows(index.add(b"row%d" % number, 5, page(3, 1), text=True, near=False), Durability.NONE)
+    index.end_group(committed=True)
+    assert index.holds(b"row299", 5, checksum(1, 3))
+    read: list[int] = []
+    real = engine.read_row
+
+    def counted(table: str, row_key: bytes, spec: ReadSpec = ReadSpec()) -> list[Cell]:
+        cells = real(table, row_key, spec)
+        read.append(len(cells))
+        return cells
+
+    monkeypatch.setattr(engine, "read_row", counted)
+    assert index.holds(b"row299", 5, checksum(1, 3))
+    assert not index.holds(b"row300", 5, checksum(1, 3))
+    assert not index.holds(b"row29", 6, checksum(1, 3))
+    assert sum(read) <= 2

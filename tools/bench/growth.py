@@ -1,0 +1,248 @@
+"""What a write costs as a store fills with the hardest of one kind: processor time of the first pages and the last.
+
+    python -m tools.bench.growth [--pages N] [--only NAME] [--seconds S]
+
+Each scenario writes N pages that meet at one place of the store: one body under many URLs, one URL with many bodies, a
+page that many others refer to.  A page's cost is printed for each twentieth of N (a thousand of 20,000), and the ratio
+of the last to the first, which should stay near 1.  A scenario is cut off after S seconds of processor time.
+
+The last two are about the lock that writers share: how long a delete or a compaction that touches N pages holds it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from docstore.model import Page, Policy, PutResult, VerdictKind
+from docstore.store import DocumentStore, open_store
+from tools.bench.harness import Section, one_core
+
+COMMAND = "python -m tools.bench.growth"
+PAGES = 20_000
+SLICES = 20
+SECONDS = 300.0
+SHOWN_SLICES = (0, 4, 9, 14, 19)
+START = 1_600_000_000_000_000
+"""September 2020, in microseconds."""
+MILLISECOND = 1000
+
+Work = Iterator[None]
+"""Writes one slice of pages a step."""
+
+
+def body(number: int = 0, words: int = 120, title: str = "Page") -> bytes:
+    """A page of its own words; the same for the same number and title."""
+    text = " ".join(f"w{number}x{place}" for place in range(words))
+    return f"<html><head><title>{title}</title></head><body><p>{text}</p></body></html>".encode()
+
+
+def _write(store: DocumentStore, pages: Iterable[Page], policy: Policy = Policy.FLAG) -> list[PutResult]:
+    policies = dict.fromkeys((VerdictKind.EXACT, VerdictKind.NEAR), policy)
+    return list(store.put_pages(pages, policies=policies, threads=1))
+
+
+def one_body(store: DocumentStore, count: int, step: int) -> Work:
+    """One body under different URLs."""
+    one = body()
+    for begin in range(0, count, step):
+        _write(
+            store, (Page(f"http://a.example/{n}", one, fetched_at=START + n * MILLISECOND) for n in _of(begin, step))
+        )
+        yield
+
+
+def one_body_referred_to(store: DocumentStore, count: int, step: int) -> Work:
+    """One body under different URLs, stored by reference."""
+    one = body()
+    for begin in range(0, count, step):
+        pages = (Page(f"http://a.example/{n}", one, fetched_at=START + n * MILLISECOND) for n in _of(begin, step))
+        _write(store, pages, Policy.REFERENCE)
+        yield
+
+
+def one_body_deleted(store: DocumentStore, count: int, step: int) -> Work:
+    """One body under different URLs, each slice deleted before the next."""
+    one = body()
+    for begin in range(0, count, step):
+        pages = (Page(f"http://a.example/{n}", one, fetched_at=START + n * MILLISECOND) for n in _of(begin, step))
+        for result in _write(store, pages):
+            store.delete(result.url)
+        yield
+
+
+def one_time(store: DocumentStore, count: int, step: int) -> Work:
+    """Different bodies at one URL and time."""
+    for begin in range(0, count, step):
+        _write(store, (Page("http://a.example/", body(n, 30), fetched_at=START) for n in _of(begin, step)))
+        yield
+
+
+def two_statuses(store: DocumentStore, count: int, step: int) -> Work:
+    """One body that came with 404 and, later, with 200."""
+    one = body()
+
+    def page(number: int) -> Page:
+        late = number % 2
+        at = START + (number + late * count) * MILLISECOND
+        return Page(f"http://a.example/{number}", one, 200 if late else 404, fetched_at=at)
+
+    for begin in range(0, count, step):
+        _write(store, (page(n) for n in _of(begin, step)))
+        yield
+
+
+def two_bodies(store: DocumentStore, count: int, step: int) -> Work:
+    """One URL that flips between two bodies."""
+    both = body(0), body(1)
+    for begin in range(0, count, step):
+        pages = (Page("http://a.example/", both[n % 2], fetched_at=START + n * MILLISECOND) for n in _of(begin, step))
+        _write(store, pages)
+        yield
+
+
+def _of(begin: int, step: int) -> range:
+    return range(begin, begin + step)
+
+
+SCENARIOS: dict[str, Callable[[DocumentStore, int, int], Work]] = {
+    "one-body": one_body,
+    "one-body-referred-to": one_body_referred_to,
+    "one-body-deleted": one_body_deleted,
+    "one-time": one_time,
+    "two-statuses": two_statuses,
+    "two-bodies": two_bodies,
+}
+
+
+def measure(scenario: Callable[[DocumentStore, int, int], Work], count: int, most_seconds: float) -> list[float]:
+    """Microseconds of processor time a page, for each slice that was written in time."""
+    step = max(1, count // SLICES)
+    found: list[float] = []
+    with _scratch_store() as store:
+        _write(store, [Page("http://warm.example/", b"warm", fetched_at=START)])
+        began = before = time.process_time()
+        for _ in scenario(store, step * SLICES, step):
+            now = time.process_time()
+            found.append((now - before) / step * 1e6)
+            if now - began > most_seconds:
+                break
+            before = time.process_time()
+    return found
+
+
+@contextmanager
+def _scratch_store() -> Iterator[DocumentStore]:
+    with tempfile.TemporaryDirectory(prefix="docstore-bench-") as folder:
+        path = Path(folder) / "store"
+        with open_store(path, create=True, durability="none") as store:
+            yield store
+
+
+class LongestHold:
+    """A lock that notes for how long it was held at most, in seconds."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._depth = 0
+        self._since = 0.0
+        self.seconds = 0.0
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+        if self._depth == 1:
+            self._since = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        if self._depth == 1:
+            self.seconds = max(self.seconds, time.perf_counter() - self._since)
+        self._depth -= 1
+        self._lock.release()
+
+
+def held_by_delete(count: int) -> tuple[float, float]:
+    """Deleting a page that `count` others refer to: seconds of processor time, and the longest hold of the lock."""
+
+    def act(store: DocumentStore) -> None:
+        store.delete("http://a.example/0")
+
+    return _held(count, Policy.REFERENCE, act)
+
+
+def held_by_compaction(count: int) -> tuple[float, float]:
+    """Compacting a base that `count` pages lean on: seconds of processor time, and the longest hold of the lock."""
+    return _held(count, Policy.FLAG, lambda store: store.compact())
+
+
+def _held(count: int, policy: Policy, act: Callable[[DocumentStore], object]) -> tuple[float, float]:
+    with _scratch_store() as store:
+        bodies = ((n, body(words=300, title=f"Page {n}")) for n in range(count + 1))
+        urls = (Page(f"http://a.example/{n}", one, fetched_at=START + n * MILLISECOND) for n, one in bodies)
+        _write(store, urls, policy)
+        lock = LongestHold()
+        store._committer.lock = lock  # type: ignore[assignment]
+        before = time.process_time()
+        act(store)
+        return time.process_time() - before, lock.seconds
+
+
+HELD = {"delete-held": held_by_delete, "compaction-held": held_by_compaction}
+
+
+def growth_section(names: Sequence[str], count: int, most_seconds: float) -> Section:
+    """A line a scenario: what a page costs as pages of its kind become many."""
+    step = max(1, count // SLICES)
+    heads = [f"us a page at {(number + 1) * step:,}" for number in SHOWN_SLICES]
+    section = Section("Growth: what a page costs as its kind becomes many", COMMAND, ("what", *heads, "last / first"))
+    for name in names:
+        found = measure(SCENARIOS[name], count, most_seconds)
+        cells = [f"{found[number]:.0f}" if number < len(found) else "" for number in SHOWN_SLICES]
+        reached = "" if len(found) == SLICES else f" (cut off at {len(found) * step:,})"
+        about = (SCENARIOS[name].__doc__ or "").rstrip(".")
+        section.rows.append((f"{about}{reached}", *cells, f"{found[-1] / found[0]:.2f}"))
+        print(name, " ".join(f"{one:.0f}" for one in found), flush=True)
+    return section
+
+
+def held_section(names: Sequence[str], count: int) -> Section:
+    """A line a piece of work under the writers' lock: its cost a page, and how long others wait for the lock."""
+    few = max(1, count // SLICES)
+    heads = [f"{what}, {pages:,} pages" for pages in (few, count) for what in ("us a page", "longest hold, ms")]
+    section = Section("Growth: how long writers wait", COMMAND, ("what", *heads))
+    for name in names:
+        cells = []
+        for pages in (few, count):
+            seconds, held = HELD[name](pages)
+            cells += [f"{seconds / pages * 1e6:.0f}", f"{held * 1e3:.0f}"]
+        section.rows.append(((HELD[name].__doc__ or "").partition(":")[0], *cells))
+        print(name, *cells, flush=True)
+    return section
+
+
+def run(count: int, names: Sequence[str], most_seconds: float) -> Iterator[Section]:
+    """Both tables, of the scenarios named."""
+    with one_core():
+        if any(name in SCENARIOS for name in names):
+            yield growth_section([name for name in names if name in SCENARIOS], count, most_seconds)
+        if any(name in HELD for name in names):
+            yield held_section([name for name in names if name in HELD], count)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--pages", type=int, default=PAGES, help=f"default: {PAGES}")
+    parser.add_argument("--only", choices=[*SCENARIOS, *HELD], action="append", help="may be repeated")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"most for a scenario; default: {SECONDS:.0f}")
+    arguments = parser.parse_args()
+    for section in run(arguments.pages, arguments.only or [*SCENARIOS, *HELD], arguments.seconds):
+        print(section.render(), flush=True)
+
+
+if __name__ == "__main__":
+    main()
