@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,6 +162,8 @@ class Layout:
             raise StoreUnavailable(f"there is no store at {self._path}; make one with `docstore init` or create=True")
         if is_new:
             self._check_empty()
+            if schema is not None:
+                _check_analyses(schema)
         else:
             self._check_engine()
         self._files.make_folder(self._path)
@@ -272,6 +275,16 @@ def _settle_identity(engine: Engine) -> bytes:
     cell = SetCell(META_FAMILY, b"", 0, made)
     engine.mutate_rows([RowMutations("meta", IDENTITY_ROW, [cell])], Durability.SYNC)
     return made
+
+
+def _check_analyses(schema: Schema) -> None:
+    """Refuse a schema by which no page could be analysed, before anything is made.
+
+    Raises:
+        InvalidArgument: no extractor or checksum has that name, or the library that it needs is not installed.
+    """
+    kernel = import_module("docstore.dedup.kernel")  # numpy comes with it: opening does without
+    kernel.Kernel(schema.extractor, schema.shingle_words, schema.checksum).analyse(b"<p>A page.", "text/html")
 
 
 def encode_schema(schema: Schema) -> bytes:

@@ -7,8 +7,10 @@ a cell are NamedTuples (half the cost of a dataclass); types that a caller holds
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import UnionType
 from typing import NamedTuple, TypeAlias, overload
 
 from docstore.errors import InvalidArgument
@@ -189,10 +191,12 @@ class GCPolicy:
     intersection: bool = False
 
     def __post_init__(self) -> None:
-        if self.max_versions is not None and self.max_versions < 1:
-            raise InvalidArgument(f"max_versions must be at least 1, not {self.max_versions}")
-        if self.max_age_seconds is not None and self.max_age_seconds <= 0:
-            raise InvalidArgument(f"max_age_seconds must be above 0, not {self.max_age_seconds}")
+        if self.max_versions is not None:
+            _check_count("max_versions", self.max_versions)
+        if self.max_age_seconds is not None:
+            _check_number("max_age_seconds", self.max_age_seconds, math.inf)
+        if not isinstance(self.intersection, bool):
+            raise InvalidArgument(f"intersection must be True or False, not {self.intersection!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +213,8 @@ class ColumnFamily:
 
     def __post_init__(self) -> None:
         allowed = set("abcdefghijklmnopqrstuvwxyz0123456789_-")
+        _check_type("the name of a family", self.name, str)
+        _check_type("gc", self.gc, GCPolicy)
         if not 1 <= len(self.name) <= 64 or not set(self.name) <= allowed:
             raise InvalidArgument(f"family name {self.name!r} must be 1 to 64 characters of a-z, 0-9, _ and -")
 
@@ -243,6 +249,35 @@ class Policy(enum.StrEnum):
     """Store no body; tell the caller; list it on request."""
 
 
+Policies: TypeAlias = (
+    Mapping[VerdictKind, Policy] | Mapping[str, str] | Iterable[tuple[VerdictKind | str, Policy | str]]
+)
+"""What to do per verdict, as a caller may give it: members of the enumerations, or their values as strings."""
+
+
+def checked_policies(policies: Policies) -> dict[VerdictKind, Policy]:
+    """What to do per verdict, as members of the enumerations.
+
+    Raises:
+        InvalidArgument: no mapping or pairs, or a word that is no verdict of a duplicate or no policy.
+    """
+    duplicates = [str(kind) for kind in VerdictKind if kind is not VerdictKind.NEW]
+    try:
+        pairs = list(
+            policies.items() if isinstance(policies, Mapping) else ((kind, policy) for kind, policy in policies)
+        )
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(
+            f"policies must be a mapping such as {{'exact': 'reject'}}, not {policies!r:.100}"
+        ) from error
+    for kind, policy in pairs:
+        if kind not in duplicates:
+            raise InvalidArgument(f"policies are of {', '.join(duplicates)}; there is none of {kind!r}")
+        if policy not in list(Policy):
+            raise InvalidArgument(f"the policy of {kind} is one of {', '.join(Policy)}, not {policy!r}")
+    return {VerdictKind(kind): Policy(policy) for kind, policy in pairs}
+
+
 @dataclass(frozen=True, slots=True)
 class Schema:
     """What a store declares once, at its making.
@@ -254,7 +289,8 @@ class Schema:
         near_threshold: least exact Jaccard coefficient of a `near` verdict.
         contained_threshold: least share of a page's shingles in an older page for `contained`.
         checksum: name of the body checksum algorithm.
-        policies: what to do per verdict; verdicts left out are flagged.  A mapping is taken too, and made into pairs.
+        policies: what to do per verdict; verdicts left out are flagged.  A mapping is taken too, and made into pairs;
+            so are strings, and made into members of the enumerations.
     """
 
     families: tuple[ColumnFamily, ...] = ()
@@ -266,13 +302,47 @@ class Schema:
     policies: tuple[tuple[VerdictKind, Policy], ...] = ()
 
     def __post_init__(self) -> None:
-        given: object = self.policies
-        if isinstance(given, Mapping):
-            object.__setattr__(self, "policies", tuple(given.items()))
+        _check_type("families", self.families, tuple | list)
+        object.__setattr__(self, "families", tuple(self.families))
+        for family in self.families:
+            _check_type("each of families", family, ColumnFamily)
+        names = [family.name for family in self.families]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidArgument(f"family {name!r} is declared twice; give it once, with one policy")
+        _check_type("extractor", self.extractor, str)
+        _check_count("shingle_words", self.shingle_words)
+        _check_number("near_threshold", self.near_threshold, 1)
+        _check_number("contained_threshold", self.contained_threshold, 1)
+        _check_type("checksum", self.checksum, str)
+        object.__setattr__(self, "policies", tuple(checked_policies(self.policies).items()))
 
     def policy(self, kind: VerdictKind) -> Policy:
         """The policy for one verdict; `flag` unless the schema says otherwise."""
         return dict(self.policies).get(kind, Policy.FLAG)
+
+
+COUNT_MAX = 2**63 - 1
+"""The largest count that a schema holds, and that the terminal takes."""
+
+
+def _check_type(what: str, value: object, kind: type | UnionType) -> None:
+    if not isinstance(value, kind):
+        expected = getattr(kind, "__name__", str(kind))
+        raise InvalidArgument(f"{what} must be a {expected}, not {value!r:.100}")
+
+
+def _check_count(what: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= COUNT_MAX:
+        raise InvalidArgument(f"{what} must be a whole number from 1 to {COUNT_MAX}, not {value!r:.100}")
+
+
+def _check_number(what: str, value: object, most: float) -> None:
+    """Refuse what is no finite number above 0 and up to `most`."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= most and math.isfinite(value):
+        return
+    bound = "" if most == math.inf else f" and up to {most:g}"
+    raise InvalidArgument(f"{what} must be a number above 0{bound}, not {value!r:.100}")
 
 
 BUILT_IN_FAMILIES = (

@@ -28,6 +28,7 @@ from docstore.model import (
     Durability,
     Headers,
     Page,
+    Policies,
     Policy,
     PutResult,
     ReadSpec,
@@ -36,6 +37,7 @@ from docstore.model import (
     SetCell,
     Verdict,
     VerdictKind,
+    checked_policies,
 )
 from docstore.table import Table
 from docstore.writing.commit import Committer
@@ -50,7 +52,6 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
 MAX_REDIRECTS = 10
 MICROS = 1_000_000
 SNIPPET_LENGTH = 200
-Policies = Mapping[VerdictKind, Policy]
 
 
 def open_store(
@@ -153,11 +154,11 @@ class DocumentStore:
             headers: as received.
             status: HTTP status; 304 records a visit that confirms the stored version.
             fetched_at: microseconds since 1970; None means now.
-            policies: what to do per verdict, in place of the schema's.
+            policies: what to do per verdict, in place of the schema's; ``{"exact": "reject"}`` will do.
         Returns:
             The verdict, and what became of the page; it is committed.
         Raises:
-            InvalidArgument: the URL cannot be stored.
+            InvalidArgument: the URL cannot be stored, or `policies` names no verdict or no policy.
             StorageError: not applied; free space, and write it again.
         """
         pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
@@ -474,8 +475,8 @@ class DocumentStore:
 
     # --- pieces
 
-    def _policies(self, policies: Policies | None) -> Policies:
-        return dict(self.schema.policies) if policies is None else policies
+    def _policies(self, policies: Policies | None) -> dict[VerdictKind, Policy]:
+        return dict(self.schema.policies) if policies is None else checked_policies(policies)
 
     def _check_open(self) -> None:
         if self._closed:

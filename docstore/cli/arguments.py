@@ -13,7 +13,8 @@ from importlib import import_module
 from pathlib import Path
 
 from docstore.errors import InvalidArgument
-from docstore.model import Durability, Policy, VerdictKind
+from docstore.format import TIMESTAMP_MAX
+from docstore.model import COUNT_MAX, Durability, Policy, VerdictKind
 
 DEFAULT_STORE = "webtable"
 STORE_VARIABLE = "DOCSTORE_STORE"
@@ -105,7 +106,7 @@ def time_micros(text: str) -> int:
                 moment = datetime.datetime(int(word), 1, 1)
             elif len(word) <= 11:
                 return int(word) * MICROS
-            elif len(word) >= 15:
+            elif 15 <= len(word) < 20 and int(word) <= TIMESTAMP_MAX:
                 return int(word)
         else:
             moment = datetime.datetime.fromisoformat(word)
@@ -162,9 +163,16 @@ def header(text: str) -> tuple[str, str]:
 
 
 def positive(text: str) -> int:
-    """An integer of at least 1."""
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"not a number of at least 1: {text!r}")
+    """An integer from 1 to COUNT_MAX."""
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and 0 < int(text) <= COUNT_MAX):
+        raise argparse.ArgumentTypeError(f"not a whole number from 1 to {COUNT_MAX}: {text!r}")
+    return int(text)
+
+
+def status(text: str) -> int:
+    """An HTTP status, of three digits."""
+    if not (text.isascii() and text.isdigit() and len(text) == 3 and text[0] != "0"):
+        raise argparse.ArgumentTypeError(f"not an HTTP status: {text!r}; write three digits, such as 200")
     return int(text)
 
 

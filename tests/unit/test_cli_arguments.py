@@ -37,7 +37,19 @@ def test_times_are_read_in_every_spelling_that_the_help_names(text: str, micros:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "yesterday", "2024-13-01", "20241301", "171456480000", "1714564800000", "-5", "1969-12-31"]
+    "text",
+    [
+        "",
+        "yesterday",
+        "2024-13-01",
+        "20241301",
+        "171456480000",
+        "1714564800000",
+        "9" * 19,
+        "9" * 30,
+        "-5",
+        "1969-12-31",
+    ],
 )
 def test_what_is_no_time_is_refused_with_what_to_write(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=r"2024-05-01|before 1970"):
@@ -68,6 +80,20 @@ def test_spans_are_read_with_their_unit(text: str, seconds: float) -> None:
 def test_a_span_without_unit_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="30d"):
         arguments.span_seconds(text)
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "+1", "²", str(2**63), "9" * 30])
+def test_a_count_that_nothing_can_hold_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="from 1 to"):
+        arguments.positive(text)
+    assert arguments.positive(str(2**63 - 1)) == 2**63 - 1
+
+
+@pytest.mark.parametrize("text", ["", "-1", "0", "20", "020", "2000", "9" * 30, "ok"])
+def test_what_is_no_http_status_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="three digits"):
+        arguments.status(text)
+    assert arguments.status("304") == 304
 
 
 def test_a_column_is_cut_at_its_first_colon() -> None:

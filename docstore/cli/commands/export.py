@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output", metavar="FILE", default="-", help="where to; replaced when all is written (default: stdout)"
     )
     arguments.add_range(parser)
-    parser.add_argument("--status", metavar="N", type=arguments.positive, help="only captures with this HTTP status")
+    parser.add_argument("--status", metavar="N", type=arguments.status, help="only captures with this HTTP status")
     parser.add_argument(
         "--lang", metavar="TAG", default="", help="only pages that declare this language; en takes en-GB"
     )

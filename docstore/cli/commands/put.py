@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a response header as received; may be repeated",
     )
     parser.add_argument(
-        "--status", metavar="N", type=int, default=200, help="HTTP status (default: 200); 304 is a visit"
+        "--status", metavar="N", type=arguments.status, default=200, help="HTTP status (default: 200); 304 is a visit"
     )
     parser.add_argument("--at", metavar="TIME", type=arguments.time_micros, help="when it was fetched (default: now)")
     arguments.add_policies(parser)
