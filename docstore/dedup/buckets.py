@@ -17,15 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.ranking import Proposal, Question, rank
+from docstore.dedup.ranking import BUCKET_LIMIT, Proposal, Question, rank
 from docstore.engines.protocol import Engine
 from docstore.format import POSTING_BAND, TEXT_NUMBER_BYTES
 from docstore.model import RowMutations, SetCell
 
 TABLE: Final = "postings"
 FAMILY: Final = "p"
-BUCKET_LIMIT: Final = 64
-"""Texts in one bucket; later ones are left out.  What that costs is measured in `docs/dedup-theory.md`."""
 
 Keys = NDArray[np.uint64]
 

@@ -28,7 +28,7 @@ MIN_NEAR_WORDS = 50
 """Shorter pages are all template ("log in", "page not found"): they get reason="short_text", and no bands, so that
 every candidate is at least so long."""
 MAX_VERIFIED = 16
-"""Candidates compared exactly per page: the ones that share most bands, then most fingerprints."""
+"""Candidates compared exactly per page: the first that the index proposes and sketches do not rule out."""
 RELATIVE_SIMILARITY = 0.4
 """A page at least this near is worth a delta even where it is no duplicate."""
 SKETCH_MARGIN = 0.1

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from blake3 import blake3
 
-from docstore.dedup.buckets import BUCKET_LIMIT, FAMILY, TABLE, Buckets, Keys
+from docstore.dedup.buckets import FAMILY, TABLE, Buckets, Keys
 from docstore.dedup.pointers import PagePointer, body_head, text_number
-from docstore.dedup.ranking import Proposal, Question
+from docstore.dedup.ranking import BUCKET_LIMIT, Proposal, Question
 from docstore.engines.protocol import Engine
 from docstore.format import (
     POSTING_BODY,

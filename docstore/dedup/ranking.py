@@ -16,9 +16,14 @@ from numpy.typing import NDArray
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.shingle import asked
 
+BUCKET_LIMIT: Final = 64
+"""Texts in one bucket; later ones are left out.  What that costs is measured in `docs/dedup-theory.md`."""
 LOOKS_NEAR: Final = 24
 LOOKS_INSIDE: Final = 16
-"""Texts looked at a page: those that share most bands, and those that share most 0-mod-p fingerprints."""
+"""Texts looked at a page: of those that share a band, and of those that share a 0-mod-p fingerprint."""
+RAREST: Final = 1 << 20
+"""What a key counts that leads to one text; one that leads to n counts `RAREST // n`, and one whose bucket is full 1:
+a text that few share anything with is told from thousands of the same template by what it alone has."""
 
 Keys = NDArray[np.uint64]
 
@@ -55,27 +60,43 @@ class Proposal(NamedTuple):
     has_own: bool
 
 
+def weights(owner: Numbers) -> Numbers:
+    """What each posting counts, (n,) int64, by how many texts its key has led to.
+
+    Args:
+        owner: (n,) which key.
+    """
+    texts = np.bincount(owner)[owner] if len(owner) else owner
+    return np.where(texts < BUCKET_LIMIT, RAREST // np.maximum(texts, 1), 1)
+
+
 def rank(question: Question, owner: Numbers, texts: Keys) -> Proposal:
     """Rank what a look-up of `question.keys()` found.
 
-    The page's own text comes first, then in turn the next that shares most bands (near) and the next that shares most
-    fingerprints (contained); ties by number.
+    A text counts what its postings count, so that one rare key outweighs any number of those that a whole site has.
+    The page's own text comes first, then in turn the next that counts most of those that share a band (near) and of
+    those that share a fingerprint (contained); ties by how many they share, then by number.
 
     Args:
         question: of the page.
         owner: (n,) which key, ascending.
         texts: (n,) text numbers.
     """
+    counts: Counter[int] = Counter()
+    for text, weight in zip(texts.tolist(), weights(owner).tolist(), strict=True):
+        counts[text] += weight
     at = int(owner.searchsorted(len(question.band_keys)))
     bands, fingerprints = Counter(texts[:at].tolist()), Counter(texts[at:].tolist())
     own = question.own_number
     also = fingerprints.get
-    near = sorted([(number != own, -shared, -also(number, 0), number) for number, shared in bands.items()])
-    inside = sorted([(-shared, number) for number, shared in fingerprints.items()])
+    near = sorted(
+        [(number != own, -counts[number], -shared, -also(number, 0), number) for number, shared in bands.items()]
+    )
+    inside = sorted([(-counts[number], -shared, number) for number, shared in fingerprints.items()])
     given: dict[int, None] = {}
     for one, other in zip_longest(near[:LOOKS_NEAR], inside[:LOOKS_INSIDE]):
         if one is not None:
-            given[one[3]] = None
+            given[one[-1]] = None
         if other is not None:
-            given[other[1]] = None
-    return Proposal(list(given), len(bands.keys() | fingerprints.keys()), own in bands or own in fingerprints)
+            given[other[-1]] = None
+    return Proposal(list(given), len(counts), own in counts)

@@ -22,10 +22,10 @@ from typing import Final
 import numpy as np
 
 from docstore.codec import decode_varint, encode_varint
-from docstore.dedup.buckets import BUCKET_LIMIT, Keys
+from docstore.dedup.buckets import Keys
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.levels import RunLevels
-from docstore.dedup.ranking import Proposal, Question
+from docstore.dedup.ranking import BUCKET_LIMIT, Proposal, Question
 from docstore.dedup.runfiles import RunFiles
 from docstore.dedup.runs import Run, key_bytes, mix_keys
 from docstore.engines.protocol import Engine

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from docstore.dedup import bands, shingle, sketch
-from docstore.dedup.buckets import BUCKET_LIMIT, TABLE, Buckets, Keys, RowBuckets
+from docstore.dedup.buckets import TABLE, Buckets, Keys, RowBuckets
 from docstore.dedup.detector import MIN_NEAR_WORDS
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.pointers import PagePointer, text_number
+from docstore.dedup.ranking import BUCKET_LIMIT
 from docstore.dedup.runbuckets import TABLE as RUNS_TABLE
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.engines.protocol import Engine

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from docstore.dedup.buckets import BUCKET_LIMIT, Buckets, LayeredBuckets, RowBuckets
+from docstore.dedup.buckets import Buckets, LayeredBuckets, RowBuckets
+from docstore.dedup.ranking import BUCKET_LIMIT
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.engines.memory import MemoryEngine
 from docstore.engines.protocol import Engine

@@ -215,7 +215,8 @@ pub fn propose(
     shingle::asked(asked.fingerprints, &mut mixed);
     mixed.splice(..0, asked.band_keys.iter().copied());
     mixed.iter_mut().for_each(|key| *key = mix_key(*key));
-    Ok(ranking::rank(&gather(runs, recent, &mixed, limit)?, asked.band_keys.len(), asked.own, looks))
+    let found = gather(runs, recent, &mixed, limit)?;
+    Ok(ranking::rank(&found, asked.band_keys.len(), asked.own, limit, looks))
 }
 
 /// One posting, and where its chain goes on.

@@ -16,37 +16,47 @@ pub struct Proposal {
 /// How many texts are looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct Looks {
-    /// That share most bands.
+    /// Of those that share a band.
     pub near: usize,
-    /// That share most fingerprints.
+    /// Of those that share a fingerprint.
     pub inside: usize,
 }
+
+/// What a key counts that leads to one text.
+const RAREST: u32 = 1 << 20;
 
 #[derive(Clone, Copy)]
 struct Tally {
     number: u64,
+    /// What its postings count.
+    weight: u32,
     bands: u32,
     fingerprints: u32,
 }
 
 /// Rank what a look-up found: for each posting which key, and its text, in any order; the first `bands` keys are of bands.
-pub fn rank(postings: &[(u32, u64)], bands: usize, own: u64, looks: Looks) -> Proposal {
-    let tallies = tallies(postings, bands);
+///
+/// A bucket with `limit` texts is full.
+pub fn rank(postings: &[(u32, u64)], bands: usize, own: u64, limit: usize, looks: Looks) -> Proposal {
+    let tallies = tallies(postings, bands, &weights(postings, limit));
     let mut near: Vec<_> = tallies
         .iter()
         .filter(|tally| tally.bands > 0)
-        .map(|tally| (tally.number != own, Reverse(tally.bands), Reverse(tally.fingerprints), tally.number))
+        .map(|tally| {
+            let Tally { number, weight, bands, fingerprints } = *tally;
+            (number != own, Reverse(weight), Reverse(bands), Reverse(fingerprints), number)
+        })
         .collect();
     let mut inside: Vec<_> = tallies
         .iter()
         .filter(|tally| tally.fingerprints > 0)
-        .map(|tally| (Reverse(tally.fingerprints), tally.number))
+        .map(|tally| (Reverse(tally.weight), Reverse(tally.fingerprints), tally.number))
         .collect();
     first_of(&mut near, looks.near);
     first_of(&mut inside, looks.inside);
     let mut numbers = Vec::with_capacity(near.len() + inside.len());
     for place in 0..near.len().max(inside.len()) {
-        let both = [near.get(place).map(|one| one.3), inside.get(place).map(|one| one.1)];
+        let both = [near.get(place).map(|one| one.4), inside.get(place).map(|one| one.2)];
         for number in both.into_iter().flatten() {
             if !numbers.contains(&number) {
                 numbers.push(number);
@@ -68,8 +78,23 @@ fn first_of<T: Ord>(all: &mut Vec<T>, count: usize) {
     all.sort_unstable();
 }
 
-/// Each text once, with how often it was found.
-fn tallies(postings: &[(u32, u64)], bands: usize) -> Vec<Tally> {
+/// What a posting of each key counts.
+fn weights(postings: &[(u32, u64)], limit: usize) -> Vec<u32> {
+    let mut weights = Vec::new();
+    for &(owner, _) in postings {
+        if weights.len() <= owner as usize {
+            weights.resize(owner as usize + 1, 0);
+        }
+        weights[owner as usize] += 1;
+    }
+    for weight in &mut weights {
+        *weight = if (*weight as usize) < limit { RAREST / (*weight).max(1) } else { 1 };
+    }
+    weights
+}
+
+/// Each text once, with what and how often it was found.
+fn tallies(postings: &[(u32, u64)], bands: usize, weights: &[u32]) -> Vec<Tally> {
     const NONE: u32 = u32::MAX;
     let mut tallies: Vec<Tally> = Vec::new();
     let size = (2 * postings.len()).next_power_of_two();
@@ -81,10 +106,11 @@ fn tallies(postings: &[(u32, u64)], bands: usize) -> Vec<Tally> {
         }
         if slots[at] == NONE {
             slots[at] = tallies.len() as u32;
-            tallies.push(Tally { number, bands: 0, fingerprints: 0 });
+            tallies.push(Tally { number, weight: 0, bands: 0, fingerprints: 0 });
         }
         let tally = &mut tallies[slots[at] as usize];
         let is_band = (owner as usize) < bands;
+        tally.weight += weights[owner as usize];
         tally.bands += u32::from(is_band);
         tally.fingerprints += u32::from(!is_band);
     }
@@ -97,28 +123,36 @@ mod tests {
 
     const LOOKS: Looks = Looks { near: 2, inside: 2 };
 
-    /// Texts of postings of band key 0, then of fingerprint 1.
-    fn found(bands: &[u64], fingerprints: &[u64]) -> Vec<(u32, u64)> {
-        let of_bands = bands.iter().map(|&text| (0, text));
-        of_bands.chain(fingerprints.iter().map(|&text| (1, text))).collect()
+    /// Postings of buckets: of so many band keys, then of fingerprints.
+    fn found(buckets: &[&[u64]]) -> Vec<(u32, u64)> {
+        let postings = buckets.iter().enumerate().map(|(key, texts)| texts.iter().map(move |&text| (key as u32, text)));
+        postings.flatten().collect()
     }
 
     #[test]
-    fn texts_that_share_most_come_first_in_turn_and_each_once() {
-        let ranked = rank(&found(&[5, 7, 5, 9, 9, 9], &[1, 1, 7]), 1, 3, LOOKS);
+    fn texts_of_bands_and_of_fingerprints_come_in_turn_and_each_once() {
+        let ranked = rank(&found(&[&[9], &[5, 9], &[7, 5], &[1], &[1, 7]]), 3, 3, 64, LOOKS);
         assert_eq!(ranked, Proposal { numbers: vec![9, 1, 5, 7], candidates: 4, holds_own: false });
     }
 
     #[test]
+    fn a_rare_key_outweighs_full_buckets() {
+        let ranked = rank(&found(&[&[1, 2, 3], &[1, 2, 3], &[4, 5], &[6]]), 4, 0, 3, LOOKS);
+        assert_eq!(ranked.numbers, [6, 4]);
+        let all_full = rank(&found(&[&[1, 2, 3], &[2, 3, 4]]), 2, 0, 3, LOOKS);
+        assert_eq!(all_full.numbers, [2, 3]);
+    }
+
+    #[test]
     fn the_pages_own_text_comes_first_where_a_band_leads_to_it() {
-        let ranked = rank(&found(&[5, 5, 8], &[9]), 1, 8, LOOKS);
+        let ranked = rank(&found(&[&[5], &[5, 8], &[9]]), 2, 8, 64, LOOKS);
         assert_eq!(ranked, Proposal { numbers: vec![8, 9, 5], candidates: 3, holds_own: true });
-        assert_eq!(rank(&found(&[5], &[8]), 1, 8, LOOKS).numbers, [5, 8]);
+        assert_eq!(rank(&found(&[&[5], &[8]]), 1, 8, 64, LOOKS).numbers, [5, 8]);
     }
 
     #[test]
     fn nothing_found_is_nothing_proposed() {
-        assert_eq!(rank(&[], 0, 0, LOOKS), Proposal::default());
-        assert_eq!(rank(&found(&[4], &[]), 1, 0, Looks { near: 0, inside: 0 }).numbers, []);
+        assert_eq!(rank(&[], 0, 0, 64, LOOKS), Proposal::default());
+        assert_eq!(rank(&found(&[&[4]]), 1, 0, 64, Looks { near: 0, inside: 0 }).numbers, []);
     }
 }
