@@ -5,7 +5,6 @@ Floor 7: knows the model's types and `output`; must not open a store.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import output
@@ -141,18 +140,13 @@ def snippet_fields(snippet: Snippet) -> dict[str, Any]:
     }
 
 
-def snippet_text(snippet: Snippet, *, html: bool) -> str:
-    """A snippet for people: its words in bold on a terminal, else between asterisks; or for HTML."""
-    safe = snippet._replace(
-        passages=tuple(
-            passage._replace(text=output.one_line(output.safe(passage.text))) for passage in snippet.passages
-        )
-    )
+def snippet_pieces(snippet: Snippet, *, html: bool) -> list[str | output.Styled]:
+    """A snippet on one line for `output.styled_line`: its words in bold, else between asterisks; or for HTML."""
     if html:
-        return safe.html()
-    paint = output.painter(sys.stdout)
-    before, _, after = paint("\n", "bold").partition("\n")
-    return safe.text(before or "*", after or "*")
+        return [output.one_line(snippet.html())]
+    # The reader of pages leaves no U+0000 in a text.
+    pieces = output.one_line(snippet.text("\0", "\0")).split("\0")
+    return [output.Styled(piece, "bold", "*", "*") if number % 2 else piece for number, piece in enumerate(pieces)]
 
 
 def cell_fields(cell: Cell, *, value: bool = True) -> dict[str, Any]:
@@ -173,3 +167,12 @@ def column_words(cell: Cell) -> str:
 def text_of(value: bytes) -> str:
     """Bytes for people: text, with escapes where they are not UTF-8."""
     return value.decode("utf-8", "backslashreplace")
+
+
+def value_words(value: bytes) -> str:
+    """A cell's value on one line: text, or of anything else how many bytes it has."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    return f"({len(value)} bytes)" if "\0" in text else output.one_line(text)

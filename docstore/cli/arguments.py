@@ -169,6 +169,11 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def positive_or_all(text: str) -> int | None:
+    """An integer from 1 to COUNT_MAX, or None for the word `all`."""
+    return None if text == "all" else positive(text)
+
+
 def status(text: str) -> int:
     """An HTTP status, of three digits."""
     if not (text.isascii() and text.isdigit() and len(text) == 3 and text[0] != "0"):

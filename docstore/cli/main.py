@@ -6,6 +6,7 @@ command that runs is imported: a cold `docstore get` counts milliseconds.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -13,12 +14,14 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from docstore.cli import registry
-from docstore.cli.output import report_error
+from docstore.cli.output import line, prepare_streams, report_error
 from docstore.errors import EXIT_OK, DocstoreError, InvalidArgument, StorageError
 
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 """128 and the number of SIGPIPE, as the shell shows it for other programs that a closed pipe has ended."""
+STORE = "--store"
+"""The one option that may stand before the command."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,17 +52,24 @@ def program() -> NoReturn:
     Everything is closed and flushed by then; taking a hundred modules down one by one, as the interpreter's own end
     does, would cost a cold `docstore get` ten milliseconds more.
     """
-    code = main()
-    sys.stderr.flush()
+    prepare_streams()
+    try:
+        code = main()
+    except BrokenPipeError:  # whoever read stderr has left
+        code = EXIT_BROKEN_PIPE
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # what could not be written has been reported, or cannot be
+            stream.flush()
     os._exit(code)
 
 
 def _run(words: list[str]) -> int:
+    words = _store_behind(words)
     name = words[0] if words else "--help"
     if name in {"-h", "--help", "help"}:
         if len(words) > 1 and (asked := registry.find(words[1])) is not None:
             return _run_command(asked, ["--help"])
-        sys.stdout.write(registry.overview())
+        line(registry.overview())
         return EXIT_OK if words else InvalidArgument.exit_code
     if name in {"-V", "--version"}:
         return _print_version()
@@ -67,6 +77,17 @@ def _run(words: list[str]) -> int:
     if command is None:
         raise InvalidArgument(_unknown(name))
     return _run_command(command, words[1:])
+
+
+def _store_behind(words: list[str]) -> list[str]:
+    """The words, with a `--store PATH` that stands before the command put behind it."""
+    if not words or words[0].partition("=")[0] != STORE:
+        return words
+    length = 1 if "=" in words[0] else 2
+    if len(words) < length:
+        raise InvalidArgument(f"{STORE} takes the path of a store; see `docstore --help`")
+    option, command = words[:length], words[length:]
+    return [*command[:1], *option, *command[1:]] if command else []
 
 
 def _run_command(command: registry.Command, words: list[str]) -> int:
@@ -81,7 +102,7 @@ def _run_command(command: registry.Command, words: list[str]) -> int:
 def _print_version() -> int:
     kernel = importlib.import_module("docstore.dedup.kernel")
     version = importlib.import_module("docstore.version")
-    sys.stdout.write(f"docstore {version.__version__} (kernel: {kernel.Kernel.name})\n")
+    line(f"docstore {version.__version__} (kernel: {kernel.Kernel.name})")
     return EXIT_OK
 
 

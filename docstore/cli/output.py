@@ -1,7 +1,8 @@
 """How answers look: aligned plain text, JSON, times in ISO 8601 UTC, colour only on a terminal.
 
-Floor 7: knows streams and characters; must not know the store.  Text of pages comes from strangers: control characters,
-which could drive a terminal, are never printed as they are, except where bytes were asked for.
+Floor 7: knows streams and characters; must not know the store.  Nothing else of the terminal writes to stdout or
+stderr.  Text of pages comes from strangers: controls, which could drive a terminal or reorder what it shows, are never
+printed as they are, except where bytes were asked for.
 """
 
 from __future__ import annotations
@@ -10,29 +11,87 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, NamedTuple
 
 from docstore.errors import InvalidArgument
 
 MICROS = 1_000_000
 NOTHING = "-"
 """Shown where a column has no value."""
+ALIGNED_ROWS = 1000
 
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_DIRECTION_MARKS = re.compile("[\u061c\u200e\u200f]")
+"""Left out: Arabic and Hebrew text has them, without them it stays readable, and a name with one looks like another."""
 _LINE_BREAKS = re.compile(r"[\t\n]+")
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "dim": "2", "bold": "1"}
+
+
+# --- streams
+
+
+def prepare_streams() -> None:
+    """Make the process's streams fit to be written to, before anything else opens a file.
+
+    A stream that the caller has closed (`>&-`) would leave its descriptor to the next file that is opened, a segment
+    perhaps: it gets a descriptor on which reading and writing fail, and stderr one that takes everything.  Characters
+    that a stream's encoding does not have are written as escapes (`\\xe9`).
+    """
+    for descriptor, name, mode, flags in (
+        (0, "stdin", "r", os.O_WRONLY),
+        (1, "stdout", "w", os.O_RDONLY),
+        (2, "stderr", "w", os.O_WRONLY),
+    ):
+        stream = getattr(sys, name)
+        if stream is None:
+            opened = os.open(os.devnull, flags)
+            if opened != descriptor:
+                os.dup2(opened, descriptor)
+                os.close(opened)
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, open(descriptor, mode, encoding="utf-8", errors="backslashreplace", closefd=False))  # noqa: SIM115 - for the process's life
+        elif mode == "w" and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 # --- lines
 
 
+class Styled(NamedTuple):
+    """Text in a colour, or between marks where the stream shows none."""
+
+    text: str
+    colour: str
+    before: str = ""
+    after: str = ""
+
+
 def line(text: str = "") -> None:
     """Print one line of text on stdout, made safe."""
     sys.stdout.write(safe(text) + "\n")
+
+
+def styled_line(pieces: Iterable[str | Styled]) -> None:
+    """Print one line of pieces on stdout, made safe, in their colours."""
+    coloured = colours(sys.stdout)
+    sys.stdout.write("".join(_shown(piece, coloured=coloured) for piece in pieces) + "\n")
+
+
+def _shown(piece: str | Styled, *, coloured: bool) -> str:
+    if isinstance(piece, str):
+        return safe(piece)
+    text = safe(piece.text)
+    return f"\x1b[{_COLOURS[piece.colour]}m{text}\x1b[0m" if coloured else f"{piece.before}{text}{piece.after}"
+
+
+def colours(stream: IO[str]) -> bool:
+    """Whether a stream shows colours: it is a terminal, and NO_COLOR is not set."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def note(text: str) -> None:
@@ -43,6 +102,13 @@ def note(text: str) -> None:
 def report_error(text: str) -> None:
     """Say on stderr what went wrong."""
     sys.stderr.write(f"docstore: error: {safe(text)}\n")
+
+
+def agrees(question: str) -> bool:
+    """Whether a person at the terminal says yes."""
+    sys.stderr.write(f"docstore: {safe(question)} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def write_bytes(value: bytes) -> None:
@@ -99,8 +165,9 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
 
 
 def safe(text: str) -> str:
-    """Text without control characters other than tab and line feed, and without lone surrogates."""
-    return _CONTROLS.sub("\ufffd", text.replace("\r\n", "\n"))
+    """Text without controls other than tab and line feed, those of direction included, and without lone surrogates."""
+    text = text.replace("\r\n", "\n")
+    return text if text.isascii() and text.isprintable() else _DIRECTION_MARKS.sub("", _CONTROLS.sub("\ufffd", text))
 
 
 def one_line(text: str) -> str:
@@ -149,37 +216,29 @@ def size(count_bytes: float) -> str:
     return f"{count_bytes:.1f} TB"
 
 
-# --- tables and colour
+# --- tables
 
 
 def table(rows: Iterable[Sequence[str]], headings: Sequence[str] = (), right: Sequence[int] = ()) -> None:
     """Print rows with aligned columns; the last column is never padded.
 
     Args:
-        rows: of cells, all of one length; held in memory to be measured.
-        headings: of the columns, shown on a terminal and in pipes alike.
+        rows: of cells, all of one length; ALIGNED_ROWS of them are held in memory and measured together.
+        headings: of the columns, shown on a terminal and in pipes alike; left out where there is no row.
         right: columns aligned to the right.
     """
-    shown = [[one_line(safe(cell)) for cell in row] for row in rows]
-    if headings:
-        shown.insert(0, list(headings))
-    if not shown:
-        return
-    widths = [max(len(cell) for cell in column) for column in zip(*shown, strict=True)]
-    for row in shown:
-        last = len(row) - 1
-        cells = [
-            cell.rjust(width) if index in right else cell if index == last else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        sys.stdout.write("  ".join(cells).rstrip() + "\n")
-
-
-def painter(stream: IO[str]) -> Callable[[str, str], str]:
-    """Gives `paint(text, colour)`, which colours only where the stream is a terminal and NO_COLOR is not set."""
-    coloured = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-    def paint(text: str, colour: str) -> str:
-        return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if coloured else text
-
-    return paint
+    waiting = iter(rows)
+    widths = [len(heading) for heading in headings]
+    while shown := [[one_line(safe(cell)) for cell in row] for row in islice(waiting, ALIGNED_ROWS)]:
+        if headings:
+            shown.insert(0, list(headings))
+            headings = ()
+        found = [max(len(cell) for cell in column) for column in zip(*shown, strict=True)]
+        widths = [max(pair) for pair in zip(found, widths, strict=True)] if widths else found
+        for row in shown:
+            last = len(row) - 1
+            cells = [
+                cell.rjust(width) if index in right else cell if index == last else cell.ljust(width)
+                for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            sys.stdout.write("  ".join(cells).rstrip() + "\n")

@@ -106,6 +106,7 @@ def whole_parser() -> argparse.ArgumentParser:
     """The parser of all commands at once, for completion scripts; imports every command."""
     parser = CommandParser(prog="docstore", allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="print the version and which kernel runs")
+    parser.add_argument("--store", metavar="PATH", help="directory of the store; behind the command it means the same")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
     for command in COMMANDS:
         fill(commands.add_parser(command.name, help=command.summary, allow_abbrev=False), load(command))
@@ -116,6 +117,5 @@ def overview() -> str:
     """What `docstore --help` prints."""
     width = max(len(command.name) for command in COMMANDS)
     lines = [f"  {command.name.ljust(width)}  {command.summary}" for command in COMMANDS]
-    return "\n".join(
-        ["usage: docstore COMMAND [options]", "       docstore --version", "", "commands:", *lines, "", HELP_FOOTER]
-    )
+    usage = ["usage: docstore [--store PATH] COMMAND [options]", "       docstore --version"]
+    return "\n".join([*usage, "", "commands:", *lines, "", HELP_FOOTER.rstrip()])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import re
 import sys
 from pathlib import Path
 
@@ -130,14 +131,40 @@ def test_an_input_file_that_is_missing_is_a_wrong_call(tmp_path: Path) -> None:
         arguments.read_input(str(tmp_path / "none"))
 
 
+HOSTILE = "a\x1b[2Jb\x9bc\rd\te\r\nf\ud800 \u202egpj.exe\u202c \u2066x\u2069 \u05d0\u200f!"
+MADE_SAFE = "a\ufffd[2Jb\ufffdc\ufffdd\te\nf\ufffd \ufffdgpj.exe\ufffd \ufffdx\ufffd \u05d0!"
+
+
 def test_control_characters_of_pages_never_reach_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    output.line("a\x1b[2Jb\x9bc\rd\te\r\nf\ud800")
-    assert capsys.readouterr().out == "a\ufffd[2Jb\ufffdc\ufffdd\te\nf\ufffd\n"
+    """11.C9: controls of direction reached it."""
+    output.line(HOSTILE)
+    assert capsys.readouterr().out == f"{MADE_SAFE}\n"
+    output.styled_line([HOSTILE, output.Styled(HOSTILE, "red", "<", ">")])
+    assert capsys.readouterr().out == f"{MADE_SAFE}<{MADE_SAFE}>\n"
+    output.table([("1", HOSTILE)])
+    assert capsys.readouterr().out == f"1  {output.one_line(MADE_SAFE)}\n"
+    output.note(HOSTILE)
+    output.report_error(HOSTILE)
+    assert capsys.readouterr().err == f"docstore: {MADE_SAFE}\ndocstore: error: {MADE_SAFE}\n"
+
+
+def test_one_module_of_the_terminal_writes_to_its_streams() -> None:
+    folder = Path(output.__file__).parent
+    for path in folder.rglob("*.py"):
+        if path != Path(output.__file__):
+            found = re.search(r"\bprint\(|sys\.std(?:out|err)\.(?:buffer\.)?write(?:lines)?\(", path.read_text())
+            if path.name != "export.py":  # hands the bytes that were asked for to stdout in pieces
+                assert found is None, f"{path.name} writes {found} itself: let output.py make it safe"
 
 
 def test_a_table_is_aligned_and_has_no_trailing_blanks(capsys: pytest.CaptureFixture[str]) -> None:
     output.table([("a", "1", "x"), ("bbb", "22", "")], ("name", "n", "url"), right=(1,))
     assert capsys.readouterr().out == "name   n  url\na      1  x\nbbb   22\n"
+    output.table([("a",)] * output.ALIGNED_ROWS + [("b" * 9,)], ("n",), right=(0,))
+    shown = capsys.readouterr().out.splitlines()
+    assert shown == ["n", *["a"] * output.ALIGNED_ROWS, "b" * 9]
+    output.table([], ("name",))
+    assert capsys.readouterr().out == ""
 
 
 def test_colour_only_on_a_terminal_and_never_with_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,10 +174,16 @@ def test_colour_only_on_a_terminal_and_never_with_no_color(monkeypatch: pytest.M
 
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert output.painter(Terminal())("near", "yellow") == "\x1b[33mnear\x1b[0m"
-    assert output.painter(io.StringIO())("near", "yellow") == "near"
+
+    def shown(stream: io.StringIO) -> str:
+        monkeypatch.setattr(sys, "stdout", stream)
+        output.styled_line(["a ", output.Styled("near", "yellow", "*", "*")])
+        return stream.getvalue()
+
+    assert shown(Terminal()) == "a \x1b[33mnear\x1b[0m\n"
+    assert shown(io.StringIO()) == "a *near*\n"
     monkeypatch.setenv("NO_COLOR", "1")
-    assert output.painter(Terminal())("near", "yellow") == "near"
+    assert shown(Terminal()) == "a *near*\n"
 
 
 def test_bytes_that_are_no_text_become_base64_in_json() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -31,7 +33,7 @@ def test_help_lists_every_command(run: Terminal) -> None:
 def test_no_command_prints_the_help_and_is_a_wrong_call(run: Terminal) -> None:
     answer = run.bare()
     assert answer.code == 2
-    assert "usage: docstore COMMAND" in answer.out
+    assert "usage: docstore [--store PATH] COMMAND" in answer.out
 
 
 def test_help_of_a_command_in_both_spellings(run: Terminal) -> None:
@@ -53,9 +55,21 @@ def test_an_unknown_command_is_told_its_neighbour(run: Terminal) -> None:
 
 
 def test_an_option_before_the_command_is_told_its_place(run: Terminal) -> None:
-    answer = run.bare("--store", "x", "get")
+    answer = run.bare("--json", "get", "x")
     assert answer.code == 2
-    assert "docstore COMMAND --store" in answer.err
+    assert "docstore COMMAND --json" in answer.err
+
+
+def test_the_store_may_be_named_before_the_command(run: Terminal, tmp_path: Path) -> None:
+    """11.C4: it was refused."""
+    store = str(tmp_path / "named")
+    assert run.bare("--store", store, "init").code == 0
+    assert run.bare(f"--store={store}", "stats", "--json").object()["path"] == store
+    assert run.bare("--store", "x", "--help").code == 0
+    assert run.bare("--store", "x", "--store", store, "stats").code == 2
+    assert (run.bare("--store", "x").code, run.bare("--store").code) == (2, 2)
+    assert run.bare("--store", "x", "tune").code == 2
+    assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.parametrize(
@@ -130,6 +144,50 @@ def test_get_imports_nothing_heavy(run: Terminal) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Tablets\n")
+
+
+def test_what_an_encoding_lacks_is_written_as_an_escape(run: Terminal) -> None:
+    """11.C4: a traceback and exit 1."""
+    run("init")
+    page = run.store.parent / "page.html"
+    page.write_text("<title>Caf\u00e9</title><p>\u4e2d", encoding="utf-8")
+    run("put", "https://a.example/caf\u00e9", str(page), "--header", "Content-Type: text/html; charset=utf-8")
+    command = [*DOCSTORE, "get", "https://a.example/caf\u00e9", "--store", str(run.store)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"Caf\\xe9\n\n\\u4e2d\n", b"")
+
+
+@pytest.mark.parametrize("redirection", [">&-", "<&- >&-", ">&- 2>&-", ">/dev/full"])
+def test_a_stdout_that_takes_nothing_is_exit_6(run: Terminal, redirection: str) -> None:
+    """11.C4: a traceback and exit 1."""
+    run("init")
+    command = shlex.join([*DOCSTORE, "stats", "--store", str(run.store)])
+    done = subprocess.run(["sh", "-c", f"{command} {redirection}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 6
+    expected = "" if "2>&-" in redirection else "docstore: error: cannot read or write: "
+    assert done.stderr.startswith(expected)
+    assert done.stderr.count("\n") == expected.count("docstore")
+    assert run("check").code == 0
+
+
+def test_closed_streams_are_no_pages_and_take_no_file_s_place(run: Terminal) -> None:
+    command = shlex.join([*DOCSTORE, "put", "https://a.example/", "-", "--create", "--store", str(run.store)])
+    done = subprocess.run(["sh", "-c", f"{command} <&- >&- 2>&-"], check=False)
+    assert done.returncode == 6
+    assert run("get", "https://a.example/").code in (1, 3)
+    done = subprocess.run(["sh", "-c", f"echo '<p>x' | {command} >&- 2>&-"], check=False)
+    assert done.returncode == 6  # stored, though nobody could be told
+    assert run("get", "https://a.example/").out == "x\n"
+    assert run("check").code == 0
+
+
+def test_a_closed_stderr_ends_quietly_too(run: Terminal) -> None:
+    run("init")
+    command = shlex.join([*DOCSTORE, "get", "https://a.example/", "--store", str(run.store)])
+    script = f"({command}; echo $? >{run.store}.code) 2>&1 >/dev/null | true"
+    subprocess.run(["sh", "-c", script], check=True)
+    assert (run.store.parent / f"{run.store.name}.code").read_text() in ("1\n", "141\n")
 
 
 def test_a_closed_pipe_ends_quietly(run: Terminal) -> None:

@@ -100,7 +100,12 @@ def test_put_rejects_when_told_to_and_lists_it(run: Terminal, put) -> None:  # t
     listed = run("dups", "--rejected", "--json").object()
     assert listed["url"] == "https://b.example/"
     assert listed["verdict"]["of_url"] == URL
-    assert "exact of https://a.example/one" in run("dups", "--rejected").out
+    put("https://c.example/", body, "--on", "exact=reject")
+    heading, *rows = run("dups", "--rejected").out.splitlines()
+    assert heading.split() == ["kind", "similarity", "time", "url", "of"]
+    assert [row.split()[::4] for row in rows] == [["exact", URL]] * 2
+    assert rows[0].index("https://b.example/") == rows[1].index("https://c.example/") == heading.index("url")
+    assert len(run("dups", "--rejected", "--limit", "1", "--json").objects()) == 1
 
 
 def test_put_of_a_304_needs_no_body_and_confirms(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
@@ -237,6 +242,25 @@ def test_scan_narrows_by_time(run: Terminal, put) -> None:  # type: ignore[no-un
     assert run("scan", "--until", JUNE, "--keys-only").out == "https://a.example/may\n"
 
 
+def test_a_plain_scan_shows_newest_versions_and_no_bytes_that_are_no_text(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    """11.C9: it showed every version, and fingerprints as escapes."""
+    put(URL, html("Tablets", article(1)), "--at", MAY)
+    put(URL, html("Tablets", article(2)), "--at", JUNE)
+    lines = run("scan").out.splitlines()
+    columns = [line.split("\t")[1] for line in lines]
+    assert "dedup:sketch" in columns
+    assert len(columns) == len(set(columns))
+    assert {line.split("\t")[2] for line in lines} == {"2024-06-01T00:00:00Z"}
+    (sketch,) = [line for line in lines if "\tdedup:sketch\t" in line]
+    assert re.fullmatch(r"\(\d+ bytes\)", sketch.split("\t")[3])
+    assert "\ufffd" not in run("scan").out
+    whole = run("scan", "--full", "--versions", "all").out.splitlines()
+    assert len(whole) > len(lines)
+    assert not [line for line in whole if " bytes)" in line]
+    assert len(run("scan", "--versions", "2").out.splitlines()) == len(whole)
+    assert run("scan", "--versions", "0").code == 2
+
+
 def test_scan_of_nothing_is_exit_1_and_a_broken_expression_exit_2(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
     put(URL, b"<p>x")
     assert run("scan", "--host", "nobody.example").code == 1
@@ -336,8 +360,16 @@ def test_delete_of_a_family_or_column_leaves_the_rest(run: Terminal, put) -> Non
 def test_delete_by_prefix_leaves_the_neighbours(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
     for path in ("a/1", "a/2", "b"):
         put(f"https://a.example/{path}", b"<p>x")
-    assert run("delete", "--prefix", "a.example/a/", "--json").object() == {"deleted": 2}
+    assert run("delete", "--prefix", "a.example/a/", "--yes", "--json").object() == {"deleted": 2}
     assert run("scan", "--keys-only").out == "https://a.example/b\n"
+
+
+def test_delete_by_prefix_without_a_terminal_needs_to_be_told(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+    """11.C5: with stdin from /dev/null it deleted everything."""
+    put(URL, b"<p>x")
+    answer = run("delete", "--prefix", "a.example/")
+    assert (answer.code, "--yes" in answer.err) == (2, True)
+    assert run("get", URL).code == 0
 
 
 def test_delete_by_prefix_asks_a_person_first(run: Terminal, put, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]

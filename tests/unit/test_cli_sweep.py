@@ -170,9 +170,9 @@ def test_diff_marks_words_that_went_and_came(terminal: Terminal) -> None:
 
 
 def test_diff_is_coloured_on_a_terminal(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("docstore.cli.output.painter", lambda stream: lambda text, colour: f"<{colour}>{text}</>")
+    monkeypatch.setattr("docstore.cli.output.colours", lambda stream: True)
     shown = terminal("diff", OTHER).out
-    assert f"<green>{' '.join(ENDING)}.</>" in shown
+    assert f"\x1b[32m{' '.join(ENDING)}.\x1b[0m" in shown
     assert "[-" not in shown
 
 

@@ -6,11 +6,10 @@ Floor 7: shtab writes the script from the parsers of all commands.
 from __future__ import annotations
 
 import argparse
-import sys
 
 import shtab
 
-from docstore.cli import registry
+from docstore.cli import output, registry
 from docstore.errors import EXIT_OK
 
 DESCRIPTION = """\
@@ -42,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the script."""
     parser = registry.whole_parser()
     _complete_files(parser)
-    sys.stdout.write(shtab.complete(parser, args.shell) + "\n")
+    output.line(shtab.complete(parser, args.shell))
     return EXIT_OK
 
 

@@ -19,7 +19,8 @@ from docstore.store import DocumentStore
 DESCRIPTION = """\
 Delete a page with all its versions, or one family or column of it.  A delete
 removes what is there now; what is put later is seen, whatever its time.
-With --prefix every page whose URL begins so; a terminal is asked first."""
+With --prefix every page whose URL begins so; a terminal is asked first, and
+where there is none, --yes has to say so."""
 
 EXAMPLES = """\
 docstore delete https://example.com/private
@@ -80,14 +81,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _agreed(args: argparse.Namespace, store: DocumentStore) -> bool:
-    if args.yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if args.yes:
         return True
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InvalidArgument(
+            "--prefix deletes many pages, and there is no terminal to ask at; add --yes to delete them"
+        )
     count = sum(1 for _ in _urls(store, args.prefix))
     if not count:
         return True
-    sys.stderr.write(f"docstore: delete {_what(args)}{count} rows under {args.prefix}? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    return output.agrees(f"delete {_what(args)}{count} rows under {args.prefix}?")
 
 
 def _what(args: argparse.Namespace) -> str:

@@ -6,7 +6,6 @@ Floor 7: shows what `docstore.reports.worddiff` gives of two stored texts.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable
 
 from docstore.cli import answers, arguments, output
@@ -94,25 +93,25 @@ def _print(args: argparse.Namespace, one: Document, other: Document, schema: Sch
             }
         )
         return
-    paint = output.painter(sys.stdout)
     output.line(f"similarity {answers.similarity(similarity)}")
     for mark, colour, page in (("-", "red", one), ("+", "green", other)):
-        sys.stdout.write(paint(output.safe(f"{mark} {page.url} as of {output.iso(page.timestamp)}"), colour) + "\n")
-    coloured = paint("", "red") != ""
-    line: list[str] = []
+        output.styled_line([output.Styled(f"{mark} {page.url} as of {output.iso(page.timestamp)}", colour)])
+    line: list[str | output.Styled] = []
     for piece in _shown(pieces, all_blocks=args.all):
-        text = output.safe(piece.text)
         if piece.change is Change.BREAK:
-            sys.stdout.write(" ".join(line) + "\n")
+            output.styled_line(line)
             line = []
-        elif piece.change is Change.SAME:
-            line.append(text)
+            continue
+        if line:
+            line.append(" ")
+        if piece.change is Change.SAME:
+            line.append(piece.text)
         elif piece.change is Change.OLD:
-            line.append(paint(text, "red") if coloured else f"[-{text}-]")
+            line.append(output.Styled(piece.text, "red", "[-", "-]"))
         else:
-            line.append(paint(text, "green") if coloured else f"{{+{text}+}}")
+            line.append(output.Styled(piece.text, "green", "{+", "+}"))
     if line:
-        sys.stdout.write(" ".join(line) + "\n")
+        output.styled_line(line)
 
 
 def _similarity(texts: tuple[str, str], schema: Schema) -> float:

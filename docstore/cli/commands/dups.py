@@ -6,6 +6,7 @@ Floor 7: shows what `DocumentStore.similar` and `DocumentStore.rejected` give.
 from __future__ import annotations
 
 import argparse
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import answers, arguments, output
@@ -47,8 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--limit",
         metavar="N",
         type=arguments.positive,
-        default=DEFAULT_LIMIT,
-        help=f"most pages (default: {DEFAULT_LIMIT})",
+        help=f"most pages (default: {DEFAULT_LIMIT}, with --rejected all)",
     )
     arguments.add_store(parser)
     arguments.add_json(parser, "one JSON object a line: one a page, most similar first, or one a rejected capture")
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
                 output.note(f"no page {asked}; --file asks for a page that is not in the store")
                 return EXIT_NOTHING_FOUND
             timestamp = document.timestamp
-        found = store.similar(asked, threshold=args.threshold, limit=args.limit)
+        found = store.similar(asked, threshold=args.threshold, limit=args.limit or DEFAULT_LIMIT)
     if not found:
         output.note("no page like it")
         return EXIT_NOTHING_FOUND
@@ -118,14 +118,22 @@ def _fields(one: Similar, timestamp: int | None) -> dict[str, Any]:
 
 
 def _print_rejected(args: argparse.Namespace, store: DocumentStore) -> int:
-    found = 0
-    for url, timestamp, verdict in store.rejected():
-        found += 1
-        if args.json:
-            fields = {"url": url, **answers.time_fields(timestamp), "verdict": answers.verdict_fields(verdict)}
-            output.json_line(fields)
-        else:
-            output.line("\t".join((url, output.iso(timestamp), answers.verdict_words(verdict))))
-    if not found:
+    rejected = islice(store.rejected(), args.limit)
+    first = next(rejected, None)
+    if first is None:
         output.note("nothing was rejected")
-    return EXIT_OK if found else EXIT_NOTHING_FOUND
+        return EXIT_NOTHING_FOUND
+    found = chain([first], rejected)
+    if args.json:
+        for url, timestamp, verdict in found:
+            output.json_line({"url": url, **answers.time_fields(timestamp), "verdict": answers.verdict_fields(verdict)})
+    else:
+        output.table(
+            (
+                (str(verdict.kind), answers.similarity(verdict.similarity), output.iso(timestamp), url, verdict.of_url)
+                for url, timestamp, verdict in found
+            ),
+            ("kind", "similarity", "time", "url", "of"),
+            right=(1,),
+        )
+    return EXIT_OK

@@ -7,7 +7,6 @@ numpy nor lxml nor a reader of archives.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 
 from docstore.cli import answers, arguments, output
@@ -126,8 +125,8 @@ def _print_snippets(args: argparse.Namespace, store: DocumentStore, urls: list[s
         if args.json:
             output.json_line(answers.snippet_fields(snippet))
             continue
-        shown = answers.snippet_text(snippet, html=args.html)
-        sys.stdout.write(f"{output.safe(url)}\t{shown}\n" if len(urls) > 1 else f"{shown}\n")
+        shown = answers.snippet_pieces(snippet, html=args.html)
+        output.styled_line([f"{url}\t", *shown] if len(urls) > 1 else shown)
     return EXIT_OK if found else EXIT_NOTHING_FOUND
 
 
@@ -186,7 +185,7 @@ def _print_column(args: argparse.Namespace, store: DocumentStore, url: str) -> i
         elif qualifier:
             output.write_bytes(cell.value)
         else:
-            words = (answers.text_of(cell.qualifier), output.iso(cell.timestamp), answers.text_of(cell.value))
+            words = (answers.text_of(cell.qualifier), output.iso(cell.timestamp), answers.value_words(cell.value))
             output.line("\t".join(output.one_line(word) for word in words))
     if not found:
         wanted = f"{family}:{answers.text_of(qualifier)}"

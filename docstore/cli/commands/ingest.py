@@ -150,10 +150,9 @@ def _print_errors(report: IngestReport) -> None:
 
 
 def _print_report(report: IngestReport, *, dry_run: bool) -> None:
-    paint = output.painter(sys.stdout)
     seconds = max(report.seconds, 1e-9)
     rate = f"{report.pages / seconds:.0f} pages/s, {report.body_bytes / 1e6 / seconds:.1f} MB/s"
-    lines = [("pages", f"{report.pages}  in {report.seconds:.1f} s ({rate})")]
+    lines: list[tuple[str, str | output.Styled]] = [("pages", f"{report.pages}  in {report.seconds:.1f} s ({rate})")]
     if dry_run:
         lines.append(("stored", "nothing: dry run"))
     else:
@@ -168,7 +167,7 @@ def _print_report(report: IngestReport, *, dry_run: bool) -> None:
         if getattr(report, name):
             lines.append((name, str(getattr(report, name))))
     lines += [
-        (f"verdict {kind}", paint(_counted(count, report.pages), answers.KIND_COLOURS[VerdictKind(kind)]))
+        (f"verdict {kind}", output.Styled(_counted(count, report.pages), answers.KIND_COLOURS[VerdictKind(kind)]))
         for kind, count in report.verdicts.items()
     ]
     lines += [(f"previous {word}", _counted(count, report.pages)) for word, count in report.previous.items()]
@@ -177,8 +176,7 @@ def _print_report(report: IngestReport, *, dry_run: bool) -> None:
         lines.append(("errors", str(report.error_count)))
     width = max(len(label) for label, _ in lines)
     for label, text in lines:
-        # No `output.line`: colours are control characters, and nothing here comes from a page.
-        sys.stdout.write(f"{output.safe(label).ljust(width)}  {text}\n")
+        output.styled_line([f"{label.ljust(width)}  ", text])
 
 
 def _counted(count: int, total: int) -> str:

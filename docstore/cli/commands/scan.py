@@ -16,14 +16,16 @@ from docstore.model import ReadSpec
 
 DESCRIPTION = """\
 List cells of rows in row-key order, so that the pages of a site come together.
-Without a range all rows are read.  One line a cell: URL, column, time, value."""
+Without a range all rows are read.  One line a cell: URL, column, time, value;
+of each column its newest version unless --versions says otherwise.  Of a value
+that is no text its length is shown; --json and --full give it."""
 
 EXAMPLES = """\
 docstore scan --host example.com --keys-only
 docstore scan --prefix https://example.com/blog/ --family text --qualifier-prefix title
 docstore scan --family anchor --qualifier-regex 'https://news\\..*' --limit 100
 docstore scan --start 'com,example)/' --end 'com,example)/n' --family http --json
-docstore scan --since 2024-05-01 --until 2024-06-01 --family http --versions 1
+docstore scan --since 2024-05-01 --until 2024-06-01 --family http --versions all
 """
 
 SHOWN_CHARACTERS = 100
@@ -39,12 +41,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--qualifier-regex", metavar="REGEX", help="only qualifiers that match as a whole")
     arguments.add_times(parser)
     parser.add_argument(
-        "--versions", metavar="N", type=arguments.positive, help="newest versions a column (default: all)"
+        "--versions",
+        metavar="N",
+        type=arguments.positive_or_all,
+        default=1,
+        help="newest versions a column, or all (default: 1)",
     )
     parser.add_argument("--limit", metavar="N", type=arguments.positive, help="most rows")
     parser.add_argument("--keys-only", action="store_true", help="one URL a line, no values are read")
     parser.add_argument(
-        "--full", action="store_true", help=f"whole values, not the first {SHOWN_CHARACTERS} characters"
+        "--full",
+        action="store_true",
+        help=f"whole values, not the first {SHOWN_CHARACTERS} characters, and escapes for what is no text",
     )
     arguments.add_store(parser)
     arguments.add_json(parser, "one JSON object a line: one a row, with its cells")
@@ -95,7 +103,9 @@ def _print_row(args: argparse.Namespace, row: Row) -> None:
         output.line(row.url)
         return
     for cell in row.cells:
-        value = output.one_line(answers.text_of(cell.value))
-        shown = value if args.full else output.cut(value, SHOWN_CHARACTERS)
+        if args.full:
+            shown = output.one_line(answers.text_of(cell.value))
+        else:
+            shown = output.cut(answers.value_words(cell.value), SHOWN_CHARACTERS)
         column = output.one_line(answers.column_words(cell))
         output.line("\t".join((row.url, column, output.iso(cell.timestamp), shown)))
