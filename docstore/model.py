@@ -10,10 +10,44 @@ import enum
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
+from operator import index
 from types import UnionType
-from typing import NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
 from docstore.errors import InvalidArgument
+
+if TYPE_CHECKING:  # a cold start counts milliseconds
+    from datetime import datetime
+
+# --- times
+
+Time: TypeAlias = "int | datetime"
+"""Microseconds since 1970, or a datetime with a time zone."""
+
+
+def micros(time: Time) -> int:
+    """Microseconds since 1970 of a time, what is below a microsecond cut off.
+
+    Raises:
+        InvalidArgument: neither a whole number nor a datetime, or a datetime without a time zone.
+    """
+    if type(time) is int:
+        return time
+    datetime = import_module("datetime")
+    if isinstance(time, datetime.datetime):
+        if time.utcoffset() is None:
+            raise InvalidArgument(f"{time!r} has no time zone; write it with tzinfo=datetime.UTC")
+        since: int = (time - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1)
+        return since
+    other: Any = time  # an integer of another library, or what is no time
+    try:
+        return index(other)
+    except TypeError as error:
+        raise InvalidArgument(
+            f"a time is a whole number of microseconds since 1970, or a datetime with a time zone, not {time!r:.100}"
+        ) from error
+
 
 # --- cells and mutations ---
 
@@ -367,7 +401,7 @@ class Page:
         body: after transfer and content decoding.
         status: HTTP status; 304 records a visit that found nothing new.
         headers: as received, in order, repeats kept.
-        fetched_at: microseconds since 1970; None means now.
+        fetched_at: microseconds since 1970; None means now.  A datetime is taken too, and made into microseconds.
         ip: of the server, or "".
         payload_digest: as recorded by whoever fetched it ("sha1:ABC..."), or "".
         docno: document number in the collection it came from, or "".
@@ -381,6 +415,10 @@ class Page:
     ip: str = ""
     payload_digest: str = ""
     docno: str = ""
+
+    def __post_init__(self) -> None:
+        if self.fetched_at is not None and type(self.fetched_at) is not int:
+            object.__setattr__(self, "fetched_at", micros(self.fetched_at))
 
     def header(self, name: str) -> str | None:
         """The first header of that name, case folded; None if there is none."""
@@ -430,6 +468,8 @@ class PutResult:
             was already there: nothing written), "dry_run", or "refused" (see `error`).
         error: why the page was refused, with what to do; else "".
         known_as: where it is "known": what became of the capture when it was written, "rejected" for one; else "".
+        links: where they were asked for: canonical URLs that a page of status 2xx links to, each once, in its order;
+            at most 1000, itself and what cannot be fetched left out.
     """
 
     url: str
@@ -440,3 +480,4 @@ class PutResult:
     stored: str
     error: str = ""
     known_as: str = ""
+    links: tuple[str, ...] = ()

@@ -35,9 +35,11 @@ from docstore.model import (
     RowMutations,
     Schema,
     SetCell,
+    Time,
     Verdict,
     VerdictKind,
     checked_policies,
+    micros,
 )
 from docstore.table import Table
 from docstore.writing.commit import Committer
@@ -143,8 +145,10 @@ class DocumentStore:
         *,
         headers: Headers | Mapping[str, str] = (),
         status: int = 200,
-        fetched_at: int | None = None,
+        fetched_at: Time | None = None,
         policies: Policies | None = None,
+        anchors: bool = False,
+        links: bool = False,
     ) -> PutResult:
         """Write one fetched page and learn what it is.
 
@@ -153,8 +157,10 @@ class DocumentStore:
             body: after transfer and content decoding.
             headers: as received.
             status: HTTP status; 304 records a visit that confirms the stored version.
-            fetched_at: microseconds since 1970; None means now.
+            fetched_at: microseconds since 1970, or a datetime with a time zone; None means now.
             policies: what to do per verdict, in place of the schema's; ``{"exact": "reject"}`` will do.
+            anchors: write what the page says of the pages that it links to into their `anchor` family.
+            links: give the result its `links`.
         Returns:
             The verdict, and what became of the page; it is committed.
         Raises:
@@ -162,8 +168,8 @@ class DocumentStore:
             StorageError: not applied; free space, and write it again.
         """
         pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
-        page = Page(url, body, status, pairs, fetched_at)
-        result = self._write_half().writer.put(page, self._policies(policies))
+        page = Page(url, body, status, pairs, None if fetched_at is None else micros(fetched_at))
+        result = self._write_half().writer.put(page, self._policies(policies), anchors=anchors, links=links)
         if result.error:
             raise InvalidArgument(result.error)
         return result
@@ -175,6 +181,7 @@ class DocumentStore:
         policies: Policies | None = None,
         threads: int = 2,
         anchors: bool = False,
+        links: bool = False,
     ) -> Iterator[PutResult]:
         """Write many pages; yields their results in order, each once it is committed.
 
@@ -186,19 +193,28 @@ class DocumentStore:
             policies: what to do per verdict, in place of the schema's.
             threads: that analyse pages; any number gives the same store.
             anchors: write what each page says of the pages that it links to into their `anchor` family.
+            links: give each result its `links`.
         Raises:
             StorageError: pages without a result are not applied.
         """
         given = (page if isinstance(page, Page) else Page(*page) for page in pages)
-        return self._write_half().writer.put_all(given, self._policies(policies), threads, anchors=anchors)
+        writer = self._write_half().writer
+        return writer.put_all(given, self._policies(policies), threads, anchors=anchors, links=links)
 
     def put_prepared(self, prepared: Iterable[Prepared], *, policies: Policies | None = None) -> Iterator[PutResult]:
         """Write pages that a `Preparer` of this store's schema made ready, in another process say; as `put_pages`."""
         return self._write_half().writer.put_prepared(prepared, self._policies(policies))
 
-    def add_anchor(self, target_url: str, source_url: str, text: str, at: int | None = None) -> None:
-        """Note that a page links to another, with these words; the target need not be stored."""
-        timestamp = self._clock() if at is None else at
+    def add_anchor(self, target_url: str, source_url: str, text: str, at: Time | None = None) -> None:
+        """Note that a page links to another, with these words; the target need not be stored.
+
+        Args:
+            target_url: of the page linked to.
+            source_url: of the page with the link.
+            text: of the link.
+            at: when that was seen; None means now.
+        """
+        timestamp = self._clock() if at is None else micros(at)
         source = keys.canonical_url(source_url).encode()
         cell = SetCell("anchor", source, timestamp - timestamp % 1000, text.encode("utf-8", "surrogatepass"))
         self.cells.apply(target_url, [cell])
@@ -285,11 +301,16 @@ class DocumentStore:
 
     # --- reading pages
 
+    def __contains__(self, url: str) -> bool:
+        """Whether there is a page of this URL; `url in store`."""
+        self._check_open()
+        return self._reader.get(keys.row_key(url), families=()) is not None
+
     def get(
         self,
         url: str,
         *,
-        at: int | None = None,
+        at: Time | None = None,
         versions: int = 1,
         families: Sequence[str] | None = None,
         follow: bool = False,
@@ -299,13 +320,14 @@ class DocumentStore:
 
         Args:
             url: of the page.
-            at: as it was at this time, in microseconds since 1970.
+            at: as it was at this time: microseconds since 1970, or a datetime with a time zone.
             versions: most captures to give, newest first.
             families: read only these of page, http, text, dedup.
             follow: go on along stored redirects; `Document.via` says so.
             variants: where there is no such page, try the other scheme and with or without `www`.
         """
         self._check_open()
+        at = None if at is None else micros(at)
         document = self._reader.get(keys.row_key(url), at=at, versions=versions, families=families)
         if not (variants or follow):
             return document
@@ -330,7 +352,7 @@ class DocumentStore:
         return Document(document.row_key, document.captures, tuple(via))
 
     def get_many(
-        self, urls: Iterable[str], *, at: int | None = None, families: Sequence[str] | None = None
+        self, urls: Iterable[str], *, at: Time | None = None, families: Sequence[str] | None = None
     ) -> Iterator[Document | None]:
         """Pages, in the order given; None for each that the store does not have.
 
@@ -339,11 +361,11 @@ class DocumentStore:
 
         Args:
             urls: of the pages; may be an iterator without end.
-            at: as they were at this time, in microseconds since 1970.
+            at: as they were at this time: microseconds since 1970, or a datetime with a time zone.
             families: read only these of page, http, text, dedup.
         """
         self._check_open()
-        return self._reader.get_many(map(keys.row_key, urls), at=at, families=families)
+        return self._reader.get_many(map(keys.row_key, urls), at=None if at is None else micros(at), families=families)
 
     def _redirect_target(self, document: Document, at: int | None) -> str | None:
         http = self._reader.get(document.row_key, at=at, families=("http",))
@@ -391,7 +413,7 @@ class DocumentStore:
         return self._write_half().similar(page, threshold=threshold, limit=limit)
 
     def snippet(
-        self, url: str, query: str = "", *, length: int = SNIPPET_LENGTH, at: int | None = None
+        self, url: str, query: str = "", *, length: int = SNIPPET_LENGTH, at: Time | None = None
     ) -> Snippet | None:
         """The passages of a page that answer a query, or its description or beginning; None where it has no text.
 
@@ -401,19 +423,19 @@ class DocumentStore:
             url: of the page.
             query: words; case and accents do not matter.
             length: most characters shown, ellipses and marks not counted.
-            at: as the page was at this time, in microseconds since 1970.
+            at: as the page was at this time: microseconds since 1970, or a datetime with a time zone.
         """
         return self.snippets([url], query, length=length, at=at)[0]
 
     def snippets(
-        self, urls: Iterable[str], query: str = "", *, length: int = SNIPPET_LENGTH, at: int | None = None
+        self, urls: Iterable[str], query: str = "", *, length: int = SNIPPET_LENGTH, at: Time | None = None
     ) -> list[Snippet | None]:
         """A `snippet` for each URL of a result page, in order."""
         self._check_open()
         if self._snippets is None:
             module = importlib.import_module("docstore.snippet")
             self._snippets = module.SnippetReader(self._table, self.opened.placement)
-        return self._snippets.snippets(urls, query, length, at)
+        return self._snippets.snippets(urls, query, length, None if at is None else micros(at))
 
     def collapse(self, urls: Iterable[str]) -> list[str]:
         """Search results without near-identical ones: one page of each cluster, the first in the order given.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from docstore.errors import InvalidArgument
 from docstore.format import TIMESTAMP_MAX
-from docstore.model import COUNT_MAX, Durability, Policy, VerdictKind
+from docstore.model import COUNT_MAX, Durability, Policy, VerdictKind, micros
 
 DEFAULT_STORE = "webtable"
 STORE_VARIABLE = "DOCSTORE_STORE"
@@ -119,11 +119,10 @@ def time_micros(text: str) -> int:
         )
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
-    since = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    micros: int = since // datetime.timedelta(microseconds=1)
-    if micros < 0:
+    found = micros(moment)
+    if found < 0:
         raise argparse.ArgumentTypeError(f"{text} lies before 1970")
-    return micros
+    return found
 
 
 def span_seconds(text: str) -> float:

@@ -12,10 +12,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TypeVar
 
 from docstore.errors import InvalidArgument
+from docstore.keys import url_of
 from docstore.model import Page, PutResult
 from docstore.writing.prepared import Prepared, Preparer, batches
 from docstore.writing.sequencer import GROUP_BYTES, GROUP_PAGES, Policies, Sequencer
@@ -32,35 +35,42 @@ class PageWriter:
         self._preparer = preparer
         self._sequencer = sequencer
 
-    def put(self, page: Page, policies: Policies) -> PutResult:
-        """Write one page; the answer is committed."""
-        return self._sequencer.write(self._preparer.prepare([page]), policies)[0]
+    def put(self, page: Page, policies: Policies, *, anchors: bool, links: bool) -> PutResult:
+        """Write one page, as `put_all` does; the answer is committed."""
+        prepared = self._preparer.prepare([page], anchors=anchors or links)
+        return self._written(prepared, policies, anchors=anchors, links=links)[0]
 
     def put_all(
-        self, pages: Iterable[Page], policies: Policies, threads: int, *, anchors: bool = False
+        self, pages: Iterable[Page], policies: Policies, threads: int, *, anchors: bool, links: bool
     ) -> Iterator[PutResult]:
         """Write pages; yields results in input order, each after its group is committed.
 
-        With `anchors`, what each page says of the pages that it links to is written with it.
+        Args:
+            pages: to be written.
+            policies: what to do per verdict.
+            threads: that analyse pages.
+            anchors: write with each page what it says of the pages that it links to.
+            links: name those pages in the results.
         """
         if threads < 1:
             raise InvalidArgument(f"threads must be at least 1, not {threads}")
-        prepare = self._preparer.prepare
+        prepare = partial(self._preparer.prepare, anchors=anchors or links)
+        write = partial(self._written, policies=policies, anchors=anchors, links=links)
         groups = _groups(pages, lambda page: len(page.body))
         if threads == 1:
             for group in groups:
                 with _garbage_left():
-                    results = self._sequencer.write(prepare(group, anchors=anchors), policies)
+                    results = write(prepare(group))
                 yield from results
             return
         with ThreadPoolExecutor(threads, thread_name_prefix="docstore-analyse") as pool:
             window: deque[list[Future[list[Prepared]]]] = deque()
             for group in groups:
-                window.append([pool.submit(prepare, batch, anchors=anchors) for batch in batches(group)])
+                window.append([pool.submit(prepare, batch) for batch in batches(group)])
                 if len(window) > 1:
-                    yield from self._write(window.popleft(), policies)
+                    yield from _write_ready(window.popleft(), write)
             for futures in window:
-                yield from self._write(futures, policies)
+                yield from _write_ready(futures, write)
 
     def put_prepared(self, prepared: Iterable[Prepared], policies: Policies) -> Iterator[PutResult]:
         """Write pages that were made ready elsewhere, as `put_all` does."""
@@ -69,10 +79,21 @@ class PageWriter:
                 results = self._sequencer.write(group, policies)
             yield from results
 
-    def _write(self, futures: list[Future[list[Prepared]]], policies: Policies) -> list[PutResult]:
-        prepared = list(chain.from_iterable(future.result() for future in futures))
-        with _garbage_left():
-            return self._sequencer.write(prepared, policies)
+    def _written(self, prepared: list[Prepared], policies: Policies, *, anchors: bool, links: bool) -> list[PutResult]:
+        """Write pages that were prepared with what they say of others, if either is asked for."""
+        found = [tuple(url_of(anchor.row_key) for anchor in one.anchors) for one in prepared] if links else []
+        if links and not anchors:
+            prepared = [one._replace(anchors=()) for one in prepared]
+        results = self._sequencer.write(prepared, policies)
+        return [replace(result, links=urls) for result, urls in zip(results, found, strict=True)] if links else results
+
+
+def _write_ready(
+    futures: list[Future[list[Prepared]]], write: Callable[[list[Prepared]], list[PutResult]]
+) -> list[PutResult]:
+    prepared = list(chain.from_iterable(future.result() for future in futures))
+    with _garbage_left():
+        return write(prepared)
 
 
 @contextmanager
