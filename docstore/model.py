@@ -438,7 +438,8 @@ class Verdict:
         of_url: the page that it duplicates; "" for new.
         of_timestamp: which version of that page, in microseconds; 0 for new.
         similarity: exact Jaccard coefficient, or containment for `contained`; 1.0 for exact and same_text, 0.0 for new.
-        reason: why a page that could not be judged is new: "short_text", "not_html", "status", "not_modified"; else "".
+        reason: why a page that could not be judged is new: "short_text", "not_html", "status", "blank" (white space
+            alone), "not_modified"; else "".
         contains_url: an older page whose shingles lie in this one, or "".
         candidates: pages that the index proposed; verified or not.
         verified: candidates compared exactly.
@@ -464,8 +465,8 @@ class PutResult:
         verdict: against other URLs.
         previous: against this URL's version before it.
         previous_similarity: exact Jaccard coefficient with that version's text; 0.0 where there is none.
-        stored: "body", "reference", "confirmed" (same bytes as before, or a 304), "rejected", "known" (the same capture
-            was already there: nothing written), "dry_run", or "refused" (see `error`).
+        stored: "body", "reference", "confirmed" (the same answer as before, or a 304), "rejected", "known" (the same
+            capture was already there: nothing written), "dry_run", or "refused" (see `error`).
         error: why the page was refused, with what to do; else "".
         known_as: where it is "known": what became of the capture when it was written, "rejected" for one; else "".
         links: where they were asked for: canonical URLs that a page of status 2xx links to, each once, in its order;

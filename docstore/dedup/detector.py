@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.checksum import decides_alone
+from docstore.dedup.comparable import REASON_BLANK, bodies_compare, says_nothing, text_compares
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.pointers import PagePointer, body_head, text_number
@@ -149,15 +150,16 @@ class Detector:
             row_key: its own; never a duplicate of itself.
             body: its bytes, to compare where the checksum is too weak to decide alone.
             analysis: its fingerprints.
-            status: HTTP status; only 2xx pages get a text verdict, and only against 2xx pages.
+            status: of HTTP: with which pages it is compared (`comparable`).
         """
-        if body:
-            pointer = self._exact(row_key, body, analysis, status)
-            if pointer is not None:
-                return Judgement(VerdictKind.EXACT, pointer, 1.0, relative=pointer, candidates=1, verified=1)
+        if says_nothing(body):
+            return Judgement(VerdictKind.NEW, reason=REASON_BLANK)
+        pointer = self._exact(row_key, body, analysis, status)
+        if pointer is not None:
+            return Judgement(VerdictKind.EXACT, pointer, 1.0, relative=pointer, candidates=1, verified=1)
         if not analysis.is_html:
             return Judgement(VerdictKind.NEW, reason="not_html")
-        if not 200 <= status < 300:
+        if not text_compares(status):
             return Judgement(VerdictKind.NEW, reason="status")
         if analysis.word_count >= MIN_SAME_TEXT_WORDS:
             pointer = self._same_text(row_key, analysis)
@@ -237,9 +239,9 @@ class Detector:
     def _exact(self, row_key: bytes, body: bytes, analysis: Analysis, status: int) -> PagePointer | None:
         for pointer in self._index.pages_with_body(body_head(analysis.body_checksum)):
             page = None if pointer.row_key == row_key else self._pages.page(pointer)
-            if page is None:
+            if page is None or page.checksum != analysis.body_checksum:
                 continue
-            if page.checksum != analysis.body_checksum or not _comparable(status, self._pages.status(pointer)):
+            if not bodies_compare(status, self._pages.status(pointer)):
                 continue
             if decides_alone(page.checksum) or self._pages.body(pointer) == body:
                 return pointer
@@ -248,9 +250,9 @@ class Detector:
     def _same_text(self, row_key: bytes, analysis: Analysis) -> PagePointer | None:
         for pointer in self._index.pages_with_text(text_number(analysis.text_checksum)):
             page = None if pointer.row_key == row_key else self._pages.page(pointer)
-            if page is None:
+            if page is None or page.text_checksum != analysis.text_checksum:
                 continue
-            if page.text_checksum == analysis.text_checksum and self._pages.title(pointer) == analysis.title:
+            if self._pages.title(pointer) == analysis.title and text_compares(self._pages.status(pointer)):
                 return pointer
         return None
 
@@ -276,7 +278,7 @@ class Detector:
     # --- from a text number to a verified page
 
     def _oldest(self, row_key: bytes, number: int, unlike: Analysis | None) -> tuple[PagePointer, StoredPage] | None:
-        """The oldest live page with a text; None where there is no such page.
+        """The oldest live page with a text that is compared; None where there is no such page.
 
         Args:
             row_key: pages of this row are left out.
@@ -293,7 +295,8 @@ class Detector:
                 self._texts.put(number, page.sketch, page.shingle_count)
                 if self._texts.rules_out(unlike.sketch, unlike.shingle_count, number):
                     return None
-            return pointer, page
+            if text_compares(self._pages.status(pointer)):  # an error page may have the body of a good one
+                return pointer, page
         return None
 
 
@@ -303,8 +306,3 @@ def _number(text_checksum: bytes) -> int:
 
 def _best_first(match: Match) -> tuple[float, PagePointer]:
     return -match.jaccard, match.pointer
-
-
-def _comparable(status: int, stored_status: int) -> bool:
-    """A good page is judged against good pages only: a stored error page is never the canonical of a good one."""
-    return 200 <= stored_status < 300 or not 200 <= status < 300

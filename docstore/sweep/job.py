@@ -295,7 +295,7 @@ class _Sweep:
         return result
 
     def _order(self, versions: Versions, graph: PairGraph, chosen: Numbers, place: Numbers) -> Numbers:
-        """The chosen versions from the best canonical to the worst; errors after all good pages."""
+        """The chosen versions from the best canonical to the worst; those without a text after all good pages."""
         policy = self._options.policy
         row_keys = [versions.row_keys[number] for number in chosen.tolist()]
         pages = Pages(
@@ -355,7 +355,7 @@ def _with_named(first: Numbers, second: Numbers, leader: Numbers, versions: Vers
 
 
 def _same_bodies(versions: Versions, leader: Numbers) -> tuple[Numbers, Numbers]:
-    """Edges between groups that hold the very same body, though one was no 2xx answer: (first, second)."""
+    """Edges between groups that hold the very same body, though it was read in other ways: (first, second)."""
     if not len(leader):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     body_leader = leaders(versions.bodies)

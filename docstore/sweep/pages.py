@@ -23,16 +23,17 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore import capture, keys
-from docstore.capture import Column
+from docstore.capture import Column, StoredVerdict
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.checksum import decides_alone
+from docstore.dedup.comparable import REASON_BLANK, says_nothing, status_class, text_compares
 from docstore.dedup.detector import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.dedup.sketch import BINS
 from docstore.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
 from docstore.html.words import words
 from docstore.model import Cell, ReadSpec, VerdictKind
 from docstore.store import DocumentStore
-from docstore.tablets.values import envelope_raw_bytes
+from docstore.tablets.values import envelope_raw_bytes, parse_envelope
 
 FAMILIES = ("dedup", "http", "page", "text")
 BY_BODY, BY_TITLE, BY_TEXT = 0, 1, 2
@@ -99,7 +100,7 @@ class Versions:
         timestamps: (n,) int64 microseconds, when its bytes were first seen.
         column_times: (n,) int64 timestamp of its columns.
         identity: (n, 2) uint64: equal exactly for equal pages, in the sense of `equal_by`.
-        bodies: (n, 2) uint64 head of the body checksum.
+        bodies: (n, 2) uint64: equal exactly for equal bodies of one status class.
         equal_by: (n,) uint8 BY_BODY, BY_TITLE or BY_TEXT.
         good: (n,) bool: a 2xx answer with a text.
         sketches: (n, 256) uint8, mapped.
@@ -108,7 +109,7 @@ class Versions:
         texts: envelope of its text.
         placed: (n,) uint64 checksum of the columns that an earlier sweep wrote; 0 for none.
         named: (version, version) that the write path called duplicates.
-        duplicate: (n,) bool: its verdict names another page.
+        duplicate: (n,) bool: the verdict of one of its captures names another page.
         declared: (n,) int64 the version that it declares as canonical, redirects followed; -1 for none.
         redirected: (n,) int64 stored redirects of its own host that lead to it.
         stale: (row key, timestamp) of columns of an earlier sweep that belong to no version any more.
@@ -186,7 +187,9 @@ class _Reading:
         captures: dict[int, dict[Column, bytes]] = {}
         for cell in cells:
             captures.setdefault(cell.timestamp, {})[cell.family, cell.qualifier] = cell.value
-        previous = b""
+        previous: tuple[bytes, int] | None = None
+        """Checksum and status class of the version that the next capture may confirm."""
+        is_version = False
         placed: dict[int, int] = {}
         first = len(self._rows)
         for timestamp in sorted(captures):
@@ -196,14 +199,19 @@ class _Reading:
             if capture.BODY not in columns or capture.CHECKSUM not in columns:
                 continue
             checksum = self._fetch(columns[capture.CHECKSUM])
-            if checksum == previous:
-                if capture.TEXT_CHECKSUM in columns:
+            shown = checksum, status_class(self._status(columns))
+            verdict = self._verdict(columns)
+            if shown == previous:
+                if is_version and capture.TEXT_CHECKSUM in columns:
                     self._column_times[-1] = timestamp
+                    self._note_verdict(verdict)
                 continue
-            previous = checksum
-            if not envelope_raw_bytes(columns[capture.BODY]) or capture.TEXT_CHECKSUM not in columns:
-                continue  # nothing to compare, or fingerprinted by an earlier scheme: `reindex` first
-            self._version(row_key, timestamp, columns, checksum)
+            previous = shown
+            # Else nothing to compare, or fingerprinted by an earlier scheme: `reindex` first.
+            is_version = capture.TEXT_CHECKSUM in columns and not _is_blank(columns, verdict)
+            if is_version:
+                self._version(row_key, timestamp, columns, checksum)
+                self._note_verdict(verdict)
         for number in range(first, len(self._rows)):
             self._placed[number] = placed.pop(self._column_times[number], 0)
         self._stale += [(row_key, timestamp) for timestamp in placed]
@@ -215,17 +223,24 @@ class _Reading:
         values = (columns.get(column) for column in (capture.CLUSTER, capture.CANONICAL_PAGE))
         return placed_checksum(*(b"" if value is None else self._fetch(value) for value in values))
 
+    def _status(self, columns: dict[Column, bytes]) -> int:
+        return int(self._value(columns, capture.STATUS) or b"0")
+
+    def _verdict(self, columns: dict[Column, bytes]) -> StoredVerdict | None:
+        return capture.decode_verdict(self._value(columns, capture.VERDICT)) if capture.VERDICT in columns else None
+
     def _version(self, row_key: bytes, timestamp: int, columns: dict[Column, bytes], checksum: bytes) -> None:
         number = len(self._rows)
         text_checksum = self._fetch(columns[capture.TEXT_CHECKSUM])
-        status = int(self._value(columns, capture.STATUS) or b"0")
+        status = self._status(columns)
         known = len(text_checksum) == 17 and text_checksum[0] == SCHEME_TEXT_1
-        good = 200 <= status < 300 and known
+        good = text_compares(status) and known
         body = checksum if decides_alone(checksum) else b"\0" + blake3(self._fetch(columns[capture.BODY])).digest()
+        body = _digest(b"b%d:" % status_class(status), body)
         sketch, shingle_count = capture.decode_sketch(self._value(columns, capture.SKETCH))
         sketched = len(sketch) == SKETCH_BYTES and sketch[0] == SCHEME_SKETCH_1
         if not good:
-            equal_by, identity = BY_BODY, _digest(b"b", body)
+            equal_by, identity = BY_BODY, body
         elif sketched and shingle_count >= MIN_NEAR_WORDS:
             equal_by, identity = BY_TEXT, text_checksum[1:]
         else:
@@ -237,14 +252,14 @@ class _Reading:
         self._column_times.append(timestamp)
         self._placed.append(0)
         self._identity += identity
-        self._bodies += _digest(b"b", body)
+        self._bodies += body
         self._equal_by.append(equal_by)
         self._good.append(good)
         self._sketched.append(sketched)
         self._shingle_counts.append(shingle_count if sketched else 0)
         self._sketches.write(sketch[1:] if sketched else bytes(BINS))
         self._state.update(len(row_key).to_bytes(4, "big") + row_key + timestamp.to_bytes(8, "big") + identity)
-        self._note_verdict(number, columns)
+        self._duplicate.append(False)
         self._note_declared(number, row_key, columns)
 
     def _identify(self, columns: dict[Column, bytes], text_checksum: bytes, body: bytes) -> tuple[int, bytes]:
@@ -256,14 +271,13 @@ class _Reading:
             return BY_TEXT, text_checksum[1:]
         if count >= MIN_SAME_TEXT_WORDS:
             return BY_TITLE, _digest(b"t", text_checksum + self._value(columns, capture.TITLE))
-        return BY_BODY, _digest(b"b", body)
+        return BY_BODY, body
 
-    def _note_verdict(self, number: int, columns: dict[Column, bytes]) -> None:
-        verdict = capture.decode_verdict(self._value(columns, capture.VERDICT)) if capture.VERDICT in columns else None
-        named = verdict is not None and verdict.kind in _NAMED
-        self._duplicate.append(named)
-        if named and verdict is not None:
-            self._verdicts.append((number, verdict.of_row_key, verdict.of_timestamp))
+    def _note_verdict(self, verdict: StoredVerdict | None) -> None:
+        """What the verdict of a capture says of the last version, which it brought or confirms."""
+        if verdict is not None and verdict.kind in _NAMED:
+            self._duplicate[-1] = True
+            self._verdicts.append((len(self._rows) - 1, verdict.of_row_key, verdict.of_timestamp))
 
     def _note_declared(self, number: int, row_key: bytes, columns: dict[Column, bytes]) -> None:
         reference = self._value(columns, capture.CANONICAL).decode("utf-8", "replace")
@@ -273,8 +287,7 @@ class _Reading:
 
     def _note_redirect(self, row_key: bytes, captures: dict[int, dict[Column, bytes]]) -> None:
         newest = captures[max(captures)]
-        status = int(self._value(newest, capture.STATUS) or b"0")
-        if status not in REDIRECTS or capture.HEADERS not in newest:
+        if self._status(newest) not in REDIRECTS or capture.HEADERS not in newest:
             return
         headers = capture.decode_headers(self._fetch(newest[capture.HEADERS]))
         location = next((value for name, value in headers if name.lower() == "location"), "")
@@ -339,6 +352,12 @@ class _Reading:
                 break
             row_key = following
         return row_key
+
+
+def _is_blank(columns: dict[Column, bytes], verdict: StoredVerdict | None) -> bool:
+    """Whether a body says nothing; one too long for its cell is known by its verdict."""
+    body = parse_envelope(columns[capture.BODY])
+    return says_nothing(body.value) if body.ref is None else verdict is not None and verdict.reason == REASON_BLANK
 
 
 def _digest(sort: bytes, value: bytes) -> bytes:

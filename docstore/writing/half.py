@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from docstore import anchors, capture, keys
 from docstore.dedup.analysis import Analysis
-from docstore.dedup.detector import MAX_VERIFIED, MIN_NEAR_WORDS, Detector
+from docstore.dedup.comparable import bodies_compare, says_nothing, text_compares
+from docstore.dedup.detector import MAX_VERIFIED, MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, Detector
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.pointers import PagePointer
@@ -30,6 +32,9 @@ from docstore.writing.rows import PageRows
 from docstore.writing.sequencer import Sequencer
 from docstore.writing.sharing import body_name
 from docstore.writing.tally import Tally
+
+GOOD_STATUS = 200
+"""Of a page that is not stored and asks for others like it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,15 @@ class Similar:
     similarity: float
     contained: float
     contains: float
+
+
+class _Asked(NamedTuple):
+    """A page that is asked about: its row, b"" where it is not stored, body, content type and status."""
+
+    row_key: bytes
+    body: bytes
+    content_type: str | None
+    status: int
 
 
 class _Analysed(NamedTuple):
@@ -112,13 +126,13 @@ class Writing:
         if limit < 1:
             raise InvalidArgument(f"limit must be at least 1, not {limit}")
         least = self._schema.near_threshold if threshold is None else threshold
-        row_key, body, content_type = self._asked(page)
-        analysis = self.kernel.analyse(body, content_type)
+        asked = self._asked(page)
+        analysis = self.kernel.analyse(asked.body, asked.content_type)
         index = HashIndex(self._opened.engine, self.buckets)  # its own: the sequencer's belongs to the sequencer
         rows = PageRows(self._table, self._opened.placement, self._opened.sharing)
-        found = dict(self._equal(index, rows, row_key, analysis, limit))
-        if analysis.word_count >= MIN_NEAR_WORDS:
-            matches, _ = self._make_detector(index, rows).matches(row_key, analysis, max(limit, MAX_VERIFIED))
+        found = self._equal(index, rows, asked, analysis, limit)
+        if text_compares(asked.status) and analysis.word_count >= MIN_NEAR_WORDS:
+            matches, _ = self._make_detector(index, rows).matches(asked.row_key, analysis, max(limit, MAX_VERIFIED))
             for match in matches:
                 if match.pointer in found or max(match.jaccard, match.contained, match.contains) < least:
                     continue
@@ -133,38 +147,41 @@ class Writing:
                 )
         return sorted(found.values(), key=lambda one: (-one.similarity, one.timestamp, one.url))[:limit]
 
-    def _asked(self, page: bytes | str) -> tuple[bytes, bytes, str | None]:
+    def _asked(self, page: bytes | str) -> _Asked:
         if isinstance(page, bytes):
-            return b"", page, None
+            return _Asked(b"", page, None, GOOD_STATUS)
         row_key = keys.row_key(page)
         document = self._reader.get(row_key, families=("page", "http"))
         if document is None:
             raise InvalidArgument(f"{page} is not in the store; ask with a body, or `docstore put` it first")
-        return row_key, document.body or b"", document.newest.header("content-type")
+        return _Asked(row_key, document.body or b"", document.newest.header("content-type"), document.status or 0)
 
     def _equal(
-        self, index: HashIndex, rows: PageRows, row_key: bytes, analysis: Analysis, limit: int
-    ) -> list[tuple[PagePointer, Similar]]:
+        self, index: HashIndex, rows: PageRows, asked: _Asked, analysis: Analysis, limit: int
+    ) -> dict[PagePointer, Similar]:
+        """Pages with the same body or text, as verdicts have it."""
         found: dict[PagePointer, Similar] = {}
-        pointers = list(index.pages_with_body(analysis.body_checksum))
-        if analysis.text_checksum:
-            pointers += index.pages_with_text_of(analysis)
-        for pointer in pointers:
-            if pointer.row_key == row_key or pointer in found:
+        bodies = () if says_nothing(asked.body) else index.pages_with_body(analysis.body_checksum)
+        compares = text_compares(asked.status) and analysis.word_count >= MIN_SAME_TEXT_WORDS
+        texts = index.pages_with_text_of(analysis) if compares else ()
+        for pointer in chain(bodies, texts):
+            page = None if pointer.row_key == asked.row_key or pointer in found else rows.page(pointer)
+            if page is None or not bodies_compare(asked.status, rows.status(pointer)):
                 continue
-            page = rows.page(pointer)
-            if page is None:
-                continue
-            if page.checksum == analysis.body_checksum:
+            if rows.same_body(asked.body, analysis.body_checksum, pointer, page.checksum):
                 kind = VerdictKind.EXACT
-            elif page.text_checksum == analysis.text_checksum:
-                kind = VerdictKind.SAME_TEXT if rows.title(pointer) == analysis.title else VerdictKind.NEAR
+            elif not compares or page.text_checksum != analysis.text_checksum:
+                continue
+            elif rows.title(pointer) == analysis.title:
+                kind = VerdictKind.SAME_TEXT
+            elif analysis.word_count >= MIN_NEAR_WORDS:
+                kind = VerdictKind.NEAR
             else:
                 continue
             found[pointer] = Similar(keys.url_of(pointer.row_key), pointer.timestamp, kind, 1.0, 1.0, 1.0)
             if len(found) == limit:
                 break
-        return list(found.items())
+        return found
 
     def _kind(self, jaccard: float, contained: float, contains: float) -> VerdictKind:
         if jaccard >= self._schema.near_threshold:
@@ -283,6 +300,6 @@ class Writing:
 
     def _postings(self, pointer: PagePointer, analysed: _Analysed) -> list[RowMutations]:
         analysis = analysed.page
-        good = 200 <= analysed.status < 300
+        good = text_compares(analysed.status)
         near = good and analysis.word_count >= MIN_NEAR_WORDS
         return self._index.add(pointer.row_key, pointer.timestamp, analysis, text=good, near=near)

@@ -12,6 +12,7 @@ import numpy as np
 
 from docstore.dedup import bands, shingle, sketch
 from docstore.dedup.buckets import TABLE, Buckets, Keys, RowBuckets
+from docstore.dedup.comparable import text_compares
 from docstore.dedup.detector import MIN_NEAR_WORDS
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
@@ -91,6 +92,8 @@ def stored_texts(opened: Opened, rows: PageRows, kernel: Kernel) -> Iterator[tup
                 page = rows.page(pointer)
                 if page is None or text_number(page.text_checksum) != number:
                     continue
+                if not text_compares(rows.status(pointer)):
+                    continue
                 keys = keys_of_text(kernel, rows.text(pointer))
             except CorruptionError:
                 continue  # `docstore check` lists it; another page may have the text
@@ -152,7 +155,7 @@ class SeenPages:
         nothing = 0, np.empty(0, np.uint64)
         try:
             page = self._rows.page(pointer)
-            if page is None or not page.text_checksum or not 200 <= self._rows.status(pointer) < 300:
+            if page is None or not page.text_checksum or not text_compares(self._rows.status(pointer)):
                 return nothing
             keys = keys_of_text(self._kernel, self._rows.text(pointer))
         except CorruptionError:

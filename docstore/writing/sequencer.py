@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from docstore import capture
 from docstore.anchors import FAMILY as ANCHOR_FAMILY
+from docstore.dedup.comparable import bodies_compare, text_compares
 from docstore.dedup.detector import MIN_NEAR_WORDS, Detector, StoredPage
 from docstore.dedup.index import HashIndex
 from docstore.dedup.pointers import PagePointer
@@ -185,7 +186,7 @@ class Sequencer:
         previous, previous_similarity = self._compare_with_previous(one, own.previous)
         judgement = self._detector.judge(one.row_key, one.page.body, one.analysis, status=one.page.status)
         policy = policies.get(judgement.kind, Policy.FLAG)
-        if previous is Previous.SAME_BYTES:
+        if previous is Previous.SAME_BYTES and self._answers_alike(one, own.previous):
             stored = capture.STORED_CONFIRMED
         elif judgement.of is None or policy is Policy.FLAG:
             stored = capture.STORED_BODY
@@ -262,6 +263,11 @@ class Sequencer:
             return Previous.SAME_TEXT, similarity
         return Previous.CHANGED, similarity
 
+    def _answers_alike(self, one: Prepared, previous: OwnVersion | None) -> bool:
+        """Whether a page's status is like that of the version before it: an error's body does not confirm a page."""
+        assert previous is not None
+        return bodies_compare(one.page.status, self._rows.status(PagePointer(previous.timestamp, one.row_key)))
+
     def _post(self, one: Prepared, pointer: PagePointer, verdict: capture.StoredVerdict) -> PendingPage | None:
         """Post a page that holds its own body, or shares the very same one; -> how the group sees it."""
         analysis = one.analysis
@@ -269,7 +275,7 @@ class Sequencer:
         exact_reference = verdict.stored == capture.STORED_REFERENCE and verdict.kind is VerdictKind.EXACT
         if not (verdict.stored == capture.STORED_BODY or exact_reference) or not one.page.body:
             return None
-        good = 200 <= one.page.status < 300
+        good = text_compares(one.page.status)
         self._postings += self._index.add(
             one.row_key, pointer.timestamp, analysis, text=good, near=good and analysis.word_count >= MIN_NEAR_WORDS
         )

@@ -1,0 +1,32 @@
+"""Which pages are compared with which: one rule for verdicts, postings, `similar`, the sweep and `reindex`.
+
+Floor 2: pure; must not know pages, rows nor what is found.  A redirect's or an error's body is the server's and not the
+page's, so bytes are compared within a status class (the first digit of the status), and texts among good pages alone.
+A body of white space says nothing of the page that has it.
+"""
+
+from __future__ import annotations
+
+REASON_BLANK = "blank"
+"""Why a page is not judged whose body says nothing."""
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def status_class(status: int) -> int:
+    """The first digit of an HTTP status: 2 for good answers, 3 for redirects; 0 where it is not known."""
+    return status // 100
+
+
+def bodies_compare(status: int, other_status: int) -> bool:
+    """Whether equal bodies of two answers make their pages duplicates."""
+    return status_class(status) == status_class(other_status)
+
+
+def text_compares(status: int) -> bool:
+    """Whether the text of an answer is compared, with that of others of which the same holds."""
+    return status_class(status) == 2
+
+
+def says_nothing(body: bytes) -> bool:
+    """Whether a body is empty, or white space alone; such a one is a duplicate of no other."""
+    return not body or not body.removeprefix(_BYTE_ORDER_MARK).strip()
