@@ -106,7 +106,7 @@ class DocumentStore:
         self.schema = opened.schema
         self.lost = opened.lost
         families = declared_families(opened.schema)
-        self._table = Table(opened.engine, "pages", families, clock)
+        self._table = Table(opened.engine, "pages", families, clock, same_value=opened.placement.same_value)
         self._committer = Committer(opened.engine, opened.placement, opened.manifest, durability)
         self._reader = DocumentReader(self._table, opened.placement)
         self.cells = CellStore(self._table, opened.placement, self._committer, clock)

@@ -2,15 +2,16 @@
 
 Floor 3: knows the engine protocol, `model` and `errors`.  Must not know what the columns mean or how a value is stored.
 
-Garbage collection.  Consecutive versions of a column with the same stored value are one version: a visit that found
-nothing new confirms the one before it, which is then as young as that confirmation.  A policy keeps or drops such a
-group as a whole.  What a policy drops is hidden from every read here at once; compaction removes it.
+Garbage collection.  Consecutive versions of a column with the same value are one version: a visit that found nothing
+new confirms the one before it, which is then as young as that confirmation.  A policy keeps or drops such a group as a
+whole.  What a policy drops is hidden from every read here at once; compaction removes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import eq
 
 from docstore.engines.protocol import EVERYTHING, Engine, ScannedRow
 from docstore.errors import InvalidArgument
@@ -38,36 +39,43 @@ _SLICE_CELLS = 1000
 _COUNTER_BYTES = 8
 _KEEP_ALL = GCPolicy()
 
+SameValue = Callable[[bytes, bytes], bool]
+"""Whether two stored values are one, though they differ as they are stored."""
 
-def visible(cells: Sequence[Cell], policy: GCPolicy, now: int) -> list[Cell]:
+
+def visible(cells: Sequence[Cell], policy: GCPolicy, now: int, same_value: SameValue = eq) -> list[Cell]:
     """Versions of one column that its family's policy keeps.
 
     Args:
         cells: all versions of the column, newest first, with their stored values.
         policy: of the family.
         now: microseconds since 1970; a version is too old when its group's newest timestamp is max_age or more ago.
+        same_value: asked of neighbours that are not equal as they are stored, and where it matters alone.
     """
-    return [cell for cell, kept in _judged(cells, policy, now) if kept]
+    return [cell for cell, kept in _judged(cells, policy, now, same_value) if kept]
 
 
-def expired(cells: Sequence[Cell], policy: GCPolicy, now: int) -> list[Cell]:
+def expired(cells: Sequence[Cell], policy: GCPolicy, now: int, same_value: SameValue = eq) -> list[Cell]:
     """Versions of one column that its family's policy drops: what `visible` leaves out."""
-    return [cell for cell, kept in _judged(cells, policy, now) if not kept]
+    return [cell for cell, kept in _judged(cells, policy, now, same_value) if not kept]
 
 
-def _judged(cells: Sequence[Cell], policy: GCPolicy, now: int) -> Iterator[tuple[Cell, bool]]:
+def _judged(cells: Sequence[Cell], policy: GCPolicy, now: int, same_value: SameValue) -> Iterator[tuple[Cell, bool]]:
     oldest = None if policy.max_age_seconds is None else now - round(policy.max_age_seconds * MICROS_PER_SECOND)
+    both = policy.intersection and policy.max_versions is not None and oldest is not None
     rank = 0
     kept = True
     value: bytes | None = None
     for cell in cells:
-        if cell.value != value:
-            value = cell.value
-            rank += 1
-            too_many = policy.max_versions is not None and rank > policy.max_versions
+        # Later versions only get older and more: behind one that is dropped, none is kept.
+        if kept and cell.value != value:
             too_old = oldest is not None and cell.timestamp <= oldest
-            both = policy.intersection and policy.max_versions is not None and oldest is not None
-            kept = not (too_many and too_old) if both else not (too_many or too_old)
+            matters = value is not None and (policy.max_versions is not None or too_old)
+            if value is None or not matters or not same_value(cell.value, value):
+                rank += 1
+                too_many = policy.max_versions is not None and rank > policy.max_versions
+                kept = not (too_many and too_old) if both else not (too_many or too_old)
+            value = cell.value
         yield cell, kept
 
 
@@ -80,6 +88,7 @@ class Table:
         families: what is declared, by name; anything else is refused.
         clock: microseconds since 1970, for `max_age_seconds`.
         durability: of the writes that go through this object.
+        same_value: whether two stored values are one.
     """
 
     def __init__(
@@ -89,17 +98,38 @@ class Table:
         families: Mapping[str, ColumnFamily],
         clock: Callable[[], int],
         durability: Durability = Durability.SYNC,
+        same_value: SameValue = eq,
     ) -> None:
         self._engine = engine
         self._name = name
         self._families = dict(families)
         self._clock = clock
         self._durability = durability
+        self._same_value = same_value
         self._collected = {family.name: family.gc for family in self._families.values() if not _keeps_all(family.gc)}
 
     def policy(self, family: str) -> GCPolicy:
         """Which versions a declared family keeps."""
         return self._families[family].gc
+
+    def collects(self, families: Iterable[str]) -> bool:
+        """Whether a policy may hide versions of one of these families."""
+        return any(family in self._collected for family in families)
+
+    def keeps_newest(self, row_key: bytes, timestamp: int, families: Sequence[str]) -> bool:
+        """Whether what is written into any column of these families at a time stands there as the newest and is kept.
+
+        Args:
+            row_key: of the row.
+            timestamp: of the cells, in microseconds.
+            families: their names.
+        """
+        now = self._clock()
+        for family in families:
+            if not visible([Cell(family, b"", timestamp, b"")], self._collected.get(family, _KEEP_ALL), now):
+                return False
+        newer = ReadSpec(tuple(families), start=timestamp + TIMESTAMP_STEP_MICROS, cell_limit=1, keys_only=True)
+        return not self._engine.read_row(self._name, row_key, newer)
 
     # --- reading ---
 
@@ -195,7 +225,7 @@ class Table:
         for (family, qualifier), group in groupby(cells, key=lambda cell: cell[:2]):
             policy = self._collected.get(family, _KEEP_ALL)
             given = 0
-            for cell in visible(list(group), policy, now):
+            for cell in visible(list(group), policy, now, self._same_value):
                 if cell.timestamp < spec.start or (spec.end is not None and cell.timestamp >= spec.end):
                     continue
                 if given == spec.versions:
@@ -215,7 +245,7 @@ class Table:
         for (family, _), group in groupby(cells, key=lambda cell: cell[:2]):
             policy = self._collected.get(family)
             if policy is not None:
-                found += expired(list(group), policy, now)
+                found += expired(list(group), policy, now, self._same_value)
         return found
 
     def dropped(self, row_key: bytes) -> Iterator[Cell]:

@@ -221,6 +221,18 @@ class Placement:
             return value
         return self._decode(self._bodies.read(ref))
 
+    def same_value(self, one: bytes, other: bytes) -> bool:
+        """Whether two cells hold the same value, wherever it lies; one that cannot be read is like no other."""
+        if one == other:
+            return True
+        first, second = parse_envelope(one), parse_envelope(other)
+        if (first.ref is None and second.ref is None) or envelope_raw_bytes(one) != envelope_raw_bytes(other):
+            return False
+        try:
+            return self.fetch(one) == self.fetch(other)
+        except CorruptionError:
+            return False
+
     def fetch_many(self, envelopes: Sequence[bytes]) -> list[bytes]:
         """Values of cells in the order given; their records, and the bases of these, are read in file order.
 

@@ -94,6 +94,23 @@ def test_a_value_that_came_back_is_a_version_again() -> None:
     assert values(visible(cells, GCPolicy(max_versions=2), NOW)) == [b"a", b"b"]
 
 
+def test_values_that_are_one_are_one_version_however_they_are_stored() -> None:
+    stored = column((1, b"b"), (2, b"A"), (3, b"a"), (4, b"c"))
+    asked: list[tuple[bytes, bytes]] = []
+
+    def same_value(one: bytes, other: bytes) -> bool:
+        asked.append((one, other))
+        return one.lower() == other.lower()
+
+    two = GCPolicy(max_versions=2)
+    assert values(visible(stored, two, NOW, same_value)) == [b"b", b"A", b"a"]
+    assert values(expired(stored, two, NOW, same_value)) == [b"c"]
+    asked.clear()
+    young = GCPolicy(max_age_seconds=2.5)
+    assert values(visible(stored, young, NOW, same_value)) == [b"b", b"A", b"a"]
+    assert asked == [(b"a", b"A"), (b"c", b"a")]  # of those that are young nothing is asked
+
+
 def test_a_version_is_as_young_as_its_last_confirmation() -> None:
     cells = column((50, b"a"), (500, b"a"), (600, b"b"))
     assert values(visible(cells, GCPolicy(max_age_seconds=100), NOW)) == [b"a", b"a"]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from pages import changed, page, words
 
 import docstore
 from docstore.check import check
+from docstore.errors import CorruptionError
 from docstore.export import Selection, pages
 from docstore.layout import Layout
-from docstore.model import ColumnFamily, Durability, GCPolicy, Previous, Schema, VerdictKind
+from docstore.model import ColumnFamily, Durability, GCPolicy, Previous, Schema, SetCell, VerdictKind
 from docstore.reindex import reindex
 from docstore.reports.dedup import dedup_stats
 from docstore.sweep.job import sweep
@@ -171,3 +173,36 @@ def test_a_visit_that_outlives_the_capture_it_confirmed_is_shown_to_the_detector
         assert reindex(store, dry_run=True).unseen == 0
         assert put(store, OTHER, TEXT, 3).verdict.kind is VerdictKind.EXACT
         assert list(check(store.opened)) == []
+
+
+# --- what a policy counts
+
+
+@pytest.mark.parametrize("size", [40, 4000])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_a_policy_counts_bodies_and_not_records(tmp_path: Path, size: int, order: tuple[int, ...]) -> None:
+    older, newer = b"x" * size, b"y" * size
+    captures = [(older, 1), (older, 2), (newer, 3)]
+    families = tuple(ColumnFamily(name, GCPolicy(max_versions=2)) for name in ("page", "own"))
+    with docstore.open(tmp_path / "store", create=True, schema=Schema(families=families), durability="none") as store:
+        for number in order:
+            body, day = captures[number]
+            store.put_page(URL, body, fetched_at=T0 + day * DAY)
+            store.cells.apply(URL, [SetCell("own", b"copy", T0 + day * DAY, body)])
+        for _ in range(2):
+            assert [found.timestamp for found in store.history(URL)] == [T0 + day * DAY for day in (3, 2, 1)]
+            assert len(list(store.cells.slices(URL, families=("own",)))) == 3
+            store.compact()
+        store.put_page(URL, b"z" * size, fetched_at=T0 + 4 * DAY)
+        assert [found.timestamp for found in store.history(URL)] == [T0 + 4 * DAY, T0 + 3 * DAY]
+        assert list(check(store.opened)) == []
+
+
+def test_a_policy_takes_values_that_cannot_be_read_for_different_ones(tmp_path: Path) -> None:
+    policy = (ColumnFamily("page", GCPolicy(max_versions=1)),)
+    with docstore.open(tmp_path / "store", create=True, schema=Schema(families=policy), durability="none") as store:
+        for day in (2, 1):
+            store.put_page(URL, b"x" * 4000, fetched_at=T0 + day * DAY)
+        assert len(store.history(URL)) == 2
+        with mock.patch.object(store.opened.bodies, "read", side_effect=CorruptionError("damaged")):
+            assert len(store.history(URL)) == 1
