@@ -61,9 +61,8 @@ def check(opened: Opened, on_row: Callable[[int], None] | None = None) -> Iterat
 def _check_pages(opened: Opened, on_row: Callable[[int], None] | None) -> Iterator[Finding]:
     families = declared_families(opened.schema)
     expires = families[capture.VERDICT[0]].gc != GCPolicy()
-    seen = SeenPages(
-        opened, Table(opened.engine, "pages", families, now_micros, same_value=opened.placement.same_value)
-    )
+    table = Table(opened.engine, "pages", families, now_micros, same_value=opened.placement.same_value)
+    seen = SeenPages(opened, table)
     for problem in seen.damage():
         yield Finding("index", problem, REINDEX)
     for number, row in enumerate(opened.engine.scan("pages", spec=ReadSpec(cell_limit=SLICE_CELLS)), 1):

@@ -215,8 +215,8 @@ class GCPolicy:
     """Which cell versions a family keeps; enforced when reading and by compaction.
 
     Attributes:
-        max_versions: keep the newest N different values of a column, compared byte by byte wherever they lie; those that
-            follow each other with the same value count once.  None keeps all.
+        max_versions: keep the newest N different values of a column, compared byte by byte; those that follow each
+            other with the same value count once.  None keeps all.
         max_age_seconds: keep versions younger than this; None keeps all.
         intersection: with both bounds, drop only what breaks both; False drops what breaks either (their union).
     """

@@ -122,6 +122,10 @@ _NOTHING = OwnRow(b"", b"", None)
 class PageRows:
     """Reads of page rows.  Not thread-safe: the sequencer owns it, as it does the index.
 
+    Attributes:
+        in_doubt: since the group in flight was begun, a version was asked for of which only its commit can tell whether
+            a policy hides it.
+
     Args:
         table: of pages.
         placement: where values lie.
@@ -143,6 +147,9 @@ class PageRows:
         self._plain_texts = HeldValues(PLAIN_TEXTS_HELD_BYTES)
         self._pending: dict[PagePointer, PendingPage] = {}
         self._pending_rows: set[bytes] = set()
+        self.in_doubt = False
+        self._hides = table.collects(_FAMILIES_OF_A_VERSION)
+        self._lasting: set[PagePointer] = set()
         policies = [table.policy(family) for family in _FAMILIES_OF_A_VERSION]
         ages = any(policy.max_age_seconds is not None for policy in policies)
         self._recent = RecentPages() if remembers and not ages else None
@@ -155,7 +162,13 @@ class PageRows:
     # --- the detector's view
 
     def page(self, pointer: PagePointer) -> StoredPage | None:
-        """The live version at that row and time; None when there is none."""
+        """The live version at that row and time; None when there is none.
+
+        None too, and `in_doubt`, where a policy may hide it as soon as the group in flight is committed.
+        """
+        if self._hides and pointer.row_key in self._pending_rows and pointer not in self._lasting:
+            self.in_doubt = True
+            return None
         pending = self._pending.get(pointer)
         if pending is not None:
             return pending.page
@@ -411,6 +424,8 @@ class PageRows:
         self._pending_rows.add(pointer.row_key)
         if pending is not None:
             self._pending[pointer] = pending
+            if self._hides and self._table.keeps_newest(pointer.row_key, pointer.timestamp, _FAMILIES_OF_A_VERSION):
+                self._lasting.add(pointer)
 
     def in_flight(self, row_key: bytes) -> bool:
         """Whether the group in flight writes this row."""
@@ -455,6 +470,8 @@ class PageRows:
         self._pending.clear()
         self._group_texts.clear()
         self._pending_rows.clear()
+        self._lasting.clear()
+        self.in_doubt = False
 
     def forget(self) -> None:
         """Others may have committed: read everything anew."""

@@ -9,8 +9,9 @@ A group goes through these steps together, because each finds in the processor's
 verdicts would push that out, and a write would take a twentieth longer.  Nothing that a verdict asks of a page in
 flight depends on where its values lie.
 
-Two rules keep input order true.  A row that the group in flight has touched is committed before it is touched again.
-A page is rejected or stored by reference only against a committed page.
+Three rules keep input order true.  A row that the group in flight has touched is committed before it is touched again.
+Where a policy may hide a page that a verdict asks for as soon as the group is committed, it is committed first.  A page
+is rejected or stored by reference only against a committed page.
 """
 
 from __future__ import annotations
@@ -185,6 +186,9 @@ class Sequencer:
             return _known(one.url, timestamp, known)
         previous, previous_similarity = self._compare_with_previous(one, own.previous)
         judgement = self._detector.judge(one.row_key, one.page.body, one.analysis, status=one.page.status)
+        if self._rows.in_doubt:
+            self.commit()
+            judgement = self._detector.judge(one.row_key, one.page.body, one.analysis, status=one.page.status)
         policy = policies.get(judgement.kind, Policy.FLAG)
         if previous is Previous.SAME_BYTES and self._answers_alike(one, own.previous):
             stored = capture.STORED_CONFIRMED
