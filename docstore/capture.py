@@ -13,7 +13,7 @@ import msgpack
 from blake3 import blake3
 
 from docstore.codec import decode_varint, encode_varint
-from docstore.errors import CorruptionError
+from docstore.errors import CorruptionError, UnsupportedFormat
 from docstore.format import SCHEME_SIMHASH64_1, SKETCH_BYTES
 from docstore.keys import url_of
 from docstore.model import Headers, Page, Previous, ReadSpec, Verdict, VerdictKind
@@ -55,6 +55,7 @@ VERDICT = ("dedup", b"verdict")
 CLUSTER = ("dedup", b"cluster")
 CANONICAL_PAGE = ("dedup", b"canonical")
 
+VERDICT_KINDS = frozenset(str(kind) for kind in VerdictKind)
 _SIMHASH_SCHEME = bytes((SCHEME_SIMHASH64_1,))
 
 _PACKER = msgpack.Packer(unicode_errors="surrogateescape")
@@ -105,9 +106,15 @@ def decode_verdict(value: bytes) -> StoredVerdict:
 
     Raises:
         CorruptionError: not a verdict.
+        UnsupportedFormat: of a kind that only a newer docstore knows.
     """
     try:
         fields = msgpack.unpackb(value)
+        if isinstance(fields[0], str) and fields[0] not in VERDICT_KINDS:
+            raise UnsupportedFormat(
+                f"dedup:verdict is {fields[0]!r}, this docstore knows {', '.join(VerdictKind)}; open the store with a "
+                "newer docstore"
+            )
         fields[0], fields[8] = VerdictKind(fields[0]), Previous(fields[8])
         return StoredVerdict(*fields)
     except (ValueError, TypeError, IndexError) as error:

@@ -184,6 +184,12 @@ def resolve(base: str, reference: str) -> str | None:
         return None
 
 
+def same_host(row_key: bytes, other: bytes) -> bool:
+    """Whether two rows are of one host, whatever their schemes and ports; those without a host are not."""
+    host, host_end, _ = row_key.partition(ROW_KEY_HOST_END)
+    return bool(host_end) and not host.startswith(ROW_KEY_NO_HOST) and other.startswith(host + host_end)
+
+
 def variants(url: str) -> list[str]:
     """Canonical URLs under which a site often serves the same page: the other scheme, with or without ``www``, both.
 

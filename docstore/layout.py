@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
@@ -294,16 +294,34 @@ def encode_schema(schema: Schema) -> bytes:
     return bytes(msgpack.packb(fields))
 
 
+_NEVER_REJECTED = (str(VerdictKind.CONTAINED), str(Policy.REJECT))
+
+
+def _check_known(what: str, found: Iterable[str], known: Sequence[str]) -> None:
+    for word in found:
+        if word not in known:
+            raise UnsupportedFormat(
+                f"the store's schema has the {what} {word!r}, this docstore knows {', '.join(known)}; open it with a "
+                "newer docstore"
+            )
+
+
 def decode_schema(value: bytes) -> Schema:
     """Decode the `schema` row of `meta`.
 
     Raises:
         CorruptionError: not a schema.
+        UnsupportedFormat: it says what only a newer docstore knows.
     """
     try:
         fields = msgpack.unpackb(value)
+        _check_known("field", fields, [field.name for field in dataclasses.fields(Schema)])
+        pairs = fields.pop("policies")
+        _check_known("verdict", [kind for kind, _ in pairs], list(VerdictKind))
+        _check_known("policy", [policy for _, policy in pairs], list(Policy))
         families = tuple(ColumnFamily(f["name"], GCPolicy(**f["gc"])) for f in fields.pop("families"))
-        policies = tuple((VerdictKind(kind), Policy(policy)) for kind, policy in fields.pop("policies"))
+        # Stores made before contained pages were kept in any case may say otherwise.
+        policies = tuple((kind, policy) for kind, policy in pairs if (kind, policy) != _NEVER_REJECTED)
         return Schema(families=families, policies=policies, **fields)
     except (ValueError, TypeError, KeyError) as error:
         raise CorruptionError(f"the store's schema does not decode: {error}", path="meta row `schema`") from error

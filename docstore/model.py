@@ -281,8 +281,14 @@ class Policy(enum.StrEnum):
     REFERENCE = "reference"
     """Store it by reference to the page it duplicates; its own bytes always come back."""
     REJECT = "reject"
-    """Store no body; tell the caller; list it on request."""
+    """Store no body where the page that it duplicates is of the same host and still shows that content, else store it
+    and mark it; tell the caller; list it on request."""
+    REJECT_ANY = "reject-any"
+    """The same, whatever the host of the page that it duplicates: whoever is crawled first can have others rejected."""
 
+
+REJECTING = (Policy.REJECT, Policy.REJECT_ANY)
+"""Policies that keep no body of some pages."""
 
 Policies: TypeAlias = (
     Mapping[VerdictKind, Policy] | Mapping[str, str] | Iterable[tuple[VerdictKind | str, Policy | str]]
@@ -310,6 +316,11 @@ def checked_policies(policies: Policies) -> dict[VerdictKind, Policy]:
             raise InvalidArgument(f"policies are of {', '.join(duplicates)}; there is none of {kind!r}")
         if policy not in list(Policy):
             raise InvalidArgument(f"the policy of {kind} is one of {', '.join(Policy)}, not {policy!r}")
+        if kind == VerdictKind.CONTAINED and policy in REJECTING:
+            raise InvalidArgument(
+                "the policy of contained is flag or reference: a part of such a page is its own, and one page may hold "
+                "the texts of very many"
+            )
     return {VerdictKind(kind): Policy(policy) for kind, policy in pairs}
 
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.compaction.job import CompactionReport
     from docstore.snippet import Snippet, SnippetReader
     from docstore.writing.half import Similar, Writing
+    from docstore.writing.orphans import Orphan
     from docstore.writing.prepared import Prepared
 
 MAX_REDIRECTS = 10
@@ -457,13 +458,20 @@ class DocumentStore:
         return self._write_half().find(payload_digest, docno)
 
     def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
-        """Captures that policy `reject` kept no body of: URL, timestamp, verdict; in row-key order."""
+        """Captures that a policy rejected, and kept no body of: URL, timestamp, verdict; in row-key order."""
         spec = ReadSpec(families=(capture.VERDICT[0],), qualifier_prefix=capture.VERDICT[1])
         for row in self.cells.scan(spec=spec):
             for cell in row.cells:
                 verdict = capture.decode_verdict(cell.value)
                 if verdict.stored == capture.STORED_REJECTED:
                     yield row.url, cell.timestamp, capture.shown_verdict(verdict)
+
+    def orphans(self) -> Iterator[Orphan]:
+        """Rejected pages to fetch again: those whose duplicate is gone, or shows something else now.
+
+        In row-key order.  A page leaves the list when its URL is stored, or rejected for a page that stands.
+        """
+        return self._write_half().orphans()
 
     def stored_bytes(self) -> int:
         """Bytes committed in segments, all families, records that nothing refers to any more included."""

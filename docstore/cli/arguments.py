@@ -14,7 +14,7 @@ from pathlib import Path
 
 from docstore.errors import InvalidArgument
 from docstore.format import TIMESTAMP_MAX
-from docstore.model import COUNT_MAX, Durability, Policy, VerdictKind, micros
+from docstore.model import COUNT_MAX, Durability, Policy, VerdictKind, checked_policies, micros
 
 DEFAULT_STORE = "webtable"
 STORE_VARIABLE = "DOCSTORE_STORE"
@@ -52,7 +52,8 @@ def add_policies(parser: argparse.ArgumentParser) -> None:
         type=policy_of_verdict,
         action="append",
         default=[],
-        help="what to do with exact, same_text, near or contained: flag, reference or reject; may be repeated",
+        help="what to do with exact, same_text, near or contained: flag, reference, reject (duplicates of pages of the "
+        "same host) or reject-any (of any host; contained pages are never rejected); may be repeated",
     )
 
 
@@ -150,7 +151,11 @@ def policy_of_verdict(text: str) -> tuple[VerdictKind, Policy]:
         raise argparse.ArgumentTypeError(
             f"not VERDICT=POLICY: {text!r}; VERDICT is one of {', '.join(kinds)}, POLICY one of {', '.join(policies)}"
         )
-    return VerdictKind(kind), Policy(policy)
+    try:
+        (pair,) = checked_policies({kind: policy}).items()
+    except InvalidArgument as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return pair
 
 
 def header(text: str) -> tuple[str, str]:

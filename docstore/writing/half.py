@@ -24,6 +24,7 @@ from docstore.model import CellsAt, DeleteCells, DeleteRow, ReadSpec, RowMutatio
 from docstore.table import Table
 from docstore.tablets.record import delete_column, delete_row
 from docstore.writing.commit import Committer
+from docstore.writing.orphans import Orphan, orphans
 from docstore.writing.pipeline import PageWriter
 from docstore.writing.placing import PAGES
 from docstore.writing.prepared import Preparer
@@ -204,6 +205,11 @@ class Writing:
                 continue
             found.append(document)
         return found
+
+    def orphans(self) -> Iterator[Orphan]:
+        """See `DocumentStore.orphans`."""
+        rows = PageRows(self._table, self._opened.placement, self._opened.sharing)
+        return orphans(self._table, self._opened.placement, rows)
 
     # --- deleting
 

@@ -26,6 +26,7 @@ from docstore.capture import (
     encode_verdict,
 )
 from docstore.dedup.checksum import decides_alone
+from docstore.dedup.comparable import bodies_compare
 from docstore.dedup.detector import StoredPage
 from docstore.dedup.pointers import PagePointer
 from docstore.format import INLINE_LIMIT_BYTES
@@ -254,6 +255,23 @@ class PageRows:
                     verdict = self._placement.fetch(cell.value)
         return OwnRow(taken, verdict, self._version_before(row_key, cells, timestamp))
 
+    def stands(self, pointer: PagePointer) -> bool:
+        """Whether a version is live and what its URL shows today: nothing newer there has other bytes or another status
+        class.  The row must not be in flight."""
+        page = self.page(pointer)
+        newest = None if page is None else self._table.newest(pointer.row_key, *BODY)
+        if page is None or newest is None:
+            return False
+        if newest.timestamp == pointer.timestamp:
+            return True
+        shown = PagePointer(newest.timestamp, pointer.row_key)
+        newer = self.page(shown)
+        return (
+            newer is not None
+            and newer.checksum == page.checksum
+            and bodies_compare(self.status(pointer), self.status(shown))
+        )
+
     def same_body(self, body: bytes, checksum: bytes, pointer: PagePointer, stored_checksum: bytes) -> bool:
         """Whether a body is the one stored at a pointer; a checksum too weak to decide alone has its bytes compared."""
         if checksum != stored_checksum:
@@ -430,10 +448,6 @@ class PageRows:
     def in_flight(self, row_key: bytes) -> bool:
         """Whether the group in flight writes this row."""
         return row_key in self._pending_rows
-
-    def is_pending(self, pointer: PagePointer) -> bool:
-        """Whether this page is in flight."""
-        return pointer in self._pending
 
     def end_group(self, *, committed: bool, shared: Iterable[RowMutations] = ()) -> None:
         """The group in flight is committed, or has failed: its pages are stored ones now, or nothing.

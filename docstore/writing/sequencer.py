@@ -11,7 +11,8 @@ flight depends on where its values lie.
 
 Three rules keep input order true.  A row that the group in flight has touched is committed before it is touched again.
 Where a policy may hide a page that a verdict asks for as soon as the group is committed, it is committed first.  A page
-is rejected or stored by reference only against a committed page.
+is rejected or stored by reference only against a committed page, and rejected only while that page still shows what it
+duplicates (`PageRows.stands`).
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from typing import NamedTuple
 from docstore import capture
 from docstore.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.dedup.comparable import bodies_compare, text_compares
-from docstore.dedup.detector import MIN_NEAR_WORDS, Detector, StoredPage
+from docstore.dedup.detector import MIN_NEAR_WORDS, Detector, Judgement, StoredPage
 from docstore.dedup.index import HashIndex
 from docstore.dedup.pointers import PagePointer
+from docstore.keys import same_host
 from docstore.model import (
     Mutation,
     Policy,
@@ -189,15 +191,10 @@ class Sequencer:
         if self._rows.in_doubt:
             self.commit()
             judgement = self._detector.judge(one.row_key, one.page.body, one.analysis, status=one.page.status)
-        policy = policies.get(judgement.kind, Policy.FLAG)
         if previous is Previous.SAME_BYTES and self._answers_alike(one, own.previous):
             stored = capture.STORED_CONFIRMED
-        elif judgement.of is None or policy is Policy.FLAG:
-            stored = capture.STORED_BODY
         else:
-            stored = capture.STORED_REJECTED if policy is Policy.REJECT else capture.STORED_REFERENCE
-            if self._rows.is_pending(judgement.of):
-                self.commit()
+            stored = self._kept_as(one.row_key, judgement, policies.get(judgement.kind, Policy.FLAG))
         verdict = capture.StoredVerdict(
             judgement.kind,
             judgement.of.row_key if judgement.of else b"",
@@ -221,6 +218,17 @@ class Sequencer:
         if one.anchors and stored != capture.STORED_REJECTED:
             self._add_anchors(one, timestamp)
         return Answer(one.url, timestamp, verdict)
+
+    def _kept_as(self, row_key: bytes, judgement: Judgement, policy: Policy) -> str:
+        """What becomes of the body of a page by the policy for its verdict."""
+        of = judgement.of
+        if of is None or policy is Policy.FLAG or (policy is Policy.REJECT and not same_host(row_key, of.row_key)):
+            return capture.STORED_BODY
+        if self._rows.in_flight(of.row_key):
+            self.commit()
+        if policy is Policy.REFERENCE:
+            return capture.STORED_REFERENCE
+        return capture.STORED_REJECTED if self._rows.stands(of) else capture.STORED_BODY
 
     def _judge_visit(self, one: Prepared) -> Answer:
         """A visit that found nothing new (304): confirms the version before it, and is kept beside it.

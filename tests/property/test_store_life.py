@@ -28,7 +28,7 @@ LAST_SECOND = 40
 POLICIES = (
     {},
     {VerdictKind.EXACT: Policy.REFERENCE, VerdictKind.NEAR: Policy.REFERENCE},
-    {VerdictKind.EXACT: Policy.REJECT},
+    {VerdictKind.EXACT: Policy.REJECT_ANY},
 )
 
 

@@ -163,7 +163,9 @@ def test_a_rejected_page_gives_no_anchors(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "store", create=True) as store:
         for url in ("https://a.example/", "https://b.example/"):
             list(
-                store.put_pages([Page(url, body, 200, HTML)], policies={VerdictKind.EXACT: Policy.REJECT}, anchors=True)
+                store.put_pages(
+                    [Page(url, body, 200, HTML)], policies={VerdictKind.EXACT: Policy.REJECT_ANY}, anchors=True
+                )
             )
         assert [qualifier for qualifier, _, _ in incoming(store, "https://t.example/")] == ["https://a.example/"]
 

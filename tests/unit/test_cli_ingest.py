@@ -87,7 +87,7 @@ def test_a_dry_run_gives_every_verdict_and_writes_nothing(run: Terminal, crawl: 
 
 def test_reject_applies_to_exact_alone_and_is_listed(run: Terminal, crawl: Path, tmp_path: Path) -> None:
     rejects = tmp_path / "rejects.jsonl"
-    report = run("ingest", str(crawl), "--on-duplicate", "reject", "--rejects", str(rejects), "--json").object()
+    report = run("ingest", str(crawl), "--on-duplicate", "reject-any", "--rejects", str(rejects), "--json").object()
     rows = [json.loads(line) for line in rejects.read_text().splitlines()]
     assert [row["url"] for row in rows] == ["https://b.example/"]
     assert rows[0]["verdict"]["of_url"] == "https://a.example/"
@@ -101,7 +101,7 @@ def test_the_list_of_rejected_pages_is_whole_after_a_run_that_was_interrupted(
 ) -> None:
     pages = [(f"https://{n}.example/", f"2024-05-01T00:00:{n:02}Z", html("One", article(1))) for n in range(30)]
     crawl, rejects = warc(tmp_path / "copies.warc.gz", pages), tmp_path / "rejects.jsonl"
-    words = ("ingest", "--on-duplicate", "reject", "--rejects", str(rejects), "--json")
+    words = ("ingest", "--on-duplicate", "reject-any", "--rejects", str(rejects), "--json")
     rejects.write_text("of an earlier run")
 
     class Cut(io.BytesIO):
@@ -114,7 +114,7 @@ def test_the_list_of_rejected_pages_is_whole_after_a_run_that_was_interrupted(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Cut(crawl.read_bytes())))
     assert run(*words, "-").code == 130
     assert rejects.read_text() == "of an earlier run"
-    assert run("ingest", "--on-duplicate", "reject", str(warc(tmp_path / "half.warc.gz", pages[:15]))).code == 0
+    assert run("ingest", "--on-duplicate", "reject-any", str(warc(tmp_path / "half.warc.gz", pages[:15]))).code == 0
     reports, lists = [], []
     for _ in range(2):
         reports.append(run(*words, str(crawl)).object())
@@ -131,12 +131,12 @@ def test_rejected_pages_can_be_listed_to_a_pipe(run: Terminal, crawl: Path, tmp_
     os.mkfifo(pipe)
     with ThreadPoolExecutor(1) as pool:
         read = pool.submit(pipe.read_text)
-        assert run("ingest", str(crawl), "--on-duplicate", "reject", "--rejects", str(pipe)).code == 0
+        assert run("ingest", str(crawl), "--on-duplicate", "reject-any", "--rejects", str(pipe)).code == 0
         assert json.loads(read.result())["url"] == "https://b.example/"
 
 
 def test_on_names_more_verdicts_to_reject(run: Terminal, crawl: Path) -> None:
-    run("ingest", str(crawl), "--on-duplicate", "reject", "--on", "near=reject")
+    run("ingest", str(crawl), "--on-duplicate", "reject-any", "--on", "near=reject-any")
     assert run("get", "https://c.example/").code == 1
 
 

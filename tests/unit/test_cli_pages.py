@@ -94,18 +94,26 @@ def test_put_reads_stdin_and_headers(run: Terminal, monkeypatch: pytest.MonkeyPa
 def test_put_rejects_when_told_to_and_lists_it(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
     body = html("Tablets", article(1))
     put(URL, body)
-    rejected = put("https://b.example/", body, "--on", "exact=reject")
+    rejected = put("https://b.example/", body, "--on", "exact=reject-any")
     assert rejected["stored"] == "rejected"
     assert run("get", "https://b.example/").code == 1
     listed = run("dups", "--rejected", "--json").object()
     assert listed["url"] == "https://b.example/"
     assert listed["verdict"]["of_url"] == URL
-    put("https://c.example/", body, "--on", "exact=reject")
+    put("https://c.example/", body, "--on", "exact=reject-any")
     heading, *rows = run("dups", "--rejected").out.splitlines()
     assert heading.split() == ["kind", "similarity", "time", "url", "of"]
     assert [row.split()[::4] for row in rows] == [["exact", URL]] * 2
     assert rows[0].index("https://b.example/") == rows[1].index("https://c.example/") == heading.index("url")
     assert len(run("dups", "--rejected", "--limit", "1", "--json").objects()) == 1
+    assert run("dups", "--orphans").code == 1
+    run("delete", URL, "--yes")
+    orphans = run("dups", "--orphans", "--json").objects()
+    assert [(one["url"], one["loss"], len(one["checksum"])) for one in orphans] == [
+        ("https://b.example/", "gone", 66),
+        ("https://c.example/", "gone", 66),
+    ]
+    assert run("dups", "--orphans", "--limit", "1").out.splitlines()[1].split()[:2] == ["gone", "exact"]
 
 
 def test_put_of_a_304_needs_no_body_and_confirms(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]

@@ -1,21 +1,28 @@
-"""Captures that were rejected: what the versions behind them are, and how they come back."""
+"""Captures that were rejected: for which pages alone, what the versions behind them are, and how they come back."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgpack
 import pytest
+from blake3 import blake3
 from pages import page, words
 
 import docstore
-from docstore import Policy, Previous, VerdictKind
+from docstore import DeleteCells, Policy, Previous, Schema, UnsupportedFormat, VerdictKind
+from docstore.capture import decode_verdict
+from docstore.keys import row_key, same_host
+from docstore.layout import decode_schema, encode_schema
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 T0 = 1_700_000_000_000_000
 SECOND = 1_000_000
 A, B, C = (f"https://h.example/{name}" for name in "abc")
+STRANGER = "https://stranger.example/"
 REJECT = {VerdictKind.EXACT: Policy.REJECT}
+REJECT_ANY = dict.fromkeys((VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR), Policy.REJECT_ANY)
 
 
 @pytest.fixture
@@ -74,3 +81,95 @@ def test_a_rejected_capture_is_stored_under_another_policy(store: docstore.Docum
     put(store, B, body, 1)
     assert put(store, B, body, 1, {}).stored == "body"
     assert put(store, B, body, 1, {}).stored == "known"
+
+
+# --- nobody's text is lost to a stranger
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("https://h.example/a", "http://h.example:8080/b?c", True),
+        ("https://h.example/", "https://www.h.example/", False),
+        ("https://h.example/", "https://h.example2/", False),
+        ("urn:a:b", "urn:a:c", False),
+    ],
+)
+def test_a_host_is_the_same_whatever_scheme_and_port(one: str, other: str, same: bool) -> None:
+    assert same_host(row_key(one), row_key(other)) is same_host(row_key(other), row_key(one)) is same
+
+
+def test_a_stranger_gets_nobody_rejected_but_under_a_policy_that_says_so(store: docstore.DocumentStore) -> None:
+    body = page(words(1, 80))
+    put(store, STRANGER, body, 0)
+    kept = put(store, A, body, 1)
+    assert (kept.verdict.kind, kept.verdict.of_url, kept.stored) == (VerdictKind.EXACT, STRANGER, "body")
+    assert put(store, B, body, 2, REJECT_ANY).stored == "rejected"
+
+
+def test_a_page_that_holds_the_texts_of_others_gets_none_of_them_rejected(store: docstore.DocumentStore) -> None:
+    texts = [words(number, 80) for number in range(5)]
+    hidden = "".join(f"<div hidden style='display:none'><p>{' '.join(text)}</p></div>" for text in texts)
+    put(store, STRANGER, page(words(9, 60)).replace(b"</body>", hidden.encode() + b"</body>"), 0, REJECT_ANY)
+    put(store, A, page([word for text in texts for word in text]), 1, REJECT_ANY)
+    for number, text in enumerate(texts):
+        result = put(store, f"https://h.example/{number}", page(text), 2, REJECT_ANY)
+        assert result.stored == "body", result.verdict.kind
+
+
+def test_a_page_is_rejected_only_for_one_that_still_shows_its_content(store: docstore.DocumentStore) -> None:
+    body = page(words(1, 80))
+    put(store, A, body, 0)
+    put(store, A, page(words(2, 80)), 1)
+    pages = [docstore.Page(C, page(words(3, 80)), 200, HTML, T0), docstore.Page(C, b"gone", 404, HTML, T0 + SECOND)]
+    pages += [docstore.Page(B + name, page(words(3, 80)), 200, HTML, T0 + 2 * SECOND) for name in "12"]
+    assert put(store, B, body, 2).stored == "body"
+    assert [result.stored for result in store.put_pages(pages, policies=REJECT)] == ["body"] * 4
+
+
+def orphans(store: docstore.DocumentStore) -> list[tuple[str, str, str]]:
+    return [(one.url, str(one.loss), one.verdict.of_url) for one in store.orphans()]
+
+
+def test_rejected_pages_are_orphans_when_their_duplicate_goes_or_changes(store: docstore.DocumentStore) -> None:
+    body, near = page(words(1, 80)), page([*words(1, 80), "more"])
+    put(store, A, body, 0)
+    rejected = [put(store, url, part, 1, REJECT_ANY) for url, part in ((B, body), (STRANGER, near))]
+    assert [result.stored for result in rejected] == ["rejected"] * 2 and orphans(store) == []
+    put(store, A, body, 2)  # confirms
+    assert orphans(store) == []
+    put(store, A, page(words(2, 80)), 3)
+    assert orphans(store) == [(B, "changed", A), (STRANGER, "changed", A)]
+    store.cells.apply(A, [DeleteCells("page", b"body", T0, T0 + 2 * SECOND + 1000)])
+    (one, _) = store.orphans()
+    assert (one.loss, one.timestamp, one.verdict.kind) == ("gone", T0 + SECOND, VerdictKind.EXACT)
+    assert one.checksum[1:] == blake3(body).digest()
+    assert put(store, B, body, 4).stored == "body"
+    assert orphans(store) == [(STRANGER, "gone", A)]
+    store.put_page(STRANGER, status=304, fetched_at=T0 + 5 * SECOND)
+    assert orphans(store) == [(STRANGER, "gone", A)]
+    put(store, STRANGER, near, 1, REJECT_ANY)  # near B now: rejected again, for a page that stands
+    assert orphans(store) == []
+    store.delete(B)
+    assert orphans(store) == [(STRANGER, "gone", B)]
+
+
+# --- what an older docstore does not know
+
+
+def test_words_that_only_a_newer_docstore_knows_are_refused_by_name() -> None:
+    known = encode_schema(Schema(policies={"exact": "reject-any"}))
+    assert decode_schema(known).policy(VerdictKind.EXACT) is Policy.REJECT_ANY
+    for old, new in ((b"\xaareject-any", b"\xaareject-few"), (b"\xa5exact", b"\xa5alike"), (b"checksum", b"checkers")):
+        assert old in known
+        with pytest.raises(UnsupportedFormat, match=new.decode("latin-1")[-5:]):
+            decode_schema(known.replace(old, new))
+    with pytest.raises(UnsupportedFormat, match="alike"):
+        decode_verdict(msgpack.packb(["alike", b"", 0, 0.0, "", b"", 0, 0, "none", 0.0, "body"]))
+
+
+def test_a_store_that_rejected_contained_pages_keeps_them_from_now_on() -> None:
+    known = encode_schema(Schema(policies={"contained": "reference", "exact": "reject"}))
+    assert decode_schema(known.replace(b"\xa9reference", b"\xa6reject")).policies == (
+        (VerdictKind.EXACT, Policy.REJECT),
+    )

@@ -12,13 +12,18 @@ import docstore
 from docstore import ColumnFamily, GCPolicy, InvalidArgument, Page, Policy, Schema, VerdictKind
 from docstore.cli.main import main
 
-EXACT_REJECTED = ((VerdictKind.EXACT, Policy.REJECT),)
+EXACT_REJECTED = ((VerdictKind.EXACT, Policy.REJECT_ANY),)
 BODY = b"<p>the same bytes under two URLs"
 
 
 @pytest.mark.parametrize(
     "policies",
-    [{"exact": "reject"}, {VerdictKind.EXACT: "reject"}, {"exact": Policy.REJECT}, [("exact", "reject")]],
+    [
+        {"exact": "reject-any"},
+        {VerdictKind.EXACT: "reject-any"},
+        {"exact": Policy.REJECT_ANY},
+        [("exact", "reject-any")],
+    ],
     ids=repr,
 )
 def test_policies_are_taken_as_strings(policies: Any, tmp_path: Path) -> None:
@@ -41,6 +46,8 @@ def test_policies_are_taken_as_strings(policies: Any, tmp_path: Path) -> None:
         {"exact": "rejekt"},
         {"exact": None},
         {"new": "reject"},
+        {"contained": "reject"},
+        {"contained": "reject-any"},
         {1: "reject"},
         "exact=reject",
         ["x"],
@@ -131,6 +138,7 @@ def test_a_store_that_could_analyse_no_page_is_not_made(fields: dict[str, str], 
         ["--family", "notes:max_age=0s"],
         ["--family", "notes", "--family", "notes"],
         ["--on", "new=reject"],
+        ["--on", "contained=reject"],
     ],
     ids=" ".join,
 )

@@ -149,14 +149,14 @@ def test_a_schema_takes_policies_as_a_mapping_too(tmp_path: Path) -> None:
         assert store.schema.policy(VerdictKind.EXACT) is Policy.REJECT
 
 
-@pytest.mark.parametrize("policy", [Policy.REFERENCE, Policy.REJECT])
+@pytest.mark.parametrize("policy", [Policy.REFERENCE, Policy.REJECT_ANY])
 def test_policies_for_exact_duplicates(store: docstore.DocumentStore, policy: Policy) -> None:
     body = page(words(10, 400))
     put(store, "https://a.example/", body)
     before = store.stored_bytes()
     result = put(store, "https://b.example/", body, policies={VerdictKind.EXACT: policy})
     found = store.get("https://b.example/")
-    if policy is Policy.REJECT:
+    if policy is Policy.REJECT_ANY:
         assert (result.stored, found) == ("rejected", None)
         assert [(url, verdict.of_url) for url, _, verdict in store.rejected()] == [
             ("https://b.example/", "https://a.example/")
@@ -250,7 +250,7 @@ def test_a_verdict_longer_than_a_cell_takes_comes_back_and_so_do_long_headers(tm
 @pytest.mark.parametrize("stored", ["rejected", "confirmed"])
 def test_a_row_holds_no_fingerprints_of_a_body_that_it_does_not(tmp_path: Path, stored: str) -> None:
     text = words(18, 120)
-    policies = {VerdictKind.EXACT: Policy.REJECT}
+    policies = {VerdictKind.EXACT: Policy.REJECT_ANY}
     second = "https://b.example/" if stored == "rejected" else "https://a.example/"
     with docstore.open(tmp_path / "s", create=True) as store:
         pages = [Page("https://a.example/", page(text), 200, HTML, T0), Page(second, page(text), 200, HTML, T0 + DAY)]

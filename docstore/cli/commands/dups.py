@@ -1,6 +1,6 @@
-"""`docstore dups`: pages like a page, and captures that were rejected.
+"""`docstore dups`: pages like a page, captures that were rejected, and those of them to fetch again.
 
-Floor 7: shows what `DocumentStore.similar` and `DocumentStore.rejected` give.
+Floor 7: shows what `DocumentStore.similar`, `DocumentStore.rejected` and `DocumentStore.orphans` give.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ List live pages that are like a page, older and younger ones, with exact
 similarities: of a stored page, or of a file that need not be in the store.
 For contained the number is the share of the page that lies in the listed one,
 for contains the share of the listed one that lies in the page.
-With --rejected: captures that policy `reject` kept no body of."""
+With --rejected: captures that a policy rejected, and kept no body of.
+With --orphans: those to fetch again, because the page that they duplicated is
+gone, or its URL shows something else now."""
 
 EXAMPLES = """\
 docstore dups https://example.com/
@@ -31,6 +33,7 @@ docstore dups https://example.com/ --threshold 0.5 --limit 50
 docstore dups --file page.html
 curl -s https://example.com/ | docstore dups --file - --json
 docstore dups --rejected
+docstore dups --orphans --json
 """
 
 DEFAULT_LIMIT = 10
@@ -42,25 +45,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--file", metavar="PAGE.html", help="a page that need not be in the store; - for stdin")
     parser.add_argument("--rejected", action="store_true", help="list rejected captures and what they duplicate")
     parser.add_argument(
+        "--orphans", action="store_true", help="list rejected pages to fetch again, and what became of their duplicates"
+    )
+    parser.add_argument(
         "--threshold", metavar="J", type=arguments.share, help="least similarity (default: that of the store's schema)"
     )
     parser.add_argument(
         "--limit",
         metavar="N",
         type=arguments.positive,
-        help=f"most pages (default: {DEFAULT_LIMIT}, with --rejected all)",
+        help=f"most pages (default: {DEFAULT_LIMIT}, with --rejected and --orphans all)",
     )
     arguments.add_store(parser)
-    arguments.add_json(parser, "one JSON object a line: one a page, most similar first, or one a rejected capture")
+    arguments.add_json(
+        parser, "one JSON object a line: one a page, most similar first, or one a rejected capture or orphan"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """List them."""
-    if sum((args.url is not None, args.file is not None, args.rejected)) != 1:
-        raise InvalidArgument("dups takes one of URL, --file PAGE.html and --rejected; see `docstore dups --help`")
+    if sum((args.url is not None, args.file is not None, args.rejected, args.orphans)) != 1:
+        raise InvalidArgument(
+            "dups takes one of URL, --file PAGE.html, --rejected and --orphans; see `docstore dups --help`"
+        )
     with open_named(args) as store:
         if args.rejected:
             return _print_rejected(args, store)
+        if args.orphans:
+            return _print_orphans(args, store)
         if args.file is not None:
             asked: str | bytes = arguments.read_input(args.file)
             timestamp = None
@@ -135,5 +147,30 @@ def _print_rejected(args: argparse.Namespace, store: DocumentStore) -> int:
             ),
             ("kind", "similarity", "time", "url", "of"),
             right=(1,),
+        )
+    return EXIT_OK
+
+
+def _print_orphans(args: argparse.Namespace, store: DocumentStore) -> int:
+    orphans = islice(store.orphans(), args.limit)
+    first = next(orphans, None)
+    if first is None:
+        output.note("nothing to fetch again: every page that was rejected for another still has that one")
+        return EXIT_NOTHING_FOUND
+    found = chain([first], orphans)
+    if args.json:
+        for one in found:
+            verdict, words = (
+                answers.verdict_fields(one.verdict),
+                {"checksum": one.checksum.hex(), "loss": str(one.loss)},
+            )
+            output.json_line({"url": one.url, **answers.time_fields(one.timestamp), **words, "verdict": verdict})
+    else:
+        output.table(
+            (
+                (str(one.loss), str(one.verdict.kind), output.iso(one.timestamp), one.url, one.verdict.of_url)
+                for one in found
+            ),
+            ("loss", "verdict", "time", "url", "of"),
         )
     return EXIT_OK

@@ -19,7 +19,7 @@ from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named
 from docstore.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 from docstore.ingest import IngestOptions, IngestReport, Progress, ingest
-from docstore.model import Policy, PutResult, VerdictKind
+from docstore.model import REJECTING, Policy, PutResult, VerdictKind
 
 DESCRIPTION = """\
 Write the pages of WARC 1.0/1.1, ARC and TREC Web files, plain, gzip or zstd,
@@ -46,8 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--on-duplicate",
         choices=[str(policy) for policy in Policy],
-        help="flag: store and mark; reference: store by reference; reject: keep no body of exact duplicates "
-        "(of others only with --on); default: the store's schema",
+        help="flag: store and mark; reference: store by reference; reject: keep no body of exact duplicates of pages "
+        "of the same host, reject-any: of any host (of same_text and near only with --on, of contained never); "
+        "default: the store's schema",
     )
     arguments.add_policies(parser)
     parser.add_argument(
@@ -107,8 +108,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _policies(args: argparse.Namespace, schema: Mapping[VerdictKind, Policy]) -> dict[VerdictKind, Policy]:
     policies = dict(schema)
-    if args.on_duplicate == Policy.REJECT:
-        policies[VerdictKind.EXACT] = Policy.REJECT
+    if args.on_duplicate in REJECTING:
+        policies[VerdictKind.EXACT] = Policy(args.on_duplicate)
     elif args.on_duplicate is not None:
         duplicates = [kind for kind in VerdictKind if kind is not VerdictKind.NEW]
         policies.update(dict.fromkeys(duplicates, Policy(args.on_duplicate)))
