@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14 /usr/bin/python3
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test test-all native-test lint bench clean
+.PHONY: help demo test test-all test-matrix native-test lint bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -26,6 +27,9 @@ test: $(STAMP)  ## set up, run the tests
 test-all: $(STAMP) native-test  ## set up, run every test, the slow ones too
 	$(BIN)/python -m pytest -q
 
+test-matrix:  ## the engine and crash suites, and the mirror tests, under each of PYTHONS that is there
+	sh tools/test_matrix.sh $(PYTHONS)
+
 native-test:  ## the native kernel's own tests and fuzz loop (FUZZ_EXECUTIONS=10000000 for more); needs cargo
 	@if command -v cargo >/dev/null; then \
 		cargo test --quiet --release --manifest-path native/Cargo.toml -- --include-ignored --nocapture; \
@@ -43,4 +47,4 @@ bench: $(STAMP)  ## measure; writes docs/benchmarks.md (BENCH_ARGS="--corpus DIR
 	$(BIN)/python -m tools.bench $(BENCH_ARGS)
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .demo-store build dist *.egg-info
+	rm -rf $(VENV) .venv-matrix .demo-store build dist *.egg-info

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from re import _constants, _parser  # type: ignore[attr-defined]
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "docstore"
@@ -59,7 +61,8 @@ FLOORS = {
 """Floor by module; a module inside a package takes the longest name here that it begins with."""
 
 ONLY_IMPORTER = {
-    "plyvel": {"docstore.engines.handle", "docstore.engines.leveldb"},
+    "plyvel": {"docstore.engines.leveldb"},
+    "plyvel_next": {"docstore.engines.leveldb"},
     "zstandard": {"docstore.tablets.values", "docstore.formats.feeds", "docstore.formats.http"},
     "ada_url": {"docstore.keys"},
     "warcio": {"docstore.formats"},
@@ -152,6 +155,23 @@ def test_libraries_have_one_importer() -> None:
                 assert any(module == name or module.startswith(name + ".") for name in allowed), (
                     f"{path}:{line}: {imported} is imported in {module}; only {sorted(allowed)} may"
                 )
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])
+@pytest.mark.parametrize(("system", "machine"), [("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64")])
+def test_every_python_gets_one_library_for_leveldb(python: str, system: str, machine: str) -> None:
+    """11.C10: plyvel has wheels for Linux on x86_64 up to CPython 3.12, plyvel-next from 3.12 on."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    environment = {"python_version": python, "sys_platform": system, "platform_machine": machine}
+    wanted = [
+        requirement.name
+        for requirement in map(Requirement, project["dependencies"])
+        if requirement.name.startswith("plyvel")
+        and requirement.marker is not None
+        and requirement.marker.evaluate(environment)
+    ]
+    has_wheel = (system, machine) == ("linux", "x86_64") and python in ("3.11", "3.12")
+    assert wanted == (["plyvel"] if has_wheel or python == "3.11" else ["plyvel-next"])
 
 
 def test_files_are_short_and_say_what_they_know() -> None:

@@ -25,7 +25,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import plyvel
+try:
+    import plyvel
+except ModuleNotFoundError:  # plyvel-next: the same names, built for Pythons and systems that plyvel has no wheel for
+    import plyvel_next as plyvel
 
 from docstore.codec import decode_varint, encode_timestamp, encode_varint, escape
 from docstore.engines import barekeys, cellkeys
