@@ -1,8 +1,16 @@
-"""What all tests share: the `--rewrite` option of golden files.  Being here puts `tests/` on the import path."""
+"""What all tests share: the `--rewrite` option of golden files, and what Hypothesis leaves to the machine.
+
+Being here puts `tests/` on the import path.
+"""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says nothing of the code where other work runs beside the tests.
+settings.register_profile("docstore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("docstore")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -174,6 +174,13 @@ def test_every_python_gets_one_library_for_leveldb(python: str, system: str, mac
     assert wanted == (["plyvel"] if has_wheel or python == "3.11" else ["plyvel-next"])
 
 
+def test_no_test_looks_at_the_clock() -> None:
+    """11.C11: on a loaded machine a second of the clock is no measure; `processor_time` has one."""
+    for path in (ROOT / "tests").rglob("*.py"):
+        found = re.search(r"\btime\.(?:perf_counter|monotonic)(?:_ns)?\(", path.read_text(encoding="utf-8"))
+        assert found is None, f"{path} measures with {found}"
+
+
 def test_files_are_short_and_say_what_they_know() -> None:
     for module, path in modules():
         text = path.read_text(encoding="utf-8")

@@ -76,7 +76,7 @@ def run_session(session: Session, folder: Path) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     # A reader such as head may close the pipe before all is written.
     if done.returncode not in {session.exit_code, 141 if "|" in session.command else session.exit_code}:

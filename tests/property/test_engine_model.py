@@ -194,7 +194,9 @@ def run_step(made: dict[str, Engine], model: Model, kind: str, argument: Any) ->
 
 
 @pytest.mark.parametrize("mark_above_cells", [0, 3, 1000])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(st.lists(steps, min_size=5, max_size=40))
 def test_engines_answer_as_a_dict_does(
     monkeypatch: pytest.MonkeyPatch, mark_above_cells: int, script: list[tuple[str, Any]]

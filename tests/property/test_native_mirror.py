@@ -437,7 +437,7 @@ def test_a_megabyte_of_any_trap_takes_linear_time(start: str) -> None:
         body = start.encode() + trap.encode() * (TRAP_BYTES // len(trap.encode()))
         begun = time.process_time()
         kernel.analyse(body, "text/html", links=True)
-        assert time.process_time() - begun < 3, f"{start!r} {trap!r}"
+        assert time.process_time() - begun < 12, f"{start!r} {trap!r}"
 
 
 @pytest.mark.slow

@@ -9,10 +9,10 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from pathlib import Path
 
 import pytest
+from processor_time import least_seconds
 
 from docstore.engines.cellkeys import Marks
 from docstore.engines.leveldb import MARK_ABOVE_CELLS, LevelDBEngine
@@ -51,7 +51,7 @@ def numbers(engine: LevelDBEngine) -> list[int]:
 def run(code: str, *arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **(env or {})}
+        command, capture_output=True, text=True, timeout=600, check=False, env={**os.environ, **(env or {})}
     )
 
 
@@ -163,12 +163,9 @@ def test_a_mark_and_its_epoch_survive_a_reopening(tmp_path: Path) -> None:
 def test_a_mark_costs_the_same_whatever_the_row_holds(tmp_path: Path) -> None:
     engine = LevelDBEngine(tmp_path, create=True)
     big_row(engine, 100_000)
-    started = time.perf_counter()
+    read_seconds = least_seconds(lambda: engine.read_row("pages", ROW), 1)
     assert len(engine.read_row("pages", ROW)) == 100_000
-    read_seconds = time.perf_counter() - started
-    started = time.perf_counter()
-    engine.mutate_rows([RowMutations("pages", ROW, [DeleteRow()])], FLUSH)
-    mark_seconds = time.perf_counter() - started
+    mark_seconds = least_seconds(lambda: engine.mutate_rows([RowMutations("pages", ROW, [DeleteRow()])], FLUSH), 1)
     assert mark_seconds < read_seconds / 10
     engine.close()
 

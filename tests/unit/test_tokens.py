@@ -121,7 +121,7 @@ def test_a_megabyte_of_one_piece_takes_linear_time(start: str, unit: str) -> Non
     for attribute_source in split(source).attributes:
         attributes(attribute_source)
     decode_text(source)
-    assert time.process_time() - begun < 5
+    assert time.process_time() - begun < 20
 
 
 def test_references_in_text_equal_the_standard_library() -> None:
