@@ -21,7 +21,7 @@ import msgpack
 
 from docstore.capture import STORED_BODY, STORED_CONFIRMED, STORED_REFERENCE, STORED_REFUSED, STORED_REJECTED
 from docstore.errors import InvalidArgument
-from docstore.formats.entries import RevisitEntry
+from docstore.formats.entries import BODY_LIMIT_BYTES, RevisitEntry
 from docstore.model import Page, Policy, Previous, PutResult, VerdictKind
 from docstore.reading import process
 from docstore.reading.job import Job
@@ -58,6 +58,8 @@ class IngestOptions:
         anchors: write the text of each outlink into the `anchor` family of the page that it leads to.
         reader: read and analyse in a process of its own, which no stream can be given to; None does so for files of
             READER_BYTES together, where there is a second core and more than one thread is allowed.
+        body_limit_bytes: longest body, decoded; a page with a longer one is an error of the report.  All of it is held
+            in memory: a run takes at most four times as much.
     """
 
     policies: Mapping[VerdictKind, Policy] | None = None
@@ -65,6 +67,7 @@ class IngestOptions:
     on_rejected: Callable[[PutResult], None] | None = None
     anchors: bool = False
     reader: bool | None = None
+    body_limit_bytes: int = BODY_LIMIT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,8 @@ def ingest(
     """
     if options.threads < 1:
         raise InvalidArgument(f"threads must be at least 1, not {options.threads}")
+    if options.body_limit_bytes < 1:
+        raise InvalidArgument(f"body_limit_bytes must be at least 1, not {options.body_limit_bytes}")
     run = _Run(store, options, sources, on_progress)
     began = time.monotonic()
     before = store.stored_bytes()
@@ -195,7 +200,15 @@ class _Run:
         if files is None:
             return False
         schema, options = self._store.schema, self._options
-        job = Job(files, schema.extractor, schema.shingle_words, schema.checksum, options.threads, options.anchors)
+        job = Job(
+            files,
+            schema.extractor,
+            schema.shingle_words,
+            schema.checksum,
+            options.threads,
+            options.anchors,
+            options.body_limit_bytes,
+        )
         reader = process.start(job)
         if reader is None:
             return False
@@ -250,11 +263,14 @@ class _Run:
     def pages(self) -> Iterator[Page]:
         """Pages of all sources, read here; revisits are put aside, everything else is counted."""
         # A page is given as soon as it is read: a slow stream is not waited for.
-        for portion in portions(self._sources, most_pages=1, most_bytes=1):
+        limit = self._options.body_limit_bytes
+        for portion in portions(self._sources, most_pages=1, most_bytes=1, body_limit_bytes=limit):
             self._note(portion.rest)
             for page, place in zip(portion.pages, portion.places, strict=True):
                 self._origins.append((self._name(place.source), place.offset, len(page.body)))
                 yield page
+                del page
+            del portion  # a long page must not be held until the next one is there
 
     def _read_by(self, reader: ReadingProcess) -> Iterator[Prepared]:
         """The same from another process, and analysed."""
@@ -263,6 +279,8 @@ class _Run:
             for one, place in zip(portion.prepared, portion.places, strict=True):
                 self._origins.append((self._name(place.source), place.offset, len(one.page.body)))
                 yield one
+                del one
+            del portion  # a long page must not be held until the next one is there
 
     def _name(self, number: int) -> str:
         source = self._sources[number]
@@ -296,6 +314,7 @@ class _Run:
                     continue
                 self._origins.append((name, entry.offset, len(page.body)))
                 yield page
+                del page
 
     def _resolve(self, entry: RevisitEntry) -> Page | None:
         if entry.status == 304 or any(word in entry.profile for word in _NOT_MODIFIED_PROFILES):

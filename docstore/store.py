@@ -198,7 +198,7 @@ class DocumentStore:
         Raises:
             StorageError: pages without a result are not applied.
         """
-        given = (page if isinstance(page, Page) else Page(*page) for page in pages)
+        given = map(_as_page, pages)  # unlike a generator, it does not hold a long page until the next one is there
         writer = self._write_half().writer
         return writer.put_all(given, self._policies(policies), threads, anchors=anchors, links=links)
 
@@ -525,3 +525,7 @@ class DocumentStore:
 def declared_families(schema: Schema) -> dict[str, ColumnFamily]:
     """Built-in families, replaced and joined by the schema's own."""
     return {family.name: family for family in (*BUILT_IN_FAMILIES, *schema.families)}
+
+
+def _as_page(given: Page | tuple[str, bytes]) -> Page:
+    return given if isinstance(given, Page) else Page(*given)

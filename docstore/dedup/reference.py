@@ -22,11 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup import bands, checksum, shingle, simhash, sketch
-from docstore.dedup.analysis import Analysis, Link, TextKeys
+from docstore.dedup.analysis import Analysis, Link
 from docstore.html import charset, content, page
 from docstore.html.words import words
 
-TEXT_LIMIT_BYTES: Final = 64 << 20
+TEXT_LIMIT_BYTES: Final = 16 << 20
+"""An analysis takes some 25 bytes of memory for each of these, and up to 50 where letters unfold into many."""
 
 _HTML_TYPES: Final = frozenset({"text/html", "application/xhtml+xml"})
 _BINARY_STARTS: Final = (b"%PDF-", b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b\x08", b"Rar!\x1a")
@@ -56,17 +57,6 @@ def shingles(text: str, shingle_words: int) -> NDArray[np.uint64]:
     return shingle.distinct(shingle.shingles(words(text), shingle_words))
 
 
-def text_keys(text: str, shingle_words: int, order: bytes) -> TextKeys:
-    """What a text is posted under; `order` of bins as for `analyse`."""
-    in_order = shingle.shingles(words(text), shingle_words)
-    distinct = shingle.distinct(in_order)
-    if not len(distinct):
-        return TextKeys(0, distinct, distinct, distinct)
-    fingerprints = shingle.sample(distinct)
-    band_keys = bands.band_keys(sketch.minima(distinct), order)
-    return TextKeys(len(distinct), band_keys, fingerprints, shingle.runs(in_order, fingerprints))
-
-
 def analyse(
     body: bytes,
     content_type: str | None,
@@ -75,7 +65,6 @@ def analyse(
     checksum_name: str,
     *,
     links: bool = False,
-    order: bytes = bands.IN_ORDER,
 ) -> Analysis:
     """Everything that the write path wants to know of one body.
 
@@ -86,7 +75,6 @@ def analyse(
         shingle_words: words in a shingle, at least 1.
         checksum_name: algorithm of the body checksum.
         links: whether outlinks are wanted.
-        order: of the bins that make bands; see `bands.band_keys`.
     """
     body_checksum = checksum.body_checksum(body, checksum_name)
     if not is_html(body, content_type):
@@ -112,15 +100,13 @@ def analyse(
     in_order = shingle.shingles(found, shingle_words)
     distinct = shingle.distinct(in_order)
     minima = sketch.minima(distinct)
-    fingerprints = shingle.sample(distinct)
     return declared._replace(
         word_count=len(found),
         text_checksum=checksum.text_checksum(found),
         shingle_count=len(distinct),
         simhash=simhash.simhash(in_order),
         sketch=sketch.sketch(minima),
-        band_keys=bands.band_keys(minima, order),
-        fingerprints=fingerprints,
-        runs=shingle.runs(in_order, fingerprints),
+        band_keys=bands.band_keys(minima),
+        fingerprints=shingle.sample(distinct),
         shingles=distinct,
     )

@@ -11,11 +11,9 @@ from typing import Literal, TypeAlias
 from docstore.model import Headers, Page
 
 BODY_LIMIT_BYTES = 256 * 1024 * 1024
-"""Longest body, decoded.  A longer one is refused with a reason: so much is held in memory, a bomb is more."""
+"""Longest body, decoded, unless told.  A longer one is refused with a reason, for a body is held in memory."""
 HEADER_LIMIT_BYTES = 1024 * 1024
 """Longest header of a record or of an HTTP message."""
-BLOCK_LIMIT_BYTES = BODY_LIMIT_BYTES + HEADER_LIMIT_BYTES
-"""Longest record that is held in memory; a longer one is passed over."""
 
 PageKind: TypeAlias = Literal["response", "resource"]
 

@@ -27,7 +27,9 @@ _KEPT_BYTES = 128 * 1024
 _TRIAL_BYTES = 4096
 _TRIAL_OUTPUT_BYTES = 64
 _GZIP_SLICE_BYTES = 16 * 1024
-_ZSTD_SLICE_BYTES = 1024
+_ZSTD_SLICE_BYTES = 512
+_ZSTD_BOMB_SLICE_BYTES = 64
+"""Taken after a slice that unpacked to more than a chunk: four bytes may be a block of 128 KB."""
 _DICTIONARY_LIMIT_BYTES = 64 * 1024 * 1024
 _WINDOW_LIMIT_BYTES = 128 * 1024 * 1024
 
@@ -260,6 +262,7 @@ class ZstdFeed:
         self._window = _Window(raw)
         self._decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_LIMIT_BYTES)
         self._frame: zstandard.ZstdDecompressionObj | None = None
+        self._slice_bytes = _ZSTD_BOMB_SLICE_BYTES
         self._member_offset = 0
         self._failure = ""
 
@@ -329,7 +332,7 @@ class ZstdFeed:
     def _decode(self) -> bytes:
         assert self._frame is not None
         window = self._window
-        source = window.slice(_ZSTD_SLICE_BYTES)
+        source = window.slice(self._slice_bytes)
         if not source:
             self._frame = None
             self._failure = "the file ends inside a zstd frame"
@@ -340,6 +343,7 @@ class ZstdFeed:
             self._frame = None
             self._failure = f"zstd frame damaged ({str(error).rpartition(': ')[2]})"
             return b""
+        self._slice_bytes = _ZSTD_SLICE_BYTES if len(output) <= CHUNK_BYTES else _ZSTD_BOMB_SLICE_BYTES
         window.at += len(source)
         if self._frame.eof:
             window.at -= len(self._frame.unused_data)

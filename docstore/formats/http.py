@@ -7,6 +7,7 @@ that begins so and breaks is refused with a reason, for a part must not be store
 
 from __future__ import annotations
 
+import io
 import re
 import zlib
 from typing import NamedTuple
@@ -24,7 +25,9 @@ _ANY_STATUS_LINE = re.compile(rb"HTTP/\d", re.IGNORECASE)
 _HEADER_END = re.compile(rb"\n[ \t\r]*\n")
 _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]{0,4096})?(\r?\n)")
 _ZSTD_WINDOW_BYTES = 128 * 1024 * 1024
-
+_STEP_BYTES = 1 << 20
+_SOURCE_STEP_BYTES = 64 * 1024
+_ZSTD_STEP_BYTES = 128
 
 ENCODING_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 """Headers that say how a body was sent; an export holds it decoded, so it renames those that no longer hold."""
@@ -92,15 +95,18 @@ def as_received(headers: Headers) -> Headers:
     return tuple(restored)
 
 
-def parse_message(block: bytes, *, truncated: bool = False, overlong: bool = False) -> Message:
+def parse_message(
+    block: bytes, *, truncated: bool = False, overlong: bool = False, limit_bytes: int = BODY_LIMIT_BYTES
+) -> Message:
     """Take a response apart and its encodings off.
 
     Args:
         block: from the status line to the end.
         truncated: the crawler says that it stopped early, so a broken end is taken as it is.
         overlong: white space behind the length that HTTP declares is not part of the body.
+        limit_bytes: longest body, at each step of its decoding.
     Raises:
-        Refused: as `parse_head`, or the body cannot be decoded within `BODY_LIMIT_BYTES`.
+        Refused: as `parse_head`, or the body cannot be decoded within the limit.
     """
     status, headers, body_start = parse_head(block)
     body = block[body_start:]
@@ -123,9 +129,9 @@ def parse_message(block: bytes, *, truncated: bool = False, overlong: bool = Fal
             if coding.strip() in {"", "identity"}:
                 continue
             break
-        body = decoder(body, truncated)
-    if len(body) > BODY_LIMIT_BYTES:
-        raise Refused(f"body of {len(body)} bytes, more than the limit of {BODY_LIMIT_BYTES}")
+        body = decoder(body, truncated, limit_bytes)
+    if len(body) > limit_bytes:
+        raise Refused(f"body of {len(body)} bytes, more than the limit of {limit_bytes}")
     return Message(status, as_received(headers), body, whole)
 
 
@@ -165,36 +171,62 @@ def _dechunk(body: bytes, truncated: bool) -> tuple[bytes, bool] | None:
     return b"".join(pieces), False
 
 
-def _too_long() -> Refused:
-    return Refused(f"body unpacks to more than the limit of {BODY_LIMIT_BYTES} bytes")
+class _Output:
+    """What comes out of a decoder, piece by piece and within a limit; held once, not in pieces and joined."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._stream = io.BytesIO()
+        self._limit_bytes = limit_bytes
+
+    def __len__(self) -> int:
+        return self._stream.tell()
+
+    def add(self, piece: bytes) -> None:
+        if len(self) + len(piece) > self._limit_bytes:
+            raise Refused(f"body unpacks to more than the limit of {self._limit_bytes} bytes")
+        self._stream.write(piece)
+
+    def cut(self, count: int) -> None:
+        """Forget what came behind that many bytes."""
+        self._stream.seek(count)
+        self._stream.truncate()
+
+    def value(self) -> bytes:
+        return self._stream.getvalue()
 
 
 def _cut(coding: str, count: int) -> Refused:
     return Refused(f"Content-Encoding {coding} breaks after {count} decoded bytes")
 
 
-def _inflate(body: bytes, window_bits: int, coding: str, truncated: bool) -> bytes:
-    pieces: list[bytes] = []
-    count = 0
-    rest = body
-    while rest:
+def _inflate(body: bytes, window_bits: int, coding: str, truncated: bool, limit_bytes: int) -> bytes:
+    output = _Output(limit_bytes)
+    at = 0
+    while at < len(body):
         inflater = zlib.decompressobj(window_bits)
+        member, begin = len(output), at
         try:
-            piece = inflater.decompress(rest, BODY_LIMIT_BYTES - count + 1)
+            while at < len(body) and not inflater.eof:
+                source = body[at : at + _SOURCE_STEP_BYTES]
+                at += len(source)
+                while source and not inflater.eof:
+                    output.add(inflater.decompress(source, _STEP_BYTES))
+                    source = inflater.unconsumed_tail
+            if not inflater.eof:
+                output.add(inflater.flush())
         except zlib.error as error:
-            if pieces or truncated:
+            if truncated:
                 break
-            raise _cut(coding, _salvaged(rest, window_bits)) from error
-        count += len(piece)
-        if count > BODY_LIMIT_BYTES:
-            raise _too_long()
+            if member:
+                output.cut(member)
+                break
+            raise _cut(coding, _salvaged(body[begin:], window_bits)) from error
         if not inflater.eof and not truncated:
-            raise _cut(coding, count)
-        pieces.append(piece)
-        rest = inflater.unused_data
-        if not rest.startswith(GZIP_MAGIC):
+            raise _cut(coding, len(output))
+        at -= len(inflater.unused_data)
+        if not body.startswith(GZIP_MAGIC, at):
             break
-    return b"".join(pieces)
+    return output.value()
 
 
 def _salvaged(body: bytes, window_bits: int) -> int:
@@ -203,24 +235,24 @@ def _salvaged(body: bytes, window_bits: int) -> int:
     count = 0
     try:
         for start in range(0, len(body), 64):
-            count += len(inflater.decompress(body[start : start + 64], BODY_LIMIT_BYTES))
+            count += len(inflater.decompress(body[start : start + 64]))
     except zlib.error:
         pass
     return count
 
 
-def _gzip(body: bytes, truncated: bool) -> bytes:
+def _gzip(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
     if not body.startswith(GZIP_MAGIC):
         return body
-    return _inflate(body, 16 + zlib.MAX_WBITS, "gzip", truncated)
+    return _inflate(body, 16 + zlib.MAX_WBITS, "gzip", truncated, limit_bytes)
 
 
-def _deflate(body: bytes, truncated: bool) -> bytes:
+def _deflate(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
     """RFC 9110 means the zlib format, some servers send bare deflate."""
     if len(body) >= 2 and body[0] & 0x0F == 8 and int.from_bytes(body[:2], "big") % 31 == 0:
-        return _inflate(body, zlib.MAX_WBITS, "deflate", truncated)
+        return _inflate(body, zlib.MAX_WBITS, "deflate", truncated, limit_bytes)
     try:
-        return _inflate(body, -zlib.MAX_WBITS, "deflate", truncated)
+        return _inflate(body, -zlib.MAX_WBITS, "deflate", truncated, limit_bytes)
     except Refused:
         # Bare deflate has no magic: what is not deflate at all was decoded by the crawler.
         if _salvaged(body, -zlib.MAX_WBITS) < len(body):
@@ -228,59 +260,51 @@ def _deflate(body: bytes, truncated: bool) -> bytes:
         raise
 
 
-def _brotli(body: bytes, truncated: bool) -> bytes:
+def _brotli(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
     """Brotli has no magic: what begins as text does, or breaks at once, was decoded by the crawler."""
     decoder = brotli.Decompressor()
-    pieces: list[bytes] = []
-    count = 0
+    output = _Output(limit_bytes)
     source = body
     try:
         while True:
-            piece = decoder.process(source, output_buffer_limit=1 << 20)
+            piece = decoder.process(source, output_buffer_limit=_STEP_BYTES)
             source = b""
-            count += len(piece)
-            if count > BODY_LIMIT_BYTES:
-                raise _too_long()
-            pieces.append(piece)
+            output.add(piece)
             if decoder.is_finished() or (not piece and decoder.can_accept_more_data()):
                 break
     except brotli.error as error:
-        if truncated and pieces:
-            return b"".join(pieces)
-        if count == 0 or body[:1] in b"<{[ \t\r\n":
+        if truncated and len(output):
+            return output.value()
+        if not len(output) or body[:1] in b"<{[ \t\r\n":
             return body
-        raise _cut("br", count) from error
+        raise _cut("br", len(output)) from error
     if not decoder.is_finished() and not truncated and body:
         if body[:1] in b"<{[ \t\r\n":
             return body
-        raise _cut("br", count)
-    return b"".join(pieces)
+        raise _cut("br", len(output))
+    return output.value()
 
 
-def _zstd(body: bytes, truncated: bool) -> bytes:
-    pieces: list[bytes] = []
-    count = 0
+def _zstd(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
+    output = _Output(limit_bytes)
     at = 0
     while body.startswith(ZSTD_MAGIC, at):
-        frame = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompressobj()
+        frame = zstandard.ZstdDecompressor(max_window_size=min(_ZSTD_WINDOW_BYTES, limit_bytes)).decompressobj()
         while not frame.eof and at < len(body):
-            # Small steps bound what one call can unpack.
-            source = body[at : at + 1024]
+            # Small steps bound what one call can unpack: each four bytes of them may be a block of 128 KB.
+            source = body[at : at + _ZSTD_STEP_BYTES]
             try:
                 piece = frame.decompress(source)
             except zstandard.ZstdError as error:
                 if truncated:
-                    return b"".join(pieces)
-                raise _cut("zstd", count) from error
+                    return output.value()
+                raise _cut("zstd", len(output)) from error
             at += len(source)
-            count += len(piece)
-            if count > BODY_LIMIT_BYTES:
-                raise _too_long()
-            pieces.append(piece)
+            output.add(piece)
         if not frame.eof and not truncated:
-            raise _cut("zstd", count)
+            raise _cut("zstd", len(output))
         at -= len(frame.unused_data)
-    return b"".join(pieces) if pieces else body
+    return output.value() if at else body
 
 
 _DECODERS = {"gzip": _gzip, "x-gzip": _gzip, "deflate": _deflate, "br": _brotli, "zstd": _zstd}

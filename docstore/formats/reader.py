@@ -10,7 +10,7 @@ from pathlib import Path
 
 from docstore.errors import InvalidArgument
 from docstore.formats.detect import detect
-from docstore.formats.entries import DamagedEntry, Entry
+from docstore.formats.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry
 from docstore.formats.feeds import ReadableBytes
 from docstore.formats.records import read_records
 from docstore.formats.source import Source
@@ -18,36 +18,37 @@ from docstore.formats.trecweb import read_trecweb
 from docstore.formats.warc import ArcDialect, WarcDialect
 
 
-def read(source: str | Path | ReadableBytes) -> Iterator[Entry]:
+def read(source: str | Path | ReadableBytes, body_limit_bytes: int = BODY_LIMIT_BYTES) -> Iterator[Entry]:
     """Every record of a WARC, ARC or TREC Web file, in order; damage is an entry, never an exception.
 
-    Memory stays bounded whatever the file holds: see the limits in `entries`.  The iterator is plain: drop it at
+    Memory stays bounded whatever the file holds, to about twice the longest body.  The iterator is plain: drop it at
     any time, or run it on a thread of its own.
 
     Args:
         source: a path, or an open binary stream, which need not be seekable and is not closed.
+        body_limit_bytes: longest body, decoded; a longer one is a `DamagedEntry` that says so.
     Raises:
         InvalidArgument: the file cannot be opened or read.
     """
     if isinstance(source, str | Path):
         try:
             with Path(source).open("rb") as stream:
-                yield from _read_stream(stream)
+                yield from _read_stream(stream, body_limit_bytes)
         except OSError as error:
             raise InvalidArgument(f"cannot read {source}: {error.strerror}; name a file that can be read") from error
     else:
-        yield from _read_stream(source)
+        yield from _read_stream(source, body_limit_bytes)
 
 
-def _read_stream(stream: ReadableBytes) -> Iterator[Entry]:
+def _read_stream(stream: ReadableBytes, body_limit_bytes: int) -> Iterator[Entry]:
     detected, feed = detect(stream)
     source = Source(feed)
     match detected.format:
         case "warc":
-            yield from read_records(source, WarcDialect())
+            yield from read_records(source, WarcDialect(body_limit_bytes))
         case "arc":
-            yield from read_records(source, ArcDialect())
+            yield from read_records(source, ArcDialect(body_limit_bytes))
         case "trecweb":
-            yield from read_trecweb(source)
+            yield from read_trecweb(source, body_limit_bytes)
         case _:
             yield DamagedEntry(0, detected.reason)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from docstore.formats.entries import BLOCK_LIMIT_BYTES, DamagedEntry, Entry, PageEntry, SkippedEntry
+from docstore.formats.entries import HEADER_LIMIT_BYTES, DamagedEntry, Entry, PageEntry, SkippedEntry
 from docstore.formats.http import Refused
 from docstore.formats.source import Source
 
@@ -46,10 +46,12 @@ class Built(NamedTuple):
 
 
 class Dialect(Protocol):
-    """WARC or ARC."""
+    """WARC or ARC; a record that is longer than the longest body and its header is passed over."""
 
     start: re.Pattern[bytes]
     look_bytes: int
+
+    body_limit_bytes: int
 
     def header(self, source: Source) -> Header:
         """Read a header; the cursor is then at the block.
@@ -146,6 +148,7 @@ def read_records(source: Source, dialect: Dialect) -> Iterator[Entry]:
         if place and isinstance(entry, DamagedEntry):
             entry = DamagedEntry(entry.offset, entry.reason + place)
         yield entry
+        del entry  # a long page must not be held until the next one is there
 
 
 def _record(source: Source, dialect: Dialect, begin: int, digests: _Digests) -> Entry:
@@ -156,7 +159,7 @@ def _record(source: Source, dialect: Dialect, begin: int, digests: _Digests) -> 
     except Refused as refused:
         return _damaged(source, dialect, offset, str(refused), begin)
     block_start = source.tell()
-    if header.length > BLOCK_LIMIT_BYTES:
+    if header.length > dialect.body_limit_bytes + HEADER_LIMIT_BYTES:
         return _pass_over(source, dialect, header, offset)
     end = block_start + header.length
     whole = source.need(header.length)
@@ -295,7 +298,10 @@ def _pass_over(source: Source, dialect: Dialect, header: Header, offset: int) ->
         source.seek(position + step)
         source.forget()
         left -= step
-    reason = f"record of {header.length} bytes, more than the limit of {BLOCK_LIMIT_BYTES}"
+    reason = (
+        f"record of {header.length} bytes, more than the limit of {dialect.body_limit_bytes} for a body and "
+        f"{HEADER_LIMIT_BYTES} for its header"
+    )
     return SkippedEntry(header.skipped, offset) if header.skipped else DamagedEntry(offset, reason)
 
 

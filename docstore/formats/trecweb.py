@@ -30,10 +30,9 @@ _LATE_END = re.compile(rb"</DOC>[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 _WT_LINE = re.compile(rb"(\S+(?: \S+)*?) (\S+) (\d{8,17}) (\S+) (\d+)[ \t]*")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _HEAD_LIMIT_BYTES = 1024 * 1024
-_DOC_LIMIT_BYTES = BODY_LIMIT_BYTES + _HEAD_LIMIT_BYTES
 
 
-def read_trecweb(source: Source) -> Iterator[Entry]:
+def read_trecweb(source: Source, body_limit_bytes: int = BODY_LIMIT_BYTES) -> Iterator[Entry]:
     """Every document of a TREC Web file, in order."""
     while True:
         source.skip_blank()
@@ -52,7 +51,7 @@ def read_trecweb(source: Source) -> Iterator[Entry]:
             continue
         begin = source.tell()
         try:
-            yield _document(source, offset)
+            yield _document(source, offset, body_limit_bytes)
         except Refused as refused:
             source.seek(max(source.tell(), begin + 5))
             _resync(source)
@@ -70,7 +69,7 @@ def _resync(source: Source) -> None:
     source.skip_to(accept)
 
 
-def _document(source: Source, offset: int) -> Entry:
+def _document(source: Source, offset: int, body_limit_bytes: int) -> Entry:
     begin = source.tell()
     head = source.take_through(_HEAD_END, _HEAD_LIMIT_BYTES)
     if head is None:
@@ -89,7 +88,7 @@ def _document(source: Source, offset: int) -> Entry:
     status, headers = 200, _NO_HEADERS
     if has_status_line(rest):
         status, headers, _ = parse_head(rest)
-    body = _body(source, int(wide[5]) if wide else None)
+    body = _body(source, int(wide[5]) if wide else None, body_limit_bytes)
     fetched_at = parse_date14(wide[3].decode()) if wide else _http_date(headers)
     page = Page(
         url, body, status, headers, fetched_at or _http_date(headers) or 0, _address(wide), docno=_text(docno[1])
@@ -100,21 +99,21 @@ def _document(source: Source, offset: int) -> Entry:
 _NO_HEADERS: Headers = ()
 
 
-def _body(source: Source, declared: int | None) -> bytes:
+def _body(source: Source, declared: int | None, limit_bytes: int) -> bytes:
     """The bytes up to </DOC>, without the line end before it."""
     begin = source.tell()
-    if declared is not None and declared <= BODY_LIMIT_BYTES:
+    if declared is not None and declared <= limit_bytes:
         source.need(declared + 16)
         if source.match(_END, begin + declared, 16) and source.held_end() >= begin + declared:
             body = source.take(declared)
             source.take_through(_END, 16)
             return body
     source.seek(begin)
-    found = source.find(_END_LINE_OR_NEXT, _DOC_LIMIT_BYTES)
+    found = source.find(_END_LINE_OR_NEXT, limit_bytes)
     stop = found[1] if found else source.held_end()
     if found is None or source.match(_DOC, stop):
         # No </DOC> on a line of its own: one at the end of a line must do.
-        found = source.find(_LATE_END, min(stop - begin, _DOC_LIMIT_BYTES))
+        found = source.find(_LATE_END, min(stop - begin, limit_bytes))
     if found is None:
         source.seek(stop)
         raise Refused("<DOC> without </DOC>")

@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from docstore.formats.detect import ARC_START, WARC_START
-from docstore.formats.entries import HEADER_LIMIT_BYTES, DamagedEntry, PageEntry, RevisitEntry, SkippedEntry
+from docstore.formats.entries import (
+    BODY_LIMIT_BYTES,
+    HEADER_LIMIT_BYTES,
+    DamagedEntry,
+    PageEntry,
+    RevisitEntry,
+    SkippedEntry,
+)
 from docstore.formats.fields import parse_fields
 from docstore.formats.http import ORIGINAL_PREFIX, Refused, as_received, has_status_line, parse_head, parse_message
 from docstore.formats.records import Built, Header
@@ -102,11 +109,13 @@ class _WarcHeader:
         return self.get(RECORDED_DIGEST.lower()) or self.get("warc-payload-digest")
 
 
+@dataclass(slots=True)
 class WarcDialect:
     """WARC records."""
 
-    start = WARC_START
-    look_bytes = 64
+    body_limit_bytes: int = BODY_LIMIT_BYTES
+    start: re.Pattern[bytes] = WARC_START
+    look_bytes: int = 64
 
     def header(self, source: Source) -> Header:
         """Read the named fields with warcio."""
@@ -170,6 +179,7 @@ class WarcDialect:
             truncated=header.get("warc-truncated"),
             record_id=header.get("warc-record-id"),
             overlong=overlong,
+            limit_bytes=self.body_limit_bytes,
         )
 
     def agrees(self, header: Header, block: bytes) -> bool | None:
@@ -188,6 +198,7 @@ def build_page(
     truncated: str = "",
     record_id: str = "",
     overlong: bool = False,
+    limit_bytes: int = BODY_LIMIT_BYTES,
 ) -> Built:
     """Put status, headers and body into a page that has the rest.
 
@@ -202,7 +213,9 @@ def build_page(
             return Built(SkippedEntry("empty response", offset), None)
         status, body, vouched = 200, block, None
         if has_status_line(block):
-            status, headers, body, vouched = parse_message(block, truncated=bool(truncated), overlong=overlong)
+            status, headers, body, vouched = parse_message(
+                block, truncated=bool(truncated), overlong=overlong, limit_bytes=limit_bytes
+            )
         kind = "response"
     else:
         status, body, vouched, kind = 200, block, None, "resource"
@@ -258,6 +271,7 @@ class _ArcHeader:
 class ArcDialect:
     """ARC records; the version block says whether lines have the five fields of version 1 or the ten of version 2."""
 
+    body_limit_bytes: int = BODY_LIMIT_BYTES
     start: re.Pattern[bytes] = field(default=ARC_START)
     look_bytes: int = 70_000
     _version: int = 1
@@ -285,7 +299,15 @@ class ArcDialect:
         ip = "" if header.ip in {"-", "0.0.0.0"} else header.ip
         page = Page(header.url, b"", fetched_at=fetched_at, ip=ip)
         content_type = "" if header.content_type in {"-", "no-type"} else header.content_type
-        return build_page(page, block, offset, is_response=True, content_type=content_type, overlong=overlong)
+        return build_page(
+            page,
+            block,
+            offset,
+            is_response=True,
+            content_type=content_type,
+            overlong=overlong,
+            limit_bytes=self.body_limit_bytes,
+        )
 
     def agrees(self, header: Header, block: bytes) -> bool | None:
         """ARC has no digests."""

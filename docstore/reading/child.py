@@ -48,6 +48,11 @@ class Allowance:
             self._changed.wait_for(lambda: self._held_bytes == 0 or self._held_bytes + count_bytes <= self._limit_bytes)
             self._held_bytes += count_bytes
 
+    def wait(self) -> None:
+        """Wait until anything can be had."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._held_bytes < self._limit_bytes)
+
     def give_back(self, count_bytes: int) -> None:
         """The bytes have been sent."""
         with self._changed:
@@ -62,8 +67,9 @@ def serve(job: Job, answers: IO[bytes]) -> None:
         OSError: the other side has gone.
     """
     try:
-        for body in _bodies(job):
-            frames.write(answers, body)
+        for parts in _frames(job):
+            frames.write(answers, parts)
+            del parts  # a long page must not be held until the next one is there
     except BrokenPipeError:
         raise
     except BaseException as error:
@@ -73,22 +79,27 @@ def serve(job: Job, answers: IO[bytes]) -> None:
         frames.write(answers, frames.encode(End()))
 
 
-def _bodies(job: Job) -> Iterator[bytes]:
-    """The bodies of the frames of a job, in order."""
+def _frames(job: Job) -> Iterator[frames.Parts]:
+    """The frames of a job, in order."""
     # Nothing in an archive is without its time, so that the clock is never asked; see `RevisitEntry` and `PageEntry`.
     preparer = Preparer(Kernel(job.extractor, job.shingle_words, job.checksum), lambda: time.time_ns() // 1000)
     allowance = Allowance(AHEAD_BYTES)
-    waiting: SimpleQueue[tuple[Future[bytes], int] | BaseException | None] = SimpleQueue()
+    waiting: SimpleQueue[tuple[Future[frames.Parts], int] | BaseException | None] = SimpleQueue()
 
-    def ready(portion: Portion) -> bytes:
+    def ready(portion: Portion) -> frames.Parts:
         return frames.encode_portion(portion, preparer.prepare(portion.pages, anchors=job.anchors))
 
     def read_ahead() -> None:
         try:
-            for portion in portions(job.files, most_pages=BATCH_PAGES, most_bytes=BATCH_BYTES):
+            found = portions(
+                job.files, most_pages=BATCH_PAGES, most_bytes=BATCH_BYTES, body_limit_bytes=job.body_limit_bytes
+            )
+            for portion in found:
                 count_bytes = sum(len(page.body) for page in portion.pages)
                 allowance.take(count_bytes)
                 waiting.put((pool.submit(ready, portion), count_bytes))
+                del portion
+                allowance.wait()  # a long page is not held beside the next one
         except BaseException as error:
             waiting.put(error)
         else:

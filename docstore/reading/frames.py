@@ -1,14 +1,16 @@
 """What the two processes of an ingest say to each other, as frames on a pipe.
 
-Floor 6: knows `Prepared` and portions.  Must not know processes.  A frame is its length, 8 bytes little-endian, and a
-pickle; both ends are the same docstore in the same Python, started one by the other, and nothing of it reaches disk.
-Named tuples, pages and arrays travel as plain tuples and bytes, which takes half the time.
+Floor 6: knows `Prepared` and portions.  Must not know processes.  A frame is the number of its parts, the length of
+each, all 8 bytes little-endian, and the parts: a pickle, and the long bodies that are not copied into it.  Both ends
+are the same docstore in the same Python, started one by the other, and nothing of it reaches disk.  Named tuples, pages
+and arrays travel as plain tuples and bytes, which takes half the time.
 """
 
 from __future__ import annotations
 
 import pickle
 import struct
+from collections.abc import Sequence
 from io import BufferedReader
 from typing import IO, Any, Final, NamedTuple
 
@@ -25,6 +27,8 @@ BUFFER_BYTES: Final = 2 << 20
 """Takes most frames."""
 LARGEST_KEPT_BYTES: Final = 16 << 20
 """A buffer that grew beyond that is given back."""
+LONG_BODY_BYTES: Final = 1 << 20
+"""A body as long as that is a part of its own."""
 
 _PAGE, _ANALYSIS, _ANCHORS, _VALUES = map(Prepared._fields.index, ("page", "analysis", "anchors", "values"))
 _LENGTH: Final = struct.Struct("<Q")
@@ -52,29 +56,34 @@ class End(NamedTuple):
 
 
 Message = ReadyPortion | Failure | End
+Parts = Sequence[bytes | memoryview]
+"""Of a frame."""
 
 
-def encode_portion(portion: Portion, prepared: list[Prepared]) -> bytes:
-    """A portion and its analysed pages as the body of a frame."""
+def encode_portion(portion: Portion, prepared: list[Prepared]) -> Parts:
+    """A portion and its analysed pages as the parts of a frame."""
     plain = [_plain(one) for one in prepared]
-    return pickle.dumps((plain, [tuple(place) for place in portion.places], portion.rest), 5)
+    long: list[pickle.PickleBuffer] = []
+    places = [tuple(place) for place in portion.places]
+    raw = pickle.dumps((plain, places, portion.rest), 5, buffer_callback=long.append)
+    return [raw, *[buffer.raw() for buffer in long]]
 
 
-def encode(message: Failure | End) -> bytes:
-    """Any other message as the body of a frame."""
+def encode(message: Failure | End) -> Parts:
+    """Any other message as the parts of a frame."""
     try:
         raw = pickle.dumps(message, 5)
         pickle.loads(raw)  # what cannot be made again at the other end must fail here
     except Exception:
         assert isinstance(message, Failure)
         # An exception of a library that holds a lock, say: its words are what counts.
-        return pickle.dumps(Failure(RuntimeError(repr(message.error))), 5)
-    return raw
+        return [pickle.dumps(Failure(RuntimeError(repr(message.error))), 5)]
+    return [raw]
 
 
-def decode(raw: bytes | memoryview) -> Message:
-    """The message of a frame's body."""
-    message: Any = pickle.loads(raw)
+def decode(parts: Parts) -> Message:
+    """The message of a frame."""
+    message: Any = pickle.loads(parts[0], buffers=parts[1:])
     if type(message) is not tuple:
         found: Message = message
         return found
@@ -82,10 +91,11 @@ def decode(raw: bytes | memoryview) -> Message:
     return ReadyPortion([_prepared(one) for one in plain], [Place(*place) for place in places], rest)
 
 
-def write(stream: IO[bytes], body: bytes) -> None:
+def write(stream: IO[bytes], parts: Parts) -> None:
     """Send a frame."""
-    stream.write(_LENGTH.pack(len(body)))
-    stream.write(body)
+    stream.write(b"".join(map(_LENGTH.pack, (len(parts), *map(len, parts)))))
+    for part in parts:
+        stream.write(part)
     stream.flush()
 
 
@@ -98,19 +108,27 @@ class Receiver:
 
     def take(self) -> Message | None:
         """The next message; None where the other side has gone."""
-        head = self._stream.read(_LENGTH.size)
-        if len(head) < _LENGTH.size:
+        count = self._lengths(1)
+        lengths = self._lengths(count[0]) if count else None
+        if lengths is None:
             return None
-        length: int = _LENGTH.unpack(head)[0]
-        if length > len(self._buffer):
-            self._buffer = bytearray(length)
-        with memoryview(self._buffer)[:length] as body:
-            if self._stream.readinto(body) < length:
+        if lengths[0] > len(self._buffer):
+            self._buffer = bytearray(lengths[0])
+        with memoryview(self._buffer)[: lengths[0]] as raw:
+            if self._stream.readinto(raw) < lengths[0]:
                 return None
-            message = decode(body)
+            long = [self._stream.read(length) for length in lengths[1:]]
+            if sum(map(len, long)) < sum(lengths[1:]):
+                return None
+            message = decode([raw, *long])
         if len(self._buffer) > LARGEST_KEPT_BYTES:  # one long page must not be remembered by its room
             self._buffer = bytearray(BUFFER_BYTES)
         return message
+
+    def _lengths(self, count: int) -> list[int] | None:
+        """So many lengths; None where the other side has gone."""
+        raw = self._stream.read(count * _LENGTH.size)
+        return [length for (length,) in _LENGTH.iter_unpack(raw)] if len(raw) == count * _LENGTH.size else None
 
 
 def _plain(one: Prepared) -> list[Any]:
@@ -118,7 +136,7 @@ def _plain(one: Prepared) -> list[Any]:
     plain: list[Any] = list(one)
     plain[_PAGE] = (
         page.url,
-        page.body,
+        page.body if len(page.body) < LONG_BODY_BYTES else pickle.PickleBuffer(page.body),
         page.status,
         page.headers,
         page.fetched_at,

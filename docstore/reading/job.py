@@ -23,6 +23,7 @@ class Job:
         extractor, shingle_words, checksum: as in the store's schema.
         threads: that analyse pages.
         anchors: give what each page says of the pages that it links to.
+        body_limit_bytes: longest body.
     """
 
     files: tuple[str, ...]
@@ -31,3 +32,4 @@ class Job:
     checksum: str
     threads: int
     anchors: bool
+    body_limit_bytes: int

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import IO, NamedTuple
 
 from docstore.errors import DocstoreError
-from docstore.formats.entries import DamagedEntry, Entry, PageEntry, RevisitEntry, SkippedEntry
+from docstore.formats.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry, PageEntry, RevisitEntry, SkippedEntry
 from docstore.formats.reader import read
 from docstore.model import Page
 
@@ -75,12 +75,15 @@ class Portion(NamedTuple):
     rest: Rest
 
 
-def portions(sources: Sequence[str | IO[bytes]], *, most_pages: int, most_bytes: int) -> Iterator[Portion]:
+def portions(
+    sources: Sequence[str | IO[bytes]], *, most_pages: int, most_bytes: int, body_limit_bytes: int = BODY_LIMIT_BYTES
+) -> Iterator[Portion]:
     """Everything in the sources, in order; a source that cannot be read is an error, and the next one follows.
 
     Args:
         sources: paths, or binary streams.
         most_pages, most_bytes: a portion ends with so many pages, or so many bytes of bodies.
+        body_limit_bytes: longest body; a longer one is an error.
     """
     pages: list[Page] = []
     places: list[Place] = []
@@ -88,7 +91,7 @@ def portions(sources: Sequence[str | IO[bytes]], *, most_pages: int, most_bytes:
     held_bytes = 0
     for number, source in enumerate(sources):
         try:
-            for entry in read(source):
+            for entry in read(source, body_limit_bytes):
                 if isinstance(entry, PageEntry) and entry.page.url.lower().startswith(_WEB_SCHEMES):
                     pages.append(entry.page)
                     places.append(Place(number, entry.offset))

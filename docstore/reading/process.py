@@ -95,6 +95,7 @@ class ReadingProcess:
             if portion.places:
                 self._last = portion.places[-1]
             yield portion
+            del message, portion  # a long page must not be held until the next one is there
 
     def _death(self) -> StorageError:
         how = _how(self._process.wait())

@@ -24,6 +24,8 @@ from docstore.writing.prepared import Prepared, Preparer, batches
 from docstore.writing.sequencer import GROUP_BYTES, GROUP_PAGES, Policies, Sequencer
 
 GROUP_SECONDS = 0.1
+LONG_GROUP_BYTES = 2 * GROUP_BYTES
+"""A group of more bytes has one long page; nothing is read beside it, so that one such body is held at a time."""
 
 _Grouped = TypeVar("_Grouped")
 
@@ -61,22 +63,28 @@ class PageWriter:
             for group in groups:
                 with _garbage_left():
                     results = write(prepare(group))
+                del group  # a long page must not be held until the next one is there
                 yield from results
             return
         with ThreadPoolExecutor(threads, thread_name_prefix="docstore-analyse") as pool:
             window: deque[list[Future[list[Prepared]]]] = deque()
             for group in groups:
-                window.append([pool.submit(prepare, batch) for batch in batches(group)])
-                if len(window) > 1:
+                is_long = sum(len(page.body) for page in group) > LONG_GROUP_BYTES
+                while window and is_long:
                     yield from _write_ready(window.popleft(), write)
-            for futures in window:
-                yield from _write_ready(futures, write)
+                window.append([pool.submit(prepare, batch) for batch in batches(group)])
+                del group
+                while len(window) > 1 or (window and is_long):
+                    yield from _write_ready(window.popleft(), write)
+            while window:
+                yield from _write_ready(window.popleft(), write)
 
     def put_prepared(self, prepared: Iterable[Prepared], policies: Policies) -> Iterator[PutResult]:
         """Write pages that were made ready elsewhere, as `put_all` does."""
         for group in _groups(prepared, lambda one: len(one.page.body)):
             with _garbage_left():
                 results = self._sequencer.write(group, policies)
+            del group
             yield from results
 
     def _written(self, prepared: list[Prepared], policies: Policies, *, anchors: bool, links: bool) -> list[PutResult]:
@@ -122,6 +130,7 @@ def _groups(pages: Iterable[_Grouped], body_bytes: Callable[[_Grouped], int]) ->
             began = time.monotonic()
         group.append(page)
         group_bytes += body_bytes(page)
+        del page
         if len(group) >= GROUP_PAGES or group_bytes >= GROUP_BYTES or time.monotonic() - began > GROUP_SECONDS:
             yield group
             group, group_bytes = [], 0

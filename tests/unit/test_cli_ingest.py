@@ -161,6 +161,17 @@ def test_damage_is_named_and_gives_exit_8(run: Terminal, crawl: Path, tmp_path: 
     assert error["offset"] > 0
 
 
+@pytest.mark.parametrize("reader", ["--reader", "--no-reader"])
+def test_a_body_above_the_limit_is_named_and_passed_over(run: Terminal, crawl: Path, reader: str) -> None:
+    longest = len(html("Two", article(2)))
+    longer = len([body for body in (html("One", article(1)), html("Two", article(2))) if len(body) > longest - 1])
+    report = run("ingest", str(crawl), "--body-limit", str(longest - 1), reader, "--json")
+    assert report.code == 8
+    assert (report.object()["error_count"] >= longer) and report.object()["pages"] < 5
+    assert f"more than the limit of {longest - 1}" in report.object()["errors"][-1]["reason"]
+    assert run("ingest", str(crawl), "--body-limit", "0").code == 2
+
+
 def test_ingest_reads_stdin(run: Terminal, crawl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(crawl.read_bytes())))
     assert run("ingest", "-", "--json").object()["pages"] == 5

@@ -243,7 +243,7 @@ def test_a_reader_that_is_killed_is_an_error_that_names_the_file_and_the_same_ru
 
 
 def test_what_reading_raises_is_raised_here(tmp_path: Path, started: list[int]) -> None:
-    reader = process.start(Job((str(SAMPLE),), "nothing", 5, "blake3", 1, False))
+    reader = process.start(Job((str(SAMPLE),), "nothing", 5, "blake3", 1, False, 1 << 28))
     assert reader is not None
     with reader:
         assert reader.has_loaded()
@@ -272,7 +272,7 @@ def test_any_exception_can_be_sent(error: BaseException, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(child, "portions", failing)
     answers = io.BytesIO()
-    child.serve(Job((), "combined", 5, "blake3", 2, False), answers)
+    child.serve(Job((), "combined", 5, "blake3", 2, False, 1 << 28), answers)
     ready, failure = received(answers)
     assert isinstance(ready, frames.ReadyPortion) and ready.places == [Place(0, 7)]
     assert isinstance(failure, Failure) and "all gone" in str(failure.error)
@@ -312,7 +312,7 @@ def test_what_is_under_way_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "portions", many)
     monkeypatch.setattr(child, "AHEAD_BYTES", 10 * len(body))
     answers = Answers()
-    child.serve(Job((), "combined", 5, "blake3", 4, False), answers)
+    child.serve(Job((), "combined", 5, "blake3", 4, False, 1 << 28), answers)
     assert answers.sent_bytes == 400 * len(body)
     assert answers.most_ahead_bytes <= 11 * len(body)  # one more has been read and waits for leave
 
@@ -345,14 +345,19 @@ def test_a_portion_is_the_same_at_the_other_end() -> None:
         Page("no url", b"x", fetched_at=0),
         Page("http://a.example/304", b"", 304, fetched_at=0, ip="::1"),
         Page("http://a.example/picture", source.randbytes(3000), fetched_at=5_000, payload_digest="d", docno="n"),
+        Page("http://a.example/long", source.randbytes(frames.LONG_BODY_BYTES), fetched_at=6_000),
+        Page("http://a.example/longer", source.randbytes(frames.LONG_BODY_BYTES + 1), fetched_at=7_000),
         Page("http://a.example/empty", b"", fetched_at=0),
     ]
     rest = Rest()
     rest.note_error(1, 2, "damaged", "why")
     prepared = preparer.prepare(pages, anchors=True)
     places = [Place(number, number * 10) for number in range(len(pages))]
-    ready = frames.decode(frames.encode_portion(Portion(pages, places, rest), prepared))
+    sent = io.BytesIO()
+    frames.write(sent, frames.encode_portion(Portion(pages, places, rest), prepared))
+    (ready,) = received(sent)
     assert isinstance(ready, frames.ReadyPortion)
+    assert [len(received(io.BytesIO(sent.getvalue()[:-cut]))) for cut in (1, frames.LONG_BODY_BYTES + 2)] == [0, 0]
     assert (ready.places, ready.rest) == (places, rest)
     for one, other in zip(prepared, ready.prepared, strict=True):
         assert isinstance(other, Prepared) and all(isinstance(anchor, Anchor) for anchor in other.anchors)

@@ -18,6 +18,7 @@ from tqdm import tqdm
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named
 from docstore.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
+from docstore.formats.entries import BODY_LIMIT_BYTES
 from docstore.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.model import REJECTING, Policy, PutResult, VerdictKind
 
@@ -59,6 +60,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--anchors", action="store_true", help="write each link's text into the anchor family of the page it leads to"
     )
     parser.add_argument(
+        "--body-limit",
+        metavar="BYTES",
+        type=arguments.positive,
+        default=BODY_LIMIT_BYTES,
+        help="longest body; a page with a longer one is named and passed over; memory is at most some four times that "
+        f"(default: {BODY_LIMIT_BYTES})",
+    )
+    parser.add_argument(
         "--threads", metavar="N", type=arguments.positive, default=2, help="that analyse pages (default: 2)"
     )
     parser.add_argument(
@@ -89,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
         if args.dry_run:
             store = stack.enter_context(store.rehearse())
         on_rejected = None if rejects is None else _reject_writer(rejects)
-        options = IngestOptions(policies, args.threads, on_rejected, args.anchors, args.reader)
+        options = IngestOptions(policies, args.threads, on_rejected, args.anchors, args.reader, args.body_limit)
         progress = _progress(stack) if (sys.stderr.isatty() if args.progress is None else args.progress) else None
         try:
             report = ingest(store, sources, options, progress)

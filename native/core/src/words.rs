@@ -6,7 +6,7 @@
 //! `tools/make_native_tables.py` for what makes a character *safe*); only around characters that are not safe, from the
 //! last safe one before to the next one behind, the five passes of NFKC_Casefold are made.
 
-use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::{is_nfkc_quick, IsNormalized, UnicodeNormalization};
 
 use crate::bytes::{self, code_point, sequence_length};
 use crate::tables::unicode::{BLOCK, CASE_FOLDING, ENTRIES, INDEX, STRINGS, UNASSIGNED};
@@ -405,6 +405,11 @@ fn fold(text: &[u8]) -> String {
     });
     let first = case_fold(kept.nfd());
     let second = case_fold(first.nfkc());
+    drop(first);
+    // Nearly all text is done by now, and one long word may be megabytes.
+    if is_nfkc_quick(second.chars()) == IsNormalized::Yes {
+        return second;
+    }
     second.nfkc().collect()
 }
 
