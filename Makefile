@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14 /usr/bin/python3
 STAMP := $(VENV)/.installed
+SAYING := sh tools/saying.sh
 
 .PHONY: help demo test test-all test-matrix native-test lint bench clean
 
@@ -13,10 +14,11 @@ help:  ## list the targets
 NATIVE_SOURCES := $(wildcard native/Cargo.* native/*/Cargo.toml native/*/src/*.rs native/*/src/*/*.rs)
 
 $(STAMP): pyproject.toml $(NATIVE_SOURCES)
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e '.[dev]'
-	touch $(STAMP)
+	@$(SAYING) "making $(VENV)" $(PYTHON) -m venv $(VENV)
+	@$(SAYING) "bringing pip up to date" $(BIN)/python -m pip install --quiet --upgrade pip
+	@$(SAYING) "installing docstore and what it needs, and building its Rust kernel (a minute or two)" \
+		$(BIN)/python -m pip install --quiet -e '.[dev]'
+	@touch $(STAMP)
 
 demo: $(STAMP)  ## set up, ingest the sample crawl, look around
 	sh tools/demo.sh $(BIN)/docstore
@@ -43,7 +45,7 @@ lint: $(STAMP)  ## linters, formatter and type checker
 	$(BIN)/mypy
 
 bench: $(STAMP)  ## measure; writes docs/benchmarks.md (BENCH_ARGS="--corpus DIR" for more pages)
-	$(BIN)/python -m pip install --quiet -e '.[bench]'
+	@$(SAYING) "installing what docstore is compared with" $(BIN)/python -m pip install --quiet -e '.[bench]'
 	$(BIN)/python -m tools.bench $(BENCH_ARGS)
 
 clean:  ## remove what the other targets made

@@ -1,8 +1,10 @@
 """The pages keep their word: what they show runs, what they name exists, what is generated is fresh.
 
-In README.md and docs/**/*.md, in order and in one temporary directory a page, with `examples/` beside it:
+In README.md and docs/**/*.md, in order and in one temporary directory a page (in README.md a block, for a reader tries
+one of them first), with `examples/` beside it:
 
-- a ```python block runs; blocks of one page share their names;
+- a ```python block runs; blocks of one page share their names; an ```output block is all that the block before it
+  prints, where ``...`` stands for anything;
 - in a ```console block every line ``$ docstore ...`` runs, through bash, so that pipes work.  It must exit with 0, or
   with N where the line ends in ``# exit N``.  Lines shown below it are its output, where ``...`` stands for anything;
   nothing shown, nothing compared.  Other ``$`` lines (make, pip, curl) are for people and do not run.
@@ -11,7 +13,9 @@ In README.md and docs/**/*.md, in order and in one temporary directory a page, w
 from __future__ import annotations
 
 import ast
+import contextlib
 import doctest
+import io
 import os
 import re
 import shlex
@@ -50,7 +54,7 @@ def blocks(page: Path) -> list[Block]:
     """The blocks of a page that a test runs."""
     content = page.read_text(encoding="utf-8")
     found = [Block(match[1], content[: match.start()].count("\n") + 2, match[2]) for match in FENCE.finditer(content)]
-    return [block for block in found if block.language in {"python", "console"}]
+    return [block for block in found if block.language in {"python", "output", "console"}]
 
 
 def sessions(text: str) -> Iterator[Session]:
@@ -89,19 +93,34 @@ def run_session(session: Session, folder: Path) -> str:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.exists() and blocks(page)], ids=lambda page: page.name)
 def test_what_a_page_shows_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DOCSTORE_STORE", raising=False)
-    if (ROOT / "examples").exists():
-        (tmp_path / "examples").symlink_to(ROOT / "examples")
     names: dict[str, object] = {"__name__": "__main__"}
-    for block in blocks(page):
+    printed = ""
+    folder = tmp_path / "0"
+    for number, block in enumerate(blocks(page)):
+        if number == 0 or page.name == "README.md":
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            (folder / "examples").symlink_to(ROOT / "examples")
+            monkeypatch.chdir(folder)
+        where = f"{page.name}, block at line {block.line}"
         if block.language == "python":
-            tree = ast.parse(block.text, f"{page.name}:{block.line}")
-            exec(compile(tree, f"{page.name}:{block.line}", "exec"), names)
-            continue
-        for session in sessions(block.text):
-            wrong = run_session(session, tmp_path)
-            assert not wrong, f"{page.name}, block at line {block.line}: $ {session.command}\n{wrong}"
+            printed = run_python(block, page, names)
+        elif block.language == "output":
+            assert doctest.OutputChecker().check_output(block.text, printed, ELSEWHERE), f"{where}: printed {printed}"
+        else:
+            for session in sessions(block.text):
+                wrong = run_session(session, folder)
+                assert not wrong, f"{where}: $ {session.command}\n{wrong}"
+
+
+def run_python(block: Block, page: Path, names: dict[str, object]) -> str:
+    """Run a block among the names of its page; gives what it prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        tree = ast.parse(block.text, f"{page.name}:{block.line}")
+        exec(compile(tree, f"{page.name}:{block.line}", "exec"), names)
+    return printed.getvalue()
 
 
 def test_the_convention_notices_what_is_wrong(tmp_path: Path) -> None:

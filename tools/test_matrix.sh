@@ -14,9 +14,9 @@ for python in "$@"; do
     ran="$ran $version"
     venv=.venv-matrix/$version
     if [ ! -e "$venv/.installed" ] || [ pyproject.toml -nt "$venv/.installed" ]; then
-        echo "== CPython $version: installing into $venv (a minute or two)"
-        "$python" -m venv "$venv"
-        "$venv/bin/python" -m pip install --quiet -e '.[test]'
+        sh tools/saying.sh "== CPython $version: making $venv" "$python" -m venv "$venv"
+        sh tools/saying.sh "== CPython $version: installing docstore" \
+            "$venv/bin/python" -m pip install --quiet -e '.[test]'
         touch "$venv/.installed"
     fi
     echo "== CPython $version, $("$venv/bin/python" -m pip list 2>/dev/null | grep '^plyvel' | tr -s ' ')"

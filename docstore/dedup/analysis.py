@@ -18,6 +18,20 @@ class Link(NamedTuple):
     text: str
 
 
+class TextKeys(NamedTuple):
+    """What a text is posted under: functions of its words.
+
+    Attributes:
+        shingle_count: distinct shingles; 0 where there is no word, and no key then.
+        band_keys, fingerprints, runs: see `Analysis`.
+    """
+
+    shingle_count: int
+    band_keys: NDArray[np.uint64]
+    fingerprints: NDArray[np.uint64]
+    runs: NDArray[np.uint64]
+
+
 class Analysis(NamedTuple):
     """Text and fingerprints of one body.
 
@@ -35,8 +49,9 @@ class Analysis(NamedTuple):
         shingle_count: distinct shingles.
         simhash: 64 bits.
         sketch: scheme byte and one byte a bin.
-        band_keys: (bands,) uint64.
+        band_keys: (depths * bands,) uint64, depth by depth.
         fingerprints: (n,) uint64, ascending: the shingles that are 0 mod p.
+        runs: (3n,) uint64: keys of the runs of shingles that begin with each fingerprint, length by length.
         links: outlinks in document order, where asked for.
         shingles: (n,) uint64, ascending: the shingle set, where the kernel has it at hand; else empty.  Never stored.
     """
@@ -58,6 +73,7 @@ class Analysis(NamedTuple):
     sketch: bytes = b""
     band_keys: NDArray[np.uint64] = np.empty(0, np.uint64)
     fingerprints: NDArray[np.uint64] = np.empty(0, np.uint64)
+    runs: NDArray[np.uint64] = np.empty(0, np.uint64)
     links: tuple[Link, ...] = ()
     shingles: NDArray[np.uint64] = np.empty(0, np.uint64)
 

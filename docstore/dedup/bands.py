@@ -1,6 +1,6 @@
 """Bands: groups of sketch values -> band keys; two texts that share a key are a candidate pair.
 
-Floor 2: knows `shingle.fold`.  Must not know where the keys are kept.
+Floor 2: knows `shingle.fold` and how many bins there are.  Must not know where the keys are kept.
 
 The choice, 16 bands of 5 of the 256 bins, was measured by simulation: 4,000 pairs of random sets a cell, numpy seed
 11, both sets of n shingles.  Share of pairs *missed* at J = 0.8 and *proposed* at J = 0.5 and 0.3, by bands x width:
@@ -31,22 +31,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.shingle import START, fold
+from docstore.dedup.sketch import BINS
 
 BANDS: Final = 16
 BAND_WIDTH: Final = 5
+WIDTHS: Final = (5, 7, 10, 14, 20, 28)
+"""Bins of a band at each depth: a bucket that is full at one depth goes on at the next."""
+DEPTHS: Final = len(WIDTHS)
+IN_ORDER: Final = bytes(range(BINS))
+"""Bins as they come."""
 
-_NUMBERS: Final = START + np.arange(BANDS, dtype=np.uint64)
-"""A band's number is part of its key, so that equal values in different bands do not meet."""
+_OWN: Final = BANDS * BAND_WIDTH
+_NUMBERS: Final = START + np.arange(BANDS * DEPTHS, dtype=np.uint64)
+"""A band's number and depth are part of its key, so that equal values in different bands do not meet."""
 
 
-def band_keys(minimum_values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """(16,) uint64: band b is the fold of the values of bins 5b to 5b + 4, started with START + b.
+def _bins() -> NDArray[np.int64]:
+    """(16, 28): the bins of each band: five that no other begins with, then some of those that none begins with."""
+    rest = BINS - _OWN
+    places = np.arange(WIDTHS[-1] - BAND_WIDTH)
+    begins = np.arange(BANDS)[:, None] * (rest // BANDS)
+    return np.hstack([np.arange(_OWN).reshape(BANDS, BAND_WIDTH), _OWN + (begins + places) % rest])
+
+
+_BINS: Final = _bins()
+
+
+def band_keys(minimum_values: NDArray[np.uint64], order: bytes = IN_ORDER) -> NDArray[np.uint64]:
+    """(96,) uint64, depth by depth: of band b at depth d the fold of its first WIDTHS[d] bins, from START + 16d + b.
 
     Args:
         minimum_values: (256,) uint64, before truncation.
+        order: each bin once: the n-th is taken where the n-th is asked for.
     """
-    groups = minimum_values[: BANDS * BAND_WIDTH].reshape(BANDS, BAND_WIDTH)
-    return fold([groups[:, place] for place in range(BAND_WIDTH)], _NUMBERS)
+    values = minimum_values[np.frombuffer(order, np.uint8)[_BINS]]
+    return np.concatenate(
+        [
+            fold([values[:, place] for place in range(width)], _NUMBERS[depth * BANDS : (depth + 1) * BANDS])
+            for depth, width in enumerate(WIDTHS)
+        ]
+    )
 
 
 def candidate_probability(jaccard: float, bands: int = BANDS, band_width: int = BAND_WIDTH) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.ranking import BUCKET_LIMIT, Proposal, Question, rank
+from docstore.dedup.ranking import BUCKET_LIMIT, Proposal, Question, propose
 from docstore.engines.protocol import Engine
 from docstore.format import POSTING_BAND, TEXT_NUMBER_BYTES
 from docstore.model import RowMutations, SetCell
@@ -44,7 +44,7 @@ class Buckets(Protocol):
         ...
 
     def propose(self, question: Question) -> Proposal:
-        """Look up what a page asks, and rank what is found: `ranking.rank`."""
+        """Look up what a page asks, and rank what is found: `ranking.propose`."""
         ...
 
     def post(self, text: int, *keys: Keys) -> None:
@@ -103,7 +103,7 @@ class RowBuckets:
 
     def propose(self, question: Question) -> Proposal:
         """See `Buckets`."""
-        return rank(question, *self.find(question.keys()))
+        return propose(question, self.find)
 
     def _read(self, row_keys: Sequence[bytes]) -> list[list[bytes]]:
         stored = self._engine.qualifiers_of_rows(TABLE, row_keys, BUCKET_LIMIT)
@@ -165,7 +165,7 @@ class LayeredBuckets:
 
     def propose(self, question: Question) -> Proposal:
         """See `Buckets`."""
-        return rank(question, *self.find(question.keys()))
+        return propose(question, self.find)
 
 
 def _row_key(key: int) -> bytes:

@@ -10,20 +10,21 @@ from numpy.typing import NDArray
 __version__: str
 INTERFACE: int
 
-Numbers: TypeAlias = tuple[int, bytes, int, bytes, bytes, bytes, bytes]
-"""Word count, text digest, simhash, sketch, band keys, samples, shingle set; arrays as bytes of uint64."""
+Numbers: TypeAlias = tuple[int, bytes, int, bytes, bytes, bytes, bytes, bytes]
+"""Word count, text digest, simhash, sketch, band keys, samples, runs, shingle set; arrays as bytes of uint64."""
 Page: TypeAlias = tuple[str, str, str, str, str, str, str, bytes, list[tuple[str, str]], Numbers | None]
 """Charset, title, description, keywords, lang, canonical, headings, main text in UTF-8, links, numbers where there are
 words."""
 
 class Kernel:
-    def __init__(self, extractor: str, shingle_words: int, with_blake3: bool) -> None: ...
+    def __init__(self, extractor: str, shingle_words: int, with_blake3: bool, order: bytes) -> None: ...
     def analyse(self, body: bytes, content_type: str, links: bool) -> tuple[bytes | None, Page | bool | None]: ...
     def analyse_many(
         self, bodies: list[tuple[bytes, str]], links: bool
     ) -> list[tuple[bytes | None, Page | bool | None]]: ...
     def source(self, source: str, charset: str, links: bool) -> Page: ...
     def shingles(self, text: str) -> bytes: ...
+    def text_keys(self, text: str) -> tuple[int, bytes, bytes, bytes]: ...
 
 def overlap(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int: ...
 def shared_members(
@@ -94,10 +95,10 @@ def find_postings(
 def propose_texts(
     runs: list[RunView],
     recent: Recent,
-    asked: tuple[NDArray[np.uint64], NDArray[np.uint64], int],
+    asked: tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], int, int],
     limit: int,
     looks: tuple[int, int],
-) -> tuple[list[int], int, bool]: ...
+) -> tuple[list[int], int, bool, bool, bytes]: ...
 def encode_slices(packed: NDArray[np.uint64], slice_bits: int, place_bits: int) -> Slices: ...
 def merge_slices(
     runs: list[RunView], texts: list[int], shape: tuple[int, int], limit: int, first: int, count: int

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from blake3 import blake3
 
-from docstore.dedup.buckets import FAMILY, TABLE, Buckets, Keys
+from docstore.dedup.buckets import FAMILY, TABLE, Buckets
 from docstore.dedup.pointers import PagePointer, body_head, text_number
 from docstore.dedup.ranking import BUCKET_LIMIT, Proposal, Question
 from docstore.engines.protocol import Engine
@@ -64,6 +64,11 @@ def _name_key(kind: int, name: str) -> bytes:
 
 def _pointer(qualifier: bytes) -> PagePointer:
     return _new_tuple(PagePointer, (int.from_bytes(qualifier[:8], "big"), qualifier[8:]))
+
+
+def _question(analysis: Analysis) -> Question:
+    number = int.from_bytes(text_number(analysis.text_checksum), "big")
+    return Question(analysis.band_keys, analysis.fingerprints, analysis.runs, number)
 
 
 def _posting(row_key: bytes, qualifier: bytes) -> RowMutations:
@@ -214,19 +219,14 @@ class HashIndex:
     def propose(self, analysis: Analysis) -> Proposal:
         """Texts that share a band or a 0-mod-p fingerprint with the page: which of them to look at, and how many."""
         if self._last is None or self._last[0] is not analysis:
-            number = int.from_bytes(text_number(analysis.text_checksum), "big")
-            question = Question(analysis.band_keys, analysis.fingerprints, number)
-            self._last = analysis, self._buckets.propose(question)
+            self._last = analysis, self._buckets.propose(_question(analysis))
         return self._last[1]
 
     def texts_near(self, analysis: Analysis) -> set[int]:
-        """Numbers of all texts that share a band or a 0-mod-p fingerprint with the page."""
-        keys = Question(analysis.band_keys, analysis.fingerprints, 0).keys()
+        """Numbers of all texts that share a band, a 0-mod-p fingerprint or a run with the page."""
+        of_bands, of_fingerprints = _question(analysis).chains()
+        keys = np.concatenate([*of_bands, *of_fingerprints])
         return set(self._buckets.find(keys)[1].tolist())
-
-    def names_text(self, number: int, keys: Keys) -> bool:
-        """Whether a look-up of these keys gives that text."""
-        return bool(np.count_nonzero(self._buckets.find(keys)[1] == np.uint64(number)))
 
     def _is_known_absent(self, row_key: bytes) -> bool:
         """Whether a row is at hand, and empty, and the group in flight has not written to it."""
@@ -277,8 +277,10 @@ class HashIndex:
 
     def _post(self, number: bytes, analysis: Analysis) -> None:
         """Post a text, unless it is: by an earlier page with this text, and that one may be gone."""
-        if not self.propose(analysis).has_own:
-            self._buckets.post(int.from_bytes(number, "big"), analysis.band_keys, analysis.fingerprints)
+        proposal = self.propose(analysis)
+        if not proposal.has_own:
+            keys = _question(analysis).first_keys()
+            self._buckets.post(int.from_bytes(number, "big"), keys, proposal.further_keys)
             self._last = None
 
     def group_mutations(self) -> list[RowMutations]:

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore import compiled
+from docstore.dedup import bands, native, overlaps, reference, shingle, texts
 from docstore.dedup import checksum as checksums
-from docstore.dedup import native, overlaps, reference, shingle, texts
-from docstore.dedup.analysis import Analysis
+from docstore.dedup.analysis import Analysis, TextKeys
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.join import Sets
 from docstore.dedup.sketches import SketchBounds
@@ -51,6 +51,8 @@ class Kernel:
         shingle_words: int = 5,
         checksum: str = "blake3",
         prefer: Literal["native", "reference"] | None = None,
+        *,
+        order: bytes = bands.IN_ORDER,
     ) -> None:
         """Fix the choice.
 
@@ -59,6 +61,7 @@ class Kernel:
             shingle_words: words in a shingle.
             checksum: of the body, by its name in a schema.
             prefer: insist on one code; None takes native code where there is any.
+            order: of the bins that make bands; see `bands.band_keys`.
 
         Raises:
             InvalidArgument: no extractor or checksum has that name, `shingle_words` is below 1, or native code is
@@ -70,6 +73,7 @@ class Kernel:
         self._extract = content.extractor(extractor)
         self._shingle_words = shingle_words
         self._checksum = checksum
+        self._order = order
         why_not = native.why_not(extractor)
         if prefer == NATIVE and why_not:
             raise InvalidArgument(f"the native kernel cannot be used: {why_not}; install a Rust toolchain and docstore")
@@ -77,14 +81,16 @@ class Kernel:
         if why_not and prefer is None:
             _say_once(why_not)
         elif prefer != REFERENCE:
-            self._native = native.NativeKernel(extractor, shingle_words, checksum)
+            self._native = native.NativeKernel(extractor, shingle_words, checksum, order)
         self.name = REFERENCE if self._native is None else NATIVE
 
     def analyse(self, body: bytes, content_type: str | None = None, *, links: bool = False) -> Analysis:
         """Text and fingerprints of one body; never raises for what is in it."""
         if self._native is not None:
             return self._native.analyse(body, content_type, links)
-        return reference.analyse(body, content_type, self._extract, self._shingle_words, self._checksum, links=links)
+        return reference.analyse(
+            body, content_type, self._extract, self._shingle_words, self._checksum, links=links, order=self._order
+        )
 
     def analyse_many(self, bodies: Sequence[tuple[bytes, str | None]], *, links: bool = False) -> list[Analysis]:
         """`analyse` of each (body, content type), in order; native code lets go of the GIL once for all."""
@@ -97,6 +103,12 @@ class Kernel:
         if self._native is not None:
             return self._native.shingles(text)
         return reference.shingles(text, self._shingle_words)
+
+    def text_keys(self, text: str) -> TextKeys:
+        """What a main text is posted under, as its page's analysis has it."""
+        if self._native is not None:
+            return self._native.text_keys(text)
+        return reference.text_keys(text, self._shingle_words, self._order)
 
     def texts_held(self, limit: int, bounds: SketchBounds, limit_bytes: int) -> texts.Texts:
         """Nothing at hand of any text yet; see `texts.ReferenceTexts`."""

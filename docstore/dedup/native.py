@@ -19,7 +19,7 @@ from docstore import compiled
 from docstore import format as disk
 from docstore.compiled import docstore_native
 from docstore.dedup import checksum, reference
-from docstore.dedup.analysis import Analysis, Link
+from docstore.dedup.analysis import Analysis, Link, TextKeys
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.join import Sets, take
 from docstore.dedup.sketches import SketchBounds
@@ -44,14 +44,15 @@ def why_not(extractor: str) -> str:
 class NativeKernel:
     """`reference.analyse` and `reference.shingles` with the choices fixed, in native code."""
 
-    def __init__(self, extractor: str, shingle_words: int, checksum_name: str) -> None:
+    def __init__(self, extractor: str, shingle_words: int, checksum_name: str, order: bytes) -> None:
         """Fix the choice; `why_not` has said that it can be had."""
         self._extract = content.extractor(extractor)
         self._shingle_words = shingle_words
         self._checksum_name = checksum_name
         self._has_blake3 = checksum_name == "blake3"
         # A run of 2**60 words is as good as any longer one: no text has so many.
-        self._native = docstore_native.Kernel(extractor, min(shingle_words, 1 << 60), self._has_blake3)
+        self._order = order
+        self._native = docstore_native.Kernel(extractor, min(shingle_words, 1 << 60), self._has_blake3, order)
 
     def analyse(self, body: bytes, content_type: str | None, links: bool) -> Analysis:
         """As `reference.analyse`."""
@@ -78,6 +79,14 @@ class NativeKernel:
             return np.frombuffer(self._native.shingles(text), np.uint64)
         except (UnicodeEncodeError, RuntimeError):
             return reference.shingles(text, self._shingle_words)
+
+    def text_keys(self, text: str) -> TextKeys:
+        """As `reference.text_keys`."""
+        try:
+            count, *keys = self._native.text_keys(text)
+            return TextKeys(count, *[np.frombuffer(each, np.uint64) for each in keys])
+        except (UnicodeEncodeError, RuntimeError):
+            return reference.text_keys(text, self._shingle_words, self._order)
 
     def _analysis(
         self,
@@ -107,7 +116,7 @@ class NativeKernel:
             return Analysis(
                 True, body_checksum, name, title, description, keywords, lang, canonical, headings, main, links=found
             )
-        word_count, text_digest, simhash, bins, band_keys, samples, shingles = numbers
+        word_count, text_digest, simhash, bins, band_keys, samples, runs, shingles = numbers
         return Analysis(
             True,
             body_checksum,
@@ -126,6 +135,7 @@ class NativeKernel:
             _SKETCH_SCHEME + bins,
             np.frombuffer(band_keys, np.uint64),
             np.frombuffer(samples, np.uint64),
+            np.frombuffer(runs, np.uint64),
             found,
             np.frombuffer(shingles, np.uint64),
         )
@@ -134,7 +144,7 @@ class NativeKernel:
         if isinstance(error, RuntimeError):
             _LOG.error("%s; the reference analyses this body of %d bytes: please report it", error, len(body))
         return reference.analyse(
-            body, content_type, self._extract, self._shingle_words, self._checksum_name, links=links
+            body, content_type, self._extract, self._shingle_words, self._checksum_name, links=links, order=self._order
         )
 
 

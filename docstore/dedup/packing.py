@@ -19,7 +19,7 @@ from docstore.compiled import docstore_native
 from docstore.dedup import recent as reference
 from docstore.dedup import runs
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.ranking import LOOKS_INSIDE, LOOKS_NEAR, Proposal, Question, rank
+from docstore.dedup.ranking import LOOKS_INSIDE, LOOKS_NEAR, Proposal, Question, propose
 from docstore.dedup.runs import Encoded, Run, bound_buckets
 from docstore.dedup.slices import UNIT_BYTES, Shape, encode_slice
 from docstore.errors import CorruptionError, InvalidArgument
@@ -90,7 +90,7 @@ class Packing(Protocol):
         ...
 
     def propose(self, opened: Sequence[Run], recent: Recent, question: Question, limit: int) -> Proposal:
-        """Look up what a page asks, as `find` does, and rank what is found: `ranking.rank`."""
+        """Look up what a page asks, as `find` does, and rank what is found: `ranking.propose`."""
         ...
 
     def encode(self, postings: Keys, shape: Shape) -> Encoded:
@@ -158,7 +158,7 @@ class ReferencePacking:
 
     def propose(self, opened: Sequence[Run], recent: Recent, question: Question, limit: int) -> Proposal:
         """See `Packing`."""
-        return rank(question, *self.find(opened, recent, self.mix(question.keys()), limit))
+        return propose(question, lambda keys: self.find(opened, recent, self.mix(keys), limit))
 
     def encode(self, postings: Keys, shape: Shape) -> Encoded:
         """See `Packing`."""
@@ -233,9 +233,11 @@ class NativePacking:
         """See `Packing`."""
         assert isinstance(recent, docstore_native.Recent)
         try:
-            return Proposal(*docstore_native.propose_texts(_views(opened), recent, question, limit, _LOOKS))
+            found = docstore_native.propose_texts(_views(opened), recent, question, limit, _LOOKS)
         except (IndexError, ValueError) as error:
             raise _damage(error) from error
+        numbers, candidates, has_own, is_crowded, further = found
+        return Proposal(numbers, candidates, has_own, is_crowded, np.frombuffer(further, np.uint64))
 
     def encode(self, postings: Keys, shape: Shape) -> Encoded:
         """See `Packing`."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from docstore.dedup.buckets import FAMILY, TABLE, Buckets
 from docstore.dedup.pointers import PagePointer
+from docstore.dedup.ranking import BUCKET_LIMIT
 from docstore.engines.protocol import Engine
 from docstore.format import (
     POSTING_BAND,
@@ -72,7 +73,7 @@ class Pruner:
         removed += self._sweep(POSTING_PAYLOAD_DIGEST, self._body_is_gone)
         removed += self._sweep(POSTING_TEXT, self._body_is_gone)
         live = self._texts()
-        for postings in _slices(self._postings(POSTING_BAND)):
+        for postings in _slices(self._postings_of_bands()):
             numbers = np.fromiter((_number(qualifier) for _, qualifier in postings), np.uint64, len(postings))
             removed += self._remove([postings[i] for i in _missing(numbers, live)], self._text_is_gone)
         with self._lock:
@@ -109,6 +110,13 @@ class Pruner:
         for row_key, _ in self._postings(POSTING_TEXT):
             numbers.append(_number(row_key[1:]))
         return np.unique(np.frombuffer(numbers, np.uint64)) if numbers else np.empty(0, np.uint64)
+
+    def _postings_of_bands(self) -> Iterator[Posting]:
+        """Those of buckets that are not full: what came after the first texts of a full one is found through it."""
+        for row in self._engine.scan(TABLE, bytes((POSTING_BAND,)), bytes((POSTING_BAND + 1,))):
+            if len(row.cells) < BUCKET_LIMIT:
+                for cell in row.cells:
+                    yield row.row_key, cell.qualifier
 
     def _postings(self, kind: int) -> Iterator[Posting]:
         for row in self._engine.scan(TABLE, bytes((kind,)), bytes((kind + 1,))):

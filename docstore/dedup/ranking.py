@@ -1,18 +1,25 @@
-"""From the postings that a page's keys lead to, to the texts that it is compared with, in order: the reference.
+"""From a page's keys to the texts that it is compared with, in order: the reference.
 
 Floor 2: pure; must not know where postings lie, nor what is done with the texts.  `native/core/src/ranking.rs` gives
 the same.
+
+A key is the first of a chain: bands of more and more bins, runs of more and more shingles (LSH Forest: Bawa, Condie,
+Ganesan 2005).  A bucket that is full stays full, and what comes after its first texts is posted under the next key of
+the chain as well; so a look-up goes along each chain until a bucket has room.  At most 16 * 6 + 64 * 4 buckets of 64
+texts are read, whatever is stored.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from docstore.dedup.bands import BANDS
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.shingle import asked
 
@@ -26,24 +33,39 @@ RAREST: Final = 1 << 20
 a text that few share anything with is told from thousands of the same template by what it alone has."""
 
 Keys = NDArray[np.uint64]
+NO_KEYS: Final = np.empty(0, np.uint64)
+Find = Callable[[Keys], tuple[Numbers, Keys]]
+"""Keys -> for each posting found: which key (ascending), and its text number; at most BUCKET_LIMIT of a key."""
 
 
 class Question(NamedTuple):
-    """What a page asks the index.
+    """What a page asks the index, and what it is posted under.
 
     Attributes:
-        band_keys: of its sketch.
+        band_keys: of its sketch, depth by depth.
         fingerprints: all under which it is posted; a large page does not ask for all of them.
+        runs: of its fingerprints, length by length.
         own_number: of its text.
+        more: so many more texts are wanted than are looked at otherwise.
     """
 
     band_keys: Keys
     fingerprints: Keys
+    runs: Keys
     own_number: int
+    more: int = 0
 
-    def keys(self) -> Keys:
-        """The keys that it asks for: its band keys, then fingerprints."""
-        return np.concatenate([self.band_keys, asked(self.fingerprints)])
+    def first_keys(self) -> Keys:
+        """The first keys of all chains that are posted: its bands', then its fingerprints."""
+        return np.concatenate([self.band_keys[:BANDS], self.fingerprints])
+
+    def chains(self) -> tuple[list[Keys], list[Keys]]:
+        """What is asked for at each depth: by band, and by fingerprint that is asked for; each of its own depth."""
+        few = asked(self.fingerprints)
+        places = np.searchsorted(self.fingerprints, few)
+        lengths = self.runs.reshape(-1, max(len(self.fingerprints), 1))
+        of_bands = [self.band_keys[at : at + BANDS] for at in range(0, len(self.band_keys), BANDS)]
+        return of_bands, [few, *lengths[:, places]]
 
 
 class Proposal(NamedTuple):
@@ -53,50 +75,72 @@ class Proposal(NamedTuple):
         numbers: of texts, in the order in which to look at them.
         candidates: different texts found, looked at or not.
         has_own: whether the page's own text is among them: it is posted already.
+        is_crowded: half of the bands, or all fingerprints, ended in full buckets: texts may have been left out.
+        further_keys: those of chains beyond their first that were asked for: a text is posted under them as well.
     """
 
     numbers: list[int]
     candidates: int
     has_own: bool
+    is_crowded: bool
+    further_keys: Keys
 
 
-def weights(owner: Numbers) -> Numbers:
-    """What each posting counts, (n,) int64, by how many texts its key has led to.
-
-    Args:
-        owner: (n,) which key.
-    """
-    texts = np.bincount(owner)[owner] if len(owner) else owner
-    return np.where(texts < BUCKET_LIMIT, RAREST // np.maximum(texts, 1), 1)
-
-
-def rank(question: Question, owner: Numbers, texts: Keys) -> Proposal:
-    """Rank what a look-up of `question.keys()` found.
+def propose(question: Question, find: Find) -> Proposal:
+    """Go along the chains of a page, and rank what is found.
 
     A text counts what its postings count, so that one rare key outweighs any number of those that a whole site has.
     The page's own text comes first, then in turn the next that counts most of those that share a band (near) and of
     those that share a fingerprint (contained); ties by how many they share, then by number.
-
-    Args:
-        question: of the page.
-        owner: (n,) which key, ascending.
-        texts: (n,) text numbers.
     """
+    of_bands, of_fingerprints = question.chains()
+    bands, fingerprints = len(question.band_keys[:BANDS]), len(of_fingerprints[0])
     counts: Counter[int] = Counter()
-    for text, weight in zip(texts.tolist(), weights(owner).tolist(), strict=True):
-        counts[text] += weight
-    at = int(owner.searchsorted(len(question.band_keys)))
-    bands, fingerprints = Counter(texts[:at].tolist()), Counter(texts[at:].tolist())
+    shared_bands: Counter[int] = Counter()
+    shared_fingerprints: Counter[int] = Counter()
+    further = []
+    full = np.empty(0, np.int64)  # chains that ended in a full bucket
+    chains = np.arange(bands + fingerprints)
+    for depth in range(max(len(of_bands), len(of_fingerprints)) + 1):
+        goes_on = np.repeat([depth < len(of_bands), depth < len(of_fingerprints)], [bands, fingerprints])[chains]
+        full, chains = np.concatenate([full, chains[~goes_on]]), chains[goes_on]
+        if not len(chains):
+            break
+        keys = np.concatenate(
+            [
+                of_bands[depth][chains[chains < bands]] if depth < len(of_bands) else NO_KEYS,
+                of_fingerprints[depth][chains[chains >= bands] - bands] if depth < len(of_fingerprints) else NO_KEYS,
+            ]
+        )
+        if depth:
+            further.append(keys)
+        owner, texts = find(keys)
+        found = np.bincount(owner, minlength=len(chains))
+        weights = np.where(found < BUCKET_LIMIT, RAREST // np.maximum(found, 1), 1)
+        for chain, text, weight in zip(chains[owner].tolist(), texts.tolist(), weights[owner].tolist(), strict=True):
+            counts[text] += weight
+            (shared_bands if chain < bands else shared_fingerprints)[text] += 1
+        chains = chains[found >= BUCKET_LIMIT]
     own = question.own_number
-    also = fingerprints.get
-    near = sorted(
-        [(number != own, -counts[number], -shared, -also(number, 0), number) for number, shared in bands.items()]
-    )
-    inside = sorted([(-counts[number], -shared, number) for number, shared in fingerprints.items()])
+    also = shared_fingerprints
+    near = sorted([(text != own, -counts[text], -many, -also[text], text) for text, many in shared_bands.items()])
+    inside = sorted([(-counts[text], -many, text) for text, many in also.items()])
     given: dict[int, None] = {}
-    for one, other in zip_longest(near[:LOOKS_NEAR], inside[:LOOKS_INSIDE]):
+    for one, other in zip_longest(near[: LOOKS_NEAR + question.more], inside[: LOOKS_INSIDE + question.more]):
         if one is not None:
             given[one[-1]] = None
         if other is not None:
             given[other[-1]] = None
-    return Proposal(list(given), len(counts), own in counts)
+    return Proposal(
+        list(given),
+        len(counts),
+        own in counts,
+        _is_crowded(full, bands, fingerprints),
+        np.concatenate([NO_KEYS, *further]),
+    )
+
+
+def _is_crowded(full: Numbers, bands: int, fingerprints: int) -> bool:
+    """Whether half of the bands or all fingerprints are among the chains that ended in a full bucket."""
+    of_bands = int(np.count_nonzero(full < bands))
+    return 0 < bands <= 2 * of_bands or 0 < fingerprints == len(full) - of_bands

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup import bands, checksum, shingle, simhash, sketch
-from docstore.dedup.analysis import Analysis, Link
+from docstore.dedup.analysis import Analysis, Link, TextKeys
 from docstore.html import charset, content, page
 from docstore.html.words import words
 
@@ -57,6 +57,17 @@ def shingles(text: str, shingle_words: int) -> NDArray[np.uint64]:
     return shingle.distinct(shingle.shingles(words(text), shingle_words))
 
 
+def text_keys(text: str, shingle_words: int, order: bytes) -> TextKeys:
+    """What a text is posted under; `order` of bins as for `analyse`."""
+    in_order = shingle.shingles(words(text), shingle_words)
+    distinct = shingle.distinct(in_order)
+    if not len(distinct):
+        return TextKeys(0, distinct, distinct, distinct)
+    fingerprints = shingle.sample(distinct)
+    band_keys = bands.band_keys(sketch.minima(distinct), order)
+    return TextKeys(len(distinct), band_keys, fingerprints, shingle.runs(in_order, fingerprints))
+
+
 def analyse(
     body: bytes,
     content_type: str | None,
@@ -65,6 +76,7 @@ def analyse(
     checksum_name: str,
     *,
     links: bool = False,
+    order: bytes = bands.IN_ORDER,
 ) -> Analysis:
     """Everything that the write path wants to know of one body.
 
@@ -75,6 +87,7 @@ def analyse(
         shingle_words: words in a shingle, at least 1.
         checksum_name: algorithm of the body checksum.
         links: whether outlinks are wanted.
+        order: of the bins that make bands; see `bands.band_keys`.
     """
     body_checksum = checksum.body_checksum(body, checksum_name)
     if not is_html(body, content_type):
@@ -100,13 +113,15 @@ def analyse(
     in_order = shingle.shingles(found, shingle_words)
     distinct = shingle.distinct(in_order)
     minima = sketch.minima(distinct)
+    fingerprints = shingle.sample(distinct)
     return declared._replace(
         word_count=len(found),
         text_checksum=checksum.text_checksum(found),
         shingle_count=len(distinct),
         simhash=simhash.simhash(in_order),
         sketch=sketch.sketch(minima),
-        band_keys=bands.band_keys(minima),
-        fingerprints=shingle.sample(distinct),
+        band_keys=bands.band_keys(minima, order),
+        fingerprints=fingerprints,
+        runs=shingle.runs(in_order, fingerprints),
         shingles=distinct,
     )

@@ -27,7 +27,7 @@ from docstore.dedup.candidates import Numbers
 from docstore.dedup.levels import RunLevels
 from docstore.dedup.ranking import BUCKET_LIMIT, Proposal, Question
 from docstore.dedup.runfiles import RunFiles
-from docstore.dedup.runs import Run, key_bytes, mix_keys
+from docstore.dedup.runs import Run
 from docstore.engines.protocol import Engine
 from docstore.errors import CorruptionError, DocstoreError, StorageError, UnsupportedFormat
 from docstore.files import Files
@@ -41,15 +41,15 @@ from docstore.format import (
 )
 from docstore.model import DeleteRow, Durability, RowMutations, SetCell
 
-Texts = Iterable[tuple[int, Keys]]
-"""Text numbers with their keys."""
+Texts = Iterable[Question]
+"""What texts are posted under."""
 Logged = tuple[int, bytes]
 """A text number with its keys as `RunLevels.log_keys` gives them."""
 
 TABLE: Final = "meta"
 FLUSH_TEXTS: Final = 2048
-LOAD_TEXTS: Final = 1 << 17
-"""Texts of one run of a rebuild: about 60 MB while it is made."""
+GROUP_TEXTS: Final = 256
+"""Texts that a rebuild posts together."""
 _TRIMMED_AT_ONCE: Final = 256
 _RETRY_TEXTS: Final = 256
 _WORTH_A_REBUILD: Final = 4
@@ -187,22 +187,20 @@ class RunBuckets:
                 levels = RunLevels(storage, bucket_limit=BUCKET_LIMIT, flush_texts=self._flush_texts)
                 source = iter(self._all_texts())
                 total, group = 0, 0
-                left: list[tuple[int, Keys]] = []
-                while batch := list(islice(source, LOAD_TEXTS)):
+                left: list[Logged] = []
+                while batch := list(islice(source, GROUP_TEXTS)):
                     total += len(batch)
-                    if not levels.fills(len(batch), sum(len(keys) for _, keys in batch)):
-                        left = batch  # a run of few texts costs as much as one of many
-                        break
-                    numbers = np.array([text for text, _ in batch], np.uint64)
-                    counts = np.array([len(keys) for _, keys in batch], np.int64)
-                    levels.load(group, numbers, np.concatenate([keys for _, keys in batch]), counts)
+                    left += [posted for each in batch if (posted := _post(levels, each)) is not None]
+                    levels.end_group(group)
                     group += 1
+                    if levels.end == group:
+                        left = []
                 levels.settle()
                 storage.settle()
             finally:
                 storage.close()
             rows = [RowMutations(TABLE, _log_key(number), [DeleteRow()]) for number, _, _ in self._log_rows()]
-            rows.append(_log_row(group, group, [(text, key_bytes(mix_keys(keys))) for text, keys in left]))
+            rows.append(_log_row(levels.end, levels.end, left))
             rows.append(RowMutations(TABLE, RUN_REBUILD_ROW, [DeleteRow()]))
             self._engine.mutate_rows(rows, Durability.SYNC)
             self._storage = RunFiles(self._folder, self._files)
@@ -332,6 +330,16 @@ class RunBuckets:
             with suppress(DocstoreError):
                 self._levels.close()
             self._storage.close()
+
+
+def _post(levels: RunLevels, question: Question) -> Logged | None:
+    """Post a text as its page would be, unless it is; gives what a log keeps of it."""
+    proposal = levels.propose(question)
+    if proposal.has_own:
+        return None
+    logged = levels.log_keys(question.first_keys(), proposal.further_keys)
+    levels.post(question.own_number, logged)
+    return question.own_number, logged
 
 
 def _log_row(number: int, settled: int, texts: Sequence[Logged]) -> RowMutations:

@@ -34,6 +34,11 @@ SAMPLE_LIMIT: Final = 4096
 """Most fingerprints under which one text is posted: p doubles until no more are left, from 49,000 shingles on."""
 ASK_LIMIT: Final = 64
 """Most fingerprints that one text asks for: what holds it is larger and posted more densely than it needs to ask."""
+RUN_LENGTHS: Final = (16, 64, 256)
+"""Shingles in the runs by which a fingerprint is refined where its bucket is full: 20, 80 and 320 words."""
+RUN_FACTOR: Final = 0xD1342543DE82EF95
+_RUNS_FROM: Final = 1 << 32
+"""Added to START for runs: bands count from START on."""
 
 
 _Number = TypeVar("_Number", bound=np.integer[Any])
@@ -141,6 +146,32 @@ def sample(values: NDArray[np.uint64], modulus: int = SAMPLE_MODULUS, limit: int
         modulus *= 2
         kept = zero_mod(kept, modulus)
     return kept
+
+
+def runs(in_order: NDArray[np.uint64], fingerprints: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Keys of the runs of shingles that begin with each fingerprint, where a text has it first; cut off at its end.
+
+    A text that lies in another one has its runs there too.  A run of shingles s_0, s_1, ... of the i-th of
+    `RUN_LENGTHS` has as its key the fold of one value, the sum of ``s_k * RUN_FACTOR**k`` modulo 2**64, begun with
+    START + `_RUNS_FROM` + i.
+
+    Args:
+        in_order: all shingles of the text, in order.
+        fingerprints: (n,) of these, sorted, each once.
+    Returns:
+        (3n,) uint64: for each length, in the order of the fingerprints.
+    """
+    if not len(fingerprints):
+        return np.empty(0, np.uint64)
+    order = np.argsort(in_order, kind="stable")
+    places = order[np.searchsorted(in_order[order], fingerprints)]
+    count = len(in_order)
+    powers = np.cumprod(np.full(count, RUN_FACTOR, np.uint64))
+    inverse = np.cumprod(np.full(count, pow(RUN_FACTOR, -1, 1 << 64), np.uint64))
+    before = np.concatenate([np.zeros(1, np.uint64), np.cumsum(in_order * powers, dtype=np.uint64)])
+    sums = [(before[np.minimum(places + length, count)] - before[places]) * inverse[places] for length in RUN_LENGTHS]
+    starts = [START + np.uint64(_RUNS_FROM + number) for number in range(len(RUN_LENGTHS))]
+    return np.concatenate([fold([each], start) for each, start in zip(sums, starts, strict=True)])
 
 
 def asked(fingerprints: NDArray[np.uint64]) -> NDArray[np.uint64]:

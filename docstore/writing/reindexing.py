@@ -8,21 +8,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
-import numpy as np
-
-from docstore.dedup import bands, shingle, sketch
-from docstore.dedup.buckets import TABLE, Buckets, Keys, RowBuckets
+from docstore.dedup.buckets import TABLE, Buckets, RowBuckets
 from docstore.dedup.comparable import text_compares
 from docstore.dedup.detector import MIN_NEAR_WORDS
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.pointers import PagePointer, text_number
-from docstore.dedup.ranking import BUCKET_LIMIT
+from docstore.dedup.ranking import Question
 from docstore.dedup.runbuckets import TABLE as RUNS_TABLE
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.engines.protocol import Engine
 from docstore.errors import CorruptionError
-from docstore.format import INDEX_DIRECTORY, KEYS_SCHEME_ROW, POSTING_TEXT, RUN_LOG_FAMILY, SCHEME_KEYS_2
+from docstore.format import INDEX_DIRECTORY, KEYS_SCHEME_ROW, POSTING_TEXT, RUN_LOG_FAMILY, SCHEME_KEYS_3
 from docstore.html.words import words
 from docstore.layout import Opened
 from docstore.model import Durability, ReadSpec, RowMutations, SetCell
@@ -52,7 +49,7 @@ def open_buckets(opened: Opened, table: Table) -> Buckets:
 def _open_runs(opened: Opened, table: Table) -> RunBuckets:
     rows = PageRows(table, opened.placement, opened.sharing)
 
-    def texts() -> Iterator[tuple[int, Keys]]:
+    def texts() -> Iterator[Question]:
         yield from stored_texts(opened, rows, kernel_of(opened))
         _note_scheme(opened.engine)  # whoever asks makes all runs anew, and begins again where that is cut short
 
@@ -67,13 +64,13 @@ def _open_runs(opened: Opened, table: Table) -> RunBuckets:
 
 def _note_scheme(engine: Engine) -> None:
     """Say that the keys of the runs are of today's scheme; where a crash takes it away it is said again."""
-    cell = SetCell(RUN_LOG_FAMILY, b"", 0, bytes((SCHEME_KEYS_2,)))
+    cell = SetCell(RUN_LOG_FAMILY, b"", 0, bytes((SCHEME_KEYS_3,)))
     engine.mutate_rows([RowMutations(RUNS_TABLE, KEYS_SCHEME_ROW, [cell])], Durability.NONE)
 
 
 def _has_todays_scheme(engine: Engine) -> bool:
     cells = engine.read_row(RUNS_TABLE, KEYS_SCHEME_ROW)
-    return bool(cells) and cells[0].value == bytes((SCHEME_KEYS_2,))
+    return bool(cells) and cells[0].value == bytes((SCHEME_KEYS_3,))
 
 
 def kernel_of(opened: Opened) -> Kernel:
@@ -82,8 +79,8 @@ def kernel_of(opened: Opened) -> Kernel:
     return Kernel(schema.extractor, schema.shingle_words, schema.checksum)
 
 
-def stored_texts(opened: Opened, rows: PageRows, kernel: Kernel) -> Iterator[tuple[int, Keys]]:
-    """Every text that pages may be found near to, with its keys, once; in the order of their numbers."""
+def stored_texts(opened: Opened, rows: PageRows, kernel: Kernel) -> Iterator[Question]:
+    """What every text that pages may be found near to is posted under, once; in the order of their numbers."""
     index = HashIndex(opened.engine, RowBuckets(opened.engine))
     for row in opened.engine.scan(TABLE, _TEXTS_BEGIN, _TEXTS_END, ReadSpec(cell_limit=1)):
         number = row.row_key[1:]
@@ -94,21 +91,21 @@ def stored_texts(opened: Opened, rows: PageRows, kernel: Kernel) -> Iterator[tup
                     continue
                 if not text_compares(rows.status(pointer)):
                     continue
-                keys = keys_of_text(kernel, rows.text(pointer))
+                question = keys_of_text(kernel, rows.text(pointer), int.from_bytes(number, "big"))
             except CorruptionError:
                 continue  # `docstore check` lists it; another page may have the text
-            if len(keys):
-                yield int.from_bytes(number, "big"), keys
+            if question is not None:
+                yield question
             break
 
 
-def keys_of_text(kernel: Kernel, text: str) -> Keys:
-    """The keys under which a text is posted, as `HashIndex.add` posts its page; none where it is too short."""
-    shingles = kernel.shingles(text)
+def keys_of_text(kernel: Kernel, text: str, number: int) -> Question | None:
+    """What a text is posted under, as `HashIndex.add` posts its page; None where it is too short."""
+    keys = kernel.text_keys(text)
     # A text has at least as many words as distinct shingles, so most need not be counted.
-    if not len(shingles) or (len(shingles) < MIN_NEAR_WORDS and len(words(text)) < MIN_NEAR_WORDS):
-        return np.empty(0, np.uint64)
-    return np.concatenate([bands.band_keys(sketch.minima(shingles)), shingle.sample(shingles)])
+    if not keys.shingle_count or (keys.shingle_count < MIN_NEAR_WORDS and len(words(text)) < MIN_NEAR_WORDS):
+        return None
+    return Question(keys.band_keys, keys.fingerprints, keys.runs, number)
 
 
 class SeenPages:
@@ -140,24 +137,23 @@ class SeenPages:
 
     def finds_near(self, pointer: PagePointer) -> bool:
         """Whether pages near this one would be judged against its text; True where that is not asked of it."""
-        number, keys = self._posted(pointer)
-        if not len(keys) or self.index.names_text(number, keys):
+        question = self._posted(pointer)
+        if question is None:
             return True
-        in_each = np.bincount(self._buckets.find(keys)[0], minlength=len(keys))
-        return bool((in_each >= BUCKET_LIMIT).all())  # full buckets leave later texts out
+        proposal = self._buckets.propose(question)
+        return proposal.has_own or proposal.is_crowded  # full buckets leave later texts out
 
     def has_keys(self, pointer: PagePointer) -> bool:
         """Whether the page's text is posted under keys."""
-        return bool(len(self._posted(pointer)[1]))
+        return self._posted(pointer) is not None
 
-    def _posted(self, pointer: PagePointer) -> tuple[int, Keys]:
-        """A page's text number and the keys under which it must be found; none where that is not asked of it."""
-        nothing = 0, np.empty(0, np.uint64)
+    def _posted(self, pointer: PagePointer) -> Question | None:
+        """What a page's text must be found by; None where that is not asked of it."""
         try:
             page = self._rows.page(pointer)
             if page is None or not page.text_checksum or not text_compares(self._rows.status(pointer)):
-                return nothing
-            keys = keys_of_text(self._kernel, self._rows.text(pointer))
+                return None
+            number = int.from_bytes(text_number(page.text_checksum), "big")
+            return keys_of_text(self._kernel, self._rows.text(pointer), number)
         except CorruptionError:
-            return nothing  # `docstore check` lists the cell itself
-        return int.from_bytes(text_number(page.text_checksum), "big"), keys
+            return None  # `docstore check` lists the cell itself

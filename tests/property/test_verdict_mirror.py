@@ -101,27 +101,36 @@ def test_sketches_rule_out_the_same_texts_and_the_others_are_compared(seed: int,
     assert states >= {(16, False), (17, False)}  # of those nothing is known
 
 
-def proposed(kernel: Packing, question: Question, posted: list[tuple[int, Keys]]) -> tuple[list[int], int, bool]:
+def proposed(kernel: Packing, question: Question, posted: list[tuple[int, Keys]], limit: int) -> list[object]:
     table = kernel.recent()
     for text, keys in posted:
         table.post(text, key_bytes(np.unique(kernel.mix(keys))))
-    return tuple(kernel.propose([], table, question, 64))
+    found = kernel.propose([], table, question, limit)
+    return [*found[:-1], found.further_keys.tolist()]
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.integers(0, 1 << 30), st.integers(0, 16), st.sampled_from([0, 3, 64, 65, 700]), st.integers(0, 90))
+@given(
+    st.integers(0, 1 << 30),
+    st.sampled_from([0, 5, 16, 48, 96]),
+    st.sampled_from([0, 3, 64, 65, 700]),
+    st.integers(0, 300),
+)
 def test_the_same_texts_are_proposed_in_the_same_order(seed: int, bands: int, fingerprints: int, texts: int) -> None:
     rng = np.random.default_rng([SEED, seed])
     band_keys = rng.integers(0, 1 << 60, bands, np.uint64)
     samples = np.unique(rng.integers(0, 1 << 59, fingerprints, np.uint64) * np.uint64(12))
-    pool = np.concatenate([band_keys, samples, np.arange(9, dtype=np.uint64)])
+    runs = rng.integers(0, 1 << 60, 3 * len(samples), np.uint64)
+    pool = np.concatenate([band_keys, samples[:20], runs[:20], np.arange(9, dtype=np.uint64)])
     posted = [
-        (int(text), rng.choice(pool, rng.integers(0, min(len(pool), 20)), replace=False))
-        for text in rng.choice(1 << 48 if seed % 2 else 200, texts, replace=False)
+        (int(text), rng.choice(pool, rng.integers(0, min(len(pool), 60)), replace=False))
+        for text in rng.choice(1 << 48 if seed % 2 else 400, texts, replace=False)
     ]
     own = posted[0][0] if posted and seed % 3 else 7
-    question = Question(band_keys, samples, own)
-    expected, found = (proposed(kernel, question, posted) for kernel in (packing("reference"), packing("native")))
+    more = seed % 5
+    question = Question(band_keys, samples, runs, own, more)
+    expected, found = (proposed(kernel, question, posted, 64) for kernel in (packing("reference"), packing("native")))
     assert found == expected
-    assert len(set(found[0])) == len(found[0]) <= LOOKS_NEAR + LOOKS_INSIDE
-    assert len(found[0]) <= found[1] <= texts
+    numbers, candidates, *_ = found
+    assert len(set(numbers)) == len(numbers) <= LOOKS_NEAR + LOOKS_INSIDE + 2 * more
+    assert len(numbers) <= candidates <= texts

@@ -11,8 +11,8 @@ import pytest
 import docstore
 from docstore.cli.main import main
 from docstore.dedup import bands, shingle, sketch
-from docstore.dedup.buckets import Keys
 from docstore.dedup.kernel import Kernel
+from docstore.dedup.ranking import Question
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.engines.protocol import Engine
 from docstore.format import KEYS_SCHEME_ROW
@@ -299,7 +299,8 @@ def share_contained(path: Path, pages: list[bytes]) -> float:
     return sum(result.verdict.kind is VerdictKind.CONTAINED for result in found) / len(found)
 
 
-def keys_of_scheme_1(kernel: Kernel, text: str) -> Keys:
+def keys_of_scheme_1(kernel: Kernel, text: str, number: int) -> Question:
     """What a text was posted under before the first release."""
     shingles = kernel.shingles(text)
-    return np.concatenate([bands.band_keys(sketch.minima(shingles)), shingle.sample(shingles, 16, 64)])
+    band_keys = bands.band_keys(sketch.minima(shingles))[: bands.BANDS]
+    return Question(band_keys, shingle.sample(shingles, 16, 64), np.empty(0, np.uint64), number)

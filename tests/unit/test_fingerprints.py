@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from docstore.dedup import bands, checksum, shingle, simhash, sketch
 from docstore.errors import InvalidArgument
-from docstore.format import SCHEME_KEYS_1, SCHEME_KEYS_2
+from docstore.format import SCHEME_KEYS_1, SCHEME_KEYS_2, SCHEME_KEYS_3
 from docstore.html.words import words
 
 SETS = st.sets(st.integers(0, 2**64 - 1), min_size=1, max_size=300).map(lambda s: np.array(sorted(s), np.uint64))
@@ -178,8 +178,25 @@ def test_samples_are_nested_and_bounded() -> None:
 
 def test_the_keys_of_a_text_are_pinned_to_their_scheme() -> None:
     """Any change here needs another scheme: `reindex` makes the runs of a store anew by that number alone."""
-    assert (SCHEME_KEYS_1, SCHEME_KEYS_2) == (1, 2)
+    assert (SCHEME_KEYS_1, SCHEME_KEYS_2, SCHEME_KEYS_3) == (1, 2, 3)
+    assert (bands.WIDTHS, shingle.RUN_LENGTHS) == ((5, 7, 10, 14, 20, 28), (16, 64, 256))
     assert (shingle.SAMPLE_MODULUS, shingle.SAMPLE_LIMIT, bands.BANDS, bands.BAND_WIDTH) == (12, 4096, 16, 5)
+
+
+def test_a_text_inside_another_has_its_runs_there() -> None:
+    rng = np.random.default_rng(8)
+    whole = rng.integers(0, 1 << 60, 900, dtype=np.uint64) * np.uint64(4)
+    part = whole[300:700]
+    few = shingle.sample(shingle.distinct(part))
+    many = shingle.sample(shingle.distinct(whole))
+    of_part, of_whole = (shingle.runs(*each).reshape(3, -1) for each in ((part, few), (whole, many)))
+    places = np.searchsorted(many, few)
+    begins = np.array([int(np.flatnonzero(part == each)[0]) for each in few])
+    for length, its, others in zip(shingle.RUN_LENGTHS, of_part, of_whole[:, places], strict=True):
+        assert ((its == others) == (begins + length <= len(part))).all()
+    assert len(set(of_part.ravel().tolist())) == of_part.size
+    repeated = np.concatenate([part, part[::-1]])
+    assert (shingle.runs(repeated, few)[0] == of_part[0, 0]) == (begins[0] + 16 <= len(part))
 
 
 def test_a_small_text_asks_for_all_that_it_is_posted_under() -> None:

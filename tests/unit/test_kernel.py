@@ -37,7 +37,7 @@ def test_analysis_of_a_page() -> None:
     assert analysis.shingle_count == len(kernel.shingles(analysis.main)) == 79
     assert analysis.links == (Link("b", "more"),)
     assert len(analysis.sketch) == 257
-    assert analysis.band_keys.shape == (16,)
+    assert analysis.band_keys.shape == (96,) and len(analysis.runs) == 3 * len(analysis.fingerprints)
     assert set(analysis.fingerprints.tolist()) <= set(kernel.shingles(analysis.main).tolist())
     assert kernel.name == Kernel.name
     assert Kernel(prefer="reference").name == "reference"
@@ -164,6 +164,23 @@ def test_schemes_are_pinned() -> None:
     assert analysis.band_keys[:2].tolist() == [0x23BEEB026AE48AA0, 0x755B2ED2165D6DCF]
     assert analysis.fingerprints[:2].tolist() == [0x53C7C23FD49D388, 0x171C637B49787394]
     assert len(analysis.fingerprints) == 15
+    assert analysis.band_keys[[31, 95]].tolist() == [0x342675713482F04E, 0x91184AB0DE61C6D5]
+    assert analysis.runs[[0, 20, 44]].tolist() == [0xDEF1D150F91C817B, 0xEF5344B71EB52D83, 0x51A2BE940571CC30]
+
+
+def test_a_stored_text_has_the_keys_of_its_page() -> None:
+    order = bytes(reversed(range(256)))
+    for text in ("", "tea", " ".join(f"word{n % 90} and {n * n % 70}" for n in range(400))):
+        found = []
+        for prefer in ("reference", None):
+            for kernel in (Kernel(prefer=prefer), Kernel(prefer=prefer, order=order)):
+                analysis = kernel.analyse(f"<p>{text}".encode(), "text/html")
+                keys = kernel.text_keys(analysis.main)
+                its = analysis.shingle_count, analysis.band_keys, analysis.fingerprints, analysis.runs
+                found.append([np.asarray(each).tolist() for each in keys])
+                assert found[-1] == [np.asarray(each).tolist() for each in its]
+        assert found[:2] == found[2:]
+        assert (found[0] == found[1]) == (not text or text == "tea")
 
 
 @pytest.mark.skipif(Kernel.name != "native", reason="native code is not built")

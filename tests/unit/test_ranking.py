@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from docstore.dedup.ranking import BUCKET_LIMIT, LOOKS_INSIDE, LOOKS_NEAR, Proposal, Question, rank
+from docstore.dedup.candidates import Numbers
+from docstore.dedup.ranking import BUCKET_LIMIT, LOOKS_INSIDE, LOOKS_NEAR, Keys, Proposal, Question, propose
+
+NONE = np.empty(0, np.uint64)
 
 
-def ranked(
-    by_bands: Sequence[Sequence[int]], by_fingerprints: Sequence[Sequence[int]], own_number: int = 0
-) -> Proposal:
+def finder(buckets: dict[int, Sequence[int]]) -> Callable[[Keys], tuple[Numbers, Keys]]:
+    """A look-up in buckets by key."""
+
+    def find(keys: Keys) -> tuple[Numbers, Keys]:
+        found = [buckets.get(key, ())[:BUCKET_LIMIT] for key in keys.tolist()]
+        owner = np.repeat(np.arange(len(found)), [len(texts) for texts in found])
+        return owner, np.array([text for texts in found for text in texts], np.uint64)
+
+    return find
+
+
+def ranked(bands: Sequence[Sequence[int]], fingerprints: Sequence[Sequence[int]], own_number: int = 0) -> Proposal:
     """Each list is the bucket of one key."""
-    question = Question(np.zeros(len(by_bands), np.uint64), np.zeros(len(by_fingerprints), np.uint64), own_number)
-    buckets = [*by_bands, *by_fingerprints]
-    owner = np.repeat(np.arange(len(buckets)), [len(bucket) for bucket in buckets])
-    return rank(question, owner, np.array([text for bucket in buckets for text in bucket], np.uint64))
+    buckets = dict(enumerate([*bands, *fingerprints]))
+    keys = np.arange(len(buckets), dtype=np.uint64)
+    question = Question(keys[: len(bands)], keys[len(bands) :], NONE, own_number)
+    return propose(question, finder(buckets))
+
+
+def shown(proposal: Proposal) -> tuple[list[int], int, bool]:
+    """What is proposed, but for chains."""
+    return proposal[:3]
 
 
 def test_texts_of_bands_and_of_fingerprints_come_in_turn_and_each_once() -> None:
     found = ranked([[5], [5, 6], [6, 7]], [[8], [8, 9]])
-    assert found == Proposal([5, 8, 6, 9, 7], 5, False)
+    assert shown(found) == ([5, 8, 6, 9, 7], 5, False)
 
 
 def test_a_rare_key_outweighs_many_that_a_whole_site_has() -> None:
@@ -45,19 +62,47 @@ def test_texts_that_count_the_same_come_by_shared_bands_then_fingerprints_then_n
 
 
 def test_the_pages_own_text_comes_first_where_a_band_leads_to_it() -> None:
-    assert ranked([[5], [5, 1]], [], own_number=1) == Proposal([1, 5], 2, True)
-    assert ranked([[5]], [[6], [1, 6]], own_number=1) == Proposal([5, 6, 1], 3, True)
+    assert shown(ranked([[5], [5, 1]], [], own_number=1)) == ([1, 5], 2, True)
+    assert shown(ranked([[5]], [[6], [1, 6]], own_number=1)) == ([5, 6, 1], 3, True)
 
 
 def test_no_more_texts_are_looked_at_than_the_bounds_say_and_all_are_counted() -> None:
     found = ranked([list(range(50)), list(range(50, 100))], [list(range(200, 250)), list(range(250, 300))])
     assert len(found.numbers) == LOOKS_NEAR + LOOKS_INSIDE
     assert found.candidates == 200
-    assert ranked([], []) == Proposal([], 0, False)
+    assert shown(ranked([], [])) == ([], 0, False)
 
 
-def test_a_large_page_asks_for_few_of_its_fingerprints() -> None:
+def test_a_large_page_asks_for_few_of_its_fingerprints_and_is_posted_under_all() -> None:
     samples = np.arange(1, 1001, dtype=np.uint64) * np.uint64(12)
-    keys = Question(np.array([3], np.uint64), samples, 0).keys()
-    assert keys[0] == 3
-    assert 16 <= len(keys) - 1 <= 64
+    question = Question(np.array([3], np.uint64), samples, np.concatenate([samples + 1, samples + 2, samples + 3]), 0)
+    of_bands, of_fingerprints = question.chains()
+    assert [level.tolist() for level in of_bands] == [[3]] and 16 <= len(of_fingerprints[0]) <= 64
+    asked = of_fingerprints[0].tolist()
+    assert [(level - np.uint64(depth)).tolist() for depth, level in enumerate(of_fingerprints)] == [asked] * 4
+    assert question.first_keys().tolist() == [3, *samples.tolist()]
+
+
+def chained(buckets: dict[int, Sequence[int]]) -> Proposal:
+    """Of a page with 16 bands, keys 100 d + b at depth d, and two fingerprints, 12 and 24, with runs."""
+    bands = np.concatenate([100 * depth + np.arange(16) for depth in range(1, 7)]).astype(np.uint64)
+    runs = np.array([1012, 1024, 2012, 2024, 3012, 3024], np.uint64)
+    return propose(Question(bands, np.array([12, 24], np.uint64), runs, 0), finder(buckets))
+
+
+def test_a_full_bucket_leads_on_to_the_next_key_of_its_chain() -> None:
+    site = range(1, BUCKET_LIMIT + 1)
+    found = chained({103: site, 203: site, 303: [5, 700], 24: site, 1024: [701], 303 + 1: [999], 2024: [999]})
+    assert found.further_keys.tolist() == [203, 1024, 303]
+    assert found.numbers[:3] == [5, 701, 700]
+    assert 999 not in found.numbers and not found.is_crowded
+
+
+def test_a_page_whose_chains_end_in_full_buckets_is_crowded() -> None:
+    site = range(1, BUCKET_LIMIT + 1)
+    full = {100 * depth + band: site for depth in range(1, 7) for band in range(8)}
+    assert chained(full).is_crowded
+    assert not chained({key: texts for key, texts in full.items() if key % 100}).is_crowded
+    runs = {12: site, 1012: site, 2012: site, 3012: site, 24: site, 1024: site, 2024: site}
+    assert not chained(runs).is_crowded
+    assert chained({**runs, 3024: site}).is_crowded

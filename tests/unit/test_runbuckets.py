@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from docstore.dedup.ranking import Question
 from docstore.dedup.runbuckets import RunBuckets, Texts
 from docstore.engines.memory import MemoryEngine
 from docstore.engines.protocol import Engine
@@ -21,13 +22,19 @@ from docstore.model import Durability, RowMutations, SetCell
 FLUSH = 50
 
 
+def question(number: int) -> Question:
+    """Of a text with a key of its own, one that ten have, and one that all have."""
+    none = np.empty(0, np.uint64)
+    return Question(none, np.array([number, 10**6 + number // 10, 1 << 50], np.uint64), none, number)
+
+
 class Store:
     """An engine, a folder, and the texts that were committed."""
 
     def __init__(self, folder: Path) -> None:
         self.engine: Engine = MemoryEngine()
         self.folder = folder
-        self.committed: list[tuple[int, np.ndarray]] = []
+        self.committed: list[Question] = []
         self.asked_for_texts = 0
 
     def texts(self) -> Texts:
@@ -40,9 +47,9 @@ class Store:
     def write(self, buckets: RunBuckets, groups: int, group_texts: int = 7) -> None:
         for _ in range(groups):
             first = len(self.committed)
-            group = [(n, np.array([n, 10**6 + n // 10, 1 << 50], np.uint64)) for n in range(first, first + group_texts)]
-            for text, keys in group:
-                buckets.post(text, keys)
+            group = [question(n) for n in range(first, first + group_texts)]
+            for each in group:
+                buckets.post(each.own_number, each.first_keys())
             self.engine.mutate_rows(buckets.mutations(), Durability.SYNC)
             buckets.end_group(committed=True)
             self.committed += group
@@ -52,7 +59,7 @@ class Store:
         return [int.from_bytes(row.row_key[len(RUN_LOG_PREFIX) :], "big") for row in scanned]
 
     def all_found(self, buckets: RunBuckets) -> bool:
-        numbers = [n for n, _ in self.committed]
+        numbers = [each.own_number for each in self.committed]
         owner, texts = buckets.find(np.array(numbers, np.uint64))
         return owner.tolist() == list(range(len(numbers))) and texts.tolist() == numbers
 
@@ -246,10 +253,10 @@ def test_a_disk_that_fails_costs_no_write_and_is_made_good(store: Store, caplog:
 def test_texts_that_are_gone_are_dropped_once_they_are_many(store: Store) -> None:
     buckets = store.open()
     store.write(buckets, 40)
-    live = [n for n, _ in store.committed]
+    live = [each.own_number for each in store.committed]
     assert buckets.prune(np.array(live[10:], np.uint64)) == 0
     store.committed = store.committed[100:]
-    assert buckets.prune(np.array([n for n, _ in store.committed], np.uint64)) > 100
+    assert buckets.prune(np.array([each.own_number for each in store.committed], np.uint64)) > 100
     assert store.all_found(buckets)
     assert len(buckets.find(np.array([50], np.uint64))[0]) == 0
 

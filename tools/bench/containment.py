@@ -34,6 +34,7 @@ from docstore.dedup.curves import containment_recall
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.pointers import text_number
+from docstore.dedup.ranking import Question
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.dedup.shingle import ASK_LIMIT, SAMPLE_LIMIT, SAMPLE_MODULUS, distinct, overlap, sample, shingles
 from docstore.engines.leveldb import LevelDBEngine
@@ -284,8 +285,8 @@ def settings_table(corpus: Corpus, pairs: Sequence[Pair], lengths: np.ndarray) -
 def index_cost(texts: Sequence[Analysis], setting: tuple[int, int, int]) -> float:
     """CPU microseconds a text of all that buckets do for it, with that setting."""
     modulus, limit, ask = setting
-    posted = [np.concatenate([text.band_keys, sample(text.shingles, modulus, limit)]) for text in texts]
-    asked = [np.concatenate([text.band_keys, sample(text.shingles, modulus, ask)]) for text in texts]
+    posted = [np.concatenate([text.band_keys[:BANDS], sample(text.shingles, modulus, limit)]) for text in texts]
+    asked = [np.concatenate([text.band_keys[:BANDS], sample(text.shingles, modulus, ask)]) for text in texts]
     with tempfile.TemporaryDirectory() as name, one_core():
         engine = LevelDBEngine(f"{name}/engine", create=True)
         buckets = RunBuckets(engine, Path(name) / "index", lambda: ())
@@ -305,15 +306,25 @@ def index_cost(texts: Sequence[Analysis], setting: tuple[int, int, int]) -> floa
 
 def bytes_of_posting(texts: Sequence[Analysis], setting: tuple[int, int, int]) -> float:
     """Bytes of runs for each key that a text has, full buckets and the names of the texts included."""
-    keys = [np.concatenate([text.band_keys, sample(text.shingles, *setting[:2])]) for text in texts]
-    numbers = [int.from_bytes(text_number(text.text_checksum), "big") for text in texts]
+    none = np.empty(0, np.uint64)
+    questions = [
+        Question(
+            text.band_keys[:BANDS],
+            sample(text.shingles, *setting[:2]),
+            none,
+            int.from_bytes(text_number(text.text_checksum), "big"),
+        )
+        for text in texts
+    ]
     with tempfile.TemporaryDirectory() as name:
         engine = LevelDBEngine(f"{name}/engine", create=True)
-        buckets = RunBuckets(engine, Path(name) / "index", lambda: zip(numbers, keys, strict=True))
+        buckets = RunBuckets(engine, Path(name) / "index", lambda: questions)
         buckets.rebuild()
         buckets.close()
         engine.close()
-        return sum(path.stat().st_size for path in (Path(name) / "index").glob("*.run")) / sum(map(len, keys))
+        return sum(path.stat().st_size for path in (Path(name) / "index").glob("*.run")) / sum(
+            len(question.first_keys()) for question in questions
+        )
 
 
 def lengths_of(store: DocumentStore) -> np.ndarray:

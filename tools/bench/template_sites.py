@@ -41,6 +41,7 @@ SEED = 20261121
 SIZES = (200, 1000, 3000, 10_000, 30_000)
 BANDS = ((0.95, 1.0), (0.85, 0.95), (0.8, 0.85))
 GROUP_PAGES = 256
+BODY = b"not compared: checksums decide"
 CHUNK_PAGES = 1000
 ATTACKS = ((300, 60), (300, 120), (300, 400), (30_000, 120), (30_000, 400))
 """Pages, and words of the target."""
@@ -123,7 +124,7 @@ class Written:
             for analysis in group:
                 pointer = PagePointer(self._count * 1000, b"page %d" % self._count)
                 self._count += 1
-                self.detector.judge(pointer.row_key, b"", analysis, status=200)
+                self.detector.judge(pointer.row_key, BODY, analysis, status=200)
                 self.pages.put(pointer, analysis)
                 is_long = analysis.word_count >= MIN_NEAR_WORDS
                 rows += self._index.add(pointer.row_key, pointer.timestamp, analysis, text=True, near=is_long)
@@ -139,7 +140,7 @@ class Written:
 
     def judge(self, analysis: Analysis) -> Judgement:
         """The verdict on a page that is not written."""
-        return self.detector.judge(b"copy", b"", analysis, status=200)
+        return self.detector.judge(b"copy", BODY, analysis, status=200)
 
     def lists(self, analysis: Analysis, pointer: PagePointer) -> bool:
         """Whether `similar` would list that page."""

@@ -7,7 +7,7 @@ use std::time::Instant;
 use docstore_kernel::{
     charset, flow::Flow, names::Names, page as declared, shingle, tokens, visible::visible, words::Words,
 };
-use docstore_kernel::{simhash::simhash, sketch, Analyser, Extractor, Options, Outcome, Page};
+use docstore_kernel::{simhash::simhash, sketch, sketch::IN_ORDER, Analyser, Extractor, Options, Outcome, Page};
 
 fn read(path: &str) -> Vec<(Vec<u8>, String)> {
     let bytes = std::fs::read(path).expect("the file can be read");
@@ -46,7 +46,7 @@ fn main() {
         );
     };
     let extractor = Extractor::of_name(extractor).expect("an extractor");
-    let mut analyser = Analyser::new(Options { extractor, shingle_words: 5 });
+    let mut analyser = Analyser::new(Options { extractor, shingle_words: 5, order: IN_ORDER });
     time("body checksum", &mut || pages.iter().map(|(body, _)| blake3::hash(body).as_bytes()[0] as usize).sum());
     let mut page = Page::default();
     time("whole", &mut || {
@@ -167,7 +167,9 @@ fn main() {
     time("minima", &mut || sets.iter().map(|shingles| sketch::minima(shingles)[0] as usize & 1).sum());
     time("bands", &mut || {
         all.iter()
-            .map(|shingles| sketch::band_keys(&sketch::minima(&shingles[..shingles.len().min(1)]))[0] as usize & 1)
+            .map(|shingles| {
+                sketch::band_keys(&sketch::minima(&shingles[..shingles.len().min(1)]), &IN_ORDER)[0] as usize & 1
+            })
             .sum()
     });
     time("simhash", &mut || all.iter().map(|shingles| simhash(shingles) as usize & 1).sum());

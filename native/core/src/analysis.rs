@@ -10,7 +10,7 @@ use crate::names::Names;
 use crate::page::{self, Declared};
 use crate::shingle::{self, Sorter};
 use crate::simhash::simhash;
-use crate::sketch::{self, BANDS, BINS};
+use crate::sketch::{self, BAND_KEYS, BINS};
 use crate::tokens::{self, Tag};
 use crate::visible::visible;
 use crate::words::Words;
@@ -36,10 +36,12 @@ impl Extractor {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     pub extractor: Extractor,
     pub shingle_words: usize,
+    /// Which bins make a band; see `sketch::band_keys`.
+    pub order: [u8; BINS],
 }
 
 /// Fingerprints of one text.
@@ -51,9 +53,11 @@ pub struct Fingerprints {
     pub shingles: Vec<u64>,
     pub simhash: u64,
     pub sketch: [u8; BINS],
-    pub band_keys: [u64; BANDS],
+    pub band_keys: [u64; BAND_KEYS],
     /// Ascending.
     pub samples: Vec<u64>,
+    /// Keys of the runs of each sample.
+    pub runs: Vec<u64>,
 }
 
 /// What is said of one HTML page; may be filled again and again.
@@ -89,6 +93,7 @@ pub struct Analyser {
     words: Words,
     hashes: Vec<u64>,
     shingles: Vec<u64>,
+    sums: Vec<u64>,
     sorter: Sorter,
 }
 
@@ -104,6 +109,7 @@ impl Analyser {
             words: Words::default(),
             hashes: Vec::new(),
             shingles: Vec::new(),
+            sums: Vec::new(),
             sorter: Sorter::default(),
         }
     }
@@ -148,12 +154,12 @@ impl Analyser {
         page.main.clear();
         page.main.extend_from_slice(self.flow.bytes());
         let used = page.fingerprints.take();
-        let (set, samples) = used.map(|used| (used.shingles, used.samples)).unwrap_or_default();
-        page.fingerprints = self.fingerprints(set, samples);
+        let (set, samples, runs) = used.map(|used| (used.shingles, used.samples, used.runs)).unwrap_or_default();
+        page.fingerprints = self.fingerprints(set, samples, runs);
     }
 
     /// Fingerprints of the words at hand, in vectors that were used before.
-    fn fingerprints(&mut self, mut set: Vec<u64>, mut samples: Vec<u64>) -> Option<Fingerprints> {
+    fn fingerprints(&mut self, mut set: Vec<u64>, mut samples: Vec<u64>, mut runs: Vec<u64>) -> Option<Fingerprints> {
         let word_count = self.words.ends().len();
         if word_count == 0 {
             return None;
@@ -162,6 +168,7 @@ impl Analyser {
         shingle::shingles(&self.hashes, self.options.shingle_words, &mut self.shingles);
         self.sorter.distinct(&self.shingles, &mut set);
         shingle::sample(&set, &mut samples);
+        shingle::runs(&self.shingles, &samples, &mut self.sums, &mut runs);
         let minima = sketch::minima(&set);
         let digest = blake3::hash(self.words.joined());
         let mut text_digest = [0; TEXT_DIGEST_BYTES];
@@ -171,10 +178,17 @@ impl Analyser {
             text_digest,
             simhash: simhash(&self.shingles),
             sketch: sketch::sketch(&minima),
-            band_keys: sketch::band_keys(&minima),
+            band_keys: sketch::band_keys(&minima, &self.options.order),
             samples,
+            runs,
             shingles: set,
         })
+    }
+
+    /// Distinct shingles of a main text, band keys, samples and runs; None where it has no word.
+    pub fn text_keys(&mut self, text: &str) -> Option<Fingerprints> {
+        self.words.cut(text.as_bytes());
+        self.fingerprints(Vec::new(), Vec::new(), Vec::new())
     }
 
     /// The shingle set of a main text, ascending.

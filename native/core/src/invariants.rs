@@ -3,6 +3,7 @@
 use crate::analysis::{Analyser, Extractor, Options, Outcome, Page};
 use crate::names::Names;
 use crate::shingle::{SAMPLE_LIMIT, SAMPLE_MODULUS};
+use crate::sketch::IN_ORDER;
 use crate::tokens::{self, Tag};
 
 /// Tags lie in order, within the source, and their parts within them.
@@ -61,5 +62,6 @@ pub fn check_kernel(analysers: &mut [Analyser; 2], body: &[u8], content_type: &s
 
 /// An analyser for each extractor.
 pub fn analysers() -> [Analyser; 2] {
-    [Extractor::Visible, Extractor::Combined].map(|extractor| Analyser::new(Options { extractor, shingle_words: 5 }))
+    [Extractor::Visible, Extractor::Combined]
+        .map(|extractor| Analyser::new(Options { extractor, shingle_words: 5, order: IN_ORDER }))
 }

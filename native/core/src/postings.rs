@@ -1,7 +1,8 @@
 //! Runs of postings together: made, merged and looked up; `docstore/dedup/runs.py` and `recent.py`.
 
-use crate::ranking::{self, Looks, Proposal};
+use crate::ranking::{self, Looks, Posting, Proposal};
 use crate::shingle;
+use crate::sketch::BANDS;
 use crate::slices::{encode_slice, Damaged, Found, Run, Shape, KEY_BITS, LIST_LIMIT, PLACE_BITS};
 
 const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -193,30 +194,118 @@ fn by_owner(found: &[(u32, u64)], keys: usize) -> (Vec<u64>, Vec<u64>) {
     (owners, texts)
 }
 
-/// What a page asks for.
+/// What a page asks for; see `ranking.Question`.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
+    /// Depth by depth.
     pub band_keys: &'a [u64],
     /// All under which it is posted; see `shingle::asked`.
     pub fingerprints: &'a [u64],
+    /// Of all fingerprints, length by length.
+    pub runs: &'a [u64],
     /// The number of the page's own text.
     pub own: u64,
 }
 
-/// `find`, and what it found ranked; see `ranking::rank`.
+/// The chains of keys that a page asks for: its bands', then its fingerprints'.
+struct Chains<'a> {
+    asked: Asked<'a>,
+    bands: usize,
+    /// Of the fingerprints that are asked for, places among all of them.
+    places: Vec<usize>,
+}
+
+impl<'a> Chains<'a> {
+    fn new(asked: Asked<'a>) -> Self {
+        let mut few = Vec::new();
+        shingle::asked(asked.fingerprints, &mut few);
+        let mut few = few.into_iter().peekable();
+        let is_asked = |place: &usize| few.next_if_eq(&asked.fingerprints[*place]).is_some();
+        let places = (0..asked.fingerprints.len()).filter(is_asked).collect();
+        Self { asked, bands: asked.band_keys.len().min(BANDS), places }
+    }
+
+    fn len(&self) -> usize {
+        self.bands + self.places.len()
+    }
+
+    fn key(&self, chain: usize, depth: usize) -> Option<u64> {
+        let Some(number) = chain.checked_sub(self.bands) else {
+            return self.asked.band_keys.get(depth * BANDS + chain).copied();
+        };
+        let place = self.places[number];
+        match depth.checked_sub(1) {
+            None => Some(self.asked.fingerprints[place]),
+            Some(length) => self.asked.runs.get(length * self.asked.fingerprints.len() + place).copied(),
+        }
+    }
+
+    /// Whether half of the bands, or all fingerprints, ended in full buckets.
+    fn are_crowded(&self, full: &[usize]) -> bool {
+        let of_bands = full.iter().filter(|&&chain| chain < self.bands).count();
+        let fingerprints = self.len() - self.bands;
+        self.bands > 0 && 2 * of_bands >= self.bands || fingerprints > 0 && full.len() - of_bands == fingerprints
+    }
+}
+
+/// What going along the chains of a page gives; see `ranking.Proposal`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    pub proposal: Proposal,
+    pub is_crowded: bool,
+    pub further_keys: Vec<u64>,
+}
+
+/// Go along the chains of a page, and rank what is found: `ranking.propose`.
 pub fn propose(
     runs: &[Run<'_>],
     recent: Option<&Recent>,
     asked: Asked<'_>,
     limit: usize,
     looks: Looks,
-) -> Result<Proposal, Damaged> {
-    let mut mixed = Vec::new();
-    shingle::asked(asked.fingerprints, &mut mixed);
-    mixed.splice(..0, asked.band_keys.iter().copied());
-    mixed.iter_mut().for_each(|key| *key = mix_key(*key));
-    let found = gather(runs, recent, &mixed, limit)?;
-    Ok(ranking::rank(&found, asked.band_keys.len(), asked.own, limit, looks))
+) -> Result<Answer, Damaged> {
+    let chains = Chains::new(asked);
+    let mut postings = Vec::new();
+    let mut further_keys = Vec::new();
+    let mut full_at_end = Vec::new();
+    let mut open: Vec<usize> = (0..chains.len()).collect();
+    for depth in 0.. {
+        let mut keys = Vec::with_capacity(open.len());
+        open.retain(|&chain| match chains.key(chain, depth) {
+            Some(key) => {
+                keys.push(key);
+                true
+            }
+            None => {
+                full_at_end.push(chain);
+                false
+            }
+        });
+        if open.is_empty() {
+            break;
+        }
+        if depth > 0 {
+            further_keys.extend_from_slice(&keys);
+        }
+        keys.iter_mut().for_each(|key| *key = mix_key(*key));
+        let found = gather(runs, recent, &keys, limit)?;
+        let mut counts = vec![0; open.len()];
+        for &(owner, _) in &found {
+            counts[owner as usize] += 1;
+        }
+        let weights: Vec<u32> = counts.iter().map(|&texts| ranking::weight(texts, limit)).collect();
+        postings.extend(found.into_iter().map(|(owner, text)| {
+            let owner = owner as usize;
+            Posting { text, weight: weights[owner], is_band: open[owner] < chains.bands }
+        }));
+        let mut owner = 0;
+        open.retain(|_| {
+            owner += 1;
+            counts[owner - 1] >= limit
+        });
+    }
+    let proposal = ranking::rank(&postings, asked.own, looks);
+    Ok(Answer { proposal, is_crowded: chains.are_crowded(&full_at_end), further_keys })
 }
 
 /// One posting, and where its chain goes on.

@@ -25,6 +25,25 @@ pub struct Looks {
 /// What a key counts that leads to one text.
 const RAREST: u32 = 1 << 20;
 
+/// What a key counts whose bucket has given so many texts; one with `limit` of them is full.
+pub fn weight(texts: usize, limit: usize) -> u32 {
+    if texts < limit {
+        RAREST / texts.max(1) as u32
+    } else {
+        1
+    }
+}
+
+/// A text that a key has led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Posting {
+    pub text: u64,
+    /// Of the key; see `weight`.
+    pub weight: u32,
+    /// Whether the key is of a band, or of a fingerprint.
+    pub is_band: bool,
+}
+
 #[derive(Clone, Copy)]
 struct Tally {
     number: u64,
@@ -34,11 +53,9 @@ struct Tally {
     fingerprints: u32,
 }
 
-/// Rank what a look-up found: for each posting which key, and its text, in any order; the first `bands` keys are of bands.
-///
-/// A bucket with `limit` texts is full.
-pub fn rank(postings: &[(u32, u64)], bands: usize, own: u64, limit: usize, looks: Looks) -> Proposal {
-    let tallies = tallies(postings, bands, &weights(postings, limit));
+/// Rank what a look-up found, in any order.
+pub fn rank(postings: &[Posting], own: u64, looks: Looks) -> Proposal {
+    let tallies = tallies(postings);
     let mut near: Vec<_> = tallies
         .iter()
         .filter(|tally| tally.bands > 0)
@@ -78,39 +95,23 @@ fn first_of<T: Ord>(all: &mut Vec<T>, count: usize) {
     all.sort_unstable();
 }
 
-/// What a posting of each key counts.
-fn weights(postings: &[(u32, u64)], limit: usize) -> Vec<u32> {
-    let mut weights = Vec::new();
-    for &(owner, _) in postings {
-        if weights.len() <= owner as usize {
-            weights.resize(owner as usize + 1, 0);
-        }
-        weights[owner as usize] += 1;
-    }
-    for weight in &mut weights {
-        *weight = if (*weight as usize) < limit { RAREST / (*weight).max(1) } else { 1 };
-    }
-    weights
-}
-
 /// Each text once, with what and how often it was found.
-fn tallies(postings: &[(u32, u64)], bands: usize, weights: &[u32]) -> Vec<Tally> {
+fn tallies(postings: &[Posting]) -> Vec<Tally> {
     const NONE: u32 = u32::MAX;
     let mut tallies: Vec<Tally> = Vec::new();
     let size = (2 * postings.len()).next_power_of_two();
     let mut slots = vec![NONE; size];
-    for &(owner, number) in postings {
-        let mut at = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (size - 1);
-        while slots[at] != NONE && tallies[slots[at] as usize].number != number {
+    for &Posting { text, weight, is_band } in postings {
+        let mut at = (text.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (size - 1);
+        while slots[at] != NONE && tallies[slots[at] as usize].number != text {
             at = (at + 1) & (size - 1);
         }
         if slots[at] == NONE {
             slots[at] = tallies.len() as u32;
-            tallies.push(Tally { number, weight: 0, bands: 0, fingerprints: 0 });
+            tallies.push(Tally { number: text, weight: 0, bands: 0, fingerprints: 0 });
         }
         let tally = &mut tallies[slots[at] as usize];
-        let is_band = (owner as usize) < bands;
-        tally.weight += weights[owner as usize];
+        tally.weight += weight;
         tally.bands += u32::from(is_band);
         tally.fingerprints += u32::from(!is_band);
     }
@@ -123,36 +124,39 @@ mod tests {
 
     const LOOKS: Looks = Looks { near: 2, inside: 2 };
 
-    /// Postings of buckets: of so many band keys, then of fingerprints.
-    fn found(buckets: &[&[u64]]) -> Vec<(u32, u64)> {
-        let postings = buckets.iter().enumerate().map(|(key, texts)| texts.iter().map(move |&text| (key as u32, text)));
-        postings.flatten().collect()
+    /// Postings of buckets, of bands and of fingerprints; a bucket of three is full.
+    fn found(bands: &[&[u64]], fingerprints: &[&[u64]]) -> Vec<Posting> {
+        let mut postings = Vec::new();
+        for (buckets, is_band) in [(bands, true), (fingerprints, false)] {
+            for texts in buckets {
+                postings.extend(texts.iter().map(|&text| Posting { text, weight: weight(texts.len(), 3), is_band }));
+            }
+        }
+        postings
     }
 
     #[test]
     fn texts_of_bands_and_of_fingerprints_come_in_turn_and_each_once() {
-        let ranked = rank(&found(&[&[9], &[5, 9], &[7, 5], &[1], &[1, 7]]), 3, 3, 64, LOOKS);
+        let ranked = rank(&found(&[&[9], &[5, 9], &[7, 5]], &[&[1], &[1, 7]]), 3, LOOKS);
         assert_eq!(ranked, Proposal { numbers: vec![9, 1, 5, 7], candidates: 4, holds_own: false });
     }
 
     #[test]
     fn a_rare_key_outweighs_full_buckets() {
-        let ranked = rank(&found(&[&[1, 2, 3], &[1, 2, 3], &[4, 5], &[6]]), 4, 0, 3, LOOKS);
-        assert_eq!(ranked.numbers, [6, 4]);
-        let all_full = rank(&found(&[&[1, 2, 3], &[2, 3, 4]]), 2, 0, 3, LOOKS);
-        assert_eq!(all_full.numbers, [2, 3]);
+        assert_eq!(rank(&found(&[&[1, 2, 3], &[1, 2, 3], &[4, 5], &[6]], &[]), 0, LOOKS).numbers, [6, 4]);
+        assert_eq!(rank(&found(&[&[1, 2, 3], &[2, 3, 4]], &[]), 0, LOOKS).numbers, [2, 3]);
     }
 
     #[test]
     fn the_pages_own_text_comes_first_where_a_band_leads_to_it() {
-        let ranked = rank(&found(&[&[5], &[5, 8], &[9]]), 2, 8, 64, LOOKS);
+        let ranked = rank(&found(&[&[5], &[5, 8]], &[&[9]]), 8, LOOKS);
         assert_eq!(ranked, Proposal { numbers: vec![8, 9, 5], candidates: 3, holds_own: true });
-        assert_eq!(rank(&found(&[&[5], &[8]]), 1, 8, 64, LOOKS).numbers, [5, 8]);
+        assert_eq!(rank(&found(&[&[5]], &[&[8]]), 8, LOOKS).numbers, [5, 8]);
     }
 
     #[test]
     fn nothing_found_is_nothing_proposed() {
-        assert_eq!(rank(&[], 0, 0, 64, LOOKS), Proposal::default());
-        assert_eq!(rank(&found(&[&[4]]), 1, 0, 64, Looks { near: 0, inside: 0 }).numbers, []);
+        assert_eq!(rank(&[], 0, LOOKS), Proposal::default());
+        assert_eq!(rank(&found(&[&[4]], &[]), 0, Looks { near: 0, inside: 0 }).numbers, []);
     }
 }

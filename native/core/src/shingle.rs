@@ -11,6 +11,11 @@ const FINISH: u64 = 0xc4ce_b9fe_1a85_ec53;
 pub const SAMPLE_MODULUS: u64 = 12;
 pub const SAMPLE_LIMIT: usize = 4096;
 const ASK_LIMIT: usize = 64;
+/// Shingles in the runs that refine a fingerprint.
+const RUN_LENGTHS: [usize; 3] = [16, 64, 256];
+const RUN_FACTOR: u64 = 0xd134_2543_de82_ef95;
+/// Added to `START` for runs.
+const RUNS_FROM: u64 = 1 << 32;
 
 /// Fold hashes into one, by the rule that stands in the reference.
 #[inline(always)]
@@ -223,6 +228,37 @@ pub fn asked(fingerprints: &[u64], kept: &mut Vec<u64>) {
         sample_within(fingerprints, ASK_LIMIT, kept);
     } else {
         fingerprints.clone_into(kept);
+    }
+}
+
+/// Keys of the runs of shingles that begin with each fingerprint, length by length; `sums` is for use again.
+pub fn runs(in_order: &[u64], fingerprints: &[u64], sums: &mut Vec<u64>, kept: &mut Vec<u64>) {
+    // The sum of a run is that of all shingles behind its begin, less that of those behind its end.
+    sums.clear();
+    sums.resize(in_order.len() + 1, 0);
+    let mut sum = 0_u64;
+    for place in (0..in_order.len()).rev() {
+        sum = in_order[place].wrapping_add(sum.wrapping_mul(RUN_FACTOR));
+        sums[place] = sum;
+    }
+    const NONE: usize = usize::MAX;
+    let mut begins = vec![NONE; fingerprints.len()];
+    for (place, shingle) in in_order.iter().enumerate() {
+        if shingle % SAMPLE_MODULUS == 0 {
+            if let Ok(number) = fingerprints.binary_search(shingle) {
+                begins[number] = begins[number].min(place);
+            }
+        }
+    }
+    kept.clear();
+    for (number, &length) in (0..).zip(&RUN_LENGTHS) {
+        let factor = (0..length).fold(1_u64, |factor, _| factor.wrapping_mul(RUN_FACTOR));
+        kept.extend(begins.iter().map(|&begin| {
+            let begin = begin.min(in_order.len());
+            let behind = sums[(begin + length).min(in_order.len())];
+            let run = sums[begin].wrapping_sub(factor.wrapping_mul(behind));
+            fold(&[run], START.wrapping_add(RUNS_FROM + number))
+        }));
     }
 }
 

@@ -7,6 +7,20 @@ use crate::shingle::{fold, START};
 pub const BINS: usize = 256;
 pub const BANDS: usize = 16;
 const BAND_WIDTH: usize = 5;
+/// Bins of a band at each depth.
+const WIDTHS: [usize; 6] = [BAND_WIDTH, 7, 10, 14, 20, 28];
+/// All keys of the bands of a text.
+pub const BAND_KEYS: usize = BANDS * WIDTHS.len();
+/// Bins as they come; see `bands.band_keys`.
+pub const IN_ORDER: [u8; BINS] = {
+    let mut order = [0; BINS];
+    let mut bin = 0;
+    while bin < BINS {
+        order[bin] = bin as u8;
+        bin += 1;
+    }
+    order
+};
 const PROBES: usize = 512;
 
 /// The probe sequences of all bins, and where in them each bin comes first.
@@ -87,10 +101,22 @@ pub fn sketch(minima: &[u64; BINS]) -> [u8; BINS] {
     minima.map(|value| value as u8)
 }
 
-pub fn band_keys(minima: &[u64; BINS]) -> [u64; BANDS] {
-    std::array::from_fn(|band| {
-        fold(&minima[band * BAND_WIDTH..(band + 1) * BAND_WIDTH], START.wrapping_add(band as u64))
-    })
+/// The keys of all bands, depth by depth.
+pub fn band_keys(minima: &[u64; BINS], order: &[u8; BINS]) -> [u64; BAND_KEYS] {
+    const OWN: usize = BANDS * BAND_WIDTH;
+    let mut keys = [0; BAND_KEYS];
+    for band in 0..BANDS {
+        let bin = |place: usize| match place.checked_sub(BAND_WIDTH) {
+            None => band * BAND_WIDTH + place,
+            Some(place) => OWN + (band * ((BINS - OWN) / BANDS) + place) % (BINS - OWN),
+        };
+        let values: [u64; WIDTHS[WIDTHS.len() - 1]] = std::array::from_fn(|place| minima[order[bin(place)] as usize]);
+        for (depth, &width) in WIDTHS.iter().enumerate() {
+            let number = depth * BANDS + band;
+            keys[number] = fold(&values[..width], START.wrapping_add(number as u64));
+        }
+    }
+    keys
 }
 
 #[cfg(test)]

@@ -164,7 +164,8 @@ fn check_damage(chance: &mut Chance) {
     let keys: Vec<u64> = postings.iter().map(|posting| posting >> PLACE_BITS).collect();
     let _ = find(&[run], None, &keys, 64);
     let fingerprints: Vec<u64> = (0..chance.below(200)).map(|_| chance.number()).collect();
-    let asked = Asked { band_keys: &keys[..keys.len().min(16)], fingerprints: &fingerprints, own: chance.number() };
+    let (band_keys, own) = (&keys[..keys.len().min(96)], chance.number());
+    let asked = Asked { band_keys, fingerprints: &fingerprints, runs: &keys, own };
     let _ = propose(&[run], Some(&Recent::default()), asked, 64, Looks { near: 24, inside: 16 });
     let _ = merge(&[run], &[texts as u64], run.shape, 64, 0, run.shape.slices());
 }

@@ -13,6 +13,7 @@ use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use docstore_kernel::analysis::Fingerprints;
+use docstore_kernel::sketch::BINS;
 use docstore_kernel::{pairs, Analyser, Extractor, Options, Outcome, Page};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -57,9 +58,7 @@ thread_local! {
 impl Kernel {
     /// This thread's buffers; they may be lost, and are then made anew.
     fn workshop(&self) -> Box<Workshop> {
-        let same = |made: &Workshop| {
-            made.options.extractor == self.options.extractor && made.options.shingle_words == self.options.shingle_words
-        };
+        let same = |made: &Workshop| made.options == self.options;
         WORKSHOP.take().filter(|made| same(made)).unwrap_or_else(|| {
             Box::new(Workshop { options: self.options, analyser: Analyser::new(self.options), analysed: Vec::new() })
         })
@@ -89,14 +88,14 @@ impl Kernel {
 #[pymethods]
 impl Kernel {
     #[new]
-    fn new(extractor: &str, shingle_words: usize, with_blake3: bool) -> PyResult<Self> {
+    fn new(extractor: &str, shingle_words: usize, with_blake3: bool, order: [u8; BINS]) -> PyResult<Self> {
         let Some(extractor) = Extractor::of_name(extractor) else {
             return Err(PyValueError::new_err(format!("the native kernel has no extractor named {extractor:?}")));
         };
         if shingle_words == 0 {
             return Err(PyValueError::new_err("shingle_words must be at least 1, not 0"));
         }
-        Ok(Self { options: Options { extractor, shingle_words }, with_blake3 })
+        Ok(Self { options: Options { extractor, shingle_words, order }, with_blake3 })
     }
 
     /// One body: (BLAKE3 digest or None, outcome); outcome is None for what is no HTML, False for HTML that the
@@ -166,6 +165,24 @@ impl Kernel {
         fields(python, &page)
     }
 
+    /// What a main text is posted under: distinct shingles, then band keys, samples and runs as bytes of uint64.
+    fn text_keys<'py>(&self, python: Python<'py>, text: &str) -> PyResult<Bound<'py, PyTuple>> {
+        let mut workshop = self.workshop();
+        let found = self.detached(python, || workshop.analyser.text_keys(text))?;
+        Self::keep(workshop, text.len());
+        let nothing = || PyBytes::new(python, &[]);
+        let Some(found) = found else {
+            return (0, nothing(), nothing(), nothing()).into_pyobject(python);
+        };
+        (
+            found.shingles.len(),
+            words_as_bytes(python, &found.band_keys)?,
+            words_as_bytes(python, &found.samples)?,
+            words_as_bytes(python, &found.runs)?,
+        )
+            .into_pyobject(python)
+    }
+
     /// The shingle set of a main text: ascending, as bytes of uint64 in the machine's order.
     fn shingles<'py>(&self, python: Python<'py>, text: &str) -> PyResult<Bound<'py, PyBytes>> {
         let mut workshop = self.workshop();
@@ -226,7 +243,7 @@ fn fields<'py>(python: Python<'py>, page: &Page) -> PyResult<Bound<'py, PyTuple>
         .into_pyobject(python)
 }
 
-/// word count, text digest, simhash, sketch, band keys, samples, shingle set.
+/// word count, text digest, simhash, sketch, band keys, samples, runs, shingle set.
 fn numbers<'py>(python: Python<'py>, found: &Fingerprints) -> PyResult<Bound<'py, PyTuple>> {
     (
         found.word_count,
@@ -235,13 +252,14 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints) -> PyResult<Bound<'py
         PyBytes::new(python, &found.sketch),
         words_as_bytes(python, &found.band_keys)?,
         words_as_bytes(python, &found.samples)?,
+        words_as_bytes(python, &found.runs)?,
         words_as_bytes(python, &found.shingles)?,
     )
         .into_pyobject(python)
 }
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 5;
+const INTERFACE: u32 = 6;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -5,7 +5,7 @@
 use std::ffi::{c_int, c_void};
 
 use docstore_kernel::postings::{self, key_of_bytes, mix_key, Asked, Encoded, KEY_BYTES};
-use docstore_kernel::ranking::Looks;
+use docstore_kernel::ranking::{self, Looks};
 use docstore_kernel::slices::{self, Damaged, Shape};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyIndexError, PyValueError};
@@ -136,25 +136,32 @@ pub fn find_postings<'py>(
     Ok((words_as_bytes(python, &owners)?, words_as_bytes(python, &texts)?))
 }
 
-/// A page's keys, not mixed, looked up, and what they lead to ranked: (text numbers, texts found, own among them).
-///
-/// `asked`: band keys, fingerprints, the number of the page's own text.
+/// What a page asks: band keys, fingerprints and runs, not mixed, the number of its own text, and how many more texts are
+/// wanted than `looks`.
+type Question = (PyBuffer<u64>, PyBuffer<u64>, PyBuffer<u64>, u64, usize);
+/// Text numbers, texts found, whether the page's own is among them, whether it is crowded, further keys.
+type Proposal<'py> = (Vec<u64>, usize, bool, bool, Bound<'py, PyBytes>);
+
+/// The chains of a page looked up, and what they lead to ranked.
 #[pyfunction]
 #[pyo3(signature = (runs, recent, asked, limit, looks))]
 pub fn propose_texts<'py>(
     python: Python<'py>,
     runs: Vec<PyRef<'py, RunView>>,
     recent: PyRef<'py, Recent>,
-    asked: (PyBuffer<u64>, PyBuffer<u64>, u64),
+    asked: Question,
     limit: usize,
     looks: (usize, usize),
-) -> PyResult<(Vec<u64>, usize, bool)> {
+) -> PyResult<Proposal<'py>> {
     let views = runs.iter().map(|run| run.run()).collect::<PyResult<Vec<_>>>()?;
-    let (band_keys, fingerprints) = (asked.0.to_vec(python)?, asked.1.to_vec(python)?);
-    let asked = Asked { band_keys: &band_keys, fingerprints: &fingerprints, own: asked.2 };
-    let looks = Looks { near: looks.0, inside: looks.1 };
+    let (band_keys, fingerprints, of_runs, own, more) = asked;
+    let (band_keys, fingerprints) = (band_keys.to_vec(python)?, fingerprints.to_vec(python)?);
+    let asked = Asked { band_keys: &band_keys, fingerprints: &fingerprints, runs: &of_runs.to_vec(python)?, own };
+    let looks = Looks { near: looks.0.saturating_add(more), inside: looks.1.saturating_add(more) };
     let found = postings::propose(&views, Some(&recent.0), asked, limit, looks).map_err(damaged)?;
-    Ok((found.numbers, found.candidates, found.holds_own))
+    let further_keys = words_as_bytes(python, &found.further_keys)?;
+    let ranking::Proposal { numbers, candidates, holds_own } = found.proposal;
+    Ok((numbers, candidates, holds_own, found.is_crowded, further_keys))
 }
 
 /// Bytes that Python reads in place: to copy a megabyte would hold the GIL for as long, and whoever waits for it.
