@@ -171,10 +171,11 @@ class CellStore:
 
     def apply_many(self, rows: Sequence[tuple[str | bytes, Sequence[Mutation]]]) -> None:
         """Apply mutations to rows, each row all or none; committed on return."""
+        # All are checked before any is placed: what is placed, delete marks among it, goes with the next commit.
+        checked = [(self.row_key(key), self._table.checked(mutations)) for key, mutations in rows]
         with self._committer.lock:
             placed = [
-                RowMutations("pages", row_key, self._placed(row_key, mutations))
-                for row_key, mutations in ((self.row_key(key), mutations) for key, mutations in rows)
+                RowMutations("pages", row_key, self._placed(row_key, mutations)) for row_key, mutations in checked
             ]
             self._committer.commit(placed)
         for row in placed:
@@ -193,7 +194,8 @@ class CellStore:
         with self._committer.lock:
             newest = self._newest(row_key, condition.family, condition.qualifier)
             held = (None if newest is None else newest.value) == condition.value
-            self._committer.commit([RowMutations("pages", row_key, self._placed(row_key, then if held else otherwise))])
+            chosen = self._table.checked(then if held else otherwise)
+            self._committer.commit([RowMutations("pages", row_key, self._placed(row_key, chosen))])
         return held
 
     def read_modify_write(self, url_or_row_key: str | bytes, rules: Sequence[Append | Increment]) -> list[Cell]:
@@ -218,7 +220,8 @@ class CellStore:
                 newest = cells.get(column) or self._newest(row_key, *column)
                 stamp = max(now - now % 1000, newest.timestamp if newest else 0)
                 cells[column] = SetCell(*column, stamp, changed(rule, newest.value if newest else b""))
-            self._committer.commit([RowMutations("pages", row_key, self._placed(row_key, list(cells.values())))])
+            checked = self._table.checked(list(cells.values()))
+            self._committer.commit([RowMutations("pages", row_key, self._placed(row_key, checked))])
         return [Cell(*cell) for cell in cells.values()]
 
     def finish_deletes(self, row_key: bytes) -> None:
@@ -229,9 +232,10 @@ class CellStore:
     # --- pieces
 
     def _placed(self, row_key: bytes, mutations: Sequence[Mutation]) -> list[Mutation]:
+        """Mutations that were found fit, with values placed and deletes marked."""
         placed: list[Mutation] = []
         now = self._clock()
-        for mutation in self._table.checked(mutations):
+        for mutation in mutations:
             if isinstance(mutation, SetCell):
                 column = (mutation.family, mutation.qualifier)
                 placed.append(

@@ -151,6 +151,14 @@ class Table:
                 break
         return cells
 
+    def stored_row(self, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
+        """Cells of one row as they are stored, whether or not a policy hides them.
+
+        For whoever asks what is free, or what a delete has to take away: a hidden cell is there until compaction.
+        """
+        self._check_families(spec.families)
+        return self._engine.read_row(self._name, row_key, spec)
+
     def newest(self, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
         """The newest version of one column that the policies keep; cheaper than `read_row`.
 

@@ -30,7 +30,7 @@ from docstore.dedup.comparable import bodies_compare
 from docstore.dedup.detector import StoredPage
 from docstore.dedup.pointers import PagePointer
 from docstore.format import INLINE_LIMIT_BYTES
-from docstore.model import Cell, Previous, ReadSpec, RowMutations, SetCell
+from docstore.model import Cell, GCPolicy, Previous, ReadSpec, RowMutations, SetCell
 from docstore.table import Table
 from docstore.tablets.held import HeldValues
 from docstore.tablets.placement import Placement, through_moves
@@ -91,7 +91,7 @@ class OwnVersion(NamedTuple):
     Attributes:
         timestamp: of its newest confirmation.
         body: its envelope in `page:body`.
-        checksum: of its body.
+        checksum: of its body; b"" where that is not known.
         text_checksum: of its text, or b"".
         text_timestamp: where its text lies.
     """
@@ -107,17 +107,18 @@ class OwnRow(NamedTuple):
     """What a row holds at and before a timestamp.
 
     Attributes:
-        taken: checksum of a capture at that very timestamp; b"" where it is free.
+        taken: checksum of a capture at that very timestamp, hidden by a policy or not; b"" where its cell is gone; None
+            where the timestamp is free.
         verdict: that capture's stored verdict, encoded; b"" where there is none.
         previous: the newest live version before, or None.
     """
 
-    taken: bytes
+    taken: bytes | None
     verdict: bytes
     previous: OwnVersion | None
 
 
-_NOTHING = OwnRow(b"", b"", None)
+_NOTHING = OwnRow(None, b"", None)
 
 
 class PageRows:
@@ -152,6 +153,7 @@ class PageRows:
         self._hides = table.collects(_FAMILIES_OF_A_VERSION)
         self._lasting: set[PagePointer] = set()
         policies = [table.policy(family) for family in _FAMILIES_OF_A_VERSION]
+        self._hides = any(table.policy(family) != GCPolicy() for family in _COLUMNS_OF_A_VERSION)
         ages = any(policy.max_age_seconds is not None for policy in policies)
         self._recent = RecentPages() if remembers and not ages else None
         self._remembers_writes = all(policy.max_versions is None for policy in policies)
@@ -244,16 +246,13 @@ class PageRows:
             return _NOTHING
         spec = ReadSpec(families=_COLUMNS_OF_A_VERSION, end=timestamp + 1, versions=2)
         cells = self._table.read_row(row_key, spec)
-        if not cells:
+        # What a policy hides is there all the same: a write at its timestamp would take its place.
+        stored = self._table.stored_row(row_key, spec._replace(start=timestamp)) if self._hides else cells
+        here = {(cell.family, cell.qualifier): cell.value for cell in stored if cell.timestamp == timestamp}
+        if not cells and not here:
             return _NOTHING
-        taken = verdict = b""
-        for cell in cells:
-            if cell.timestamp == timestamp:
-                if (cell.family, cell.qualifier) == CHECKSUM:
-                    taken = self._placement.fetch(cell.value)
-                elif (cell.family, cell.qualifier) == VERDICT:
-                    verdict = self._placement.fetch(cell.value)
-        return OwnRow(taken, verdict, self._version_before(row_key, cells, timestamp))
+        taken = self._value(here, CHECKSUM) if CHECKSUM in here or BODY in here else None
+        return OwnRow(taken, self._value(here, VERDICT), self._version_before(row_key, cells, timestamp))
 
     def stands(self, pointer: PagePointer) -> bool:
         """Whether a version is live and what its URL shows today: nothing newer there has other bytes or another status
@@ -273,10 +272,13 @@ class PageRows:
         )
 
     def same_body(self, body: bytes, checksum: bytes, pointer: PagePointer, stored_checksum: bytes) -> bool:
-        """Whether a body is the one stored at a pointer; a checksum too weak to decide alone has its bytes compared."""
-        if checksum != stored_checksum:
+        """Whether a body is the one stored at a pointer.
+
+        Bytes are compared where the checksum is too weak to decide alone, or not known any more.
+        """
+        if stored_checksum and checksum != stored_checksum:
             return False
-        return decides_alone(checksum) or self.body(pointer) == body
+        return (bool(stored_checksum) and decides_alone(checksum)) or self.body(pointer) == body
 
     def has_visit(self, pointer: PagePointer) -> bool:
         """Whether a visit that found nothing new (304) is noted at that row and time."""

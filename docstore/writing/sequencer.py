@@ -53,10 +53,10 @@ GROUP_ANCHORS = 20_000
 """A group with so many anchors is committed before its next page: they wait in memory."""
 
 Policies = Mapping[VerdictKind, Policy]
-_REFUSED = capture.StoredVerdict(
+_UNJUDGED = capture.StoredVerdict(
     VerdictKind.NEW, b"", 0, 0.0, "", b"", 0, 0, Previous.NONE, 0.0, capture.STORED_REFUSED
 )
-_NOT_MODIFIED = _REFUSED._replace(reason=capture.REASON_NOT_MODIFIED, stored=capture.STORED_CONFIRMED)
+_NOT_MODIFIED = _UNJUDGED._replace(reason=capture.REASON_NOT_MODIFIED, stored=capture.STORED_CONFIRMED)
 _CONFIRMED = _NOT_MODIFIED._replace(previous=Previous.SAME_BYTES, previous_similarity=1.0)
 
 
@@ -176,13 +176,15 @@ class Sequencer:
         A capture that was rejected is judged anew when it comes again: what it was rejected for may be gone.
         """
         if one.error:
-            return Answer(one.page.url, one.timestamp, _REFUSED, one.error)
+            return Answer(one.page.url, one.timestamp, _UNJUDGED, one.error)
         if self._rows.in_flight(one.row_key) or self._anchor_count >= GROUP_ANCHORS:
             self.commit()
         if one.analysis is None:
             return self._judge_visit(one)
         own, timestamp = self._settle(one)
-        known = capture.decode_verdict(own.verdict) if own.taken else None
+        known = None
+        if own.taken is not None:
+            known = capture.decode_verdict(own.verdict) if own.verdict else _UNJUDGED
         if known is not None and known.stored != capture.STORED_REJECTED:
             self._add_anchors(one, timestamp)  # it may have been stored before without them
             return _known(one.url, timestamp, known)
@@ -239,10 +241,10 @@ class Sequencer:
         answer = _NOT_MODIFIED if own.previous is None else _CONFIRMED
         pointer = PagePointer(one.timestamp, one.row_key)
         known = self._rows.has_visit(pointer)
-        if known and (own.taken or own.previous is None):
+        if known and (own.taken is not None or own.previous is None):
             return _known(one.url, one.timestamp, answer)
         self._rows.add_pending(pointer, None)
-        self._in_flight.append(Visit(one, None if own.taken else own.previous))
+        self._in_flight.append(Visit(one, own.previous if own.taken is None else None))
         if not known:
             self._tally.count_visit()
         return Answer(one.url, one.timestamp, answer)
@@ -252,7 +254,7 @@ class Sequencer:
         assert one.analysis is not None
         timestamp = one.timestamp
         own = self._rows.own(one.row_key, timestamp)
-        while own.taken and not self._same_body(one, timestamp, own.taken):
+        while own.taken is not None and not self._same_body(one, timestamp, own.taken):
             timestamp += TIMESTAMP_STEP_MICROS
             own = self._rows.own(one.row_key, timestamp)
         return own, timestamp

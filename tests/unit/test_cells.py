@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pages import page, words
+from stores import records_of
 
 import docstore
 from docstore import (
@@ -24,6 +25,7 @@ from docstore import (
     SetCell,
     VerdictKind,
 )
+from docstore.format import RECORD_DELETE_ROW
 
 URL = "https://a.example/x"
 T0 = 1_700_000_000_000_000
@@ -196,3 +198,39 @@ def test_a_confirmed_version_is_as_young_as_its_confirmation(tmp_path: Path) -> 
         found = store.get(URL, versions=10)
         assert found is not None
         assert [capture.body for capture in found.captures] == [bodies[2], bodies[1], bodies[1], bodies[1]]
+
+
+@pytest.mark.parametrize("policy", [GCPolicy(max_versions=1), GCPolicy(max_age_seconds=3600)])
+def test_a_body_whose_checksum_a_policy_hides_is_not_overwritten(tmp_path: Path, policy: GCPolicy) -> None:
+    schema = docstore.Schema(families=(ColumnFamily("dedup", policy),))
+    bodies = [page(words(n, 60)) for n in range(3)]
+    with docstore.open(tmp_path / "gc", create=True, schema=schema) as store:
+        for compacts in (False, True):
+            for number, at in ((0, T0), (1, T0 + DAY)):
+                store.put_page(URL, bodies[number], headers=HTML, fetched_at=at)
+            if compacts:
+                store.compact()
+            assert store.put_page(URL, bodies[0], headers=HTML, fetched_at=T0).stored == "known"
+            other = store.put_page(URL, bodies[2], headers=HTML, fetched_at=T0)
+            assert other.timestamp > T0
+            document = store.get(URL, at=T0, families=("page",))
+            assert document is not None and document.body == bodies[0]
+
+
+def test_same_bytes_are_known_again_where_a_policy_took_their_checksum(tmp_path: Path) -> None:
+    schema = docstore.Schema(families=(ColumnFamily("dedup", GCPolicy(max_age_seconds=3600)),))
+    with docstore.open(tmp_path / "gc", create=True, schema=schema) as store:
+        store.put_page(URL, page(words(1, 60)), headers=HTML, fetched_at=T0)
+        again = store.put_page(URL, page(words(1, 60)), headers=HTML, fetched_at=T0 + DAY)
+        assert (again.previous, again.stored) == ("same_bytes", "confirmed")
+
+
+def test_a_refused_batch_leaves_no_delete_mark(store: docstore.DocumentStore) -> None:
+    store.cells.apply(URL, [SetCell("crawl", b"v", T0, b"kept")])
+    with pytest.raises(InvalidArgument, match="nope"):
+        store.cells.apply_many(
+            [(URL, [DeleteRow()]), ("https://b.example/", [SetCell("nope", b"", T0, b"")])],
+        )
+    store.cells.apply("https://c.example/", [SetCell("crawl", b"v", T0, b"next")])
+    marks = [one for row in store.opened.manifest.segments() for one in records_of(store, row.number)]
+    assert not any(record.kind == RECORD_DELETE_ROW for record in marks)
