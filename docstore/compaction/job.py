@@ -386,17 +386,24 @@ class Compaction:
         return len(gone), len(old) - len(gone)
 
     def _drop_dictionaries(self, known: dict[int, set[bytes]]) -> int:
-        """Remove dictionaries that no record needs and no tablet uses."""
+        """Remove dictionaries that no record needs and no tablet uses.
+
+        One that is of no use yet may come into use while records are looked through: a site that was deleted is
+        crawled again, and its first pages make the same dictionary.
+        """
         opened = self._opened
-        with self._committer.lock:
-            self._bodies.flush()
-            names = opened.dictionaries.names()
-            rows = [row for row in opened.manifest.segments() if row.number not in known]
-        needed = dictionaries_named(opened.engine, self._bodies, rows).union(*known.values())
-        gone = [name for name in names if name not in needed]
-        with self._committer.lock:
-            if self._bodies.is_pinned():
-                return 0
-            for name in gone:
-                opened.dictionaries.remove(name)
+        with opened.placement.noting_dictionaries() as used:
+            with self._committer.lock:
+                self._bodies.flush()
+                names = opened.dictionaries.names()
+                rows = [row for row in opened.manifest.segments() if row.number not in known]
+            needed = dictionaries_named(opened.engine, self._bodies, rows).union(*known.values())
+            with self._committer.lock:
+                if self._bodies.is_pinned():
+                    return 0
+                gone = [name for name in names if name not in needed and name not in used]
+                for name in gone:
+                    opened.dictionaries.remove(name)
+                if gone:
+                    opened.placement.forget_dictionaries()  # none of these may be held for the next values
         return len(gone)

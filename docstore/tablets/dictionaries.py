@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -263,6 +265,7 @@ class SiteDictionaries:
         self._earned = DICTIONARIES_HELD * PAGES_A_LOAD
         self._last: tuple[bytes, Column, bytes, _Scope] | None = None
         """The site that was asked for last, which is the next one to learn from."""
+        self._used: set[bytes] | None = None
 
     def get(self, row_key: bytes, column: Column) -> Dictionary | None:
         """The dictionary for a value of a column of a row: its site's, else its tablet's, else None."""
@@ -284,6 +287,8 @@ class SiteDictionaries:
         if column not in COLUMNS:
             return
         self._earned = min(self._earned + 1, DICTIONARIES_HELD * PAGES_A_LOAD)
+        if dictionary and self._used is not None:
+            self._used.add(dictionary)
         site, scope = self._site(row_key, column)
         if dictionary and dictionary == scope.checksum:
             _judge(scope, len(raw), payload_bytes)
@@ -294,6 +299,15 @@ class SiteDictionaries:
             if dictionary and dictionary == scope.checksum:
                 _judge(scope, len(raw), payload_bytes)
             self._sample(tablet, scope, raw)
+
+    @contextmanager
+    def noting_use(self) -> Iterator[set[bytes]]:
+        """Checksums of the dictionaries that come into use meanwhile, by a scope or by a value; filled as they do."""
+        used = self._used = set()
+        try:
+            yield used
+        finally:
+            self._used = None
 
     def load(self, checksum: bytes) -> bytes:
         """The content of the dictionary that a record names."""
@@ -363,6 +377,8 @@ class SiteDictionaries:
             return
         level = PASSING_PACK_LEVEL if scope.stage + 1 < len(STAGES) else PACK_LEVEL
         checksum = scope.checksum = self._files.write(scope.sample.content(), level)
+        if self._used is not None:
+            self._used.add(checksum)
         self._prepare(checksum)
         scope.stage += 1
         scope.best_share = None

@@ -7,6 +7,7 @@ be fetched at once and is durable after `settle`; the committer calls that, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeVar
 
 from docstore.errors import CorruptionError, InvalidArgument
@@ -190,6 +191,10 @@ class Placement:
     def mutations(self) -> list[RowMutations]:
         """Rows to write with the group: which dictionaries its tablets use from now on."""
         return self._dictionaries.mutations()
+
+    def noting_dictionaries(self) -> AbstractContextManager[set[bytes]]:
+        """See `SiteDictionaries.noting_use`."""
+        return self._dictionaries.noting_use()
 
     def forget_dictionaries(self) -> None:
         """Look up anew which dictionaries are in use: compaction has changed that."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import docstore
 from docstore import Page
+from docstore.check import check
+from docstore.compaction import job
 from docstore.errors import StorageError
 from docstore.files import Files
 from docstore.format import CODEC_ZSTD_DICTIONARY
@@ -207,3 +210,53 @@ def test_a_dictionary_whose_name_could_not_be_made_durable_is_used_by_no_page(st
     assert any(related)
     assert not related & failed
     assert [store.get(page.url).body for page in given] == [page.body for page in given]  # type: ignore[union-attr]
+
+
+def test_dictionary_that_comes_into_use_while_compaction_looks_through_records_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The site was deleted and is crawled again: its first pages make the very dictionary that nobody needed."""
+    given = pages(1, 12)
+    look_through = job.dictionaries_named
+
+    def crawl_again_after(*args: Any) -> set[bytes]:
+        found = look_through(*args)
+        list(store.put_pages(given))
+        return found
+
+    with docstore.open(tmp_path / "s", create=True) as store:
+        list(store.put_pages([*pages(2, 1), *given]))
+        dictionary = record_of(store, given[-1].url).related
+        for one in given:
+            store.delete(one.url)
+        monkeypatch.setattr(job, "dictionaries_named", crawl_again_after)
+        store.compact()
+        assert record_of(store, given[-1].url).related == dictionary
+    with docstore.open(tmp_path / "s") as store:
+        assert [document.body for document in map(store.get, (one.url for one in given)) if document] == [
+            one.body for one in given
+        ]
+        assert list(check(store.opened)) == []
+
+
+def test_no_dictionary_that_compaction_has_removed_is_used_again(store: DocumentStore) -> None:
+    """Its group could not be committed, so that no row names it; it was prepared all the same."""
+    given = pages(1, 12)
+    list(store.put_pages(pages(2, 1)))
+    store.delete(pages(2, 1)[0].url)
+    real, store.opened.engine.mutate_rows = store.opened.engine.mutate_rows, _refuse  # type: ignore[method-assign]
+    with pytest.raises(StorageError):
+        list(store.put_pages(given))
+    store.opened.engine.mutate_rows = real  # type: ignore[method-assign]
+    prepared = len(store.opened.dictionaries.names())
+    assert prepared
+    assert store.compact().removed_dictionaries == prepared
+    list(store.put_pages(given))
+    for one in given:
+        document = store.get(one.url)
+        assert document is not None and document.body == one.body
+    assert list(check(store.opened)) == []
+
+
+def _refuse(*args: Any) -> None:
+    raise StorageError(errno.ENOSPC, "full")
