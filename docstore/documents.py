@@ -17,6 +17,7 @@ from docstore.keys import url_of
 from docstore.model import Cell, Headers, ReadSpec, Verdict
 from docstore.table import Table
 from docstore.tablets.placement import READ_AHEAD_BYTES, Placement, through_moves
+from docstore.tablets.unreadable import Place
 from docstore.tablets.values import envelope_raw_bytes
 
 DOCUMENT_FAMILIES = ("page", "http", "text", "dedup")
@@ -164,6 +165,21 @@ class DocumentReader:
                 pass  # compaction may have moved it: look again
         end = None if at is None else at + 1
         return through_moves(lambda: self._body_cells(row_key, end, 1), lambda cells: self._body_of(row_key, cells))
+
+    def value(self, row_key: bytes, column: Column, timestamp: int) -> bytes | None:
+        """One value of a version: b"" where it has none; None where it cannot be read, which is noted."""
+        family, qualifier = column
+        spec = ReadSpec((family,), qualifier, timestamp, timestamp + 1)
+
+        def look_up() -> bytes | None:
+            cells = self._table.read_row(row_key, spec)
+            return next((cell.value for cell in cells if cell.qualifier == qualifier), None)
+
+        def fetch(envelope: bytes | None) -> bytes:
+            return b"" if envelope is None else self._placement.fetch(envelope)
+
+        place = Place(row_key, family, qualifier, timestamp)
+        return self._placement.unreadable.attempt(lambda: through_moves(look_up, fetch), place)
 
     def get_many(
         self, row_keys: Iterable[bytes], *, at: int | None = None, families: Sequence[str] | None = None

@@ -28,6 +28,7 @@ from docstore.reading.job import Job
 from docstore.reading.portions import Rest, portions
 from docstore.reading.process import ReadingProcess
 from docstore.store import DocumentStore
+from docstore.tablets.unreadable import Unreadable
 
 if TYPE_CHECKING:  # loaded at the first write
     from docstore.writing.prepared import Prepared
@@ -91,6 +92,7 @@ class IngestReport:
         skipped: sound records that are no pages, by reason; and UNRESOLVED, visits that were lost.
         errors: damaged records and refused pages, at most MAX_ERRORS of them.
         error_count: all of them.
+        unreadable: stored values that the run met and could not read: pages were judged and stored without them.
         body_bytes: decoded bodies of the pages.
         stored_bytes: growth of the segments.
         seconds: wall time.
@@ -105,6 +107,7 @@ class IngestReport:
     skipped: dict[str, int] = field(default_factory=dict)
     errors: list[IngestError] = field(default_factory=list)
     error_count: int = 0
+    unreadable: list[Unreadable] = field(default_factory=list)
     body_bytes: int = 0
     stored_bytes: int = 0
     seconds: float = 0.0
@@ -161,10 +164,12 @@ def ingest(
     began = time.monotonic()
     before = store.stored_bytes()
     try:
-        if not run.take_from_reader():
-            run.take(run.pages())
-        run.take(run.resolved_revisits())
+        with store.opened.placement.unreadable.collecting() as unreadable:
+            if not run.take_from_reader():
+                run.take(run.pages())
+            run.take(run.resolved_revisits())
     finally:
+        run.report.unreadable = list(unreadable)
         run.report.stored_bytes = store.stored_bytes() - before
         run.report.seconds = time.monotonic() - began
     return run.report
@@ -339,7 +344,9 @@ class _Run:
 
     def _body_referred_to(self, entry: RevisitEntry) -> tuple[bytes, Any, int] | None:
         if entry.refers_to_uri:
-            document = self._store.get(entry.refers_to_uri, at=entry.refers_to_date, families=("page", "http"))
+            document = self._store.opened.placement.unreadable.attempt(
+                lambda: self._store.get(entry.refers_to_uri, at=entry.refers_to_date, families=("page", "http"))
+            )
             exact_date = entry.refers_to_date is None or (
                 document is not None and document.timestamp == entry.refers_to_date - entry.refers_to_date % 1000
             )

@@ -134,6 +134,7 @@ class Opened:
             ],
             "directory_bytes": self.files.tree_bytes(self.path),
             "lost": [dataclasses.asdict(lost) for lost in self.lost],
+            "unreadable": [one.as_dict() for one in self.placement.unreadable.listed()],
         }
 
 

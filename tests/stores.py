@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from docstore.model import Durability
 from docstore.store import DocumentStore
-from docstore.tablets.bodies import SegmentRow
+from docstore.tablets.bodies import SegmentRow, decode_ref
 from docstore.tablets.record import Record
+from docstore.tablets.values import parse_envelope
 from docstore.tablets.walk import Damage
 
 Contents = dict[tuple[bytes, str, bytes, int], bytes]
@@ -26,6 +27,22 @@ def records_of(store: DocumentStore, segment: int) -> list[Record]:
     found = [found for _, found in store.opened.bodies.walk(segment)]  # type: ignore[attr-defined]
     assert not any(isinstance(one, Damage) for one in found)
     return found
+
+
+def damage_value(store: DocumentStore, url: str, column: tuple[str, bytes], at: int | None = None) -> tuple[str, int]:
+    """Flip a byte of the record of a page's value; -> its file and its offset there.  Open the store anew to see it."""
+    row_key = store.cells.row_key(url)
+    cells = store.opened.engine.read_row("pages", row_key)
+    envelope = next(c.value for c in cells if (c.family, c.qualifier) == column and at in (None, c.timestamp))
+    ref = parse_envelope(envelope).ref
+    assert ref is not None, "the value stands in its cell"
+    store.opened.bodies.sync()
+    segment, offset, length = decode_ref(ref)
+    path = store.opened.path / "segments" / f"{segment:08d}.seg"
+    raw = bytearray(path.read_bytes())
+    raw[offset + length - 3] ^= 255
+    path.write_bytes(raw)
+    return str(path), offset
 
 
 def before_refs_change(store: DocumentStore, action: Callable[[], None]) -> None:

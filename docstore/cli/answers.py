@@ -5,6 +5,7 @@ Floor 7: knows the model's types and `output`; must not open a store.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import output
@@ -13,7 +14,9 @@ from docstore.model import Cell, Previous, PutResult, Verdict, VerdictKind
 
 if TYPE_CHECKING:  # most answers hold no snippet, and a cold start counts milliseconds
     from docstore.snippet import Snippet
+    from docstore.tablets.unreadable import Unreadable
 
+SHOWN_UNREADABLE = 20
 KIND_COLOURS = {
     VerdictKind.NEW: "green",
     VerdictKind.EXACT: "red",
@@ -176,3 +179,11 @@ def value_words(value: bytes) -> str:
     except UnicodeDecodeError:
         text = "\0"
     return f"({len(value)} bytes)" if "\0" in text else output.one_line(text)
+
+
+def note_unreadable(values: Sequence[Unreadable]) -> None:
+    """Name stored values that could not be read, and were done without."""
+    for value in values[:SHOWN_UNREADABLE]:
+        output.note(f"cannot read {value}")
+    if values:
+        output.note(f"{len(values)} stored values cannot be read, and were done without: see `docstore check`")

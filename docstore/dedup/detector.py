@@ -63,7 +63,15 @@ class Pages(Protocol):
     """How the detector sees rows: live versions only."""
 
     def page(self, pointer: PagePointer) -> StoredPage | None:
-        """The live version at that row and time; None when it was deleted, has expired or was never committed."""
+        """The live version at that row and time.
+
+        None when it was deleted, has expired or was never committed, or was found to be unreadable; without text where
+        its text is not there any more.
+        """
+        ...
+
+    def is_readable(self, pointer: PagePointer) -> bool:
+        """Whether its body can be read; `page` gives None from now on where it cannot."""
         ...
 
     def title(self, pointer: PagePointer) -> str:
@@ -74,12 +82,12 @@ class Pages(Protocol):
         """Its HTTP status."""
         ...
 
-    def text(self, pointer: PagePointer) -> str:
-        """Its stored text."""
+    def text(self, pointer: PagePointer) -> str | None:
+        """Its stored text; where it cannot be read None, as `page` gives from now on."""
         ...
 
-    def body(self, pointer: PagePointer) -> bytes:
-        """Its stored body."""
+    def body(self, pointer: PagePointer) -> bytes | None:
+        """Its stored body; where it cannot be read None, as `page` gives from now on."""
         ...
 
 
@@ -154,6 +162,12 @@ class Detector:
         """
         if says_nothing(body):
             return Judgement(VerdictKind.NEW, reason=REASON_BLANK)
+        while True:
+            judgement = self._first_that_holds(row_key, body, analysis, status)
+            if judgement.of is None or self._pages.is_readable(judgement.of):
+                return judgement
+
+    def _first_that_holds(self, row_key: bytes, body: bytes, analysis: Analysis, status: int) -> Judgement:
         pointer = self._exact(row_key, body, analysis, status)
         if pointer is not None:
             return Judgement(VerdictKind.EXACT, pointer, 1.0, relative=pointer, candidates=1, verified=1)
@@ -184,12 +198,17 @@ class Detector:
         size = len(page.shingles)
         matches: list[Match] = []
         for number, is_known, checksum, shared, others in self._texts.compare(page, proposal.numbers, limit):
-            found = self._oldest(row_key, number, None if is_known else analysis)
-            if found is None:
+            unlike = None if is_known else analysis
+            while (found := self._oldest(row_key, number, unlike)) is not None:
+                pointer, stored = found
+                overlap: tuple[int, int] | None = shared, others
+                if checksum != stored.text_checksum:
+                    overlap = self._overlap(page, number, stored.text_checksum, partial(self._pages.text, pointer))
+                if overlap is not None:
+                    shared, others = overlap
+                    break  # else its text cannot be read, and another page may have it
+            if found is None or not others:
                 continue
-            pointer, stored = found
-            if checksum != stored.text_checksum:
-                shared, others = self._overlap(page, number, stored.text_checksum, partial(self._pages.text, pointer))
             alike = jaccard(shared, size, others)
             matches.append(_new_tuple(Match, (pointer, alike, shared / size, shared / others)))
             if len(matches) == limit:
@@ -198,8 +217,8 @@ class Detector:
             matches.sort(key=_best_first)
         return matches, proposal.candidates
 
-    def similarity(self, analysis: Analysis, text_checksum: bytes, load_text: Callable[[], str]) -> float:
-        """Exact Jaccard coefficient of a page and a stored text; 0.0 where either has no word.
+    def similarity(self, analysis: Analysis, text_checksum: bytes, load_text: Callable[[], str | None]) -> float:
+        """Exact Jaccard coefficient of a page and a stored text; 0.0 where either has no word, or cannot be read.
 
         Args:
             analysis: the page's fingerprints.
@@ -212,8 +231,8 @@ class Detector:
             return 1.0
         page = self._asking(analysis)
         self._texts.compare(page, [], 0)  # is at hand from now on
-        shared, others = self._overlap(page, _number(text_checksum), text_checksum, load_text)
-        return jaccard(shared, len(page.shingles), others)
+        overlap = self._overlap(page, _number(text_checksum), text_checksum, load_text)
+        return 0.0 if overlap is None else jaccard(overlap[0], len(page.shingles), overlap[1])
 
     def _asking(self, analysis: Analysis) -> Asking:
         """A page, with its shingles as the kernel gave them, or made from its text."""
@@ -224,13 +243,18 @@ class Detector:
         return _new_tuple(Asking, its)
 
     def _overlap(
-        self, page: Asking, number: int, text_checksum: bytes, load_text: Callable[[], str]
-    ) -> tuple[int, int]:
-        """How many shingles a page that is at hand shares with a text, and how many that has."""
+        self, page: Asking, number: int, text_checksum: bytes, load_text: Callable[[], str | None]
+    ) -> tuple[int, int] | None:
+        """How many shingles a page that is at hand shares with a text, and how many that has; None without the text."""
         found = self._texts.overlap(page.number, number)
         if found is not None and found[0] == text_checksum:
             return found[1:]
-        shingles = self._kernel.shingles(load_text())
+        text = load_text()
+        if text is None:
+            return None
+        shingles = self._kernel.shingles(text)
+        if not len(shingles):
+            return 0, 0  # not the text that its fingerprints were made of: a cell set by hand
         self._texts.keep(number, text_checksum, shingles)
         return self._kernel.overlap(page.shingles, shingles), len(shingles)
 

@@ -40,6 +40,7 @@ from docstore.sweep.pairs import Listed, PairGraph
 from docstore.sweep.stages import Workspace
 from docstore.sweep.texts import Maker
 from docstore.sweep.verify import verify
+from docstore.tablets.unreadable import Unreadable
 
 MANY_DUPLICATES = 500
 TEXTS = ("main", "visible")
@@ -96,6 +97,7 @@ class SweepReport:
         expected_recall: share of the pairs at the very threshold that become candidates; higher above it.
         crowded: texts in buckets so large that not all pairs in them were looked at.
         written: documents whose columns were changed.
+        unreadable: values that could not be read; what needed them was left out.
         threshold, text, shingle_words, policy: as used.
         seconds: wall time, and by stage.
     """
@@ -115,6 +117,7 @@ class SweepReport:
     expected_recall: float = 1.0
     crowded: int = 0
     written: int = 0
+    unreadable: list[Unreadable] = field(default_factory=list)
     threshold: float = 0.0
     text: str = ""
     shingle_words: int = 0
@@ -136,7 +139,10 @@ def sweep(
         InvalidArgument: an option makes no sense.
         StorageError: the disk is full or fails; what is committed stays, the same sweep again goes on.
     """
-    return _Sweep(store, options, on_progress).run()
+    with store.opened.placement.unreadable.collecting() as unreadable:
+        report = _Sweep(store, options, on_progress).run()
+    report.unreadable = list(unreadable)
+    return report
 
 
 class _Sweep:

@@ -16,6 +16,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, NamedTuple, overload
 
 import numpy as np
@@ -29,6 +30,8 @@ from docstore.dedup.checksum import decides_alone
 from docstore.dedup.comparable import REASON_BLANK, says_nothing, status_class, text_compares
 from docstore.dedup.detector import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.dedup.sketch import BINS
+from docstore.documents import DocumentReader
+from docstore.errors import CorruptionError
 from docstore.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
 from docstore.html.words import words
 from docstore.model import Cell, ReadSpec, VerdictKind
@@ -168,6 +171,7 @@ class _Reading:
 
     def __init__(self, store: DocumentStore) -> None:
         self._fetch = store.opened.placement.fetch
+        self._reader = DocumentReader(store.table, store.opened.placement)
         self._row_keys, self._texts = Blobs(), Blobs()
         self._rows, self._timestamps, self._column_times = array("q"), array("q"), array("q")
         self._identity, self._bodies = bytearray(), bytearray()
@@ -195,12 +199,14 @@ class _Reading:
         for timestamp in sorted(captures):
             columns = captures[timestamp]
             if capture.CLUSTER in columns or capture.CANONICAL_PAGE in columns:
-                placed[timestamp] = self._placed_checksum(columns)
+                placed[timestamp] = self._placed_checksum(row_key, timestamp, columns)
             if capture.BODY not in columns or capture.CHECKSUM not in columns:
                 continue
             checksum = self._fetch(columns[capture.CHECKSUM])
-            shown = checksum, status_class(self._status(columns))
-            verdict = self._verdict(columns)
+            value = partial(self._value, row_key, timestamp, columns)
+            shown = checksum, status_class(int(value(capture.STATUS) or b"0"))
+            encoded = value(capture.VERDICT)
+            verdict = capture.decode_verdict(encoded) if encoded else None
             if shown == previous:
                 if is_version and capture.TEXT_CHECKSUM in columns:
                     self._column_times[-1] = timestamp
@@ -219,32 +225,27 @@ class _Reading:
             self._note_redirect(row_key, captures)
         self._row_number += 1
 
-    def _placed_checksum(self, columns: dict[Column, bytes]) -> int:
-        values = (columns.get(column) for column in (capture.CLUSTER, capture.CANONICAL_PAGE))
-        return placed_checksum(*(b"" if value is None else self._fetch(value) for value in values))
-
-    def _status(self, columns: dict[Column, bytes]) -> int:
-        return int(self._value(columns, capture.STATUS) or b"0")
-
-    def _verdict(self, columns: dict[Column, bytes]) -> StoredVerdict | None:
-        return capture.decode_verdict(self._value(columns, capture.VERDICT)) if capture.VERDICT in columns else None
+    def _placed_checksum(self, row_key: bytes, timestamp: int, columns: dict[Column, bytes]) -> int:
+        wanted = (capture.CLUSTER, capture.CANONICAL_PAGE)
+        return placed_checksum(*(self._value(row_key, timestamp, columns, column) for column in wanted))
 
     def _version(self, row_key: bytes, timestamp: int, columns: dict[Column, bytes], checksum: bytes) -> None:
         number = len(self._rows)
-        text_checksum = self._fetch(columns[capture.TEXT_CHECKSUM])
-        status = self._status(columns)
+        value = partial(self._value, row_key, timestamp, columns)
+        text_checksum = value(capture.TEXT_CHECKSUM)
+        status = int(value(capture.STATUS) or b"0")
         known = len(text_checksum) == 17 and text_checksum[0] == SCHEME_TEXT_1
         good = text_compares(status) and known
-        body = checksum if decides_alone(checksum) else b"\0" + blake3(self._fetch(columns[capture.BODY])).digest()
+        body = checksum if decides_alone(checksum) else b"\0" + blake3(value(capture.BODY)).digest()
         body = _digest(b"b%d:" % status_class(status), body)
-        sketch, shingle_count = capture.decode_sketch(self._value(columns, capture.SKETCH))
+        sketch, shingle_count = capture.decode_sketch(value(capture.SKETCH))
         sketched = len(sketch) == SKETCH_BYTES and sketch[0] == SCHEME_SKETCH_1
         if not good:
             equal_by, identity = BY_BODY, body
         elif sketched and shingle_count >= MIN_NEAR_WORDS:
             equal_by, identity = BY_TEXT, text_checksum[1:]
         else:
-            equal_by, identity = self._identify(columns, text_checksum, body)
+            equal_by, identity = self._identify(value, columns.get(capture.MAIN, b""), text_checksum, body)
         self._row_keys.append(row_key)
         self._texts.append(columns.get(capture.MAIN, b""))
         self._rows.append(self._row_number)
@@ -260,17 +261,18 @@ class _Reading:
         self._sketches.write(sketch[1:] if sketched else bytes(BINS))
         self._state.update(len(row_key).to_bytes(4, "big") + row_key + timestamp.to_bytes(8, "big") + identity)
         self._duplicate.append(False)
-        self._note_declared(number, row_key, columns)
+        self._note_declared(number, row_key, value(capture.CANONICAL))
 
-    def _identify(self, columns: dict[Column, bytes], text_checksum: bytes, body: bytes) -> tuple[int, bytes]:
-        envelope = columns.get(capture.MAIN, b"")
+    def _identify(
+        self, value: Callable[[Column], bytes], envelope: bytes, text_checksum: bytes, body: bytes
+    ) -> tuple[int, bytes]:
         if envelope and envelope_raw_bytes(envelope) > LONG_TEXT_BYTES:
             return BY_TEXT, text_checksum[1:]
-        count = len(words(self._value(columns, capture.MAIN).decode("utf-8", "surrogatepass")))
+        count = len(words(value(capture.MAIN).decode("utf-8", "surrogatepass")))
         if count >= MIN_NEAR_WORDS:
             return BY_TEXT, text_checksum[1:]
         if count >= MIN_SAME_TEXT_WORDS:
-            return BY_TITLE, _digest(b"t", text_checksum + self._value(columns, capture.TITLE))
+            return BY_TITLE, _digest(b"t", text_checksum + value(capture.TITLE))
         return BY_BODY, body
 
     def _note_verdict(self, verdict: StoredVerdict | None) -> None:
@@ -279,25 +281,33 @@ class _Reading:
             self._duplicate[-1] = True
             self._verdicts.append((len(self._rows) - 1, verdict.of_row_key, verdict.of_timestamp))
 
-    def _note_declared(self, number: int, row_key: bytes, columns: dict[Column, bytes]) -> None:
-        reference = self._value(columns, capture.CANONICAL).decode("utf-8", "replace")
+    def _note_declared(self, number: int, row_key: bytes, link: bytes) -> None:
+        reference = link.decode("utf-8", "replace")
         target = keys.resolve(keys.url_of(row_key), reference) if reference else None
         if target is not None:
             self._declared.append(Declared(number, keys.row_key(target)))
 
     def _note_redirect(self, row_key: bytes, captures: dict[int, dict[Column, bytes]]) -> None:
-        newest = captures[max(captures)]
-        if self._status(newest) not in REDIRECTS or capture.HEADERS not in newest:
+        timestamp = max(captures)
+        newest = captures[timestamp]
+        if int(self._value(row_key, timestamp, newest, capture.STATUS) or b"0") not in REDIRECTS:
             return
-        headers = capture.decode_headers(self._fetch(newest[capture.HEADERS]))
+        encoded = self._value(row_key, timestamp, newest, capture.HEADERS)
+        headers = capture.decode_headers(encoded) if encoded else ()
         location = next((value for name, value in headers if name.lower() == "location"), "")
         target = keys.resolve(keys.url_of(row_key), location) if location else None
         if target is not None:
             self._redirects[row_key] = keys.row_key(target)
 
-    def _value(self, columns: dict[Column, bytes], column: Column) -> bytes:
+    def _value(self, row_key: bytes, timestamp: int, columns: dict[Column, bytes], column: Column) -> bytes:
+        """A value; b"" where there is none, or it cannot be read, which is noted."""
         envelope = columns.get(column)
-        return b"" if envelope is None else self._fetch(envelope)
+        if envelope is None:
+            return b""
+        try:
+            return self._fetch(envelope)
+        except CorruptionError:  # a compaction may have moved it since the scan
+            return self._reader.value(row_key, column, timestamp) or b""
 
     # --- what needs all rows
 

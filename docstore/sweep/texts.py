@@ -23,9 +23,9 @@ from docstore.dedup.detector import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.dedup.join import Sets
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.sketch import BINS, minima
+from docstore.documents import DocumentReader
 from docstore.errors import CorruptionError
 from docstore.html.words import words
-from docstore.model import ReadSpec
 from docstore.store import DocumentStore
 from docstore.sweep.pages import BY_BODY, BY_TEXT, BY_TITLE, Versions
 from docstore.sweep.stages import INPUT_BYTES, ShingleFile, Workspace
@@ -87,7 +87,7 @@ class Maker:
         self, store: DocumentStore, versions: Versions, kernel: Kernel, *, from_bodies: bool, threads: int
     ) -> None:
         self._fetch = store.opened.placement.fetch
-        self._table = store.table
+        self._reader = DocumentReader(store.table, store.opened.placement)
         self._versions = versions
         self._kernel = kernel
         self._from_bodies = from_bodies
@@ -186,10 +186,10 @@ class Maker:
         )
 
     def _from_body(self, number: int, sketch: bool) -> Made:
-        columns = self._columns(number, ("page", "http"))
-        headers = capture.decode_headers(columns[capture.HEADERS]) if capture.HEADERS in columns else ()
+        encoded = self._value(number, capture.HEADERS)
+        headers = capture.decode_headers(encoded) if encoded else ()
         content_type = next((value for name, value in headers if name.lower() == "content-type"), None)
-        analysis = self._kernel.analyse(columns.get(capture.BODY, b""), content_type)
+        analysis = self._kernel.analyse(self._value(number, capture.BODY), content_type)
         shingles = self._kernel.shingles(analysis.main)
         kept = _sketch(shingles) if sketch else b""
         identity = self._versions.bodies[number].tobytes()
@@ -209,14 +209,19 @@ class Maker:
             return b""
         try:
             return self._fetch(envelope)
-        except CorruptionError:  # a compaction may have moved it since the scan
-            return self._columns(number, ("text",)).get(capture.MAIN, b"")
+        except CorruptionError:  # a compaction may have moved it since the scan; or another version has this text
+            return next(filter(None, (self._value(one, capture.MAIN) for one in self._of_equal_text(number))), b"")
 
-    def _columns(self, number: int, families: tuple[str, ...]) -> dict[capture.Column, bytes]:
-        timestamp = int(self._versions.timestamps[number])
-        spec = ReadSpec(families=families, start=timestamp, end=timestamp + 1)
-        cells = self._table.read_row(self._versions.row_keys[number], spec)
-        return {(cell.family, cell.qualifier): self._fetch(cell.value) for cell in cells}
+    def _of_equal_text(self, number: int) -> list[int]:
+        """Versions with the same text, first the one asked for."""
+        versions = self._versions
+        equal = (versions.identity == versions.identity[number]).all(axis=1) & (versions.equal_by == BY_TEXT)
+        return [number, *(one for one in np.flatnonzero(equal).tolist() if one != number)]
+
+    def _value(self, number: int, column: capture.Column) -> bytes:
+        """A value of a version as its row has it now; b"" where it is not there, or cannot be read, which is noted."""
+        row_key, timestamp = self._versions.row_keys[number], int(self._versions.timestamps[number])
+        return self._reader.value(row_key, column, timestamp) or b""
 
 
 def _sketch(shingles: NDArray[np.uint64]) -> bytes:

@@ -41,6 +41,7 @@ from docstore.format import (
 )
 from docstore.model import RowMutations, SetCell
 from docstore.tablets.manifest import Manifest
+from docstore.tablets.unreadable import UnreadableValues
 from docstore.tablets.values import DICTIONARIES_HELD, PACK_LEVEL, Dictionary, checksum16, pack, unpack
 
 PIECE_BYTES = 1024
@@ -74,7 +75,7 @@ class DictionaryFiles:
     def save(self, content: bytes, level: int = PACK_LEVEL) -> bytes:
         """Write a dictionary durably, packed at a level of zstd; returns its checksum.
 
-        One that is there already is left alone.
+        One that is there already is left alone, if it can be read.
         """
         checksum = self.write(content, level)
         self.settle()
@@ -91,7 +92,7 @@ class DictionaryFiles:
         """The same as `save`, but durable only after `settle`."""
         checksum = checksum16(content)
         path = self._path(checksum)
-        if not self._files.exists(path):
+        if not self._is_there(checksum):
             payload = pack(content, level)
             head = struct.pack(
                 DICTIONARY_HEADER,
@@ -127,6 +128,15 @@ class DictionaryFiles:
             raise CorruptionError("not the dictionary of this name", path=str(path), expected=checksum.hex(), found="")
         self._hold(checksum, content)
         return content
+
+    def _is_there(self, checksum: bytes) -> bool:
+        if not self._files.exists(self._path(checksum)):
+            return False
+        try:
+            self.load(checksum)
+        except CorruptionError:
+            return False
+        return True
 
     def names(self) -> list[bytes]:
         """Checksums of the dictionaries on disk."""
@@ -253,9 +263,14 @@ class _Scope:
 
 
 class SiteDictionaries:
-    """Which dictionary a value gets; makes new ones as values come.  For whoever holds the committer's lock."""
+    """Which dictionary a value gets; makes new ones as values come.  For whoever holds the committer's lock.
+
+    Attributes:
+        unreadable: where a dictionary is noted that cannot be read: its scope makes another.
+    """
 
     def __init__(self, files: DictionaryFiles, engine: Engine, manifest: Manifest) -> None:
+        self.unreadable = UnreadableValues()
         self._files = files
         self._engine = engine
         self._manifest = manifest
@@ -271,9 +286,7 @@ class SiteDictionaries:
         """The dictionary for a value of a column of a row: its site's, else its tablet's, else None."""
         if column not in COLUMNS:
             return None
-        return self._held(self._site(row_key, column)[1].checksum) or self._held(
-            self._scope(self._tablet_name(row_key, column)).checksum
-        )
+        return self._held(self._site(row_key, column)[1]) or self._held(self._scope(self._tablet_name(row_key, column)))
 
     def note(self, row_key: bytes, column: Column, raw: bytes, payload_bytes: int, dictionary: bytes) -> None:
         """Learn from a value that was stored: sample it, and judge the dictionary that it was stored with.
@@ -388,8 +401,9 @@ class SiteDictionaries:
         else:
             scope.sample.widen(STAGES[scope.stage].stride_pieces)
 
-    def _held(self, checksum: bytes) -> Dictionary | None:
-        """A dictionary that is held, or can be paid for."""
+    def _held(self, scope: _Scope) -> Dictionary | None:
+        """The dictionary of a scope, if it is held or can be paid for."""
+        checksum = scope.checksum
         if not checksum:
             return None
         dictionary = self._prepared.get(checksum)
@@ -397,7 +411,10 @@ class SiteDictionaries:
             self._prepared.move_to_end(checksum)
         elif self._earned >= PAGES_A_LOAD:
             self._earned -= PAGES_A_LOAD
-            dictionary = self._prepare(checksum)
+            dictionary = self.unreadable.attempt(lambda: self._prepare(checksum))
+            if dictionary is None:
+                scope.checksum = b""
+                scope.start_again()
         return dictionary
 
     def _prepare(self, checksum: bytes) -> Dictionary:

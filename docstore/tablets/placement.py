@@ -98,7 +98,11 @@ def sort_values(values: Mapping[Column, bytes]) -> Sorted:
 
 
 class Placement:
-    """Places values and fetches them.  Fetching is thread-safe; placing is for whoever holds the committer's lock."""
+    """Places values and fetches them.  Fetching is thread-safe; placing is for whoever holds the committer's lock.
+
+    Attributes:
+        unreadable: values and dictionaries that could not be read, and were done without.
+    """
 
     def __init__(
         self,
@@ -114,6 +118,7 @@ class Placement:
         self._envelopes: dict[tuple[bytes, str], bytes] = {}
         self._held_bases = HeldValues(BASES_HELD_BYTES)
         self._load = dictionaries.load
+        self.unreadable = dictionaries.unreadable
 
     # --- placing
 

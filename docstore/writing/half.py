@@ -23,6 +23,7 @@ from docstore.layout import Opened
 from docstore.model import CellsAt, DeleteCells, DeleteRow, ReadSpec, RowMutations, VerdictKind
 from docstore.table import Table
 from docstore.tablets.record import delete_column, delete_row
+from docstore.tablets.unreadable import Place
 from docstore.writing.commit import Committer
 from docstore.writing.orphans import Orphan, orphans
 from docstore.writing.pipeline import PageWriter
@@ -137,6 +138,8 @@ class Writing:
             for match in matches:
                 if match.pointer in found or max(match.jaccard, match.contained, match.contains) < least:
                     continue
+                if not rows.is_readable(match.pointer):
+                    continue
                 kind = self._kind(match.jaccard, match.contained, match.contains)
                 found[match.pointer] = Similar(
                     keys.url_of(match.pointer.row_key),
@@ -169,6 +172,8 @@ class Writing:
             page = None if pointer.row_key == asked.row_key or pointer in found else rows.page(pointer)
             if page is None or not bodies_compare(asked.status, rows.status(pointer)):
                 continue
+            if not rows.is_readable(pointer):
+                continue
             if rows.same_body(asked.body, analysis.body_checksum, pointer, page.checksum):
                 kind = VerdictKind.EXACT
             elif not compares or page.text_checksum != analysis.text_checksum:
@@ -198,8 +203,8 @@ class Writing:
         pointers += index.pages_with_docno(docno) if docno else []
         found = []
         for pointer in sorted(set(pointers)):
-            document = self._reader.get(pointer.row_key, at=pointer.timestamp)
-            if document is None or document.timestamp != pointer.timestamp:
+            document = self._document(pointer)
+            if document is None:
                 continue
             if docno and document.newest.docno != docno:
                 continue
@@ -228,11 +233,11 @@ class Writing:
                 referring.update(p for p in self._opened.sharing.referrers(body.name) if p.row_key != row_key)
                 if purge:
                     linked.update(self._linked_from(row_key, body))
-            self._opened.placement.mark(delete_row(row_key, self._clock()))
             rows = [RowMutations(PAGES, row_key, [DeleteRow()])]
             for pointer in sorted(referring):
                 rows += self._postings_of(pointer)
             rows += self._anchors_taken_back(row_key, sorted(linked))
+            self._opened.placement.mark(delete_row(row_key, self._clock()))
             self._commit(rows)
         while not self._table.finish_deletes(row_key):
             pass
@@ -297,9 +302,17 @@ class Writing:
         analysis = self._analysed(pointer)
         return [] if analysis is None else self._postings(pointer, analysis)
 
+    def _document(self, pointer: PagePointer) -> Document | None:
+        """A live capture; None where it is not there, or cannot be read."""
+        row_key, timestamp = pointer.row_key, pointer.timestamp
+        document = self._opened.placement.unreadable.attempt(
+            lambda: self._reader.get(row_key, at=timestamp), Place(row_key, *capture.BODY, timestamp)
+        )
+        return None if document is None or document.timestamp != timestamp else document
+
     def _analysed(self, pointer: PagePointer) -> _Analysed | None:
-        document = self._reader.get(pointer.row_key, at=pointer.timestamp)
-        if document is None or document.timestamp != pointer.timestamp or not document.body:
+        document = self._document(pointer)
+        if document is None or not document.body:
             return None
         analysis = self.kernel.analyse(document.body, document.newest.header("content-type"))
         return _Analysed(analysis, document.status or 0)

@@ -6,18 +6,29 @@ Whoever calls holds the committer's lock, and places the pages of a group in the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from docstore import capture
 from docstore.dedup.detector import Judgement
 from docstore.dedup.pointers import PagePointer
 from docstore.format import INLINE_LIMIT_BYTES, SCHEME_BLAKE3_256
-from docstore.model import CellsAt, RowMutations, SetCell, VerdictKind
+from docstore.model import Cell, CellsAt, RowMutations, SetCell, VerdictKind
 from docstore.tablets.placement import TEXT_DELTA, Placement, Sorted
 from docstore.tablets.values import encode_inline
 from docstore.writing.prepared import Prepared
 from docstore.writing.rows import LARGEST_BASE_BYTES, OwnVersion, PageRows, PendingPage
-from docstore.writing.sharing import DYING, Base, SharedBodies, body_name
+from docstore.writing.sharing import (
+    BODY_FAMILY,
+    DYING,
+    ENVELOPE,
+    TABLE,
+    TEXT,
+    TEXT_NAME,
+    Base,
+    SharedBodies,
+    body_name,
+)
 from docstore.writing.siblings import Siblings
 
 PAGES = "pages"
@@ -35,6 +46,7 @@ class Judged(NamedTuple):
         pending: as later pages of the group see it; None where they do not.
         cells: of its row, as far as they are known.
         long: values of its row that go into Bodies, beside body and text.
+        damaged: cells of its row's version of the same bytes that cannot be read; what is stored now takes their place.
     """
 
     page: Prepared
@@ -45,6 +57,7 @@ class Judged(NamedTuple):
     pending: PendingPage | None
     cells: capture.Values
     long: capture.Values
+    damaged: Sequence[Cell] = ()
 
     def row(self) -> RowMutations:
         """Its row, once all values are placed."""
@@ -81,10 +94,12 @@ class PagePlacer:
 
     Attributes:
         shared_rows: what the group in flight writes to rows of shared bodies; whoever commits it takes them.
+        healed_rows: what it writes into other versions of its rows, in place of values that cannot be read; likewise.
     """
 
     def __init__(self, placement: Placement, rows: PageRows, sharing: SharedBodies) -> None:
         self.shared_rows: list[RowMutations] = []
+        self.healed_rows: list[RowMutations] = []
         self._placement = placement
         self._rows = rows
         self._sharing = sharing
@@ -102,6 +117,7 @@ class PagePlacer:
                 self._rows.add_pending(one.pointer, pending)
         if one.long:
             one.cells.update(self._placement.place_all(row_key, timestamp, one.long))
+        self._heal(one)
 
     def place_visit(self, one: Visit) -> RowMutations:
         """Place the values of a visit; -> its row."""
@@ -136,13 +152,14 @@ class PagePlacer:
                 one.cells[capture.BODY] = shared.envelope
                 self._place_text(one, shared)
                 return shared
-        bases = self._bases(one)
+        bases = [] if one.damaged else self._bases(one)
         envelope, leans_on = self._placement.place_near(
             row_key, capture.BODY, timestamp, body, [(base.name, base.raw) for base in bases]
         )
         one.cells[capture.BODY] = envelope
-        if duplicate is not None:
-            self.shared_rows.append(self._sharing.refer(body_name(self._rows.body(duplicate)), pointer))
+        referred_to = None if duplicate is None else self._rows.body(duplicate)
+        if referred_to is not None:
+            self.shared_rows.append(self._sharing.refer(body_name(referred_to), pointer))
         base = next((base for base in bases if base.name == leans_on), None)
         if base is not None:
             self._lean_on(base, pointer)
@@ -151,15 +168,36 @@ class PagePlacer:
             base = Base(_name(one.page), body, envelope, pointer, text)
         return base
 
+    def _heal(self, one: Judged) -> None:
+        """Put what was stored now where the row's other versions, and the row of the shared body, hold what is damaged.
+
+        Body and text are those of the same bytes, so that what holds for one holds for all; headers are not.
+        """
+        row_key = one.pointer.row_key
+        for damaged in one.damaged:
+            column = (damaged.family, damaged.qualifier)
+            envelope = one.cells.get(column)
+            if envelope is None or damaged.family not in (capture.BODY[0], capture.MAIN[0]):
+                continue
+            others = (at for at in self._rows.holders(row_key, damaged) if at != one.pointer.timestamp)
+            cells = [SetCell(*column, at, envelope) for at in others]
+            if cells:
+                self.healed_rows.append(RowMutations(PAGES, row_key, cells))
+            name = _name(one.page)
+            shared = self._rows.shared_cells(name)
+            qualifier = {capture.BODY: ENVELOPE, capture.MAIN: TEXT}.get(column, b"")
+            if shared.get(qualifier) != damaged.value or DYING in shared:
+                continue
+            if qualifier == ENVELOPE or shared.get(TEXT_NAME) == encode_inline(body_name(_text(one.page))):
+                self.shared_rows.append(RowMutations(TABLE, name, [SetCell(BODY_FAMILY, qualifier, 0, envelope)]))
+
     def _place_text(self, one: Judged, base: Base | None) -> bytes:
         """Place the text of a page whose body leans on that base, or on none; -> its envelope.
 
         Where it leans on one, the text goes as a delta against the base's text, if that pays.
         """
-        analysis = one.page.analysis
-        assert analysis is not None
         timestamp, row_key = one.pointer
-        raw = analysis.main_bytes
+        raw = _text(one.page)
         text_base = None if base is None else self._rows.text_base(base)
         if base is None or text_base is None:
             envelope = self._placement.place(row_key, capture.MAIN, timestamp, raw)
@@ -204,3 +242,9 @@ def _name(one: Prepared) -> bytes:
     assert one.analysis is not None
     checksum = one.analysis.body_checksum
     return checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else body_name(one.page.body)
+
+
+def _text(one: Prepared) -> bytes:
+    """Its main text, in UTF-8."""
+    assert one.analysis is not None
+    return one.analysis.main_bytes

@@ -91,9 +91,12 @@ def stored_texts(opened: Opened, rows: PageRows, kernel: Kernel) -> Iterator[Que
                     continue
                 if not text_compares(rows.status(pointer)):
                     continue
-                question = keys_of_text(kernel, rows.text(pointer), int.from_bytes(number, "big"))
+                text = rows.text(pointer)
             except CorruptionError:
                 continue  # `docstore check` lists it; another page may have the text
+            if text is None:
+                continue
+            question = keys_of_text(kernel, text, int.from_bytes(number, "big"))
             if question is not None:
                 yield question
             break
@@ -153,7 +156,9 @@ class SeenPages:
             page = self._rows.page(pointer)
             if page is None or not page.text_checksum or not text_compares(self._rows.status(pointer)):
                 return None
-            number = int.from_bytes(text_number(page.text_checksum), "big")
-            return keys_of_text(self._kernel, self._rows.text(pointer), number)
+            text = self._rows.text(pointer)
         except CorruptionError:
             return None  # `docstore check` lists the cell itself
+        if text is None:
+            return None
+        return keys_of_text(self._kernel, text, int.from_bytes(text_number(page.text_checksum), "big"))

@@ -29,11 +29,13 @@ from docstore.dedup.checksum import decides_alone
 from docstore.dedup.comparable import bodies_compare
 from docstore.dedup.detector import StoredPage
 from docstore.dedup.pointers import PagePointer
+from docstore.documents import DocumentReader
 from docstore.format import INLINE_LIMIT_BYTES
-from docstore.model import Cell, GCPolicy, Previous, ReadSpec, RowMutations, SetCell
+from docstore.model import Cell, Previous, ReadSpec, RowMutations, SetCell
 from docstore.table import Table
 from docstore.tablets.held import HeldValues
-from docstore.tablets.placement import Placement, through_moves
+from docstore.tablets.placement import Placement
+from docstore.tablets.unreadable import Place
 from docstore.tablets.values import envelope_raw_bytes
 from docstore.writing.recent import SHARED_ROWS_HELD, RecentPage, RecentPages
 from docstore.writing.sharing import BODY_FAMILY, ENVELOPE, TEXT, Base, SharedBodies, body_name
@@ -46,6 +48,7 @@ LARGEST_BASE_BYTES = 4 << 20
 """A larger body is no base: every read of a delta decodes its base."""
 
 _COLUMNS_OF_A_VERSION = ("dedup", "page")
+_JUDGED_COLUMNS = ("dedup", "page", "text")
 _FAMILIES_OF_A_VERSION = ("page", "http", "text", "dedup")
 
 
@@ -109,7 +112,7 @@ class OwnRow(NamedTuple):
     Attributes:
         taken: checksum of a capture at that very timestamp, hidden by a policy or not; b"" where its cell is gone; None
             where the timestamp is free.
-        verdict: that capture's stored verdict, encoded; b"" where there is none.
+        verdict: that capture's stored verdict, encoded; b"" where there is none that can be read.
         previous: the newest live version before, or None.
     """
 
@@ -139,6 +142,7 @@ class PageRows:
     def __init__(self, table: Table, placement: Placement, sharing: SharedBodies, *, remembers: bool = False) -> None:
         self._table = table
         self._placement = placement
+        self._reader = DocumentReader(table, placement)
         self._sharing = sharing
         self._bases: OrderedDict[bytes, Base] = OrderedDict()
         self._bases_bytes = 0
@@ -147,13 +151,14 @@ class PageRows:
         self._texts_bytes = 0
         self._group_texts: dict[bytes, TextBase | None] = {}
         self._plain_texts = HeldValues(PLAIN_TEXTS_HELD_BYTES)
+        self._unusable: set[PagePointer] = set()
+        """Live versions that were found to be unreadable."""
         self._pending: dict[PagePointer, PendingPage] = {}
         self._pending_rows: set[bytes] = set()
         self.in_doubt = False
         self._hides = table.collects(_FAMILIES_OF_A_VERSION)
         self._lasting: set[PagePointer] = set()
         policies = [table.policy(family) for family in _FAMILIES_OF_A_VERSION]
-        self._hides = any(table.policy(family) != GCPolicy() for family in _COLUMNS_OF_A_VERSION)
         ages = any(policy.max_age_seconds is not None for policy in policies)
         self._recent = RecentPages() if remembers and not ages else None
         self._remembers_writes = all(policy.max_versions is None for policy in policies)
@@ -165,9 +170,10 @@ class PageRows:
     # --- the detector's view
 
     def page(self, pointer: PagePointer) -> StoredPage | None:
-        """The live version at that row and time; None when there is none.
+        """The live version at that row and time; None when there is none that can be read.
 
-        None too, and `in_doubt`, where a policy may hide it as soon as the group in flight is committed.
+        A version whose text was deleted, or has expired, is one without text: it cannot be compared.  None too, and
+        `in_doubt`, where a policy may hide it as soon as the group in flight is committed.
         """
         if self._hides and pointer.row_key in self._pending_rows and pointer not in self._lasting:
             self.in_doubt = True
@@ -178,15 +184,14 @@ class PageRows:
         recent = None if self._recent is None else self._recent.get(pointer)
         if recent is not None:
             return recent.page
-        spec = ReadSpec(families=_COLUMNS_OF_A_VERSION, start=pointer.timestamp, end=pointer.timestamp + 1)
+        if pointer in self._unusable:
+            return None
+        spec = ReadSpec(families=_JUDGED_COLUMNS, start=pointer.timestamp, end=pointer.timestamp + 1)
         columns = {(cell.family, cell.qualifier): cell.value for cell in self._table.read_row(pointer.row_key, spec)}
         if BODY not in columns or CHECKSUM not in columns:
             return None
-        page = StoredPage(
-            self._placement.fetch(columns[CHECKSUM]),
-            self._value(columns, TEXT_CHECKSUM),
-            *decode_sketch(self._value(columns, SKETCH)),
-        )
+        text_checksum = self._value(columns, TEXT_CHECKSUM) if MAIN in columns else b""
+        page = StoredPage(self._value(columns, CHECKSUM), text_checksum, *decode_sketch(self._value(columns, SKETCH)))
         if self._recent is not None:
             self._recent.put(pointer, RecentPage(page))
         return page
@@ -199,7 +204,7 @@ class PageRows:
         recent = self._recent_page(pointer)
         if recent is not None and recent.title is not None:
             return recent.title
-        title = self._column(pointer, TITLE).decode("utf-8", "surrogatepass")
+        title = (self._column(pointer, TITLE) or b"").decode("utf-8", "surrogatepass")
         if recent is not None:
             recent.title = title
         return title
@@ -217,19 +222,31 @@ class PageRows:
             recent.status = status
         return status
 
-    def text(self, pointer: PagePointer) -> str:
-        """Its stored text."""
+    def text(self, pointer: PagePointer) -> str | None:
+        """Its stored text; None where it cannot be read."""
         pending = self._pending.get(pointer)
         if pending is not None:
             return pending.text.decode("utf-8", "surrogatepass")
-        return self._column(pointer, MAIN).decode("utf-8", "surrogatepass")
+        text = self._column(pointer, MAIN)
+        return None if text is None else text.decode("utf-8", "surrogatepass")
 
-    def body(self, pointer: PagePointer) -> bytes:
-        """Its stored body."""
+    def body(self, pointer: PagePointer) -> bytes | None:
+        """Its stored body; None where it cannot be read."""
         pending = self._pending.get(pointer)
         if pending is not None:
             return pending.body
         return self._column(pointer, BODY)
+
+    def is_readable(self, pointer: PagePointer) -> bool:
+        """Whether its body can be read."""
+        if pointer in self._pending:
+            return True
+        envelope = self._body_envelope(pointer)
+        if envelope is not None and not self._placement.is_ref(envelope):
+            return True
+        if envelope is not None and self._shared is not None and self.base_at(envelope, pointer) is not None:
+            return True  # and held for whoever leans on it next
+        return self.body(pointer) is not None
 
     def _recent_page(self, pointer: PagePointer) -> RecentPage | None:
         return None if self._recent is None else self._recent.get(pointer)
@@ -252,7 +269,8 @@ class PageRows:
         if not cells and not here:
             return _NOTHING
         taken = self._value(here, CHECKSUM) if CHECKSUM in here or BODY in here else None
-        return OwnRow(taken, self._value(here, VERDICT), self._version_before(row_key, cells, timestamp))
+        verdict = self._read(row_key, Cell(*VERDICT, timestamp, here[VERDICT])) if VERDICT in here else None
+        return OwnRow(taken, verdict or b"", self._version_before(row_key, cells, timestamp))
 
     def stands(self, pointer: PagePointer) -> bool:
         """Whether a version is live and what its URL shows today: nothing newer there has other bytes or another status
@@ -274,11 +292,31 @@ class PageRows:
     def same_body(self, body: bytes, checksum: bytes, pointer: PagePointer, stored_checksum: bytes) -> bool:
         """Whether a body is the one stored at a pointer.
 
-        Bytes are compared where the checksum is too weak to decide alone, or not known any more.
+        Bytes are compared where the checksum is too weak to decide alone, or not known any more.  Where they cannot be
+        read a weak checksum has to do.
         """
         if stored_checksum and checksum != stored_checksum:
             return False
-        return (bool(stored_checksum) and decides_alone(checksum)) or self.body(pointer) == body
+        if stored_checksum and decides_alone(checksum):
+            return True
+        stored = self.body(pointer)
+        return bool(stored_checksum) if stored is None else stored == body
+
+    def unreadable_cells(self, row_key: bytes, timestamps: Iterable[int]) -> list[Cell]:
+        """Cells of a row's versions whose values cannot be read."""
+        found = []
+        for timestamp in timestamps:
+            spec = ReadSpec(families=_FAMILIES_OF_A_VERSION, start=timestamp, end=timestamp + 1)
+            for cell in self._table.stored_row(row_key, spec):
+                if self._placement.is_ref(cell.value) and self._read(row_key, cell) is None:
+                    found.append(cell)
+        return found
+
+    def holders(self, row_key: bytes, damaged: Cell) -> list[int]:
+        """Timestamps at which a row's column holds a value."""
+        spec = ReadSpec(families=(damaged.family,), qualifier_prefix=damaged.qualifier)
+        cells = self._table.stored_row(row_key, spec)
+        return [cell.timestamp for cell in cells if cell[:2] == damaged[:2] and cell.value == damaged.value]
 
     def has_visit(self, pointer: PagePointer) -> bool:
         """Whether a visit that found nothing new (304) is noted at that row and time."""
@@ -302,7 +340,7 @@ class PageRows:
         """The cells by which a visit without a body (304) stands for the version that it confirms.
 
         That is how the version was fetched, its text, its fingerprints and its verdict, marked as not judged again.
-        None where the version has no verdict, as a body set as a plain cell.
+        None where the version has no verdict, as a body set as a plain cell, or one that cannot be read.
         """
         at = version.timestamp
         spec = ReadSpec(families=("dedup", "http", "page", "text"), start=at, end=at + 1)
@@ -310,20 +348,23 @@ class PageRows:
         if VERDICT not in columns or CHECKSUM not in columns:
             return []
         columns.pop(VISIT, None)
-        verdict = decode_verdict(self._placement.fetch(columns[VERDICT]))._replace(
+        stored = self._read(row_key, Cell(*VERDICT, at, columns[VERDICT]))
+        if stored is None:
+            return []
+        verdict = decode_verdict(stored)._replace(
             reason=REASON_NOT_MODIFIED, previous=Previous.SAME_BYTES, previous_similarity=1.0, stored=STORED_CONFIRMED
         )
         columns[VERDICT] = self._placement.place(row_key, VERDICT, timestamp, encode_verdict(verdict))
         return [SetCell(*column, timestamp, value) for column, value in columns.items()]
 
-    def own_text(self, row_key: bytes, version: OwnVersion) -> str:
-        """The text of a version that `own` gave."""
+    def own_text(self, row_key: bytes, version: OwnVersion) -> str | None:
+        """The text of a version that `own` gave; None where it cannot be read."""
         return self.text(PagePointer(version.text_timestamp, row_key))
 
     def base(self, pointer: PagePointer) -> Base | None:
         """What a page like this one can lean on: its body, or the base that its body leans on.
 
-        None when the version is gone, or its body too small to be worth it, or too large.
+        None when the version is gone, or its body too small to be worth it, or too large, or cannot be read.
         """
         pending = self._pending.get(pointer)
         if pending is not None:
@@ -351,16 +392,20 @@ class PageRows:
             return cached
         if not self._placement.is_ref(envelope) or envelope_raw_bytes(envelope) > LARGEST_BASE_BYTES:
             return None
-        raw, leans_on = self._placement.fetch_leaning(envelope)
-        if leans_on:
-            inner = self.shared_cells(leans_on).get(ENVELOPE)
-            if inner is None or envelope_raw_bytes(inner) > LARGEST_BASE_BYTES:
-                return None
-            base = Base(leans_on, self._placement.fetch(inner), inner, pointer)
-        else:
-            base = Base(body_name(raw), raw, envelope, pointer)
-        self._hold_base(envelope, base)
+        place = Place(pointer.row_key, *BODY, pointer.timestamp)
+        base = self._placement.unreadable.attempt(lambda: self._read_base(envelope, pointer), place)
+        if base is not None:
+            self._hold_base(envelope, base)
         return base
+
+    def _read_base(self, envelope: bytes, pointer: PagePointer) -> Base | None:
+        raw, leans_on = self._placement.fetch_leaning(envelope)
+        if not leans_on:
+            return Base(body_name(raw), raw, envelope, pointer)
+        inner = self.shared_cells(leans_on).get(ENVELOPE)
+        if inner is None or envelope_raw_bytes(inner) > LARGEST_BASE_BYTES:
+            return None
+        return Base(leans_on, self._placement.fetch(inner), inner, pointer)
 
     def _hold_base(self, envelope: bytes, base: Base) -> None:
         self._bases[envelope] = base
@@ -369,7 +414,9 @@ class PageRows:
             self._bases_bytes -= len(self._bases.popitem(last=False)[1].raw)
 
     def text_base(self, base: Base) -> TextBase | None:
-        """What the text of a page can lean on whose body leans on a base; None where that has no text of its own.
+        """What the text of a page can lean on whose body leans on a base.
+
+        None where that has no text of its own, or none that can be read.
 
         It is the text that the base's row names; while that names none, the text of the page that holds the base.
         """
@@ -381,9 +428,12 @@ class PageRows:
         if base.name in self._group_texts:
             return self._group_texts[base.name]
         named = self.shared_cells(base.name).get(TEXT)
+        place = Place(base.pointer.row_key, *MAIN, base.pointer.timestamp)
+        attempt = self._placement.unreadable.attempt
         if named is not None:
-            return self._remember_text(base.name, TextBase(self._placement.fetch(named), named, True))
-        text = self._group_texts[base.name] = self._text_of_holder(base)
+            raw = attempt(lambda: self._placement.fetch(named), place)
+            return None if raw is None else self._remember_text(base.name, TextBase(raw, named, True))
+        text = self._group_texts[base.name] = attempt(lambda: self._text_of_holder(base), place)
         return text
 
     def _remember_text(self, name: bytes, text: TextBase) -> TextBase:
@@ -483,6 +533,8 @@ class PageRows:
             for name, text_base in self._group_texts.items():
                 if text_base is not None and text_base.named:
                     self._remember_text(name, text_base)
+        if self._unusable:
+            self._unusable = {pointer for pointer in self._unusable if pointer.row_key not in self._pending_rows}
         self._pending.clear()
         self._group_texts.clear()
         self._pending_rows.clear()
@@ -492,6 +544,7 @@ class PageRows:
     def forget(self) -> None:
         """Others may have committed: read everything anew."""
         self._absent.clear()
+        self._unusable.clear()
         if self._recent is not None:
             self._recent.forget()
         if self._shared is not None:
@@ -523,8 +576,19 @@ class PageRows:
         envelope = columns.get(column)
         return b"" if envelope is None else self._placement.fetch(envelope)
 
-    def _column(self, pointer: PagePointer, column: tuple[str, bytes]) -> bytes:
-        return through_moves(lambda: self._envelope(pointer, column), self._fetch_if_there)
+    def _column(self, pointer: PagePointer, column: tuple[str, bytes]) -> bytes | None:
+        """A value of a version, b"" where it has none; None where it cannot be read: no more is asked of it then."""
+        value = self._reader.value(pointer.row_key, column, pointer.timestamp)
+        if value is None:
+            self._unusable.add(pointer)
+            if self._recent is not None:
+                self._recent.forget_rows({pointer.row_key})
+        return value
+
+    def _read(self, row_key: bytes, cell: Cell) -> bytes | None:
+        """The value of a cell, as long as the lock is held that keeps it where it is; None where it cannot be read."""
+        place = Place(row_key, cell.family, cell.qualifier, cell.timestamp)
+        return self._placement.unreadable.attempt(lambda: self._placement.fetch(cell.value), place)
 
     def _envelope(self, pointer: PagePointer, column: tuple[str, bytes]) -> bytes | None:
         spec = ReadSpec(
@@ -532,6 +596,3 @@ class PageRows:
         )
         cells = self._table.read_row(pointer.row_key, spec)
         return next((cell.value for cell in cells if cell.qualifier == column[1]), None)
-
-    def _fetch_if_there(self, envelope: bytes | None) -> bytes:
-        return b"" if envelope is None else self._placement.fetch(envelope)

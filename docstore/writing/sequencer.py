@@ -150,6 +150,7 @@ class Sequencer:
                 *self._index.group_mutations(),
                 *anchors,
                 *visits,
+                *self._placer.healed_rows,
                 *[one.row() for one in judged],
                 *self._tally.mutations(),
             ]
@@ -160,6 +161,7 @@ class Sequencer:
 
     def _forget(self, *, committed: bool = False) -> None:
         shared, self._placer.shared_rows = self._placer.shared_rows, []
+        self._placer.healed_rows = []
         self._postings.clear()
         self._in_flight.clear()
         self._anchor_cells = {}
@@ -185,6 +187,9 @@ class Sequencer:
         known = None
         if own.taken is not None:
             known = capture.decode_verdict(own.verdict) if own.verdict else _UNJUDGED
+        damaged = [] if known is None else self._rows.unreadable_cells(one.row_key, {timestamp})
+        if damaged:
+            known = None  # it is judged and stored anew, in its own place
         if known is not None and known.stored != capture.STORED_REJECTED:
             self._add_anchors(one, timestamp)  # it may have been stored before without them
             return _known(one.url, timestamp, known)
@@ -193,7 +198,14 @@ class Sequencer:
         if self._rows.in_doubt:
             self.commit()
             judgement = self._detector.judge(one.row_key, one.page.body, one.analysis, status=one.page.status)
-        if previous is Previous.SAME_BYTES and self._answers_alike(one, own.previous):
+        confirms = previous is Previous.SAME_BYTES and self._answers_alike(one, own.previous)
+        if confirms and own.previous is not None:
+            damaged += self._rows.unreadable_cells(
+                one.row_key, {own.previous.timestamp, own.previous.text_timestamp or own.previous.timestamp}
+            )
+        if damaged:
+            stored = capture.STORED_BODY  # the only copy that can be read, whatever the policy
+        elif confirms:
             stored = capture.STORED_CONFIRMED
         else:
             stored = self._kept_as(one.row_key, judgement, policies.get(judgement.kind, Policy.FLAG))
@@ -216,7 +228,7 @@ class Sequencer:
         pending = self._post(one, pointer, verdict)
         self._rows.add_pending(pointer, pending)
         cells, long = known_cells(one, verdict)
-        self._in_flight.append(Judged(one, pointer, verdict, judgement, own.previous, pending, cells, long))
+        self._in_flight.append(Judged(one, pointer, verdict, judgement, own.previous, pending, cells, long, damaged))
         if one.anchors and stored != capture.STORED_REJECTED:
             self._add_anchors(one, timestamp)
         return Answer(one.url, timestamp, verdict)

@@ -70,6 +70,9 @@ class MemoryPages:
     def status(self, pointer: PagePointer) -> int:
         return 200
 
+    def is_readable(self, pointer: PagePointer) -> bool:
+        return True
+
     def text(self, pointer: PagePointer) -> str:
         return self._pages[pointer][1].decode()
 

@@ -151,6 +151,7 @@ def _print_errors(report: IngestReport) -> None:
         output.note(f"skipped {error.file} at offset {error.offset}: {error.reason}")
     if report.error_count > SHOWN_ERRORS:
         output.note(f"skipped {report.error_count - SHOWN_ERRORS} more; --json lists them")
+    answers.note_unreadable(report.unreadable)
     if report.unresolved:
         revisits = "revisit" if report.unresolved == 1 else "revisits"
         output.note(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from docstore.cli import arguments, output
+from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named
 from docstore.dedup.clusters import CanonicalPolicy
 from docstore.errors import EXIT_OK
@@ -88,6 +88,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         output.json_line(report.as_dict())
     else:
+        answers.note_unreadable(report.unreadable)
         output.table(_lines(report, dry_run=args.dry_run))
     return EXIT_OK
 

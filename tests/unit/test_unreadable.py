@@ -1,0 +1,264 @@
+"""One value that cannot be read stops nothing else: no base, no candidate, stored anew, named in the report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pages import changed, page, words
+from stores import damage_value
+from warc_records import message, record
+
+import docstore
+from docstore import DeleteCells, DeleteFamily, Page, Policy, VerdictKind
+from docstore.capture import BODY, MAIN, TITLE
+from docstore.check import check
+from docstore.errors import CorruptionError
+from docstore.ingest import ingest
+from docstore.model import ColumnFamily, GCPolicy, Schema, SetCell
+from docstore.store import DocumentStore
+from docstore.sweep.job import SweepOptions, sweep
+
+T0 = 1_700_000_000_000_000
+DAY = 86_400_000_000
+HTML = (("content-type", "text/html"),)
+A, B, C = "https://a.example/", "https://b.example/", "https://c.example/"
+FIRST = page(words(5, 600))
+NEAR = page(changed(words(5, 600), 1, 10))
+NEARER = page(changed(words(5, 600), 1, 11))
+
+
+@contextmanager
+def opened(tmp_path: Path) -> Iterator[DocumentStore]:
+    with docstore.open(tmp_path / "s", create=True) as store:
+        yield store
+
+
+def body_of(store: DocumentStore, url: str, at: int | None = None) -> bytes | None:
+    document = store.get(url, at=at, families=("page", "text"))
+    return None if document is None else document.body
+
+
+# --- text that is gone
+
+
+@pytest.mark.parametrize("gone", [DeleteCells(*MAIN), DeleteFamily("text")])
+def test_a_page_whose_text_was_taken_away_is_no_candidate(
+    store: DocumentStore, gone: DeleteCells | DeleteFamily
+) -> None:
+    store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+    store.cells.apply(A, [gone])
+    near = store.put_page(B, NEAR, headers=HTML)
+    assert (near.verdict.kind, near.stored) == (VerdictKind.NEW, "body")
+    assert [one.url for one in store.similar(NEARER)] == [B]
+    assert store.put_page(C, FIRST, headers=HTML).verdict.of_url == A  # its body is there
+
+
+def test_a_page_whose_text_was_made_empty_by_hand_is_no_candidate(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+        store.cells.apply(A, [SetCell(*MAIN, T0, b"")])
+    with opened(tmp_path) as store:
+        assert store.put_page(B, NEAR, headers=HTML).verdict.kind is VerdictKind.NEW
+
+
+def test_a_page_whose_text_has_expired_is_no_candidate(tmp_path: Path) -> None:
+    schema = Schema(families=(ColumnFamily("text", GCPolicy(max_age_seconds=3600)),))
+    with docstore.open(tmp_path / "s", create=True, schema=schema, durability="none") as store:
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+        assert store.put_page(B, NEAR, headers=HTML).verdict.kind is VerdictKind.NEW
+        assert [one.url for one in store.similar(NEARER)] == [B]
+
+
+# --- no base, no candidate
+
+
+@pytest.mark.parametrize("column", [BODY, MAIN])
+def test_a_page_that_cannot_be_read_is_named_and_stops_no_other(tmp_path: Path, column: tuple[str, bytes]) -> None:
+    with opened(tmp_path) as store:
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+        path, offset = damage_value(store, A, column)
+    with opened(tmp_path) as store:
+        given = [Page(f"https://x.example/{n}", page(changed(words(5, 600), n, 10)), 200, HTML) for n in range(20)]
+        results = list(store.put_pages(given))
+        assert {result.stored for result in results} == {"body"}
+        assert A not in {result.verdict.of_url for result in results}
+        assert all(body_of(store, one.url) == one.body for one in given)
+        assert A not in {one.url for one in store.similar(NEAR, threshold=0.1)}
+        (found,) = store.stats()["unreadable"]
+        assert (found["url"], found["timestamp"], found["path"], found["offset"]) == (A, T0, path, offset)
+        assert found["column"] == f"{column[0]}:{column[1].decode()}"
+
+
+@pytest.mark.parametrize("kind", [VerdictKind.EXACT, VerdictKind.NEAR])
+def test_nothing_is_rejected_or_stored_by_reference_against_what_cannot_be_read(
+    tmp_path: Path, kind: VerdictKind
+) -> None:
+    with opened(tmp_path) as store:
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+        damage_value(store, A, BODY)
+    body = FIRST if kind is VerdictKind.EXACT else NEAR
+    with opened(tmp_path) as store:
+        result = store.put_page(B, body, headers=HTML, policies={kind: Policy.REJECT_ANY})
+        assert (result.stored, result.verdict.kind) == ("body", VerdictKind.NEW)
+        assert body_of(store, B) == body
+
+
+def test_another_page_with_the_same_text_stands_in_for_one_that_cannot_be_read(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.put_page(B, FIRST + b"<!-- again -->", headers=HTML, fetched_at=T0 + DAY)
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)  # leans on the other
+        damage_value(store, A, BODY)
+    with opened(tmp_path) as store:
+        result = store.put_page(C, NEAR, headers=HTML)
+        assert (result.verdict.kind, result.verdict.of_url) == (VerdictKind.NEAR, B)
+
+
+# --- stored anew
+
+
+@pytest.mark.parametrize("column", [BODY, MAIN, TITLE])
+@pytest.mark.parametrize("at", [T0, T0 + DAY])
+def test_the_same_bytes_again_mend_a_page_that_cannot_be_read(
+    tmp_path: Path, column: tuple[str, bytes], at: int
+) -> None:
+    body = page(words(5, 600), title="A title " * 100)
+    with opened(tmp_path) as store:
+        store.put_page(A, body, headers=HTML, fetched_at=T0)
+        damage_value(store, A, column)
+    with opened(tmp_path) as store:
+        (finding,) = check(store.opened)
+        assert finding.remedy.startswith("fetch the page again")
+        again = store.put_page(A, body, headers=HTML, fetched_at=at)
+        assert again.stored == "body"
+        assert body_of(store, A) == body_of(store, A, at=T0) == body
+        assert list(check(store.opened)) == []
+        store.compact()
+        assert body_of(store, A) == body_of(store, A, at=T0) == body
+        assert store.put_page(A, body, headers=HTML, fetched_at=at).stored == "known"
+        assert store.put_page(A, body, headers=HTML, fetched_at=at + DAY).stored == "confirmed"
+
+
+@pytest.mark.parametrize("column", [BODY, MAIN])
+def test_a_base_that_is_fetched_again_mends_those_that_lean_on_it(tmp_path: Path, column: tuple[str, bytes]) -> None:
+    with opened(tmp_path) as store:
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+        store.put_page(B, NEAR, headers=HTML, fetched_at=T0)
+        damage_value(store, A, column)
+    with opened(tmp_path) as store:
+        with pytest.raises(CorruptionError):
+            body_of(store, B)
+        assert store.put_page(C, NEARER, headers=HTML).stored == "body"
+        assert body_of(store, C) == NEARER
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0 + DAY)
+        assert (body_of(store, A), body_of(store, B), body_of(store, C)) == (FIRST, NEAR, NEARER)
+        assert list(check(store.opened)) == []
+        store.compact()
+        assert (body_of(store, A), body_of(store, B), body_of(store, C)) == (FIRST, NEAR, NEARER)
+        assert list(check(store.opened)) == []
+
+
+def test_same_bytes_by_a_weak_checksum_mend_as_well(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, schema=Schema(checksum="crc32")) as store:
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+        damage_value(store, A, BODY)
+    with docstore.open(tmp_path / "s") as store:
+        assert store.put_page(A, FIRST, headers=HTML, fetched_at=T0).stored == "body"
+        assert body_of(store, A) == FIRST
+
+
+# --- dictionaries
+
+
+def test_without_its_dictionaries_a_store_takes_pages_and_heals(tmp_path: Path) -> None:
+    pages = [Page(f"https://h.example/a/{n}", page(words(n, 600)), 200, HTML, T0) for n in range(60)]
+    with opened(tmp_path) as store:
+        list(store.put_pages(pages[:50]))
+        assert store.opened.dictionaries.names()
+    for file in (tmp_path / "s" / "dictionaries").iterdir():
+        file.unlink()
+    with opened(tmp_path) as store:
+        assert list(check(store.opened))
+        assert {result.stored for result in store.put_pages(pages[50:])} == {"body"}
+        assert any(one["url"] == "" and "dictionary" in one["reason"] for one in store.stats()["unreadable"])
+        results = list(store.put_pages(pages))
+        assert {result.stored for result in results} == {"body", "known"}
+        assert list(check(store.opened)) == []
+    with opened(tmp_path) as store:
+        assert all(body_of(store, one.url) == one.body for one in pages)
+
+
+def test_a_damaged_dictionary_that_is_made_again_is_written_again(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        checksum = store.opened.dictionaries.save(b"content " * 100)
+    (file,) = (tmp_path / "s" / "dictionaries").iterdir()
+    file.write_bytes(b"damaged")
+    with opened(tmp_path) as store:
+        assert store.opened.dictionaries.save(b"content " * 100) == checksum
+    with opened(tmp_path) as store:
+        assert store.opened.dictionaries.load(checksum) == b"content " * 100
+
+
+# --- deletes
+
+
+def test_a_page_is_taken_down_beside_a_damaged_one_stored_by_reference(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+        for url, body in ((B, NEAR), (C, NEARER)):
+            result = store.put_page(
+                url, body, headers=HTML, fetched_at=T0, policies={VerdictKind.NEAR: Policy.REFERENCE}
+            )
+            assert result.stored == "reference"
+        damage_value(store, B, BODY)
+    with opened(tmp_path) as store:
+        assert store.delete(A, purge=True)
+        store.compact()
+        assert store.get(A) is None and body_of(store, C) == NEARER
+        assert store.put_page("https://d.example/", NEARER + b" ", headers=HTML).verdict.of_url == C
+
+
+# --- reports
+
+
+def test_a_sweep_goes_on_beside_what_cannot_be_read_and_names_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+        for url, body in ((B, NEAR), (C, NEARER)):
+            store.put_page(url, body, headers=HTML, fetched_at=T0)
+        path, offset = damage_value(store, A, MAIN)
+    with opened(tmp_path) as store:
+        report = sweep(store)
+        assert report.documents == 3
+        assert (A, path, offset) in [(one.url, one.path, one.offset) for one in report.unreadable]
+        assert json.dumps(report.as_dict())
+        assert sweep(store).unreadable  # each run names what it met
+
+
+def test_a_sweep_takes_an_equal_text_where_one_cannot_be_read(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.put_page(B, FIRST + b"<!-- again -->", headers=HTML, fetched_at=T0 + DAY)
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+        store.cells.apply(A, [SetCell(*MAIN, T0, b"x" * 1000)])  # a record of its own
+        damage_value(store, A, MAIN)
+        store.put_page(C, page(changed(words(5, 600), 1, 20)), headers=HTML, fetched_at=T0)
+    with opened(tmp_path) as store:
+        report = sweep(store, SweepOptions(threshold=0.5))
+        assert (report.pairs, [one.url for one in report.unreadable]) == (3, [A])
+
+
+def test_an_ingest_names_what_it_could_not_read_and_goes_on(tmp_path: Path) -> None:
+    archive = tmp_path / "again.warc"
+    archive.write_bytes(record(message(FIRST), A) + record(message(NEAR), B))
+    with opened(tmp_path) as store:
+        ingest(store, [str(archive)])
+        damage_value(store, A, BODY)
+    with opened(tmp_path) as store:
+        report = ingest(store, [str(archive)])
+        assert (report.pages, report.error_count) == (2, 0)
+        assert {one.url for one in report.unreadable} == {A, B}  # one leans on the other
+        assert list(check(store.opened)) == []
+        assert ingest(store, [str(archive)]).unreadable == []
