@@ -379,11 +379,16 @@ class Compaction:
             with committer.lock:
                 referred_to |= committer.watched
                 rows: list[SegmentRow] = opened.manifest.segments()
-                gone = [] if self._bodies.is_pinned() else removable(rows, old, referred_to)
-                remove_segments(opened.manifest, self._bodies, gone)
+            removed = 0
+            for number in removable(rows, old, referred_to):
+                with committer.lock:  # for each: every one costs two fsyncs and an unlink
+                    if self._bodies.is_pinned() or number in committer.watched:
+                        break  # those behind it may hold delete marks that concern it
+                    remove_segments(opened.manifest, self._bodies, [number])
+                removed += 1
         finally:
             committer.watched = None
-        return len(gone), len(old) - len(gone)
+        return removed, len(old) - removed
 
     def _drop_dictionaries(self, known: dict[int, set[bytes]]) -> int:
         """Remove dictionaries that no record needs and no tablet uses.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import islice
 from typing import NamedTuple
 
 from docstore.capture import BODY, CANONICAL_PAGE, MAIN, SKETCH, VERDICT, decode_cluster_place, decode_verdict
@@ -35,8 +35,8 @@ from docstore.writing.sharing import BODY_FAMILY, DYING, ENVELOPE, TABLE, TEXT, 
 PAGES = "pages"
 INLINE = bytes((VALUE_INLINE,))
 SLICE_CELLS = 1000
-APPLY_ROWS = 128
-"""Rows changed under one hold of the lock."""
+APPLY_MOVES = 256
+"""Cells changed under one hold of the lock: those of some 100 rows, or some of a row of very many versions."""
 PENDING_MOVES = 50_000
 """Moves remembered until their segment is finished: some 10 MB."""
 
@@ -149,9 +149,8 @@ class Relocator:
                 planned, bodies = self._plan(tablet, row[0], row[1], encoder, relatives)
                 body_bytes += bodies
                 self.moved.rows += not again
-                if planned.moves or planned.collect:
-                    self._pending.append(planned)
-                    self._pending_moves += len(planned.moves)
+                self._pending += _pieces(planned)
+                self._pending_moves += len(planned.moves)
                 full = self._segment is not None and self._segment.length_bytes >= SEGMENT_LIMIT_BYTES
                 if full or self._pending_moves >= PENDING_MOVES:
                     self._publish()
@@ -183,12 +182,13 @@ class Relocator:
             yield row.row_key, kept
 
     def _collect_long_row(self, row_key: bytes) -> None:
-        """Apply the policies to a row of very many cells, a column at a time."""
-        for _, column in groupby(list(self._table.dropped(row_key)), key=lambda cell: cell[:2]):
+        """Apply the policies to a row of very many cells, a slice at a time."""
+        dropped = self._table.dropped(row_key)
+        while cells := list(islice(dropped, SLICE_CELLS)):
+            drops = [DeleteCells(c.family, c.qualifier, c.timestamp, c.timestamp + 1) for c in cells]
             with self._committer.lock:
-                drops = [DeleteCells(c.family, c.qualifier, c.timestamp, c.timestamp + 1) for c in column]
                 self._committer.commit([RowMutations(PAGES, row_key, drops)])
-                self.moved.expired_cells += len(drops)
+            self.moved.expired_cells += len(drops)
 
     # --- planning
 
@@ -371,10 +371,10 @@ class Relocator:
             with self._committer.lock:
                 self._committer.manifest.write_segment(row, self._committer.durability)
         pending, self._pending, self._pending_moves = self._pending, [], 0
-        for start in range(0, len(pending), APPLY_ROWS):
+        for batch in _batches(pending):
             with self._committer.lock:
                 rows: dict[tuple[str, bytes], list[Mutation]] = {}
-                for planned in pending[start : start + APPLY_ROWS]:
+                for planned in batch:
                     self._apply(planned, rows)
                 if rows:
                     self._committer.commit([RowMutations(*key, mutations) for key, mutations in rows.items()])
@@ -398,7 +398,7 @@ class Relocator:
                 continue
             mutations.append(SetCell(move.family, move.qualifier, move.timestamp, move.new))
         if mutations:
-            rows[PAGES, planned.row_key] = mutations
+            _extend(rows, (PAGES, planned.row_key), mutations)
 
     def _current(self, planned: PlannedRow) -> list[Cell]:
         cells = self._engine.read_row(PAGES, planned.row_key, ReadSpec(cell_limit=SLICE_CELLS))
@@ -463,6 +463,27 @@ def _likely_relative(
         if verdict.of_row_key:
             return PagePointer(verdict.of_timestamp, verdict.of_row_key)
     return None
+
+
+def _pieces(planned: PlannedRow) -> Iterator[PlannedRow]:
+    """A plan in pieces of at most APPLY_MOVES moves: nothing needs a row of very many versions to change at once."""
+    for start in range(0, max(len(planned.moves), planned.collect), APPLY_MOVES):
+        moves = planned.moves[start : start + APPLY_MOVES]
+        yield PlannedRow(planned.row_key, moves, planned.collect and not start)
+
+
+def _batches(pending: Sequence[PlannedRow]) -> Iterator[list[PlannedRow]]:
+    """Plans together until they have APPLY_MOVES moves."""
+    batch: list[PlannedRow] = []
+    moves = 0
+    for planned in pending:
+        if batch and moves + len(planned.moves) + 1 > APPLY_MOVES:
+            yield batch
+            batch, moves = [], 0
+        batch.append(planned)
+        moves += len(planned.moves) + 1
+    if batch:
+        yield batch
 
 
 def _extend(

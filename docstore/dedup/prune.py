@@ -31,6 +31,8 @@ from docstore.format import (
 from docstore.model import DeleteCells, RowMutations
 
 SLICE_POSTINGS = 4096
+REMOVED_AT_ONCE = 256
+"""Postings judged once more and removed under one hold of the lock: a few milliseconds."""
 _TIMESTAMP_BYTES = 8
 _BODY = bytes((POSTING_BODY,))
 _TEXT = bytes((POSTING_TEXT,))
@@ -86,12 +88,13 @@ class Pruner:
         )
 
     def _remove(self, postings: Sequence[Posting], is_gone: Callable[[Posting], bool]) -> int:
-        if not postings:
-            return 0
-        with self._lock:
-            gone = [posting for posting in postings if is_gone(posting)]
-            self._commit([RowMutations(TABLE, key, (DeleteCells(FAMILY, qualifier),)) for key, qualifier in gone])
-        return len(gone)
+        removed = 0
+        for start in range(0, len(postings), REMOVED_AT_ONCE):
+            with self._lock:
+                gone = [posting for posting in postings[start : start + REMOVED_AT_ONCE] if is_gone(posting)]
+                self._commit([RowMutations(TABLE, key, (DeleteCells(FAMILY, qualifier),)) for key, qualifier in gone])
+            removed += len(gone)
+        return removed
 
     def _page_is_gone(self, posting: Posting) -> bool:
         row_key, qualifier = posting

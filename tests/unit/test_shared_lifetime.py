@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import pytest
 from pages import changed, page, words
 from stores import before_refs_change, records_of
 
-from docstore import Policy, VerdictKind
+from docstore import Page, Policy, VerdictKind
 from docstore.check import check
+from docstore.compaction import lifetime, relocation
 from docstore.compaction.lifetime import Lifetimes
+from docstore.dedup import prune
 from docstore.dedup.pointers import PagePointer
 from docstore.layout import Layout
-from docstore.model import ColumnFamily, DeleteCells, Durability, GCPolicy, RowMutations, Schema, SetCell
+from docstore.model import Cell, ColumnFamily, DeleteCells, Durability, GCPolicy, RowMutations, Schema, SetCell
 from docstore.store import DocumentStore
 from docstore.tablets.values import parse_envelope
 from docstore.writing.sharing import BODY_FAMILY, DYING, Base, body_name
@@ -177,3 +182,105 @@ def test_pages_stored_by_reference_share_one_record_after_compaction(store: Docu
         document = store.get(f"https://{host}.example/")
         assert document is not None and document.body == body
     assert list(check(store.opened)) == []
+
+
+class CountingLock:
+    """A lock that counts what is read from the engine, and written to it, under each hold."""
+
+    def __init__(self, store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._lock = store.committer.lock
+        self._depth = 0
+        self.reads: list[int] = []
+        self.mutations: list[int] = []
+        engine = store.opened.engine
+        real_read, real_mutate = engine.read_row, engine.mutate_rows
+
+        def read_row(*args: Any) -> list[Cell]:
+            if self._depth:
+                self.reads[-1] += 1
+            return real_read(*args)
+
+        def mutate_rows(rows: Sequence[RowMutations], durability: Durability) -> None:
+            if self._depth:
+                self.mutations[-1] += sum(len(row.mutations) for row in rows)
+            real_mutate(rows, durability)
+
+        monkeypatch.setattr(engine, "read_row", read_row)
+        monkeypatch.setattr(engine, "mutate_rows", mutate_rows)
+        monkeypatch.setattr(store.committer, "lock", self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        if not self._depth:
+            self.reads.append(0)
+            self.mutations.append(0)
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        self._lock.release()
+
+
+def test_a_body_with_very_many_users_is_dealt_with_in_slices(
+    store: DocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = page(words(5, 600))
+    leaning = [Page(f"https://h.example/{n}", page(changed(words(5, 600), n, 10)), 200, HTML, T0) for n in range(60)]
+    sharing = [Page(f"https://i.example/{n}", base, 200, HTML, T0) for n in range(60)]
+    store.put_page("https://a.example/", base, headers=HTML, fetched_at=T0)
+    list(store.put_pages([*leaning, *sharing], policies={VerdictKind.EXACT: Policy.REFERENCE}))
+    assert len(store.opened.sharing.users(body_name(base))) == 121
+    for module, name in ((lifetime, "SLICE_PAGES"), (relocation, "APPLY_MOVES"), (prune, "REMOVED_AT_ONCE")):
+        monkeypatch.setattr(module, name, 8)
+    lock = CountingLock(store, monkeypatch)
+    store.compact()  # the base is held and leant on by all
+    for one in [*leaning[:50], *sharing[:50]]:
+        store.delete(one.url)
+    lock.reads.clear()
+    lock.mutations.clear()
+    store.compact()
+    assert len(store.opened.sharing.users(body_name(base))) == 21
+    store.delete("https://a.example/")
+    for one in sharing[50:]:
+        store.delete(one.url)
+    store.compact()  # no page holds the base any more: those that lean on it are encoded in another way
+    assert store.opened.sharing.envelope(body_name(base)) is None
+    assert max(lock.reads) <= 64 and max(lock.mutations) <= 64
+    for one in leaning[50:]:
+        document = store.get(one.url)
+        assert document is not None and document.body == one.body
+    assert list(check(store.opened)) == []
+
+
+def test_a_row_of_very_many_versions_is_moved_in_slices(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies = [page(changed(words(5, 300), n, 20)) for n in range(40)]
+    for number, body in enumerate(bodies):
+        store.put_page("https://a.example/", body, headers=HTML, fetched_at=T0 + number * 1000)
+    monkeypatch.setattr(relocation, "APPLY_MOVES", 8)
+    lock = CountingLock(store, monkeypatch)
+    assert store.compact().kept_segments == 0
+    assert max(lock.mutations) <= 64
+    document = store.get("https://a.example/", versions=40)
+    assert document is not None and [one.body for one in document.captures] == bodies[::-1]
+
+
+def test_a_body_that_comes_to_be_held_while_it_is_marked_is_not_freed(
+    store: DocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = shared_pair(store)
+    store.cells.apply("https://a.example/", [DeleteCells("page", b"body")])  # its postings still lead to it
+    lifetimes = Lifetimes(store.opened.engine, store.opened.bodies, store.opened.sharing, store.table, store.committer)
+    real = lifetimes._mark
+
+    def hold_then_mark(names: Sequence[bytes]) -> dict[bytes, bytes]:
+        envelope = store.opened.sharing.envelope(body_name(first))
+        assert envelope is not None
+        row = store.cells.row_key("https://a.example/")
+        store.committer.commit([RowMutations("pages", row, [SetCell("page", b"body", T0, envelope)])])
+        return real(names)
+
+    monkeypatch.setattr(lifetimes, "_mark", hold_then_mark)
+    assert lifetimes.mark_dying() == 0
+    assert DYING not in store.opened.sharing.cells(body_name(first))
+    document = store.get("https://b.example/")
+    assert document is not None and document.body == second
