@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from docstore import keys
+from docstore.dedup.pointers import PagePointer
 from docstore.engines.protocol import ScannedRow
 from docstore.errors import CorruptionError, InvalidArgument
 from docstore.model import (
@@ -33,6 +34,7 @@ from docstore.tablets.placement import READ_AHEAD_BYTES, Placement
 from docstore.tablets.record import delete_column, delete_family, delete_row
 from docstore.tablets.values import envelope_raw_bytes
 from docstore.writing.commit import Committer
+from docstore.writing.referrers import Referrers, takes_originals
 
 SLICE_CELLS = 1000
 """Cells read or deleted at a time, so that a row of a million anchors neither fills memory nor stalls writers."""
@@ -58,10 +60,29 @@ class Row(NamedTuple):
 
 
 class CellStore:
-    """Cells of page rows.  Thread-safe."""
+    """Cells of page rows.  Thread-safe.
 
-    def __init__(self, table: Table, placement: Placement, committer: Committer, clock: Callable[[], int]) -> None:
+    Args:
+        table: of pages.
+        placement: where values lie.
+        committer: of all writers.
+        clock: microseconds since 1970.
+        referrers: finds pages stored by reference to what a delete takes away.
+        on_unseen: told of those whose original is gone, so that the detector comes to see them.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        placement: Placement,
+        committer: Committer,
+        clock: Callable[[], int],
+        referrers: Referrers,
+        on_unseen: Callable[[Sequence[PagePointer]], None],
+    ) -> None:
         self._table = table
+        self._referrers = referrers
+        self._on_unseen = on_unseen
         self._placement = placement
         self._committer = committer
         self._clock = clock
@@ -170,14 +191,24 @@ class CellStore:
         self.apply_many([(url_or_row_key, mutations)])
 
     def apply_many(self, rows: Sequence[tuple[str | bytes, Sequence[Mutation]]]) -> None:
-        """Apply mutations to rows, each row all or none; committed on return."""
+        """Apply mutations to rows, each row all or none; committed on return.
+
+        Pages stored by reference to what is deleted become visible to the detector themselves.
+        """
         # All are checked before any is placed: what is placed, delete marks among it, goes with the next commit.
         checked = [(self.row_key(key), self._table.checked(mutations)) for key, mutations in rows]
+        referring: set[PagePointer] = set()
+        for row_key, mutations in checked:
+            if any(map(takes_originals, mutations)):
+                referring |= self._referrers.of_row(row_key)
         with self._committer.lock:
             placed = [
                 RowMutations("pages", row_key, self._placed(row_key, mutations)) for row_key, mutations in checked
             ]
             self._committer.commit(placed)
+        unseen = [pointer for pointer in sorted(referring) if self._referrers.checksum_of_unseen(pointer)]
+        if unseen:
+            self._on_unseen(unseen)
         for row in placed:
             if any(isinstance(mutation, DeleteRow | DeleteFamily) for mutation in row.mutations):
                 self.finish_deletes(row.row_key)

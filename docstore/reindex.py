@@ -136,14 +136,7 @@ def _should_be_seen(store: DocumentStore, verdict: StoredVerdict | None, *, conf
         return False
     if verdict.kind is VerdictKind.EXACT:
         return True
-    spec = ReadSpec(
-        families=(capture.CHECKSUM[0],),
-        qualifier_prefix=capture.CHECKSUM[1],
-        start=verdict.of_timestamp,
-        end=verdict.of_timestamp + 1,
-        keys_only=True,
-    )
-    return not store.table.read_row(verdict.of_row_key, spec)
+    return store.referrers.lost_original(verdict)
 
 
 def _is_outdated(columns: dict[Column, bytes], fetch: Callable[[bytes], bytes]) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from docstore import capture, keys
 from docstore.cells import CellStore
 from docstore.collapse import Belongings, Collapser
+from docstore.dedup.pointers import PagePointer
 from docstore.documents import Document, DocumentReader
 from docstore.errors import InvalidArgument, StoreUnavailable
 from docstore.format import COMPACTION_ROW
@@ -43,6 +44,7 @@ from docstore.model import (
 )
 from docstore.table import Table
 from docstore.writing.commit import Committer
+from docstore.writing.referrers import Referrers
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.backup import BackupReport
@@ -95,6 +97,7 @@ class DocumentStore:
         schema: what the store declares.
         cells: general cells in Bigtable's words: apply, scan, check_and_mutate, read_modify_write, delete.
         opened: its parts, for `docstore.check` and for tools.
+        referrers: finds pages stored by reference, for repairs.
         lost: versions dropped when the store was opened because their bytes were missing; none at durability `sync`.
     """
 
@@ -110,7 +113,8 @@ class DocumentStore:
         self._table = Table(opened.engine, "pages", families, clock, same_value=opened.placement.same_value)
         self._committer = Committer(opened.engine, opened.placement, opened.manifest, durability)
         self._reader = DocumentReader(self._table, opened.placement)
-        self.cells = CellStore(self._table, opened.placement, self._committer, clock)
+        self.referrers = Referrers(self._table, opened.placement, opened.sharing)
+        self.cells = CellStore(self._table, opened.placement, self._committer, clock, self.referrers, self._post_unseen)
 
     def __enter__(self) -> Self:
         return self
@@ -232,7 +236,7 @@ class DocumentStore:
                 nor the texts of its links in the rows of the pages that its stored versions lead to.
         """
         row_key = self.cells.row_key(url)
-        if next(self.cells.slices(row_key, cell_limit=1), None) is None:
+        if not self._table.stored_row(row_key, ReadSpec(cell_limit=1, keys_only=True)):
             return False
         self._write_half().delete(row_key, purge=purge)
         if purge:
@@ -272,8 +276,13 @@ class DocumentStore:
             level=level,
             dry_run=dry_run,
             on_progress=on_progress,
+            on_unseen=self._post_unseen,
         )
         return report
+
+    def _post_unseen(self, pointers: Sequence[PagePointer]) -> None:
+        """Let the detector see pages whose original is gone."""
+        self._write_half().post(pointers)
 
     def post_again(self, captures: Sequence[tuple[bytes, int]]) -> int:
         """Fingerprint captures (row key, timestamp) again by today's schemes and post them for the detector.

@@ -6,6 +6,7 @@ Floor 5: the sequence of one compaction over the parts of an open store; each pa
     mark      shared bodies that no live page holds are dying: nobody new leans on them
     move      tablet by tablet: policies applied, dictionary sampled, values written into segments of the tablet's own,
               refs changed one by one where they are still what they were
+    name      pages stored by reference whose original is gone are posted for the detector
     free      shared bodies that nobody leans on lose their rows
     prune     postings that lead to no live page go
     engine    its own files give back what was overwritten, and every changed ref is durable from here on
@@ -22,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 
 import msgpack
 
@@ -29,6 +31,7 @@ from docstore.capture import BODY, CHECKSUM
 from docstore.compaction.lifetime import Lifetimes
 from docstore.compaction.relatives import Relatives
 from docstore.compaction.relocation import PAGES, Relocator, check_movable
+from docstore.dedup.index import HashIndex
 from docstore.dedup.pointers import PagePointer, body_head
 from docstore.dedup.prune import Pruner
 from docstore.engines.protocol import ScannedRow
@@ -53,6 +56,7 @@ from docstore.tablets.manifest import Tablet
 from docstore.tablets.segment import SegmentBodies
 from docstore.tablets.values import ValueCodec, envelope_raw_bytes
 from docstore.writing.commit import Committer
+from docstore.writing.referrers import Referrers
 from docstore.writing.reindexing import open_buckets
 
 PASSES = 3
@@ -60,6 +64,7 @@ PASSES = 3
 RESUME_SECONDS = 86_400
 """An interrupted run older than this is not gone on with: what it wrote may hold much garbage by now."""
 META = "meta"
+UNSEEN_AT_ONCE = 1024
 _FULL_SCAN = ReadSpec(cell_limit=10_000)
 _SAMPLED_SCAN = ReadSpec(families=("http", "page", "text"), cell_limit=10_000)
 """Families whose columns get dictionaries."""
@@ -123,6 +128,7 @@ def compact(
     level: str = "fast",
     dry_run: bool = False,
     on_progress: Progress | None = None,
+    on_unseen: Callable[[Sequence[PagePointer]], None] | None = None,
 ) -> CompactionReport:
     """Compact a store, or some of its tablets.
 
@@ -134,12 +140,13 @@ def compact(
         level: `fast` or `best`.
         dry_run: only say what there is to do.
         on_progress: called with the bytes of records dealt with, and of all there are.
+        on_unseen: told of pages stored by reference whose original is gone, so that the detector comes to see them.
     Raises:
         InvalidArgument: no such level or tablet.
         StoreUnavailable: another compaction of this store is under way.
         StorageError: what was done stays done; free space, and run it again.
     """
-    return Compaction(opened, table, committer, level, on_progress).run(tablets, dry_run=dry_run)
+    return Compaction(opened, table, committer, level, on_progress, on_unseen).run(tablets, dry_run=dry_run)
 
 
 def codec_stats(opened: Opened, committer: Committer) -> dict[str, dict[str, int]]:
@@ -157,7 +164,13 @@ class Compaction:
     """One run; see the top of this file."""
 
     def __init__(
-        self, opened: Opened, table: Table, committer: Committer, level: str, on_progress: Progress | None
+        self,
+        opened: Opened,
+        table: Table,
+        committer: Committer,
+        level: str,
+        on_progress: Progress | None,
+        on_unseen: Callable[[Sequence[PagePointer]], None] | None = None,
     ) -> None:
         if level not in LEVELS:
             raise InvalidArgument(f"level {level!r} is none of {', '.join(LEVELS)}")
@@ -171,6 +184,7 @@ class Compaction:
         self._level_name = level
         self._level: Level = LEVELS[level]
         self._on_progress = on_progress
+        self._on_unseen = on_unseen
         self._done_bytes = 0
         self._total_bytes = 0
         self._left_values = 0
@@ -249,6 +263,7 @@ class Compaction:
         report.lost_races, report.left_values = moved.lost_races, self._left_values
         report.codec_bytes = dict(moved.codecs)
         report.live_bytes = self._done_bytes
+        self._post_unseen()
         opened.sharing.names_texts = False
         try:
             self._give_back(report, lifetimes, held_bytes, old)
@@ -275,6 +290,19 @@ class Compaction:
         for name in TABLE_TAGS:
             opened.engine.compact(name)  # which makes the changed refs durable, whatever the level of their commits
         report.removed_segments, report.kept_segments = self._unlink(old)
+
+    def _post_unseen(self) -> None:
+        """Tell of pages stored by reference whose original has expired or gone unseen, and that no posting leads to."""
+        opened = self._opened
+        referrers = Referrers(self._table, opened.placement, opened.sharing)
+        index = HashIndex(opened.engine, open_buckets(opened, self._table))
+        unseen = (
+            pointer
+            for pointer in referrers.all()
+            if (checksum := referrers.checksum_of_unseen(pointer)) and not index.holds(*pointer[::-1], checksum)
+        )
+        while self._on_unseen is not None and (found := list(islice(unseen, UNSEEN_AT_ONCE))):
+            self._on_unseen(found)
 
     def _is_live(self, pointer: PagePointer, body: bytes) -> bool:
         """Whether a version is there; with a body's head also whether that is its body."""

@@ -29,12 +29,15 @@ from docstore.writing.orphans import Orphan, orphans
 from docstore.writing.pipeline import PageWriter
 from docstore.writing.placing import PAGES
 from docstore.writing.prepared import Preparer
+from docstore.writing.referrers import Referrers
 from docstore.writing.reindexing import open_buckets
 from docstore.writing.rows import PageRows
 from docstore.writing.sequencer import Sequencer
 from docstore.writing.sharing import body_name
 from docstore.writing.tally import Tally
 
+POSTED_AT_ONCE = 64
+"""Pages posted under one hold of the lock; they are analysed before it is taken."""
 GOOD_STATUS = 200
 """Of a page that is not stored and asks for others like it."""
 
@@ -96,6 +99,7 @@ class Writing:
         self._table = table
         self._clock = clock
         self._reader = DocumentReader(table, opened.placement)
+        self._referrers = Referrers(table, opened.placement, opened.sharing)
         self.buckets = open_buckets(opened, table)
         remembers = opened.engine.caps.single_writer
         self._index = HashIndex(opened.engine, self.buckets, remembers=remembers)
@@ -225,22 +229,27 @@ class Writing:
             row_key: of the row.
             purge: also the anchor texts that its stored versions gave to other pages.
         """
+        # Nothing but this row's bodies leads to pages of other rows that were stored by reference to them.  They are
+        # posted before it goes, a few at a time: to be seen beside their original for a moment does no harm.
+        referring = self._referrers.of_row(row_key)
+        self.post(sorted(referring))
+        linked = {row for body in self._bodies(row_key) for row in self._linked_from(row_key, body)} if purge else set()
         with self._committer.lock:
-            referring: set[PagePointer] = set()
-            linked: set[bytes] = set()
-            for body in self._bodies(row_key):
-                # Nothing else leads to pages of other rows that were stored by reference to this body.
-                referring.update(p for p in self._opened.sharing.referrers(body.name) if p.row_key != row_key)
-                if purge:
-                    linked.update(self._linked_from(row_key, body))
             rows = [RowMutations(PAGES, row_key, [DeleteRow()])]
-            for pointer in sorted(referring):
+            for pointer in sorted(self._referrers.of_row(row_key) - referring):
                 rows += self._postings_of(pointer)
             rows += self._anchors_taken_back(row_key, sorted(linked))
             self._opened.placement.mark(delete_row(row_key, self._clock()))
             self._commit(rows)
         while not self._table.finish_deletes(row_key):
             pass
+
+    def post(self, pointers: Sequence[PagePointer]) -> None:
+        """Post pages that had no postings; those that are gone, or cannot be read, are passed over."""
+        for start in range(0, len(pointers), POSTED_AT_ONCE):
+            analysed = [(pointer, self._analysed(pointer)) for pointer in pointers[start : start + POSTED_AT_ONCE]]
+            with self._committer.lock:
+                self._commit([row for pointer, one in analysed if one for row in self._postings(pointer, one)])
 
     def _bodies(self, row_key: bytes) -> Iterator[_Body]:
         """The different bodies of a row that can still be read: a damaged one must not keep its page from going."""

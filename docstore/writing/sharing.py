@@ -15,7 +15,7 @@ of its BLAKE3, so that `docstore check` can tell.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from blake3 import blake3
@@ -131,6 +131,12 @@ class SharedBodies:
     def referrers(self, name: bytes) -> list[PagePointer]:
         """Pages stored by reference to a page with this body, oldest first; left-overs among them."""
         return self._pointers(name, REFERRER_FAMILY)
+
+    def names_with_referrers(self) -> Iterator[bytes]:
+        """Names of the bodies that pages were stored by reference to."""
+        spec = ReadSpec(families=(REFERRER_FAMILY,), keys_only=True, cell_limit=1)
+        for row in self._engine.scan(TABLE, spec=spec):
+            yield row.row_key
 
     def users(self, name: bytes) -> list[PagePointer]:
         """Pages that lean on a body or brought it, oldest first; left-overs among them."""

@@ -1,0 +1,73 @@
+"""Pages stored by reference: whom the detector has to see once their original is gone.
+
+Floor 5: knows rows of pages, their verdicts and the rows of shared bodies; must not know fingerprints: whoever posts
+pages is told which.  A page stored by reference to one that is like it has no postings, for whatever resembles it
+resembles its original.  That may go in many ways: by a delete of the page, of its cells or of a family, or by a policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from docstore import capture
+from docstore.dedup.pointers import PagePointer
+from docstore.documents import DocumentReader
+from docstore.model import DeleteCells, DeleteFamily, DeleteRow, Mutation, ReadSpec, VerdictKind
+from docstore.table import Table
+from docstore.tablets.placement import Placement
+from docstore.writing.sharing import SharedBodies, body_name
+
+_ORIGINAL = (capture.BODY, capture.CHECKSUM)
+"""Without one of these a page is none that others are judged against."""
+
+
+class Referrers:
+    """Finds pages stored by reference.  Thread-safe."""
+
+    def __init__(self, table: Table, placement: Placement, sharing: SharedBodies) -> None:
+        self._table = table
+        self._sharing = sharing
+        self._reader = DocumentReader(table, placement)
+
+    def of_row(self, row_key: bytes) -> set[PagePointer]:
+        """Pages of other rows stored by reference to bodies of a row; left-overs among them."""
+        found: set[PagePointer] = set()
+        seen: set[bytes] = set()
+        for timestamp in self._reader.timestamps(row_key):
+            body = self._reader.value(row_key, capture.BODY, timestamp)
+            if not body or (name := body_name(body)) in seen:
+                continue
+            seen.add(name)
+            found.update(pointer for pointer in self._sharing.referrers(name) if pointer.row_key != row_key)
+        return found
+
+    def all(self) -> Iterator[PagePointer]:
+        """All pages stored by reference, left-overs among them; some of them several times."""
+        for name in self._sharing.names_with_referrers():
+            yield from self._sharing.referrers(name)
+
+    def checksum_of_unseen(self, pointer: PagePointer) -> bytes:
+        """The body's checksum of a page stored by reference to a page that is gone; b"" where that is not so."""
+        encoded = self._reader.value(pointer.row_key, capture.VERDICT, pointer.timestamp)
+        if not encoded or not self.lost_original(capture.decode_verdict(encoded)):
+            return b""
+        return self._reader.value(pointer.row_key, capture.CHECKSUM, pointer.timestamp) or b""
+
+    def lost_original(self, verdict: capture.StoredVerdict) -> bool:
+        """Whether a page with this verdict was stored by reference to a page that is gone."""
+        if verdict.stored != capture.STORED_REFERENCE or verdict.kind is VerdictKind.EXACT:
+            return False
+        at = verdict.of_timestamp
+        families = tuple(sorted(family for family, _ in _ORIGINAL))
+        spec = ReadSpec(families=families, start=at, end=at + 1, keys_only=True)
+        columns = {(cell.family, cell.qualifier) for cell in self._table.read_row(verdict.of_row_key, spec)}
+        return not columns.issuperset(_ORIGINAL)
+
+
+def takes_originals(mutation: Mutation) -> bool:
+    """Whether a mutation may take away a page that others refer to."""
+    if isinstance(mutation, DeleteFamily):
+        return any(family == mutation.family for family, _ in _ORIGINAL)
+    if isinstance(mutation, DeleteCells):
+        return (mutation.family, mutation.qualifier) in _ORIGINAL
+    return isinstance(mutation, DeleteRow)
