@@ -54,6 +54,7 @@ from docstore.tablets.dictionaries import STAGES
 from docstore.tablets.encoding import LEVELS, Column, Encoder, Level, make_dictionaries
 from docstore.tablets.manifest import Tablet
 from docstore.tablets.segment import SegmentBodies
+from docstore.tablets.unreadable import Unreadable
 from docstore.tablets.values import ValueCodec, envelope_raw_bytes
 from docstore.writing.commit import Committer
 from docstore.writing.referrers import Referrers
@@ -93,6 +94,7 @@ class CompactionReport:
         lost_races: cells that a writer changed meanwhile.
         left_values: that could not be moved in this run, for what they were to lean on went meanwhile.
         damaged_values: could not be read, and stay where they are.
+        unreadable: these, by name.
         codec_bytes: bytes of payloads written, by family and codec.
         seconds: it took.
     """
@@ -115,6 +117,7 @@ class CompactionReport:
     lost_races: int = 0
     left_values: int = 0
     damaged_values: int = 0
+    unreadable: list[Unreadable] = field(default_factory=list)
     codec_bytes: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -197,8 +200,9 @@ class Compaction:
         if dry_run:
             self._survey(chosen, report)
         else:
-            with self._alone():
+            with self._alone(), self._opened.placement.unreadable.collecting() as unreadable:
                 self._compact(chosen, report, whole=numbers is None)
+            report.unreadable = list(unreadable)
         report.seconds = time.monotonic() - began
         return report
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,12 +18,12 @@ import numpy as np
 from docstore.capture import BODY
 from docstore.dedup.pointers import PagePointer
 from docstore.dedup.sketch import BINS
-from docstore.errors import CorruptionError
 from docstore.format import CODEC_ZSTD_DELTA
 from docstore.model import ReadSpec
 from docstore.table import Table
 from docstore.tablets.manifest import Tablet
 from docstore.tablets.placement import Placement
+from docstore.tablets.unreadable import Place
 from docstore.tablets.values import envelope_raw_bytes
 from docstore.writing.rows import LARGEST_BASE_BYTES
 from docstore.writing.sharing import DYING, ENVELOPE, TEXT, Base, SharedBodies, body_name
@@ -127,9 +128,8 @@ class Relatives:
         key = b"text " + base.name
         raw = self._raw.get(key)
         if raw is None:
-            try:
-                raw = self._placement.fetch(envelope)
-            except CorruptionError:
+            raw = self._placement.unreadable.attempt(lambda: self._placement.fetch(envelope))
+            if raw is None:
                 return None
             self._keep(key, raw)
         else:
@@ -148,10 +148,7 @@ class Relatives:
             if base.name in given or base.name == name:
                 continue
             given.add(base.name)
-            try:
-                found = self._with_raw(base)
-            except CorruptionError:
-                continue
+            found = self._placement.unreadable.attempt(partial(self._with_raw, base))
             if found is not None and len(found.raw) <= max(SMALL_BASE_BYTES, TIMES_LARGER * len(raw)):
                 yield found
 
@@ -167,7 +164,9 @@ class Relatives:
         if leant_on and self._is_usable(leant_on):
             yield Base(leant_on, b"", b"", PagePointer(0, row_key))
         if of_page is not None:
-            base = self._of(of_page)
+            base = self._placement.unreadable.attempt(
+                lambda: self._of(of_page), Place(of_page.row_key, *BODY, of_page.timestamp)
+            )
             if base is not None:
                 yield base
 

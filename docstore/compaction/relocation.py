@@ -28,6 +28,7 @@ from docstore.tablets.manifest import Tablet
 from docstore.tablets.placement import TEXT_DELTA, Placement
 from docstore.tablets.record import CODEC_NAMES, Record
 from docstore.tablets.segment import SEGMENT_LIMIT_BYTES
+from docstore.tablets.unreadable import Place
 from docstore.tablets.values import Encoded, encode_ref_envelope, envelope_raw_bytes, parse_envelope
 from docstore.writing.commit import Committer
 from docstore.writing.sharing import BODY_FAMILY, DYING, ENVELOPE, TABLE, TEXT, Base, SharedBodies, body_name
@@ -218,7 +219,8 @@ class Relocator:
                         move = self._moved_text(tablet, row_key, cell, columns, bodies, encoder, relatives)
                     else:
                         move = self._moved(tablet, cell, encoder)
-                except CorruptionError:
+                except CorruptionError as error:
+                    self._placement.unreadable.note(error, Place(row_key, *column, cell.timestamp))
                     self.moved.damaged += 1
                     continue
                 done[cell.value] = move
@@ -255,7 +257,9 @@ class Relocator:
     ) -> Move:
         """A text leans on the text of the body that its own body leans on; or on that of its own body, if others do."""
         record, raw = self._read(cell)
-        body = bodies.get(cell.timestamp) or self._body_of(row_key, columns.get((*BODY, cell.timestamp), b"\0"))
+        body = bodies.get(cell.timestamp) or self._body_of(
+            Place(row_key, *BODY, cell.timestamp), columns.get((*BODY, cell.timestamp), b"\0")
+        )
         named = self._sharing.envelope(body.name, TEXT) if body.name else None
         found = None
         if body.base is not None and named != cell.value:
@@ -273,12 +277,15 @@ class Relocator:
             relatives.add_text(body.name, cell.value, new)
         return Move(*MAIN, cell.timestamp, cell.value, new, body.name)
 
-    def _body_of(self, row_key: bytes, envelope: bytes) -> _Body:
-        """Of a body that is not moved: its name, and what it leans on now."""
+    def _body_of(self, place: Place, envelope: bytes) -> _Body:
+        """Of a body that is not moved: its name, and what it leans on now; neither where it cannot be read."""
         if parse_envelope(envelope).ref is None:
             return _Body(b"", None)
-        record, raw = self._placement.fetch_record(envelope)
-        pointer = PagePointer(record.timestamp, row_key)
+        found = self._placement.unreadable.attempt(lambda: self._placement.fetch_record(envelope), place)
+        if found is None:
+            return _Body(b"", None)
+        record, raw = found
+        pointer = PagePointer(record.timestamp, place.row_key)
         leans_on = Base(record.related, b"", b"", pointer) if record.codec == CODEC_ZSTD_DELTA else None
         return _Body(body_name(raw), leans_on)
 
@@ -343,7 +350,10 @@ class Relocator:
             return None
         if any(value == envelope for (*column, _), value in columns.items() if tuple(column) == MAIN):
             return None
-        record, raw = self._placement.fetch_record(envelope)
+        found = self._placement.unreadable.attempt(lambda: self._placement.fetch_record(envelope))
+        if found is None:
+            return None
+        record, raw = found
         return MovedText(envelope, self._write(tablet, record, encoder.encode(MAIN, raw)), body_name(raw))
 
     def _write(self, tablet: Tablet, old: Record, encoded: Encoded) -> bytes:

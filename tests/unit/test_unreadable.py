@@ -14,10 +14,11 @@ from warc_records import message, record
 
 import docstore
 from docstore import DeleteCells, DeleteFamily, Page, Policy, VerdictKind
-from docstore.capture import BODY, MAIN, TITLE
+from docstore.capture import BODY, MAIN, TITLE, VERDICT, decode_verdict, encode_verdict
 from docstore.check import check
 from docstore.errors import CorruptionError
 from docstore.ingest import ingest
+from docstore.keys import row_key
 from docstore.model import ColumnFamily, GCPolicy, Schema, SetCell
 from docstore.store import DocumentStore
 from docstore.sweep.job import SweepOptions, sweep
@@ -262,3 +263,19 @@ def test_an_ingest_names_what_it_could_not_read_and_goes_on(tmp_path: Path) -> N
         assert {one.url for one in report.unreadable} == {A, B}  # one leans on the other
         assert list(check(store.opened)) == []
         assert ingest(store, [str(archive)]).unreadable == []
+
+
+def test_compaction_moves_a_page_whose_nearest_cannot_be_read(tmp_path: Path) -> None:
+    other = page(words(6, 600))
+    with opened(tmp_path) as store:
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+        store.put_page(B, other, headers=HTML, fetched_at=T0)
+        (cell,) = (c for c in store.opened.engine.read_row("pages", row_key(B)) if (c.family, c.qualifier) == VERDICT)
+        near = decode_verdict(cell.value[1:])._replace(kind=VerdictKind.NEAR, of_row_key=row_key(A), of_timestamp=T0)
+        store.cells.apply(B, [SetCell(*VERDICT, T0, encode_verdict(near))])
+        path, offset = damage_value(store, A, BODY)
+    with opened(tmp_path) as store:
+        report = store.compact()
+        assert report.damaged_values == 1  # the body of A alone
+        assert {(one.url, one.path, one.offset) for one in report.unreadable} == {(A, path, offset)}
+        assert body_of(store, B) == other

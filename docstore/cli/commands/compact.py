@@ -10,7 +10,7 @@ import dataclasses
 import sys
 from contextlib import ExitStack
 
-from docstore.cli import arguments, output, progress
+from docstore.cli import answers, arguments, output, progress
 from docstore.cli.opening import open_named
 from docstore.compaction.job import CompactionReport
 from docstore.errors import EXIT_OK, EXIT_RECORDS_SKIPPED
@@ -59,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         output.json_line(dataclasses.asdict(report))
     else:
+        answers.note_unreadable(report.unreadable)
         output.table(_lines(report, whole=not args.tablets))
     return EXIT_RECORDS_SKIPPED if report.damaged_values else EXIT_OK
 
