@@ -61,6 +61,8 @@ class IngestOptions:
             READER_BYTES together, where there is a second core and more than one thread is allowed.
         body_limit_bytes: longest body, decoded; a page with a longer one is an error of the report.  All of it is held
             in memory: a run takes at most four times as much.
+        salvage: take what there is of a page whose record is cut or whose encoding breaks; it has a header
+            `WARC-Truncated: unspecified` then, and an error of the report names it.
     """
 
     policies: Mapping[VerdictKind, Policy] | None = None
@@ -69,15 +71,17 @@ class IngestOptions:
     anchors: bool = False
     reader: bool | None = None
     body_limit_bytes: int = BODY_LIMIT_BYTES
+    salvage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class IngestError:
-    """A damaged record, or a page that was refused: where, and why."""
+    """A damaged record, a page that was refused or is not whole, a lost visit: where, why, and of which URL or ""."""
 
     file: str
     offset: int
     reason: str
+    url: str = ""
 
 
 @dataclass(slots=True)
@@ -90,7 +94,8 @@ class IngestReport:
         known: pages that were stored before at the same time: nothing was written.
         verdicts, previous: pages by verdict against other URLs, and against their own previous version.
         skipped: sound records that are no pages, by reason; and UNRESOLVED, visits that were lost.
-        errors: damaged records and refused pages, at most MAX_ERRORS of them.
+        errors: damaged records, refused pages, pages that were taken though they are not whole, and visits that were
+            lost; at most MAX_ERRORS of them.
         error_count: all of them.
         unreadable: stored values that the run met and could not read: pages were judged and stored without them.
         body_bytes: decoded bodies of the pages.
@@ -119,18 +124,18 @@ class IngestReport:
 
     @property
     def is_partial(self) -> bool:
-        """Whether something that is a page did not become one."""
-        return self.error_count > 0 or self.unresolved > 0
+        """Whether something that is a page did not become one, or not all of it."""
+        return self.error_count > 0
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
         return asdict(self)
 
-    def add_error(self, file: str, offset: int, reason: str) -> None:
-        """Name a damaged record or a refused page."""
+    def add_error(self, file: str, offset: int, reason: str, url: str = "") -> None:
+        """Name a damaged record, a refused page, a page that is not whole, or a visit that was lost."""
         self.error_count += 1
         if len(self.errors) < MAX_ERRORS:
-            self.errors.append(IngestError(file, offset, reason))
+            self.errors.append(IngestError(file, offset, reason, url))
 
 
 Progress = Callable[[IngestReport], None]
@@ -213,6 +218,7 @@ class _Run:
             options.threads,
             options.anchors,
             options.body_limit_bytes,
+            options.salvage,
         )
         reader = process.start(job)
         if reader is None:
@@ -249,7 +255,7 @@ class _Run:
         report = self.report
         file, offset, body_bytes = self._origins.popleft()
         if result.stored == STORED_REFUSED:
-            report.add_error(file, offset, result.error)
+            report.add_error(file, offset, result.error, result.url)
             self._skipped["refused"] += 1
             return
         report.pages += 1
@@ -268,8 +274,15 @@ class _Run:
     def pages(self) -> Iterator[Page]:
         """Pages of all sources, read here; revisits are put aside, everything else is counted."""
         # A page is given as soon as it is read: a slow stream is not waited for.
-        limit = self._options.body_limit_bytes
-        for portion in portions(self._sources, most_pages=1, most_bytes=1, body_limit_bytes=limit):
+        options = self._options
+        found = portions(
+            self._sources,
+            most_pages=1,
+            most_bytes=1,
+            body_limit_bytes=options.body_limit_bytes,
+            salvage=options.salvage,
+        )
+        for portion in found:
             self._note(portion.rest)
             for page, place in zip(portion.pages, portion.places, strict=True):
                 self._origins.append((self._name(place.source), place.offset, len(page.body)))
@@ -293,8 +306,8 @@ class _Run:
 
     def _note(self, rest: Rest) -> None:
         self._skipped.update(rest.skipped)
-        for (source, offset), reason in rest.errors:
-            self.report.add_error(self._name(source), offset, reason)
+        for (source, offset), reason, url in rest.errors:
+            self.report.add_error(self._name(source), offset, reason, url)
         for source, entry in rest.revisits:
             self._put_aside(self._name(source), entry)
 
@@ -316,6 +329,7 @@ class _Run:
                 page = self._resolve(entry)
                 if page is None:
                     self._skipped[UNRESOLVED] += 1
+                    self.report.add_error(name, entry.offset, _lost(entry), entry.url)
                     continue
                 self._origins.append((name, entry.offset, len(page.body)))
                 yield page
@@ -357,6 +371,15 @@ class _Run:
             if document is not None and document.body is not None:
                 return document.body, document.newest.headers, document.status or 200
         return None
+
+
+def _lost(entry: RevisitEntry) -> str:
+    """What a revisit that cannot be resolved refers to."""
+    if entry.refers_to_uri:
+        return f"revisit of {entry.refers_to_uri}, which neither these files nor the store hold at its time"
+    if entry.payload_digest:
+        return f"revisit of a body with digest {entry.payload_digest}, which neither these files nor the store hold"
+    return "revisit that does not say of what"
 
 
 def _are_paths(sources: Sequence[str | IO[bytes]]) -> TypeGuard[Sequence[str]]:

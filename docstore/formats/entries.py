@@ -27,12 +27,14 @@ class PageEntry:
         kind: `response` of an HTTP server, or `resource`: bytes without HTTP (status 200 is then ours).
         offset: where the record begins in the file; of its gzip member or zstd frame in a compressed one.
         record_id: as recorded, or "".
+        flaw: what is missing of it or wrong with it, though it was taken; else "".
     """
 
     page: Page
     kind: PageKind
     offset: int
     record_id: str = ""
+    flaw: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +77,17 @@ class SkippedEntry:
 
 @dataclass(frozen=True, slots=True)
 class DamagedEntry:
-    """A record, or a stretch of bytes, that cannot be taken as it claims to be; reading went on behind it."""
+    """A record, or a stretch of bytes, that cannot be taken as it claims to be; reading went on behind it.
+
+    Attributes:
+        offset: as in `PageEntry`.
+        reason: what is wrong.
+        url: of the record, where its header could be read; else "".
+    """
 
     offset: int
     reason: str
+    url: str = ""
 
 
 Entry: TypeAlias = PageEntry | RevisitEntry | SkippedEntry | DamagedEntry

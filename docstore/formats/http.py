@@ -26,6 +26,8 @@ _HEADER_END = re.compile(rb"\n[ \t\r]*\n")
 _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]{0,4096})?(\r?\n)")
 _ZSTD_WINDOW_BYTES = 128 * 1024 * 1024
 _STEP_BYTES = 1 << 20
+_WITHOUT_BODY = frozenset({204, 304})
+"""Answers of these kinds name the length of what they do not send."""
 _SOURCE_STEP_BYTES = 64 * 1024
 _ZSTD_STEP_BYTES = 128
 
@@ -37,7 +39,15 @@ ADDED_HEADER = "X-Docstore-Added"
 
 
 class Refused(Exception):
-    """A message cannot be taken; caught inside this package."""
+    """A message cannot be taken; caught inside this package.
+
+    Attributes:
+        url: of the page, where it is known where this is raised; else "".
+    """
+
+    def __init__(self, reason: str, url: str = "") -> None:
+        super().__init__(reason)
+        self.url = url
 
 
 class Message(NamedTuple):
@@ -48,12 +58,14 @@ class Message(NamedTuple):
         headers: as received, in order.
         body: decoded.
         whole: True or False where the message itself says how long it is, None where it does not.
+        flaw: what is missing of the body; else "".
     """
 
     status: int
     headers: Headers
     body: bytes
     whole: bool | None
+    flaw: str = ""
 
 
 def has_status_line(block: bytes) -> bool:
@@ -112,17 +124,20 @@ def parse_message(
     body = block[body_start:]
     names = {name.lower(): value for name, value in reversed(headers)}
     whole: bool | None = None
+    declared = names.get("content-length", "").strip()
+    declared_bytes = int(declared) if declared.isascii() and declared.isdigit() else None
+    flaw = ""
     if "chunked" in names.get("transfer-encoding", "").lower():
-        dechunked = _dechunk(body, truncated)
+        dechunked = _dechunk(body, truncated, unchunked=declared_bytes == len(body))
         if dechunked is not None:
             body, whole = dechunked[0], True if dechunked[1] else None
-            names.pop("content-length", None)
-    if whole is None:
-        declared = names.get("content-length", "").strip()
-        if declared.isascii() and declared.isdigit():
-            if overlong and len(body) > int(declared) and not body[int(declared) :].strip():
-                body = body[: int(declared)]
-            whole = len(body) == int(declared)
+            declared_bytes = None
+    if whole is None and declared_bytes is not None:
+        if overlong and len(body) > declared_bytes and not body[declared_bytes:].strip():
+            body = body[:declared_bytes]
+        whole = len(body) == declared_bytes
+        if len(body) < declared_bytes and status not in _WITHOUT_BODY and not truncated:
+            flaw = f"body of {len(body)} bytes, where its Content-Length says {declared_bytes}"
     for coding in reversed(names.get("content-encoding", "").lower().split(",")):
         decoder = _DECODERS.get(coding.strip())
         if decoder is None:
@@ -132,13 +147,14 @@ def parse_message(
         body = decoder(body, truncated, limit_bytes)
     if len(body) > limit_bytes:
         raise Refused(f"body of {len(body)} bytes, more than the limit of {limit_bytes}")
-    return Message(status, as_received(headers), body, whole)
+    return Message(status, as_received(headers), body, whole, flaw)
 
 
-def _dechunk(body: bytes, truncated: bool) -> tuple[bytes, bool] | None:
+def _dechunk(body: bytes, truncated: bool, *, unchunked: bool) -> tuple[bytes, bool] | None:
     """The body without its chunk sizes, and whether the last chunk says that it is all.
 
-    None if the first chunk is none, so that the body was not chunked.  Many servers and crawlers leave the last out,
+    None if the first line is no size, so that the body was not chunked, or if the first chunk is none where
+    `unchunked` says that the length of the body speaks for the same.  Many servers and crawlers leave the last out,
     so a body that ends between two chunks is taken.
     """
     pieces: list[bytes] = []
@@ -155,16 +171,20 @@ def _dechunk(body: bytes, truncated: bool) -> tuple[bytes, bool] | None:
         at = size_line.end()
         if size == 0:
             return b"".join(pieces), True
+        end = at + size
+        line_end = size_line[2]
+        is_chunk = end == len(body) or body.startswith(line_end, end)
+        if not pieces and not is_chunk and unchunked:
+            return None
         if size > len(body) - at:
             if truncated:
                 pieces.append(body[at:])
                 break
             raise Refused(f"chunked body ends inside chunk {len(pieces) + 1}: {len(body) - at} of {size} bytes")
-        end = at + size
-        line_end = size_line[2]
-        if end < len(body) and not body.startswith(line_end, end):
-            if not pieces:
-                return None
+        if not is_chunk:
+            if truncated:
+                pieces.append(body[at:end])
+                break
             raise Refused(f"chunked body broken: no line end behind chunk {len(pieces) + 1} at byte {end}")
         pieces.append(body[at:end])
         at = end + len(line_end)

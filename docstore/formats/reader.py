@@ -18,7 +18,9 @@ from docstore.formats.trecweb import read_trecweb
 from docstore.formats.warc import ArcDialect, WarcDialect
 
 
-def read(source: str | Path | ReadableBytes, body_limit_bytes: int = BODY_LIMIT_BYTES) -> Iterator[Entry]:
+def read(
+    source: str | Path | ReadableBytes, body_limit_bytes: int = BODY_LIMIT_BYTES, *, salvage: bool = False
+) -> Iterator[Entry]:
     """Every record of a WARC, ARC or TREC Web file, in order; damage is an entry, never an exception.
 
     Memory stays bounded whatever the file holds, to about twice the longest body.  The iterator is plain: drop it at
@@ -27,28 +29,30 @@ def read(source: str | Path | ReadableBytes, body_limit_bytes: int = BODY_LIMIT_
     Args:
         source: a path, or an open binary stream, which need not be seekable and is not closed.
         body_limit_bytes: longest body, decoded; a longer one is a `DamagedEntry` that says so.
+        salvage: take what there is of a page whose record is cut or whose encoding breaks; its headers and its `flaw`
+            say so.
     Raises:
         InvalidArgument: the file cannot be opened or read.
     """
     if isinstance(source, str | Path):
         try:
             with Path(source).open("rb") as stream:
-                yield from _read_stream(stream, body_limit_bytes)
+                yield from _read_stream(stream, body_limit_bytes, salvage)
         except OSError as error:
             raise InvalidArgument(f"cannot read {source}: {error.strerror}; name a file that can be read") from error
     else:
-        yield from _read_stream(source, body_limit_bytes)
+        yield from _read_stream(source, body_limit_bytes, salvage)
 
 
-def _read_stream(stream: ReadableBytes, body_limit_bytes: int) -> Iterator[Entry]:
+def _read_stream(stream: ReadableBytes, body_limit_bytes: int, salvage: bool) -> Iterator[Entry]:
     detected, feed = detect(stream)
     source = Source(feed)
     match detected.format:
         case "warc":
-            yield from read_records(source, WarcDialect(body_limit_bytes))
+            yield from read_records(source, WarcDialect(body_limit_bytes, salvage))
         case "arc":
-            yield from read_records(source, ArcDialect(body_limit_bytes))
+            yield from read_records(source, ArcDialect(body_limit_bytes, salvage))
         case "trecweb":
-            yield from read_trecweb(source, body_limit_bytes)
+            yield from read_trecweb(source, body_limit_bytes, salvage=salvage)
         case _:
             yield DamagedEntry(0, detected.reason)

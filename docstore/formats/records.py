@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -37,6 +38,11 @@ class Header(Protocol):
         """Why the record is no page, or "" when its block is wanted."""
         ...
 
+    @property
+    def url(self) -> str:
+        """What it is about, or ""."""
+        ...
+
 
 class Built(NamedTuple):
     """An entry, and whether HTTP vouches for its length; None where it does not say."""
@@ -46,12 +52,16 @@ class Built(NamedTuple):
 
 
 class Dialect(Protocol):
-    """WARC or ARC; a record that is longer than the longest body and its header is passed over."""
+    """WARC or ARC; a record that is longer than the longest body and its header is passed over.
+
+    With `salvage`, what there is of a page is taken and marked, where its record is cut or its encoding breaks.
+    """
 
     start: re.Pattern[bytes]
     look_bytes: int
 
     body_limit_bytes: int
+    salvage: bool
 
     def header(self, source: Source) -> Header:
         """Read a header; the cursor is then at the block.
@@ -61,8 +71,10 @@ class Dialect(Protocol):
         """
         ...
 
-    def build(self, header: Header, block: bytes, offset: int, *, overlong: bool = False) -> Built:
+    def build(self, header: Header, block: bytes, offset: int, *, overlong: bool = False, cut: str = "") -> Built:
         """Make the entry; `overlong` says that white space behind the record may be part of the block.
+
+        `cut` says why the block is known not to be whole: what there is of a page is taken then, and marked.
 
         Raises:
             Refused: the block cannot be taken.
@@ -103,13 +115,14 @@ class _Digests:
 
     def judged(self, entry: Entry) -> Entry:
         """The entry of the record, or what is wrong with it."""
-        if not self._source.compressed:
+        if not self._source.compressed or (self._dialect.salvage and isinstance(entry, PageEntry) and entry.flaw):
             return entry
         doubted = self._odd or self._damaged_member == self._member
         # Revisits are known to carry the digest of another record.
         wrong = isinstance(entry, PageEntry) and (self._agrees is False or (doubted and self._agrees is None))
         if wrong and self._count and (self._follows or not self._odd):
-            entry = DamagedEntry(self._member, "no digest vouches for it, in a damaged member of several records")
+            reason = "no digest vouches for it, in a damaged member of several records"
+            entry = DamagedEntry(self._member, reason, _url(entry))
         if isinstance(entry, DamagedEntry):
             self._damaged_member = self._member
         return entry
@@ -146,7 +159,7 @@ def read_records(source: Source, dialect: Dialect) -> Iterator[Entry]:
         place = source.place(begin)
         entry = digests.judged(_record(source, dialect, begin, digests))
         if place and isinstance(entry, DamagedEntry):
-            entry = DamagedEntry(entry.offset, entry.reason + place)
+            entry = replace(entry, reason=entry.reason + place)
         yield entry
         del entry  # a long page must not be held until the next one is there
 
@@ -158,6 +171,14 @@ def _record(source: Source, dialect: Dialect, begin: int, digests: _Digests) -> 
         header = dialect.header(source)
     except Refused as refused:
         return _damaged(source, dialect, offset, str(refused), begin)
+    entry = _read_block(source, dialect, header, offset, begin, digests)
+    if isinstance(entry, DamagedEntry) and not entry.url:
+        entry = replace(entry, url=header.url)
+    return entry
+
+
+def _read_block(source: Source, dialect: Dialect, header: Header, offset: int, begin: int, digests: _Digests) -> Entry:
+    """The entry of a record whose header has been read."""
     block_start = source.tell()
     if header.length > dialect.body_limit_bytes + HEADER_LIMIT_BYTES:
         return _pass_over(source, dialect, header, offset)
@@ -174,8 +195,12 @@ def _record(source: Source, dialect: Dialect, begin: int, digests: _Digests) -> 
     if believed is None:
         broken = source.broken
         assert broken is not None
+        source.seek(block_start)
+        entry = _salvaged(
+            dialect, header, source.take(header.length) if dialect.salvage else b"", offset, broken.reason
+        )
         source.recover()
-        return DamagedEntry(offset, broken.reason)
+        return entry
     after = source.tell()
     if header.skipped and believed:
         return SkippedEntry(header.skipped, offset)
@@ -244,20 +269,35 @@ def _cut_off(source: Source, dialect: Dialect, header: Header, offset: int) -> E
             return built.entry
     cause = source.broken.reason if source.broken else "the file ends inside a record"
     reason = f"{cause}: {source.available()} of its {header.length} bytes are there"
+    entry = _salvaged(dialect, header, source.peek(header.length) if dialect.salvage else b"", offset, reason)
     source.seek(source.held_end())
     if source.broken:
         source.recover()
+    return entry
+
+
+def _salvaged(dialect: Dialect, header: Header, block: bytes, offset: int, reason: str) -> Entry:
+    """What there is of a page whose record is cut or damaged, where that is wanted; else its damage."""
+    if dialect.salvage and not header.skipped:
+        try:
+            entry = dialect.build(header, block, offset, cut=reason).entry
+        except Exception:
+            return DamagedEntry(offset, reason)
+        if isinstance(entry, PageEntry):
+            return entry
     return DamagedEntry(offset, reason)
 
 
 def _ends_early(source: Source, dialect: Dialect, header: Header, inside: int, offset: int) -> Entry:
     """The next record begins inside the claimed length: go there, and take this one if it is whole all the same."""
     there = inside - source.tell()
-    built = _build(dialect, header, source.take(there), offset, overlong=True)
+    block = source.take(there)
+    built = _build(dialect, header, block, offset, overlong=True)
     source.seek(inside)
     if built.vouched:
         return built.entry
-    return DamagedEntry(offset, f"record of {header.length} bytes ends after {there}, where the next begins")
+    reason = f"record of {header.length} bytes ends after {there}, where the next begins"
+    return _salvaged(dialect, header, block.removesuffix(b"\r\n\r\n"), offset, reason)
 
 
 def _build(dialect: Dialect, header: Header, block: bytes, offset: int, *, overlong: bool = False) -> Built:
@@ -267,7 +307,7 @@ def _build(dialect: Dialect, header: Header, block: bytes, offset: int, *, overl
     try:
         return dialect.build(header, block, offset, overlong=overlong)
     except Refused as refused:
-        return Built(DamagedEntry(offset, str(refused)), False)
+        return Built(_salvaged(dialect, header, block, offset, str(refused)), False)
     except Exception as error:
         # One record that no parser foresaw must not stop the run.
         return Built(DamagedEntry(offset, f"record cannot be read ({type(error).__name__}: {error})"), False)
@@ -326,6 +366,10 @@ def _resync(source: Source, dialect: Dialect) -> None:
         return at.find_start(dialect.start, max(at.tell(), looked), at.held_end())
 
     source.skip_to(accept)
+
+
+def _url(entry: Entry) -> str:
+    return entry.page.url if isinstance(entry, PageEntry) else ""
 
 
 def _line(raw: bytes) -> str:

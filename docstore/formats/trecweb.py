@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from docstore.formats.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry, PageEntry
 from docstore.formats.http import Refused, has_status_line, parse_head
 from docstore.formats.source import Source
-from docstore.formats.warc import parse_date, parse_date14
+from docstore.formats.warc import CUT, TRUNCATED_HEADER, parse_date, parse_date14
 from docstore.model import Headers, Page
 
 _DOC = re.compile(rb"[ \t]*<DOC>", re.IGNORECASE)
@@ -32,7 +32,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _HEAD_LIMIT_BYTES = 1024 * 1024
 
 
-def read_trecweb(source: Source, body_limit_bytes: int = BODY_LIMIT_BYTES) -> Iterator[Entry]:
+def read_trecweb(source: Source, body_limit_bytes: int = BODY_LIMIT_BYTES, *, salvage: bool = False) -> Iterator[Entry]:
     """Every document of a TREC Web file, in order."""
     while True:
         source.skip_blank()
@@ -51,7 +51,7 @@ def read_trecweb(source: Source, body_limit_bytes: int = BODY_LIMIT_BYTES) -> It
             continue
         begin = source.tell()
         try:
-            yield _document(source, offset, body_limit_bytes)
+            yield _document(source, offset, body_limit_bytes, salvage=salvage)
         except Refused as refused:
             source.seek(max(source.tell(), begin + 5))
             _resync(source)
@@ -59,7 +59,7 @@ def read_trecweb(source: Source, body_limit_bytes: int = BODY_LIMIT_BYTES) -> It
             if source.broken and source.at_end():
                 reason = f"{source.broken.reason}: {reason}"
                 source.recover()
-            yield DamagedEntry(offset, reason)
+            yield DamagedEntry(offset, reason, refused.url)
 
 
 def _resync(source: Source) -> None:
@@ -69,7 +69,7 @@ def _resync(source: Source) -> None:
     source.skip_to(accept)
 
 
-def _document(source: Source, offset: int, body_limit_bytes: int) -> Entry:
+def _document(source: Source, offset: int, body_limit_bytes: int, *, salvage: bool) -> Entry:
     begin = source.tell()
     head = source.take_through(_HEAD_END, _HEAD_LIMIT_BYTES)
     if head is None:
@@ -88,12 +88,23 @@ def _document(source: Source, offset: int, body_limit_bytes: int) -> Entry:
     status, headers = 200, _NO_HEADERS
     if has_status_line(rest):
         status, headers, _ = parse_head(rest)
-    body = _body(source, int(wide[5]) if wide else None, body_limit_bytes)
+    flaw = ""
+    begin = source.tell()
+    try:
+        body = _body(source, int(wide[5]) if wide else None, body_limit_bytes)
+    except Refused as refused:
+        if not salvage or source.tell() == begin:
+            raise Refused(str(refused), url) from refused
+        flaw = str(refused)
+        end = source.tell()
+        source.seek(begin)
+        body = source.take(end - begin)
+        headers += ((TRUNCATED_HEADER, CUT),)
     fetched_at = parse_date14(wide[3].decode()) if wide else _http_date(headers)
     page = Page(
         url, body, status, headers, fetched_at or _http_date(headers) or 0, _address(wide), docno=_text(docno[1])
     )
-    return PageEntry(page, "response", offset, "")
+    return PageEntry(page, "response", offset, "", flaw)
 
 
 _NO_HEADERS: Headers = ()

@@ -29,6 +29,8 @@ from docstore.model import Headers, Page
 
 TRUNCATED_HEADER = "WARC-Truncated"
 """Kept among a page's headers: the crawler stopped before the end and said why."""
+CUT = "unspecified"
+"""The reason of `TRUNCATED_HEADER` for a page that we cut, because its record is cut or breaks."""
 RECORDED_DIGEST = ORIGINAL_PREFIX + "WARC-Payload-Digest"
 """In the header of a record that we exported: the payload digest as it was recorded, where that written is another."""
 
@@ -114,6 +116,7 @@ class WarcDialect:
     """WARC records."""
 
     body_limit_bytes: int = BODY_LIMIT_BYTES
+    salvage: bool = False
     start: re.Pattern[bytes] = WARC_START
     look_bytes: int = 64
 
@@ -150,7 +153,7 @@ class WarcDialect:
             return scheme
         return "segment" if fields.get("warc-segment-number", "") else ""
 
-    def build(self, header: Header, block: bytes, offset: int, *, overlong: bool = False) -> Built:
+    def build(self, header: Header, block: bytes, offset: int, *, overlong: bool = False, cut: str = "") -> Built:
         """Make a page or a revisit."""
         assert isinstance(header, _WarcHeader)
         url = header.url
@@ -177,6 +180,7 @@ class WarcDialect:
             is_response=kind == "response",
             content_type=header.get("content-type"),
             truncated=header.get("warc-truncated"),
+            cut=cut,
             record_id=header.get("warc-record-id"),
             overlong=overlong,
             limit_bytes=self.body_limit_bytes,
@@ -198,13 +202,30 @@ def build_page(
     truncated: str = "",
     record_id: str = "",
     overlong: bool = False,
+    cut: str = "",
     limit_bytes: int = BODY_LIMIT_BYTES,
 ) -> Built:
     """Put status, headers and body into a page that has the rest.
 
     A response of http or https without a status line is what an HTTP/0.9 server sends: a body alone.  Other
     protocols are not taken apart.
+
+    Args:
+        page: what the header of the record says.
+        block: of the record.
+        offset: of the record.
+        is_response: not a resource.
+        content_type: of the block.
+        truncated: why the crawler stopped early, or "".
+        record_id: as recorded.
+        overlong: white space behind the record may be part of the block.
+        cut: why the block is known not to be whole; what there is of a page is taken then, and marked.
+        limit_bytes: longest body.
+    Raises:
+        Refused: the block cannot be taken.
     """
+    truncated = truncated or (CUT if cut else "")
+    flaw = cut
     headers: Headers = (("Content-Type", content_type),) if content_type else ()
     if content_type.startswith("application/http"):
         headers = ()
@@ -213,16 +234,19 @@ def build_page(
             return Built(SkippedEntry("empty response", offset), None)
         status, body, vouched = 200, block, None
         if has_status_line(block):
-            status, headers, body, vouched = parse_message(
+            status, headers, body, vouched, short = parse_message(
                 block, truncated=bool(truncated), overlong=overlong, limit_bytes=limit_bytes
             )
+            flaw = cut or short
         kind = "response"
     else:
         status, body, vouched, kind = 200, block, None, "resource"
+    if cut and not body:
+        raise Refused(cut)
     if truncated:
         headers += ((TRUNCATED_HEADER, truncated),)
     whole = Page(page.url, body, status, headers, page.fetched_at, page.ip, page.payload_digest, page.docno)
-    return Built(PageEntry(whole, "response" if kind == "response" else "resource", offset, record_id), vouched)
+    return Built(PageEntry(whole, "response" if kind == "response" else "resource", offset, record_id, flaw), vouched)
 
 
 def _revisit(header: _WarcHeader, url: str, fetched_at: int, block: bytes, offset: int) -> RevisitEntry:
@@ -272,6 +296,7 @@ class ArcDialect:
     """ARC records; the version block says whether lines have the five fields of version 1 or the ten of version 2."""
 
     body_limit_bytes: int = BODY_LIMIT_BYTES
+    salvage: bool = False
     start: re.Pattern[bytes] = field(default=ARC_START)
     look_bytes: int = 70_000
     _version: int = 1
@@ -290,7 +315,7 @@ class ArcDialect:
         skipped = "arc header" if scheme == "filedesc" else scheme if scheme in _LOOKED_UP else ""
         return _ArcHeader(url, ip, date14, content_type, int(length), skipped)
 
-    def build(self, header: Header, block: bytes, offset: int, *, overlong: bool = False) -> Built:
+    def build(self, header: Header, block: bytes, offset: int, *, overlong: bool = False, cut: str = "") -> Built:
         """Make a page."""
         assert isinstance(header, _ArcHeader)
         fetched_at = parse_date14(header.date14)
@@ -306,6 +331,7 @@ class ArcDialect:
             is_response=True,
             content_type=content_type,
             overlong=overlong,
+            cut=cut,
             limit_bytes=self.body_limit_bytes,
         )
 

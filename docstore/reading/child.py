@@ -92,7 +92,11 @@ def _frames(job: Job) -> Iterator[frames.Parts]:
     def read_ahead() -> None:
         try:
             found = portions(
-                job.files, most_pages=BATCH_PAGES, most_bytes=BATCH_BYTES, body_limit_bytes=job.body_limit_bytes
+                job.files,
+                most_pages=BATCH_PAGES,
+                most_bytes=BATCH_BYTES,
+                body_limit_bytes=job.body_limit_bytes,
+                salvage=job.salvage,
             )
             for portion in found:
                 count_bytes = sum(len(page.body) for page in portion.pages)

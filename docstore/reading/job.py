@@ -24,6 +24,7 @@ class Job:
         threads: that analyse pages.
         anchors: give what each page says of the pages that it links to.
         body_limit_bytes: longest body.
+        salvage: take what there is of pages that are cut or break.
     """
 
     files: tuple[str, ...]
@@ -33,3 +34,4 @@ class Job:
     threads: int
     anchors: bool
     body_limit_bytes: int
+    salvage: bool

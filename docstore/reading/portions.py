@@ -30,10 +30,11 @@ class Place(NamedTuple):
 
 
 class ReadError(NamedTuple):
-    """A damaged record, or a file that cannot be read: where, and why."""
+    """A damaged record, a page that is not whole, or a file that cannot be read: where, why, and of which URL."""
 
     place: Place
     reason: str
+    url: str = ""
 
 
 @dataclass(slots=True)
@@ -42,7 +43,7 @@ class Rest:
 
     Attributes:
         skipped: records passed over, by reason, damaged ones among them.
-        errors: the damaged ones.
+        errors: the damaged ones, and what is wrong with pages that were taken all the same.
         revisits: with the numbers of their sources.
     """
 
@@ -57,14 +58,18 @@ class Rest:
         elif isinstance(entry, SkippedEntry):
             self.skipped[entry.reason] += 1
         elif isinstance(entry, DamagedEntry):
-            self.note_error(source, entry.offset, "damaged", entry.reason)
+            self.note_error(source, entry.offset, "damaged", entry.reason, entry.url)
         else:
             self.skipped["not_a_web_url"] += 1
 
-    def note_error(self, source: int, offset: int, word: str, reason: str) -> None:
+    def note_error(self, source: int, offset: int, word: str, reason: str, url: str = "") -> None:
         """Count an error and name it."""
         self.skipped[word] += 1
-        self.errors.append(ReadError(Place(source, offset), reason))
+        self.errors.append(ReadError(Place(source, offset), reason, url))
+
+    def note_flaw(self, source: int, entry: PageEntry) -> None:
+        """Name what is wrong with a page that was taken."""
+        self.errors.append(ReadError(Place(source, entry.offset), f"taken as it is: {entry.flaw}", entry.page.url))
 
 
 class Portion(NamedTuple):
@@ -76,7 +81,12 @@ class Portion(NamedTuple):
 
 
 def portions(
-    sources: Sequence[str | IO[bytes]], *, most_pages: int, most_bytes: int, body_limit_bytes: int = BODY_LIMIT_BYTES
+    sources: Sequence[str | IO[bytes]],
+    *,
+    most_pages: int,
+    most_bytes: int,
+    body_limit_bytes: int = BODY_LIMIT_BYTES,
+    salvage: bool = False,
 ) -> Iterator[Portion]:
     """Everything in the sources, in order; a source that cannot be read is an error, and the next one follows.
 
@@ -84,6 +94,7 @@ def portions(
         sources: paths, or binary streams.
         most_pages, most_bytes: a portion ends with so many pages, or so many bytes of bodies.
         body_limit_bytes: longest body; a longer one is an error.
+        salvage: take what there is of pages that are cut or break.
     """
     pages: list[Page] = []
     places: list[Place] = []
@@ -91,11 +102,13 @@ def portions(
     held_bytes = 0
     for number, source in enumerate(sources):
         try:
-            for entry in read(source, body_limit_bytes):
+            for entry in read(source, body_limit_bytes, salvage=salvage):
                 if isinstance(entry, PageEntry) and entry.page.url.lower().startswith(_WEB_SCHEMES):
                     pages.append(entry.page)
                     places.append(Place(number, entry.offset))
                     held_bytes += len(entry.page.body)
+                    if entry.flaw:
+                        rest.note_flaw(number, entry)
                     is_full = len(pages) >= most_pages or held_bytes >= most_bytes
                 else:
                     rest.note(number, entry)

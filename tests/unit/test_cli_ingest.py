@@ -153,11 +153,11 @@ def test_damage_is_named_and_gives_exit_8(run: Terminal, crawl: Path, tmp_path: 
     broken.write_bytes(content[: len(content) - 40])
     answer = run("ingest", str(broken))
     assert answer.code == 8
-    assert f"skipped {broken} at offset " in answer.err
+    assert f"{broken} at offset " in answer.err and answer.err.endswith("(https://a.example/)\n")
     report = run("ingest", str(broken), "--json")
     assert report.code == 8
     (error,) = report.object()["errors"]
-    assert error.keys() == {"file", "offset", "reason"}
+    assert error.keys() == {"file", "offset", "reason", "url"}
     assert error["offset"] > 0
 
 
@@ -217,4 +217,5 @@ def test_revisits_that_cannot_be_resolved_give_exit_code_8_and_advice(run: Termi
     answer = run("ingest", str(path))
     assert answer.code == 8
     assert "1 revisit of what is not in the store" in answer.err
+    assert f"{path} at offset 0: revisit of https://gone.example/, which neither" in answer.err
     assert run("ingest", str(path), "--json").object()["skipped"] == {"revisit_unresolved": 1}

@@ -255,6 +255,9 @@ def test_cut_trecweb_file_names_its_last_document() -> None:
     raw = WT10G + WT10G[:-10]
     found = run(raw)
     assert [type(entry).__name__ for entry in found] == ["PageEntry", "DamagedEntry"]
+    kept = list(read(io.BytesIO(raw), salvage=True))[1]
+    assert isinstance(kept, PageEntry) and kept.page.body.startswith(b"<HTML>one") and "</DOC>" in kept.flaw
+    assert kept.page.header("WARC-Truncated") == "unspecified"
     found = run(gzip.compress(raw + WT10G * 50)[:-12])
     assert type(found[0]).__name__ == "PageEntry"
     assert type(found[-1]).__name__ == "DamagedEntry"

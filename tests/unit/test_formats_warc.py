@@ -205,6 +205,35 @@ def test_encodings_come_off_and_lies_about_them_are_seen_through(coding: str, pa
     assert page(run(record(block))).body == HTML
 
 
+def test_body_that_breaks_is_taken_as_far_as_it_goes_on_request() -> None:
+    broken = {
+        "chunks": message(chunked(HTML)[:-40], headers=["Transfer-Encoding: chunked"], length=None),
+        "first": message(b"10\r\n" + HTML, headers=["Transfer-Encoding: chunked"], length=None),
+        "gzip": message(gzip.compress(random.Random(1).randbytes(5000))[:-900], headers=["Content-Encoding: gzip"]),
+        "early": message(HTML, length=len(HTML) + 1000),
+        "header": b"HTTP/1.1 200 OK\r\nContent-Ty",
+    }
+    for name, block in broken.items():
+        url = f"http://{name}.example/"
+        raw = record(block, url, length=len(block) + 1000 if name == "early" else None) + numbered(1)[0]
+        if name == "header":
+            raw = record(block, url, length=1000)[:-4]
+        (damaged,) = [entry for entry in run(raw) if not isinstance(entry, PageEntry)]
+        assert isinstance(damaged, DamagedEntry) and damaged.url == url
+        found = next(iter(read(io.BytesIO(raw), salvage=True)))
+        if name == "header":
+            assert found == damaged
+            continue
+        assert isinstance(found, PageEntry) and found.flaw == damaged.reason
+        assert found.page.header("WARC-Truncated") == "unspecified"
+        assert found.page.body and (name == "gzip" or HTML.startswith(found.page.body))
+
+
+def test_body_that_begins_like_a_chunk_is_taken_as_it_is_where_its_length_says_so() -> None:
+    body = b"10\r\nlines of a text"
+    assert page(run(record(message(body, headers=["Transfer-Encoding: chunked"])))).body == body
+
+
 def test_body_that_is_not_chunked_as_claimed_is_taken_as_it_is() -> None:
     assert page(run(record(message(headers=["Transfer-Encoding: chunked"], length=None)))).body == HTML
 
@@ -215,6 +244,8 @@ def test_body_that_is_not_chunked_as_claimed_is_taken_as_it_is() -> None:
         message(chunked(HTML)[:33], headers=["Transfer-Encoding: chunked"], length=None),
         message(chunked(HTML)[:25] + b"garbage", headers=["Transfer-Encoding: chunked"], length=None),
         message(b"ffff\r\n" + HTML, headers=["Transfer-Encoding: chunked"], length=None),
+        message(b"10\r\n" + HTML, headers=["Transfer-Encoding: chunked"], length=None),
+        message(b"10\r\n" + HTML + b"\r\n0\r\n\r\n", headers=["Transfer-Encoding: chunked"], length=9),
         message(gzip.compress(HTML * 99)[:-30], headers=["Content-Encoding: gzip"]),
         message(zlib.compress(HTML * 99)[:-9], headers=["Content-Encoding: deflate"]),
         message(zstandard.compress(HTML * 99)[:-9], headers=["Content-Encoding: zstd"]),

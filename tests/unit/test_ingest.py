@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import io
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pages import page, words
+from warc_records import message, record
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
@@ -97,7 +99,10 @@ def test_unresolved_revisits_are_counted_and_resolved_by_a_later_run(
 ) -> None:
     lost = {"WARC-Refers-To-Target-URI": "https://gone.example/", "WARC-Refers-To-Date": DATE}
     revisit = write(tmp_path / "r.warc.gz", [("revisit", "https://a.example/", "2024-05-02T10:00:00Z", lost)])
-    assert ingest(store, [revisit]).skipped == {"revisit_unresolved": 1}
+    report = ingest(store, [revisit])
+    assert report.skipped == {"revisit_unresolved": 1}
+    ((error),) = report.errors
+    assert (error.file, error.url) == (revisit, "https://a.example/") and "https://gone.example/" in error.reason
     ingest(store, [write(tmp_path / "o.warc.gz", [("response", "https://gone.example/", DATE, {})])])
     assert ingest(store, [revisit]).skipped == {}
     found = store.get("https://a.example/")
@@ -126,6 +131,42 @@ def test_a_missing_file_is_named_and_the_run_goes_on(store: docstore.DocumentSto
     assert {Path(error.file).name for error in report.errors} == {"none.warc.gz", "cut.warc.gz"}
 
 
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize("salvage", [False, True])
+def test_a_cut_record_is_named_and_kept_on_request(
+    store: docstore.DocumentStore, tmp_path: Path, pack: Callable[[bytes], bytes], salvage: bool
+) -> None:
+    whole, last = (pack(record(message(BODY), f"http://{name}.example/")) for name in "ab")
+    path = tmp_path / "cut.warc"
+    path.write_bytes(whole + last[: -len(last) // 3])
+    report = ingest(store, [str(path)], IngestOptions(salvage=salvage))
+    ((error),) = report.errors
+    assert (error.file, error.offset, error.url) == (str(path), len(whole), "http://b.example/")
+    assert "the file ends inside a" in error.reason and error.reason.startswith("taken as it is: ") == salvage
+    assert (report.pages, report.is_partial, "damaged" in report.skipped) == (1 + salvage, True, not salvage)
+    found = store.get("http://b.example/")
+    assert (found is not None) == salvage
+    if found is not None:
+        assert found.newest.header("WARC-Truncated") == "unspecified"
+        assert found.body and BODY.startswith(found.body) and len(found.body) > len(BODY) // 3
+
+
+def test_a_body_shorter_than_its_length_is_taken_and_named(store: docstore.DocumentStore, tmp_path: Path) -> None:
+    sound = record(message(BODY), "http://a.example/")
+    path = tmp_path / "short.warc"
+    path.write_bytes(
+        sound
+        + record(message(BODY, length=len(BODY) + 100), "http://b.example/")
+        + record(message(BODY, length=len(BODY) + 100), "http://c.example/", extra="WARC-Truncated: length\r\n")
+        + record(message(b"", "304 Not Modified", length=100), "http://a.example/")
+    )
+    report = ingest(store, [str(path)])
+    ((error),) = report.errors
+    assert (error.offset, error.url) == (len(sound), "http://b.example/")
+    assert f"body of {len(BODY)} bytes, where its Content-Length says {len(BODY) + 100}" in error.reason
+    assert (report.pages, report.skipped) == (4, {})
+
+
 def test_progress_and_streams(store: docstore.DocumentStore) -> None:
     seen: list[int] = []
     with SAMPLE.open("rb") as stream:
@@ -150,5 +191,5 @@ def test_a_report_is_plain_data() -> None:
     report = IngestReport()
     report.add_error("f", 3, "why")
     plain = report.as_dict()
-    assert plain["errors"] == [{"file": "f", "offset": 3, "reason": "why"}]
+    assert plain["errors"] == [{"file": "f", "offset": 3, "reason": "why", "url": ""}]
     assert set(plain["verdicts"]) == {"exact", "same_text", "near", "contained", "new"}

@@ -243,7 +243,7 @@ def test_a_reader_that_is_killed_is_an_error_that_names_the_file_and_the_same_ru
 
 
 def test_what_reading_raises_is_raised_here(tmp_path: Path, started: list[int]) -> None:
-    reader = process.start(Job((str(SAMPLE),), "nothing", 5, "blake3", 1, False, 1 << 28))
+    reader = process.start(Job((str(SAMPLE),), "nothing", 5, "blake3", 1, False, 1 << 28, False))
     assert reader is not None
     with reader:
         assert reader.has_loaded()
@@ -272,7 +272,7 @@ def test_any_exception_can_be_sent(error: BaseException, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(child, "portions", failing)
     answers = io.BytesIO()
-    child.serve(Job((), "combined", 5, "blake3", 2, False, 1 << 28), answers)
+    child.serve(Job((), "combined", 5, "blake3", 2, False, 1 << 28, False), answers)
     ready, failure = received(answers)
     assert isinstance(ready, frames.ReadyPortion) and ready.places == [Place(0, 7)]
     assert isinstance(failure, Failure) and "all gone" in str(failure.error)
@@ -312,7 +312,7 @@ def test_what_is_under_way_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "portions", many)
     monkeypatch.setattr(child, "AHEAD_BYTES", 10 * len(body))
     answers = Answers()
-    child.serve(Job((), "combined", 5, "blake3", 4, False, 1 << 28), answers)
+    child.serve(Job((), "combined", 5, "blake3", 4, False, 1 << 28, False), answers)
     assert answers.sent_bytes == 400 * len(body)
     assert answers.most_ahead_bytes <= 11 * len(body)  # one more has been read and waits for leave
 

@@ -60,6 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--anchors", action="store_true", help="write each link's text into the anchor family of the page it leads to"
     )
     parser.add_argument(
+        "--salvage",
+        action="store_true",
+        help="take what there is of a page whose record is cut or whose encoding breaks, marked as truncated",
+    )
+    parser.add_argument(
         "--body-limit",
         metavar="BYTES",
         type=arguments.positive,
@@ -98,7 +103,9 @@ def run(args: argparse.Namespace) -> int:
         if args.dry_run:
             store = stack.enter_context(store.rehearse())
         on_rejected = None if rejects is None else _reject_writer(rejects)
-        options = IngestOptions(policies, args.threads, on_rejected, args.anchors, args.reader, args.body_limit)
+        options = IngestOptions(
+            policies, args.threads, on_rejected, args.anchors, args.reader, args.body_limit, args.salvage
+        )
         progress = _progress(stack) if (sys.stderr.isatty() if args.progress is None else args.progress) else None
         try:
             report = ingest(store, sources, options, progress)
@@ -148,9 +155,10 @@ def _progress(stack: ExitStack) -> Progress:
 
 def _print_errors(report: IngestReport) -> None:
     for error in report.errors[:SHOWN_ERRORS]:
-        output.note(f"skipped {error.file} at offset {error.offset}: {error.reason}")
+        url = f" ({error.url})" if error.url else ""
+        output.note(f"{error.file} at offset {error.offset}: {error.reason}{url}")
     if report.error_count > SHOWN_ERRORS:
-        output.note(f"skipped {report.error_count - SHOWN_ERRORS} more; --json lists them")
+        output.note(f"{report.error_count - SHOWN_ERRORS} more; --json lists them")
     answers.note_unreadable(report.unreadable)
     if report.unresolved:
         revisits = "revisit" if report.unresolved == 1 else "revisits"
