@@ -28,6 +28,7 @@ from docstore.model import (
     ReadSpec,
     RowMutations,
     SetCell,
+    checked_spec,
 )
 from docstore.table import Table, changed
 from docstore.tablets.placement import READ_AHEAD_BYTES, Placement
@@ -104,7 +105,7 @@ class CellStore:
     ) -> Iterator[Cell]:
         """Cells of one row, read a slice of `cell_limit` at a time; of `spec`, or of these families."""
         row_key = self.row_key(url_or_row_key)
-        wanted = ReadSpec(families=families) if spec is None else spec
+        wanted = checked_spec(ReadSpec(families=families) if spec is None else spec)
         after: Position | None = None
         while True:
             cells = self._table.read_row(row_key, wanted._replace(cell_limit=cell_limit, after=after))
@@ -117,6 +118,7 @@ class CellStore:
     def read_row(self, url_or_row_key: str | bytes, spec: ReadSpec = ReadSpec()) -> Row | None:
         """One row's cells; None when there are none of the spec."""
         row_key = self.row_key(url_or_row_key)
+        spec = checked_spec(spec)
         cells = self._table.read_row(row_key, spec)
         return self._row(row_key, cells, spec) if cells else None
 
@@ -145,6 +147,7 @@ class CellStore:
         """
         if sum((prefix is not None, host is not None, bool(start) or end is not None)) > 1:
             raise InvalidArgument("a scan takes one of prefix, host, or a range of row keys")
+        spec = checked_spec(spec)
         if prefix is not None:
             start, end = keys.prefix_range(prefix)
         elif host is not None:

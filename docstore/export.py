@@ -15,7 +15,7 @@ from docstore.cells import Row
 from docstore.documents import Capture
 from docstore.formats.export.pages import ExportPage, PageWriter
 from docstore.html.words import words
-from docstore.model import Headers, Page, ReadSpec
+from docstore.model import Headers, Page, ReadSpec, micros
 from docstore.store import DocumentStore
 
 NOT_MODIFIED = 304
@@ -27,7 +27,8 @@ class Selection:
 
     Attributes:
         prefix, host: only URLs that begin so, or of this host; at most one of them.
-        since, until: only captures with ``since <= timestamp < until``, in microseconds since 1970.
+        since, until: only captures with ``since <= timestamp < until``, in microseconds since 1970; datetimes are made
+            into these.
         newest: of each page only the newest capture in that time; False gives all.
         status: only captures with this HTTP status.
         language: only pages that declare this language, or a variety of it ("en" takes "en-GB").
@@ -42,6 +43,11 @@ class Selection:
     status: int | None = None
     language: str = ""
     min_words: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("since", "until"):
+            if (time := getattr(self, name)) is not None:
+                object.__setattr__(self, name, micros(time))
 
 
 @dataclass(slots=True)

@@ -161,6 +161,8 @@ def ingest(
         StorageError: the disk is full or fails, or the reading process died; what is in the report is committed, the
             same run again goes on.
     """
+    if isinstance(sources, str | Path):
+        raise InvalidArgument(f"sources must be a list of files, such as [{str(sources)!r}], not one file")
     if options.threads < 1:
         raise InvalidArgument(f"threads must be at least 1, not {options.threads}")
     if options.body_limit_bytes < 1:

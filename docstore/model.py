@@ -178,7 +178,7 @@ class ReadSpec(NamedTuple):
     Attributes:
         families: their names; None reads all.
         qualifier_prefix: only columns whose qualifier begins so.
-        start: earliest timestamp, inclusive.
+        start: earliest timestamp, inclusive; `DocumentStore.cells` takes a datetime too.
         end: timestamp bound, exclusive; None has no bound.
         versions: newest versions of each column; None gives all.
         cell_limit: stop after so many cells; None has no bound.
@@ -194,6 +194,27 @@ class ReadSpec(NamedTuple):
     cell_limit: int | None = None
     after: Position | None = None
     keys_only: bool = False
+
+
+def checked_spec(spec: ReadSpec) -> ReadSpec:
+    """What to read of a row, as a caller gave it; times as microseconds.
+
+    Raises:
+        InvalidArgument: a field is of another type or out of its range, so that nothing or something else were read.
+    """
+    if spec.families is not None and not isinstance(spec.families, tuple | list | set | frozenset):
+        raise InvalidArgument(f"families must be names in a tuple, such as ('http',), not {spec.families!r:.100}")
+    for family in spec.families or ():
+        _check_type("each of families", family, str)
+    _check_type("qualifier_prefix", spec.qualifier_prefix, bytes)
+    for name, count in (("versions", spec.versions), ("cell_limit", spec.cell_limit)):
+        if count is not None:
+            _check_count(name, count)
+    if spec.after is not None:
+        _check_type("after", spec.after, Position)
+    families = None if spec.families is None else tuple(sorted(spec.families))
+    end = None if spec.end is None else micros(spec.end)
+    return spec._replace(families=families, start=micros(spec.start), end=end)
 
 
 class Durability(enum.Enum):

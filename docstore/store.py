@@ -40,6 +40,7 @@ from docstore.model import (
     Verdict,
     VerdictKind,
     checked_policies,
+    checked_spec,
     micros,
 )
 from docstore.table import Table
@@ -82,6 +83,8 @@ def open_store(
         level = Durability(durability)
     except ValueError as error:
         raise InvalidArgument(f"durability {durability!r} is none of sync, flush, none") from error
+    if schema is not None and not isinstance(schema, Schema):
+        raise InvalidArgument(f"schema must be a Schema, such as Schema(near_threshold=0.9), not {schema!r:.100}")
     return DocumentStore(Layout(Path(path)).open(create=create, schema=schema), level)
 
 
@@ -335,8 +338,11 @@ class DocumentStore:
             families: read only these of page, http, text, dedup.
             follow: go on along stored redirects; `Document.via` says so.
             variants: where there is no such page, try the other scheme and with or without `www`.
+        Raises:
+            InvalidArgument: the URL cannot be stored, there is no such family, or `versions` is below 1.
         """
         self._check_open()
+        checked_spec(ReadSpec(versions=versions))
         at = None if at is None else micros(at)
         document = self._reader.get(keys.row_key(url), at=at, versions=versions, families=families)
         if not (variants or follow):

@@ -77,6 +77,12 @@ class SweepOptions:
     pairs: Path | None = None
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
 
+    def __post_init__(self) -> None:
+        known = [str(policy) for policy in CanonicalPolicy]
+        if self.policy not in known:
+            raise InvalidArgument(f"policy {self.policy!r} is none of {', '.join(known)}")
+        object.__setattr__(self, "policy", CanonicalPolicy(self.policy))
+
 
 @dataclass(slots=True)
 class SweepReport:

@@ -131,6 +131,8 @@ class Writing:
         """See `DocumentStore.similar`."""
         if limit < 1:
             raise InvalidArgument(f"limit must be at least 1, not {limit}")
+        if threshold is not None and not 0 < threshold <= 1:
+            raise InvalidArgument(f"threshold must lie in (0, 1], not {threshold}")
         least = self._schema.near_threshold if threshold is None else threshold
         asked = self._asked(page)
         analysis = self.kernel.analyse(asked.body, asked.content_type)
