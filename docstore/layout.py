@@ -258,7 +258,8 @@ class Layout:
         cells = engine.read_row("meta", SCHEMA_ROW)
         if cells:
             stored = decode_schema(cells[0].value)
-            if schema is not None and schema != stored:
+            # A store that was made without the grade `similar` takes a schema that has it by default.
+            if schema is not None and stored not in (schema, dataclasses.replace(schema, similar_threshold=None)):
                 raise InvalidArgument(f"the store was made with another schema: {stored}; open it without one")
             return stored
         made = Schema() if schema is None else schema
@@ -292,6 +293,8 @@ def encode_schema(schema: Schema) -> bytes:
     """Encode for the `schema` row of `meta`."""
     fields = dataclasses.asdict(schema)
     fields["policies"] = [[str(kind), str(policy)] for kind, policy in schema.policies]
+    if schema.similar_threshold is None:  # so that versions that know no such grade open the store
+        del fields["similar_threshold"]
     return bytes(msgpack.packb(fields))
 
 
@@ -323,7 +326,7 @@ def decode_schema(value: bytes) -> Schema:
         families = tuple(ColumnFamily(f["name"], GCPolicy(**f["gc"])) for f in fields.pop("families"))
         # Stores made before contained pages were kept in any case may say otherwise.
         policies = tuple((kind, policy) for kind, policy in pairs if (kind, policy) != _NEVER_REJECTED)
-        return Schema(families=families, policies=policies, **fields)
+        return Schema(families=families, policies=policies, **{"similar_threshold": None, **fields})
     except (ValueError, TypeError, KeyError) as error:
         raise CorruptionError(f"the store's schema does not decode: {error}", path="meta row `schema`") from error
 

@@ -282,7 +282,13 @@ class VerdictKind(enum.StrEnum):
     SAME_TEXT = "same_text"
     NEAR = "near"
     CONTAINED = "contained"
+    SIMILAR = "similar"
+    """Much the same to a reader, and no duplicate: it is shown, and nothing else comes of it."""
     NEW = "new"
+
+
+DUPLICATES = (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR, VerdictKind.CONTAINED)
+"""Verdicts for which there are policies."""
 
 
 class Previous(enum.StrEnum):
@@ -323,7 +329,7 @@ def checked_policies(policies: Policies) -> dict[VerdictKind, Policy]:
     Raises:
         InvalidArgument: no mapping or pairs, or a word that is no verdict of a duplicate or no policy.
     """
-    duplicates = [str(kind) for kind in VerdictKind if kind is not VerdictKind.NEW]
+    duplicates = [str(kind) for kind in DUPLICATES]
     try:
         pairs = list(
             policies.items() if isinstance(policies, Mapping) else ((kind, policy) for kind, policy in policies)
@@ -355,6 +361,8 @@ class Schema:
         shingle_words: words in a shingle.
         near_threshold: least exact Jaccard coefficient of a `near` verdict.
         contained_threshold: least share of a page's shingles in an older page for `contained`.
+        similar_threshold: least exact Jaccard coefficient of a `similar` verdict; None for a store without this grade,
+            as stores are that were made before there was one.
         checksum: name of the body checksum algorithm.
         policies: what to do per verdict; verdicts left out are flagged.  A mapping is taken too, and made into pairs;
             so are strings, and made into members of the enumerations.
@@ -367,6 +375,7 @@ class Schema:
     contained_threshold: float = 0.9
     checksum: str = "blake3"
     policies: tuple[tuple[VerdictKind, Policy], ...] = ()
+    similar_threshold: float | None = 0.5
 
     def __post_init__(self) -> None:
         _check_type("families", self.families, tuple | list)
@@ -381,6 +390,8 @@ class Schema:
         _check_count("shingle_words", self.shingle_words)
         _check_number("near_threshold", self.near_threshold, 1)
         _check_number("contained_threshold", self.contained_threshold, 1)
+        if self.similar_threshold is not None:
+            _check_number("similar_threshold", self.similar_threshold, 1)
         _check_type("checksum", self.checksum, str)
         object.__setattr__(self, "policies", tuple(checked_policies(self.policies).items()))
 
@@ -467,8 +478,8 @@ class Verdict:
     """What a page is to the pages of other URLs, when it was written.
 
     Attributes:
-        kind: first that holds of exact, same_text, near, contained, new.
-        of_url: the page that it duplicates; "" for new.
+        kind: first that holds of exact, same_text, near, contained, similar, new.
+        of_url: the page that it duplicates, or is similar to; "" for new.
         of_timestamp: which version of that page, in microseconds; 0 for new.
         similarity: exact Jaccard coefficient, or containment for `contained`; 1.0 for exact and same_text, 0.0 for new.
         reason: why a page that could not be judged is new: "short_text", "not_html", "status", "blank" (white space

@@ -423,7 +423,8 @@ class DocumentStore:
 
         Args:
             page: HTML that need not be in the store, or the URL of a page that is.
-            threshold: least similarity; None takes the schema's.
+            threshold: least similarity; None takes the schema's for `similar`, or for `near` where it has no such
+                grade.
             limit: most pages to give.
         """
         return self._write_half().similar(page, threshold=threshold, limit=limit)

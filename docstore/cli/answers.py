@@ -23,6 +23,7 @@ KIND_COLOURS = {
     VerdictKind.SAME_TEXT: "red",
     VerdictKind.NEAR: "yellow",
     VerdictKind.CONTAINED: "yellow",
+    VerdictKind.SIMILAR: "blue",
 }
 
 _STORED_WORDS = {

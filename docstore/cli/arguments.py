@@ -14,7 +14,7 @@ from pathlib import Path
 
 from docstore.errors import InvalidArgument
 from docstore.format import TIMESTAMP_MAX
-from docstore.model import COUNT_MAX, Durability, Policy, VerdictKind, checked_policies, micros
+from docstore.model import COUNT_MAX, DUPLICATES, Durability, Policy, VerdictKind, checked_policies, micros
 
 DEFAULT_STORE = "webtable"
 STORE_VARIABLE = "DOCSTORE_STORE"
@@ -145,7 +145,7 @@ def column(text: str) -> tuple[str, bytes]:
 def policy_of_verdict(text: str) -> tuple[VerdictKind, Policy]:
     """Verdict and policy of `verdict=policy`."""
     kind, _, policy = text.partition("=")
-    kinds = [str(one) for one in VerdictKind if one is not VerdictKind.NEW]
+    kinds = [str(one) for one in DUPLICATES]
     policies = [str(one) for one in Policy]
     if kind not in kinds or policy not in policies:
         raise argparse.ArgumentTypeError(

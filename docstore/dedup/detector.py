@@ -3,8 +3,8 @@
 Floor 4: knows the index, the kernel and a `Pages` protocol through which it sees rows; must not know how rows or bodies
 are stored.  Fingerprints propose, exact comparison decides: every similarity here is computed from shingle sets made
 again from stored text.  A page has postings only while it holds its own body, so whatever the index names may be
-judged against, once it is seen to be live.  First that holds: exact, same_text, near, contained, new.  Of several
-pages: highest similarity, then oldest, then row key.
+judged against, once it is seen to be live.  First that holds: exact, same_text, near, contained, similar, new.  Of
+several pages: highest similarity, then oldest, then row key.
 """
 
 from __future__ import annotations
@@ -141,13 +141,21 @@ class Detector:
     """Gives verdicts over an index and the rows behind it.  Not thread-safe: one sequencer owns it."""
 
     def __init__(
-        self, index: HashIndex, kernel: Kernel, pages: Pages, *, near_threshold: float, contained_threshold: float
+        self,
+        index: HashIndex,
+        kernel: Kernel,
+        pages: Pages,
+        *,
+        near_threshold: float,
+        contained_threshold: float,
+        similar_threshold: float | None = None,
     ) -> None:
         self._index = index
         self._kernel = kernel
         self._pages = pages
         self._near_threshold = near_threshold
         self._contained_threshold = contained_threshold
+        self._similar_threshold = similar_threshold
         bounds = SketchBounds(RELATIVE_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
         self._texts = kernel.texts_held(SKETCHES_HELD, bounds, SHINGLE_CACHE_BYTES)
 
@@ -296,6 +304,11 @@ class Detector:
             best = min(larger, key=lambda match: (-match.contained, match.pointer))
             return Judgement(
                 VerdictKind.CONTAINED, best.pointer, best.contained, "", contains, relative, candidates, verified
+            )
+        best = matches[0]
+        if self._similar_threshold is not None and best.jaccard >= self._similar_threshold:
+            return Judgement(
+                VerdictKind.SIMILAR, best.pointer, best.jaccard, "", contains, relative, candidates, verified
             )
         return Judgement(VerdictKind.NEW, None, 0.0, "", contains, relative, candidates, verified)
 

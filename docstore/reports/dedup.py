@@ -19,7 +19,7 @@ from docstore import capture
 from docstore.capture import Column, StoredVerdict
 from docstore.engines.protocol import ScannedRow
 from docstore.keys import url_of
-from docstore.model import ReadSpec, VerdictKind
+from docstore.model import DUPLICATES, ReadSpec, VerdictKind
 from docstore.reindex import reindex
 from docstore.store import DocumentStore
 from docstore.tablets.bodies import decode_ref
@@ -58,7 +58,7 @@ class GroupCounts:
     @property
     def duplicates(self) -> int:
         """Captures that another URL's page makes superfluous."""
-        return self.captures - self.verdicts[VerdictKind.NEW]
+        return sum(self.verdicts[kind] for kind in DUPLICATES)
 
 
 @dataclass(slots=True)
@@ -255,7 +255,7 @@ def _count(groups: list[GroupCounts], verdict: StoredVerdict, body: bytes | None
         own = raw if ref is None else decode_ref(ref).length
         shared = verdict.stored == capture.STORED_CONFIRMED
         shared |= verdict.stored == capture.STORED_REFERENCE and verdict.kind is VerdictKind.EXACT
-        saved = raw if shared else max(0, raw - own) if verdict.kind is not VerdictKind.NEW else 0
+        saved = raw if shared else max(0, raw - own) if verdict.kind in DUPLICATES else 0
     for group in groups:
         group.captures += 1
         group.verdicts[str(verdict.kind)] += 1

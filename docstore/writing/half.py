@@ -13,7 +13,7 @@ from typing import NamedTuple
 from docstore import anchors, capture, keys
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.comparable import bodies_compare, says_nothing, text_compares
-from docstore.dedup.detector import MAX_VERIFIED, MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, Detector
+from docstore.dedup.detector import MAX_VERIFIED, MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, Detector, Match
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.pointers import PagePointer
@@ -49,7 +49,7 @@ class Similar:
     Attributes:
         url: of the page.
         timestamp: of its version, in microseconds since 1970.
-        kind: exact, same_text, near, or contained (in either direction); new where it is below every threshold.
+        kind: exact, same_text, near, contained (in either direction) or similar.
         similarity: exact Jaccard coefficient of the texts.
         contained: share of the asking page's shingles that lie in this one.
         contains: share of this page's shingles that lie in the asking one.
@@ -123,6 +123,7 @@ class Writing:
             rows,
             near_threshold=self._schema.near_threshold,
             contained_threshold=self._schema.contained_threshold,
+            similar_threshold=self._schema.similar_threshold,
         )
 
     # --- asking
@@ -133,7 +134,8 @@ class Writing:
             raise InvalidArgument(f"limit must be at least 1, not {limit}")
         if threshold is not None and not 0 < threshold <= 1:
             raise InvalidArgument(f"threshold must lie in (0, 1], not {threshold}")
-        least = self._schema.near_threshold if threshold is None else threshold
+        schema = self._schema
+        least = (schema.similar_threshold or schema.near_threshold) if threshold is None else threshold
         asked = self._asked(page)
         analysis = self.kernel.analyse(asked.body, asked.content_type)
         index = HashIndex(self._opened.engine, self.buckets)  # its own: the sequencer's belongs to the sequencer
@@ -142,11 +144,9 @@ class Writing:
         if text_compares(asked.status) and analysis.word_count >= MIN_NEAR_WORDS:
             matches, _ = self._make_detector(index, rows).matches(asked.row_key, analysis, max(limit, MAX_VERIFIED))
             for match in matches:
-                if match.pointer in found or max(match.jaccard, match.contained, match.contains) < least:
+                kind = self._kind(match, least)
+                if kind is None or match.pointer in found or not rows.is_readable(match.pointer):
                     continue
-                if not rows.is_readable(match.pointer):
-                    continue
-                kind = self._kind(match.jaccard, match.contained, match.contains)
                 found[match.pointer] = Similar(
                     keys.url_of(match.pointer.row_key),
                     match.pointer.timestamp,
@@ -195,12 +195,13 @@ class Writing:
                 break
         return found
 
-    def _kind(self, jaccard: float, contained: float, contains: float) -> VerdictKind:
-        if jaccard >= self._schema.near_threshold:
+    def _kind(self, match: Match, least: float) -> VerdictKind | None:
+        """What a page is to one that asks for pages at least so much like it; None for one that is left out."""
+        if match.jaccard >= max(least, self._schema.near_threshold):
             return VerdictKind.NEAR
-        if max(contained, contains) >= self._schema.contained_threshold:
+        if max(match.contained, match.contains) >= max(least, self._schema.contained_threshold):
             return VerdictKind.CONTAINED
-        return VerdictKind.NEW
+        return VerdictKind.SIMILAR if match.jaccard >= least else None
 
     def find(self, payload_digest: str, docno: str) -> list[Document]:
         """See `DocumentStore.find`."""

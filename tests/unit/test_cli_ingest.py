@@ -50,7 +50,7 @@ def test_ingest_json_is_one_object_of_the_promised_shape(run: Terminal, crawl: P
     report = answer.object()
     assert report.keys() >= KEYS
     assert report["pages"] == 5
-    assert report["verdicts"] == {"new": 2, "exact": 2, "same_text": 0, "near": 1, "contained": 0}
+    assert report["verdicts"] == {"new": 2, "exact": 2, "same_text": 0, "near": 1, "contained": 0, "similar": 0}
     assert report["previous"] == {"none": 4, "same_bytes": 1, "same_text": 0, "changed": 0}
     assert report["errors"] == []
     assert report["body_bytes"] > 4000
@@ -80,7 +80,7 @@ def test_progress_goes_to_stderr_only_when_asked(run: Terminal, crawl: Path) -> 
 
 def test_a_dry_run_gives_every_verdict_and_writes_nothing(run: Terminal, crawl: Path) -> None:
     report = run("ingest", str(crawl), "--dry-run", "--json").object()
-    assert report["verdicts"] == {"new": 2, "exact": 2, "same_text": 0, "near": 1, "contained": 0}
+    assert report["verdicts"] == {"new": 2, "exact": 2, "same_text": 0, "near": 1, "contained": 0, "similar": 0}
     assert run("scan").code == 1
     assert "dry run" in run("ingest", str(crawl), "--dry-run").out
 

@@ -48,7 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--orphans", action="store_true", help="list rejected pages to fetch again, and what became of their duplicates"
     )
     parser.add_argument(
-        "--threshold", metavar="J", type=arguments.share, help="least similarity (default: that of the store's schema)"
+        "--threshold",
+        metavar="J",
+        type=arguments.share,
+        help="least similarity (default: of similar in the store's schema)",
     )
     parser.add_argument(
         "--limit",

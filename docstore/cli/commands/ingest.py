@@ -20,7 +20,7 @@ from docstore.cli.opening import open_named
 from docstore.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 from docstore.formats.entries import BODY_LIMIT_BYTES
 from docstore.ingest import IngestOptions, IngestReport, Progress, ingest
-from docstore.model import REJECTING, Policy, PutResult, VerdictKind
+from docstore.model import DUPLICATES, REJECTING, Policy, PutResult, VerdictKind
 
 DESCRIPTION = """\
 Write the pages of WARC 1.0/1.1, ARC and TREC Web files, plain, gzip or zstd,
@@ -127,8 +127,7 @@ def _policies(args: argparse.Namespace, schema: Mapping[VerdictKind, Policy]) ->
     if args.on_duplicate in REJECTING:
         policies[VerdictKind.EXACT] = Policy(args.on_duplicate)
     elif args.on_duplicate is not None:
-        duplicates = [kind for kind in VerdictKind if kind is not VerdictKind.NEW]
-        policies.update(dict.fromkeys(duplicates, Policy(args.on_duplicate)))
+        policies.update(dict.fromkeys(DUPLICATES, Policy(args.on_duplicate)))
     policies.update(args.on)
     return policies
 

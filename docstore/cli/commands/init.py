@@ -61,6 +61,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"least share of a page in an older one for contained (default: {_DEFAULTS.contained_threshold})",
     )
     parser.add_argument(
+        "--similar-threshold",
+        metavar="J",
+        type=_share_or_none,
+        default=_DEFAULTS.similar_threshold,
+        help="least Jaccard coefficient of similar, which is only shown; none for a store without this grade "
+        f"(default: {_DEFAULTS.similar_threshold})",
+    )
+    parser.add_argument(
         "--checksum",
         metavar="NAME",
         default=_DEFAULTS.checksum,
@@ -91,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
         contained_threshold=args.contained_threshold,
         checksum=args.checksum,
         policies=tuple(args.on),
+        similar_threshold=args.similar_threshold,
     )
     with open_named(args, create=True, schema=schema):
         pass
@@ -99,6 +108,10 @@ def run(args: argparse.Namespace) -> int:
     else:
         output.line(f"made a store at {args.store}")
     return EXIT_OK
+
+
+def _share_or_none(text: str) -> float | None:
+    return None if text == "none" else arguments.share(text)
 
 
 def schema_fields(schema: Schema) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from docstore.cli.opening import open_named, typed_url
 from docstore.errors import EXIT_OK, InvalidArgument
 
 DESCRIPTION = """\
-Write one page and print the verdict: new, exact, same_text, near or contained,
+Write one page and print the verdict: new, exact, same_text, near, contained or similar,
 and how it differs from the URL's own version before it."""
 
 EXAMPLES = """\

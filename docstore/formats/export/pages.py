@@ -24,7 +24,8 @@ class ExportPage:
     Attributes:
         page: as it came in; `fetched_at` is the version's timestamp, None counts as 0.
         title, text, language: as extracted, "" where there is none.
-        verdict: what it was to other pages when it was written: exact, same_text, near, contained, new; or "".
+        verdict: what it was to other pages when it was written: exact, same_text, near, contained,
+            similar, new; or "".
         of_url: of which page, or "".
         similarity: how like that page, in [0, 1].
     """
