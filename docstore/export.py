@@ -8,15 +8,16 @@ captures of a row oldest first, so that a body stands before the visits that fou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from docstore import capture
 from docstore.cells import Row
-from docstore.documents import Capture
+from docstore.documents import Capture, Document
 from docstore.formats.export.pages import ExportPage, PageWriter
 from docstore.html.words import words
 from docstore.model import Headers, Page, ReadSpec, micros
 from docstore.store import DocumentStore
+from docstore.tablets.unreadable import Place, Unreadable
 
 NOT_MODIFIED = 304
 
@@ -52,10 +53,17 @@ class Selection:
 
 @dataclass(slots=True)
 class ExportReport:
-    """What was written: captures, and the bytes of their bodies."""
+    """What was written.
+
+    Attributes:
+        pages: captures.
+        body_bytes: of their bodies.
+        unreadable: values that could not be read; their captures were left out.
+    """
 
     pages: int = 0
     body_bytes: int = 0
+    unreadable: list[Unreadable] = field(default_factory=list)
 
 
 def export(
@@ -67,7 +75,7 @@ def export(
     keep: Callable[[bytes, int], bool] | None = None,
     on_progress: Callable[[ExportReport], None] | None = None,
 ) -> ExportReport:
-    """Write the captures of a selection.
+    """Write the captures of a selection, but for those that cannot be read.
 
     Args:
         store: to read.
@@ -78,12 +86,14 @@ def export(
         on_progress: called after each page with the report so far.
     """
     report = ExportReport()
-    for page in pages(store, selection, texts=texts, keep=keep):
-        writer.write(page)
-        report.pages += 1
-        report.body_bytes += len(page.page.body)
-        if on_progress is not None:
-            on_progress(report)
+    with store.opened.placement.unreadable.collecting() as unreadable:
+        for page in pages(store, selection, texts=texts, keep=keep):
+            writer.write(page)
+            report.pages += 1
+            report.body_bytes += len(page.page.body)
+            if on_progress is not None:
+                on_progress(report)
+    report.unreadable = list(unreadable)
     return report
 
 
@@ -93,8 +103,8 @@ def selected(store: DocumentStore, selection: Selection) -> Iterator[tuple[bytes
     families = ("http", "dedup", *(("text",) if text_needed else ()))
     for row in _rows(store, selection):
         for cell in reversed(row.cells):
-            document = store.get(row.url, at=cell.timestamp, families=families)
-            if document is not None and document.timestamp == cell.timestamp and _selected(selection, document.newest):
+            document = _document(store, row, cell.timestamp, families)
+            if document is not None and _selected(selection, document.newest):
                 yield row.row_key, cell.timestamp
 
 
@@ -133,9 +143,9 @@ def _pages_of_row(
 ) -> Iterator[ExportPage]:
     written = False
     for cell in reversed(row.cells):
-        document = store.get(row.url, at=cell.timestamp, families=families)
-        if document is None or document.timestamp != cell.timestamp:
-            continue  # deleted or expired since the scan read the row
+        document = _document(store, row, cell.timestamp, families)
+        if document is None:
+            continue
         taken = document.newest
         if not _selected(selection, taken):
             continue
@@ -146,6 +156,14 @@ def _pages_of_row(
         else:
             yield _export_page(row.url, taken, taken.status or 200, taken.headers or ())
         written = True
+
+
+def _document(store: DocumentStore, row: Row, timestamp: int, families: tuple[str, ...]) -> Document | None:
+    """A capture; None where it was deleted or has expired since the scan read its row, or cannot be read."""
+    document = store.opened.placement.unreadable.attempt(
+        lambda: store.get(row.url, at=timestamp, families=families), Place(row.row_key, *capture.BODY, timestamp)
+    )
+    return None if document is None or document.timestamp != timestamp else document
 
 
 def _visit_headers(store: DocumentStore, row: Row, taken: Capture) -> Headers | None:

@@ -401,16 +401,20 @@ class DocumentStore:
         return [document for document in found if document is not None]
 
     def validators(self, url: str) -> dict[str, str | int] | None:
-        """What a crawler sends to save a fetch: `etag`, `last_modified`, `last_visit`; None for an unknown page."""
+        """What a crawler sends to save a fetch: `etag`, `last_modified`, `last_visit`; None for an unknown page.
+
+        Of a page whose body cannot be read it gets the time alone: a 304 would keep it so.
+        """
         self._check_open()
         row_key = keys.row_key(url)
         document = self._reader.get(row_key, families=("http",))
         if document is None:
             return None
         visits = self._table.read_row(row_key, capture.visit_spec())
+        is_there = self._reader.value(row_key, capture.BODY, document.timestamp) is not None
         return {
-            "etag": document.newest.header("etag") or "",
-            "last_modified": document.newest.header("last-modified") or "",
+            "etag": (is_there and document.newest.header("etag")) or "",
+            "last_modified": (is_there and document.newest.header("last-modified")) or "",
             "last_visit": max([document.timestamp, *(cell.timestamp for cell in visits)]),
         }
 

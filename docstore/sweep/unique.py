@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from docstore.capture import MAIN
 from docstore.collapse import Belonging, Belongings, own_group
 from docstore.dedup.detector import jaccard
 from docstore.dedup.kernel import Kernel
 from docstore.keys import url_of
 from docstore.store import DocumentStore
+from docstore.tablets.unreadable import Place
 
 
 class Dropped(NamedTuple):
@@ -87,7 +89,10 @@ class Survivors:
         return jaccard(self._kernel.overlap(mine, theirs), len(mine), len(theirs))
 
     def _text(self, row_key: bytes, timestamp: int) -> str:
-        document = self._store.get(url_of(row_key), at=timestamp, families=("text",))
+        document = self._store.opened.placement.unreadable.attempt(
+            lambda: self._store.get(url_of(row_key), at=timestamp, families=("text",)),
+            Place(row_key, *MAIN, timestamp),
+        )
         return "" if document is None else document.text or ""
 
 

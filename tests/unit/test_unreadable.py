@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from docstore import DeleteCells, DeleteFamily, Page, Policy, VerdictKind
 from docstore.capture import BODY, MAIN, TITLE, VERDICT, decode_verdict, encode_verdict
 from docstore.check import check
 from docstore.errors import CorruptionError
+from docstore.export import export
+from docstore.formats.export.jsonl import JsonLinesExport
 from docstore.ingest import ingest
 from docstore.keys import row_key
 from docstore.model import ColumnFamily, GCPolicy, Schema, SetCell
@@ -279,3 +282,26 @@ def test_compaction_moves_a_page_whose_nearest_cannot_be_read(tmp_path: Path) ->
         assert report.damaged_values == 1  # the body of A alone
         assert {(one.url, one.path, one.offset) for one in report.unreadable} == {(A, path, offset)}
         assert body_of(store, B) == other
+
+
+def test_an_export_leaves_out_what_cannot_be_read_and_names_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.put_page(B, page(words(6, 600)), headers=HTML, fetched_at=T0)
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+        store.put_page(C, page(words(7, 600)), headers=HTML, fetched_at=T0)
+        path, offset = damage_value(store, A, BODY)
+    out = io.BytesIO()
+    with opened(tmp_path) as store:
+        report = export(store, JsonLinesExport(out))
+        assert [json.loads(line)["url"] for line in out.getvalue().splitlines()] == [B, C]
+        assert [(one.url, one.path, one.offset) for one in report.unreadable] == [(A, path, offset)]
+
+
+def test_a_crawler_is_told_to_fetch_a_page_whole_that_cannot_be_read(tmp_path: Path) -> None:
+    tagged = {"content-type": "text/html", "etag": '"1"'}
+    with opened(tmp_path) as store:
+        store.put_page(A, FIRST, headers=tagged, fetched_at=T0)
+        assert store.validators(A) == {"etag": '"1"', "last_modified": "", "last_visit": T0}
+        damage_value(store, A, BODY)
+    with opened(tmp_path) as store:
+        assert store.validators(A) == {"etag": "", "last_modified": "", "last_visit": T0}

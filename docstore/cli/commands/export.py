@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from tqdm import tqdm
 
-from docstore.cli import arguments, output
+from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named
-from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 from docstore.export import ExportReport, Selection, export, selected
 from docstore.formats.export.jsonl import JsonLinesExport
 from docstore.formats.export.pages import PageWriter
@@ -108,6 +108,9 @@ def run(args: argparse.Namespace) -> int:
     elif not to_stdout and report.pages:
         pages = "capture" if report.pages == 1 else "captures"
         output.line(f"wrote {report.pages} {pages}, {output.size(report.body_bytes)} of bodies, to {args.output}")
+    answers.note_unreadable(report.unreadable)
+    if report.unreadable:
+        return EXIT_RECORDS_SKIPPED
     if not report.pages:
         output.note("no capture matches")
     return EXIT_OK if report.pages else EXIT_NOTHING_FOUND
