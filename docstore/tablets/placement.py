@@ -289,6 +289,28 @@ class Placement:
             return found
         return {}
 
+    def verify(self, envelope: bytes) -> None:
+        """Make sure that the value of a cell can be read, without decoding it.
+
+        Raises:
+            CorruptionError: its record is damaged or not there, or the dictionary or base that it needs.
+        """
+        ref = parse_envelope(envelope).ref
+        if ref is None:
+            return
+        record = self._bodies.read(ref)
+        if record.codec == CODEC_ZSTD_DELTA:
+            key = record.related, record.family
+            if self._held_bases.get(key) is None:
+                through_moves(lambda: self._base_envelope(*key), self._verify_base)
+        elif record.codec == CODEC_ZSTD_DICTIONARY:
+            self._load(record.related)
+
+    def _verify_base(self, envelope: bytes | None) -> None:
+        if envelope is None:
+            raise CorruptionError("a delta's base is not there", expected="a base", found="no cell")
+        self.verify(envelope)
+
     def fetch_leaning(self, envelope: bytes) -> tuple[bytes, bytes]:
         """The value of a cell, and the name of the base that its record leans on: b"" for none."""
         value, ref = parse_envelope(envelope)

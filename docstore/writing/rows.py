@@ -30,6 +30,7 @@ from docstore.dedup.comparable import bodies_compare
 from docstore.dedup.detector import StoredPage
 from docstore.dedup.pointers import PagePointer
 from docstore.documents import DocumentReader
+from docstore.errors import CorruptionError
 from docstore.format import INLINE_LIMIT_BYTES
 from docstore.model import Cell, Previous, ReadSpec, RowMutations, SetCell
 from docstore.table import Table
@@ -49,6 +50,8 @@ LARGEST_BASE_BYTES = 4 << 20
 
 _COLUMNS_OF_A_VERSION = ("dedup", "page")
 _JUDGED_COLUMNS = ("dedup", "page", "text")
+_FAMILIES_OF_RECORDS = ("http", "page", "text")
+"""Those with values too long for a cell, but for a verdict that names very long URLs."""
 _FAMILIES_OF_A_VERSION = ("page", "http", "text", "dedup")
 
 
@@ -306,9 +309,13 @@ class PageRows:
         """Cells of a row's versions whose values cannot be read."""
         found = []
         for timestamp in timestamps:
-            spec = ReadSpec(families=_FAMILIES_OF_A_VERSION, start=timestamp, end=timestamp + 1)
+            spec = ReadSpec(families=_FAMILIES_OF_RECORDS, start=timestamp, end=timestamp + 1)
             for cell in self._table.stored_row(row_key, spec):
-                if self._placement.is_ref(cell.value) and self._read(row_key, cell) is None:
+                try:
+                    self._placement.verify(cell.value)
+                except CorruptionError as error:
+                    place = Place(row_key, cell.family, cell.qualifier, cell.timestamp)
+                    self._placement.unreadable.note(error, place)
                     found.append(cell)
         return found
 
