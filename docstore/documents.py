@@ -18,7 +18,7 @@ from docstore.model import Cell, Headers, ReadSpec, Verdict
 from docstore.table import Table
 from docstore.tablets.placement import READ_AHEAD_BYTES, Placement, through_moves
 from docstore.tablets.unreadable import Place
-from docstore.tablets.values import envelope_raw_bytes
+from docstore.tablets.values import INLINE_TAG, envelope_raw_bytes
 
 DOCUMENT_FAMILIES = ("page", "http", "text", "dedup")
 ROWS_AHEAD = 256
@@ -168,18 +168,28 @@ class DocumentReader:
 
     def value(self, row_key: bytes, column: Column, timestamp: int) -> bytes | None:
         """One value of a version: b"" where it has none; None where it cannot be read, which is noted."""
+        return self._attempt(row_key, column, timestamp, self._placement.fetch)
+
+    def is_readable(self, row_key: bytes, column: Column, timestamp: int) -> bool:
+        """Whether a value of a version can be read, or there is none; found out without decoding it."""
+
+        def verify(envelope: bytes) -> bytes:
+            self._placement.verify(envelope)
+            return b""
+
+        return self._attempt(row_key, column, timestamp, verify) is not None
+
+    def _attempt(self, row_key: bytes, column: Column, timestamp: int, read: Callable[[bytes], bytes]) -> bytes | None:
+        """What `read` makes of the cell of a version; b"" where there is none, None where it cannot be read."""
         family, qualifier = column
         spec = ReadSpec((family,), qualifier, timestamp, timestamp + 1)
 
-        def look_up() -> bytes | None:
+        def look_up() -> bytes:
             cells = self._table.read_row(row_key, spec)
-            return next((cell.value for cell in cells if cell.qualifier == qualifier), None)
-
-        def fetch(envelope: bytes | None) -> bytes:
-            return b"" if envelope is None else self._placement.fetch(envelope)
+            return next((cell.value for cell in cells if cell.qualifier == qualifier), INLINE_TAG)
 
         place = Place(row_key, family, qualifier, timestamp)
-        return self._placement.unreadable.attempt(lambda: through_moves(look_up, fetch), place)
+        return self._placement.unreadable.attempt(lambda: through_moves(look_up, read), place)
 
     def get_many(
         self, row_keys: Iterable[bytes], *, at: int | None = None, families: Sequence[str] | None = None

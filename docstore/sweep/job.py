@@ -24,12 +24,13 @@ from typing import Any
 import numpy as np
 from blake3 import blake3
 
-from docstore.capture import ClusterPlace
+from docstore.capture import BODY, ClusterPlace
 from docstore.dedup.candidates import Numbers, leaders
 from docstore.dedup.clusters import CanonicalPolicy, Clusters, Pages, cluster_groups, policy_order
 from docstore.dedup.detector import MIN_NEAR_WORDS
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.shingle import distinct
+from docstore.documents import DocumentReader
 from docstore.errors import InvalidArgument
 from docstore.keys import url_of
 from docstore.store import DocumentStore
@@ -155,6 +156,7 @@ class _Sweep:
     def __init__(self, store: DocumentStore, options: SweepOptions, on_progress: Progress | None) -> None:
         schema = store.schema
         self._store = store
+        self._reader = DocumentReader(store.table, store.opened.placement)
         self._options = options
         self._on_progress = on_progress
         self._threshold = schema.near_threshold if options.threshold is None else options.threshold
@@ -287,24 +289,38 @@ class _Sweep:
         place = np.full(len(graph.leader), -1, np.int64)
         place[chosen] = np.arange(len(chosen))
         order = self._order(versions, graph, chosen, place)
-        found = cluster_groups(
-            place[graph.leader[chosen]],
-            place[graph.first[edges]],
-            place[graph.second[edges]],
-            graph.similarity[edges],
-            order,
-        )
-        result = Clusters(np.arange(len(graph.leader)), np.ones(len(graph.leader)))
-        result.canonical[chosen] = chosen[found.canonical]
-        result.similarity[chosen] = found.similarity
-        if not self._options.versions:
-            _dissolve(result, versions.rows)
+        readable: dict[int, bool] = {}
+        while True:
+            found = cluster_groups(
+                place[graph.leader[chosen]],
+                place[graph.first[edges]],
+                place[graph.second[edges]],
+                graph.similarity[edges],
+                order,
+            )
+            result = Clusters(np.arange(len(graph.leader)), np.ones(len(graph.leader)))
+            result.canonical[chosen] = chosen[found.canonical]
+            result.similarity[chosen] = found.similarity
+            if not self._options.versions:
+                _dissolve(result, versions.rows)
+            standing = distinct(result.canonical[result.canonical != np.arange(len(result.canonical))]).tolist()
+            asked = {number: self._is_readable(versions, number) for number in standing if number not in readable}
+            readable |= asked
+            if all(asked.values()):
+                break
+            # Nobody stands for others whose body cannot be read, as long as there is another.
+            last = np.isin(chosen[order], [number for number, is_readable in readable.items() if not is_readable])
+            order = np.concatenate([order[~last], order[last]])
         sizes = np.bincount(result.canonical, minlength=1)
         self.report.clusters = int((sizes > 1).sum())
         self.report.largest_cluster = int(sizes.max()) if len(result.canonical) else 0
         self.report.duplicates = int((result.canonical != np.arange(len(result.canonical))).sum())
         self._stage_done("clusters")
         return result
+
+    def _is_readable(self, versions: Versions, number: int) -> bool:
+        row_key, timestamp = versions.row_keys[number], int(versions.timestamps[number])
+        return self._reader.is_readable(row_key, BODY, timestamp)
 
     def _order(self, versions: Versions, graph: PairGraph, chosen: Numbers, place: Numbers) -> Numbers:
         """The chosen versions from the best canonical to the worst; those without a text after all good pages."""

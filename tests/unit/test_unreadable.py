@@ -17,6 +17,7 @@ import docstore
 from docstore import DeleteCells, DeleteFamily, Page, Policy, VerdictKind
 from docstore.capture import BODY, MAIN, TITLE, VERDICT, decode_verdict, encode_verdict
 from docstore.check import check
+from docstore.dedup.clusters import CanonicalPolicy
 from docstore.errors import CorruptionError
 from docstore.export import export
 from docstore.formats.export.jsonl import JsonLinesExport
@@ -25,6 +26,7 @@ from docstore.keys import row_key
 from docstore.model import ColumnFamily, GCPolicy, Schema, SetCell
 from docstore.store import DocumentStore
 from docstore.sweep.job import SweepOptions, sweep
+from docstore.sweep.unique import Survivors
 
 T0 = 1_700_000_000_000_000
 DAY = 86_400_000_000
@@ -305,3 +307,20 @@ def test_a_crawler_is_told_to_fetch_a_page_whole_that_cannot_be_read(tmp_path: P
         damage_value(store, A, BODY)
     with opened(tmp_path) as store:
         assert store.validators(A) == {"etag": "", "last_modified": "", "last_visit": T0}
+
+
+def test_no_page_stands_for_a_cluster_whose_body_cannot_be_read(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.put_page(B, NEAR, headers=HTML, fetched_at=T0 + DAY)
+        store.put_page(C, FIRST + b"<!-- again -->", headers=HTML, fetched_at=T0 + DAY)
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)  # the oldest, and leans on the first
+        path, offset = damage_value(store, A, BODY)
+    with opened(tmp_path) as store:
+        report = sweep(store, SweepOptions(policy=CanonicalPolicy.OLDEST))
+        assert (report.clusters, report.largest_cluster) == (1, 3)
+        assert [(one.url, one.path, one.offset) for one in report.unreadable] == [(A, path, offset)]
+        assert store.collapse([C, B, A]) == [C]
+        kept = Survivors(store)
+        for url in (A, B, C):
+            kept.add(row_key(url), T0 + DAY)
+        assert not kept.keeps(row_key(A), T0)
