@@ -27,6 +27,8 @@ STORED_CONFIRMED = "confirmed"
 STORED_REJECTED = "rejected"
 STORED_KNOWN = "known"
 STORED_REFUSED = "refused"
+STORED_VISIT = "visit"
+"""A visit (304) of a page of which no version is stored: there is nothing that it could confirm."""
 
 REASON_NOT_MODIFIED = "not_modified"
 """Why a visit without a body (304) was not judged: its verdict is that of the version that it confirms."""

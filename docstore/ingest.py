@@ -19,13 +19,20 @@ from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
 import msgpack
 
-from docstore.capture import STORED_BODY, STORED_CONFIRMED, STORED_REFERENCE, STORED_REFUSED, STORED_REJECTED
+from docstore.capture import (
+    STORED_BODY,
+    STORED_CONFIRMED,
+    STORED_REFERENCE,
+    STORED_REFUSED,
+    STORED_REJECTED,
+    STORED_VISIT,
+)
 from docstore.errors import InvalidArgument
 from docstore.formats.entries import BODY_LIMIT_BYTES, RevisitEntry
 from docstore.model import Page, Policy, Previous, PutResult, VerdictKind
 from docstore.reading import process
 from docstore.reading.job import Job
-from docstore.reading.portions import Rest, portions
+from docstore.reading.portions import Place, Rest, portions
 from docstore.reading.process import ReadingProcess
 from docstore.store import DocumentStore
 from docstore.tablets.unreadable import Unreadable
@@ -39,6 +46,8 @@ REVISIT_SPOOL_BYTES = 8 << 20
 """Revisits held in memory; more go to a temporary file."""
 UNRESOLVED = "revisit_unresolved"
 """A revisit that refers to what is neither in the archives of the run nor in the store."""
+VISIT_OF_UNKNOWN = "visit_of_unknown"
+"""A visit that found nothing new (304) of a page of which no version is stored; it is noted in the page's row."""
 PROGRESS_PAGES = 64
 READER_BYTES = 16 << 20
 """Files of fewer bytes than that are read in the writing process: a second one takes 0.2 s and more to start, which it
@@ -99,6 +108,8 @@ class IngestReport:
         error_count: all of them.
         unreadable: stored values that the run met and could not read: pages were judged and stored without them.
         body_bytes: decoded bodies of the pages.
+        file_bytes: size of the files; 0 where a stream is among them.
+        done_bytes: of these, what lies before the last page that was counted; all of them at the end.
         stored_bytes: growth of the segments.
         seconds: wall time.
     """
@@ -114,6 +125,8 @@ class IngestReport:
     error_count: int = 0
     unreadable: list[Unreadable] = field(default_factory=list)
     body_bytes: int = 0
+    file_bytes: int = 0
+    done_bytes: int = 0
     stored_bytes: int = 0
     seconds: float = 0.0
 
@@ -174,7 +187,8 @@ def ingest(
         with store.opened.placement.unreadable.collecting() as unreadable:
             if not run.take_from_reader():
                 run.take(run.pages())
-            run.take(run.resolved_revisits())
+            run.report.done_bytes = run.report.file_bytes
+        run.take(run.resolved_revisits())
     finally:
         run.report.unreadable = list(unreadable)
         run.report.stored_bytes = store.stored_bytes() - before
@@ -196,7 +210,9 @@ class _Run:
         self._sources = sources
         self._on_progress = on_progress
         self._skipped: Counter[str] = Counter()
-        self._origins: deque[tuple[str, int, int]] = deque()
+        self._origins: deque[tuple[Place, int]] = deque()
+        self._begins = _begins(sources) if _are_paths(sources) else []
+        self.report.file_bytes = self._begins[-1] if self._begins else 0
         self._revisits = tempfile.SpooledTemporaryFile(max_size=REVISIT_SPOOL_BYTES)  # noqa: SIM115
 
     def take(self, pages: Iterator[Page]) -> None:
@@ -241,7 +257,7 @@ class _Run:
                 raise InvalidArgument("a stream is read in this process: leave --reader out, or name files")
             return None
         if wanted is None:
-            wanted = self._options.threads > 1 and process.cores() > 1 and _size(sources) >= READER_BYTES
+            wanted = self._options.threads > 1 and process.cores() > 1 and self._begins[-1] >= READER_BYTES
         return tuple(sources) if wanted else None
 
     def _take_results(self, results: Iterable[PutResult]) -> None:
@@ -255,13 +271,19 @@ class _Run:
 
     def _count(self, result: PutResult) -> None:
         report = self.report
-        file, offset, body_bytes = self._origins.popleft()
+        (source, offset), body_bytes = self._origins.popleft()
+        file = self._name(source)
+        if self._begins:
+            report.done_bytes = max(report.done_bytes, self._begins[source] + offset)
         if result.stored == STORED_REFUSED:
             report.add_error(file, offset, result.error, result.url)
             self._skipped["refused"] += 1
             return
         report.pages += 1
         report.body_bytes += body_bytes
+        if result.stored == STORED_VISIT:
+            self._skipped[VISIT_OF_UNKNOWN] += 1
+            return
         report.verdicts[str(result.verdict.kind)] += 1
         report.previous[str(result.previous)] += 1
         if result.stored in (STORED_BODY, STORED_REFERENCE, STORED_CONFIRMED):
@@ -287,7 +309,7 @@ class _Run:
         for portion in found:
             self._note(portion.rest)
             for page, place in zip(portion.pages, portion.places, strict=True):
-                self._origins.append((self._name(place.source), place.offset, len(page.body)))
+                self._origins.append((place, len(page.body)))
                 yield page
                 del page
             del portion  # a long page must not be held until the next one is there
@@ -297,7 +319,7 @@ class _Run:
         for portion in reader.portions():
             self._note(portion.rest)
             for one, place in zip(portion.prepared, portion.places, strict=True):
-                self._origins.append((self._name(place.source), place.offset, len(one.page.body)))
+                self._origins.append((place, len(one.page.body)))
                 yield one
                 del one
             del portion  # a long page must not be held until the next one is there
@@ -311,12 +333,12 @@ class _Run:
         for (source, offset), reason, url in rest.errors:
             self.report.add_error(self._name(source), offset, reason, url)
         for source, entry in rest.revisits:
-            self._put_aside(self._name(source), entry)
+            self._put_aside(source, entry)
 
     # --- revisits
 
-    def _put_aside(self, name: str, entry: RevisitEntry) -> None:
-        packed = msgpack.packb([name, asdict(entry)], unicode_errors="surrogateescape")
+    def _put_aside(self, source: int, entry: RevisitEntry) -> None:
+        packed = msgpack.packb([source, asdict(entry)], unicode_errors="surrogateescape")
         self._revisits.write(len(packed).to_bytes(4, "little") + packed)
 
     def resolved_revisits(self) -> Iterator[Page]:
@@ -325,15 +347,15 @@ class _Run:
             spool.seek(0)
             while head := spool.read(4):
                 packed = spool.read(int.from_bytes(head, "little"))
-                name, fields = msgpack.unpackb(packed, unicode_errors="surrogateescape")
+                source, fields = msgpack.unpackb(packed, unicode_errors="surrogateescape")
                 fields["headers"] = tuple((key, value) for key, value in fields["headers"])
                 entry = RevisitEntry(**fields)
                 page = self._resolve(entry)
                 if page is None:
                     self._skipped[UNRESOLVED] += 1
-                    self.report.add_error(name, entry.offset, _lost(entry), entry.url)
+                    self.report.add_error(self._name(source), entry.offset, _lost(entry), entry.url)
                     continue
-                self._origins.append((name, entry.offset, len(page.body)))
+                self._origins.append((Place(source, entry.offset), len(page.body)))
                 yield page
                 del page
 
@@ -388,10 +410,12 @@ def _are_paths(sources: Sequence[str | IO[bytes]]) -> TypeGuard[Sequence[str]]:
     return all(isinstance(source, str) for source in sources)
 
 
-def _size(files: Sequence[str]) -> int:
-    """Bytes of files together; one that is not there has none."""
-    total = 0
+def _begins(files: Sequence[str]) -> list[int]:
+    """Bytes before each of the files, and of all together; one that is not there has none."""
+    begins = [0]
     for name in files:
+        size = 0
         with suppress(OSError):
-            total += Path(name).stat().st_size
-    return total
+            size = Path(name).stat().st_size
+        begins.append(begins[-1] + size)
+    return begins

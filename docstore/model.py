@@ -509,8 +509,9 @@ class PutResult:
         verdict: against other URLs.
         previous: against this URL's version before it.
         previous_similarity: exact Jaccard coefficient with that version's text; 0.0 where there is none.
-        stored: "body", "reference", "confirmed" (the same answer as before, or a 304), "rejected", "known" (the same
-            capture was already there: nothing written), "dry_run", or "refused" (see `error`).
+        stored: "body", "reference", "confirmed" (the same answer as before, or a 304), "visit" (a 304
+            of a page of which no version is stored), "rejected", "known" (the same capture was already there: nothing
+            written), "dry_run", or "refused" (see `error`).
         error: why the page was refused, with what to do; else "".
         known_as: where it is "known": what became of the capture when it was written, "rejected" for one; else "".
         links: where they were asked for: canonical URLs that a page of status 2xx links to, each once, in its order;

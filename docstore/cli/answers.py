@@ -30,6 +30,7 @@ _STORED_WORDS = {
     "body": "with its body",
     "reference": "by reference to that page",
     "confirmed": "as a visit that found the version before it again",
+    "visit": "as a visit alone: no version of this page is stored that it could confirm",
     "rejected": "no: rejected, only the visit is noted",
     "known": "before: this capture was already there, nothing written",
     "dry_run": "no: dry run",
@@ -70,7 +71,8 @@ def previous_words(previous: Previous, previous_similarity: float) -> str:
 
 def put_words(result: PutResult) -> list[tuple[str, str]]:
     """The answer to one write, as labelled lines."""
-    lines = [("page", result.url), ("verdict", verdict_words(result.verdict))]
+    verdict = "none: a visit without a body" if result.stored == "visit" else verdict_words(result.verdict)
+    lines = [("page", result.url), ("verdict", verdict)]
     if result.verdict.contains_url:
         lines.append(("contains", result.verdict.contains_url))
     lines.append(("previous", previous_words(result.previous, result.previous_similarity)))

@@ -56,8 +56,10 @@ Policies = Mapping[VerdictKind, Policy]
 _UNJUDGED = capture.StoredVerdict(
     VerdictKind.NEW, b"", 0, 0.0, "", b"", 0, 0, Previous.NONE, 0.0, capture.STORED_REFUSED
 )
-_NOT_MODIFIED = _UNJUDGED._replace(reason=capture.REASON_NOT_MODIFIED, stored=capture.STORED_CONFIRMED)
-_CONFIRMED = _NOT_MODIFIED._replace(previous=Previous.SAME_BYTES, previous_similarity=1.0)
+_NOT_MODIFIED = _UNJUDGED._replace(reason=capture.REASON_NOT_MODIFIED, stored=capture.STORED_VISIT)
+_CONFIRMED = _NOT_MODIFIED._replace(
+    previous=Previous.SAME_BYTES, previous_similarity=1.0, stored=capture.STORED_CONFIRMED
+)
 
 
 class Answer(NamedTuple):

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 from cli_case import Terminal, article, html, warc
+from warc_records import message, record
+
+from docstore.ingest import IngestReport
 
 KEYS = {
     "pages",
@@ -76,6 +79,46 @@ def test_progress_goes_to_stderr_only_when_asked(run: Terminal, crawl: Path) -> 
     assert answer.object()["pages"] == 5
     assert "pages" in answer.err
     assert "MB/s, exact 2 near 1 new 2" in answer.err
+    assert "100%|" in answer.err and "5 pages, " in answer.err
+
+
+def test_progress_of_a_stream_has_no_end_in_sight(run: Terminal, crawl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(crawl.read_bytes())))
+    answer = run("ingest", "-", "--progress", "--json")
+    assert "%|" not in answer.err and "5 pages [" in answer.err
+    assert (answer.object()["file_bytes"], answer.object()["done_bytes"]) == (0, 0)
+
+
+def test_what_an_interrupted_run_says_stands_on_a_line_of_its_own(
+    run: Terminal, crawl: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*words: object) -> object:
+        show = words[3]
+        assert callable(show)
+        show(IngestReport(pages=3, file_bytes=100, done_bytes=50))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("docstore.cli.commands.ingest.ingest", interrupted)
+    answer = run("ingest", str(crawl), "--progress")
+    assert answer.code == 130
+    assert " 50%|" in answer.err and "3 pages" in answer.err
+    lines = answer.err.replace("\r", "\n").splitlines()
+    assert any(line.startswith("docstore: every page that was counted is stored") for line in lines)
+    assert answer.err.count("\ndocstore: ") == 2
+
+
+def test_short_bodies_are_not_said_to_take_no_bytes(run: Terminal, tmp_path: Path) -> None:
+    pages = [(f"https://a.example/{n}", "2024-05-01T00:00:00Z", b"<p>%d" % n) for n in range(3)]
+    answer = run("ingest", str(warc(tmp_path / "short.warc.gz", pages)))
+    (line,) = [line for line in answer.out.splitlines() if line.startswith("stored")]
+    assert " 0 B" not in line and "3  12 B, no byte of it in segments" in line
+
+
+def test_a_visit_of_an_unknown_page_is_counted_as_such(run: Terminal, tmp_path: Path) -> None:
+    path = tmp_path / "visit.warc"
+    path.write_bytes(record(message(b"", "304 Not Modified"), "https://a.example/"))
+    report = run("ingest", str(path), "--json").object()
+    assert (report["pages"], report["stored"], report["skipped"]) == (1, 0, {"visit_of_unknown": 1})
 
 
 def test_a_dry_run_gives_every_verdict_and_writes_nothing(run: Terminal, crawl: Path) -> None:

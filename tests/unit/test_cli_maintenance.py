@@ -64,6 +64,12 @@ def test_backup_and_restore(run: Terminal, tmp_path: Path) -> None:
     assert run.bare("restore", str(tmp_path / "b"), str(tmp_path / "r")).code == 2
 
 
+def test_restore_counts_what_is_there(run: Terminal, tmp_path: Path) -> None:
+    assert run("delete", "https://h1.example/1").code == 0
+    run("backup", str(tmp_path / "b"))
+    assert run.bare("restore", str(tmp_path / "b"), str(tmp_path / "r"), "--json").object()["captures"] == 11
+
+
 def test_a_backup_into_the_store_itself_is_refused(run: Terminal) -> None:
     answer = run("backup", str(run.store / "inner"))
     assert answer.code == 2 and "outside" in answer.err

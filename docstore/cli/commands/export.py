@@ -107,7 +107,10 @@ def run(args: argparse.Namespace) -> int:
         output.json_line({"pages": report.pages, "body_bytes": report.body_bytes, "output": args.output})
     elif not to_stdout and report.pages:
         pages = "capture" if report.pages == 1 else "captures"
-        output.line(f"wrote {report.pages} {pages}, {output.size(report.body_bytes)} of bodies, to {args.output}")
+        which = " (of each page the newest; --versions all writes all)" if selection.newest else ""
+        output.line(
+            f"wrote {report.pages} {pages}, {output.size(report.body_bytes)} of bodies, to {args.output}{which}"
+        )
     answers.note_unreadable(report.unreadable)
     if report.unreadable:
         return EXIT_RECORDS_SKIPPED

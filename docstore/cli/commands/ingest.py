@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tqdm import tqdm
 
@@ -106,9 +106,10 @@ def run(args: argparse.Namespace) -> int:
         options = IngestOptions(
             policies, args.threads, on_rejected, args.anchors, args.reader, args.body_limit, args.salvage
         )
-        progress = _progress(stack) if (sys.stderr.isatty() if args.progress is None else args.progress) else None
         try:
-            report = ingest(store, sources, options, progress)
+            with ExitStack() as drawn:  # the bar's line ends before anything else is said
+                wanted = sys.stderr.isatty() if args.progress is None else args.progress
+                report = ingest(store, sources, options, _progress(drawn) if wanted else None)
         except KeyboardInterrupt:
             if not args.dry_run:
                 lists = " and writes the list of --rejects" if args.rejects else ""
@@ -140,14 +141,23 @@ def _reject_writer(file: IO[bytes]) -> Callable[[PutResult], None]:
 
 
 def _progress(stack: ExitStack) -> Progress:
-    bar = stack.enter_context(tqdm(unit=" pages", file=sys.stderr, dynamic_ncols=True, smoothing=0.1))
+    """A bar of the bytes of the files, with the time that is left; of pages where a stream is read."""
+    shown: list[Any] = []
 
     def show(report: IngestReport) -> None:
+        if not shown:
+            unit = "B" if report.file_bytes else " pages"
+            total = report.file_bytes or None
+            bar = tqdm(total=total, unit=unit, unit_scale=total is not None, file=sys.stderr, dynamic_ncols=True)
+            shown.append(stack.enter_context(bar))
+        bar = shown[0]
         seconds = bar.format_dict["elapsed"] or 1e-9
+        pages = f"{report.pages} pages, {report.pages / seconds:.0f} pages/s, " if report.file_bytes else ""
         verdicts = " ".join(f"{kind} {count}" for kind, count in report.verdicts.items() if count)
         errors = f", {report.error_count} damaged" if report.error_count else ""
-        bar.set_postfix_str(f"{report.body_bytes / 1e6 / seconds:.1f} MB/s, {verdicts}{errors}", refresh=False)
-        bar.update(report.pages - bar.n)
+        rate = f"{report.body_bytes / 1e6 / seconds:.1f} MB/s"
+        bar.set_postfix_str(f"{pages}{rate}, {verdicts}{errors}", refresh=False)
+        bar.update((report.done_bytes if report.file_bytes else report.pages) - bar.n)
 
     return show
 
@@ -174,13 +184,7 @@ def _print_report(report: IngestReport, *, dry_run: bool) -> None:
     if dry_run:
         lines.append(("stored", "nothing: dry run"))
     else:
-        ratio = f" ({report.stored_bytes / report.body_bytes:.1%})" if report.body_bytes else ""
-        lines.append(
-            (
-                "stored",
-                f"{report.stored}  {output.size(report.body_bytes)} as {output.size(report.stored_bytes)}{ratio}",
-            )
-        )
+        lines.append(("stored", f"{report.stored}  {output.size(report.body_bytes)}{_kept(report)}"))
     for name in ("known", "rejected"):
         if getattr(report, name):
             lines.append((name, str(getattr(report, name))))
@@ -195,6 +199,13 @@ def _print_report(report: IngestReport, *, dry_run: bool) -> None:
     width = max(len(label) for label, _ in lines)
     for label, text in lines:
         output.styled_line([f"{label.ljust(width)}  ", text])
+
+
+def _kept(report: IngestReport) -> str:
+    if not report.stored_bytes:
+        return ", no byte of it in segments: rows hold short bodies, and copies share one" if report.stored else ""
+    ratio = f" ({report.stored_bytes / report.body_bytes:.1%})" if report.body_bytes else ""
+    return f" as {output.size(report.stored_bytes)}{ratio}"
 
 
 def _counted(count: int, total: int) -> str:
