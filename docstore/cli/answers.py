@@ -44,6 +44,7 @@ _REASON_WORDS = {
     "short_text": "too little text to compare",
     "not_modified": "not modified: judged when the version was fetched",
     "not_html": "not HTML, only its bytes were compared",
+    "crowded": "too many pages share what it shares; a sweep has the last word",
     "status": "not a 2xx answer, its text was not compared",
 }
 

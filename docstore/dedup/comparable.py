@@ -9,6 +9,8 @@ from __future__ import annotations
 
 REASON_BLANK = "blank"
 """Why a page is not judged whose body says nothing."""
+REASON_CROWDED = "crowded"
+"""Why a page may be new that repeats another: the buckets that lead to pages like it are full at every depth."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 

@@ -15,10 +15,11 @@ from typing import NamedTuple, Protocol
 
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.checksum import decides_alone
-from docstore.dedup.comparable import REASON_BLANK, bodies_compare, says_nothing, text_compares
+from docstore.dedup.comparable import REASON_BLANK, REASON_CROWDED, bodies_compare, says_nothing, text_compares
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.pointers import PagePointer, body_head, text_number
+from docstore.dedup.ranking import Proposal
 from docstore.dedup.sketches import SketchBounds
 from docstore.dedup.texts import Asking
 from docstore.format import TEXT_NUMBER_BYTES
@@ -39,6 +40,8 @@ LIKELY_CONTAINED = 0.8
 SKETCHES_HELD = 32_768
 """Sketches kept at hand, some 13 MB: most candidates are the last pages of the same site, and most are ruled out."""
 SHINGLE_CACHE_BYTES = 32 << 20
+GONE_ROUNDS = 24
+"""A page asks the index so often while what it proposes turns out to be gone: that is to look at 960 texts in all."""
 _new_tuple = tuple.__new__
 """Half of what it costs to make a named one, of which there are a few a page."""
 
@@ -191,7 +194,7 @@ class Detector:
             return Judgement(VerdictKind.NEW, reason="short_text")
         return self._similar_text(row_key, analysis)
 
-    def matches(self, row_key: bytes, analysis: Analysis, limit: int) -> tuple[list[Match], int]:
+    def matches(self, row_key: bytes, analysis: Analysis, limit: int) -> tuple[list[Match], Proposal]:
         """Candidates for a page, verified.
 
         Args:
@@ -199,13 +202,37 @@ class Detector:
             analysis: the page's fingerprints.
             limit: most candidates verified.
         Returns:
-            Matches, most similar first (then oldest, then row key), and how many candidates the index proposed.
+            Matches, most similar first (then oldest, then row key), and what the index proposed.
         """
-        proposal = self._index.propose(analysis)
         page = self._asking(analysis)
-        size = len(page.shingles)
         matches: list[Match] = []
-        for number, is_known, checksum, shared, others in self._texts.compare(page, proposal.numbers, limit):
+        looked_at: set[int] = set()
+        for _ in range(GONE_ROUNDS):
+            proposal = self._index.propose(analysis)
+            gone_before = self._index.gone_seen
+            numbers = (
+                [number for number in proposal.numbers if number not in looked_at] if looked_at else proposal.numbers
+            )
+            self._verify(row_key, page, analysis, numbers, limit, matches)
+            if self._index.gone_seen == gone_before or len(matches) == limit:
+                break
+            looked_at.update(numbers)  # what was gone has taken the place of others
+        if len(matches) > 1:
+            matches.sort(key=_best_first)
+        return matches, proposal
+
+    def _verify(
+        self,
+        row_key: bytes,
+        page: Asking,
+        analysis: Analysis,
+        numbers: list[int],
+        limit: int,
+        matches: list[Match],
+    ) -> None:
+        """Compare a page with texts until there are `limit` matches."""
+        size = len(page.shingles)
+        for number, is_known, checksum, shared, others in self._texts.compare(page, numbers, limit):
             unlike = None if is_known else analysis
             while (found := self._oldest(row_key, number, unlike)) is not None:
                 pointer, stored = found
@@ -221,9 +248,6 @@ class Detector:
             matches.append(_new_tuple(Match, (pointer, alike, shared / size, shared / others)))
             if len(matches) == limit:
                 break
-        if len(matches) > 1:
-            matches.sort(key=_best_first)
-        return matches, proposal.candidates
 
     def similarity(self, analysis: Analysis, text_checksum: bytes, load_text: Callable[[], str | None]) -> float:
         """Exact Jaccard coefficient of a page and a stored text; 0.0 where either has no word, or cannot be read.
@@ -289,9 +313,11 @@ class Detector:
         return None
 
     def _similar_text(self, row_key: bytes, analysis: Analysis) -> Judgement:
-        matches, candidates = self.matches(row_key, analysis, MAX_VERIFIED)
+        matches, proposal = self.matches(row_key, analysis, MAX_VERIFIED)
+        candidates = proposal.candidates
+        reason = REASON_CROWDED if proposal.is_crowded else ""
         if not matches:
-            return Judgement(VerdictKind.NEW, candidates=candidates)
+            return Judgement(VerdictKind.NEW, reason=reason, candidates=candidates)
         verified = len(matches)
         relative = matches[0].pointer if matches[0].jaccard >= RELATIVE_SIMILARITY else None
         smaller = [match for match in matches if match.contains >= self._contained_threshold]
@@ -308,14 +334,16 @@ class Detector:
         best = matches[0]
         if self._similar_threshold is not None and best.jaccard >= self._similar_threshold:
             return Judgement(
-                VerdictKind.SIMILAR, best.pointer, best.jaccard, "", contains, relative, candidates, verified
+                VerdictKind.SIMILAR, best.pointer, best.jaccard, reason, contains, relative, candidates, verified
             )
-        return Judgement(VerdictKind.NEW, None, 0.0, "", contains, relative, candidates, verified)
+        return Judgement(VerdictKind.NEW, None, 0.0, reason, contains, relative, candidates, verified)
 
     # --- from a text number to a verified page
 
     def _oldest(self, row_key: bytes, number: int, unlike: Analysis | None) -> tuple[PagePointer, StoredPage] | None:
         """The oldest live page with a text that is compared; None where there is no such page.
+
+        A text that has no such page in any row is gone: the index proposes it no more.
 
         Args:
             row_key: pages of this row are left out.
@@ -324,8 +352,12 @@ class Detector:
                 that one lies in the other.
         """
         name = number.to_bytes(TEXT_NUMBER_BYTES, "big")
+        is_gone = True
         for pointer in self._index.pages_with_text(name):
-            page = None if pointer.row_key == row_key else self._pages.page(pointer)
+            if pointer.row_key == row_key:
+                is_gone = False
+                continue
+            page = self._pages.page(pointer)
             if page is None or text_number(page.text_checksum) != name:
                 continue
             if unlike is not None:
@@ -334,6 +366,8 @@ class Detector:
                     return None
             if text_compares(self._pages.status(pointer)):  # an error page may have the body of a good one
                 return pointer, page
+        if is_gone:
+            self._index.note_gone(number)
         return None
 
 

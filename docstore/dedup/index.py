@@ -29,7 +29,7 @@ from blake3 import blake3
 
 from docstore.dedup.buckets import FAMILY, TABLE, Buckets
 from docstore.dedup.pointers import PagePointer, body_head, text_number
-from docstore.dedup.ranking import BUCKET_LIMIT, Proposal, Question
+from docstore.dedup.ranking import BUCKET_LIMIT, LOOKS_INSIDE, LOOKS_NEAR, Proposal, Question
 from docstore.engines.protocol import Engine
 from docstore.format import (
     POSTING_BODY,
@@ -49,6 +49,8 @@ MOST_POINTERS = 1024
 ROWS_HELD = 65_536
 """Rows of texts and bodies at hand, some 16 MB: most candidates are texts of the last pages."""
 
+GONE_HELD = 65_536
+"""Texts known to be gone."""
 PAGES_HELD = 16_384
 """Texts whose pages are at hand, some 4 MB."""
 
@@ -92,6 +94,9 @@ def _first_of(stored: Sequence[bytes], pending: Sequence[bytes], limit: int) -> 
 class HashIndex:
     """Look-ups over committed postings and those of the group in flight.
 
+    Attributes:
+        gone_seen: how often a text was noted to be gone.
+
     Not thread-safe: one sequencer owns it; a reader makes its own over the same engine and buckets.
 
     Args:
@@ -112,6 +117,9 @@ class HashIndex:
         """Pages that texts lead to, those of the group in flight included; where rows are remembered."""
         self._last: tuple[Analysis, Proposal] | None = None
         """The last page that was asked for: judging a page and posting it ask for the same."""
+        self._gone: dict[int, None] = {}
+        """Texts that were seen to have no page that is left; the last ones."""
+        self.gone_seen = 0
 
     # --- reading
 
@@ -204,6 +212,7 @@ class HashIndex:
         if self._rows is not None:
             self._rows.clear()
         self._pages.clear()
+        self._gone.clear()
 
     def _hold(self, row_key: bytes, stored: Sequence[bytes], limit: int) -> None:
         """Keep the beginning of a row at hand, unless a limit has cut it short of that."""
@@ -219,8 +228,28 @@ class HashIndex:
     def propose(self, analysis: Analysis) -> Proposal:
         """Texts that share a band or a 0-mod-p fingerprint with the page: which of them to look at, and how many."""
         if self._last is None or self._last[0] is not analysis:
-            self._last = analysis, self._buckets.propose(_question(analysis))
+            self._last = analysis, self._propose(_question(analysis))
         return self._last[1]
+
+    def _propose(self, question: Question) -> Proposal:
+        """What the buckets propose, less what is known to be gone: that takes no place of what is left."""
+        proposal = self._buckets.propose(question)
+        while self._gone:
+            left = [number for number in proposal.numbers if number not in self._gone]
+            hidden = len(proposal.numbers) - len(left)
+            if hidden <= question.more:
+                return proposal._replace(numbers=left[: LOOKS_NEAR + LOOKS_INSIDE])
+            question = question._replace(more=2 * hidden)
+            proposal = self._buckets.propose(question)
+        return proposal
+
+    def note_gone(self, number: int) -> None:
+        """Say that no page is left of a text, so that it is proposed no more; until a page with it is added."""
+        self._gone[number] = None
+        self.gone_seen += 1
+        self._last = None
+        if len(self._gone) > GONE_HELD:
+            del self._gone[next(iter(self._gone))]
 
     def texts_near(self, analysis: Analysis) -> set[int]:
         """Numbers of all texts that share a band, a 0-mod-p fingerprint or a run with the page."""
@@ -263,6 +292,7 @@ class HashIndex:
         here = timestamp.to_bytes(8, "big") + row_key
         # A body has one text, or one for each way to read it: pages of the others are no pages of this one.
         self._pages.pop(number, None)
+        self._gone.pop(int.from_bytes(number, "big"), None)
         rows = []
         if text and number:
             if near:

@@ -17,6 +17,7 @@ from blake3 import blake3
 
 from docstore import capture
 from docstore.capture import Column, StoredVerdict
+from docstore.dedup.comparable import REASON_CROWDED
 from docstore.engines.protocol import ScannedRow
 from docstore.keys import url_of
 from docstore.model import DUPLICATES, ReadSpec, VerdictKind
@@ -46,12 +47,14 @@ class GroupCounts:
     Attributes:
         captures: live ones with a verdict, rejected ones among them, visits without a body (304) not.
         verdicts: how many by verdict.
+        crowded: of the new ones those for which the index ran out of depth: a sweep may find what they repeat.
         body_bytes: their bodies, raw.
         saved_bytes: bodies of duplicates and of confirmed versions, less what their own records take.
     """
 
     captures: int = 0
     verdicts: dict[str, int] = field(default_factory=lambda: {str(kind): 0 for kind in VerdictKind})
+    crowded: int = 0
     body_bytes: int = 0
     saved_bytes: int = 0
 
@@ -259,5 +262,6 @@ def _count(groups: list[GroupCounts], verdict: StoredVerdict, body: bytes | None
     for group in groups:
         group.captures += 1
         group.verdicts[str(verdict.kind)] += 1
+        group.crowded += verdict.reason == REASON_CROWDED
         group.body_bytes += raw
         group.saved_bytes += saved

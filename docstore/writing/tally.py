@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import msgpack
 
 from docstore.capture import STORED_BODY, STORED_REFERENCE, StoredVerdict
+from docstore.dedup.comparable import REASON_CROWDED
 from docstore.engines.protocol import Engine
 from docstore.model import Previous, RowMutations, SetCell, VerdictKind
 
@@ -22,7 +23,8 @@ QUALIFIER = b"totals"
 
 
 class Tally:
-    """Totals by name: `captures`, `urls`, `visits`, `body_bytes`, `verdict.KIND`, `previous.KIND`, `stored.KIND`."""
+    """Totals by name: `captures`, `urls`, `visits`, `body_bytes`, `crowded`, `verdict.KIND`, `previous.KIND`,
+    `stored.KIND`."""
 
     def __init__(self, engine: Engine) -> None:
         cells = engine.read_row(TABLE, ROW_KEY)
@@ -35,6 +37,8 @@ class Tally:
         """Count captures of the group in flight: the verdict of each, and the length of its body."""
         for verdict, body_bytes in captures:
             self._captures[verdict.kind, verdict.previous, verdict.stored] += 1
+            if verdict.reason == REASON_CROWDED:
+                self._pending[REASON_CROWDED] += 1
             if verdict.stored in (STORED_BODY, STORED_REFERENCE):
                 self._pending["body_bytes"] += body_bytes
 

@@ -24,6 +24,7 @@ from typing import NamedTuple, Self
 
 import docstore
 from docstore.dedup.analysis import Analysis
+from docstore.dedup.comparable import REASON_CROWDED
 from docstore.dedup.detector import MAX_VERIFIED, MIN_NEAR_WORDS, Detector, Judgement, StoredPage, jaccard
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
@@ -187,7 +188,7 @@ def judged(written: Written, analysis: Analysis, original: Analysis, pointer: Pa
         verdict.kind is kind,
         verdict.of == pointer,
         written.lists(analysis, pointer),
-        verdict.reason == "crowded",
+        verdict.reason == REASON_CROWDED,
     )
 
 

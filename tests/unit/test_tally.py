@@ -1,0 +1,26 @@
+"""Running totals: what a group adds, and what it takes back where it fails."""
+
+from __future__ import annotations
+
+from docstore import capture
+from docstore.capture import StoredVerdict
+from docstore.dedup.comparable import REASON_CROWDED
+from docstore.engines.memory import MemoryEngine
+from docstore.model import Durability, Previous, VerdictKind
+from docstore.writing.tally import Tally
+
+
+def verdict(reason: str) -> StoredVerdict:
+    return StoredVerdict(VerdictKind.NEW, b"", 0, 0.0, reason, b"", 0, 0, Previous.NONE, 0.0, capture.STORED_BODY)
+
+
+def test_pages_for_which_the_index_ran_out_of_depth_are_counted() -> None:
+    engine = MemoryEngine()
+    tally = Tally(engine)
+    tally.count([(verdict(REASON_CROWDED), 10)])
+    tally.rollback()
+    tally.count([(verdict(""), 10), (verdict(REASON_CROWDED), 10), (verdict("short_text"), 10)])
+    engine.mutate_rows(tally.mutations(), Durability.NONE)
+    tally.committed()
+    for totals in (tally.totals(), Tally(engine).totals()):
+        assert (totals[REASON_CROWDED], totals["captures"], totals["verdict.new"]) == (1, 3, 3)
