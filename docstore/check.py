@@ -15,17 +15,22 @@ from docstore.capture import Column
 from docstore.dedup.checksum import checksum_matches
 from docstore.dedup.pointers import PagePointer
 from docstore.errors import CorruptionError
+from docstore.format import RECORD_VALUE, SEGMENT_HEADER_BYTES, SET_ASIDE_DIRECTORY
 from docstore.keys import url_of
 from docstore.layout import Opened
 from docstore.model import Cell, GCPolicy, Position, ReadSpec
 from docstore.store import declared_families, now_micros
 from docstore.table import Table
+from docstore.tablets.leftovers import SetAside
 from docstore.tablets.values import encode_inline
+from docstore.tablets.walk import Damage, walk_records
 from docstore.writing.reindexing import SeenPages
 from docstore.writing.sharing import BODY_FAMILY, ENVELOPE, TEXT, TEXT_NAME, body_name
 
 SLICE_CELLS = 10_000
 REINDEX = "run `docstore reindex`"
+RESTORE_ALL = "restore a backup, or fetch the pages again that are missing"
+SALVAGE = "take what you need with `docstore salvage`, then remove the file"
 RESTORE = "fetch the page again, or restore it from a backup"
 
 
@@ -54,8 +59,26 @@ def check(opened: Opened, on_row: Callable[[int], None] | None = None) -> Iterat
         yield Finding("manifest", problem, "report this with the output of `docstore stats --json`")
     for lost in opened.lost:
         yield Finding(f"{lost.url} {lost.column} @{lost.timestamp}", "its bytes were missing at open: dropped", RESTORE)
+    for commits in opened.lost_commits:
+        what = f"the rows of commits {commits.first} to {commits.last} are lost: LevelDB's files were cut or put back"
+        yield Finding("engine", what, RESTORE_ALL)
+    for one in opened.set_aside:
+        yield Finding(f"{SET_ASIDE_DIRECTORY}/{one.name}", _what_is_in(opened, one), SALVAGE)
     yield from _check_pages(opened, on_row)
     yield from _check_shared(opened)
+
+
+def _what_is_in(opened: Opened, one: SetAside) -> str:
+    """What can be had back of records that no row names."""
+    handle = opened.files.open_read(opened.path / SET_ASIDE_DIRECTORY / one.name)
+    found = walk_records(handle, one.segment, SEGMENT_HEADER_BYTES, handle.length_bytes())
+    values = [record for _, record in found if not isinstance(record, Damage) and record.kind == RECORD_VALUE]
+    bodies = sum((record.family, record.qualifier) == capture.BODY for record in values)
+    texts = sum((record.family, record.qualifier) == capture.MAIN for record in values)
+    return (
+        f"records that no row names, set aside: {bodies} bodies and {texts} texts with their URLs and times, "
+        "without status and headers"
+    )
 
 
 def _check_pages(opened: Opened, on_row: Callable[[int], None] | None) -> Iterator[Finding]:

@@ -236,6 +236,15 @@ class Files:
             finally:
                 os.close(descriptor)
 
+    def sync_file(self, path: Path) -> None:
+        """Make what is in a file survive power loss."""
+        with translated("sync", path):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                self.sync(descriptor)
+            finally:
+                os.close(descriptor)
+
     def unlink(self, path: Path) -> None:
         """Remove a file; durable after `sync_folder`."""
         with translated("remove", path):

@@ -16,6 +16,9 @@ FORMAT_FILE = "FORMAT"
 LOCK_FILE = "LOCK"
 ENGINE_DIRECTORY = "engine"
 SEGMENT_DIRECTORY = "segments"
+SET_ASIDE_DIRECTORY = "set-aside"
+"""Segments, or what stood behind the committed bytes of one, with sound records that no row names: NUMBER-OFFSET.seg,
+eight decimal digits or more and where in the segment its records began; header and records as in a segment."""
 DICTIONARY_DIRECTORY = "dictionaries"
 INDEX_DIRECTORY = "index"
 
@@ -79,7 +82,8 @@ INLINE_LIMIT_BYTES = 512
 # --- segments ---
 
 SEGMENT_MAGIC = b"DSSEGMNT"
-SEGMENT_FORMAT_VERSION = 1
+SEGMENT_FORMAT_VERSION = 2
+"""2 has records of kind RECORD_GROUP and RECORD_COPIES; a segment of version 1 is read, and takes no more records."""
 SEGMENT_HEADER = "<8sHHQ"
 """magic, format version, reserved (0), segment number; then CRC-32 of the bytes before it."""
 SEGMENT_HEADER_BYTES = 24
@@ -122,6 +126,12 @@ RECORD_DELETE_ROW = 2
 RECORD_DELETE_FAMILY = 3
 RECORD_DELETE_COLUMN = 4
 """Delete marks, so that rows rebuilt from segments do not come back from the dead."""
+RECORD_GROUP = 5
+"""A group of records begins; payload: varint number of its commit, the last one's plus 1.  All other fields are empty.
+So it says that the commit before it was made: a manifest that is behind that has lost commits."""
+RECORD_COPIES = 6
+"""First in a segment that compaction writes: what follows are copies of records in the segments whose numbers are the
+payload, varints in ascending order, each less the one before."""
 
 CODEC_STORED = 0
 CODEC_ZSTD = 1
@@ -149,11 +159,15 @@ MANIFEST_SEGMENT_PREFIX = b"segment:"
 DICTIONARY_ROW_PREFIX = b"dictionary:"
 """+ name of a scope ("site ..." or "tablet ...", and the column) -> stage (1 byte) and checksum of its dictionary."""
 MANIFEST_COUNTERS_ROW = b"counters"
-"""-> {"next_segment", "next_tablet"}: numbers are never given twice."""
+"""-> {"next_segment", "next_tablet", "group"}: numbers are never given twice; group is that of the last commit, missing
+before there was one."""
 
 IDENTITY_ROW = b"identity"
 """Cell m: -> IDENTITY_BYTES random bytes, which a store has in common with its backups and what is restored of them."""
 IDENTITY_BYTES = 16
+
+LOST_ROW = b"lost"
+"""Cells m: of what was found to be missing at open, until it is acknowledged; see docs/format.md."""
 
 COMPACTION_ROW = b"compaction"
 """Cell m:run -> msgpack {"level", "first_segment", "began"} of a compaction of all tablets that has not ended."""

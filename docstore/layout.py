@@ -4,19 +4,21 @@ Floor 5: knows the lock, the engine, the segments, the manifest and the schema's
 
 At open: lock; FORMAT; engine; manifest; segments recovered against their committed lengths.  Where bytes of committed
 rows are missing (power loss below durability `sync`, or a hand that cut a file), the cells that refer to them are
-dropped and listed; at durability `sync` there are none.
+dropped and listed; at durability `sync` there are none.  Where records show that rows are missing (LevelDB's files were
+cut or put back), that is noted, and the records are set aside.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgpack
 
@@ -33,7 +35,9 @@ from docstore.format import (
     IDENTITY_BYTES,
     IDENTITY_ROW,
     LOCK_FILE,
+    LOST_ROW,
     SEGMENT_DIRECTORY,
+    SET_ASIDE_DIRECTORY,
     TABLE_TAGS,
 )
 from docstore.keys import url_of
@@ -43,6 +47,7 @@ from docstore.model import (
     Durability,
     GCPolicy,
     Policy,
+    ReadSpec,
     RowMutations,
     Schema,
     SetCell,
@@ -50,6 +55,7 @@ from docstore.model import (
 )
 from docstore.tablets.bodies import Bodies
 from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
+from docstore.tablets.leftovers import SetAside, list_set_aside
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.placement import Placement
 from docstore.tablets.segment import Recovery, SegmentBodies
@@ -64,6 +70,10 @@ if TYPE_CHECKING:  # numpy stays out of the read path
 SCHEMA_ROW = b"schema"
 META_FAMILY = "m"
 SCHEMA_QUALIFIER = b"schema"
+
+RESTORE = "restore a backup, or take bodies and texts from the records with `docstore salvage`"
+_COMMITS = b"commits"
+"""First in the qualifier of a cell of LOST_ROW."""
 
 _MADE_BEFORE_FORMAT = frozenset(
     (LOCK_FILE, ENGINE_DIRECTORY, SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, FORMAT_FILE + ".new", "lost+found")
@@ -80,12 +90,28 @@ class LostVersion:
     timestamp: int
 
 
+class LostCommits(NamedTuple):
+    """Commits whose rows were gone at an open: LevelDB's log or MANIFEST was cut, or put back from an earlier time.
+
+    Attributes:
+        first, last: their numbers.
+        found: when, in microseconds since 1970.
+    """
+
+    first: int
+    last: int
+    found: int
+
+
 @dataclass
 class Opened:
     """The parts of an open store.
 
     Attributes:
         identity: random bytes that this store and its copies have, and no other.
+        lost: what was dropped because its bytes were missing, until that is acknowledged.
+        lost_commits: commits whose rows are gone from the engine, until that is acknowledged.
+        set_aside: files of records that no row names, as long as they lie in the store's folder `set-aside`.
     """
 
     path: Path
@@ -100,6 +126,8 @@ class Opened:
     schema: Schema
     identity: bytes
     lost: tuple[LostVersion, ...]
+    lost_commits: tuple[LostCommits, ...]
+    set_aside: tuple[SetAside, ...]
     buckets: Buckets | None = dataclasses.field(default=None, kw_only=True)
     """Opened by whoever first needs the index: reading never does."""
 
@@ -135,6 +163,8 @@ class Opened:
             "directory_bytes": self.files.tree_bytes(self.path),
             "lost": [dataclasses.asdict(lost) for lost in self.lost],
             "unreadable": [one.as_dict() for one in self.placement.unreadable.listed()],
+            "lost_commits": sum(one.last - one.first + 1 for one in self.lost_commits),
+            "set_aside_bytes": sum(one.length_bytes for one in self.set_aside),
         }
 
 
@@ -175,18 +205,21 @@ class Layout:
             self._check_format()
             engine = LevelDBEngine(self._path / ENGINE_DIRECTORY, create=is_new)
             undo.callback(engine.close)
-            stored = self._settle_schema(engine, schema)
+            stored = self._settle_schema(engine, schema, is_new=is_new)
             identity = _settle_identity(engine)
             manifest = Manifest.load(engine)
             segments = self._path / SEGMENT_DIRECTORY
             if manifest.segments() and not self._files.exists(segments):
                 raise self._missing(SEGMENT_DIRECTORY)
             self._files.make_folder(segments)
-            bodies = SegmentBodies(self._files, segments)
+            aside = self._path / SET_ASIDE_DIRECTORY
+            bodies = SegmentBodies(self._files, segments, aside=aside)
             undo.callback(bodies.close)
-            recovery = bodies.recover(manifest.segments(), manifest.next_segment)
+            recovery = bodies.recover(manifest.segments(), manifest.next_segment, manifest.group)
             lost = tuple(_drop_lost(engine, recovery)) if recovery.lost else ()
             manifest.settle(recovery, Durability.SYNC)
+            if recovery.last_group > manifest.group + 1:
+                _note_lost_commits(engine, manifest, recovery.last_group - 1)
             sharing = SharedBodies(engine)
             folder = self._path / DICTIONARY_DIRECTORY
             self._files.make_folder(folder)
@@ -209,6 +242,8 @@ class Layout:
             stored,
             identity,
             lost,
+            _lost_commits(engine),
+            tuple(list_set_aside(self._files, aside)),
         )
 
     def _check_empty(self) -> None:
@@ -234,7 +269,7 @@ class Layout:
             path=str(self._path),
             expected=name,
             found="none",
-            remedy="put it back, or restore a backup (`docstore restore`)",
+            remedy=f"put it back, {RESTORE}",
         )
 
     def _check_format(self) -> None:
@@ -254,7 +289,7 @@ class Layout:
             )
 
     @staticmethod
-    def _settle_schema(engine: Engine, schema: Schema | None) -> Schema:
+    def _settle_schema(engine: Engine, schema: Schema | None, *, is_new: bool) -> Schema:
         cells = engine.read_row("meta", SCHEMA_ROW)
         if cells:
             stored = decode_schema(cells[0].value)
@@ -262,6 +297,12 @@ class Layout:
             if schema is not None and stored not in (schema, dataclasses.replace(schema, similar_threshold=None)):
                 raise InvalidArgument(f"the store was made with another schema: {stored}; open it without one")
             return stored
+        if not is_new:
+            raise CorruptionError(
+                "the store's rows are lost: there is none with its schema",
+                path="table meta, row `schema`",
+                remedy=RESTORE,
+            )
         made = Schema() if schema is None else schema
         cell = SetCell(META_FAMILY, SCHEMA_QUALIFIER, 0, encode_schema(made))
         engine.mutate_rows([RowMutations("meta", SCHEMA_ROW, [cell])], Durability.SYNC)
@@ -329,6 +370,18 @@ def decode_schema(value: bytes) -> Schema:
         return Schema(families=families, policies=policies, **{"similar_threshold": None, **fields})
     except (ValueError, TypeError, KeyError) as error:
         raise CorruptionError(f"the store's schema does not decode: {error}", path="meta row `schema`") from error
+
+
+def _note_lost_commits(engine: Engine, manifest: Manifest, last: int) -> None:
+    """Remember that commits are lost, and take up the numbers behind them."""
+    lost = LostCommits(manifest.group + 1, last, time.time_ns() // 1000)
+    cell = SetCell(META_FAMILY, _COMMITS + lost.first.to_bytes(8, "big"), 0, msgpack.packb(lost))
+    engine.mutate_rows([RowMutations("meta", LOST_ROW, [cell]), manifest.resume_at(last)], Durability.SYNC)
+
+
+def _lost_commits(engine: Engine) -> tuple[LostCommits, ...]:
+    spec = ReadSpec(qualifier_prefix=_COMMITS)
+    return tuple(LostCommits(*msgpack.unpackb(cell.value)) for cell in engine.read_row("meta", LOST_ROW, spec))
 
 
 def _drop_lost(engine: Engine, recovery: Recovery) -> Iterator[LostVersion]:

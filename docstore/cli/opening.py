@@ -26,6 +26,12 @@ def open_named(
         shown = "".join(f"\n  {lost.url} {lost.column} {output.iso(lost.timestamp)}" for lost in store.lost[:10])
         more = f"\n  and {len(store.lost) - 10} more" if len(store.lost) > 10 else ""
         output.note(f"warning: {len(store.lost)} cells were dropped because their bytes are missing:{shown}{more}")
+    commits = sum(one.last - one.first + 1 for one in store.opened.lost_commits)
+    if commits:
+        output.note(f"warning: the rows of {commits} commits are lost; see `docstore check`")
+    if store.opened.set_aside:
+        names = ", ".join(one.name for one in store.opened.set_aside[:10])
+        output.note(f"warning: records that no row names were set aside ({names}); see `docstore check`")
     return store
 
 

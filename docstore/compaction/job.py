@@ -36,7 +36,14 @@ from docstore.dedup.pointers import PagePointer, body_head
 from docstore.dedup.prune import Pruner
 from docstore.engines.protocol import ScannedRow
 from docstore.errors import InvalidArgument, StoreUnavailable
-from docstore.format import COMPACTION_ROW, DICTIONARY_ROW_PREFIX, MANIFEST_FAMILY, MANIFEST_QUALIFIER, TABLE_TAGS
+from docstore.format import (
+    COMPACTION_ROW,
+    DICTIONARY_ROW_PREFIX,
+    MANIFEST_FAMILY,
+    MANIFEST_QUALIFIER,
+    SET_ASIDE_DIRECTORY,
+    TABLE_TAGS,
+)
 from docstore.layout import Opened
 from docstore.model import DeleteRow, ReadSpec, RowMutations, SetCell
 from docstore.table import Table
@@ -52,6 +59,7 @@ from docstore.tablets.compaction import (
 )
 from docstore.tablets.dictionaries import STAGES
 from docstore.tablets.encoding import LEVELS, Column, Encoder, Level, make_dictionaries
+from docstore.tablets.leftovers import dictionaries_set_aside
 from docstore.tablets.manifest import Tablet
 from docstore.tablets.segment import SegmentBodies
 from docstore.tablets.unreadable import Unreadable
@@ -253,7 +261,7 @@ class Compaction:
             sharing=opened.sharing,
             committer=committer,
             old=old,
-            begin_segment=lambda number: SegmentWriter(opened.files, self._bodies, number),
+            begin_segment=lambda number: SegmentWriter(opened.files, self._bodies, number, old),
             on_bytes=self._tell,
         )
         codec = ValueCodec(self._level.zstd)
@@ -435,6 +443,7 @@ class Compaction:
                 names = opened.dictionaries.names()
                 rows = [row for row in opened.manifest.segments() if row.number not in known]
             needed = dictionaries_named(opened.engine, self._bodies, rows).union(*known.values())
+            needed |= dictionaries_set_aside(opened.files, opened.path / SET_ASIDE_DIRECTORY)
             with self._committer.lock:
                 if self._bodies.is_pinned():
                     return 0

@@ -155,6 +155,9 @@ class LevelDBEngine:
             return StoreUnavailable(f"there is no LevelDB directory at {self.path}; create the store first")
         if f"{self.path}/LOCK" in text and not isinstance(error, plyvel.CorruptionError):
             return StoreUnavailable(f"the LevelDB directory {self.path} is held by another open engine: {text}")
+        if isinstance(error, plyvel.CorruptionError):
+            remedy = "restore a backup, or take bodies and texts from the records with `docstore salvage`"
+            return CorruptionError(f"LevelDB found damage on opening: {text}", path=str(self.path), remedy=remedy)
         return self._translated(error, "opening it")
 
     def _translated(self, error: Exception, what: str) -> DocstoreError:

@@ -75,6 +75,10 @@ class Bodies(Protocol):
     except those of groups that were committed after a `flush`.
     """
 
+    def begin_group(self, number: int) -> None:
+        """Say which commit the records are for that are taken from now on: its number, the last one's plus 1."""
+        ...
+
     def append(self, records: Sequence[Record]) -> list[bytes]:
         """Take records; returns a ref of each.  They can be read at once, and may still lie in a buffer.
 
@@ -168,6 +172,9 @@ class MemoryBodies:
         self._offset = 0
         self._freed_bytes = 0
         self._lock = Lock()
+
+    def begin_group(self, number: int) -> None:
+        """Nothing to do."""
 
     def append(self, records: Sequence[Record]) -> list[bytes]:
         """See `Bodies`."""

@@ -27,9 +27,10 @@ from docstore.format import (
 )
 from docstore.model import Durability, Position, ReadSpec
 from docstore.tablets.bodies import SegmentRow, encode_ref
+from docstore.tablets.header import encode_header
 from docstore.tablets.manifest import Manifest
-from docstore.tablets.record import CODEC_NAMES, Record, encode_record
-from docstore.tablets.segment import SegmentBodies, encode_header
+from docstore.tablets.record import CODEC_NAMES, Record, copies_mark, encode_record
+from docstore.tablets.segment import SegmentBodies
 from docstore.tablets.walk import Damage
 
 WRITE_BYTES = 1 << 20
@@ -50,13 +51,14 @@ def segment_of(envelope: bytes) -> int | None:
 class SegmentWriter:
     """A segment that belongs to one tablet, written from front to back by compaction."""
 
-    def __init__(self, files: Files, bodies: SegmentBodies, tablet: int) -> None:
+    def __init__(self, files: Files, bodies: SegmentBodies, tablet: int, sources: Iterable[int] = ()) -> None:
+        """Begin a segment of copies of records in `sources`, which stay until the rows name the copies for good."""
         self.number = bodies.new_number()
         self.dictionaries: set[bytes] = set()
         self._files = files
         self._tablet = tablet
         self._path = bodies.path(self.number)
-        self._buffer = bytearray(encode_header(self.number))
+        self._buffer = bytearray(encode_header(self.number) + encode_record(copies_mark(sources), self.number))
         self._file: AppendFile | None = None
         self.length_bytes = len(self._buffer)
 

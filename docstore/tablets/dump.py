@@ -23,10 +23,12 @@ from docstore.format import (
     MANIFEST_FAMILY,
     MANIFEST_SEGMENT_PREFIX,
     RECORD_COLUMNS,
+    RECORD_COPIES,
     RECORD_CRC_BYTES,
     RECORD_DELETE_COLUMN,
     RECORD_DELETE_FAMILY,
     RECORD_DELETE_ROW,
+    RECORD_GROUP,
     RECORD_RELATED_BYTES,
     RECORD_VALUE,
     RECORD_WIDE,
@@ -44,6 +46,8 @@ _KINDS = {
     RECORD_DELETE_ROW: "delete row",
     RECORD_DELETE_FAMILY: "delete family",
     RECORD_DELETE_COLUMN: "delete column",
+    RECORD_GROUP: "group",
+    RECORD_COPIES: "copies",
 }
 _CODECS = {
     CODEC_STORED: "stored",

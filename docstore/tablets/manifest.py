@@ -116,6 +116,7 @@ class Manifest:
         self._next_segment = 1
         self._next_tablet = 1
         self._stored_counters = (0, 0)
+        self._group = 0
         self._grown = False
 
     @classmethod
@@ -137,6 +138,8 @@ class Manifest:
         for _, value in _rows(engine, MANIFEST_COUNTERS_ROW):
             manifest._next_segment = _integer(value, "next_segment", MANIFEST_COUNTERS_ROW)
             manifest._next_tablet = _integer(value, "next_tablet", MANIFEST_COUNTERS_ROW)
+            if "group" in value:
+                manifest._group = _integer(value, "group", MANIFEST_COUNTERS_ROW)
             manifest._stored_counters = (manifest._next_segment, manifest._next_tablet)
         manifest._next_segment = max(manifest._next_segment, *(number + 1 for number in manifest._segments), 1)
         manifest._next_tablet = max(manifest._next_tablet, *(item.number + 1 for item in manifest._ranges), 1)
@@ -174,6 +177,16 @@ class Manifest:
         """The number of the next segment: larger than that of any that ever held a committed record."""
         return self._next_segment
 
+    @property
+    def group(self) -> int:
+        """The number of the last group that was committed; 0 where none has been since groups are numbered."""
+        return self._group
+
+    def resume_at(self, group: int) -> RowMutations:
+        """Take up the numbers of groups behind one, where commits were lost; returns the row to write."""
+        self._group = group
+        return self._counters(self._next_segment, self._next_tablet)
+
     # --- a group ---
 
     def note_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
@@ -201,8 +214,7 @@ class Manifest:
         self._sealed_segments = self._changed_segments(progress, freed or {})
         rows.extend(_segment_mutation(row) for row in self._sealed_segments.values())
         next_segment = max(self._next_segment, *(number + 1 for number in self._sealed_segments), 1)
-        if (next_segment, self._next_tablet) != self._stored_counters:
-            rows.append(_counters_mutation(next_segment, self._next_tablet))
+        rows.append(self._counters(next_segment, self._next_tablet, self._group + 1))
         return rows
 
     def committed(self) -> None:
@@ -213,6 +225,7 @@ class Manifest:
         self._segments.update(self._sealed_segments)
         self._unwritten.difference_update(self._sealed_segments)
         self._next_segment = max(self._next_segment, *(number + 1 for number in self._sealed_segments), 1)
+        self._group += 1
         self._stored_counters = (self._next_segment, self._next_tablet)
         self._sealed = []
         self._sealed_segments = {}
@@ -221,7 +234,8 @@ class Manifest:
         """The rows of `mutations` may or may not be in the engine: drop their counts, and write the rows next time.
 
         The segments keep the length that the group gave them.  If its rows were applied they refer to those bytes; if
-        not, the bytes are garbage, as those of any group that failed after its sync.
+        not, the bytes are garbage, as those of any group that failed after its sync.  The next group takes the same
+        number.
         """
         self._touched.update(item for item, _ in self._sealed)
         self._segments.update(self._sealed_segments)
@@ -230,6 +244,11 @@ class Manifest:
         self._sealed = []
         self._sealed_segments = {}
         self._stored_counters = (0, 0)
+
+    def _counters(self, next_segment: int, next_tablet: int, group: int | None = None) -> RowMutations:
+        value = {"next_segment": next_segment, "next_tablet": next_tablet}
+        value["group"] = self._group if group is None else group
+        return _mutation(MANIFEST_COUNTERS_ROW, value)
 
     def _changed_segments(self, progress: Sequence[SegmentProgress], freed: Mapping[int, int]) -> dict[int, SegmentRow]:
         active = next((item.segment for item in progress if item.active), None)
@@ -265,7 +284,7 @@ class Manifest:
         next_segment = max(self._next_segment, row.number + 1)
         rows = [_segment_mutation(row)]
         if (next_segment, self._next_tablet) != self._stored_counters:
-            rows.insert(0, _counters_mutation(next_segment, self._next_tablet))
+            rows.insert(0, self._counters(next_segment, self._next_tablet))
         self._engine.mutate_rows(rows, durability)
         self._segments[row.number] = row
         self._next_segment = next_segment
@@ -274,7 +293,7 @@ class Manifest:
     def remove_segment(self, number: int, durability: Durability) -> None:
         """Remove the row of a segment that no row of the store refers to; its number is not given again."""
         rows = [
-            _counters_mutation(self._next_segment, self._next_tablet),
+            self._counters(self._next_segment, self._next_tablet),
             RowMutations(_TABLE, MANIFEST_SEGMENT_PREFIX + number.to_bytes(8, "big"), (DeleteRow(),)),
         ]
         self._engine.mutate_rows(rows, durability)
@@ -340,7 +359,7 @@ class Manifest:
         right = _Range(self._next_tablet, row_keys[middle], left.raw_bytes - left_bytes, sample_is_whole=False)
         smaller = _Range(left.number, left.start, left_bytes, sample_is_whole=False)
         rows = [
-            _counters_mutation(self._next_segment, self._next_tablet + 1),
+            self._counters(self._next_segment, self._next_tablet + 1),
             _tablet_mutation(right, right.raw_bytes),
             _tablet_mutation(smaller, left_bytes),
         ]
@@ -482,10 +501,6 @@ def _tablet_mutation(item: _Range, raw_bytes: int) -> RowMutations:
 def _segment_mutation(row: SegmentRow) -> RowMutations:
     value = row._asdict()
     return _mutation(MANIFEST_SEGMENT_PREFIX + value.pop("number").to_bytes(8, "big"), value)
-
-
-def _counters_mutation(next_segment: int, next_tablet: int) -> RowMutations:
-    return _mutation(MANIFEST_COUNTERS_ROW, {"next_segment": next_segment, "next_tablet": next_tablet})
 
 
 def _mutation(row_key: bytes, value: dict[str, Any]) -> RowMutations:

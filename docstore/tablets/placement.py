@@ -193,6 +193,10 @@ class Placement:
         else:
             self._bodies.flush()
 
+    def begin_group(self, number: int) -> None:
+        """Say which commit it is for what is placed from now on; see `Bodies`."""
+        self._bodies.begin_group(number)
+
     def mutations(self) -> list[RowMutations]:
         """Rows to write with the group: which dictionaries its tablets use from now on."""
         return self._dictionaries.mutations()

@@ -9,6 +9,8 @@ every page (`narrow`), 32 where a length or the timestamp does not fit (`wide`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
@@ -21,10 +23,12 @@ from docstore.format import (
     CODEC_ZSTD_DELTA,
     CODEC_ZSTD_DICTIONARY,
     RECORD_COLUMNS,
+    RECORD_COPIES,
     RECORD_CRC_BYTES,
     RECORD_DELETE_COLUMN,
     RECORD_DELETE_FAMILY,
     RECORD_DELETE_ROW,
+    RECORD_GROUP,
     RECORD_MAGIC,
     RECORD_NARROW_HEADER,
     RECORD_NARROW_HEADER_BYTES,
@@ -40,7 +44,9 @@ from docstore.format import (
 _NARROW = Struct(RECORD_NARROW_HEADER)
 _WIDE = Struct(RECORD_WIDE_HEADER)
 _CRC = Struct("<I")
-_KINDS = frozenset((RECORD_VALUE, RECORD_DELETE_ROW, RECORD_DELETE_FAMILY, RECORD_DELETE_COLUMN))
+_KINDS = frozenset(
+    (RECORD_VALUE, RECORD_DELETE_ROW, RECORD_DELETE_FAMILY, RECORD_DELETE_COLUMN, RECORD_GROUP, RECORD_COPIES)
+)
 _CODECS = frozenset((CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DICTIONARY, CODEC_ZSTD_DELTA))
 _TAGS = frozenset(kind | wide | codec << 4 for kind in _KINDS for wide in (0, RECORD_WIDE) for codec in _CODECS)
 _RELATED_FROM_CODEC = CODEC_ZSTD_DICTIONARY
@@ -62,10 +68,10 @@ FIELDS_MAX_BYTES = 256 << 10
 
 
 class Record(NamedTuple):
-    """One value, or one delete mark, as it lies in Bodies.
+    """One value, or one mark, as it lies in Bodies.
 
     Attributes:
-        kind: RECORD_VALUE or one of the RECORD_DELETE_ marks.
+        kind: RECORD_VALUE, one of the RECORD_DELETE_ marks, RECORD_GROUP or RECORD_COPIES.
         row_key: of the cell, or of the row that the mark deletes from.
         family: "" in a mark for the whole row.
         qualifier: b"" in marks for a row or family.
@@ -257,6 +263,38 @@ def deleted_range(mark: Record) -> tuple[int, int | None]:
     start, offset = decode_varint(mark.payload)
     end, _ = decode_varint(mark.payload, offset)
     return start, end - 1 if end else None
+
+
+# --- marks that say where records come from
+
+
+def group_mark(group: int) -> Record:
+    """The mark behind which the records of a commit stand."""
+    payload = encode_varint(group)
+    return Record(RECORD_GROUP, b"", "", b"", 0, CODEC_STORED, b"", len(payload), payload)
+
+
+def marked_group(mark: Record) -> int:
+    """The number of a `group_mark`."""
+    return decode_varint(mark.payload)[0]
+
+
+def copies_mark(segments: Iterable[int]) -> Record:
+    """The mark behind which copies of records in these segments stand."""
+    numbers = sorted(segments)
+    payload = b"".join(encode_varint(number - before) for before, number in pairwise([0, *numbers]))
+    return Record(RECORD_COPIES, b"", "", b"", 0, CODEC_STORED, b"", len(payload), payload)
+
+
+def copied_segments(mark: Record) -> list[int]:
+    """The segments of a `copies_mark`, ascending."""
+    found: list[int] = []
+    offset = number = 0
+    while offset < len(mark.payload):
+        step, offset = decode_varint(mark.payload, offset)
+        number += step
+        found.append(number)
+    return found
 
 
 def _spell_column(family: str, qualifier: bytes) -> bytes:

@@ -3,42 +3,40 @@
 Floor 3: knows `record`, `bodies` and `files`.  Must not know the engine, the manifest, or what a payload holds.
 
 Order of a group: `append` encodes into a buffer, `flush` is one write call, `sync` one fsync (and one of the folder if
-the segment is new); then the store commits rows and manifest together.  Bytes behind the manifest's committed length
-belong to no row and are cut off at open.  After a failed write or fsync a segment is never written again.
+the segment is new); then the store commits rows and manifest together.  Before a group's records stands a mark with the
+number of its commit, and `close` leaves that of the next one.  Bytes behind the manifest's committed length belong to
+no row: what is left over of a group is cut off at open, what shows that rows were lost is set aside (`leftovers`).
+After a failed write or fsync a segment is never written again.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from struct import Struct
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
-from zlib import crc32
 
-from docstore.errors import CorruptionError, StorageError, UnsupportedFormat
+from docstore.errors import CorruptionError, StorageError
 from docstore.files import AppendFile, Files, ReadFile
 from docstore.format import (
     SEGMENT_ACTIVE,
     SEGMENT_DRAINING,
     SEGMENT_FORMAT_VERSION,
-    SEGMENT_HEADER,
     SEGMENT_HEADER_BYTES,
-    SEGMENT_MAGIC,
     SEGMENT_SUFFIX,
+    SET_ASIDE_DIRECTORY,
 )
 from docstore.tablets.bodies import Ref, SegmentProgress, SegmentRow, Tail, decode_ref
-from docstore.tablets.record import Record, decode_record
+from docstore.tablets.header import encode_header, header_damage, header_version, refuse_newer_format
+from docstore.tablets.leftovers import Surplus, judge, list_set_aside, set_aside
+from docstore.tablets.record import Record, decode_record, encode_record, group_mark
 from docstore.tablets.walk import Damage, walk_records
 
 if TYPE_CHECKING:  # loaded at the first write
     from docstore.tablets.recordbatch import Encode
-
-_HEADER = Struct(SEGMENT_HEADER)
-_CRC = Struct("<I")
 
 SEGMENT_LIMIT_BYTES = 256 << 20
 """A segment that has reached this takes no further group."""
@@ -71,12 +69,16 @@ class Recovery(NamedTuple):
         cut: (segment, bytes) cut off behind the committed length.
         orphans: names of files without a manifest row, removed.
         gone: draining segments whose file is removed already; their rows can go.
+        set_aside: names of files with records that no row names, though a commit must have named them.
+        last_group: highest number of a mark behind the committed bytes; 0 for none.
     """
 
     lost: tuple[LostRange, ...] = ()
     cut: tuple[tuple[int, int], ...] = ()
     orphans: tuple[str, ...] = ()
     gone: tuple[int, ...] = ()
+    set_aside: tuple[str, ...] = ()
+    last_group: int = 0
 
     def is_lost(self, ref: bytes) -> bool:
         """Whether any byte of this ref's record is lost."""
@@ -103,6 +105,8 @@ class _Active:
         self.folder_synced = folder_synced
         self.synced_bytes = file.length_bytes
         self.tail_bytes = file.length_bytes
+        self.group = 0
+        """Of the last mark in it, as far as that is known."""
         self.pending: dict[int, bytes] = {}
         self.pending_bytes = 0
 
@@ -121,6 +125,7 @@ class SegmentBodies:
         folder: where the segments lie; must exist.
         limit_bytes: size at which the next group starts another segment.
         open_segments: read descriptors held at most.
+        aside: folder for segments that are set aside; made when there is one.
     """
 
     def __init__(
@@ -128,11 +133,13 @@ class SegmentBodies:
         files: Files,
         folder: Path,
         *,
+        aside: Path | None = None,
         limit_bytes: int = SEGMENT_LIMIT_BYTES,
         open_segments: int = OPEN_SEGMENTS,
     ) -> None:
         self._files = files
         self._folder = folder
+        self._aside = folder / SET_ASIDE_DIRECTORY if aside is None else aside
         self._limit_bytes = limit_bytes
         self._open_segments = open_segments
         self._lock = Lock()
@@ -146,59 +153,84 @@ class SegmentBodies:
         self._closed_progress: dict[int, SegmentProgress] = {}
         self._freed_bytes: dict[int, int] = {}
         self._next_number = 1
+        self._group = 0
         self._pins = 0
         self._encode: Encode | None = None
 
     # --- opening ---
 
-    def recover(self, rows: Iterable[SegmentRow], next_number: int = 1) -> Recovery:
+    def recover(self, rows: Iterable[SegmentRow], next_number: int = 1, group: int = 0) -> Recovery:
         """Make the folder agree with the manifest, and get ready to append.
 
-        Files without a row are removed, bytes behind the committed length cut off, bytes between synced and committed
-        length verified.  Records behind a damaged one are judged each by its own CRC.
+        What is left over in files without a row, and behind the committed length, goes; records there that a commit
+        must have named are set aside.  Bytes between synced and committed length are verified.  Records behind a
+        damaged one are judged each by its own CRC.
 
+        Args:
+            rows: of all segments.
+            next_number: of the next segment.
+            group: number of the last commit.
         Raises:
             UnsupportedFormat: a segment was written by a newer docstore.
         """
         by_number = {row.number: row for row in rows}
-        orphans = [
-            name for name in self._files.names(self._folder) if _number_of(name) not in by_number and _is_ours(name)
-        ]
-        for name in orphans:
-            self._files.unlink(self._folder / name)
+        numbers = [_number_of(name) for name in self._files.names(self._folder)]
+        there = by_number.keys() & set(numbers)
         lost: list[LostRange] = []
         cut: list[tuple[int, int]] = []
         gone: list[int] = []
+        orphans: list[str] = []
+        aside: list[str] = []
+        surplus: dict[int, Surplus] = {}
+        for number in sorted(set(numbers) - by_number.keys() - {-1}):
+            surplus[number] = self._judge(number, SEGMENT_HEADER_BYTES, group, there)
         for row in sorted(by_number.values()):
-            if not self._files.exists(self.path(row.number)):
-                if row.state == SEGMENT_DRAINING:
-                    gone.append(row.number)
-                else:
-                    lost.append(LostRange(row.number, 0, row.committed_bytes, "the file is missing"))
-                continue
-            surplus_bytes, found = self._recover_segment(row)
-            if surplus_bytes:
-                cut.append((row.number, surplus_bytes))
-            lost.extend(found)
-        if orphans:
+            if row.number in there:
+                length_bytes = self._files.length_bytes(self.path(row.number))
+                lost.extend(self._verify(row, length_bytes))
+                if length_bytes > row.committed_bytes:
+                    surplus[row.number] = self._judge(row.number, row.committed_bytes, group, there)
+            elif row.state == SEGMENT_DRAINING:
+                gone.append(row.number)
+            else:
+                lost.append(LostRange(row.number, 0, row.committed_bytes, "the file is missing"))
+        last_group = max((one.last_group for one in surplus.values()), default=0)
+        for number, one in surplus.items():
+            row_of = by_number.get(number)
+            start = 0 if row_of is None else row_of.committed_bytes
+            path = self.path(number)
+            if not one.is_leftover(group, last_group):
+                aside.append(set_aside(self._files, path, number, start, self._aside))
+            if row_of is None:
+                if self._files.exists(path):
+                    orphans.append(path.name)
+                    self._files.unlink(path)
+            elif not (one.is_mark and row_of.state == SEGMENT_ACTIVE):
+                cut.append((number, self._files.length_bytes(path) - start))
+                self._files.truncate(path, start)
+        if orphans or aside:
             self._files.sync_folder(self._folder)
-        self._next_number = max(next_number, *(number + 1 for number in by_number), 1)
+        known = [*by_number, *(one.segment for one in list_set_aside(self._files, self._aside))]
+        self._next_number = max(next_number, *(number + 1 for number in known), 1)
         active = [row for row in by_number.values() if row.state == SEGMENT_ACTIVE]
         if len(active) == 1 and not any(item.segment == active[0].number for item in lost):
-            self._reopen(active[0])
-        return Recovery(tuple(lost), tuple(cut), tuple(orphans), tuple(gone))
+            self._reopen(active[0], group)
+        return Recovery(tuple(lost), tuple(cut), tuple(orphans), tuple(gone), tuple(aside), last_group)
 
-    def _recover_segment(self, row: SegmentRow) -> tuple[int, list[LostRange]]:
+    def _judge(self, number: int, start: int, group: int, there: Collection[int]) -> Surplus:
+        handle = self._files.open_read(self.path(number))
+        refuse_newer_format(handle, self.path(number))
+        return judge(handle, number, start, group, there)
+
+    def _verify(self, row: SegmentRow, length_bytes: int) -> list[LostRange]:
+        """What is missing or damaged of a segment's committed bytes, as far as they were not synced."""
         path = self.path(row.number)
-        length_bytes = self._files.length_bytes(path)
         lost = []
         if length_bytes < row.committed_bytes:
             # Whether the last bytes that are there make a whole record is seen below, where damage ends at `length`.
             lost.append(LostRange(row.number, length_bytes, row.committed_bytes, "the file is too short"))
-        elif length_bytes > row.committed_bytes:
-            self._files.truncate(path, row.committed_bytes)
         handle = self._files.open_read(path)
-        _refuse_newer_format(handle, path)
+        refuse_newer_format(handle, path)
         start = max(SEGMENT_HEADER_BYTES, row.synced_bytes)
         if length_bytes < start:
             start = SEGMENT_HEADER_BYTES  # bytes that were synced are gone: nothing about this file can be trusted
@@ -207,21 +239,31 @@ class SegmentBodies:
             if isinstance(found, Damage):
                 lost.append(LostRange(row.number, offset, found.end, found.reason))
         if lost:
-            self._files.truncate(path, end)  # syncs what is left, so that the manifest can call it synced
-        return max(0, length_bytes - row.committed_bytes), sorted(lost)
+            self._files.sync_file(path)  # so that the manifest can call what is left synced
+        return sorted(lost)
 
-    def _reopen(self, row: SegmentRow) -> None:
+    def _reopen(self, row: SegmentRow, group: int) -> None:
         header = self._files.open_read(self.path(row.number)).read(SEGMENT_HEADER_BYTES, 0)
         if row.committed_bytes >= self._limit_bytes or header_damage(header, row.number):
             return
-        self._active = _Active(
-            row.number, self._files.open_append(self.path(row.number), create=False), folder_synced=True
-        )
-        self._active.synced_bytes = min(row.synced_bytes, row.committed_bytes)
-        self._written_bytes = row.committed_bytes
+        if header_version(header) != SEGMENT_FORMAT_VERSION:
+            return  # an earlier docstore wrote it, and could not read what is written today
+        active = _Active(row.number, self._files.open_append(self.path(row.number), create=False), folder_synced=True)
+        active.synced_bytes = min(row.synced_bytes, row.committed_bytes)
+        if active.tail_bytes > row.committed_bytes:  # by the mark that `close` left and synced
+            active.group = group + 1
+            if row.synced_bytes == row.committed_bytes:
+                active.synced_bytes = active.tail_bytes
+        self._active = active
+        self._written_bytes = active.tail_bytes
         self._active_number = row.number
 
     # --- writing ---
+
+    def begin_group(self, number: int) -> None:
+        """See `Bodies`; 0, as it is at first, for records that no mark is to stand before."""
+        with self._lock:
+            self._group = number
 
     def append(self, records: Sequence[Record]) -> list[bytes]:
         """See `Bodies`."""
@@ -229,6 +271,7 @@ class SegmentBodies:
             active = self._active
             if active is None or active.tail_bytes >= self._limit_bytes:
                 active = self._roll()
+            self._mark_group(active)
             if self._encode is None:
                 # Loaded at the first write: native code comes with it, which reading does without.
                 self._encode = import_module("docstore.tablets.recordbatch").encoder()
@@ -300,6 +343,11 @@ class SegmentBodies:
         self._active_number = number
         self._active = active
         return active
+
+    def _mark_group(self, active: _Active) -> None:
+        if self._group > active.group:
+            active.take(encode_record(group_mark(self._group), active.number))
+            active.group = self._group
 
     def _finish(self, finished: _Active) -> None:
         self._flush()
@@ -490,8 +538,11 @@ class SegmentBodies:
         return self._folder / f"{segment:08d}{SEGMENT_SUFFIX}"
 
     def close(self) -> None:
-        """See `Bodies`."""
+        """See `Bodies`; where records were taken, the mark of the next group says that all of them were committed."""
         try:
+            with self._lock:
+                if self._active is not None and self._active.group:
+                    self._mark_group(self._active)
             self.sync()
         finally:
             with self._lock:
@@ -501,43 +552,10 @@ class SegmentBodies:
             self._handles.clear()
 
 
-def encode_header(segment: int) -> bytes:
-    """The first bytes of a segment."""
-    header = _HEADER.pack(SEGMENT_MAGIC, SEGMENT_FORMAT_VERSION, 0, segment)
-    return header + _CRC.pack(crc32(header))
-
-
-def header_damage(header: bytes, segment: int) -> str:
-    """What is wrong with the first bytes of a segment, in words; "" if nothing is."""
-    if len(header) < SEGMENT_HEADER_BYTES:
-        return f"segment header is cut off after {len(header)} bytes"
-    if _CRC.unpack_from(header, _HEADER.size)[0] != crc32(header[: _HEADER.size]):
-        return "segment header fails its CRC"
-    magic, _, _, number = _HEADER.unpack_from(header)
-    if magic != SEGMENT_MAGIC:
-        return f"not a segment: it begins with {magic!r}"
-    return "" if number == segment else f"segment {number} lies under the name of segment {segment}"
-
-
-def _refuse_newer_format(handle: ReadFile, path: Path) -> None:
-    header = handle.read(SEGMENT_HEADER_BYTES, 0)
-    if len(header) < SEGMENT_HEADER_BYTES or _CRC.unpack_from(header, _HEADER.size)[0] != crc32(header[: _HEADER.size]):
-        return  # damage, which `check` reports; the records vouch for themselves
-    magic, version, _, _ = _HEADER.unpack_from(header)
-    if magic == SEGMENT_MAGIC and version > SEGMENT_FORMAT_VERSION:
-        raise UnsupportedFormat(
-            f"{path} has segment format {version}, this docstore knows up to {SEGMENT_FORMAT_VERSION}; "
-            "use a newer docstore"
-        )
-
-
-def _is_ours(name: str) -> bool:
-    return name.endswith(SEGMENT_SUFFIX)
-
-
 def _number_of(name: str) -> int:
+    """The number of the segment of this name; -1 where it is no segment's."""
     stem = name.removesuffix(SEGMENT_SUFFIX)
-    return int(stem) if stem.isdecimal() else -1
+    return int(stem) if name == f"{int(stem) if stem.isdecimal() else 0:08d}{SEGMENT_SUFFIX}" else -1
 
 
 def _runs(places: Sequence[tuple[Ref, int]]) -> Iterator[_Run]:

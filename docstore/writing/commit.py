@@ -38,6 +38,7 @@ class Committer:
         self.watched: set[int] | None = None
         self._engine = engine
         self._placement = placement
+        placement.begin_group(manifest.group + 1)
 
     def commit(self, rows: Sequence[RowMutations]) -> None:
         """Make placed values durable, then write rows; the caller holds the lock.
@@ -58,6 +59,7 @@ class Committer:
             self._placement.abandon()
             raise
         self.manifest.committed()
+        self._placement.begin_group(self.manifest.group + 1)
         self.manifest.split_grown(self.durability)
 
     def forget_bases(self) -> None:

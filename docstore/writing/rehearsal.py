@@ -38,6 +38,7 @@ class OverlayBodies:
     def __init__(self, lower: Bodies, upper: Bodies) -> None:
         self._lower = lower
         self._upper = upper
+        self.begin_group = upper.begin_group
         self.append = upper.append
         self.flush = upper.flush
         self.sync = upper.sync

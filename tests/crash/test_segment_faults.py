@@ -36,9 +36,11 @@ class Store:
         self.rows: dict[int, SegmentRow] = {}
         self.refs: dict[bytes, Record] = {}
         self.failures = 0
+        self.group = 0
         self._synced = synced
 
     def write_group(self, records: list[Record]) -> None:
+        self.bodies.begin_group(self.group + 1)
         refs = self.bodies.append(records)
         if self._synced:
             self.bodies.sync()
@@ -51,6 +53,7 @@ class Store:
                 rows[item.segment] = SegmentRow(item.segment, state, item.written_bytes, item.synced_bytes)
             elif item.segment in rows:
                 rows[item.segment] = rows[item.segment]._replace(state=SEGMENT_LIVE)
+        self.group += 1
         self.rows = rows  # the commit: all of it or nothing
         self.refs |= dict(zip(refs, records, strict=True))
 
@@ -81,7 +84,8 @@ def run(folder: Path, *, crash_at: int | None = None, fail_at: dict[int, int] | 
 def reopened(folder: Path, store: Store) -> tuple[SegmentBodies, int]:
     """Open as a next process would; asserts that it can go on.  Returns the bodies and the number of lost records."""
     again = SegmentBodies(Files(), folder, limit_bytes=LIMIT_BYTES)
-    recovery = again.recover(store.rows.values(), max(store.rows, default=0) + 1)
+    recovery = again.recover(store.rows.values(), max(store.rows, default=0) + 1, store.group)
+    assert recovery.set_aside == ()
     lost = 0
     for ref, record in store.refs.items():
         if recovery.is_lost(ref):
@@ -200,13 +204,14 @@ def test_recovery_itself_can_be_stopped_anywhere_and_run_again(tmp_path: Path) -
         folder = tmp_path / str(point)
         _, store, _ = run(folder)
         bodies = store.bodies
+        bodies.begin_group(store.group + 1)
         bodies.append([value(700)])
         bodies.flush()  # a tail that no row refers to
         (folder / "00000099.seg").write_bytes(b"orphan")
         files = FaultyFiles(folder)
         files.crash_at = point
         try:
-            SegmentBodies(files, folder, limit_bytes=LIMIT_BYTES).recover(store.rows.values())
+            SegmentBodies(files, folder, limit_bytes=LIMIT_BYTES).recover(store.rows.values(), group=store.group)
         except SimulatedCrash:
             files.power_loss()
             assert reopened(folder, store)[1] == 0

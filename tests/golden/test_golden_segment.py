@@ -1,4 +1,4 @@
-"""A small segment, byte by byte, as it has been written since format 1.  `pytest --rewrite` writes the file anew."""
+"""A small segment, byte by byte, as it is written since format 2.  `pytest --rewrite` writes the file anew."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from docstore.format import (
 )
 from docstore.tablets.bodies import decode_ref
 from docstore.tablets.dump import dump_segment
-from docstore.tablets.record import Record, delete_column, delete_family, delete_row
+from docstore.tablets.record import Record, copies_mark, delete_column, delete_family, delete_row, group_mark
 from docstore.tablets.segment import SegmentBodies
 from docstore.tablets.values import ValueCodec
 
@@ -37,6 +37,8 @@ RECORDS = [
     delete_column(ROW_KEY, "page", b"body", TIMESTAMP, 0, TIMESTAMP),
     delete_family(ROW_KEY, "page", TIMESTAMP),
     delete_row(ROW_KEY, TIMESTAMP),
+    group_mark(300),
+    copies_mark([1, 3, 200]),
 ]
 
 

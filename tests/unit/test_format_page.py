@@ -14,9 +14,9 @@ from docstore.engines.memory import MemoryEngine
 from docstore.format import CODEC_STORED, FAMILY_END, RECORD_COLUMNS, RECORD_VALUE
 from docstore.model import Durability
 from docstore.tablets.bodies import SegmentRow, encode_ref
+from docstore.tablets.header import encode_header
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import Record, encode_record
-from docstore.tablets.segment import encode_header
 from docstore.tablets.values import encode_inline, encode_ref_envelope
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text()

@@ -9,7 +9,7 @@ import pytest
 
 from docstore.engines.memory import MemoryEngine
 from docstore.errors import CommitUnknown, CorruptionError
-from docstore.format import SEGMENT_ACTIVE, SEGMENT_DRAINING, SEGMENT_LIVE
+from docstore.format import MANIFEST_COUNTERS_ROW, SEGMENT_ACTIVE, SEGMENT_DRAINING, SEGMENT_LIVE
 from docstore.model import DeleteRow, Durability, RowMutations, SetCell
 from docstore.tablets.bodies import SegmentProgress, SegmentRow
 from docstore.tablets.manifest import Manifest
@@ -58,11 +58,27 @@ def test_what_a_group_committed_is_loaded_again() -> None:
     assert list(again.problems()) == []
 
 
-def test_a_group_that_changes_nothing_writes_nothing() -> None:
+def test_a_group_that_changes_nothing_writes_only_its_number() -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     write_group(engine, manifest, keys(3))
-    assert manifest.mutations([SegmentProgress(1, True, 500, 500)]) == []
+    (row,) = manifest.mutations([SegmentProgress(1, True, 500, 500)])
+    assert row.row_key == MANIFEST_COUNTERS_ROW
+    assert (manifest.group, Manifest.load(engine).group) == (1, 1)
+    engine.mutate_rows([row], NONE)
+    assert Manifest.load(engine).group == 2
+
+
+def test_a_group_that_failed_gives_its_number_to_the_next() -> None:
+    engine = MemoryEngine()
+    manifest = Manifest.load(engine)
+    write_group(engine, manifest, [b"a"])
+    manifest.mutations([])
+    manifest.aborted()
+    manifest.write_segment(SegmentRow(9, SEGMENT_LIVE, 24, 24), NONE)
+    assert Manifest.load(engine).group == 1
+    write_group(engine, manifest, [b"b"])
+    assert Manifest.load(engine).group == manifest.group == 2
 
 
 def test_an_aborted_group_leaves_no_count() -> None:
@@ -94,7 +110,7 @@ def test_a_group_whose_answer_got_lost_keeps_the_bytes_that_its_rows_may_refer_t
         assert Manifest.load(engine).segments() == manifest.segments() == [SegmentRow(1, SEGMENT_LIVE, 900, 900)]
         assert Manifest.load(engine).tablets() == manifest.tablets() == [(1, b"", None, 1000)]
         progress.append(SegmentProgress(2, False, None, 0))
-    assert manifest.mutations(progress) == []
+    assert [row.row_key for row in manifest.mutations(progress)] == [MANIFEST_COUNTERS_ROW]
 
 
 def test_writes_noted_while_a_group_commits_belong_to_the_next() -> None:

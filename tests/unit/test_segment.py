@@ -13,8 +13,9 @@ from docstore.errors import CorruptionError, UnsupportedFormat
 from docstore.files import Files
 from docstore.format import CODEC_STORED, RECORD_VALUE, SEGMENT_ACTIVE, SEGMENT_DRAINING, SEGMENT_LIVE
 from docstore.tablets.bodies import SegmentRow, Tail, decode_ref
+from docstore.tablets.header import encode_header
 from docstore.tablets.record import Record, encode_record
-from docstore.tablets.segment import SegmentBodies, encode_header
+from docstore.tablets.segment import SegmentBodies
 from docstore.tablets.walk import Damage
 
 
@@ -160,16 +161,19 @@ def test_appending_goes_on_in_the_active_segment_after_reopening(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["00000001.seg"]
 
 
-def test_bytes_behind_the_committed_tail_are_cut_off(tmp_path: Path) -> None:
+def test_a_group_behind_the_committed_tail_is_cut_off(tmp_path: Path) -> None:
     bodies = opened(tmp_path)
+    bodies.begin_group(1)
     bodies.append([value(1)])
     bodies.sync()
     row = row_of(bodies)
+    bodies.begin_group(2)
     bodies.append([value(2)])
     bodies.close()
     length_bytes = bodies.path(1).stat().st_size
     again = SegmentBodies(Files(), tmp_path)
-    recovery = again.recover([row])
+    recovery = again.recover([row], group=1)
+    assert recovery.set_aside == ()
     assert recovery.cut == ((1, length_bytes - row.committed_bytes),)
     assert recovery.lost == ()
     assert again.path(1).stat().st_size == row.committed_bytes
@@ -213,6 +217,7 @@ def test_a_removed_segment_is_gone_and_its_space_with_it(tmp_path: Path) -> None
 
 def test_files_without_a_row_go_and_foreign_files_stay(tmp_path: Path) -> None:
     bodies = opened(tmp_path)
+    bodies.begin_group(1)
     bodies.append([value(1)])
     bodies.close()
     (tmp_path / "notes.txt").write_text("mine")
@@ -269,10 +274,10 @@ def test_damage_between_synced_and_committed_tail_is_named_record_by_record(tmp_
 def test_a_segment_of_a_newer_format_is_refused(tmp_path: Path) -> None:
     bodies = opened(tmp_path)
     header = bytearray(encode_header(1))
-    header[8] = 2
+    header[8] = 3
     header[20:24] = zlib.crc32(header[:20]).to_bytes(4, "little")
     bodies.path(1).write_bytes(header)
-    with pytest.raises(UnsupportedFormat, match="format 2, this docstore knows up to 1"):
+    with pytest.raises(UnsupportedFormat, match="format 3, this docstore knows up to 2"):
         bodies.recover([SegmentRow(1, SEGMENT_LIVE, 24, 24)])
 
 

@@ -25,6 +25,7 @@ from docstore.format import (
     SEGMENT_SUFFIX,
 )
 from docstore.tablets.dump import dump_dictionary, dump_manifest, dump_segment
+from docstore.tablets.leftovers import segment_of_name
 
 DESCRIPTION = """\
 Show a segment, a dictionary, a run of the index or another file of a store in
@@ -72,8 +73,9 @@ def _lines(path: Path) -> Iterator[str]:
     files = Files()
     if not path.is_file():
         raise InvalidArgument(f"no file {path}; name a file of a store, such as STORE/segments/00000001.seg")
-    if path.name.endswith(SEGMENT_SUFFIX) and path.stem.isdecimal():
-        yield from dump_segment(files.open_read(path), int(path.stem))
+    number = int(path.stem) if path.stem.isdecimal() else segment_of_name(path.name)
+    if path.name.endswith(SEGMENT_SUFFIX) and number is not None:
+        yield from dump_segment(files.open_read(path), number)
         return
     raw = files.read_whole(path)
     if path.name.endswith(DICTIONARY_SUFFIX) or raw.startswith(DICTIONARY_MAGIC):

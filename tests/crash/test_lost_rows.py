@@ -1,0 +1,207 @@
+"""LevelDB's files are cut or put back from an earlier time: what segments hold is kept and named."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from pages import page, words
+
+import docstore
+from docstore import Page
+from docstore.check import check
+from docstore.files import Files
+from docstore.format import RECORD_VALUE
+from docstore.store import DocumentStore
+from docstore.tablets.leftovers import records_set_aside
+from docstore.tablets.record import Record
+from docstore.tablets.segment import SegmentBodies
+from docstore.tablets.walk import Damage
+
+HTML = (("content-type", "text/html"),)
+T0 = 1_700_000_000_000_000
+GROUPS = 12
+GROUP = 5
+
+
+def group(number: int) -> list[Page]:
+    first = number * GROUP
+    return [Page(f"https://a.example/{n}", page(words(n, 300)), 200, HTML, T0) for n in range(first, first + GROUP)]
+
+
+def write(store: DocumentStore, first: int = 0, count: int = GROUPS) -> None:
+    for number in range(first, first + count):
+        list(store.put_pages(group(number)))
+
+
+def killed(tmp_path: Path, *, durability: str = "sync") -> Path:
+    """A store whose writer died after its last commit."""
+    with docstore.open(tmp_path / "s", create=True, durability=durability) as store:
+        write(store)
+        shutil.copytree(tmp_path / "s", tmp_path / "killed")
+    return tmp_path / "killed"
+
+
+def closed(tmp_path: Path) -> Path:
+    for first in range(0, GROUPS, 3):  # so that MANIFEST has several edits
+        with docstore.open(tmp_path / "s", create=True) as store:
+            write(store, first, 3)
+    return tmp_path / "s"
+
+
+def values(records: list[Record]) -> set[Record]:
+    return {record for record in records if record.kind == RECORD_VALUE}
+
+
+def all_records(path: Path) -> set[Record]:
+    """Of segments and of what was set aside."""
+    found = list(records_set_aside(Files(), path / "set-aside"))
+    bodies = SegmentBodies(Files(), path / "segments")
+    for segment in (path / "segments").glob("*.seg"):
+        found += [one for _, one in bodies.walk(int(segment.stem)) if not isinstance(one, Damage)]
+    return values(found)
+
+
+def cut(path: Path, share: float) -> None:
+    os.truncate(path, int(path.stat().st_size * share))
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.8])
+def test_records_behind_a_cut_log_are_set_aside_and_named(tmp_path: Path, share: float) -> None:
+    path = killed(tmp_path)
+    before = all_records(path)
+    cut(max((path / "engine").glob("*.log")), share)
+    with docstore.open(path) as store:
+        (commits,) = store.opened.lost_commits
+        there = sum(store.get(one.url) is not None for number in range(GROUPS) for one in group(number))
+        assert there % GROUP == 0
+        assert there < GROUPS * GROUP
+        lost = GROUPS - there // GROUP
+        # The last group's mark says that the one before it was committed.
+        assert commits.last - commits.first + 1 == lost - 1
+        assert [one.segment for one in store.opened.set_aside] == [1]
+        whats = [finding.what for finding in check(store.opened)]
+        assert len(whats) == 2
+        assert f"commits {commits.first} to {commits.last} are lost" in whats[0]
+        assert f"{lost * GROUP} bodies" in whats[1]
+        assert "without status and headers" in whats[1]
+        write(store)  # the crawl is repeated
+    assert before <= all_records(path)
+    with docstore.open(path) as store:
+        assert all(store.get(one.url) is not None for number in range(GROUPS) for one in group(number))
+        assert len(store.opened.lost_commits) == 1  # still named
+        assert len(store.opened.set_aside) == 1
+        store.compact()
+    with docstore.open(path) as store:
+        assert len(list(check(store.opened))) == 2
+
+
+def test_records_behind_a_cut_manifest_are_set_aside_and_named(tmp_path: Path) -> None:
+    path = closed(tmp_path)
+    before = all_records(path)
+    cut(next((path / "engine").glob("MANIFEST-*")), 0.9)  # its last edit, which names the tables of the last session
+    with docstore.open(path) as store:
+        there = sum(store.get(one.url) is not None for number in range(GROUPS) for one in group(number))
+        assert there < GROUPS * GROUP
+        assert store.opened.lost_commits
+        assert store.opened.set_aside
+    assert all_records(path) == before
+
+
+def test_after_an_orderly_close_even_the_last_commit_is_missed(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True) as store:
+        write(store, 0, 3)
+    shutil.copytree(tmp_path / "s" / "engine", tmp_path / "engine")
+    with docstore.open(tmp_path / "s") as store:
+        write(store, 3, 1)
+    shutil.rmtree(tmp_path / "s" / "engine")
+    (tmp_path / "engine").rename(tmp_path / "s" / "engine")
+    before = all_records(tmp_path / "s")
+    with docstore.open(tmp_path / "s") as store:
+        (commits,) = store.opened.lost_commits
+        assert commits.first == commits.last
+    assert all_records(tmp_path / "s") == before
+
+
+def test_rows_from_before_a_compaction_leave_its_segments_set_aside(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True) as store:
+        write(store)
+    shutil.copytree(tmp_path / "s" / "engine", tmp_path / "engine")
+    with docstore.open(tmp_path / "s") as store:
+        store.compact()
+    before = all_records(tmp_path / "s")
+    shutil.rmtree(tmp_path / "s" / "engine")
+    (tmp_path / "engine").rename(tmp_path / "s" / "engine")
+    with docstore.open(tmp_path / "s") as store:
+        assert [one.segment for one in store.opened.set_aside] == [2]
+        assert len(store.lost) > 0  # the old rows refer to segments that are gone
+    assert values(list(records_set_aside(Files(), tmp_path / "s" / "set-aside"))) == before
+    with docstore.open(tmp_path / "s") as store:
+        assert store.opened.bodies.tail().segment > 2  # its number is not given again
+
+
+def test_an_unmarked_segment_that_no_row_names_is_set_aside(tmp_path: Path) -> None:
+    """A segment of format 1, which has no marks: what cannot be told is kept."""
+    with docstore.open(tmp_path / "s", create=True) as store:
+        write(store, 0, 1)
+    record = Record(RECORD_VALUE, b"com,example)/", "page", b"body", T0, 0, b"", 5, b"stray")
+    (tmp_path / "stray").mkdir()
+    other = SegmentBodies(Files(), tmp_path / "stray")
+    other.recover([], next_number=9)
+    other.append([record])
+    other.close()
+    (tmp_path / "stray" / "00000009.seg").rename(tmp_path / "s" / "segments" / "00000009.seg")
+    with docstore.open(tmp_path / "s") as store:
+        assert [one.name for one in store.opened.set_aside] == ["00000009-0.seg"]
+    assert list(records_set_aside(Files(), tmp_path / "s" / "set-aside")) == [record]
+
+
+@pytest.mark.parametrize("durability", ["sync", "flush"])
+def test_one_group_more_than_the_rows_know_is_no_finding(tmp_path: Path, durability: str) -> None:
+    path = killed(tmp_path, durability=durability)
+    with docstore.open(tmp_path / "s", durability=durability) as store:
+        write(store, GROUPS, 1)
+        segments = tmp_path / "more"
+        shutil.copytree(tmp_path / "s" / "segments", segments)
+    shutil.rmtree(path / "segments")
+    segments.rename(path / "segments")  # as if the writer had died before it committed the rows
+    with docstore.open(path) as store:
+        assert store.opened.lost_commits == ()
+        assert store.opened.set_aside == ()
+        assert list(check(store.opened)) == []
+
+
+def test_a_manifest_that_leveldb_cannot_read_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = closed(tmp_path)
+    before = all_records(path)
+    cut(next((path / "engine").glob("MANIFEST-*")), 0.3)
+    with pytest.raises(docstore.CorruptionError, match=r"restore a backup"):
+        docstore.open(path)
+    assert all_records(path) == before
+
+
+def test_a_log_that_is_gone_with_the_schema_is_refused(tmp_path: Path) -> None:
+    path = killed(tmp_path)
+    cut(max((path / "engine").glob("*.log")), 0)
+    before = all_records(path)
+    with pytest.raises(docstore.CorruptionError, match="rows are lost"):
+        docstore.open(path)
+    assert all_records(path) == before
+
+
+def test_an_orderly_close_and_a_reading_session_change_no_segment(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True) as store:
+        write(store, 0, 2)
+    (segment,) = (tmp_path / "s" / "segments").iterdir()
+    before = segment.read_bytes()
+    for _ in range(2):
+        with docstore.open(tmp_path / "s") as store:
+            assert store.get("https://a.example/1") is not None
+        assert segment.read_bytes() == before
+    with docstore.open(tmp_path / "s") as store:
+        write(store, 2, 1)
+        assert store.get("https://a.example/11") is not None
+        assert [row.number for row in store.opened.manifest.segments()] == [1]
+    assert segment.read_bytes().startswith(before)
