@@ -50,6 +50,7 @@ FLOORS = {
     "docstore.check": 6,
     "docstore.backup": 5,
     "docstore.reindex": 6,
+    "docstore.salvage": 6,
     "docstore.sweep": 6,
     "docstore.reports": 6,
     "docstore.ingest": 6,

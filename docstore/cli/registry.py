@@ -56,6 +56,7 @@ COMMANDS = (
     Command("compact", "drop what is dead, rewrite the rest smaller", f"{_PACKAGE}.compact"),
     Command("backup", "copy an open store into a folder", f"{_PACKAGE}.backup"),
     Command("restore", "make a store of a backup", f"{_PACKAGE}.restore"),
+    Command("salvage", "write pages from records alone, where rows are lost", f"{_PACKAGE}.salvage"),
     Command("dump", "show a file of a store byte by byte", f"{_PACKAGE}.dump"),
     Command("export", "write pages as WARC, TREC Web or JSON Lines", f"{_PACKAGE}.export"),
     Command("completion", "print a completion script for a shell", f"{_PACKAGE}.completion"),

@@ -1,0 +1,72 @@
+"""`docstore salvage`: bodies and texts from records alone, for a store whose rows are lost.
+
+Floor 7: picks the writer; `docstore.salvage` does the work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from pathlib import Path
+
+from docstore.cli import arguments, output
+from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
+from docstore.formats.export.jsonl import JsonLinesExport
+from docstore.formats.export.pages import ExportPage, PageWriter
+from docstore.formats.export.warc import WarcExport
+from docstore.model import Page
+from docstore.salvage import Salvage
+from docstore.version import __version__
+
+DESCRIPTION = """\
+Write what the records of a store's segments hold, without its rows: bodies,
+texts and long headers with their URLs and times.  Status, short headers and
+verdicts stood in rows alone: each page is written as 200 with the header
+X-Docstore-Salvaged.  For a store whose engine/ is lost, and with --set-aside
+for the records that an open has found without rows.  Nothing is changed; the
+WARC file ingests into a new store.  Exit code 8 where records were unreadable."""
+
+EXAMPLES = """\
+docstore salvage --output pages.warc.gz
+docstore salvage --set-aside --output pages.warc.gz
+docstore salvage --format jsonl --output pages.jsonl --store broken
+"""
+
+SALVAGED_HEADER = ("X-Docstore-Salvaged", "status and short headers are lost")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--format", choices=("warc", "jsonl"), default="warc", help="what to write (default: warc)")
+    parser.add_argument("--output", metavar="FILE", required=True, help="where to; replaced when all is written")
+    parser.add_argument("--set-aside", action="store_true", help="only records in the store's folder set-aside/")
+    arguments.add_store(parser)
+    arguments.add_json(parser, "{captures, bodies, texts, unreadable, damaged} as one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Salvage."""
+    if not Path(args.store).is_dir():
+        raise InvalidArgument(f"there is no folder {args.store}; name that of a store with --store")
+    salvage = Salvage(Path(args.store), only_set_aside=args.set_aside)
+    with output.replaced(Path(args.output)) as stream:
+        is_warc = args.format == "warc"
+        writer: PageWriter = (
+            WarcExport(stream, f"docstore {__version__}") if is_warc else JsonLinesExport(stream, bodies=True)
+        )
+        for one in salvage.captures():
+            if one.body is not None or not is_warc:
+                page = Page(one.url, one.body or b"", 200, (*one.headers, SALVAGED_HEADER), one.timestamp)
+                writer.write(ExportPage(page, one.title, one.text))
+    report = salvage.report
+    if args.json:
+        output.json_line(dataclasses.asdict(report))
+    else:
+        sys.stdout.write(
+            f"{report.bodies} bodies and {report.texts} texts of {report.captures} captures, to {args.output}\n"
+        )
+    if report.unreadable or report.damaged:
+        output.note(f"{report.unreadable} records lean on what is not there, {report.damaged} stretches are damaged")
+        return EXIT_RECORDS_SKIPPED
+    return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
