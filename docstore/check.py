@@ -29,6 +29,7 @@ from docstore.writing.sharing import BODY_FAMILY, ENVELOPE, TEXT, TEXT_NAME, bod
 
 SLICE_CELLS = 10_000
 REINDEX = "run `docstore reindex`"
+ACKNOWLEDGE = "then `docstore check --acknowledge`"
 RESTORE_ALL = "restore a backup, or fetch the pages again that are missing"
 SALVAGE = "take what you need with `docstore salvage`, then remove the file"
 RESTORE = "fetch the page again, or restore it from a backup"
@@ -57,15 +58,21 @@ def check(opened: Opened, on_row: Callable[[int], None] | None = None) -> Iterat
     """
     for problem in opened.manifest.problems():
         yield Finding("manifest", problem, "report this with the output of `docstore stats --json`")
-    for lost in opened.lost:
-        yield Finding(f"{lost.url} {lost.column} @{lost.timestamp}", "its bytes were missing at open: dropped", RESTORE)
-    for commits in opened.lost_commits:
-        what = f"the rows of commits {commits.first} to {commits.last} are lost: LevelDB's files were cut or put back"
-        yield Finding("engine", what, RESTORE_ALL)
+    yield from losses(opened)
     for one in opened.set_aside:
         yield Finding(f"{SET_ASIDE_DIRECTORY}/{one.name}", _what_is_in(opened, one), SALVAGE)
     yield from _check_pages(opened, on_row)
     yield from _check_shared(opened)
+
+
+def losses(opened: Opened) -> Iterator[Finding]:
+    """What this open or an earlier one has found to be lost, and nobody has acknowledged."""
+    for lost in opened.lost:
+        what = f"bytes of {', '.join(lost.columns)} were missing at open: dropped"
+        yield Finding(f"{lost.url} @{lost.timestamp}", what, f"{RESTORE}; {ACKNOWLEDGE}")
+    for commits in opened.lost_commits:
+        what = f"the rows of commits {commits.first} to {commits.last} are lost: LevelDB's files were cut or put back"
+        yield Finding("engine", what, f"{RESTORE_ALL}; {ACKNOWLEDGE}")
 
 
 def _what_is_in(opened: Opened, one: SetAside) -> str:

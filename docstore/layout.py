@@ -3,22 +3,21 @@
 Floor 5: knows the lock, the engine, the segments, the manifest and the schema's encoding; must not know pages.
 
 At open: lock; FORMAT; engine; manifest; segments recovered against their committed lengths.  Where bytes of committed
-rows are missing (power loss below durability `sync`, or a hand that cut a file), the cells that refer to them are
-dropped and listed; at durability `sync` there are none.  Where records show that rows are missing (LevelDB's files were
-cut or put back), that is noted, and the records are set aside.
+rows are missing (power loss below durability `sync`, or a hand that cut a file), captures that need them are dropped
+and listed (`losses`); at durability `sync` there are none.  Where records show that rows are missing (LevelDB's files
+were cut or put back), that is noted, and the records are set aside.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 
@@ -35,19 +34,16 @@ from docstore.format import (
     IDENTITY_BYTES,
     IDENTITY_ROW,
     LOCK_FILE,
-    LOST_ROW,
     SEGMENT_DIRECTORY,
     SET_ASIDE_DIRECTORY,
     TABLE_TAGS,
 )
-from docstore.keys import url_of
+from docstore.losses import LostCommits, LostVersion, drop_lost, lost_commits, lost_versions, note_lost_commits
 from docstore.model import (
     ColumnFamily,
-    DeleteCells,
     Durability,
     GCPolicy,
     Policy,
-    ReadSpec,
     RowMutations,
     Schema,
     SetCell,
@@ -58,8 +54,8 @@ from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
 from docstore.tablets.leftovers import SetAside, list_set_aside
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.placement import Placement
-from docstore.tablets.segment import Recovery, SegmentBodies
-from docstore.tablets.values import ValueCodec, parse_envelope
+from docstore.tablets.segment import SegmentBodies
+from docstore.tablets.values import ValueCodec
 from docstore.version import __version__
 from docstore.writing.sharing import SharedBodies
 from docstore.writing.tally import Tally
@@ -72,35 +68,11 @@ META_FAMILY = "m"
 SCHEMA_QUALIFIER = b"schema"
 
 RESTORE = "restore a backup, or take bodies and texts from the records with `docstore salvage`"
-_COMMITS = b"commits"
-"""First in the qualifier of a cell of LOST_ROW."""
 
 _MADE_BEFORE_FORMAT = frozenset(
     (LOCK_FILE, ENGINE_DIRECTORY, SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, FORMAT_FILE + ".new", "lost+found")
 )
 """What a folder may hold in which a store is made: left by a making that was interrupted, or by mkfs."""
-
-
-@dataclass(frozen=True, slots=True)
-class LostVersion:
-    """A cell that was dropped at open because its bytes are missing."""
-
-    url: str
-    column: str
-    timestamp: int
-
-
-class LostCommits(NamedTuple):
-    """Commits whose rows were gone at an open: LevelDB's log or MANIFEST was cut, or put back from an earlier time.
-
-    Attributes:
-        first, last: their numbers.
-        found: when, in microseconds since 1970.
-    """
-
-    first: int
-    last: int
-    found: int
 
 
 @dataclass
@@ -216,10 +188,11 @@ class Layout:
             bodies = SegmentBodies(self._files, segments, aside=aside)
             undo.callback(bodies.close)
             recovery = bodies.recover(manifest.segments(), manifest.next_segment, manifest.group)
-            lost = tuple(_drop_lost(engine, recovery)) if recovery.lost else ()
+            if recovery.lost:
+                drop_lost(engine, bodies, recovery)
             manifest.settle(recovery, Durability.SYNC)
             if recovery.last_group > manifest.group + 1:
-                _note_lost_commits(engine, manifest, recovery.last_group - 1)
+                note_lost_commits(engine, manifest, recovery.last_group - 1)
             sharing = SharedBodies(engine)
             folder = self._path / DICTIONARY_DIRECTORY
             self._files.make_folder(folder)
@@ -241,8 +214,8 @@ class Layout:
             sharing,
             stored,
             identity,
-            lost,
-            _lost_commits(engine),
+            lost_versions(engine),
+            lost_commits(engine),
             tuple(list_set_aside(self._files, aside)),
         )
 
@@ -370,29 +343,3 @@ def decode_schema(value: bytes) -> Schema:
         return Schema(families=families, policies=policies, **{"similar_threshold": None, **fields})
     except (ValueError, TypeError, KeyError) as error:
         raise CorruptionError(f"the store's schema does not decode: {error}", path="meta row `schema`") from error
-
-
-def _note_lost_commits(engine: Engine, manifest: Manifest, last: int) -> None:
-    """Remember that commits are lost, and take up the numbers behind them."""
-    lost = LostCommits(manifest.group + 1, last, time.time_ns() // 1000)
-    cell = SetCell(META_FAMILY, _COMMITS + lost.first.to_bytes(8, "big"), 0, msgpack.packb(lost))
-    engine.mutate_rows([RowMutations("meta", LOST_ROW, [cell]), manifest.resume_at(last)], Durability.SYNC)
-
-
-def _lost_commits(engine: Engine) -> tuple[LostCommits, ...]:
-    spec = ReadSpec(qualifier_prefix=_COMMITS)
-    return tuple(LostCommits(*msgpack.unpackb(cell.value)) for cell in engine.read_row("meta", LOST_ROW, spec))
-
-
-def _drop_lost(engine: Engine, recovery: Recovery) -> Iterator[LostVersion]:
-    """Drop the cells whose records are missing; runs over all rows, and only where something is missing."""
-    for row in engine.scan("pages"):
-        drops = []
-        for cell in row.cells:
-            ref = parse_envelope(cell.value)[1]
-            if ref is not None and recovery.is_lost(ref):
-                drops.append(DeleteCells(cell.family, cell.qualifier, cell.timestamp, cell.timestamp + 1))
-                name = f"{cell.family}:{cell.qualifier.decode('utf-8', 'replace')}"
-                yield LostVersion(url_of(row.row_key), name, cell.timestamp)
-        if drops:
-            engine.mutate_rows([RowMutations("pages", row.row_key, drops)], Durability.SYNC)

@@ -21,6 +21,7 @@ from docstore.documents import Document, DocumentReader
 from docstore.errors import InvalidArgument, StoreUnavailable
 from docstore.format import COMPACTION_ROW
 from docstore.layout import Layout, Opened
+from docstore.losses import acknowledge
 from docstore.model import (
     BUILT_IN_FAMILIES,
     Cell,
@@ -101,7 +102,8 @@ class DocumentStore:
         cells: general cells in Bigtable's words: apply, scan, check_and_mutate, read_modify_write, delete.
         opened: its parts, for `docstore.check` and for tools.
         referrers: finds pages stored by reference, for repairs.
-        lost: versions dropped when the store was opened because their bytes were missing; none at durability `sync`.
+        lost: captures dropped because their bytes were missing, by this open or an earlier one, until they are
+            acknowledged; none at durability `sync`.
     """
 
     def __init__(self, opened: Opened, durability: Durability, *, clock: Callable[[], int] = now_micros) -> None:
@@ -248,6 +250,19 @@ class DocumentStore:
         return True
 
     # --- maintenance
+
+    def acknowledge_lost(self) -> int:
+        """Forget the list of what was lost, `lost` and lost commits; returns how many entries it had.
+
+        Do it once the pages are fetched again, restored, or given up.
+        """
+        self._check_open()
+        count = len(self.opened.lost) + len(self.opened.lost_commits)
+        with self._committer.lock:
+            acknowledge(self.opened.engine)
+        self.lost = self.opened.lost = ()
+        self.opened.lost_commits = ()
+        return count
 
     def compact(
         self,

@@ -23,9 +23,12 @@ def open_named(
     """The store that `--store` names; versions lost by a power cut are told on stderr."""
     store = open_store(args.store, create=create, schema=schema, durability=durability)
     if store.lost:
-        shown = "".join(f"\n  {lost.url} {lost.column} {output.iso(lost.timestamp)}" for lost in store.lost[:10])
+        shown = "".join(f"\n  {lost.url} {output.iso(lost.timestamp)}" for lost in store.lost[:10])
         more = f"\n  and {len(store.lost) - 10} more" if len(store.lost) > 10 else ""
-        output.note(f"warning: {len(store.lost)} cells were dropped because their bytes are missing:{shown}{more}")
+        output.note(
+            f"warning: {len(store.lost)} captures were dropped because their bytes are missing "
+            f"(`docstore check --acknowledge` ends this warning):{shown}{more}"
+        )
     commits = sum(one.last - one.first + 1 for one in store.opened.lost_commits)
     if commits:
         output.note(f"warning: the rows of {commits} commits are lost; see `docstore check`")

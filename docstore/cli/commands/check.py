@@ -10,24 +10,30 @@ import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from docstore.check import check
+from docstore.check import check, losses
 from docstore.cli import arguments, output, progress
 from docstore.errors import EXIT_OK, CorruptionError
 from docstore.layout import Layout
+from docstore.losses import acknowledge
 
 DESCRIPTION = """\
 Read every value of a store and verify it; print what is not as it should be,
 and what to do about it.  Silent and exit code 0 where all is well, else 5.
-Nothing is changed."""
+Nothing is changed, but for --acknowledge: what an open has found to be lost
+stays listed until then."""
 
 EXAMPLES = """\
 docstore check
 docstore check --store crawl-2024 --json
+docstore check --acknowledge
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
+    parser.add_argument(
+        "--acknowledge", action="store_true", help="list what was found to be lost at an open, and forget it; no check"
+    )
     parser.add_argument(
         "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
     )
@@ -41,12 +47,20 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         opened = stack.enter_context(closing(Layout(Path(args.store)).open(create=False, schema=None)))
         wanted = sys.stderr.isatty() if args.progress is None else args.progress
-        for finding in check(opened, progress.rows_bar(stack, "check") if wanted else None):
+        findings = (
+            losses(opened) if args.acknowledge else check(opened, progress.rows_bar(stack, "check") if wanted else None)
+        )
+        for finding in findings:
             found += 1
             if args.json:
                 output.json_line(finding._asdict())
             else:
                 output.line(f"{finding.where}: {finding.what}; {finding.remedy}")
+        if args.acknowledge:
+            acknowledge(opened.engine)
+    if args.acknowledge:
+        output.note(f"{found} {'loss' if found == 1 else 'losses'} acknowledged")
+        return EXIT_OK
     if found:
         output.note(f"{found} {'finding' if found == 1 else 'findings'}")
     return CorruptionError.exit_code if found else EXIT_OK

@@ -1,0 +1,177 @@
+"""Power loss at `flush`: a capture is dropped whole or not at all, and is listed until somebody acknowledges it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from cli_case import Terminal
+from pages import changed, page, words
+
+import docstore
+from docstore import DeleteCells, VerdictKind
+from docstore.check import check
+from docstore.store import DocumentStore
+from docstore.tablets.bodies import decode_ref
+from docstore.tablets.values import parse_envelope
+
+HTML = (("content-type", "text/html"),)
+LONG = (*HTML, ("X-Long", "h" * 700))
+T0 = 1_700_000_000_000_000
+URL = "https://a.example/page"
+OLD, NEW = words(1, 400), words(2, 400)
+
+
+def place_of(store: DocumentStore, url: str, column: tuple[str, bytes], timestamp: int) -> int:
+    """Offset of the record of a cell."""
+    row_key = store.cells.row_key(url)
+    for cell in store.table.read_row(row_key):
+        if (cell.family, cell.qualifier, cell.timestamp) == (*column, timestamp):
+            ref = parse_envelope(cell.value).ref
+            assert ref is not None
+            return decode_ref(ref).offset
+    raise AssertionError(f"no cell {column} of {url}")
+
+
+def lose_from(path: Path, offset: int) -> None:
+    """What power loss does to bytes that were written and not synced."""
+    segment = max((path / "segments").glob("*.seg"))
+    os.truncate(segment, offset)
+
+
+def copied(tmp_path: Path) -> Path:
+    """The store as its writer has it now, without an orderly close."""
+    shutil.copytree(tmp_path / "s", tmp_path / "lost")
+    return tmp_path / "lost"
+
+
+@pytest.mark.parametrize("column", [("text", b"main"), ("page", b"body")])
+def test_a_capture_goes_whole_and_the_one_before_it_is_shown(tmp_path: Path, column: tuple[str, bytes]) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="flush") as store:
+        store.put_page(URL, page(OLD), headers=LONG, fetched_at=T0)
+        store.put_page(URL, page(NEW), headers=LONG, fetched_at=T0 + 1_000_000)
+        offset = place_of(store, URL, column, T0 + 1_000_000)
+        path = copied(tmp_path)
+    lose_from(path, offset)
+    for _ in range(2):  # the second open tells the same
+        with docstore.open(path, durability="flush") as store:
+            (lost,) = store.lost
+            assert (lost.url, lost.timestamp) == (URL, T0 + 1_000_000)
+            assert f"{column[0]}:{column[1].decode()}" in lost.columns
+            document = store.get(URL)
+            assert document is not None
+            assert (document.timestamp, document.body) == (T0, page(OLD))
+            assert (document.text or "").split() == OLD
+            assert dict(document.newest.headers or ())["X-Long"] == "h" * 700
+            assert [one.timestamp for one in store.history(URL)] == [T0]
+            assert {cell.timestamp for cell in store.table.read_row(store.cells.row_key(URL))} == {T0}
+            findings = list(check(store.opened))
+            assert len(findings) == 1
+            assert "--acknowledge" in findings[0].remedy
+    with docstore.open(path, durability="flush") as store:
+        result = store.put_page(URL, page(NEW), headers=LONG, fetched_at=T0 + 1_000_000)
+        assert (result.stored, result.verdict.kind) == ("body", VerdictKind.NEW)
+        assert store.acknowledge_lost() == 1
+        assert store.lost == ()
+    with docstore.open(path) as store:
+        assert store.lost == ()
+        assert list(check(store.opened)) == []
+        document = store.get(URL)
+        assert document is not None
+        assert document.body == page(NEW)
+        assert (document.text or "").split() == NEW
+
+
+def test_a_page_that_is_gone_is_nobodys_duplicate(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="flush") as store:
+        store.put_page("https://a.example/first", page(OLD), headers=HTML, fetched_at=T0)
+        store.put_page(URL, page(NEW), headers=HTML, fetched_at=T0)
+        offset = place_of(store, URL, ("page", b"body"), T0)
+        path = copied(tmp_path)
+    lose_from(path, offset)
+    near = page(changed(NEW, 5, 3))
+    with docstore.open(path, durability="flush") as store:
+        assert store.get(URL) is None
+        assert store.similar(near) == []
+        result = store.put_page("https://b.example/near", near, headers=HTML)
+        assert result.verdict.kind is VerdictKind.NEW
+        exact = store.put_page("https://b.example/exact", page(NEW), headers=HTML)
+        assert (exact.verdict.kind, exact.verdict.of_url) == (VerdictKind.NEAR, "https://b.example/near")
+
+
+@pytest.mark.parametrize("own_headers", [True, False])
+def test_a_visit_stays_unless_it_takes_something_from_the_capture_that_goes(tmp_path: Path, own_headers: bool) -> None:
+    first, second, visit = T0, T0 + 1_000_000, T0 + 2_000_000
+    with docstore.open(tmp_path / "s", create=True, durability="flush") as store:
+        store.put_page(URL, page(OLD), headers=HTML, fetched_at=first)
+        store.put_page(URL, page(NEW), headers=LONG, fetched_at=second)
+        assert store.put_page(URL, page(NEW), headers=HTML, fetched_at=visit).stored == "confirmed"
+        if not own_headers:  # as an older docstore wrote it
+            row = store.cells.read_row(URL, docstore.ReadSpec(families=("http",), start=visit))
+            assert row is not None
+            store.cells.apply(URL, [DeleteCells("http", cell.qualifier, visit, visit + 1000) for cell in row.cells])
+        offset = place_of(store, URL, ("http", b"headers"), second)
+        assert offset > place_of(store, URL, ("page", b"body"), second), "or the body would be lost with it"
+        assert offset > place_of(store, URL, ("text", b"main"), second)
+        path = copied(tmp_path)
+    lose_from(path, offset)
+    with docstore.open(path, durability="flush") as store:
+        document = store.get(URL)
+        assert document is not None
+        if own_headers:
+            assert (document.timestamp, document.body, document.status) == (visit, page(NEW), 200)
+            assert dict(document.newest.headers or ()) == dict(HTML)
+            assert {lost.timestamp for lost in store.lost} == {second}
+        else:  # the headers of the first capture are none of the second's
+            assert (document.timestamp, document.body) == (first, page(OLD))
+            assert {lost.timestamp for lost in store.lost} == {second, visit}
+
+
+def test_a_delta_goes_with_its_base(tmp_path: Path) -> None:
+    """The base lies behind its delta where the base's record was moved; here it is made so by cutting it out."""
+    with docstore.open(tmp_path / "s", create=True, durability="flush") as store:
+        store.put_page("https://a.example/base", page(OLD), headers=HTML, fetched_at=T0)
+        offset = place_of(store, "https://a.example/base", ("page", b"body"), T0)
+        store.put_page("https://a.example/delta", page(changed(OLD, 5, 3)), headers=HTML, fetched_at=T0)
+        store.put_page("https://a.example/plain", page(NEW), headers=HTML, fetched_at=T0)
+        assert "page:body delta" in store.codec_stats()
+        path = copied(tmp_path)
+    (segment,) = (path / "segments").glob("*.seg")
+    raw = bytearray(segment.read_bytes())
+    raw[offset + 60] ^= 1  # a block that did not reach the disk
+    segment.write_bytes(raw)
+    with docstore.open(path, durability="flush") as store:
+        assert {lost.url for lost in store.lost} == {"https://a.example/base", "https://a.example/delta"}
+        assert store.get("https://a.example/delta") is None
+        plain = store.get("https://a.example/plain")
+        assert plain is not None and plain.body == page(NEW)
+        assert list(store.opened.engine.scan("bodies")) == []
+        assert len(list(check(store.opened))) == 2
+        result = store.put_page("https://a.example/base", page(OLD), headers=HTML, fetched_at=T0)
+        assert result.verdict.kind is VerdictKind.NEW
+        store.acknowledge_lost()
+        assert list(check(store.opened)) == []
+
+
+def test_the_terminal_warns_until_the_loss_is_acknowledged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="flush") as store:
+        store.put_page("https://a.example/first", page(OLD), headers=HTML, fetched_at=T0)
+        store.put_page(URL, page(NEW), headers=HTML, fetched_at=T0)
+        offset = place_of(store, URL, ("page", b"body"), T0)
+        path = copied(tmp_path)
+    lose_from(path, offset)
+    terminal = Terminal(path, capsys)
+    for _ in range(2):
+        answer = terminal("get", "https://a.example/first")
+        assert answer.code == 0
+        assert "1 captures were dropped" in answer.err
+        assert URL in answer.err
+    assert terminal("check").code == 5
+    answer = terminal("check", "--acknowledge")
+    assert answer.code == 0
+    assert URL in answer.out
+    assert "1 loss acknowledged" in answer.err
+    assert terminal("check").code == 0
+    assert terminal("get", "https://a.example/first").err == ""
