@@ -194,7 +194,7 @@ def restore(folder: Path, target: Path, files: Files | None = None, on_progress:
 
 def _open_runs(opened: Opened) -> dict[str, _OpenRun]:
     """The finished runs of the index by name; none where one was merged away meanwhile, or cannot be read."""
-    folder = opened.path / INDEX_DIRECTORY
+    folder = opened.index
     runs: dict[str, _OpenRun] = {}
     if not opened.files.exists(folder):
         return runs

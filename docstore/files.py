@@ -274,6 +274,10 @@ class Files:
         with translated("look for", path):
             return path.exists()
 
+    def can_write(self, path: Path) -> bool:
+        """Whether this process may change a file, or what is in a folder."""
+        return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
     def tree_bytes(self, path: Path) -> int:
         """Bytes of all files below a folder; files that go meanwhile are passed over."""
         total = 0
@@ -287,6 +291,51 @@ class Files:
         """How long a file is."""
         with translated("get the length of", path):
             return path.stat().st_size
+
+
+class ReadOnlyFiles(Files):
+    """The real file system, but for one folder, in which nothing is changed: for a store that is only read."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.resolve()
+
+    def _refuse(self, path: Path) -> None:
+        if (path.parent.resolve() / path.name).is_relative_to(self._folder):  # a link to a file in it may go
+            raise read_only_error(self._folder)
+
+    def open_append(self, path: Path, *, create: bool) -> AppendFile:
+        """See `Files`."""
+        self._refuse(path)
+        return super().open_append(path, create=create)
+
+    def rename(self, path: Path, target: Path) -> None:
+        """See `Files`."""
+        self._refuse(path)
+        self._refuse(target)
+        super().rename(path, target)
+
+    def truncate(self, path: Path, length_bytes: int) -> None:
+        """See `Files`."""
+        self._refuse(path)
+        super().truncate(path, length_bytes)
+
+    def unlink(self, path: Path) -> None:
+        """See `Files`."""
+        self._refuse(path)
+        super().unlink(path)
+
+    def make_folder(self, path: Path) -> None:
+        """See `Files`; one that is there is left alone."""
+        if not self.exists(path):
+            self._refuse(path)
+        super().make_folder(path)
+
+
+def read_only_error(store: Path) -> StorageError:
+    """What a write to a store is answered that is open for reading only."""
+    error = StorageError(f"{store} is open for reading only; open it where it can be written to, without read_only")
+    error.errno = errno.EROFS
+    return error
 
 
 # --- the lock ---
@@ -314,7 +363,7 @@ _held: weakref.WeakSet[StoreLock] = weakref.WeakSet()
 
 
 class StoreLock:
-    """The right to write to one store: at most one process, once.
+    """The right to write to one store: at most one process, once; or to read it while nobody writes.
 
     An flock on our own file, which the kernel frees when the process dies, however it dies: a left-over file locks
     nobody out.  A forked child inherits the descriptor, not the right: its copy is closed at the fork, so that it can
@@ -326,29 +375,38 @@ class StoreLock:
         self._version = version
         self._descriptor = -1
         self._forked = False
+        self._shared = False
 
-    def acquire(self) -> None:
+    def acquire(self, *, shared: bool = False) -> None:
         """Take the lock, at once or not at all.
 
+        Args:
+            shared: to read only, beside others that read; the file is left as it is, and need not be there.
         Raises:
             StoreUnavailable: another process, or this one, holds the store; names it and says what to do.
         """
         if self._descriptor >= 0:
             raise StoreUnavailable(f"{self._path} is already held by this object")
         with translated("open lock", self._path):
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if shared:
+                path = self._path if self._path.exists() else self._path.parent
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            else:
+                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             with translated("lock", self._path):
                 try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
                 except BlockingIOError:
                     raise StoreUnavailable(_refusal(self._path, read_holder(self._path))) from None
-            self._write_holder(descriptor, "")
+            if not shared:
+                self._write_holder(descriptor, "")
         except BaseException:
             os.close(descriptor)
             raise
         self._descriptor = descriptor
         self._forked = False
+        self._shared = shared
         _held.add(self)
 
     def check(self) -> None:
@@ -375,8 +433,9 @@ class StoreLock:
         descriptor, self._descriptor = self._descriptor, -1
         _held.discard(self)
         if descriptor >= 0:
-            with suppress(OSError):
-                os.ftruncate(descriptor, 0)
+            if not self._shared:
+                with suppress(OSError):
+                    os.ftruncate(descriptor, 0)
             os.close(descriptor)
 
     def _write_holder(self, descriptor: int, server: str) -> None:

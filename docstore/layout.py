@@ -23,8 +23,9 @@ import msgpack
 
 from docstore.engines.leveldb import LevelDBEngine
 from docstore.engines.protocol import Engine
+from docstore.engines.readcopy import copy_to_read
 from docstore.errors import CorruptionError, InvalidArgument, StoreUnavailable, UnsupportedFormat
-from docstore.files import Files, StoreLock
+from docstore.files import Files, ReadOnlyFiles, StoreLock, read_only_error, translated
 from docstore.format import (
     DICTIONARY_DIRECTORY,
     ENGINE_DIRECTORY,
@@ -33,7 +34,9 @@ from docstore.format import (
     FORMAT_VERSION,
     IDENTITY_BYTES,
     IDENTITY_ROW,
+    INDEX_DIRECTORY,
     LOCK_FILE,
+    RUN_SUFFIX,
     SEGMENT_DIRECTORY,
     SET_ASIDE_DIRECTORY,
     TABLE_TAGS,
@@ -83,6 +86,9 @@ class Opened:
         identity: random bytes that this store and its copies have, and no other.
         lost: what was dropped because its bytes were missing, until that is acknowledged.
         lost_commits: commits whose rows are gone from the engine, until that is acknowledged.
+        index: folder of the index's runs.
+        scratch: of a store that is open for reading only, the folder with copies of what LevelDB and the index would
+            change; it goes when the store is closed.
         set_aside: files of records that no row names, as long as they lie in the store's folder `set-aside`.
     """
 
@@ -100,6 +106,8 @@ class Opened:
     lost: tuple[LostVersion, ...]
     lost_commits: tuple[LostCommits, ...]
     set_aside: tuple[SetAside, ...]
+    index: Path
+    scratch: Path | None
     buckets: Buckets | None = dataclasses.field(default=None, kw_only=True)
     """Opened by whoever first needs the index: reading never does."""
 
@@ -107,10 +115,21 @@ class Opened:
         """Close the index, segments, engine and lock, in that order, whatever fails."""
         with ExitStack() as stack:
             stack.callback(self.lock.release)
+            if self.scratch is not None:
+                stack.callback(_remove_tree, self.scratch)
             stack.callback(self.engine.close)
             stack.callback(self.bodies.close)
             if self.buckets is not None:
                 stack.callback(self.buckets.close)
+
+    def check_writable(self) -> None:
+        """Refuse a change of a store that is open for reading only.
+
+        Raises:
+            StorageError: it is; `errno` is EROFS.
+        """
+        if self.scratch is not None:
+            raise read_only_error(self.path)
 
     def stats(self) -> dict[str, Any]:
         """Totals, sizes and tablets as plain data; see `docs/operations.md` for each name."""
@@ -151,9 +170,13 @@ class Layout:
         """Whether a store was made here."""
         return self._files.exists(self._path / FORMAT_FILE)
 
-    def open(self, *, create: bool, schema: Schema | None) -> Opened:
+    def open(self, *, create: bool, schema: Schema | None, read_only: bool | None = False) -> Opened:
         """Open the store, making it first if asked to.
 
+        Args:
+            create: make it if there is none.
+            schema: of a new store; that of another has to be the same.
+            read_only: change nothing in its folder; None where it cannot be written to.
         Raises:
             StoreUnavailable: there is none, or another process holds it.
             UnsupportedFormat: written by a newer docstore.
@@ -169,13 +192,23 @@ class Layout:
                 _check_analyses(schema)
         else:
             self._check_engine()
-        self._files.make_folder(self._path)
+        if read_only is None:
+            read_only = not is_new and self._cannot_be_written()
+        files = ReadOnlyFiles(self._path) if read_only else self._files
+        files.make_folder(self._path)
         with ExitStack() as undo:
             lock = StoreLock(self._path / LOCK_FILE, __version__)
-            lock.acquire()
+            lock.acquire(shared=read_only)
             undo.callback(lock.release)
             self._check_format()
-            engine = LevelDBEngine(self._path / ENGINE_DIRECTORY, create=is_new)
+            engine_folder, index, scratch = self._path / ENGINE_DIRECTORY, self._path / INDEX_DIRECTORY, None
+            if read_only:
+                scratch = Path(import_module("tempfile").mkdtemp(prefix="docstore-read-"))
+                undo.callback(_remove_tree, scratch)
+                copy_to_read(engine_folder, scratch / ENGINE_DIRECTORY)
+                _link_runs(index, scratch / INDEX_DIRECTORY)
+                engine_folder, index = scratch / ENGINE_DIRECTORY, scratch / INDEX_DIRECTORY
+            engine = LevelDBEngine(engine_folder, create=is_new)
             undo.callback(engine.close)
             stored = self._settle_schema(engine, schema, is_new=is_new)
             identity = _settle_identity(engine)
@@ -183,9 +216,9 @@ class Layout:
             segments = self._path / SEGMENT_DIRECTORY
             if manifest.segments() and not self._files.exists(segments):
                 raise self._missing(SEGMENT_DIRECTORY)
-            self._files.make_folder(segments)
+            files.make_folder(segments)
             aside = self._path / SET_ASIDE_DIRECTORY
-            bodies = SegmentBodies(self._files, segments, aside=aside)
+            bodies = SegmentBodies(files, segments, aside=aside, read_only=read_only)
             undo.callback(bodies.close)
             recovery = bodies.recover(manifest.segments(), manifest.next_segment, manifest.group)
             if recovery.lost:
@@ -195,8 +228,8 @@ class Layout:
                 note_lost_commits(engine, manifest, recovery.last_group - 1)
             sharing = SharedBodies(engine)
             folder = self._path / DICTIONARY_DIRECTORY
-            self._files.make_folder(folder)
-            dictionary_files = DictionaryFiles(self._files, folder)
+            files.make_folder(folder)
+            dictionary_files = DictionaryFiles(files, folder)
             dictionaries = SiteDictionaries(dictionary_files, engine, manifest)
             placement = Placement(bodies, ValueCodec(), dictionaries, sharing.envelope_for)
             if is_new:  # last, so that a crash while making a store leaves none
@@ -205,7 +238,7 @@ class Layout:
         return Opened(
             self._path,
             lock,
-            self._files,
+            files,
             engine,
             bodies,
             manifest,
@@ -217,7 +250,14 @@ class Layout:
             lost_versions(engine),
             lost_commits(engine),
             tuple(list_set_aside(self._files, aside)),
+            index,
+            scratch,
         )
+
+    def _cannot_be_written(self) -> bool:
+        names = ("", ENGINE_DIRECTORY, SEGMENT_DIRECTORY, LOCK_FILE)
+        there = (path for path in (self._path / name for name in names) if self._files.exists(path))
+        return not all(self._files.can_write(path) for path in there)
 
     def _check_empty(self) -> None:
         """Refuse to make a store among files that are not what an interrupted making of one leaves."""
@@ -280,6 +320,19 @@ class Layout:
         cell = SetCell(META_FAMILY, SCHEMA_QUALIFIER, 0, encode_schema(made))
         engine.mutate_rows([RowMutations("meta", SCHEMA_ROW, [cell])], Durability.SYNC)
         return made
+
+
+def _remove_tree(folder: Path) -> None:
+    import_module("shutil").rmtree(folder, ignore_errors=True)  # loaded here: a cold read counts milliseconds
+
+
+def _link_runs(index: Path, copy: Path) -> None:
+    """Make a folder with links to the runs of an index, which may be removed or joined by others there."""
+    with translated("copy", index):
+        copy.mkdir()
+        for source in sorted(index.iterdir()) if index.exists() else ():
+            if source.suffix == RUN_SUFFIX:
+                (copy / source.name).symlink_to(source.resolve())
 
 
 def _settle_identity(engine: Engine) -> bytes:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.snippet import Snippet, SnippetReader
     from docstore.writing.half import Similar, Writing
     from docstore.writing.orphans import Orphan
+    from docstore.writing.pipeline import PageWriter
     from docstore.writing.prepared import Prepared
 
 MAX_REDIRECTS = 10
@@ -67,6 +68,7 @@ def open_store(
     create: bool = False,
     schema: Schema | None = None,
     durability: Durability | str = Durability.SYNC,
+    read_only: bool | None = None,
 ) -> DocumentStore:
     """Open a store in a directory; it is a context manager.
 
@@ -75,6 +77,8 @@ def open_store(
         create: make the store if there is none.
         schema: for a new store; an existing one keeps its own, and a different one is refused.
         durability: what an acknowledged write survives: "sync" power loss, "flush" kill -9, "none" an orderly close.
+        read_only: change nothing in the directory, so that it may lie on a medium that cannot be written; any number
+            may read so at a time, while nobody writes.  None: where the directory cannot be written to.
     Raises:
         StoreUnavailable: there is none, or another process holds it.
         UnsupportedFormat: it was written by a newer docstore.
@@ -86,7 +90,7 @@ def open_store(
         raise InvalidArgument(f"durability {durability!r} is none of sync, flush, none") from error
     if schema is not None and not isinstance(schema, Schema):
         raise InvalidArgument(f"schema must be a Schema, such as Schema(near_threshold=0.9), not {schema!r:.100}")
-    return DocumentStore(Layout(Path(path)).open(create=create, schema=schema), level)
+    return DocumentStore(Layout(Path(path)).open(create=create, schema=schema, read_only=read_only), level)
 
 
 def now_micros() -> int:
@@ -116,7 +120,7 @@ class DocumentStore:
         self.lost = opened.lost
         families = declared_families(opened.schema)
         self._table = Table(opened.engine, "pages", families, clock, same_value=opened.placement.same_value)
-        self._committer = Committer(opened.engine, opened.placement, opened.manifest, durability)
+        self._committer = Committer(opened.engine, opened.placement, opened.manifest, durability, opened.check_writable)
         self._reader = DocumentReader(self._table, opened.placement)
         self.referrers = Referrers(self._table, opened.placement, opened.sharing)
         self.cells = CellStore(self._table, opened.placement, self._committer, clock, self.referrers, self._post_unseen)
@@ -179,7 +183,7 @@ class DocumentStore:
         """
         pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
         page = Page(url, body, status, pairs, None if fetched_at is None else micros(fetched_at))
-        result = self._write_half().writer.put(page, self._policies(policies), anchors=anchors, links=links)
+        result = self._writer().put(page, self._policies(policies), anchors=anchors, links=links)
         if result.error:
             raise InvalidArgument(result.error)
         return result
@@ -208,12 +212,12 @@ class DocumentStore:
             StorageError: pages without a result are not applied.
         """
         given = map(_as_page, pages)  # unlike a generator, it does not hold a long page until the next one is there
-        writer = self._write_half().writer
+        writer = self._writer()
         return writer.put_all(given, self._policies(policies), threads, anchors=anchors, links=links)
 
     def put_prepared(self, prepared: Iterable[Prepared], *, policies: Policies | None = None) -> Iterator[PutResult]:
         """Write pages that a `Preparer` of this store's schema made ready, in another process say; as `put_pages`."""
-        return self._write_half().writer.put_prepared(prepared, self._policies(policies))
+        return self._writer().put_prepared(prepared, self._policies(policies))
 
     def add_anchor(self, target_url: str, source_url: str, text: str, at: Time | None = None) -> None:
         """Note that a page links to another, with these words; the target need not be stored.
@@ -257,6 +261,7 @@ class DocumentStore:
         Do it once the pages are fetched again, restored, or given up.
         """
         self._check_open()
+        self.opened.check_writable()
         count = len(self.opened.lost) + len(self.opened.lost_commits)
         with self._committer.lock:
             acknowledge(self.opened.engine)
@@ -286,6 +291,8 @@ class DocumentStore:
             StoreUnavailable: another compaction of this store is under way.
         """
         self._check_open()
+        if not dry_run:
+            self.opened.check_writable()
         report: CompactionReport = importlib.import_module("docstore.compaction.job").compact(
             self.opened,
             self._table,
@@ -546,6 +553,11 @@ class DocumentStore:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreUnavailable("this store is closed; open it again")
+
+    def _writer(self) -> PageWriter:
+        self._check_open()
+        self.opened.check_writable()
+        return self._write_half().writer
 
     def _write_half(self) -> Writing:
         self._check_open()

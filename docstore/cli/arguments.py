@@ -39,6 +39,16 @@ def add_store(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_read_only(parser: argparse.ArgumentParser) -> None:
+    """`--read-only`, for commands that only read."""
+    parser.add_argument(
+        "--read-only",
+        action="store_true",
+        default=None,
+        help="change nothing in the store's directory (default: where it cannot be written to)",
+    )
+
+
 def add_json(parser: argparse.ArgumentParser, shape: str) -> None:
     """`--json`; `shape` says what is printed."""
     parser.add_argument("--json", action="store_true", help=f"print {shape}")

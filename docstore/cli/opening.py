@@ -20,8 +20,12 @@ def open_named(
     schema: Schema | None = None,
     durability: str = Durability.SYNC.value,
 ) -> DocumentStore:
-    """The store that `--store` names; versions lost by a power cut are told on stderr."""
-    store = open_store(args.store, create=create, schema=schema, durability=durability)
+    """The store that `--store` names; versions lost by a power cut are told on stderr.
+
+    Commands with an option `--read-only` read what they cannot write to; all others are refused there.
+    """
+    read_only = getattr(args, "read_only", False)
+    store = open_store(args.store, create=create, schema=schema, durability=durability, read_only=read_only)
     if store.lost:
         shown = "".join(f"\n  {lost.url} {output.iso(lost.timestamp)}" for lost in store.lost[:10])
         more = f"\n  and {len(store.lost) - 10} more" if len(store.lost) > 10 else ""

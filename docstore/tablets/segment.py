@@ -126,6 +126,7 @@ class SegmentBodies:
         limit_bytes: size at which the next group starts another segment.
         open_segments: read descriptors held at most.
         aside: folder for segments that are set aside; made when there is one.
+        read_only: `recover` changes nothing, and nothing is appended.
     """
 
     def __init__(
@@ -134,12 +135,14 @@ class SegmentBodies:
         folder: Path,
         *,
         aside: Path | None = None,
+        read_only: bool = False,
         limit_bytes: int = SEGMENT_LIMIT_BYTES,
         open_segments: int = OPEN_SEGMENTS,
     ) -> None:
         self._files = files
         self._folder = folder
         self._aside = folder / SET_ASIDE_DIRECTORY if aside is None else aside
+        self._read_only = read_only
         self._limit_bytes = limit_bytes
         self._open_segments = open_segments
         self._lock = Lock()
@@ -195,7 +198,7 @@ class SegmentBodies:
             else:
                 lost.append(LostRange(row.number, 0, row.committed_bytes, "the file is missing"))
         last_group = max((one.last_group for one in surplus.values()), default=0)
-        for number, one in surplus.items():
+        for number, one in () if self._read_only else surplus.items():
             row_of = by_number.get(number)
             start = 0 if row_of is None else row_of.committed_bytes
             path = self.path(number)
@@ -213,7 +216,7 @@ class SegmentBodies:
         known = [*by_number, *(one.segment for one in list_set_aside(self._files, self._aside))]
         self._next_number = max(next_number, *(number + 1 for number in known), 1)
         active = [row for row in by_number.values() if row.state == SEGMENT_ACTIVE]
-        if len(active) == 1 and not any(item.segment == active[0].number for item in lost):
+        if len(active) == 1 and not self._read_only and not any(item.segment == active[0].number for item in lost):
             self._reopen(active[0], group)
         return Recovery(tuple(lost), tuple(cut), tuple(orphans), tuple(gone), tuple(aside), last_group)
 
@@ -238,7 +241,7 @@ class SegmentBodies:
         for offset, found in walk_records(handle, row.number, start, end):
             if isinstance(found, Damage):
                 lost.append(LostRange(row.number, offset, found.end, found.reason))
-        if lost:
+        if lost and not self._read_only:
             self._files.sync_file(path)  # so that the manifest can call what is left synced
         return sorted(lost)
 

@@ -8,7 +8,7 @@ of the rows beside it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from docstore.engines.protocol import Engine
 from docstore.model import Durability, RowMutations, SetCell
@@ -29,7 +29,14 @@ class Committer:
         watched: while compaction looks for segments that no row refers to, the segments that commits refer to.
     """
 
-    def __init__(self, engine: Engine, placement: Placement, manifest: Manifest, durability: Durability) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        placement: Placement,
+        manifest: Manifest,
+        durability: Durability,
+        check_writable: Callable[[], None] = lambda: None,
+    ) -> None:
         self.lock = threading.RLock()
         self.manifest = manifest
         self.durability = durability
@@ -38,6 +45,7 @@ class Committer:
         self.watched: set[int] | None = None
         self._engine = engine
         self._placement = placement
+        self._check_writable = check_writable
         placement.begin_group(manifest.group + 1)
 
     def commit(self, rows: Sequence[RowMutations]) -> None:
@@ -47,6 +55,8 @@ class Committer:
             StorageError: nothing was applied.
             CommitUnknown: it may be applied; the same write again is safe.
         """
+        if rows:
+            self._check_writable()
         self.commits += 1
         if self.watched is not None:
             self.watched.update(_segments_of(rows))

@@ -112,6 +112,7 @@ def rehearse(opened: Opened, buckets: Buckets) -> Rehearsal:
         "manifest": manifest,
         "dictionaries": dictionary_files,
         "placement": Placement(bodies, ValueCodec(), dictionaries, sharing.envelope_for),
+        "scratch": None,
         "buckets": LayeredBuckets(buckets, RowBuckets(upper)),
     }
     pins = ExitStack()

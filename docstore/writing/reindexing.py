@@ -19,7 +19,7 @@ from docstore.dedup.runbuckets import TABLE as RUNS_TABLE
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.engines.protocol import Engine
 from docstore.errors import CorruptionError
-from docstore.format import INDEX_DIRECTORY, KEYS_SCHEME_ROW, POSTING_TEXT, RUN_LOG_FAMILY, SCHEME_KEYS_3
+from docstore.format import KEYS_SCHEME_ROW, POSTING_TEXT, RUN_LOG_FAMILY, SCHEME_KEYS_3
 from docstore.html.words import words
 from docstore.layout import Opened
 from docstore.model import Durability, ReadSpec, RowMutations, SetCell
@@ -53,7 +53,7 @@ def _open_runs(opened: Opened, table: Table) -> RunBuckets:
         yield from stored_texts(opened, rows, kernel_of(opened))
         _note_scheme(opened.engine)  # whoever asks makes all runs anew, and begins again where that is cut short
 
-    runs = RunBuckets(opened.engine, opened.path / INDEX_DIRECTORY, texts, opened.files)
+    runs = RunBuckets(opened.engine, opened.index, texts, opened.files)
     if runs.is_new:
         if next(opened.engine.scan(TABLE, _TEXTS_BEGIN, _TEXTS_END), None) is not None:
             runs.rebuild()  # its texts were posted as rows, or its log was taken away

@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
     )
     arguments.add_store(parser)
+    arguments.add_read_only(parser)
     arguments.add_json(parser, "{segments, copied_segments, copied_bytes, total_bytes} as one JSON object")
 
 

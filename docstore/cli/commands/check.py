@@ -12,7 +12,7 @@ from pathlib import Path
 
 from docstore.check import check, losses
 from docstore.cli import arguments, output, progress
-from docstore.errors import EXIT_OK, CorruptionError
+from docstore.errors import EXIT_OK, CorruptionError, InvalidArgument
 from docstore.layout import Layout
 from docstore.losses import acknowledge
 
@@ -38,14 +38,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
     )
     arguments.add_store(parser)
+    arguments.add_read_only(parser)
     arguments.add_json(parser, "one JSON object a line: one a finding, {where, what, remedy}")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings."""
+    if args.acknowledge and args.read_only:
+        raise InvalidArgument("--acknowledge writes to the store; leave --read-only out")
     found = 0
     with ExitStack() as stack:
-        opened = stack.enter_context(closing(Layout(Path(args.store)).open(create=False, schema=None)))
+        read_only = False if args.acknowledge else args.read_only
+        opened = stack.enter_context(
+            closing(Layout(Path(args.store)).open(create=False, schema=None, read_only=read_only))
+        )
         wanted = sys.stderr.isatty() if args.progress is None else args.progress
         findings = (
             losses(opened) if args.acknowledge else check(opened, progress.rows_bar(stack, "check") if wanted else None)

@@ -43,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="blocks without a change too")
     arguments.add_store(parser)
+    arguments.add_read_only(parser)
     arguments.add_json(parser, "both pages, similarity and changes as one JSON object")
 
 

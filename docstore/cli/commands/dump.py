@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", help="a file of a store or a backup")
     parser.add_argument("--manifest", action="store_true", help="show the manifest of --store in place of a file")
     arguments.add_store(parser)
+    arguments.add_read_only(parser)
     arguments.add_json(parser, 'one JSON object a line: {"line"}')
 
 

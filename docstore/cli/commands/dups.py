@@ -60,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"most pages (default: {DEFAULT_LIMIT}, with --rejected and --orphans all)",
     )
     arguments.add_store(parser)
+    arguments.add_read_only(parser)
     arguments.add_json(
         parser, "one JSON object a line: one a page, most similar first, or one a rejected capture or orphan"
     )

@@ -75,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
     )
     arguments.add_store(parser)
+    arguments.add_read_only(parser)
     arguments.add_json(parser, "{pages, body_bytes, output} as one JSON object; needs --output FILE")
 
 

@@ -73,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--variants", action="store_true", help="if there is no such page, try http or https, with and without www"
     )
     arguments.add_store(parser)
+    arguments.add_read_only(parser)
     arguments.add_json(parser, "one JSON object a line: one a capture, with --column one a cell")
 
 

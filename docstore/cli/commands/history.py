@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("url", metavar="URL", help="of the page; https:// is added where the scheme is missing")
     arguments.add_store(parser)
+    arguments.add_read_only(parser)
     arguments.add_json(parser, "one JSON object a line: one a capture")
 
 

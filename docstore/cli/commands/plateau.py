@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--png", metavar="FILE", required=True, help="where to write the picture")
     parser.add_argument("--at", metavar="TIME", type=arguments.time_micros, help="the page as it was then")
     arguments.add_store(parser)
+    arguments.add_read_only(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"whole values, not the first {SHOWN_CHARACTERS} characters, and escapes for what is no text",
     )
     arguments.add_store(parser)
+    arguments.add_read_only(parser)
     arguments.add_json(parser, "one JSON object a line: one a row, with its cells")
 
 

@@ -69,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--png", metavar="FILE", help="with --text: draw both laws; needs the extra `plot`")
     arguments.add_store(parser)
+    arguments.add_read_only(parser)
     arguments.add_json(parser, "everything as one JSON object")
 
 
