@@ -40,7 +40,7 @@ class Surplus(NamedTuple):
         last_group: highest number of a mark; 0 for none.
         is_explained: no record is there that the last commit, or an earlier one, must have named.
         holds_next: there are records of the commit behind the last one.
-        is_mark: it is the mark of that commit and nothing else: the segment was closed so.
+        is_mark: it is one mark, of that commit or an earlier one, and nothing else: the segment was closed so.
     """
 
     last_group: int
@@ -101,7 +101,7 @@ def judge(handle: ReadFile, segment: int, start: int, group: int, segments: Coll
             records += 1
             is_explained &= is_known
             holds_next |= is_next
-    return Surplus(last_group, is_explained, holds_next, is_whole and is_next and marks == 1 and not records)
+    return Surplus(last_group, is_explained, holds_next, is_whole and is_known and marks == 1 and not records)
 
 
 def set_aside(files: Files, path: Path, segment: int, start: int, folder: Path) -> str:

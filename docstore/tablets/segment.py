@@ -107,6 +107,8 @@ class _Active:
         self.tail_bytes = file.length_bytes
         self.group = 0
         """Of the last mark in it, as far as that is known."""
+        self.closed_bytes: int | None = None
+        """Committed bytes of a segment that stands as it was closed: only that mark is behind them."""
         self.pending: dict[int, bytes] = {}
         self.pending_bytes = 0
 
@@ -217,7 +219,7 @@ class SegmentBodies:
         self._next_number = max(next_number, *(number + 1 for number in known), 1)
         active = [row for row in by_number.values() if row.state == SEGMENT_ACTIVE]
         if len(active) == 1 and not self._read_only and not any(item.segment == active[0].number for item in lost):
-            self._reopen(active[0], group)
+            self._reopen(active[0], surplus.get(active[0].number))
         return Recovery(tuple(lost), tuple(cut), tuple(orphans), tuple(gone), tuple(aside), last_group)
 
     def _judge(self, number: int, start: int, group: int, there: Collection[int]) -> Surplus:
@@ -245,7 +247,7 @@ class SegmentBodies:
             self._files.sync_file(path)  # so that the manifest can call what is left synced
         return sorted(lost)
 
-    def _reopen(self, row: SegmentRow, group: int) -> None:
+    def _reopen(self, row: SegmentRow, closing: Surplus | None) -> None:
         header = self._files.open_read(self.path(row.number)).read(SEGMENT_HEADER_BYTES, 0)
         if row.committed_bytes >= self._limit_bytes or header_damage(header, row.number):
             return
@@ -253,8 +255,9 @@ class SegmentBodies:
             return  # an earlier docstore wrote it, and could not read what is written today
         active = _Active(row.number, self._files.open_append(self.path(row.number), create=False), folder_synced=True)
         active.synced_bytes = min(row.synced_bytes, row.committed_bytes)
-        if active.tail_bytes > row.committed_bytes:  # by the mark that `close` left and synced
-            active.group = group + 1
+        if closing is not None and closing.is_mark:  # left and synced by `close`
+            active.group = closing.last_group
+            active.closed_bytes = row.committed_bytes
             if row.synced_bytes == row.committed_bytes:
                 active.synced_bytes = active.tail_bytes
         self._active = active
@@ -275,6 +278,7 @@ class SegmentBodies:
             if active is None or active.tail_bytes >= self._limit_bytes:
                 active = self._roll()
             self._mark_group(active)
+            active.closed_bytes = None
             if self._encode is None:
                 # Loaded at the first write: native code comes with it, which reading does without.
                 self._encode = import_module("docstore.tablets.recordbatch").encoder()
@@ -391,7 +395,8 @@ class SegmentBodies:
             active.file.close()
 
     def _progress_of(self, active: _Active, *, is_active: bool) -> SegmentProgress:
-        return SegmentProgress(active.number, is_active, self._written_bytes, active.synced_bytes)
+        written_bytes = self._written_bytes if active.closed_bytes is None else active.closed_bytes
+        return SegmentProgress(active.number, is_active, written_bytes, min(active.synced_bytes, written_bytes))
 
     # --- reading ---
 
@@ -544,7 +549,7 @@ class SegmentBodies:
         """See `Bodies`; where records were taken, the mark of the next group says that all of them were committed."""
         try:
             with self._lock:
-                if self._active is not None and self._active.group:
+                if self._active is not None and self._active.group and self._active.closed_bytes is None:
                     self._mark_group(self._active)
             self.sync()
         finally:

@@ -199,6 +199,7 @@ def test_an_orderly_close_and_a_reading_session_change_no_segment(tmp_path: Path
     for _ in range(2):
         with docstore.open(tmp_path / "s") as store:
             assert store.get("https://a.example/1") is not None
+            store.backup(tmp_path / "b")
         assert segment.read_bytes() == before
     with docstore.open(tmp_path / "s") as store:
         write(store, 2, 1)
