@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from docstore.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.capture import (
     BODY,
     CHECKSUM,
@@ -324,6 +325,10 @@ class PageRows:
         spec = ReadSpec(families=(damaged.family,), qualifier_prefix=damaged.qualifier)
         cells = self._table.stored_row(row_key, spec)
         return [cell.timestamp for cell in cells if cell[:2] == damaged[:2] and cell.value == damaged.value]
+
+    def anchor(self, row_key: bytes, source: bytes) -> Cell | None:
+        """What a page says of another, newest: its URL is the qualifier; committed ones only."""
+        return self._table.newest(row_key, ANCHOR_FAMILY, source)
 
     def has_visit(self, pointer: PagePointer) -> bool:
         """Whether a visit that found nothing new (304) is noted at that row and time."""

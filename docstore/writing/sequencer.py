@@ -193,7 +193,7 @@ class Sequencer:
         if damaged:
             known = None  # it is judged and stored anew, in its own place
         if known is not None and known.stored != capture.STORED_REJECTED:
-            self._add_anchors(one, timestamp)  # it may have been stored before without them
+            self._add_anchors(one, timestamp, again=True)  # it may have been stored before without them
             return _known(one.url, timestamp, known)
         previous, previous_similarity = self._compare_with_previous(one, own.previous)
         judgement = self._detector.judge(one.row_key, one.page.body, one.analysis, status=one.page.status)
@@ -232,7 +232,7 @@ class Sequencer:
         cells, long = known_cells(one, verdict)
         self._in_flight.append(Judged(one, pointer, verdict, judgement, own.previous, pending, cells, long, damaged))
         if one.anchors and stored != capture.STORED_REJECTED:
-            self._add_anchors(one, timestamp)
+            self._add_anchors(one, timestamp, again=own.previous is not None)
         return Answer(one.url, timestamp, verdict)
 
     def _kept_as(self, row_key: bytes, judgement: Judgement, policy: Policy) -> str:
@@ -318,13 +318,17 @@ class Sequencer:
                 one.pointer, analysis.body_checksum, page.payload_digest, page.docno
             )
 
-    def _add_anchors(self, one: Prepared, timestamp: int) -> None:
-        """What a page that is stored says of others."""
+    def _add_anchors(self, one: Prepared, timestamp: int, *, again: bool) -> None:
+        """What a page that is stored says of others; of a page that is written `again`, only what it said otherwise."""
         source = one.url.encode()
         for anchor in one.anchors:
-            cell = SetCell(ANCHOR_FAMILY, source, timestamp, encode_inline(anchor.text))
+            value = encode_inline(anchor.text)
+            newest = self._rows.anchor(anchor.row_key, source) if again else None
+            if newest is not None and newest.timestamp <= timestamp and newest.value == value:
+                continue
+            cell = SetCell(ANCHOR_FAMILY, source, timestamp, value)
             self._anchor_cells.setdefault(anchor.row_key, []).append(cell)
-        self._anchor_count += len(one.anchors)
+            self._anchor_count += 1
 
 
 def _same_answer(one: capture.StoredVerdict, other: capture.StoredVerdict) -> bool:

@@ -158,6 +158,24 @@ def test_a_second_run_over_known_pages_adds_the_anchors(tmp_path: Path) -> None:
     assert written(tmp_path / "later", pages(), anchors=True) == at_once
 
 
+def test_a_page_that_is_fetched_again_adds_only_changed_anchors(tmp_path: Path) -> None:
+    def body(text: str, number: int) -> bytes:
+        return linking('<a href="/same">Same words</a>', f'<a href="/other">{text}</a>', f"<p>visit {number}")
+
+    schema = docstore.Schema(families=(docstore.ColumnFamily("anchor"),))  # keeps all versions
+    with docstore.open(tmp_path / "store", create=True, schema=schema) as store:
+        for number, text in enumerate(("first", "first", "second", "second", "first")):
+            page = Page(SOURCE, body(text, number), fetched_at=T0 + number * DAY)
+            assert [result.stored for result in store.put_pages([page, page], anchors=True)] == ["body", "known"]
+        spec = docstore.ReadSpec(families=("anchor",))
+        found = {}
+        for name in ("same", "other"):
+            row = store.cells.read_row(row_key(f"https://a.example/{name}"), spec)
+            assert row is not None
+            found[name] = [((cell.timestamp - T0) // DAY, cell.value) for cell in row.cells]
+        assert found == {"same": [(0, b"Same words")], "other": [(4, b"first"), (2, b"second"), (0, b"first")]}
+
+
 def test_a_rejected_page_gives_no_anchors(tmp_path: Path) -> None:
     body = linking(" ".join(f"w{place}" for place in range(60)), '<a href="https://t.example/">Words</a>')
     with docstore.open(tmp_path / "store", create=True) as store:
