@@ -42,6 +42,7 @@ IP = ("http", b"ip")
 PAYLOAD_DIGEST = ("http", b"payload_digest")
 DOCNO = ("http", b"docno")
 VISIT = ("http", b"visit")
+FETCHED_URL = ("http", b"url")
 TITLE = ("text", b"title")
 MAIN = ("text", b"main")
 DESCRIPTION = ("text", b"description")
@@ -177,21 +178,22 @@ def decode_headers(value: bytes) -> Headers:
         raise CorruptionError(f"http:headers does not decode: {error}") from error
 
 
-def capture_values(page: Page, content_type: str | None, analysis: Analysis) -> Values:
+def capture_values(page: Page, url: str, content_type: str | None, analysis: Analysis) -> Values:
     """What a page's row holds beside body, text and verdict: all that is known of it before it is judged.
 
     Args:
         page: as fetched.
+        url: of its row.
         content_type: its header of that name.
         analysis: of its body.
     """
-    values = http_values(page, content_type, analysis.charset)
+    values = http_values(page, url, content_type, analysis.charset)
     values.update(declared_values(analysis))
     values.update(fingerprint_values(analysis))
     return values
 
 
-def http_values(page: Page, content_type: str | None, charset: str) -> Values:
+def http_values(page: Page, url: str, content_type: str | None, charset: str) -> Values:
     """The `http` columns of a capture; those without a value are left out."""
     values = {STATUS: b"%d" % page.status}
     if page.headers:
@@ -207,6 +209,8 @@ def http_values(page: Page, content_type: str | None, charset: str) -> Values:
         values[PAYLOAD_DIGEST] = _encoded(page.payload_digest)
     if page.docno:
         values[DOCNO] = _encoded(page.docno)
+    if page.url != url:
+        values[FETCHED_URL] = page.url.encode("utf-8", "surrogatepass")
     return values
 
 

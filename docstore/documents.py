@@ -36,6 +36,7 @@ class Capture(NamedTuple):
         checksum, text_checksum: scheme byte and digest.
         verdict: what it was to other URLs when it was written, and to the version before it.
         served_from: URL whose body it shares under policy `reference`; else "".
+        fetched_url: as fetched, where that is spelt otherwise than the URL of the row; else "".
     """
 
     timestamp: int
@@ -58,6 +59,7 @@ class Capture(NamedTuple):
     text_checksum: bytes | None = None
     verdict: StoredVerdict | None = None
     served_from: str = ""
+    fetched_url: str = ""
 
     def header(self, name: str) -> str | None:
         """The first header of that name, case folded; None if there is none."""
@@ -359,4 +361,5 @@ def _http_fields(fetch: _Fetcher) -> dict[str, object]:
         "ip": text(capture.IP),
         "payload_digest": text(capture.PAYLOAD_DIGEST),
         "docno": text(capture.DOCNO),
+        "fetched_url": text(capture.FETCHED_URL),
     }

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from docstore import capture
 from docstore.cells import Row
 from docstore.documents import Capture, Document
-from docstore.formats.export.pages import ExportPage, PageWriter
+from docstore.formats.export.pages import ExportPage, PageWriter, one_line
 from docstore.html.words import words
 from docstore.model import Headers, Page, ReadSpec, micros
 from docstore.store import DocumentStore
@@ -187,8 +187,9 @@ def _selected(selection: Selection, taken: Capture) -> bool:
 
 
 def _export_page(url: str, taken: Capture, status: int, headers: Headers) -> ExportPage:
+    fetched = taken.fetched_url
     page = Page(
-        url,
+        fetched if fetched and one_line(fetched) == fetched else url,
         taken.body or b"",
         status,
         headers,
@@ -200,6 +201,7 @@ def _export_page(url: str, taken: Capture, status: int, headers: Headers) -> Exp
     verdict = taken.shown_verdict
     return ExportPage(
         page,
+        url=url,
         title=taken.title or "",
         text=taken.text or "",
         language=taken.lang or "",

@@ -120,7 +120,7 @@ def capture_fields(document: Document, capture: Capture) -> dict[str, Any]:
     if capture.status is not None:
         fields["status"] = capture.status
         fields["headers"] = [list(pair) for pair in capture.headers or ()]
-        for name in ("media_type", "charset", "ip", "payload_digest", "docno"):
+        for name in ("media_type", "charset", "ip", "payload_digest", "docno", "fetched_url"):
             fields[name] = getattr(capture, name)
     if capture.text is not None:
         for name in ("title", "text", "description", "keywords", "headings", "lang", "canonical"):

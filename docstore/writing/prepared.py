@@ -109,7 +109,7 @@ def _analysed(one: Prepared, content_type: str | None, analysis: Analysis) -> Pr
     if analysis.links and 200 <= page.status < 300:
         anchors = outgoing(one.url, page.body, content_type, analysis)
         analysis = analysis._replace(links=())
-    values = sort_values(capture_values(page, content_type, analysis))
+    values = sort_values(capture_values(page, one.url, content_type, analysis))
     return Prepared(page, one.row_key, one.url, one.timestamp, analysis, "", anchors, values, version_less(one.row_key))
 
 

@@ -109,6 +109,26 @@ def test_a_page_is_found_by_its_recorded_digest_after_a_round_trip(
         assert (found.url, found.newest.payload_digest) == ("https://a.example/", "sha1:BR")
 
 
+@pytest.mark.parametrize("kind", ["warc", "trecweb"])
+def test_the_url_as_it_was_recorded_survives(tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    first, second = (Terminal(tmp_path / name, capsys) for name in ("first", "second"))
+    urls = ["HTTP://Example.COM:80/%7ea/../b c?#part", "http://example.com/b%20c?", "http://example.com/odd\nline"]
+    with docstore.open(first.store, create=True) as store:
+        pages = [docstore.Page(url, b"<p>%d" % n, fetched_at=MAY + n * 1000) for n, url in enumerate(urls)]
+        rows = [result.url for result in store.put_pages(pages)]
+        found = store.get(rows[0], versions=2)
+        assert found is not None and [one.fetched_url for one in found.captures] == ["", urls[0]]
+    file = str(tmp_path / "all")
+    assert first("export", "--format", kind, "--versions", "all", "--output", file).code == 0
+    assert second("ingest", file, "--create").code == 0
+    with docstore.open(second.store) as store:
+        found = store.get(rows[0], versions=2)
+        assert found is not None and [one.fetched_url for one in found.captures] == ["", urls[0]]
+        assert store.get(rows[2]) is not None
+    (line,) = second("export", "--format", "jsonl", "--until", "2024-05-01T00:00:00.001").objects()
+    assert (line["url"], line["fetched_url"]) == (rows[0], urls[0])
+
+
 def test_same_bytes_become_revisits_and_nothing_else_does(run: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "all.warc.gz"
     run("export", "--versions", "all", "--output", str(file))

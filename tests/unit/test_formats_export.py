@@ -196,7 +196,7 @@ def test_header_names_with_a_blank_survive() -> None:
 
 
 def test_json_lines_hold_text_and_verdict_and_bodies_on_request() -> None:
-    page = ExportPage(HARD_PAGES[7], "A title", "The \u5b57 text", "en", "exact", "http://example.com/", 1.0)
+    page = ExportPage(HARD_PAGES[7], "", "A title", "The \u5b57 text", "en", "exact", "http://example.com/", 1.0)
     for bodies in (False, True):
         stream = io.BytesIO()
         JsonLinesExport(stream, bodies=bodies).write(page)

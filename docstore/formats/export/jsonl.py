@@ -23,7 +23,8 @@ class JsonLinesExport:
         """Append one page."""
         source = page.page
         fields: dict[str, object] = {
-            "url": source.url,
+            "url": page.url or source.url,
+            "fetched_url": source.url,
             "timestamp": iso_date(page.timestamp),
             "status": source.status,
             "headers": [list(header) for header in source.headers],

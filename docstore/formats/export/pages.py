@@ -23,6 +23,7 @@ class ExportPage:
 
     Attributes:
         page: as it came in; `fetched_at` is the version's timestamp, None counts as 0.
+        url: of the page's row; "" where that is the page's own.
         title, text, language: as extracted, "" where there is none.
         verdict: what it was to other pages when it was written: exact, same_text, near, contained,
             similar, new; or "".
@@ -31,6 +32,7 @@ class ExportPage:
     """
 
     page: Page
+    url: str = ""
     title: str = ""
     text: str = ""
     language: str = ""

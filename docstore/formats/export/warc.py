@@ -145,7 +145,7 @@ def _is_http(url: str) -> bool:
 def _is_resource(page: Page, headers: Headers) -> bool:
     """Whether a resource record can say all: another protocol than HTTP, and no more headers than a type."""
     names = [name for name, _ in headers]
-    return not _is_http(page.url) and page.status == 200 and names in ([], ["Content-Type"])
+    return not _is_http(page.url.lower()) and page.status == 200 and names in ([], ["Content-Type"])
 
 
 def _http(status: int, headers: Headers, body_bytes: int) -> _Utf8Headers:
