@@ -251,6 +251,10 @@ class HashIndex:
         if len(self._gone) > GONE_HELD:
             del self._gone[next(iter(self._gone))]
 
+    def forget_gone(self) -> None:
+        """Texts that were noted to be gone may be there again."""
+        self._gone.clear()
+
     def texts_near(self, analysis: Analysis) -> set[int]:
         """Numbers of all texts that share a band, a 0-mod-p fingerprint or a run with the page."""
         of_bands, of_fingerprints = _question(analysis).chains()

@@ -134,6 +134,7 @@ class PageRows:
     Attributes:
         in_doubt: since the group in flight was begun, a version was asked for of which only its commit can tell whether
             a policy hides it.
+        hides: whether a policy may hide versions at all.
 
     Args:
         table: of pages.
@@ -160,7 +161,7 @@ class PageRows:
         self._pending: dict[PagePointer, PendingPage] = {}
         self._pending_rows: set[bytes] = set()
         self.in_doubt = False
-        self._hides = table.collects(_FAMILIES_OF_A_VERSION)
+        self.hides = table.collects(_FAMILIES_OF_A_VERSION)
         self._lasting: set[PagePointer] = set()
         policies = [table.policy(family) for family in _FAMILIES_OF_A_VERSION]
         ages = any(policy.max_age_seconds is not None for policy in policies)
@@ -179,7 +180,7 @@ class PageRows:
         A version whose text was deleted, or has expired, is one without text: it cannot be compared.  None too, and
         `in_doubt`, where a policy may hide it as soon as the group in flight is committed.
         """
-        if self._hides and pointer.row_key in self._pending_rows and pointer not in self._lasting:
+        if self.hides and pointer.row_key in self._pending_rows and pointer not in self._lasting:
             self.in_doubt = True
             return None
         pending = self._pending.get(pointer)
@@ -268,7 +269,7 @@ class PageRows:
         spec = ReadSpec(families=_COLUMNS_OF_A_VERSION, end=timestamp + 1, versions=2)
         cells = self._table.read_row(row_key, spec)
         # What a policy hides is there all the same: a write at its timestamp would take its place.
-        stored = self._table.stored_row(row_key, spec._replace(start=timestamp)) if self._hides else cells
+        stored = self._table.stored_row(row_key, spec._replace(start=timestamp)) if self.hides else cells
         here = {(cell.family, cell.qualifier): cell.value for cell in stored if cell.timestamp == timestamp}
         if not cells and not here:
             return _NOTHING
@@ -506,7 +507,7 @@ class PageRows:
         self._pending_rows.add(pointer.row_key)
         if pending is not None:
             self._pending[pointer] = pending
-            if self._hides and self._table.keeps_newest(pointer.row_key, pointer.timestamp, _FAMILIES_OF_A_VERSION):
+            if self.hides and self._table.keeps_newest(pointer.row_key, pointer.timestamp, _FAMILIES_OF_A_VERSION):
                 self._lasting.add(pointer)
 
     def in_flight(self, row_key: bytes) -> bool:

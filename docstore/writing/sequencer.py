@@ -169,6 +169,8 @@ class Sequencer:
         self._anchor_cells = {}
         self._anchor_count = 0
         self._index.end_group(committed=committed)
+        if self._rows.hides:
+            self._index.forget_gone()  # not seen while it was in doubt, or confirmed by this very group
         self._rows.end_group(committed=committed, shared=shared)
         self._tally.rollback()
 

@@ -12,13 +12,13 @@ from stores import contents
 import docstore
 from docstore import ColumnFamily, GCPolicy, Page, Policy, PutResult, Schema, VerdictKind
 from docstore.layout import Layout
-from docstore.model import Durability
+from docstore.model import DUPLICATES, Durability
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 HOUR = 3_600_000_000
 NOW = 1_700_000_000_000_000
 REJECT = dict.fromkeys((VerdictKind.EXACT, VerdictKind.SAME_TEXT), Policy.REJECT)
-REFERENCE = {kind: Policy.REFERENCE for kind in VerdictKind if kind is not VerdictKind.NEW}
+REFERENCE = dict.fromkeys(DUPLICATES, Policy.REFERENCE)
 GC = {
     "none": {},
     "one version": {"page": GCPolicy(max_versions=1)},
