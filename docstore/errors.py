@@ -46,7 +46,7 @@ class UnsupportedFormat(DocstoreError):
 
 
 class CorruptionError(DocstoreError):
-    """Bytes on disk are not what was written.
+    """Bytes on disk are not what was written, or the medium does not give them.
 
     Attributes:
         message: what is wrong, without the place.

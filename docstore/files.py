@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from docstore.errors import StorageError, StoreUnavailable
+from docstore.errors import CorruptionError, StorageError, StoreUnavailable
 
 _REMEDIES = {
     errno.ENOSPC: "the disk is full: free space and write again",
@@ -133,7 +133,11 @@ class ReadFile:
         self._descriptor = descriptor
 
     def read(self, length: int, offset: int) -> bytes:
-        """The bytes at an offset; fewer than asked for only at the end of the file."""
+        """The bytes at an offset; fewer than asked for only at the end of the file.
+
+        Raises:
+            CorruptionError: the medium does not give them: a bad sector is damage of what lies there, and of no more.
+        """
         try:
             raw = self._files.read(self._descriptor, length, offset)
             while len(raw) < length and (
@@ -141,6 +145,14 @@ class ReadFile:
             ):
                 raw += more
         except OSError as error:
+            if error.errno == errno.EIO:
+                raise CorruptionError(
+                    "the medium cannot be read",
+                    path=str(self.path),
+                    offset=offset,
+                    expected=f"{length} bytes",
+                    found="EIO",
+                ) from error
             raise storage_error("read", self.path, error) from error
         return raw
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 from collections.abc import Iterator
@@ -20,10 +21,12 @@ from docstore.check import check
 from docstore.dedup.clusters import CanonicalPolicy
 from docstore.errors import CorruptionError
 from docstore.export import export
+from docstore.files import Files
 from docstore.formats.export.jsonl import JsonLinesExport
 from docstore.ingest import ingest
 from docstore.keys import row_key
-from docstore.model import ColumnFamily, GCPolicy, Schema, SetCell
+from docstore.layout import Layout
+from docstore.model import ColumnFamily, Durability, GCPolicy, Schema, SetCell
 from docstore.store import DocumentStore
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.unique import Survivors
@@ -97,6 +100,28 @@ def test_a_page_that_cannot_be_read_is_named_and_stops_no_other(tmp_path: Path, 
         (found,) = store.stats()["unreadable"]
         assert (found["url"], found["timestamp"], found["path"], found["offset"]) == (A, T0, path, offset)
         assert found["column"] == f"{column[0]}:{column[1].decode()}"
+
+
+def test_a_bad_sector_stops_no_other_page(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+        path, offset = damage_value(store, A, BODY)
+
+    class BadSector(Files):
+        def read(self, descriptor: int, length: int, offset: int) -> bytes:
+            if offset <= bad < offset + length and str(Path(f"/proc/self/fd/{descriptor}").readlink()) == path:
+                raise OSError(errno.EIO, "bad sector")
+            return super().read(descriptor, length, offset)
+
+    bad = offset + 8
+    with DocumentStore(Layout(tmp_path / "s", BadSector()).open(create=False, schema=None), Durability.SYNC) as store:
+        with pytest.raises(CorruptionError, match="the medium cannot be read"):
+            store.get(A)
+        assert store.put_page(B, NEAR, headers=HTML).stored == "body"
+        assert [(one["url"], one["path"], one["offset"]) for one in store.stats()["unreadable"]] == [(A, path, offset)]
+        assert [finding.what for finding in check(store.opened) if "medium" in finding.what]
+        assert store.put_page(A, FIRST, headers=HTML, fetched_at=T0).stored == "body"
+        assert body_of(store, A) == FIRST
 
 
 @pytest.mark.parametrize("kind", [VerdictKind.EXACT, VerdictKind.NEAR])
