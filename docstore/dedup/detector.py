@@ -30,7 +30,8 @@ MIN_NEAR_WORDS = 50
 """Shorter pages are all template ("log in", "page not found"): they get reason="short_text", and no bands, so that
 every candidate is at least so long."""
 MAX_VERIFIED = 16
-"""Candidates compared exactly per page: the first that the index proposes and sketches do not rule out."""
+"""Candidates compared exactly per page: the first that the index proposes and sketches do not rule out; and as many
+more, the likeliest by their sketches, where none of the first is near."""
 RELATIVE_SIMILARITY = 0.4
 """A page at least this near is worth a delta even where it is no duplicate."""
 SKETCH_MARGIN = 0.1
@@ -126,12 +127,14 @@ class Match(NamedTuple):
         jaccard: exact Jaccard coefficient.
         contained: share of the asking page's shingles that lie in this page.
         contains: share of this page's shingles that lie in the asking page.
+        number: of its text.
     """
 
     pointer: PagePointer
     jaccard: float
     contained: float
     contains: float
+    number: int
 
 
 def jaccard(shared: int, first: int, second: int) -> float:
@@ -217,9 +220,25 @@ class Detector:
             if self._index.gone_seen == gone_before or len(matches) == limit:
                 break
             looked_at.update(numbers)  # what was gone has taken the place of others
+        if len(matches) == limit and all(match.jaccard < self._near_threshold for match in matches):
+            others = [*proposal.numbers, *proposal.further]
+            self._verify_likeliest(row_key, page, analysis, others, matches)
         if len(matches) > 1:
             matches.sort(key=_best_first)
         return matches, proposal
+
+    def _verify_likeliest(
+        self, row_key: bytes, page: Asking, analysis: Analysis, numbers: list[int], matches: list[Match]
+    ) -> None:
+        """Compare a page that has many relatives with those of other texts whose sketches say that they are near."""
+        compared = {match.number for match in matches}
+        numbers = [number for number in numbers if number not in compared]
+        for number in self._texts.unheld(numbers):
+            self._oldest(row_key, number, analysis)  # holds its sketch
+        least = self._near_threshold - SKETCH_MARGIN
+        likely = self._texts.likeliest(analysis.sketch, numbers, least, MAX_VERIFIED)
+        if likely:
+            self._verify(row_key, page, analysis, likely, len(matches) + len(likely), matches)
 
     def _verify(
         self,
@@ -245,7 +264,7 @@ class Detector:
             if found is None or not others:
                 continue
             alike = jaccard(shared, size, others)
-            matches.append(_new_tuple(Match, (pointer, alike, shared / size, shared / others)))
+            matches.append(_new_tuple(Match, (pointer, alike, shared / size, shared / others, number)))
             if len(matches) == limit:
                 break
 

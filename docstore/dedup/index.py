@@ -29,7 +29,7 @@ from blake3 import blake3
 
 from docstore.dedup.buckets import FAMILY, TABLE, Buckets
 from docstore.dedup.pointers import PagePointer, body_head, text_number
-from docstore.dedup.ranking import BUCKET_LIMIT, LOOKS_INSIDE, LOOKS_NEAR, Proposal, Question
+from docstore.dedup.ranking import BUCKET_LIMIT, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, Proposal, Question
 from docstore.engines.protocol import Engine
 from docstore.format import (
     POSTING_BODY,
@@ -49,6 +49,7 @@ MOST_POINTERS = 1024
 ROWS_HELD = 65_536
 """Rows of texts and bodies at hand, some 16 MB: most candidates are texts of the last pages."""
 
+LOOKS = LOOKS_NEAR + LOOKS_INSIDE + LOOKS_MOST
 GONE_HELD = 65_536
 """Texts known to be gone."""
 PAGES_HELD = 16_384
@@ -238,7 +239,8 @@ class HashIndex:
             left = [number for number in proposal.numbers if number not in self._gone]
             hidden = len(proposal.numbers) - len(left)
             if hidden <= question.more:
-                return proposal._replace(numbers=left[: LOOKS_NEAR + LOOKS_INSIDE])
+                further = [number for number in proposal.further if number not in self._gone]
+                return proposal._replace(numbers=left[:LOOKS], further=further)
             question = question._replace(more=2 * hidden)
             proposal = self._buckets.propose(question)
         return proposal

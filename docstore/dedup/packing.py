@@ -19,7 +19,7 @@ from docstore.compiled import docstore_native
 from docstore.dedup import recent as reference
 from docstore.dedup import runs
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.ranking import LOOKS_INSIDE, LOOKS_NEAR, Proposal, Question, propose
+from docstore.dedup.ranking import FURTHER, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, Proposal, Question, propose
 from docstore.dedup.runs import Encoded, Run, bound_buckets
 from docstore.dedup.slices import UNIT_BYTES, Shape, encode_slice
 from docstore.errors import CorruptionError, InvalidArgument
@@ -29,7 +29,7 @@ Keys = NDArray[np.uint64]
 
 NATIVE: Final = "native"
 REFERENCE: Final = "reference"
-_LOOKS: Final = LOOKS_NEAR, LOOKS_INSIDE
+_LOOKS: Final = LOOKS_NEAR, LOOKS_INSIDE, LOOKS_MOST, FURTHER
 
 
 class Recent(Protocol):
@@ -236,8 +236,8 @@ class NativePacking:
             found = docstore_native.propose_texts(_views(opened), recent, question, limit, _LOOKS)
         except (IndexError, ValueError) as error:
             raise _damage(error) from error
-        numbers, candidates, has_own, is_crowded, further = found
-        return Proposal(numbers, candidates, has_own, is_crowded, np.frombuffer(further, np.uint64))
+        numbers, candidates, has_own, further, is_crowded, further_keys = found
+        return Proposal(numbers, candidates, has_own, further, is_crowded, np.frombuffer(further_keys, np.uint64))
 
     def encode(self, postings: Keys, shape: Shape) -> Encoded:
         """See `Packing`."""

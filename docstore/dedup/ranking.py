@@ -27,7 +27,11 @@ BUCKET_LIMIT: Final = 64
 """Texts in one bucket; later ones are left out.  What that costs is measured in `docs/dedup-theory.md`."""
 LOOKS_NEAR: Final = 24
 LOOKS_INSIDE: Final = 16
-"""Texts looked at a page: of those that share a band, and of those that share a 0-mod-p fingerprint."""
+LOOKS_MOST: Final = 8
+"""Texts looked at a page: of those that share a band, of those that share a 0-mod-p fingerprint, and of all, by how
+many keys they share: a text that was among the first of full buckets is in no others."""
+FURTHER: Final = 48
+"""Texts of each of the first two lists that may be looked at next."""
 RAREST: Final = 1 << 20
 """What a key counts that leads to one text; one that leads to n counts `RAREST // n`, and one whose bucket is full 1:
 a text that few share anything with is told from thousands of the same template by what it alone has."""
@@ -75,6 +79,7 @@ class Proposal(NamedTuple):
         numbers: of texts, in the order in which to look at them.
         candidates: different texts found, looked at or not.
         has_own: whether the page's own text is among them: it is posted already.
+        further: texts that come next, where the others are no more than alike.
         is_crowded: half of the bands, or all fingerprints, ended in full buckets: texts may have been left out.
         further_keys: those of chains beyond their first that were asked for: a text is posted under them as well.
     """
@@ -82,6 +87,7 @@ class Proposal(NamedTuple):
     numbers: list[int]
     candidates: int
     has_own: bool
+    further: list[int]
     is_crowded: bool
     further_keys: Keys
 
@@ -90,8 +96,8 @@ def propose(question: Question, find: Find) -> Proposal:
     """Go along the chains of a page, and rank what is found.
 
     A text counts what its postings count, so that one rare key outweighs any number of those that a whole site has.
-    The page's own text comes first, then in turn the next that counts most of those that share a band (near) and of
-    those that share a fingerprint (contained); ties by how many they share, then by number.
+    The page's own text comes first, then in turn the next that counts most of those that share a band (near), of those
+    that share a fingerprint (contained), and the next that shares most keys; ties by how many, then by number.
     """
     of_bands, of_fingerprints = question.chains()
     bands, fingerprints = len(question.band_keys[:BANDS]), len(of_fingerprints[0])
@@ -125,19 +131,24 @@ def propose(question: Question, find: Find) -> Proposal:
     also = shared_fingerprints
     near = sorted([(text != own, -counts[text], -many, -also[text], text) for text, many in shared_bands.items()])
     inside = sorted([(-counts[text], -many, text) for text, many in also.items()])
-    given: dict[int, None] = {}
-    for one, other in zip_longest(near[: LOOKS_NEAR + question.more], inside[: LOOKS_INSIDE + question.more]):
-        if one is not None:
-            given[one[-1]] = None
-        if other is not None:
-            given[other[-1]] = None
+    most = sorted([(-shared_bands[text] - also[text], -count, text) for text, count in counts.items()])
+    nears, insides = [each[-1] for each in near], [each[-1] for each in inside]
+    at, then = LOOKS_NEAR + question.more, LOOKS_INSIDE + question.more
+    given = _in_turn(nears[:at], insides[:then], [each[-1] for each in most[:LOOKS_MOST]])
+    after = _in_turn(nears[at : at + FURTHER], insides[then : then + FURTHER])
     return Proposal(
         list(given),
         len(counts),
         own in counts,
+        [text for text in after if text not in given],
         _is_crowded(full, bands, fingerprints),
         np.concatenate([NO_KEYS, *further]),
     )
+
+
+def _in_turn(*lists: list[int]) -> dict[int, None]:
+    """The first of each list, then the second of each, and so on, each number once."""
+    return dict.fromkeys(text for turn in zip_longest(*lists) for text in turn if text is not None)
 
 
 def _is_crowded(full: Numbers, bands: int, fingerprints: int) -> bool:

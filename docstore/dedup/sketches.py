@@ -58,6 +58,16 @@ class Sketches:
                 found.append((number, held is not None))
         return found
 
+    def unheld(self, numbers: list[int]) -> list[int]:
+        """Of some texts those whose sketch is not held."""
+        return [number for number in numbers if number not in self._held]
+
+    def likeliest(self, sketch: bytes, numbers: list[int], least: float, most: int) -> list[int]:
+        """Of some texts the `most` with the highest estimate, `least` and more; equal ones in their order."""
+        held = [(number, similarity(sketch, self._held[number][0])) for number in numbers if number in self._held]
+        likely = sorted([one for one in held if one[1] >= least], key=lambda one: -one[1])
+        return [number for number, _ in likely[:most]]
+
     def _leaves_room(self, estimate: float, first: int, second: int) -> bool:
         """Whether there may be a likeness, or one text inside the other."""
         least_estimate, margin, least_contained = self._bounds

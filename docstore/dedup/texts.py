@@ -60,6 +60,14 @@ class Texts(Protocol):
         """Whether a text is unlike a page with this sketch and so many shingles; no where its sketch is not held."""
         ...
 
+    def unheld(self, numbers: list[int]) -> list[int]:
+        """Of some texts those whose sketch is not held."""
+        ...
+
+    def likeliest(self, sketch: bytes, numbers: list[int], least: float, most: int) -> list[int]:
+        """Of some texts the `most` that are estimated most alike, `least` and more; what is not held is left out."""
+        ...
+
     def keep(self, number: int, text_checksum: bytes, shingles: Shingles) -> None:
         """Hold the shingles of a text: (n,) uint64, ascending, never changed."""
         ...
@@ -103,6 +111,14 @@ class ReferenceTexts:
     def rules_out(self, sketch: bytes, shingle_count: int, number: int) -> bool:
         """See `Texts`."""
         return not self._sketches.left(sketch, shingle_count, [number])
+
+    def unheld(self, numbers: list[int]) -> list[int]:
+        """See `Texts`."""
+        return self._sketches.unheld(numbers)
+
+    def likeliest(self, sketch: bytes, numbers: list[int], least: float, most: int) -> list[int]:
+        """See `Texts`."""
+        return self._sketches.likeliest(sketch, numbers, least, most)
 
     def keep(self, number: int, text_checksum: bytes, shingles: Shingles) -> None:
         """See `Texts`."""

@@ -15,7 +15,7 @@ from docstore import compiled
 from docstore.dedup import shingle
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.packing import Packing, packing
-from docstore.dedup.ranking import LOOKS_INSIDE, LOOKS_NEAR, Question
+from docstore.dedup.ranking import LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, Question
 from docstore.dedup.runs import key_bytes
 from docstore.dedup.sketches import SketchBounds
 from docstore.dedup.texts import Asking
@@ -88,13 +88,14 @@ def test_sketches_rule_out_the_same_texts_and_the_others_are_compared(seed: int,
         numbers, most = rng.permutation(18).tolist(), int(rng.integers(0, 18))
         shingles = drawn_set(seed + count, int(rng.integers(0, 40)), 6)
         page = Asking(20, b"%d" % rng.integers(0, 3), b"\0" + mine.tobytes(), count, shingles)
-        compared, left = [], []
+        compared, left, likely = [], [], []
         for store in held:
             store.put(number, b"" if length == 0 and scheme else sketch, its)
             store.keep(number, b"%d" % its, drawn_set(its, 30, 6))
             compared.append(store.compare(page, numbers, most))
             left.append([each for each in numbers if not store.rules_out(page.sketch, count, each)])
-        assert compared[0] == compared[1]
+            likely.append((store.unheld(numbers), store.likeliest(page.sketch, numbers, 0.2, most)))
+        assert compared[0] == compared[1] and likely[0] == likely[1]
         assert left == [[each[0] for each in compared[0]]] * 2
         assert [each[2] for each in compared[0][most:]] == [None] * len(compared[0][most:])
         states |= {each[:2] for each in compared[0]}
@@ -131,6 +132,6 @@ def test_the_same_texts_are_proposed_in_the_same_order(seed: int, bands: int, fi
     question = Question(band_keys, samples, runs, own, more)
     expected, found = (proposed(kernel, question, posted, 64) for kernel in (packing("reference"), packing("native")))
     assert found == expected
-    numbers, candidates, *_ = found
-    assert len(set(numbers)) == len(numbers) <= LOOKS_NEAR + LOOKS_INSIDE + 2 * more
-    assert len(numbers) <= candidates <= texts
+    numbers, candidates, _, further, *_ = found
+    assert len(set(numbers)) == len(numbers) <= LOOKS_NEAR + LOOKS_INSIDE + LOOKS_MOST + 2 * more
+    assert len(numbers) + len(further) <= candidates <= texts and not set(numbers) & set(further)

@@ -7,7 +7,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.ranking import BUCKET_LIMIT, LOOKS_INSIDE, LOOKS_NEAR, Keys, Proposal, Question, propose
+from docstore.dedup.ranking import (
+    BUCKET_LIMIT,
+    FURTHER,
+    LOOKS_INSIDE,
+    LOOKS_MOST,
+    LOOKS_NEAR,
+    Keys,
+    Proposal,
+    Question,
+    propose,
+)
 
 NONE = np.empty(0, np.uint64)
 
@@ -45,7 +55,7 @@ def test_a_rare_key_outweighs_many_that_a_whole_site_has() -> None:
     site = list(range(1, BUCKET_LIMIT + 1))
     few = list(range(1, 40))
     found = ranked([site, site, few, few, [700, 701]], [site, [800]])
-    assert found.numbers[:5] == [700, 800, 701, 1, 2]
+    assert found.numbers[:5] == [700, 800, 1, 701, 2]
 
 
 def test_full_buckets_are_told_apart_by_how_many_are_shared() -> None:
@@ -53,6 +63,14 @@ def test_full_buckets_are_told_apart_by_how_many_are_shared() -> None:
     found = ranked([site, [*site[1:], 99], [*site[2:], 98, 99]], [])
     assert found.numbers[:2] == [3, 4] and found.numbers.index(3) < LOOKS_NEAR
     assert 98 not in found.numbers
+
+
+def test_a_text_that_was_among_the_first_of_many_full_buckets_is_looked_at() -> None:
+    site = [list(range(1 + number, BUCKET_LIMIT + 1 + number)) for number in range(8)]
+    rarer = [list(range(1000 + 60 * number, 1060 + 60 * number)) for number in range(8)]
+    assert 20 in ranked(site, []).numbers[: 2 * LOOKS_NEAR]
+    found = ranked([*site, *rarer], [])
+    assert {8, 9, 10} <= set(found.numbers)
 
 
 def test_texts_that_count_the_same_come_by_shared_bands_then_fingerprints_then_number() -> None:
@@ -68,7 +86,8 @@ def test_the_pages_own_text_comes_first_where_a_band_leads_to_it() -> None:
 
 def test_no_more_texts_are_looked_at_than_the_bounds_say_and_all_are_counted() -> None:
     found = ranked([list(range(50)), list(range(50, 100))], [list(range(200, 250)), list(range(250, 300))])
-    assert len(found.numbers) == LOOKS_NEAR + LOOKS_INSIDE
+    assert len(found.numbers) == LOOKS_NEAR + LOOKS_INSIDE and LOOKS_MOST < LOOKS_INSIDE
+    assert len(found.further) == 2 * FURTHER and not set(found.further) & set(found.numbers)
     assert found.candidates == 200
     assert shown(ranked([], [])) == ([], 0, False)
 

@@ -11,6 +11,8 @@ pub struct Proposal {
     pub candidates: usize,
     /// Whether the page's own text is among them.
     pub holds_own: bool,
+    /// Text numbers that come next.
+    pub further: Vec<u64>,
 }
 
 /// How many texts are looked at.
@@ -20,6 +22,10 @@ pub struct Looks {
     pub near: usize,
     /// Of those that share a fingerprint.
     pub inside: usize,
+    /// Of all, by how many keys they share.
+    pub most: usize,
+    /// Of each of the first two lists that come next.
+    pub further: usize,
 }
 
 /// What a key counts that leads to one text.
@@ -69,18 +75,36 @@ pub fn rank(postings: &[Posting], own: u64, looks: Looks) -> Proposal {
         .filter(|tally| tally.fingerprints > 0)
         .map(|tally| (Reverse(tally.weight), Reverse(tally.fingerprints), tally.number))
         .collect();
-    first_of(&mut near, looks.near);
-    first_of(&mut inside, looks.inside);
-    let mut numbers = Vec::with_capacity(near.len() + inside.len());
-    for place in 0..near.len().max(inside.len()) {
-        let both = [near.get(place).map(|one| one.4), inside.get(place).map(|one| one.2)];
-        for number in both.into_iter().flatten() {
-            if !numbers.contains(&number) {
+    let mut most: Vec<_> = tallies
+        .iter()
+        .map(|tally| (Reverse(tally.bands + tally.fingerprints), Reverse(tally.weight), tally.number))
+        .collect();
+    first_of(&mut near, looks.near + looks.further);
+    first_of(&mut inside, looks.inside + looks.further);
+    first_of(&mut most, looks.most);
+    let near: Vec<u64> = near.into_iter().map(|one| one.4).collect();
+    let inside: Vec<u64> = inside.into_iter().map(|one| one.2).collect();
+    let most: Vec<u64> = most.into_iter().map(|one| one.2).collect();
+    let (near, next_near) = near.split_at(looks.near.min(near.len()));
+    let (inside, next_inside) = inside.split_at(looks.inside.min(inside.len()));
+    let numbers = in_turn(&[near, inside, &most], &[]);
+    let further = in_turn(&[next_near, next_inside], &numbers);
+    let holds_own = tallies.iter().any(|tally| tally.number == own);
+    Proposal { numbers, candidates: tallies.len(), holds_own, further }
+}
+
+/// The first of each list, then the second of each, and so on, each number once, and none of some.
+fn in_turn(lists: &[&[u64]], but: &[u64]) -> Vec<u64> {
+    let longest = lists.iter().map(|list| list.len()).max().unwrap_or(0);
+    let mut numbers = Vec::with_capacity(lists.iter().map(|list| list.len()).sum());
+    for place in 0..longest {
+        for &number in lists.iter().filter_map(|list| list.get(place)) {
+            if !numbers.contains(&number) && !but.contains(&number) {
                 numbers.push(number);
             }
         }
     }
-    Proposal { numbers, candidates: tallies.len(), holds_own: tallies.iter().any(|tally| tally.number == own) }
+    numbers
 }
 
 /// The `count` smallest, sorted.
@@ -122,7 +146,7 @@ fn tallies(postings: &[Posting]) -> Vec<Tally> {
 mod tests {
     use super::*;
 
-    const LOOKS: Looks = Looks { near: 2, inside: 2 };
+    const LOOKS: Looks = Looks { near: 2, inside: 2, most: 0, further: 1 };
 
     /// Postings of buckets, of bands and of fingerprints; a bucket of three is full.
     fn found(bands: &[&[u64]], fingerprints: &[&[u64]]) -> Vec<Posting> {
@@ -138,7 +162,7 @@ mod tests {
     #[test]
     fn texts_of_bands_and_of_fingerprints_come_in_turn_and_each_once() {
         let ranked = rank(&found(&[&[9], &[5, 9], &[7, 5]], &[&[1], &[1, 7]]), 3, LOOKS);
-        assert_eq!(ranked, Proposal { numbers: vec![9, 1, 5, 7], candidates: 4, holds_own: false });
+        assert_eq!(ranked, Proposal { numbers: vec![9, 1, 5, 7], candidates: 4, holds_own: false, further: vec![] });
     }
 
     #[test]
@@ -150,13 +174,20 @@ mod tests {
     #[test]
     fn the_pages_own_text_comes_first_where_a_band_leads_to_it() {
         let ranked = rank(&found(&[&[5], &[5, 8]], &[&[9]]), 8, LOOKS);
-        assert_eq!(ranked, Proposal { numbers: vec![8, 9, 5], candidates: 3, holds_own: true });
+        assert_eq!(ranked, Proposal { numbers: vec![8, 9, 5], candidates: 3, holds_own: true, further: vec![] });
         assert_eq!(rank(&found(&[&[5]], &[&[8]]), 8, LOOKS).numbers, [5, 8]);
+    }
+
+    #[test]
+    fn the_text_that_shares_most_keys_is_looked_at_and_others_come_next() {
+        let looks = Looks { near: 1, inside: 0, most: 1, further: 2 };
+        let ranked = rank(&found(&[&[1, 2, 3], &[1, 2, 4], &[1, 5, 6], &[7], &[8], &[9, 2]], &[]), 0, looks);
+        assert_eq!((ranked.numbers, ranked.further), (vec![7, 1], vec![8, 2]));
     }
 
     #[test]
     fn nothing_found_is_nothing_proposed() {
         assert_eq!(rank(&[], 0, LOOKS), Proposal::default());
-        assert_eq!(rank(&found(&[&[4]], &[]), 0, Looks { near: 0, inside: 0 }).numbers, []);
+        assert_eq!(rank(&found(&[&[4]], &[]), 0, Looks { near: 0, inside: 0, most: 0, further: 0 }).numbers, []);
     }
 }

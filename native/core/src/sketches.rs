@@ -86,6 +86,19 @@ impl Sketches {
         }
     }
 
+    /// Of some texts those whose sketch is not held.
+    pub fn unheld(&self, numbers: &[u64]) -> Vec<u64> {
+        numbers.iter().copied().filter(|number| !self.held.contains_key(number)).collect()
+    }
+
+    /// Of some texts the `most` with the highest estimate, `least` and more; equal ones in their order.
+    pub fn likeliest(&self, sketch: &[u8], numbers: &[u64], least: f64, most: usize) -> Vec<u64> {
+        let estimate = |&number: &u64| self.held.get(&number).map(|(_, other)| (number, similarity(sketch, other)));
+        let mut likely: Vec<_> = numbers.iter().filter_map(estimate).filter(|&(_, alike)| alike >= least).collect();
+        likely.sort_by(|one, other| other.1.total_cmp(&one.1));
+        likely.into_iter().take(most).map(|(number, _)| number).collect()
+    }
+
     fn leaves_room(&self, estimate: f64, first: f64, second: f64) -> bool {
         let Bounds { least_estimate, margin, least_contained } = self.bounds;
         // The order of these steps is that of the reference: doubles are rounded at each.

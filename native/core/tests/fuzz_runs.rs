@@ -166,7 +166,7 @@ fn check_damage(chance: &mut Chance) {
     let fingerprints: Vec<u64> = (0..chance.below(200)).map(|_| chance.number()).collect();
     let (band_keys, own) = (&keys[..keys.len().min(96)], chance.number());
     let asked = Asked { band_keys, fingerprints: &fingerprints, runs: &keys, own };
-    let _ = propose(&[run], Some(&Recent::default()), asked, 64, Looks { near: 24, inside: 16 });
+    let _ = propose(&[run], Some(&Recent::default()), asked, 64, Looks { near: 24, inside: 16, most: 8, further: 48 });
     let _ = merge(&[run], &[texts as u64], run.shape, 64, 0, run.shape.slices());
 }
 

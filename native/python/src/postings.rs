@@ -139,8 +139,9 @@ pub fn find_postings<'py>(
 /// What a page asks: band keys, fingerprints and runs, not mixed, the number of its own text, and how many more texts are
 /// wanted than `looks`.
 type Question = (PyBuffer<u64>, PyBuffer<u64>, PyBuffer<u64>, u64, usize);
-/// Text numbers, texts found, whether the page's own is among them, whether it is crowded, further keys.
-type Proposal<'py> = (Vec<u64>, usize, bool, bool, Bound<'py, PyBytes>);
+/// Text numbers, texts found, whether the page's own is among them, numbers that come next, whether it is crowded,
+/// further keys.
+type Proposal<'py> = (Vec<u64>, usize, bool, Vec<u64>, bool, Bound<'py, PyBytes>);
 
 /// The chains of a page looked up, and what they lead to ranked.
 #[pyfunction]
@@ -151,17 +152,18 @@ pub fn propose_texts<'py>(
     recent: PyRef<'py, Recent>,
     asked: Question,
     limit: usize,
-    looks: (usize, usize),
+    looks: (usize, usize, usize, usize),
 ) -> PyResult<Proposal<'py>> {
     let views = runs.iter().map(|run| run.run()).collect::<PyResult<Vec<_>>>()?;
     let (band_keys, fingerprints, of_runs, own, more) = asked;
     let (band_keys, fingerprints) = (band_keys.to_vec(python)?, fingerprints.to_vec(python)?);
     let asked = Asked { band_keys: &band_keys, fingerprints: &fingerprints, runs: &of_runs.to_vec(python)?, own };
-    let looks = Looks { near: looks.0.saturating_add(more), inside: looks.1.saturating_add(more) };
+    let (near, inside, most, further) = looks;
+    let looks = Looks { near: near.saturating_add(more), inside: inside.saturating_add(more), most, further };
     let found = postings::propose(&views, Some(&recent.0), asked, limit, looks).map_err(damaged)?;
     let further_keys = words_as_bytes(python, &found.further_keys)?;
-    let ranking::Proposal { numbers, candidates, holds_own } = found.proposal;
-    Ok((numbers, candidates, holds_own, found.is_crowded, further_keys))
+    let ranking::Proposal { numbers, candidates, holds_own, further } = found.proposal;
+    Ok((numbers, candidates, holds_own, further, found.is_crowded, further_keys))
 }
 
 /// Bytes that Python reads in place: to copy a megabyte would hold the GIL for as long, and whoever waits for it.

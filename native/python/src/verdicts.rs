@@ -81,6 +81,14 @@ impl Texts {
         self.0.sketches.look(sketch, shingle_count, number) == Look::RuledOut
     }
 
+    fn unheld(&self, numbers: Vec<u64>) -> Vec<u64> {
+        self.0.sketches.unheld(&numbers)
+    }
+
+    fn likeliest(&self, sketch: &[u8], numbers: Vec<u64>, least: f64, most: usize) -> Vec<u64> {
+        self.0.sketches.likeliest(sketch, &numbers, least, most)
+    }
+
     fn keep(&mut self, python: Python<'_>, number: u64, text_checksum: &[u8], shingles: PyBuffer<u64>) -> PyResult<()> {
         self.0.keep(number, text_checksum, Shingles::new(python, shingles)?);
         Ok(())
