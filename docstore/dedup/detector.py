@@ -13,12 +13,22 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from blake3 import blake3
+
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.checksum import decides_alone
-from docstore.dedup.comparable import REASON_BLANK, REASON_CROWDED, bodies_compare, says_nothing, text_compares
+from docstore.dedup.comparable import (
+    REASON_BLANK,
+    REASON_CROWDED,
+    bodies_compare,
+    says_nothing,
+    status_class,
+    text_compares,
+)
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.pointers import PagePointer, body_head, text_number
+from docstore.dedup.oldest import Fits
+from docstore.dedup.pointers import PagePointer, text_number
 from docstore.dedup.ranking import Proposal
 from docstore.dedup.sketches import SketchBounds
 from docstore.dedup.texts import Asking
@@ -65,6 +75,11 @@ class StoredPage(NamedTuple):
 
 class Pages(Protocol):
     """How the detector sees rows: live versions only."""
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a page was asked for of which only the commit of the group in flight can tell if it is live."""
+        ...
 
     def page(self, pointer: PagePointer) -> StoredPage | None:
         """The live version at that row and time.
@@ -312,24 +327,41 @@ class Detector:
     # --- one verdict each
 
     def _exact(self, row_key: bytes, body: bytes, analysis: Analysis, status: int) -> PagePointer | None:
-        for pointer in self._index.pages_with_body(body_head(analysis.body_checksum)):
-            page = None if pointer.row_key == row_key else self._pages.page(pointer)
-            if page is None or page.checksum != analysis.body_checksum:
-                continue
-            if not bodies_compare(status, self._pages.status(pointer)):
-                continue
-            if decides_alone(page.checksum) or self._pages.body(pointer) == body:
-                return pointer
-        return None
+        checksum = analysis.body_checksum
+        alone = decides_alone(checksum)
+
+        def fits(pointer: PagePointer) -> bool | None:
+            page = self._pages.page(pointer)
+            if page is None:
+                return None if self._pages.in_doubt else False
+            if page.checksum != checksum or not bodies_compare(status, self._pages.status(pointer)):
+                return False
+            return alone or self._pages.body(pointer) == body
+
+        question = status_class(status), checksum if alone else blake3(body).digest()
+        return self._index.oldest_with_body(checksum, row_key, fits, question)
 
     def _same_text(self, row_key: bytes, analysis: Analysis) -> PagePointer | None:
-        for pointer in self._index.pages_with_text(text_number(analysis.text_checksum)):
-            page = None if pointer.row_key == row_key else self._pages.page(pointer)
-            if page is None or page.text_checksum != analysis.text_checksum:
-                continue
-            if self._pages.title(pointer) == analysis.title and text_compares(self._pages.status(pointer)):
-                return pointer
-        return None
+        def has_title(pointer: PagePointer) -> bool:
+            page = self._pages.page(pointer)
+            same = page is not None and page.text_checksum == analysis.text_checksum
+            return same and self._pages.title(pointer) == analysis.title
+
+        number = text_number(analysis.text_checksum)
+        return self._index.oldest_with_text(number, row_key, self._has_text(number), has_title)
+
+    def _has_text(self, number: bytes) -> Fits:
+        """Whether a page is live, has a text of this number, and that is compared."""
+
+        def fits(pointer: PagePointer) -> bool | None:
+            page = self._pages.page(pointer)
+            if page is None:
+                return None if self._pages.in_doubt else False
+            if text_number(page.text_checksum) != number:
+                return False
+            return text_compares(self._pages.status(pointer))  # an error page may have the body of a good one
+
+        return fits
 
     def _similar_text(self, row_key: bytes, analysis: Analysis) -> Judgement:
         matches, proposal = self.matches(row_key, analysis, MAX_VERIFIED)
@@ -371,23 +403,18 @@ class Detector:
                 that one lies in the other.
         """
         name = number.to_bytes(TEXT_NUMBER_BYTES, "big")
-        is_gone = True
-        for pointer in self._index.pages_with_text(name):
-            if pointer.row_key == row_key:
-                is_gone = False
-                continue
-            page = self._pages.page(pointer)
-            if page is None or text_number(page.text_checksum) != name:
-                continue
-            if unlike is not None:
-                self._texts.put(number, page.sketch, page.shingle_count)
-                if self._texts.rules_out(unlike.sketch, unlike.shingle_count, number):
-                    return None
-            if text_compares(self._pages.status(pointer)):  # an error page may have the body of a good one
-                return pointer, page
-        if is_gone:
-            self._index.note_gone(number)
-        return None
+        fits = self._has_text(name)
+        pointer = self._index.oldest_with_text(name, row_key, fits)
+        page = None if pointer is None else self._pages.page(pointer)
+        if pointer is None or page is None:
+            if not self._pages.in_doubt and self._index.oldest_with_text(name, b"", fits) is None:
+                self._index.note_gone(number)
+            return None
+        if unlike is not None:
+            self._texts.put(number, page.sketch, page.shingle_count)
+            if self._texts.rules_out(unlike.sketch, unlike.shingle_count, number):
+                return None
+        return pointer, page
 
 
 def _number(text_checksum: bytes) -> int:

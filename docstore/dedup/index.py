@@ -19,15 +19,17 @@ own group.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from heapq import merge
 from itertools import chain, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from blake3 import blake3
 
 from docstore.dedup.buckets import FAMILY, TABLE, Buckets
+from docstore.dedup.oldest import Fits, Oldest
 from docstore.dedup.pointers import PagePointer, body_head, text_number
 from docstore.dedup.ranking import BUCKET_LIMIT, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, Proposal, Question
 from docstore.engines.protocol import Engine
@@ -37,7 +39,7 @@ from docstore.format import (
     POSTING_PAYLOAD_DIGEST,
     POSTING_TEXT,
 )
-from docstore.model import Position, ReadSpec, RowMutations, SetCell
+from docstore.model import DeleteCells, Position, ReadSpec, RowMutations, SetCell
 
 if TYPE_CHECKING:
     from docstore.dedup.analysis import Analysis
@@ -54,11 +56,23 @@ GONE_HELD = 65_536
 """Texts known to be gone."""
 PAGES_HELD = 16_384
 """Texts whose pages are at hand, some 4 MB."""
+QUESTIONS_HELD = 128
+"""Questions about one body that very many pages have: by status class, and by text."""
 
 _new_tuple = tuple.__new__
 """Half of what it costs to make a pointer or a cell, of which there are a dozen a page."""
 _BODY = bytes((POSTING_BODY,))
 _TEXT = bytes((POSTING_TEXT,))
+
+
+class Posted(NamedTuple):
+    """A capture, and the names under which it was posted; "" and b"" where it has none."""
+
+    timestamp: int
+    body_checksum: bytes
+    text_checksum: bytes
+    payload_digest: str
+    docno: str
 
 
 def _name_key(kind: int, name: str) -> bytes:
@@ -116,6 +130,8 @@ class HashIndex:
         remembered."""
         self._pages: dict[bytes, list[PagePointer]] = {}
         """Pages that texts lead to, those of the group in flight included; where rows are remembered."""
+        self._oldest: dict[bytes, dict[Hashable, Oldest]] = {}
+        """Of bodies that very many pages have: what was asked of them; where rows are remembered."""
         self._last: tuple[Analysis, Proposal] | None = None
         """The last page that was asked for: judging a page and posting it ask for the same."""
         self._gone: dict[int, None] = {}
@@ -154,23 +170,81 @@ class HashIndex:
                 return
             last, limit = cells[-1].qualifier, min(limit * 4, MOST_POINTERS)
 
-    def pages_with_text(self, number: bytes) -> Iterable[PagePointer]:
-        """Pages of the bodies that have this text, the oldest of each body first; the caller verifies each."""
-        known = self._pages.get(number)
-        if known is not None:
-            return known
-        bodies = self._qualifiers(_TEXT + number, BUCKET_LIMIT)
-        if not bodies:
-            return ()
-        if len(bodies) == 1:
-            pages = self.pages_with_body(bodies[0])
-            if not isinstance(pages, list):
-                return pages
-        else:
-            pages = sorted(pointer for body in bodies for pointer in islice(self.pages_with_body(body), POINTER_SLICE))
-        if self._rows is not None:
+    def oldest_with_body(
+        self, body_checksum: bytes, row_key: bytes, fits: Fits, question: Hashable
+    ) -> PagePointer | None:
+        """The oldest page with a body that fits and is of another row; None where there is none.
+
+        Args:
+            body_checksum: or its head.
+            row_key: pages of this row are left out.
+            fits: verifies a page; one that does not fit is not asked about again, until it is posted again.
+            question: names what `fits` asks for: the same for the same answers.
+        """
+        return self._oldest_of(body_checksum, self.pages_with_body(body_checksum), row_key, fits, question)
+
+    def _oldest_of(
+        self, body: bytes, pages: Iterable[PagePointer], row_key: bytes, fits: Fits, question: Hashable
+    ) -> PagePointer | None:
+        if self._rows is None or isinstance(pages, list):
+            return next((page for page in pages if page.row_key != row_key and fits(page)), None)
+        body_row = _BODY + body_head(body)
+        asked = self._oldest.setdefault(body_row, {})
+        oldest = asked.get(question)
+        if oldest is None:
+            if len(asked) == QUESTIONS_HELD:
+                del asked[next(iter(asked))]
+            oldest = asked[question] = Oldest(partial(self._pages_behind, body_row))
+        return oldest.find(row_key, fits)
+
+    def oldest_with_text(
+        self, number: bytes, row_key: bytes, fits: Fits, also: Fits | None = None
+    ) -> PagePointer | None:
+        """The oldest page with a text that fits and is of another row; None where there is none.
+
+        Args:
+            number: of the text.
+            row_key: pages of this row are left out.
+            fits: verifies a page, by its text's number and its status alone.
+            also: asks for more.  Of a body that very many pages have, POINTER_SLICE pages are asked, the oldest that
+                fits and those behind it: pages with one body are alike.
+        """
+        pages = self._pages.get(number)
+        if pages is None:
+            pages = self._pages_to_ask(number, row_key, fits, 1 if also is None else POINTER_SLICE)
+        for page in pages:
+            if page.row_key != row_key and fits(page) and (also is None or also(page)):
+                return page
+        return None
+
+    def _pages_to_ask(self, number: bytes, row_key: bytes, fits: Fits, most: int) -> list[PagePointer]:
+        """All pages of a text, oldest first; but of each body that very many have the oldest that fits, and behind it
+        as many as make `most`."""
+        pages: list[PagePointer] = []
+        is_whole = True
+        for body in self._qualifiers(_TEXT + number, BUCKET_LIMIT):
+            found = self.pages_with_body(body)
+            if isinstance(found, list):
+                pages += found
+                continue
+            is_whole = False
+            oldest = self._oldest_of(body, found, row_key, fits, number)
+            if oldest is not None:
+                pages += [oldest, *islice(self._pages_behind(_BODY + body, oldest), most - 1)]
+        pages.sort()
+        if is_whole and self._rows is not None:
             self._hold_pages(number, pages)
         return pages
+
+    def _pages_behind(self, body_row: bytes, page: PagePointer) -> Iterator[PagePointer]:
+        return map(_pointer, self._qualifiers_behind(body_row, page.timestamp.to_bytes(8, "big") + page.row_key))
+
+    def pages_with_text(self, number: bytes) -> Iterable[PagePointer]:
+        """Pages of the bodies that have this text, the oldest of each body first; the caller verifies each."""
+        bodies = self._qualifiers(_TEXT + number, BUCKET_LIMIT)
+        if len(bodies) == 1:
+            return self.pages_with_body(bodies[0])
+        return sorted(pointer for body in bodies for pointer in islice(self.pages_with_body(body), POINTER_SLICE))
 
     def _hold_pages(self, number: bytes, pages: list[PagePointer]) -> None:
         self._pages[number] = pages
@@ -214,6 +288,7 @@ class HashIndex:
             self._rows.clear()
         self._pages.clear()
         self._gone.clear()
+        self._oldest.clear()
 
     def _hold(self, row_key: bytes, stored: Sequence[bytes], limit: int) -> None:
         """Keep the beginning of a row at hand, unless a limit has cut it short of that."""
@@ -308,6 +383,9 @@ class HashIndex:
             _insert(self._pending.setdefault(text_row, []), body)
             rows.append(_posting(text_row, body))
         _insert(self._pending.setdefault(body_row, []), here)
+        if body_row in self._oldest:
+            for oldest in self._oldest[body_row].values():
+                oldest.add(_new_tuple(PagePointer, (timestamp, row_key)))
         rows.append(_posting(body_row, here))
         return rows
 
@@ -333,6 +411,47 @@ class HashIndex:
         if docno:
             rows.append((_name_key(POSTING_DOCNO, docno), pointer.timestamp.to_bytes(8, "big") + pointer.row_key))
         return [_posting(key, qualifier) for key, qualifier in rows]
+
+    def remove(self, row_key: bytes, captures: Iterable[Posted]) -> list[RowMutations]:
+        """Take back the postings of captures of a row that are deleted: no look-up finds them from now on.
+
+        Where no page has a body any more, what led to the body goes too.  No group is in flight.
+
+        Returns:
+            Mutations to write with the delete, or after it.
+        """
+        gone: dict[bytes, list[Posted]] = {}
+        for capture in captures:
+            gone.setdefault(body_head(capture.body_checksum), []).append(capture)
+        rows = []
+        for body, of_body in gone.items():
+            qualifiers = {one.timestamp.to_bytes(8, "big") + row_key for one in of_body}
+            left = self._engine.qualifiers(TABLE, _BODY + body, len(qualifiers) + 1)
+            names = {(_BODY + body, qualifier) for qualifier in qualifiers}
+            names |= {
+                (_name_key(POSTING_DOCNO, one.docno), one.timestamp.to_bytes(8, "big") + row_key)
+                for one in of_body
+                if one.docno
+            }
+            if qualifiers.issuperset(left):
+                names |= {(_TEXT + text_number(one.text_checksum), body) for one in of_body if one.text_checksum}
+                names |= {
+                    (_name_key(POSTING_PAYLOAD_DIGEST, one.payload_digest), body)
+                    for one in of_body
+                    if one.payload_digest
+                }
+            for name, qualifier in sorted(names):
+                self._let_go(name, qualifier)
+                rows.append(RowMutations(TABLE, name, (DeleteCells(FAMILY, qualifier),)))
+        return rows
+
+    def _let_go(self, row_key: bytes, qualifier: bytes) -> None:
+        """What is at hand of a row is without this qualifier; where the row goes on behind that, read it anew."""
+        if row_key.startswith(_TEXT):
+            self._pages.pop(row_key[len(_TEXT) :], None)
+        stored = None if self._rows is None else self._rows.pop(row_key, None)
+        if self._rows is not None and stored is not None and len(stored) < POINTER_SLICE:
+            self._rows[row_key] = [one for one in stored if one != qualifier]
 
     def end_group(self, *, committed: bool) -> None:
         """Forget the overlay: its group is committed, or has failed."""

@@ -6,6 +6,7 @@ Floor 5: the one file that builds them.  Loading it loads numpy, which reading n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from docstore import anchors, capture, keys
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.comparable import bodies_compare, says_nothing, text_compares
 from docstore.dedup.detector import MAX_VERIFIED, MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, Detector, Match
-from docstore.dedup.index import HashIndex
+from docstore.dedup.index import HashIndex, Posted
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.pointers import PagePointer
 from docstore.documents import Document, DocumentReader
@@ -34,10 +35,13 @@ from docstore.writing.reindexing import open_buckets
 from docstore.writing.rows import PageRows
 from docstore.writing.sequencer import Sequencer
 from docstore.writing.sharing import body_name
+from docstore.writing.taken import TakenTimes
 from docstore.writing.tally import Tally
 
 POSTED_AT_ONCE = 64
 """Pages posted under one hold of the lock; they are analysed before it is taken."""
+SLICE_POSTINGS = 256
+"""Captures whose postings go under one hold of the lock; those of the first go with their row."""
 GOOD_STATUS = 200
 """Of a page that is not stored and asks for others like it."""
 
@@ -105,16 +109,17 @@ class Writing:
         self._index = HashIndex(opened.engine, self.buckets, remembers=remembers)
         self._rows = PageRows(table, opened.placement, opened.sharing, remembers=remembers)
         self._detector = self._make_detector(self._index, self._rows)
-        sequencer = Sequencer(
+        self._sequencer = Sequencer(
             committer=committer,
             placement=opened.placement,
             index=self._index,
             rows=self._rows,
             detector=self._detector,
             sharing=opened.sharing,
+            taken=TakenTimes(table, opened.placement),
             tally=Tally(opened.engine),
         )
-        self.writer = PageWriter(Preparer(self.kernel, clock), sequencer)
+        self.writer = PageWriter(Preparer(self.kernel, clock), self._sequencer)
 
     def _make_detector(self, index: HashIndex, rows: PageRows) -> Detector:
         return Detector(
@@ -234,18 +239,49 @@ class Writing:
         """
         # Nothing but this row's bodies leads to pages of other rows that were stored by reference to them.  They are
         # posted before it goes, a few at a time: to be seen beside their original for a moment does no harm.
+        captures = self._posted(row_key)
         referring = self._referrers.of_row(row_key)
         self.post(sorted(referring))
         linked = {row for body in self._bodies(row_key) for row in self._linked_from(row_key, body)} if purge else set()
         with self._committer.lock:
+            is_current = self._sequencer.is_current()
             rows = [RowMutations(PAGES, row_key, [DeleteRow()])]
+            rows += self._index.remove(row_key, captures[:SLICE_POSTINGS])
             for pointer in sorted(self._referrers.of_row(row_key) - referring):
                 rows += self._postings_of(pointer)
             rows += self._anchors_taken_back(row_key, sorted(linked))
             self._opened.placement.mark(delete_row(row_key, self._clock()))
             self._commit(rows)
+            if is_current:
+                self._sequencer.note_delete(row_key)
         while not self._table.finish_deletes(row_key):
             pass
+        for start in range(SLICE_POSTINGS, len(captures), SLICE_POSTINGS):
+            some = captures[start : start + SLICE_POSTINGS]
+            with self._committer.lock:
+                gone = [one for one in some if self._rows.page(PagePointer(one.timestamp, row_key)) is None]
+                self._commit(self._index.remove(row_key, gone))
+
+    def _posted(self, row_key: bytes) -> list[Posted]:
+        """The captures of a row, hidden by a policy or not, and under which names they may have been posted."""
+        captures: dict[int, dict[capture.Column, bytes]] = {}
+        for column in (capture.CHECKSUM, capture.TEXT_CHECKSUM, capture.PAYLOAD_DIGEST, capture.DOCNO):
+            spec = ReadSpec(families=(column[0],), qualifier_prefix=column[1])
+            for cell in self._opened.engine.read_row(PAGES, row_key, spec):
+                if cell.qualifier == column[1]:
+                    with suppress(CorruptionError):  # compaction finds a posting that stays behind
+                        captures.setdefault(cell.timestamp, {})[column] = self._opened.placement.fetch(cell.value)
+        return [
+            Posted(
+                timestamp,
+                values[capture.CHECKSUM],
+                values.get(capture.TEXT_CHECKSUM, b""),
+                values.get(capture.PAYLOAD_DIGEST, b"").decode("utf-8", "surrogateescape"),
+                values.get(capture.DOCNO, b"").decode("utf-8", "surrogateescape"),
+            )
+            for timestamp, values in captures.items()
+            if capture.CHECKSUM in values
+        ]
 
     def post(self, pointers: Sequence[PagePointer]) -> None:
         """Post pages that had no postings; those that are gone, or cannot be read, are passed over."""

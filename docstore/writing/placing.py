@@ -17,7 +17,7 @@ from docstore.model import Cell, CellsAt, RowMutations, SetCell, VerdictKind
 from docstore.tablets.placement import TEXT_DELTA, Placement, Sorted
 from docstore.tablets.values import encode_inline
 from docstore.writing.prepared import Prepared
-from docstore.writing.rows import LARGEST_BASE_BYTES, OwnVersion, PageRows, PendingPage
+from docstore.writing.rows import LARGEST_BASE_BYTES, PageRows
 from docstore.writing.sharing import (
     BODY_FAMILY,
     DYING,
@@ -30,6 +30,7 @@ from docstore.writing.sharing import (
     body_name,
 )
 from docstore.writing.siblings import Siblings
+from docstore.writing.versions import OwnVersion, PendingPage
 
 PAGES = "pages"
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from docstore.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.capture import (
@@ -41,6 +40,7 @@ from docstore.tablets.unreadable import Place
 from docstore.tablets.values import envelope_raw_bytes
 from docstore.writing.recent import SHARED_ROWS_HELD, RecentPage, RecentPages
 from docstore.writing.sharing import BODY_FAMILY, ENVELOPE, TEXT, Base, SharedBodies, body_name
+from docstore.writing.versions import OwnRow, OwnVersion, PendingPage, TextBase
 
 BASE_CACHE_BYTES = 32 << 20
 """Raw bodies kept at hand as bases: the next page is likely to resemble the last ones."""
@@ -54,75 +54,6 @@ _JUDGED_COLUMNS = ("dedup", "page", "text")
 _FAMILIES_OF_RECORDS = ("http", "page", "text")
 """Those with values too long for a cell, but for a verdict that names very long URLs."""
 _FAMILIES_OF_A_VERSION = ("page", "http", "text", "dedup")
-
-
-class PendingPage(NamedTuple):
-    """A page of the group in flight, as later pages of the group see it.
-
-    Attributes:
-        page: what every verdict needs.
-        title: as shown.
-        status: of HTTP.
-        text: main text in UTF-8, as stored.
-        body: as fetched.
-        envelope: where the body lies.
-        base: what a page like this one can lean on: this body, or the base that it leans on itself.
-    """
-
-    page: StoredPage
-    title: str
-    status: int
-    text: bytes
-    body: bytes
-    envelope: bytes
-    base: Base | None
-
-
-class TextBase(NamedTuple):
-    """The text of a base: what texts of pages that lean on the base lean on.
-
-    Attributes:
-        raw: the text, in UTF-8.
-        envelope: where it lies.
-        named: the base's row names it already.
-    """
-
-    raw: bytes
-    envelope: bytes
-    named: bool
-
-
-class OwnVersion(NamedTuple):
-    """The version of a URL before the page being written.
-
-    Attributes:
-        timestamp: of its newest confirmation.
-        body: its envelope in `page:body`.
-        checksum: of its body; b"" where that is not known.
-        text_checksum: of its text, or b"".
-        text_timestamp: where its text lies.
-    """
-
-    timestamp: int
-    body: bytes
-    checksum: bytes
-    text_checksum: bytes
-    text_timestamp: int
-
-
-class OwnRow(NamedTuple):
-    """What a row holds at and before a timestamp.
-
-    Attributes:
-        taken: checksum of a capture at that very timestamp, hidden by a policy or not; b"" where its cell is gone; None
-            where the timestamp is free.
-        verdict: that capture's stored verdict, encoded; b"" where there is none that can be read.
-        previous: the newest live version before, or None.
-    """
-
-    taken: bytes | None
-    verdict: bytes
-    previous: OwnVersion | None
 
 
 _NOTHING = OwnRow(None, b"", None)
@@ -169,7 +100,6 @@ class PageRows:
         self._remembers_writes = all(policy.max_versions is None for policy in policies)
         """A capture older than the ones that are stored may be hidden as soon as it is written."""
         self._absent: set[bytes] = set()
-
         self._shared: dict[bytes, dict[bytes, bytes]] | None = {} if remembers else None
 
     # --- the detector's view
@@ -553,6 +483,11 @@ class PageRows:
         self._pending_rows.clear()
         self._lasting.clear()
         self.in_doubt = False
+
+    def forget_row(self, row_key: bytes) -> None:
+        """A row was deleted."""
+        if self._recent is not None:
+            self._recent.forget_rows({row_key})
 
     def forget(self) -> None:
         """Others may have committed: read everything anew."""

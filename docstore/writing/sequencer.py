@@ -26,6 +26,7 @@ from docstore.dedup.comparable import bodies_compare, text_compares
 from docstore.dedup.detector import MIN_NEAR_WORDS, Detector, Judgement, StoredPage
 from docstore.dedup.index import HashIndex
 from docstore.dedup.pointers import PagePointer
+from docstore.format import TIMESTAMP_MAX
 from docstore.keys import same_host
 from docstore.model import (
     Mutation,
@@ -42,15 +43,20 @@ from docstore.tablets.values import encode_inline
 from docstore.writing.commit import Committer
 from docstore.writing.placing import PAGES, Judged, PagePlacer, Visit, known_cells
 from docstore.writing.prepared import Prepared
-from docstore.writing.rows import OwnRow, OwnVersion, PageRows, PendingPage
+from docstore.writing.rows import PageRows
 from docstore.writing.sharing import SharedBodies
+from docstore.writing.taken import TakenTimes
 from docstore.writing.tally import Tally
+from docstore.writing.versions import OwnRow, OwnVersion, PendingPage
 
 GROUP_PAGES = 256
 GROUP_BYTES = 8 << 20
 """A group is committed when it has so many pages, or so many bytes of bodies."""
 GROUP_ANCHORS = 20_000
 """A group with so many anchors is committed before its next page: they wait in memory."""
+
+MOST_PROBES = 8
+"""Milliseconds that are looked up one by one, before those that are taken are read together."""
 
 Policies = Mapping[VerdictKind, Policy]
 _UNJUDGED = capture.StoredVerdict(
@@ -89,12 +95,14 @@ class Sequencer:
         rows: PageRows,
         detector: Detector,
         sharing: SharedBodies,
+        taken: TakenTimes,
         tally: Tally,
     ) -> None:
         self._committer = committer
         self._index = index
         self._rows = rows
         self._detector = detector
+        self._taken = taken
         self._tally = tally
         self._placer = PagePlacer(placement, rows, sharing)
         self._postings: list[RowMutations] = []
@@ -115,9 +123,10 @@ class Sequencer:
         """
         with self._committer.lock:
             try:
-                if self._committer.commits != self._commits:  # a delete, a compaction, a sweep, a cell set by hand
+                if not self.is_current():  # a compaction, a sweep, a cell set by hand
                     self._index.forget()
                     self._rows.forget()
+                    self._taken.forget()
                     self._commits = self._committer.commits
                 self._rows.prepare([one.row_key for one in prepared if not one.error])
                 self._index.prepare(one.analysis for one in prepared if one.analysis is not None)
@@ -127,6 +136,16 @@ class Sequencer:
                 self._forget()
                 raise
         return [_result(answer) for answer in answers]
+
+    def is_current(self) -> bool:
+        """Whether what index and rows remember is what is stored; the caller holds the lock."""
+        return self._committer.commits == self._commits
+
+    def note_delete(self, row_key: bytes) -> None:
+        """A row was deleted, by the last commit alone, and the index knows: what is remembered of it is forgotten."""
+        self._rows.forget_row(row_key)
+        self._taken.forget()
+        self._commits = self._committer.commits
 
     def commit(self) -> None:
         """Place the values of the group in flight and commit it: the one commit point."""
@@ -173,6 +192,8 @@ class Sequencer:
             self._index.forget_gone()  # not seen while it was in doubt, or confirmed by this very group
         self._rows.end_group(committed=committed, shared=shared)
         self._tally.rollback()
+        if not committed:
+            self._taken.forget()
 
     # --- verdicts
 
@@ -188,6 +209,9 @@ class Sequencer:
         if one.analysis is None:
             return self._judge_visit(one)
         own, timestamp = self._settle(one)
+        if own is None:
+            error = f"no millisecond is free from {one.timestamp} on; give it an earlier time"
+            return Answer(one.page.url, one.timestamp, _UNJUDGED, error)
         known = None
         if own.taken is not None:
             known = capture.decode_verdict(own.verdict) if own.verdict else _UNJUDGED
@@ -265,14 +289,25 @@ class Sequencer:
             self._tally.count_visit()
         return Answer(one.url, one.timestamp, answer)
 
-    def _settle(self, one: Prepared) -> tuple[OwnRow, int]:
-        """The row's state at the first millisecond from the page's own on that is free or holds this very body."""
+    def _settle(self, one: Prepared) -> tuple[OwnRow | None, int]:
+        """The row's state at the first millisecond from the page's own on that is free or holds this very body.
+
+        None where there is none: the page came at the end of time.
+        """
         assert one.analysis is not None
+        checksum = one.analysis.body_checksum
         timestamp = one.timestamp
+        probes = 0
         own = self._rows.own(one.row_key, timestamp)
         while own.taken is not None and not self._same_body(one, timestamp, own.taken):
             timestamp += TIMESTAMP_STEP_MICROS
+            probes += 1
+            if probes >= MOST_PROBES:
+                timestamp = self._taken.next(one.row_key, timestamp, checksum)
+            if timestamp > TIMESTAMP_MAX:
+                return None, timestamp
             own = self._rows.own(one.row_key, timestamp)
+        self._taken.take(one.row_key, timestamp, checksum)
         return own, timestamp
 
     def _same_body(self, one: Prepared, timestamp: int, stored_checksum: bytes) -> bool:

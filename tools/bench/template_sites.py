@@ -51,6 +51,8 @@ ATTACKS = ((300, 60), (300, 120), (300, 400), (30_000, 120), (30_000, 400))
 class MemoryPages:
     """`detector.Pages` over what was put; all are good pages without a title."""
 
+    in_doubt = False
+
     def __init__(self) -> None:
         self._pages: dict[PagePointer, tuple[StoredPage, bytes]] = {}
 

@@ -1,0 +1,188 @@
+"""What a write does as its kind becomes many: work is counted, not timed.  Issue 11, B1 to B4."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pages import page, words
+
+import docstore
+from docstore import Page, Policy, VerdictKind
+from docstore.check import check
+from docstore.dedup import index
+from docstore.format import POSTING_BODY, POSTING_TEXT
+from docstore.model import PutResult, Schema
+
+T0 = 1_700_000_000_000_000
+STEP = 1000
+ONE = page(words(1, 80))
+OTHER = page(words(2, 80))
+HTML = (("Content-Type", "text/html"),)
+
+
+@pytest.fixture(params=[64, 4])
+def store(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setattr(index, "POINTER_SLICE", request.param)
+    with docstore.open(tmp_path / "s", create=True, durability="none") as opened:
+        yield opened
+        assert list(check(opened.opened)) == []
+
+
+class Reads:
+    """Counts what is read of an engine while it is used: calls, and cells or qualifiers given."""
+
+    def __init__(self, store: docstore.DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls = self.given = 0
+        engine = store.opened.engine
+        for name in ("read_row", "qualifiers", "qualifiers_of_rows", "newest"):
+            monkeypatch.setattr(engine, name, self._counted(getattr(engine, name)))
+
+    def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any, **named: Any) -> Any:
+            found = real(*args, **named)
+            self.calls += 1
+            self.given += len(found or ())
+            return found
+
+        return counted
+
+    def of(self, work: Callable[[], object]) -> tuple[int, int]:
+        """Calls and cells of one piece of work."""
+        before = self.calls, self.given
+        work()
+        return self.calls - before[0], self.given - before[1]
+
+
+def put(store: docstore.DocumentStore, pages: list[Page], policy: Policy = Policy.FLAG) -> list[PutResult]:
+    return list(store.put_pages(pages, threads=1, policies={VerdictKind.EXACT: policy, VerdictKind.NEAR: policy}))
+
+
+def many(store: docstore.DocumentStore, count: int, begin: int = 0) -> list[PutResult]:
+    return put(
+        store, [Page(f"https://{n}.example/", ONE, 200, HTML, T0 + n * STEP) for n in range(begin, begin + count)]
+    )
+
+
+def test_deleted_pages_cost_the_next_one_nothing(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B2: postings of a deleted page go with it."""
+    reads = Reads(store, monkeypatch)
+    first = reads.of(lambda: many(store, 1))
+    for result in many(store, 150, 1):
+        store.delete(result.url)
+    store.delete("https://0.example/")
+    assert _bodies(store) == []
+    again = reads.of(lambda: many(store, 1, 500))
+    assert again[0] <= first[0] + 4 and again[1] <= first[1] + 8
+
+
+def _bodies(store: docstore.DocumentStore) -> list[Any]:
+    kinds = (POSTING_BODY, POSTING_TEXT)
+    return [row for row in store.opened.engine.scan("postings") if row.row_key[0] in kinds]
+
+
+def test_a_delete_takes_the_names_of_its_page_away_and_leaves_those_of_others(store: Any) -> None:
+    pages = [Page(f"https://{n}.example/", ONE, 200, HTML, T0, "", "sha1:ABC", f"doc {n}") for n in range(3)]
+    put(store, pages)
+    store.delete("https://0.example/")
+    assert [found.url for found in store.find(payload_digest="sha1:ABC")] == [f"https://{n}.example/" for n in (1, 2)]
+    assert store.find(docno="doc 0") == [] and len(store.find(docno="doc 1")) == 1
+    result = put(store, [Page("https://3.example/", ONE, 200, HTML, T0 + STEP, "", "sha1:ABC")])[0]
+    assert (result.verdict.kind, result.verdict.of_url) == (VerdictKind.EXACT, "https://1.example/")
+    for n in (1, 2, 3):
+        store.delete(f"https://{n}.example/")
+    assert list(store.opened.engine.scan("postings")) == []
+    assert store.put_page("https://4.example/", ONE, headers=dict(HTML)).verdict.kind is VerdictKind.NEW
+    assert store.put_page("https://5.example/", ONE, headers=dict(HTML)).verdict.kind is VerdictKind.EXACT
+
+
+def test_pages_deleted_by_a_mutation_are_passed_once(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B2, its relative: cells set by hand know nothing of postings, compaction prunes them."""
+    many(store, 150)
+    for n in range(149):
+        store.cells.apply(f"https://{n}.example/", [docstore.model.DeleteRow()])
+    assert many(store, 1, 500)[0].verdict.of_url == "https://149.example/"
+    reads = Reads(store, monkeypatch)
+    calls, _ = reads.of(lambda: many(store, 1, 501))
+    assert calls <= 40
+
+
+def test_bodies_at_one_time_are_not_gone_through(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B3: the next free millisecond, and the same body again, are found without a look at each that is taken."""
+    url = "https://a.example/"
+    put(store, [Page(url, b"body %d" % n, fetched_at=T0) for n in range(120)])
+    reads = Reads(store, monkeypatch)
+    calls, cells = reads.of(lambda: put(store, [Page(url, b"one more", fetched_at=T0)]))
+    assert calls <= 40 and cells <= 200
+    results = put(store, [Page(url, b"body %d" % n, fetched_at=T0) for n in (0, 3, 60, 119)])
+    assert [result.stored for result in results] == ["known"] * 4
+    assert [result.timestamp for result in results] == [T0 + n * STEP for n in (0, 3, 60, 119)]
+    assert put(store, [Page(url, b"last", fetched_at=T0)])[0].timestamp == T0 + 121 * STEP
+
+
+def test_taken_times_are_told_apart_from_later_captures_and_visits(store: Any) -> None:
+    url = "https://a.example/"
+    put(store, [Page(url, b"later", fetched_at=T0 + 20 * STEP), Page(url, b"", 304, (), T0 + 30 * STEP)])
+    results = put(store, [Page(url, b"body %d" % n, fetched_at=T0) for n in range(40)])
+    taken = [n for n in range(42) if n not in (20, 30)]
+    assert [(result.timestamp - T0) // STEP for result in results] == taken
+    store.delete(url)
+    assert put(store, [Page(url, b"again", fetched_at=T0)])[0].timestamp == T0
+
+
+def test_a_body_of_errors_and_pages_is_not_gone_through(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B4: a good page is compared with good ones, whatever errors there are with its body."""
+    errors = [Page(f"https://{n}.example/", ONE, 404, HTML, T0 + n * STEP) for n in range(150)]
+    put(store, errors)
+    good = put(store, [Page("https://good.example/", ONE, 200, HTML, T0 + 9**9 * STEP)])[0]
+    assert good.verdict.kind is VerdictKind.NEW
+    reads = Reads(store, monkeypatch)
+    for n in range(3):
+        later = Page(f"https://later{n}.example/", ONE, 200, HTML, T0 + 10**9 * STEP + n * STEP)
+        calls, cells = reads.of(lambda later=later: put(store, [later]))  # type: ignore[misc]
+    assert calls <= 40 and cells <= 200
+    assert put(store, [later])[0].verdict.of_url == "https://good.example/"
+
+
+def test_a_url_that_flips_is_not_gone_through(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B4: pages of the URL itself are no duplicates, however many of them come before those of others."""
+    url = "https://a.example/"
+    flips = [Page(url, (ONE, OTHER)[n % 2], 200, HTML, T0 + n * STEP) for n in range(300)]
+    put(store, flips[:298])
+    reads = Reads(store, monkeypatch)
+    calls, cells = reads.of(lambda: put(store, flips[298:]))
+    assert calls <= 80 and cells <= 400
+    late = put(store, [Page("https://late.example/", ONE, 200, HTML, T0 + 10**9 * STEP)])[0]
+    assert (late.verdict.kind, late.verdict.of_url) == (VerdictKind.EXACT, url)
+    next_flip = put(store, [Page(url, ONE, 200, HTML, T0 + 2 * 10**9 * STEP)])[0]
+    assert (next_flip.verdict.kind, next_flip.verdict.of_url) == (VerdictKind.EXACT, "https://late.example/")
+
+
+def test_a_page_with_many_referrers_is_deleted_in_slices(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B4: writers wait for one slice of those that referred to it, not for all."""
+    pages = [
+        Page(f"https://{n}.example/", page(words(1, 80), title=f"Page {n}"), 200, HTML, T0 + n * STEP)
+        for n in range(151)
+    ]
+    results = put(store, pages, Policy.REFERENCE)
+    assert [result.stored for result in results[1:]] == ["reference"] * 150
+    committed: list[int] = []
+    real = store._committer.commit
+    monkeypatch.setattr(store._committer, "commit", lambda rows: (committed.append(len(rows)), real(rows)))
+    store.delete("https://0.example/")
+    assert len(committed) >= 3 and max(committed) <= 64 * 3
+    found = store.put_page("https://new.example/", page(words(1, 80), title="Page 7"), headers=dict(HTML))
+    assert (found.verdict.kind, found.verdict.of_url) == (VerdictKind.EXACT, "https://7.example/")
+
+
+def test_a_page_that_was_passed_is_seen_when_it_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "POINTER_SLICE", 2)
+    with docstore.open(tmp_path / "s", create=True, schema=Schema(), durability="none") as store:
+        many(store, 6)
+        for n in range(5):
+            store.delete(f"https://{n}.example/")
+        assert many(store, 1, 9)[0].verdict.of_url == "https://5.example/"
+        assert many(store, 1, 2)[0].verdict.of_url == "https://5.example/"
+        assert many(store, 1, 10)[0].verdict.of_url == "https://2.example/"
