@@ -190,7 +190,14 @@ class CellStore:
     # --- writing
 
     def apply(self, url_or_row_key: str | bytes, mutations: Sequence[Mutation]) -> None:
-        """Apply mutations to one row, all or none; committed on return."""
+        """Apply mutations to one row, all or none; committed on return.
+
+        Cells take any timestamp: what times mean in a family of one's own is not known here.
+
+        Raises:
+            InvalidArgument: bytes that are not the row key of a URL, an undeclared family, or a timestamp that is no
+                whole millisecond in range.
+        """
         self.apply_many([(url_or_row_key, mutations)])
 
     def apply_many(self, rows: Sequence[tuple[str | bytes, Sequence[Mutation]]]) -> None:
@@ -199,7 +206,7 @@ class CellStore:
         Pages stored by reference to what is deleted become visible to the detector themselves.
         """
         # All are checked before any is placed: what is placed, delete marks among it, goes with the next commit.
-        checked = [(self.row_key(key), self._table.checked(mutations)) for key, mutations in rows]
+        checked = [(self._written_row_key(key), self._table.checked(mutations)) for key, mutations in rows]
         referring: set[PagePointer] = set()
         for row_key, mutations in checked:
             if any(map(takes_originals, mutations)):
@@ -224,7 +231,7 @@ class CellStore:
         otherwise: Sequence[Mutation] = (),
     ) -> bool:
         """Apply `then` if the condition holds, else `otherwise`, atomically; returns whether it held."""
-        row_key = self.row_key(url_or_row_key)
+        row_key = self._written_row_key(url_or_row_key)
         with self._committer.lock:
             newest = self._newest(row_key, condition.family, condition.qualifier)
             held = (None if newest is None else newest.value) == condition.value
@@ -245,7 +252,7 @@ class CellStore:
         """
         if not rules:
             raise InvalidArgument("read_modify_write needs at least one rule, an Append or an Increment")
-        row_key = self.row_key(url_or_row_key)
+        row_key = self._written_row_key(url_or_row_key)
         now = self._clock()
         with self._committer.lock:
             cells: dict[tuple[str, bytes], SetCell] = {}
@@ -264,6 +271,13 @@ class CellStore:
             pass
 
     # --- pieces
+
+    def _written_row_key(self, url_or_row_key: str | bytes) -> bytes:
+        """The row key of a row that is written: a scan gives the URL of each, so it must be one of a URL."""
+        row_key = self.row_key(url_or_row_key)
+        if isinstance(url_or_row_key, bytes):
+            keys.url_of(row_key)
+        return row_key
 
     def _placed(self, row_key: bytes, mutations: Sequence[Mutation]) -> list[Mutation]:
         """Mutations that were found fit, with values placed and deletes marked."""

@@ -72,6 +72,7 @@ class IngestOptions:
             in memory: a run takes at most four times as much.
         salvage: take what there is of a page whose record is cut or whose encoding breaks; it has a header
             `WARC-Truncated: unspecified` then, and an error of the report names it.
+        any_time: take pages of before 1990, and of more than a day ahead of the clock, too.
     """
 
     policies: Mapping[VerdictKind, Policy] | None = None
@@ -81,6 +82,7 @@ class IngestOptions:
     reader: bool | None = None
     body_limit_bytes: int = BODY_LIMIT_BYTES
     salvage: bool = False
+    any_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +221,13 @@ class _Run:
         """Write pages and count their results."""
         options = self._options
         self._take_results(
-            self._store.put_pages(pages, policies=options.policies, threads=options.threads, anchors=options.anchors)
+            self._store.put_pages(
+                pages,
+                policies=options.policies,
+                threads=options.threads,
+                anchors=options.anchors,
+                any_time=options.any_time,
+            )
         )
 
     def take_from_reader(self) -> bool:
@@ -237,6 +245,7 @@ class _Run:
             options.anchors,
             options.body_limit_bytes,
             options.salvage,
+            options.any_time,
         )
         reader = process.start(job)
         if reader is None:

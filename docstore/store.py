@@ -47,6 +47,7 @@ from docstore.model import (
 from docstore.table import Table
 from docstore.writing.commit import Committer
 from docstore.writing.referrers import Referrers
+from docstore.writing.times import refusal_of_time
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.backup import BackupReport
@@ -163,6 +164,7 @@ class DocumentStore:
         policies: Policies | None = None,
         anchors: bool = False,
         links: bool = False,
+        any_time: bool = False,
     ) -> PutResult:
         """Write one fetched page and learn what it is.
 
@@ -175,15 +177,17 @@ class DocumentStore:
             policies: what to do per verdict, in place of the schema's; ``{"exact": "reject"}`` will do.
             anchors: write what the page says of the pages that it links to into their `anchor` family.
             links: give the result its `links`.
+            any_time: take a time before 1990, or more than a day ahead of the clock, too.
         Returns:
             The verdict, and what became of the page; it is committed.
         Raises:
-            InvalidArgument: the URL cannot be stored, or `policies` names no verdict or no policy.
+            InvalidArgument: the URL, the time or another field cannot be stored, or `policies` names no verdict or no
+                policy.
             StorageError: not applied; free space, and write it again.
         """
         pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
         page = Page(url, body, status, pairs, None if fetched_at is None else micros(fetched_at))
-        result = self._writer().put(page, self._policies(policies), anchors=anchors, links=links)
+        result = self._writer().put(page, self._policies(policies), anchors=anchors, links=links, any_time=any_time)
         if result.error:
             raise InvalidArgument(result.error)
         return result
@@ -196,6 +200,7 @@ class DocumentStore:
         threads: int = 2,
         anchors: bool = False,
         links: bool = False,
+        any_time: bool = False,
     ) -> Iterator[PutResult]:
         """Write many pages; yields their results in order, each once it is committed.
 
@@ -208,18 +213,21 @@ class DocumentStore:
             threads: that analyse pages; any number gives the same store.
             anchors: write what each page says of the pages that it links to into their `anchor` family.
             links: give each result its `links`.
+            any_time: take times before 1990, and more than a day ahead of the clock, too.
         Raises:
             StorageError: pages without a result are not applied.
         """
         given = map(_as_page, pages)  # unlike a generator, it does not hold a long page until the next one is there
         writer = self._writer()
-        return writer.put_all(given, self._policies(policies), threads, anchors=anchors, links=links)
+        return writer.put_all(given, self._policies(policies), threads, anchors=anchors, links=links, any_time=any_time)
 
     def put_prepared(self, prepared: Iterable[Prepared], *, policies: Policies | None = None) -> Iterator[PutResult]:
         """Write pages that a `Preparer` of this store's schema made ready, in another process say; as `put_pages`."""
         return self._writer().put_prepared(prepared, self._policies(policies))
 
-    def add_anchor(self, target_url: str, source_url: str, text: str, at: Time | None = None) -> None:
+    def add_anchor(
+        self, target_url: str, source_url: str, text: str, at: Time | None = None, *, any_time: bool = False
+    ) -> None:
         """Note that a page links to another, with these words; the target need not be stored.
 
         Args:
@@ -227,8 +235,14 @@ class DocumentStore:
             source_url: of the page with the link.
             text: of the link.
             at: when that was seen; None means now.
+            any_time: take a time before 1990, or more than a day ahead of the clock, too.
+        Raises:
+            InvalidArgument: a URL or the time cannot be stored.
         """
-        timestamp = self._clock() if at is None else micros(at)
+        now = self._clock()
+        timestamp = now if at is None else micros(at)
+        if refusal := refusal_of_time(timestamp, now, any_time=any_time):
+            raise InvalidArgument(refusal)
         source = keys.canonical_url(source_url).encode()
         cell = SetCell("anchor", source, timestamp - timestamp % 1000, text.encode("utf-8", "surrogatepass"))
         self.cells.apply(target_url, [cell])

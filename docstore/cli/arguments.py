@@ -54,6 +54,15 @@ def add_json(parser: argparse.ArgumentParser, shape: str) -> None:
     parser.add_argument("--json", action="store_true", help=f"print {shape}")
 
 
+def add_any_time(parser: argparse.ArgumentParser) -> None:
+    """`--any-time`."""
+    parser.add_argument(
+        "--any-time",
+        action="store_true",
+        help="take times before 1990 and more than a day ahead of the clock, which are refused otherwise",
+    )
+
+
 def add_policies(parser: argparse.ArgumentParser) -> None:
     """`--on VERDICT=POLICY`."""
     parser.add_argument(

@@ -81,13 +81,14 @@ def serve(job: Job, answers: IO[bytes]) -> None:
 
 def _frames(job: Job) -> Iterator[frames.Parts]:
     """The frames of a job, in order."""
-    # Nothing in an archive is without its time, so that the clock is never asked; see `RevisitEntry` and `PageEntry`.
+    # Nothing in an archive is without its time: the clock only says what lies too far ahead.
     preparer = Preparer(Kernel(job.extractor, job.shingle_words, job.checksum), lambda: time.time_ns() // 1000)
     allowance = Allowance(AHEAD_BYTES)
     waiting: SimpleQueue[tuple[Future[frames.Parts], int] | BaseException | None] = SimpleQueue()
 
     def ready(portion: Portion) -> frames.Parts:
-        return frames.encode_portion(portion, preparer.prepare(portion.pages, anchors=job.anchors))
+        prepared = preparer.prepare(portion.pages, anchors=job.anchors, any_time=job.any_time)
+        return frames.encode_portion(portion, prepared)
 
     def read_ahead() -> None:
         try:

@@ -25,6 +25,7 @@ class Job:
         anchors: give what each page says of the pages that it links to.
         body_limit_bytes: longest body.
         salvage: take what there is of pages that are cut or break.
+        any_time: take pages of times that are refused otherwise.
     """
 
     files: tuple[str, ...]
@@ -35,3 +36,4 @@ class Job:
     anchors: bool
     body_limit_bytes: int
     salvage: bool
+    any_time: bool = False

@@ -20,7 +20,7 @@ from typing import TypeVar
 from docstore.errors import InvalidArgument
 from docstore.keys import url_of
 from docstore.model import Page, PutResult
-from docstore.writing.prepared import Prepared, Preparer, batches
+from docstore.writing.prepared import Prepared, Preparer, batches, body_bytes
 from docstore.writing.sequencer import GROUP_BYTES, GROUP_PAGES, Policies, Sequencer
 
 GROUP_SECONDS = 0.1
@@ -37,13 +37,13 @@ class PageWriter:
         self._preparer = preparer
         self._sequencer = sequencer
 
-    def put(self, page: Page, policies: Policies, *, anchors: bool, links: bool) -> PutResult:
+    def put(self, page: Page, policies: Policies, *, anchors: bool, links: bool, any_time: bool) -> PutResult:
         """Write one page, as `put_all` does; the answer is committed."""
-        prepared = self._preparer.prepare([page], anchors=anchors or links)
+        prepared = self._preparer.prepare([page], anchors=anchors or links, any_time=any_time)
         return self._written(prepared, policies, anchors=anchors, links=links)[0]
 
     def put_all(
-        self, pages: Iterable[Page], policies: Policies, threads: int, *, anchors: bool, links: bool
+        self, pages: Iterable[Page], policies: Policies, threads: int, *, anchors: bool, links: bool, any_time: bool
     ) -> Iterator[PutResult]:
         """Write pages; yields results in input order, each after its group is committed.
 
@@ -53,12 +53,13 @@ class PageWriter:
             threads: that analyse pages.
             anchors: write with each page what it says of the pages that it links to.
             links: name those pages in the results.
+            any_time: take what `times.refusal_of_time` refuses.
         """
         if threads < 1:
             raise InvalidArgument(f"threads must be at least 1, not {threads}")
-        prepare = partial(self._preparer.prepare, anchors=anchors or links)
+        prepare = partial(self._preparer.prepare, anchors=anchors or links, any_time=any_time)
         write = partial(self._written, policies=policies, anchors=anchors, links=links)
-        groups = _groups(pages, lambda page: len(page.body))
+        groups = _groups(pages, body_bytes)
         if threads == 1:
             for group in groups:
                 with _garbage_left():
@@ -81,7 +82,7 @@ class PageWriter:
 
     def put_prepared(self, prepared: Iterable[Prepared], policies: Policies) -> Iterator[PutResult]:
         """Write pages that were made ready elsewhere, as `put_all` does."""
-        for group in _groups(prepared, lambda one: len(one.page.body)):
+        for group in _groups(prepared, lambda one: body_bytes(one.page)):
             with _garbage_left():
                 results = self._sequencer.write(group, policies)
             del group
@@ -121,7 +122,7 @@ def _garbage_left() -> Iterator[None]:
         gc.enable()
 
 
-def _groups(pages: Iterable[_Grouped], body_bytes: Callable[[_Grouped], int]) -> Iterator[list[_Grouped]]:
+def _groups(pages: Iterable[_Grouped], size: Callable[[_Grouped], int]) -> Iterator[list[_Grouped]]:
     group: list[_Grouped] = []
     group_bytes = 0
     began = 0.0
@@ -129,7 +130,7 @@ def _groups(pages: Iterable[_Grouped], body_bytes: Callable[[_Grouped], int]) ->
         if not group:
             began = time.monotonic()
         group.append(page)
-        group_bytes += body_bytes(page)
+        group_bytes += size(page)
         del page
         if len(group) >= GROUP_PAGES or group_bytes >= GROUP_BYTES or time.monotonic() - began > GROUP_SECONDS:
             yield group

@@ -16,18 +16,20 @@ from docstore.capture import capture_values
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.kernel import Kernel
 from docstore.errors import InvalidArgument
-from docstore.format import TIMESTAMP_MAX
 from docstore.keys import row_key_and_url
 from docstore.model import Page
 from docstore.table import TIMESTAMP_STEP_MICROS
 from docstore.tablets.placement import Sorted, sort_values
 from docstore.writing.siblings import version_less
+from docstore.writing.times import refusal_of_time
 
 BATCH_PAGES = 16
 BATCH_BYTES = 1 << 20
 """Pages analysed in one call: enough to make the call cheap, few enough to keep threads busy."""
 MAX_BODY_BYTES = 1 << 30
 """Longer bodies are refused: a record's length is 32 bits, and a page is held in memory."""
+MAX_STATUS = 9999
+"""Servers send codes beyond the three digits of the standard."""
 
 
 class Prepared(NamedTuple):
@@ -69,9 +71,15 @@ class Preparer:
         self._kernel = kernel
         self._clock = clock
 
-    def prepare(self, pages: Sequence[Page], *, anchors: bool = False) -> list[Prepared]:
-        """Analyse pages: row key, timestamp, text and fingerprints; a page that cannot be taken gets its reason."""
-        addressed = [self._address(page) for page in pages]
+    def prepare(self, pages: Sequence[Page], *, anchors: bool = False, any_time: bool = False) -> list[Prepared]:
+        """Analyse pages: row key, timestamp, text and fingerprints; a page that cannot be taken gets its reason.
+
+        Args:
+            pages: as fetched.
+            anchors: note what each page says of the pages that it links to.
+            any_time: take what `times.refusal_of_time` refuses.
+        """
+        addressed = [self._address(page, any_time) for page in pages]
         judged = [one for one in addressed if not one.error and one.page.status != 304]
         bodies = [(one.page.body, one.page.header("content-type")) for one in judged]
         analyses = self._kernel.analyse_many(bodies, links=anchors)
@@ -84,22 +92,43 @@ class Preparer:
         waiting = iter(analysed)
         return [one if one.error or one.page.status == 304 else next(waiting) for one in addressed]
 
-    def _address(self, page: Page) -> Prepared:
-        fetched_at = self._clock() if page.fetched_at is None else page.fetched_at
-        timestamp = fetched_at - fetched_at % TIMESTAMP_STEP_MICROS
-        error = ""
-        key, url = b"", page.url
-        if not 0 <= fetched_at <= TIMESTAMP_MAX:
-            timestamp = 0
-            error = f"fetched_at {fetched_at} is not in [0, 2**63) microseconds since 1970"
-        elif len(page.body) > MAX_BODY_BYTES:
-            error = f"the body has {len(page.body)} bytes; at most {MAX_BODY_BYTES} are stored"
-        else:
+    def _address(self, page: Page, any_time: bool) -> Prepared:
+        now = self._clock()
+        fetched_at = now if page.fetched_at is None else page.fetched_at
+        error = refusal_of_time(fetched_at, now, any_time=any_time) or _refusal_of_fields(page)
+        key, url, timestamp = b"", str(page.url), 0
+        if not error:
+            timestamp = fetched_at - fetched_at % TIMESTAMP_STEP_MICROS
             try:
                 key, url = row_key_and_url(page.url)
             except InvalidArgument as refusal:
                 error = str(refusal)
         return Prepared(page, key, url, timestamp, None, error, (), Sorted({}, {}), b"")
+
+
+def _refusal_of_fields(page: Page) -> str:
+    """Why a page cannot be stored whose fields are not what they should be; "" where they are.
+
+    One page in a group must not keep the others from being stored, so nothing behind this may raise for what it holds.
+    """
+    body: object = page.body
+    status: object = page.status
+    if not isinstance(body, bytes):
+        return f"the body must be bytes, not {type(body).__name__}"
+    if len(page.body) > MAX_BODY_BYTES:
+        return f"the body has {len(page.body)} bytes; at most {MAX_BODY_BYTES} are stored"
+    if not isinstance(status, int) or not 0 <= status <= MAX_STATUS:
+        return f"the status must be an int from 0 to {MAX_STATUS}, not {status!r}"
+    try:
+        names = [name for name, _ in page.headers]
+        "".join((page.url, page.ip, page.payload_digest, page.docno, *names)).encode("utf-8", "surrogateescape")
+        "".join(value for _, value in page.headers).encode("utf-8", "surrogateescape")
+    except (TypeError, ValueError) as error:
+        return (
+            "url, ip, payload_digest and docno must be str, and headers pairs of str, without surrogates other than "
+            f"those of surrogateescape: {error}"
+        )
+    return ""
 
 
 def _analysed(one: Prepared, content_type: str | None, analysis: Analysis) -> Prepared:
@@ -113,13 +142,19 @@ def _analysed(one: Prepared, content_type: str | None, analysis: Analysis) -> Pr
     return Prepared(page, one.row_key, one.url, one.timestamp, analysis, "", anchors, values, version_less(one.row_key))
 
 
+def body_bytes(page: Page) -> int:
+    """Length of a page's body; 0 where that is no bytes, and the page will be refused."""
+    body: object = page.body
+    return len(body) if isinstance(body, bytes) else 0
+
+
 def batches(pages: Sequence[Page]) -> Iterator[list[Page]]:
     """Pages cut into what one call of `prepare` takes."""
     batch: list[Page] = []
     batch_bytes = 0
     for page in pages:
         batch.append(page)
-        batch_bytes += len(page.body)
+        batch_bytes += body_bytes(page)
         if len(batch) >= BATCH_PAGES or batch_bytes >= BATCH_BYTES:
             yield batch
             batch, batch_bytes = [], 0

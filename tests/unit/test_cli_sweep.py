@@ -44,7 +44,7 @@ def terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
                 (OTHER, html("Other", [*article(2)[:100], *ENDING])),
             ]
         ):
-            store.put_page(url, body, headers=TYPE, fetched_at=(second + 1) * SECOND)
+            store.put_page(url, body, headers=TYPE, fetched_at=(second + 1) * SECOND, any_time=True)
     return Terminal(tmp_path / "store", capsys)
 
 
@@ -134,10 +134,10 @@ def test_collapse_keeps_rank_order_and_one_page_of_each_cluster(terminal: Termin
             assert store.collapse([COPY, A]) == [COPY]
             docstore_sweep(store)
         late = "https://example.com/late"  # written after the sweep: its verdict names a page of a cluster
-        store.put_page(late, html("Late", article(1, 200)), headers=TYPE, fetched_at=9 * SECOND)
+        store.put_page(late, html("Late", article(1, 200)), headers=TYPE, fetched_at=9 * SECOND, any_time=True)
         assert store.collapse([late, NEAR, OTHER]) == [late, OTHER]
         # a version that has changed since is no longer what the sweep saw
-        store.put_page(NEAR, html("Near", article(77)), headers=TYPE, fetched_at=10 * SECOND)
+        store.put_page(NEAR, html("Near", article(77)), headers=TYPE, fetched_at=10 * SECOND, any_time=True)
         assert store.collapse([A, NEAR]) == [A, NEAR]
 
 
@@ -274,8 +274,8 @@ def test_reindex_takes_a_store_over_whose_texts_were_posted_under_fewer_keys(
     terminal = Terminal(tmp_path / "older", capsys)
     book = article(5, 4000)
     with docstore.open(terminal.store, create=True, durability="none") as store:
-        store.put_page(A, html("Book", book), headers=TYPE, fetched_at=SECOND)
-        store.put_page(OTHER, html("Short", article(6, 10)), headers=TYPE, fetched_at=SECOND)
+        store.put_page(A, html("Book", book), headers=TYPE, fetched_at=SECOND, any_time=True)
+        store.put_page(OTHER, html("Short", article(6, 10)), headers=TYPE, fetched_at=SECOND, any_time=True)
         todays = store.opened.buckets
         assert isinstance(todays, RunBuckets)
         with monkeypatch.context() as patch:

@@ -267,7 +267,7 @@ class Unmakeable(Exception):
 @pytest.mark.parametrize("error", [MemoryError("all gone"), Unsendable("all gone"), Unmakeable("memory", "all gone")])
 def test_any_exception_can_be_sent(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object, **__: object) -> Iterator[Portion]:
-        yield Portion([Page("http://a.example/", b"x", fetched_at=0)], [Place(0, 7)], Rest())
+        yield Portion([Page("http://a.example/", b"x", fetched_at=10**15)], [Place(0, 7)], Rest())
         raise error
 
     monkeypatch.setattr(child, "portions", failing)
@@ -298,7 +298,7 @@ def test_what_is_under_way_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         nonlocal read_bytes
         for number in range(400):
             read_bytes += len(body)
-            yield Portion([Page(f"http://a.example/{number}", body, fetched_at=0)], [Place(0, number)], Rest())
+            yield Portion([Page(f"http://a.example/{number}", body, fetched_at=10**15)], [Place(0, number)], Rest())
 
     class Answers(io.BytesIO):
         most_ahead_bytes = sent_bytes = 0
@@ -336,18 +336,18 @@ def test_one_page_longer_than_all_that_may_be_under_way_passes() -> None:
 
 def test_a_portion_is_the_same_at_the_other_end() -> None:
     source = random.Random(5)
-    preparer = Preparer(Kernel("combined"), lambda: 0)
+    preparer = Preparer(Kernel("combined"), lambda: 10**15)
     pages = [
-        Page(f"http://a.example/{n}", linked(n), fetched_at=n * 1000, headers=(("A", "\udc80"), ("A", "é")))
+        Page(f"http://a.example/{n}", linked(n), fetched_at=10**15 + n * 1000, headers=(("A", "\udc80"), ("A", "é")))
         for n in range(20)
     ]
     pages += [
-        Page("no url", b"x", fetched_at=0),
-        Page("http://a.example/304", b"", 304, fetched_at=0, ip="::1"),
-        Page("http://a.example/picture", source.randbytes(3000), fetched_at=5_000, payload_digest="d", docno="n"),
-        Page("http://a.example/long", source.randbytes(frames.LONG_BODY_BYTES), fetched_at=6_000),
-        Page("http://a.example/longer", source.randbytes(frames.LONG_BODY_BYTES + 1), fetched_at=7_000),
-        Page("http://a.example/empty", b"", fetched_at=0),
+        Page("no url", b"x", fetched_at=10**15),
+        Page("http://a.example/304", b"", 304, fetched_at=10**15, ip="::1"),
+        Page("http://a.example/picture", source.randbytes(3000), fetched_at=10**15 + 5, payload_digest="d", docno="n"),
+        Page("http://a.example/long", source.randbytes(frames.LONG_BODY_BYTES), fetched_at=10**15 + 6),
+        Page("http://a.example/longer", source.randbytes(frames.LONG_BODY_BYTES + 1), fetched_at=10**15 + 7),
+        Page("http://a.example/empty", b"", fetched_at=10**15),
     ]
     rest = Rest()
     rest.note_error(1, 2, "damaged", "why")

@@ -259,16 +259,16 @@ def test_no_query_gives_the_description_else_the_beginning(store: docstore.Docum
 
 def test_a_description_of_an_older_version_is_not_shown(store: docstore.DocumentStore) -> None:
     store.put_page(URL, described("Old words.", filler(1, 50)), headers=HTML, fetched_at=10**15)
-    store.put_page(URL, page(filler(2, 50)), headers=HTML, fetched_at=2 * 10**15)
+    store.put_page(URL, page(filler(2, 50)), headers=HTML, fetched_at=15 * 10**14)
     newest, older = store.snippet(URL), store.snippet(URL, at=10**15)
     assert newest is not None and newest.source == "main"
     assert older is not None and older.text() == "Old words."
 
 
 def test_a_confirmed_version_keeps_its_text(store: docstore.DocumentStore) -> None:
-    for at in (10**15, 2 * 10**15):
+    for at in (10**15, 15 * 10**14):
         store.put_page(URL, page("Alpha stands here."), headers=HTML, fetched_at=at)
-    found = store.snippet(URL, "alpha", at=2 * 10**15)
+    found = store.snippet(URL, "alpha", at=15 * 10**14)
     assert found is not None and found.text("[", "]") == "[Alpha] stands here."
 
 

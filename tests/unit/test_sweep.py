@@ -41,7 +41,7 @@ def store(tmp_path: Path) -> Iterator[DocumentStore]:
 
 def put(store: DocumentStore, url: str, body: bytes, at: int = 1, status: int = 200, **headers: str) -> None:
     given = {"Content-Type": "text/html; charset=utf-8", **{key.replace("_", "-"): v for key, v in headers.items()}}
-    store.put_page(url, body, headers=given, status=status, fetched_at=at * SECOND)
+    store.put_page(url, body, headers=given, status=status, fetched_at=at * SECOND, any_time=True)
 
 
 def pairs_of(store: DocumentStore, **options: object) -> list[tuple[str, int, str, int, float]]:
@@ -139,7 +139,7 @@ def test_a_visit_that_found_the_same_bytes_is_no_version_of_its_own(store: Docum
     text = words(1, 100)
     for at in (1, 2, 3):
         put(store, BASE + "a", page(text), at)
-    store.put_page(BASE + "a", status=304, fetched_at=4 * SECOND)
+    store.put_page(BASE + "a", status=304, fetched_at=4 * SECOND, any_time=True)
     put(store, BASE + "b", page(text), 5)
     assert sweep(store, SweepOptions(versions=True)).documents == 2
     assert pairs_of(store, versions=True) == [(BASE + "a", 1, BASE + "b", 5, 1.0)]
@@ -154,7 +154,7 @@ def test_pairs_include_every_pair_that_the_write_path_named(tmp_path: Path) -> N
         for number in range(150):
             text = changed(chooser.choice(texts), chooser.randrange(30), chooser.choice([0, 1, 1, 2, 12]))
             url = f"{BASE}{number}"
-            result = store.put_page(url, page(text, chooser.choice("AB")), fetched_at=number * SECOND)
+            result = store.put_page(url, page(text, chooser.choice("AB")), fetched_at=number * SECOND, any_time=True)
             if result.verdict.kind in (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR):
                 named.add(frozenset((url, result.verdict.of_url)))
         found = {frozenset((one, other)) for one, _, other, _, _ in pairs_of(store, all_pairs=True)}
@@ -202,7 +202,7 @@ def test_policies_choose_the_canonical(store: DocumentStore) -> None:
     put(store, BASE + "votes", page(text).replace(b"</head>", link + b"</head>"), 6)
     put(store, BASE + "old-name", b"", 7, status=301, Location="/declared")
     for source in ("x", "y"):
-        store.add_anchor(BASE + "linked", f"https://other.example/{source}", "text", at=SECOND)
+        store.add_anchor(BASE + "linked", f"https://other.example/{source}", "text", at=SECOND, any_time=True)
     expected = {"oldest": "a-long-url-that-came-first", "shortest-url": "s", "most-anchors": "linked"}
     expected["canonical-link"] = "declared"
     for policy in CanonicalPolicy:
@@ -454,7 +454,7 @@ def test_pages_stored_by_reference_are_swept_as_others_are_and_rejected_ones_are
         policies = dict.fromkeys((VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR), policy)
         with docstore.open(folder / "store", create=True, durability="none") as store:
             pages = [Page(f"{BASE}{number}", body, 200, (), SECOND) for number, body in enumerate(bodies)]
-            list(store.put_pages(pages, policies=policies))
+            list(store.put_pages(pages, any_time=True, policies=policies))
             found[policy] = pairs_of(store, all_pairs=True)
     assert len(found[docstore.Policy.FLAG]) == 6
     assert found[docstore.Policy.REFERENCE] == found[docstore.Policy.FLAG]

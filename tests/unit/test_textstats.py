@@ -132,7 +132,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
     folder = tmp_path / "store"
     with docstore.open(folder, create=True) as store:
         store.put_page("https://a.example/", page("old words that nobody counts"), headers=HTML, fetched_at=10**15)
-        store.put_page("https://a.example/", page("alpha beta alpha"), headers=HTML, fetched_at=2 * 10**15)
+        store.put_page("https://a.example/", page("alpha beta alpha"), headers=HTML, fetched_at=15 * 10**14)
         store.put_page("https://b.example/", page("alpha gamma"), headers=HTML)
         store.put_page("https://b.example/x.bin", b"\x00\x01", headers={"Content-Type": "application/octet-stream"})
     return Terminal(folder, capsys)

@@ -59,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--anchors", action="store_true", help="write each link's text into the anchor family of the page it leads to"
     )
+    arguments.add_any_time(parser)
     parser.add_argument(
         "--salvage",
         action="store_true",
@@ -104,7 +105,14 @@ def run(args: argparse.Namespace) -> int:
             store = stack.enter_context(store.rehearse())
         on_rejected = None if rejects is None else _reject_writer(rejects)
         options = IngestOptions(
-            policies, args.threads, on_rejected, args.anchors, args.reader, args.body_limit, args.salvage
+            policies,
+            args.threads,
+            on_rejected,
+            args.anchors,
+            args.reader,
+            args.body_limit,
+            args.salvage,
+            args.any_time,
         )
         try:
             with ExitStack() as drawn:  # the bar's line ends before anything else is said

@@ -43,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--status", metavar="N", type=arguments.status, default=200, help="HTTP status (default: 200); 304 is a visit"
     )
     parser.add_argument("--at", metavar="TIME", type=arguments.time_micros, help="when it was fetched (default: now)")
+    arguments.add_any_time(parser)
     arguments.add_policies(parser)
     arguments.add_durability(parser)
     arguments.add_create(parser)
@@ -57,7 +58,13 @@ def run(args: argparse.Namespace) -> int:
     with open_named(args, create=args.create, durability=args.durability) as store:
         policies = {**dict(store.schema.policies), **dict(args.on)}
         result = store.put_page(
-            url, body, headers=tuple(args.header), status=args.status, fetched_at=args.at, policies=policies
+            url,
+            body,
+            headers=tuple(args.header),
+            status=args.status,
+            fetched_at=args.at,
+            policies=policies,
+            any_time=args.any_time,
         )
     if args.json:
         output.json_line(answers.put_fields(result))
