@@ -211,11 +211,15 @@ class CellStore:
         for row_key, mutations in checked:
             if any(map(takes_originals, mutations)):
                 referring |= self._referrers.of_row(row_key)
-        with self._committer.lock:
-            placed = [
-                RowMutations("pages", row_key, self._placed(row_key, mutations)) for row_key, mutations in checked
-            ]
-            self._committer.commit(placed)
+
+        def commit() -> list[RowMutations]:
+            with self._committer.lock:
+                placed = [RowMutations("pages", row_key, self._placed(row_key, asked)) for row_key, asked in checked]
+                self._committer.commit(placed)
+            return placed
+
+        only_deletes = not any(isinstance(mutation, SetCell) for _, mutations in checked for mutation in mutations)
+        placed = self._committer.give_back(commit) if only_deletes else commit()
         unseen = [pointer for pointer in sorted(referring) if self._referrers.checksum_of_unseen(pointer)]
         if unseen:
             self._on_unseen(unseen)

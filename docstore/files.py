@@ -286,6 +286,24 @@ class Files:
         with translated("look for", path):
             return path.exists()
 
+    def allocate(self, path: Path, length_bytes: int) -> None:
+        """Make a file that takes so much room; nothing of it is left where there is not as much."""
+        with translated("allocate", path):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            try:
+                os.posix_fallocate(descriptor, 0, length_bytes)
+            except OSError:
+                path.unlink()
+                raise
+            finally:
+                os.close(descriptor)
+
+    def free_bytes(self, path: Path) -> int:
+        """Room that is left on the disk of a folder."""
+        with translated("get the free space of", path):
+            room = os.statvfs(path)
+        return room.f_bavail * room.f_frsize
+
     def can_write(self, path: Path) -> bool:
         """Whether this process may change a file, or what is in a folder."""
         return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
@@ -335,6 +353,11 @@ class ReadOnlyFiles(Files):
         """See `Files`."""
         self._refuse(path)
         super().unlink(path)
+
+    def allocate(self, path: Path, length_bytes: int) -> None:
+        """See `Files`."""
+        self._refuse(path)
+        super().allocate(path, length_bytes)
 
     def make_folder(self, path: Path) -> None:
         """See `Files`; one that is there is left alone."""
@@ -454,7 +477,8 @@ class StoreLock:
         holder = Holder(os.getpid(), _process_start(os.getpid()), os.uname().nodename, self._version, server)
         with translated("write lock", self._path):
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(holder._asdict()).encode() + b"\n", 0)
+            with suppress(OSError):  # a full disk: others are told less, and the lock holds all the same
+                os.pwrite(descriptor, json.dumps(holder._asdict()).encode() + b"\n", 0)
 
     def _after_fork_in_child(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1

@@ -20,6 +20,8 @@ SET_ASIDE_DIRECTORY = "set-aside"
 """Segments, or what stood behind the committed bytes of one, with sound records that no row names: NUMBER-OFFSET.seg,
 eight decimal digits or more and where in the segment its records began; header and records as in a segment."""
 DICTIONARY_DIRECTORY = "dictionaries"
+RESERVE_FILE = "RESERVE"
+"""Zeros: room for deletes and compaction on a full disk; may be removed at any time."""
 INDEX_DIRECTORY = "index"
 
 FORMAT_MAGIC = b"docstore format "

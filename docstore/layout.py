@@ -36,6 +36,7 @@ from docstore.format import (
     IDENTITY_ROW,
     INDEX_DIRECTORY,
     LOCK_FILE,
+    RESERVE_FILE,
     RUN_SUFFIX,
     SEGMENT_DIRECTORY,
     SET_ASIDE_DIRECTORY,
@@ -52,6 +53,7 @@ from docstore.model import (
     SetCell,
     VerdictKind,
 )
+from docstore.reserve import Reserve
 from docstore.tablets.bodies import Bodies
 from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
 from docstore.tablets.leftovers import SetAside, list_set_aside
@@ -89,6 +91,7 @@ class Opened:
         index: folder of the index's runs.
         scratch: of a store that is open for reading only, the folder with copies of what LevelDB and the index would
             change; it goes when the store is closed.
+        reserve: room for what gives space back on a full disk.
         set_aside: files of records that no row names, as long as they lie in the store's folder `set-aside`.
     """
 
@@ -108,6 +111,7 @@ class Opened:
     set_aside: tuple[SetAside, ...]
     index: Path
     scratch: Path | None
+    reserve: Reserve
     buckets: Buckets | None = dataclasses.field(default=None, kw_only=True)
     """Opened by whoever first needs the index: reading never does."""
 
@@ -131,6 +135,11 @@ class Opened:
         if self.scratch is not None:
             raise read_only_error(self.path)
 
+    def make_reserve(self) -> None:
+        """Keep room for a full disk; for whoever has begun to write, or has given space back."""
+        if self.scratch is None:
+            self.reserve.make(sum(row.committed_bytes for row in self.manifest.segments()))
+
     def stats(self) -> dict[str, Any]:
         """Totals, sizes and tablets as plain data; see `docs/operations.md` for each name."""
         segments = self.manifest.segments()
@@ -151,7 +160,7 @@ class Opened:
                 }
                 for tablet in self.manifest.tablets()
             ],
-            "directory_bytes": self.files.tree_bytes(self.path),
+            "directory_bytes": self.files.tree_bytes(self.path) - self.reserve.length_bytes(),
             "lost": [dataclasses.asdict(lost) for lost in self.lost],
             "unreadable": [one.as_dict() for one in self.placement.unreadable.listed()],
             "lost_commits": sum(one.last - one.first + 1 for one in self.lost_commits),
@@ -208,7 +217,8 @@ class Layout:
                 copy_to_read(engine_folder, scratch / ENGINE_DIRECTORY)
                 _link_runs(index, scratch / INDEX_DIRECTORY)
                 engine_folder, index = scratch / ENGINE_DIRECTORY, scratch / INDEX_DIRECTORY
-            engine = LevelDBEngine(engine_folder, create=is_new)
+            reserve = Reserve(files, self._path / RESERVE_FILE)
+            engine = reserve.spend(lambda: LevelDBEngine(engine_folder, create=is_new))
             undo.callback(engine.close)
             stored = self._settle_schema(engine, schema, is_new=is_new)
             identity = _settle_identity(engine)
@@ -252,6 +262,7 @@ class Layout:
             tuple(list_set_aside(self._files, aside)),
             index,
             scratch,
+            reserve,
         )
 
     def _cannot_be_written(self) -> bool:

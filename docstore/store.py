@@ -121,7 +121,9 @@ class DocumentStore:
         self.lost = opened.lost
         families = declared_families(opened.schema)
         self._table = Table(opened.engine, "pages", families, clock, same_value=opened.placement.same_value)
-        self._committer = Committer(opened.engine, opened.placement, opened.manifest, durability, opened.check_writable)
+        self._committer = Committer(
+            opened.engine, opened.placement, opened.manifest, durability, opened.check_writable, opened.reserve
+        )
         self._reader = DocumentReader(self._table, opened.placement)
         self.referrers = Referrers(self._table, opened.placement, opened.sharing)
         self.cells = CellStore(self._table, opened.placement, self._committer, clock, self.referrers, self._post_unseen)
@@ -261,7 +263,8 @@ class DocumentStore:
         row_key = self.cells.row_key(url)
         if not self._table.stored_row(row_key, ReadSpec(cell_limit=1, keys_only=True)):
             return False
-        self._write_half().delete(row_key, purge=purge)
+        self.opened.check_writable()
+        self._committer.give_back(lambda: self._write_half().delete(row_key, purge=purge))
         if purge:
             with self._committer.lock:
                 self._committer.commit([RowMutations("meta", COMPACTION_ROW, [DeleteRow()])])
@@ -307,17 +310,27 @@ class DocumentStore:
         self._check_open()
         if not dry_run:
             self.opened.check_writable()
-        report: CompactionReport = importlib.import_module("docstore.compaction.job").compact(
-            self.opened,
-            self._table,
-            self._committer,
-            tablets=tablets,
-            level=level,
-            dry_run=dry_run,
-            on_progress=on_progress,
-            on_unseen=self._post_unseen,
-        )
-        return report
+        compact = importlib.import_module("docstore.compaction.job").compact
+
+        def run() -> CompactionReport:
+            report: CompactionReport = compact(
+                self.opened,
+                self._table,
+                self._committer,
+                tablets=tablets,
+                level=level,
+                dry_run=dry_run,
+                on_progress=on_progress,
+                on_unseen=self._post_unseen,
+            )
+            return report
+
+        if dry_run:
+            return run()
+        try:
+            return self._committer.give_back(run, in_parts=False)
+        finally:
+            self.opened.make_reserve()
 
     def _post_unseen(self, pointers: Sequence[PagePointer]) -> None:
         """Let the detector see pages whose original is gone."""
@@ -579,6 +592,7 @@ class DocumentStore:
             with self._committer.lock:
                 if self._writing is None:
                     module = importlib.import_module("docstore.writing.half")
+                    self.opened.make_reserve()
                     self._writing = module.Writing(self.opened, self._table, self._committer, self._clock)
         return self._writing
 

@@ -32,6 +32,7 @@ FLOORS = {
     "docstore.engines": 2,
     "docstore.html": 2,
     "docstore.dedup": 2,
+    "docstore.reserve": 2,
     "docstore.table": 3,
     "docstore.tablets": 3,
     "docstore.dedup.index": 4,

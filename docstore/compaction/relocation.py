@@ -17,7 +17,7 @@ from docstore.capture import BODY, CANONICAL_PAGE, MAIN, SKETCH, VERDICT, decode
 from docstore.compaction.relatives import MovedText, Relatives
 from docstore.dedup.pointers import PagePointer
 from docstore.engines.protocol import Engine
-from docstore.errors import CorruptionError, InvalidArgument
+from docstore.errors import CorruptionError, InvalidArgument, StorageError
 from docstore.format import CODEC_ZSTD_DELTA, INLINE_LIMIT_BYTES, RECORD_VALUE, VALUE_INLINE
 from docstore.model import Cell, DeleteCells, Mutation, Position, ReadSpec, RowMutations, SetCell
 from docstore.table import Table
@@ -376,10 +376,14 @@ class Relocator:
         """Make the segment durable and known, then change the refs, a few rows under each hold of the lock."""
         segment, self._segment = self._segment, None
         if segment is not None:
-            row = segment.finish()
+            try:
+                row = segment.finish()
+                with self._committer.lock:
+                    self._committer.manifest.write_segment(row, self._committer.durability)
+            except StorageError:  # it has no row; left there until its sources go, it would look like lost records
+                segment.abandon()
+                raise
             self.dictionaries[segment.number] = segment.dictionaries
-            with self._committer.lock:
-                self._committer.manifest.write_segment(row, self._committer.durability)
         pending, self._pending, self._pending_moves = self._pending, [], 0
         for batch in _batches(pending):
             with self._committer.lock:

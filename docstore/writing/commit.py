@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from docstore.engines.protocol import Engine
 from docstore.model import Durability, RowMutations, SetCell
+from docstore.reserve import Reserve
 from docstore.tablets.compaction import ENVELOPE_TABLES, segment_of
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.placement import Placement
+
+Result = TypeVar("Result")
 
 
 class Committer:
@@ -36,6 +40,7 @@ class Committer:
         manifest: Manifest,
         durability: Durability,
         check_writable: Callable[[], None] = lambda: None,
+        reserve: Reserve | None = None,
     ) -> None:
         self.lock = threading.RLock()
         self.manifest = manifest
@@ -46,6 +51,7 @@ class Committer:
         self._engine = engine
         self._placement = placement
         self._check_writable = check_writable
+        self._reserve = reserve
         placement.begin_group(manifest.group + 1)
 
     def commit(self, rows: Sequence[RowMutations]) -> None:
@@ -71,6 +77,10 @@ class Committer:
         self.manifest.committed()
         self._placement.begin_group(self.manifest.group + 1)
         self.manifest.split_grown(self.durability)
+
+    def give_back(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
+        """Do what gives space back; where the disk is full, with the room that the store keeps for that."""
+        return work() if self._reserve is None else self._reserve.spend(work, in_parts=in_parts)
 
     def forget_bases(self) -> None:
         """Shared bodies were freed by the last commit; the caller holds the lock still."""
