@@ -75,6 +75,7 @@ class Relatives:
         self._last: Base | None = None
         self._texts: dict[bytes, tuple[bytes, bytes]] = {}
         """Texts written plain in this run, of bodies written plain: name of the body -> old and new envelope."""
+        self._verified: set[bytes] = set()
         self._raw: OrderedDict[bytes, bytes] = OrderedDict()
         self._raw_bytes = 0
 
@@ -203,12 +204,25 @@ class Relatives:
 
     def _is_usable(self, name: bytes) -> bool:
         cells = self._sharing.cells(name)
-        return ENVELOPE in cells and DYING not in cells and envelope_raw_bytes(cells[ENVELOPE]) <= LARGEST_BASE_BYTES
+        envelope = cells.get(ENVELOPE)
+        if envelope is None or DYING in cells or envelope_raw_bytes(envelope) > LARGEST_BASE_BYTES:
+            return False
+        return self._placement.unreadable.attempt(lambda: self._verify(envelope)) is not None
+
+    def _verify(self, envelope: bytes) -> bool:
+        """Make sure, once, that the record can be read that the row of a base names: deltas will lean on that one."""
+        if envelope not in self._verified:
+            self._placement.verify(envelope)
+            self._verified.add(envelope)
+        return True
 
     def _with_raw(self, base: Base) -> Base | None:
+        shared = self._sharing.envelope(base.name)
+        if shared is not None:
+            self._verify(shared)
         raw = self._raw.get(base.name)
         if raw is None:
-            envelope = self._old_envelopes.get(base.name) or self._sharing.envelope(base.name)
+            envelope = self._old_envelopes.get(base.name) or shared
             if envelope is None:
                 return None
             raw = self._placement.fetch(envelope)

@@ -232,9 +232,12 @@ class PagePlacer:
         return list(bases.values())
 
     def _lean_on(self, base: Base, pointer: PagePointer) -> bool:
-        row = self._sharing.lean_on(base, pointer, self._rows.shared_cells(base.name))
+        shared = self._rows.shared_cells(base.name)
+        row = self._sharing.lean_on(base, pointer, shared)
         if row is not None:
             self.shared_rows.append(row)
+            if ENVELOPE in shared and not self._rows.can_read(base, shared[ENVELOPE]):
+                self.shared_rows.append(self._sharing.replace(base))
         return row is not None
 
 

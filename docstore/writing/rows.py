@@ -326,6 +326,16 @@ class PageRows:
                 del self._shared[next(iter(self._shared))]
         return cells
 
+    def can_read(self, base: Base, envelope: bytes) -> bool:
+        """Whether the record can be read that a base's row names: mostly the one that the base was read from."""
+        if envelope != base.envelope:
+            try:
+                self._placement.verify(envelope)
+            except CorruptionError as error:
+                self._placement.unreadable.note(error, Place(base.pointer.row_key, *BODY, base.pointer.timestamp))
+                return False
+        return True
+
     def base_at(self, envelope: bytes, pointer: PagePointer) -> Base | None:
         """The same, of a body whose envelope is at hand."""
         self._forget_moved()

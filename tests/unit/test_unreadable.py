@@ -349,3 +349,37 @@ def test_no_page_stands_for_a_cluster_whose_body_cannot_be_read(tmp_path: Path) 
         for url in (A, B, C):
             kept.add(row_key(url), T0 + DAY)
         assert not kept.keeps(row_key(A), T0)
+
+
+def put_beside_damaged_base(store: DocumentStore) -> None:
+    """The bytes of a damaged base again, under another URL: nothing can be read that they could lean on."""
+    result = store.put_page(C, FIRST, headers=HTML, fetched_at=T0)
+    assert (result.stored, result.verdict.kind) == ("body", VerdictKind.NEW)
+
+
+def test_what_leans_on_a_copy_of_a_damaged_base_can_be_read_and_mends_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+        store.put_page(B, NEAR, headers=HTML, fetched_at=T0)
+        damage_value(store, A, BODY)
+    with opened(tmp_path) as store:
+        put_beside_damaged_base(store)
+        assert store.put_page("https://d.example/", NEARER, headers=HTML).verdict.of_url == C
+        assert body_of(store, "https://d.example/") == NEARER
+        assert body_of(store, B) == NEAR
+    with opened(tmp_path) as store:
+        store.compact()
+        assert (body_of(store, B), body_of(store, C)) == (NEAR, FIRST)
+
+
+@pytest.mark.parametrize("level", ["fast", "best"])
+def test_compaction_lets_nothing_lean_on_a_damaged_base(tmp_path: Path, level: str) -> None:
+    with opened(tmp_path) as store:
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+        store.put_page(B, NEAR, headers=HTML, fetched_at=T0)
+        damage_value(store, A, BODY)
+    with opened(tmp_path) as store:
+        put_beside_damaged_base(store)
+        store.compact(level=level)
+    with opened(tmp_path) as store:
+        assert body_of(store, C) == FIRST
