@@ -164,6 +164,11 @@ MANIFEST_COUNTERS_ROW = b"counters"
 """-> {"next_segment", "next_tablet", "group"}: numbers are never given twice; group is that of the last commit, missing
 before there was one."""
 
+BAND_SECRET_ROW = b"band-secret"
+"""Cell m: -> BAND_SECRET_BYTES random bytes that say which bins of a sketch make a band, made with a schema that has
+`keyed_bands`: the n-th bin is the one with the n-th smallest u64, little-endian, of the bytes that BLAKE3 makes of the
+secret."""
+BAND_SECRET_BYTES = 16
 IDENTITY_ROW = b"identity"
 """Cell m: -> IDENTITY_BYTES random bytes, which a store has in common with its backups and what is restored of them."""
 IDENTITY_BYTES = 16

@@ -246,6 +246,7 @@ class _Run:
             options.body_limit_bytes,
             options.salvage,
             options.any_time,
+            self._store.opened.band_secret,
         )
         reader = process.start(job)
         if reader is None:

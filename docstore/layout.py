@@ -27,6 +27,8 @@ from docstore.engines.readcopy import copy_to_read
 from docstore.errors import CorruptionError, InvalidArgument, StoreUnavailable, UnsupportedFormat
 from docstore.files import Files, ReadOnlyFiles, StoreLock, read_only_error, translated
 from docstore.format import (
+    BAND_SECRET_BYTES,
+    BAND_SECRET_ROW,
     DICTIONARY_DIRECTORY,
     ENGINE_DIRECTORY,
     FORMAT_FILE,
@@ -86,6 +88,7 @@ class Opened:
 
     Attributes:
         identity: random bytes that this store and its copies have, and no other.
+        band_secret: chooses the bins of bands; b"" where they are as they come.
         lost: what was dropped because its bytes were missing, until that is acknowledged.
         lost_commits: commits whose rows are gone from the engine, until that is acknowledged.
         index: folder of the index's runs.
@@ -106,6 +109,7 @@ class Opened:
     sharing: SharedBodies
     schema: Schema
     identity: bytes
+    band_secret: bytes
     lost: tuple[LostVersion, ...]
     lost_commits: tuple[LostCommits, ...]
     set_aside: tuple[SetAside, ...]
@@ -222,6 +226,7 @@ class Layout:
             undo.callback(engine.close)
             stored = self._settle_schema(engine, schema, is_new=is_new)
             identity = _settle_identity(engine)
+            band_secret = _band_secret(engine, stored)
             manifest = Manifest.load(engine)
             segments = self._path / SEGMENT_DIRECTORY
             if manifest.segments() and not self._files.exists(segments):
@@ -257,6 +262,7 @@ class Layout:
             sharing,
             stored,
             identity,
+            band_secret,
             lost_versions(engine),
             lost_commits(engine),
             tuple(list_set_aside(self._files, aside)),
@@ -329,7 +335,11 @@ class Layout:
             )
         made = Schema() if schema is None else schema
         cell = SetCell(META_FAMILY, SCHEMA_QUALIFIER, 0, encode_schema(made))
-        engine.mutate_rows([RowMutations("meta", SCHEMA_ROW, [cell])], Durability.SYNC)
+        rows = [RowMutations("meta", SCHEMA_ROW, [cell])]
+        if made.keyed_bands:  # before the schema, which says that it is there
+            secret = SetCell(META_FAMILY, b"", 0, os.urandom(BAND_SECRET_BYTES))
+            rows.insert(0, RowMutations("meta", BAND_SECRET_ROW, [secret]))
+        engine.mutate_rows(rows, Durability.SYNC)
         return made
 
 
@@ -344,6 +354,18 @@ def _link_runs(index: Path, copy: Path) -> None:
         for source in sorted(index.iterdir()) if index.exists() else ():
             if source.suffix == RUN_SUFFIX:
                 (copy / source.name).symlink_to(source.resolve())
+
+
+def _band_secret(engine: Engine, schema: Schema) -> bytes:
+    """What chooses the bins of bands; b"" where they are as they come."""
+    if not schema.keyed_bands:
+        return b""
+    cells = engine.read_row("meta", BAND_SECRET_ROW)
+    if not cells:
+        raise CorruptionError(
+            "the secret of the store's bands is lost", path="table meta, row `band-secret`", remedy=RESTORE
+        )
+    return cells[0].value
 
 
 def _settle_identity(engine: Engine) -> bytes:
@@ -373,6 +395,8 @@ def encode_schema(schema: Schema) -> bytes:
     fields["policies"] = [[str(kind), str(policy)] for kind, policy in schema.policies]
     if schema.similar_threshold is None:  # so that versions that know no such grade open the store
         del fields["similar_threshold"]
+    if not schema.keyed_bands:
+        del fields["keyed_bands"]
     return bytes(msgpack.packb(fields))
 
 

@@ -364,6 +364,8 @@ class Schema:
         similar_threshold: least exact Jaccard coefficient of a `similar` verdict; None for a store without this grade,
             as stores are that were made before there was one.
         checksum: name of the body checksum algorithm.
+        keyed_bands: let a secret of the store choose which bins of a sketch make a band, so that nobody else can aim at
+            the index's buckets; two stores of the same pages may then differ in what they propose.
         policies: what to do per verdict; verdicts left out are flagged.  A mapping is taken too, and made into pairs;
             so are strings, and made into members of the enumerations.
     """
@@ -376,6 +378,7 @@ class Schema:
     checksum: str = "blake3"
     policies: tuple[tuple[VerdictKind, Policy], ...] = ()
     similar_threshold: float | None = 0.5
+    keyed_bands: bool = False
 
     def __post_init__(self) -> None:
         _check_type("families", self.families, tuple | list)
@@ -393,6 +396,7 @@ class Schema:
         if self.similar_threshold is not None:
             _check_number("similar_threshold", self.similar_threshold, 1)
         _check_type("checksum", self.checksum, str)
+        _check_type("keyed_bands", self.keyed_bands, bool)
         object.__setattr__(self, "policies", tuple(checked_policies(self.policies).items()))
 
     def policy(self, kind: VerdictKind) -> Policy:

@@ -28,6 +28,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore.dedup.shingle import START, fold
@@ -55,6 +56,14 @@ def _bins() -> NDArray[np.int64]:
 
 
 _BINS: Final = _bins()
+
+
+def order_of(secret: bytes) -> bytes:
+    """The order of bins that a store's secret chooses; as they come for b""."""
+    if not secret:
+        return IN_ORDER
+    drawn = np.frombuffer(blake3(secret).digest(8 * BINS), "<u8")
+    return np.argsort(drawn, kind="stable").astype(np.uint8).tobytes()
 
 
 def band_keys(minimum_values: NDArray[np.uint64], order: bytes = IN_ORDER) -> NDArray[np.uint64]:

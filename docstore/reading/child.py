@@ -21,6 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import IO
 
+from docstore.dedup import bands
 from docstore.dedup.kernel import Kernel
 from docstore.reading import frames
 from docstore.reading.frames import End, Failure
@@ -82,7 +83,9 @@ def serve(job: Job, answers: IO[bytes]) -> None:
 def _frames(job: Job) -> Iterator[frames.Parts]:
     """The frames of a job, in order."""
     # Nothing in an archive is without its time: the clock only says what lies too far ahead.
-    preparer = Preparer(Kernel(job.extractor, job.shingle_words, job.checksum), lambda: time.time_ns() // 1000)
+    order = bands.order_of(job.band_secret)
+    kernel = Kernel(job.extractor, job.shingle_words, job.checksum, order=order)
+    preparer = Preparer(kernel, lambda: time.time_ns() // 1000)
     allowance = Allowance(AHEAD_BYTES)
     waiting: SimpleQueue[tuple[Future[frames.Parts], int] | BaseException | None] = SimpleQueue()
 

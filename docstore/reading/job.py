@@ -25,6 +25,7 @@ class Job:
         anchors: give what each page says of the pages that it links to.
         body_limit_bytes: longest body.
         salvage: take what there is of pages that are cut or break.
+        band_secret: of the store, or b"".
         any_time: take pages of times that are refused otherwise.
     """
 
@@ -37,3 +38,4 @@ class Job:
     body_limit_bytes: int
     salvage: bool
     any_time: bool = False
+    band_secret: bytes = b""

@@ -16,7 +16,6 @@ from docstore.dedup.analysis import Analysis
 from docstore.dedup.comparable import bodies_compare, says_nothing, text_compares
 from docstore.dedup.detector import MAX_VERIFIED, MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, Detector, Match
 from docstore.dedup.index import HashIndex, Posted
-from docstore.dedup.kernel import Kernel
 from docstore.dedup.pointers import PagePointer
 from docstore.documents import Document, DocumentReader
 from docstore.errors import CorruptionError, InvalidArgument
@@ -31,7 +30,7 @@ from docstore.writing.pipeline import PageWriter
 from docstore.writing.placing import PAGES
 from docstore.writing.prepared import Preparer
 from docstore.writing.referrers import Referrers
-from docstore.writing.reindexing import open_buckets
+from docstore.writing.reindexing import kernel_of, open_buckets
 from docstore.writing.rows import PageRows
 from docstore.writing.sequencer import Sequencer
 from docstore.writing.sharing import body_name
@@ -96,7 +95,7 @@ class Writing:
 
     def __init__(self, opened: Opened, table: Table, committer: Committer, clock: Callable[[], int]) -> None:
         schema = opened.schema
-        self.kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum)
+        self.kernel = kernel_of(opened)
         self._schema = schema
         self._opened = opened
         self._committer = committer

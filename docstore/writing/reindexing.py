@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
+from docstore.dedup import bands
 from docstore.dedup.buckets import TABLE, Buckets, RowBuckets
 from docstore.dedup.comparable import text_compares
 from docstore.dedup.detector import MIN_NEAR_WORDS
@@ -74,9 +75,10 @@ def _has_todays_scheme(engine: Engine) -> bool:
 
 
 def kernel_of(opened: Opened) -> Kernel:
-    """The kernel that a store's schema asks for."""
+    """The kernel that a store's schema and its secret ask for."""
     schema = opened.schema
-    return Kernel(schema.extractor, schema.shingle_words, schema.checksum)
+    order = bands.order_of(opened.band_secret)
+    return Kernel(schema.extractor, schema.shingle_words, schema.checksum, order=order)
 
 
 def stored_texts(opened: Opened, rows: PageRows, kernel: Kernel) -> Iterator[Question]:

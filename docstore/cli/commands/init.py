@@ -69,6 +69,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"(default: {_DEFAULTS.similar_threshold})",
     )
     parser.add_argument(
+        "--keyed-bands",
+        action="store_true",
+        help="let a secret of the store choose which parts of a sketch lead to candidates, for crawls of strangers: "
+        "nobody else can aim at the index, and two stores of the same pages may differ in what they propose",
+    )
+    parser.add_argument(
         "--checksum",
         metavar="NAME",
         default=_DEFAULTS.checksum,
@@ -100,6 +106,7 @@ def run(args: argparse.Namespace) -> int:
         checksum=args.checksum,
         policies=tuple(args.on),
         similar_threshold=args.similar_threshold,
+        keyed_bands=args.keyed_bands,
     )
     with open_named(args, create=True, schema=schema):
         pass

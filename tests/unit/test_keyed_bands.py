@@ -1,0 +1,104 @@
+"""A store whose secret chooses which bins make a band: kept by everything that copies or rebuilds it."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from pathlib import Path
+
+import pytest
+
+import docstore
+from docstore.backup import restore
+from docstore.dedup import bands
+from docstore.errors import CorruptionError
+from docstore.format import BAND_SECRET_ROW
+from docstore.layout import decode_schema, encode_schema
+from docstore.model import DeleteRow, Durability, RowMutations, Schema, VerdictKind
+from docstore.reading import child
+from docstore.reading.job import Job
+from docstore.reindex import reindex
+from docstore.writing.reindexing import SeenPages, kernel_of
+
+TYPE = (("Content-Type", "text/html"),)
+KEYED = Schema(keyed_bands=True)
+SOURCE = random.Random(7)
+WORDS = [f"w{SOURCE.randrange(10**9)}" for _ in range(300)]
+
+
+def html(changed: int = 0) -> bytes:
+    words = [*(f"x{number}" for number in range(changed)), *WORDS[changed:]]
+    return f"<p>{' '.join(words)}".encode()
+
+
+def make(path: Path, schema: Schema = KEYED) -> Path:
+    with docstore.open(path, create=True, schema=schema, durability="none") as store:
+        store.put_page("https://a.example/", html(), headers=TYPE)
+    return path
+
+
+def finds(path: Path) -> bool:
+    with docstore.open(path, durability="none") as store, store.rehearse() as trial:
+        verdict = trial.put_page("https://b.example/", html(20), headers=TYPE).verdict
+        seen = SeenPages(store.opened, store.table)
+        assert not seen.keys_are_outdated
+        return verdict.kind is VerdictKind.NEAR and reindex(store, dry_run=True).unseen == 0
+
+
+def test_an_order_has_each_bin_once_and_is_that_of_its_secret() -> None:
+    assert bands.order_of(b"") == bands.IN_ORDER
+    one, other = bands.order_of(b"1" * 16), bands.order_of(b"2" * 16)
+    assert sorted(one) == sorted(other) == list(range(256)) and one != other
+    assert one[:4].hex() == "3f389bdf"
+
+
+def test_two_stores_have_different_keys_and_each_finds_its_pages(tmp_path: Path) -> None:
+    paths = [make(tmp_path / name) for name in ("one", "two")]
+    keys = []
+    for path in paths:
+        assert finds(path)
+        with docstore.open(path) as store:
+            keys.append(kernel_of(store.opened).analyse(html(), "text/html").band_keys.tolist())
+    assert not set(keys[0]) & set(keys[1])
+
+
+def test_a_secret_is_kept_by_backups_and_by_the_runs_made_anew(tmp_path: Path) -> None:
+    path = make(tmp_path / "store")
+    with docstore.open(path) as store:
+        store.backup(tmp_path / "backup")
+        secret = store.opened.band_secret
+        with store.committer.lock:
+            store.opened.buckets = store.opened.buckets or SeenPages(store.opened, store.table)._buckets
+            assert store.opened.buckets.rebuild() == 1  # type: ignore[union-attr]
+    assert finds(path)
+    restore(tmp_path / "backup", tmp_path / "again")
+    assert finds(tmp_path / "again")
+    with docstore.open(tmp_path / "again") as store:
+        assert store.opened.band_secret == secret and len(secret) == 16
+
+
+def test_the_reading_process_makes_the_keys_of_its_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[bytes] = []
+    monkeypatch.setattr(child, "Kernel", lambda *fixed, order: made.append(order))
+    job = Job((), "combined", 5, "blake3", 1, False, 1 << 28, False, band_secret=b"s" * 16)
+    with pytest.raises(AttributeError):
+        list(child._frames(job))
+    assert made == [bands.order_of(b"s" * 16)]
+
+
+def test_a_store_without_its_secret_says_so(tmp_path: Path) -> None:
+    path = make(tmp_path / "store")
+    with docstore.open(path) as store:
+        store.opened.engine.mutate_rows([RowMutations("meta", BAND_SECRET_ROW, [DeleteRow()])], Durability.SYNC)
+    with pytest.raises(CorruptionError, match="secret"):
+        docstore.open(path)
+
+
+def test_stores_without_a_secret_are_as_they_were(tmp_path: Path) -> None:
+    path = make(tmp_path / "store", Schema())
+    with docstore.open(path) as store:
+        assert store.opened.band_secret == b"" and not store.opened.engine.read_row("meta", BAND_SECRET_ROW)
+    assert b"keyed_bands" not in encode_schema(Schema()) and b"keyed_bands" in encode_schema(KEYED)
+    for schema in (Schema(), KEYED):
+        assert decode_schema(encode_schema(schema)) == schema
+    assert dataclasses.replace(KEYED, keyed_bands=False) == Schema()
