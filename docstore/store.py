@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -263,7 +264,6 @@ class DocumentStore:
         row_key = self.cells.row_key(url)
         if not self._table.stored_row(row_key, ReadSpec(cell_limit=1, keys_only=True)):
             return False
-        self.opened.check_writable()
         self._committer.give_back(lambda: self._write_half().delete(row_key, purge=purge))
         if purge:
             with self._committer.lock:
@@ -310,21 +310,15 @@ class DocumentStore:
         self._check_open()
         if not dry_run:
             self.opened.check_writable()
-        compact = importlib.import_module("docstore.compaction.job").compact
-
-        def run() -> CompactionReport:
-            report: CompactionReport = compact(
-                self.opened,
-                self._table,
-                self._committer,
-                tablets=tablets,
-                level=level,
-                dry_run=dry_run,
-                on_progress=on_progress,
-                on_unseen=self._post_unseen,
-            )
-            return report
-
+        run: Callable[[], CompactionReport] = partial(
+            importlib.import_module("docstore.compaction.job").compact,
+            *(self.opened, self._table, self._committer),
+            tablets=tablets,
+            level=level,
+            dry_run=dry_run,
+            on_progress=on_progress,
+            on_unseen=self._post_unseen,
+        )
         if dry_run:
             return run()
         try:
