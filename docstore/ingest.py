@@ -73,6 +73,7 @@ class IngestOptions:
         salvage: take what there is of a page whose record is cut or whose encoding breaks; it has a header
             `WARC-Truncated: unspecified` then, and an error of the report names it.
         any_time: take pages of before 1990, and of more than a day ahead of the clock, too.
+        strip_passwords: leave user and password out of URLs that name both; they are stored and listed otherwise.
     """
 
     policies: Mapping[VerdictKind, Policy] | None = None
@@ -83,6 +84,7 @@ class IngestOptions:
     body_limit_bytes: int = BODY_LIMIT_BYTES
     salvage: bool = False
     any_time: bool = False
+    strip_passwords: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ class IngestReport:
             lost; at most MAX_ERRORS of them.
         error_count: all of them.
         unreadable: stored values that the run met and could not read: pages were judged and stored without them.
+        passwords: records whose URL names a user and a password.
         body_bytes: decoded bodies of the pages.
         file_bytes: size of the files; 0 where a stream is among them.
         done_bytes: of these, what lies before the last page that was counted; all of them at the end.
@@ -125,6 +128,7 @@ class IngestReport:
     skipped: dict[str, int] = field(default_factory=dict)
     errors: list[IngestError] = field(default_factory=list)
     error_count: int = 0
+    passwords: int = 0
     unreadable: list[Unreadable] = field(default_factory=list)
     body_bytes: int = 0
     file_bytes: int = 0
@@ -247,6 +251,7 @@ class _Run:
             options.salvage,
             options.any_time,
             self._store.opened.band_secret,
+            options.strip_passwords,
         )
         reader = process.start(job)
         if reader is None:
@@ -315,6 +320,7 @@ class _Run:
             most_bytes=1,
             body_limit_bytes=options.body_limit_bytes,
             salvage=options.salvage,
+            strip_passwords=options.strip_passwords,
         )
         for portion in found:
             self._note(portion.rest)
@@ -340,6 +346,7 @@ class _Run:
 
     def _note(self, rest: Rest) -> None:
         self._skipped.update(rest.skipped)
+        self.report.passwords += rest.passwords
         for (source, offset), reason, url in rest.errors:
             self.report.add_error(self._name(source), offset, reason, url)
         for source, entry in rest.revisits:

@@ -57,6 +57,7 @@ _SCHEME_MARK = ROW_KEY_SCHEME_MARK.decode()
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _HOST_AND_PORT = re.compile(r"(?!(?:https?|wss?|ftp|file):)[^/?#:@\s]+:\d{1,5}(?:[/?#]|$)")
 _AUTHORITY_END = re.compile(r"[/?]")
+_USERINFO = re.compile(r"(\s*[A-Za-z][A-Za-z0-9+.-]*:[/\\]+)([^/?#\\]*)@")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _HEX_DIGITS = frozenset("0123456789ABCDEFabcdef")
@@ -97,6 +98,17 @@ def canonical_url(url: str) -> str:
         InvalidArgument: not an absolute URL, nothing that can be fetched, or longer than `URL_LIMIT_BYTES`.
     """
     return _parts(url).url()
+
+
+def holds_password(url: str) -> bool:
+    """Whether a URL, canonical or not, names a user and a password."""
+    found = _USERINFO.match(url)
+    return found is not None and ":" in found[2]
+
+
+def without_password(url: str) -> str:
+    """A URL without its user and password, if it names both; else as it is."""
+    return _USERINFO.sub(r"\1", url, count=1) if holds_password(url) else url
 
 
 def row_key(url: str) -> bytes:

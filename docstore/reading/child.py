@@ -101,6 +101,7 @@ def _frames(job: Job) -> Iterator[frames.Parts]:
                 most_bytes=BATCH_BYTES,
                 body_limit_bytes=job.body_limit_bytes,
                 salvage=job.salvage,
+                strip_passwords=job.strip_passwords,
             )
             for portion in found:
                 count_bytes = sum(len(page.body) for page in portion.pages)

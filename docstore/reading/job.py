@@ -27,6 +27,7 @@ class Job:
         salvage: take what there is of pages that are cut or break.
         band_secret: of the store, or b"".
         any_time: take pages of times that are refused otherwise.
+        strip_passwords: leave user and password out of URLs that name both.
     """
 
     files: tuple[str, ...]
@@ -39,3 +40,4 @@ class Job:
     salvage: bool
     any_time: bool = False
     band_secret: bytes = b""
+    strip_passwords: bool = False

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, NamedTuple
 
 from docstore.errors import DocstoreError
 from docstore.formats.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry, PageEntry, RevisitEntry, SkippedEntry
 from docstore.formats.reader import read
+from docstore.keys import holds_password, without_password
 from docstore.model import Page
 
 MAX_REST = 256
@@ -45,11 +46,13 @@ class Rest:
         skipped: records passed over, by reason, damaged ones among them.
         errors: the damaged ones, and what is wrong with pages that were taken all the same.
         revisits: with the numbers of their sources.
+        passwords: pages and revisits whose URL names a user and a password.
     """
 
     skipped: Counter[str] = field(default_factory=Counter)
     errors: list[ReadError] = field(default_factory=list)
     revisits: list[tuple[int, RevisitEntry]] = field(default_factory=list)
+    passwords: int = 0
 
     def note(self, source: int, entry: Entry) -> None:
         """Count a record, or keep what it says."""
@@ -87,6 +90,7 @@ def portions(
     most_bytes: int,
     body_limit_bytes: int = BODY_LIMIT_BYTES,
     salvage: bool = False,
+    strip_passwords: bool = False,
 ) -> Iterator[Portion]:
     """Everything in the sources, in order; a source that cannot be read is an error, and the next one follows.
 
@@ -95,6 +99,7 @@ def portions(
         most_pages, most_bytes: a portion ends with so many pages, or so many bytes of bodies.
         body_limit_bytes: longest body; a longer one is an error.
         salvage: take what there is of pages that are cut or break.
+        strip_passwords: leave user and password out of URLs that name both.
     """
     pages: list[Page] = []
     places: list[Place] = []
@@ -103,6 +108,10 @@ def portions(
     for number, source in enumerate(sources):
         try:
             for entry in read(source, body_limit_bytes, salvage=salvage):
+                if holds_password(_url(entry)):
+                    rest.passwords += 1
+                    if strip_passwords:
+                        entry = _without_password(entry)
                 if isinstance(entry, PageEntry) and entry.page.url.lower().startswith(_WEB_SCHEMES):
                     pages.append(entry.page)
                     places.append(Place(number, entry.offset))
@@ -120,3 +129,18 @@ def portions(
         except (DocstoreError, OSError) as error:
             rest.note_error(number, 0, "unreadable_file", str(error))
     yield Portion(pages, places, rest)
+
+
+def _url(entry: Entry) -> str:
+    if isinstance(entry, PageEntry):
+        return entry.page.url
+    return "" if isinstance(entry, SkippedEntry) else entry.url
+
+
+def _without_password(entry: Entry) -> Entry:
+    if isinstance(entry, PageEntry):
+        return replace(entry, page=replace(entry.page, url=without_password(entry.page.url)))
+    if isinstance(entry, RevisitEntry):
+        refers_to = without_password(entry.refers_to_uri)
+        return replace(entry, url=without_password(entry.url), refers_to_uri=refers_to)
+    return entry if isinstance(entry, SkippedEntry) else replace(entry, url=without_password(entry.url))

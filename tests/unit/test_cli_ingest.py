@@ -215,6 +215,25 @@ def test_a_body_above_the_limit_is_named_and_passed_over(run: Terminal, crawl: P
     assert run("ingest", str(crawl), "--body-limit", "0").code == 2
 
 
+@pytest.mark.parametrize("reader", ["--reader", "--no-reader"])
+def test_passwords_in_urls_are_named_and_left_out_on_request(run: Terminal, tmp_path: Path, reader: str) -> None:
+    secret = "https://me:secret@a.example/"
+    path = tmp_path / "secret.warc"
+    date = "WARC-Refers-To-Target-URI: {}\r\nWARC-Refers-To-Date: 2024-05-06T07:08:09.123Z\r\n"
+    later = record(b"", "https://me:secret@b.example/", "revisit", date.format(secret))
+    path.write_bytes(record(message(), secret) + later + record(message(), "https://user@c.example/p:q@r"))
+    with_them = run("ingest", str(path), reader)
+    assert with_them.code == 0 and "URLs of 2 records name a user and a password" in with_them.err
+    assert "secret" in run("scan").out
+    other = ("--store", str(tmp_path / "other"))
+    report = run.bare("ingest", str(path), reader, "--strip-passwords", "--create", "--json", *other)
+    assert (report.code, report.err) == (0, "")
+    assert (report.object()["pages"], report.object()["passwords"]) == (3, 2)
+    assert "secret" not in run.bare("scan", "--json", *other).out
+    assert run.bare("get", "https://b.example/", *other).code == 0
+    assert run.bare("get", "https://user@c.example/p:q@r", *other).code == 0
+
+
 def test_ingest_reads_stdin(run: Terminal, crawl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(crawl.read_bytes())))
     assert run("ingest", "-", "--json").object()["pages"] == 5

@@ -15,12 +15,14 @@ from docstore.format import URL_LIMIT_BYTES
 from docstore.keys import (
     canonical_url,
     complete_url,
+    holds_password,
     host_range,
     prefix_range,
     row_key,
     row_key_and_url,
     url_of,
     variants,
+    without_password,
 )
 
 PAGE = (Path(__file__).parents[2] / "docs" / "keys.md").read_text(encoding="utf-8")
@@ -224,3 +226,20 @@ def test_a_row_key_takes_microseconds() -> None:
     urls = [f"https://www.example.com/docs/{number}/index.html?x=%7e{number}" for number in range(2000)]
     best = least_seconds(lambda: list(map(row_key, urls)), 5) / len(urls)
     assert best < 50e-6, f"{best * 1e6:.1f} us a URL: ten times the budget, so not the machine's fault"
+
+
+@pytest.mark.parametrize(
+    ("url", "stripped"),
+    [
+        ("https://me:secret@a.example/x", "https://a.example/x"),
+        ("HTTP:\\\\me:se@cret@a.example", "HTTP:\\\\a.example"),
+        ("https://me:@a.example", "https://a.example"),
+        ("https://me@a.example/", None),
+        ("https://a.example/me:secret@b", None),
+        ("https://a.example:80/?q=me:secret@b", None),
+        ("mailto:me:secret@b", None),
+    ],
+)
+def test_a_url_is_rid_of_user_and_password_where_it_names_both(url: str, stripped: str | None) -> None:
+    assert holds_password(url) == (stripped is not None)
+    assert without_password(url) == (url if stripped is None else stripped)

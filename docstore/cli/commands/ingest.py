@@ -66,6 +66,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="take what there is of a page whose record is cut or whose encoding breaks, marked as truncated",
     )
     parser.add_argument(
+        "--strip-passwords",
+        action="store_true",
+        help="leave user and password out of URLs that name both (default: they are stored, with a warning)",
+    )
+    parser.add_argument(
         "--body-limit",
         metavar="BYTES",
         type=arguments.positive,
@@ -113,6 +118,7 @@ def run(args: argparse.Namespace) -> int:
             args.body_limit,
             args.salvage,
             args.any_time,
+            args.strip_passwords,
         )
         try:
             with ExitStack() as drawn:  # the bar's line ends before anything else is said
@@ -123,6 +129,11 @@ def run(args: argparse.Namespace) -> int:
                 lists = " and writes the list of --rejects" if args.rejects else ""
                 output.note(f"every page that was counted is stored; the same run again goes on from there{lists}")
             raise
+    if report.passwords and not args.strip_passwords:
+        output.note(
+            f"URLs of {report.passwords} records name a user and a password, which are stored and listed with "
+            "them; --strip-passwords leaves both out"
+        )
     if args.json:
         output.json_line(report.as_dict())
     else:

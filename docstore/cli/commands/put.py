@@ -11,6 +11,7 @@ import sys
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named, typed_url
 from docstore.errors import EXIT_OK, InvalidArgument
+from docstore.keys import holds_password
 
 DESCRIPTION = """\
 Write one page and print the verdict: new, exact, same_text, near, contained or similar,
@@ -66,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
             policies=policies,
             any_time=args.any_time,
         )
+    if holds_password(url):
+        output.note("the URL names a user and a password, which are stored and listed with it")
     if args.json:
         output.json_line(answers.put_fields(result))
     else:
