@@ -202,6 +202,8 @@ class PagePlacer:
         text_base = None if base is None else self._rows.text_base(base)
         if base is None or text_base is None:
             envelope = self._placement.place(row_key, capture.MAIN, timestamp, raw)
+            if base is not None:
+                self._mend_text(base, raw, envelope)
         else:
             envelope, leans_on = self._placement.place_near(
                 row_key, capture.MAIN, timestamp, raw, [(base.name, text_base.raw)], cost=TEXT_DELTA
@@ -212,6 +214,12 @@ class PagePlacer:
                 self._rows.name_text(base.name, text_base)
         one.cells[capture.MAIN] = envelope
         return envelope
+
+    def _mend_text(self, base: Base, raw: bytes, envelope: bytes) -> None:
+        """Let a base's row name this text, placed by itself, where it names the same one and that cannot be read."""
+        shared = self._rows.shared_cells(base.name)
+        if TEXT in shared and self._placement.is_ref(envelope) and shared[TEXT_NAME] == encode_inline(body_name(raw)):
+            self.shared_rows.append(RowMutations(TABLE, base.name, [SetCell(BODY_FAMILY, TEXT, 0, envelope)]))
 
     def _bases(self, one: Judged) -> list[Base]:
         """What the page may lean on, the cheapest to find first: its own older version, the page of the same path in

@@ -383,3 +383,16 @@ def test_compaction_lets_nothing_lean_on_a_damaged_base(tmp_path: Path, level: s
         store.compact(level=level)
     with opened(tmp_path) as store:
         assert body_of(store, C) == FIRST
+
+
+def test_a_page_with_the_text_of_a_base_mends_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+        store.put_page(B, NEAR, headers=HTML, fetched_at=T0)
+        damage_value(store, A, MAIN)
+    with opened(tmp_path) as store:
+        with pytest.raises(CorruptionError):
+            body_of(store, B)
+        result = store.put_page(C, FIRST, headers=HTML, policies={VerdictKind.EXACT: Policy.REFERENCE})
+        assert result.stored == "reference"
+        assert body_of(store, B) == NEAR
