@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from pathlib import Path
 
 from docstore.cli import arguments, output
@@ -63,9 +62,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         output.json_line(dataclasses.asdict(report))
     else:
-        sys.stdout.write(
-            f"{report.bodies} bodies and {report.texts} texts of {report.captures} captures, to {args.output}\n"
-        )
+        output.line(f"{report.bodies} bodies and {report.texts} texts of {report.captures} captures, to {args.output}")
     if report.unreadable or report.damaged:
         output.note(f"{report.unreadable} records lean on what is not there, {report.damaged} stretches are damaged")
         return EXIT_RECORDS_SKIPPED
