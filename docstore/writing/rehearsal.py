@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from docstore.dedup.buckets import Buckets, LayeredBuckets, RowBuckets
+from docstore.dedup.runbuckets import RunBuckets
 from docstore.engines.leveldb import LevelDBEngine
 from docstore.engines.overlay import OverlayEngine
-from docstore.format import DICTIONARY_DIRECTORY, ENGINE_DIRECTORY, SEGMENT_DIRECTORY
+from docstore.engines.protocol import Engine
+from docstore.format import DICTIONARY_DIRECTORY, ENGINE_DIRECTORY, INDEX_DIRECTORY, SEGMENT_DIRECTORY
 from docstore.layout import Opened
 from docstore.tablets.bodies import Bodies, SegmentProgress, Tail, decode_ref
 from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
@@ -113,9 +115,23 @@ def rehearse(opened: Opened, buckets: Buckets) -> Rehearsal:
         "dictionaries": dictionary_files,
         "placement": Placement(bodies, ValueCodec(), dictionaries, sharing.envelope_for),
         "scratch": None,
-        "buckets": LayeredBuckets(buckets, RowBuckets(upper)),
+        "buckets": _layer(buckets, engine, upper, Path(folder.name) / INDEX_DIRECTORY),
     }
     pins = ExitStack()
     if isinstance(opened.bodies, SegmentBodies):
         pins.enter_context(opened.bodies.pinned())  # rows of the layer may hold refs of the store below
     return Rehearsal(**parts, folder=folder, pins=pins)
+
+
+def _layer(lower: Buckets, both: Engine, upper: Engine, folder: Path) -> Buckets:
+    """Buckets that a dry run posts to: a full one leaves out just the texts that it would leave out in a real run.
+
+    Args:
+        lower: of the store.
+        both: the upper engine over the store's.
+        upper: what the dry run writes to.
+        folder: for runs of the dry run.
+    """
+    if isinstance(lower, RowBuckets):
+        return RowBuckets(both)
+    return LayeredBuckets(lower, RunBuckets(upper, folder, lambda: iter(())))

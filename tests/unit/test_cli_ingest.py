@@ -128,6 +128,15 @@ def test_a_dry_run_gives_every_verdict_and_writes_nothing(run: Terminal, crawl: 
     assert "dry run" in run("ingest", str(crawl), "--dry-run").out
 
 
+def test_a_dry_run_makes_no_store(run: Terminal, crawl: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "none"
+    report = run("ingest", str(crawl), "--dry-run", "--create", "--store", str(folder), "--json").object()
+    assert report["pages"] == 5 and not folder.exists()
+    folder.mkdir()
+    assert run("ingest", str(crawl), "--dry-run", "--create", "--store", str(folder)).code == 0
+    assert list(folder.iterdir()) == []
+
+
 def test_reject_applies_to_exact_alone_and_is_listed(run: Terminal, crawl: Path, tmp_path: Path) -> None:
     rejects = tmp_path / "rejects.jsonl"
     report = run("ingest", str(crawl), "--on-duplicate", "reject-any", "--rejects", str(rejects), "--json").object()

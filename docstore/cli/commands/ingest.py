@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -104,6 +105,8 @@ def run(args: argparse.Namespace) -> int:
     sources: list[str | IO[bytes]] = [sys.stdin.buffer if name == "-" else name for name in args.files]
     with ExitStack() as stack:
         rejects = stack.enter_context(output.replaced(Path(args.rejects))) if args.rejects else None
+        if args.dry_run and args.create and _is_free(Path(args.store)):  # a dry run makes no store that stays
+            args.store = stack.enter_context(tempfile.TemporaryDirectory(prefix="docstore-dry-run-"))
         store = stack.enter_context(open_named(args, create=args.create, durability=args.durability))
         policies = _policies(args, dict(store.schema.policies))
         if args.dry_run:
@@ -140,6 +143,11 @@ def run(args: argparse.Namespace) -> int:
         _print_errors(report)
         _print_report(report, dry_run=args.dry_run)
     return EXIT_RECORDS_SKIPPED if report.is_partial else EXIT_OK
+
+
+def _is_free(path: Path) -> bool:
+    """Whether a new store can be made there."""
+    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
 
 
 def _policies(args: argparse.Namespace, schema: Mapping[VerdictKind, Policy]) -> dict[VerdictKind, Policy]:

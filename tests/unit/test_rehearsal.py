@@ -1,0 +1,44 @@
+"""A dry run gives the verdicts of the run that follows it, where buckets are full, too."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from pages import page, words
+
+import docstore
+from docstore.model import Page, PutResult
+
+SIBLINGS = 80
+"""More than a bucket of the index holds."""
+
+
+def site() -> list[Page]:
+    """Pages of one template, and a copy of each with one word changed, in a seeded order."""
+    shared = words(1, 240)
+    pages = []
+    for number in range(SIBLINGS):
+        own = [*shared[:120], *words(1000 + number, 60), *shared[120:]]
+        copy = [*own[:130], "changed", *own[131:]]
+        for host, text in (("shop", own), ("mirror", copy)):
+            url = f"https://{host}.example/{number}"
+            pages.append(Page(url, page(text, f"Page {number}"), 200, (("Content-Type", "text/html"),)))
+    random.Random(3).shuffle(pages)
+    return pages
+
+
+def told(result: PutResult) -> tuple[object, ...]:
+    verdict = result.verdict
+    return result.url, verdict.kind, verdict.of_url, verdict.similarity, verdict.candidates, verdict.verified
+
+
+def test_a_dry_run_over_full_buckets_gives_the_verdicts_of_the_run(tmp_path: Path) -> None:
+    pages = site()
+    with docstore.open(tmp_path / "store", create=True, durability="none") as store:
+        list(store.put_pages(pages[:SIBLINGS]))
+        with store.rehearse() as trial:
+            dry = [told(result) for result in trial.put_pages(pages[SIBLINGS:])]
+        real = [told(result) for result in store.put_pages(pages[SIBLINGS:])]
+    assert max(verdict[4] for verdict in real) > 64
+    assert dry == real
