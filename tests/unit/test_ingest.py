@@ -20,6 +20,7 @@ from warcio.warcwriter import WARCWriter
 import docstore
 from docstore.check import check
 from docstore.ingest import IngestOptions, IngestReport, ingest
+from docstore.model import VerdictKind
 
 ROOT = Path(__file__).parent.parent.parent
 SAMPLE = ROOT / "examples" / "sample-crawl.warc.gz"
@@ -192,4 +193,4 @@ def test_a_report_is_plain_data() -> None:
     report.add_error("f", 3, "why")
     plain = report.as_dict()
     assert plain["errors"] == [{"file": "f", "offset": 3, "reason": "why", "url": ""}]
-    assert set(plain["verdicts"]) == {"exact", "same_text", "near", "contained", "new"}
+    assert set(plain["verdicts"]) == {str(kind) for kind in VerdictKind}
