@@ -1,0 +1,116 @@
+"""Sites made of real pages: what is replaced, what stays, and how verdicts are counted."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import docstore
+from docstore.model import Durability, Page, Previous, PutResult, Verdict, VerdictKind
+from tools.bench.real_pages import GoldPage, SlotKind, Template, Words, slot_kinds, template_of
+from tools.bench.real_sites import Content, Site, SitePage, judge, make_pages, render, table
+
+POSTS = [" ".join(f"post{number}word{place}" for place in range(90)) for number in range(4)]
+NOTICE = " ".join(f"notice{place}" for place in range(80))
+SOURCE = f"""<!DOCTYPE html><html><head><title>A walk in the hills | Forum</title>
+<script type="application/ld+json">{{"articleBody": "{POSTS[0]}"}}</script></head>
+<body><nav><a href="/">Home</a></nav><main><h1>A walk in the hills</h1>
+{"".join(f"<article><p>{post}</p><b>$12.50</b> <i>{number} replies</i></article>" for number, post in enumerate(POSTS))}
+</main><p>{NOTICE}</p><footer>All rights reserved</footer></body></html>"""
+WANTED = "A walk in the hills " + " ".join(POSTS)
+WORDS = Words([[f"other{place}" for place in range(3000)]])
+ADVERTS = Words([["buy", "now", "and", "save"]])
+
+
+def cut() -> Template:
+    template = template_of(GoldPage("1", "forum", SOURCE.encode(), WANTED))
+    assert template is not None
+    return template
+
+
+def text_of(source: str) -> list[str]:
+    return re.sub("<[^>]*>", " ", source).split()
+
+
+def test_siblings_share_the_template_and_no_content() -> None:
+    template = cut()
+    first, second = (template.fill(WORDS, random.Random(seed), ADVERTS, None) for seed in (1, 2))
+    for source in (first, second):
+        assert "post" not in source
+        assert "Home" in source and NOTICE in source and "All rights reserved" in source and "| Forum" in source
+        assert "3 replies" in source
+        assert len(text_of(source)) == len(text_of(SOURCE)) - 91  # structured data is taken out
+    assert first != second
+
+
+def test_a_copy_has_the_content_and_other_counters_and_adverts() -> None:
+    template = cut()
+    page = template.fill(WORDS, random.Random(1), ADVERTS, None)
+    copy = template.fill(WORDS, random.Random(1), ADVERTS, random.Random(7))
+    own = [word for word in text_of(page) if word.startswith("other")]
+    assert [word for word in text_of(copy) if word.startswith("other")] == own
+    assert "buy now" in copy and "buy now" not in page
+    assert re.findall(r"\d+ replies", copy) != re.findall(r"\d+ replies", page)
+
+
+def test_prices_get_other_digits_and_labels_stay() -> None:
+    texts = ["A long name of a lamp", "$ 20.00", "Add", "Add", "Add", "It is a lamp of glass", "See 3 reviews", "Home"]
+    wanted = "A long name of a lamp $ 20.00 Add It is a lamp of glass"
+    content, counter = SlotKind.CONTENT, SlotKind.COUNTER
+    assert slot_kinds(texts, wanted) == [content, content, None, None, None, content, counter, None]
+
+
+def test_a_page_without_its_wanted_text_makes_no_site() -> None:
+    assert template_of(GoldPage("1", "forum", b"<html><body><p>Loading</p></body></html>", WANTED)) is None
+
+
+def write(tmp_path: Path, extractor: str) -> tuple[list[Site], list[SitePage], docstore.DocumentStore]:
+    sites = [Site("1", "forum", cut(), WORDS, ADVERTS)]
+    schema = docstore.Schema(extractor=extractor)
+    store = docstore.open(tmp_path / "store", create=True, schema=schema, durability=Durability.NONE)
+    return sites, make_pages(sites, siblings=6, copies=3, seed=1), store
+
+
+def test_pages_come_in_a_drawn_order_that_the_seed_decides(tmp_path: Path) -> None:
+    sites, pages, store = write(tmp_path, "combined")
+    with store:
+        assert len(pages) == 9 and len({page.url for page in pages}) == 9
+        assert pages == make_pages(sites, 6, 3, 1) != make_pages(sites, 6, 3, 2)
+        assert render(pages[0], sites, 1) == render(pages[0], sites, 1) != render(pages[0], sites, 2)
+
+
+def test_copies_are_found_and_siblings_are_told_apart(tmp_path: Path) -> None:
+    sites, pages, store = write(tmp_path, "combined")
+    with store:
+        (outcome,) = judge(store, sites, pages, seed=1)
+    assert (outcome.pages, outcome.pairs, outcome.found, outcome.false) == (9, 3, 3, [])
+    assert (outcome.precision, outcome.recall) == (1.0, 1.0)
+
+
+class AllNear:
+    """A store that calls every page near to the first."""
+
+    def put_pages(self, pages: Iterable[Page]) -> Iterator[PutResult]:
+        first = ""
+        for page in pages:
+            verdict = Verdict(VerdictKind.NEAR, first, 1, 0.9) if first else Verdict(VerdictKind.NEW)
+            yield PutResult(page.url, 1, verdict, Previous.NONE, 0.0, "body")
+            first = first or page.url
+
+
+def test_verdicts_that_name_other_content_are_false() -> None:
+    sites = [Site("1", "forum", cut(), WORDS, ADVERTS)]
+    own, other = Content(0, 1), Content(0, 2)
+    pages = [
+        SitePage("https://a/", own, False),
+        SitePage("https://b/", other, False),
+        SitePage("https://c/", own, True),
+    ]
+    pages.append(SitePage("https://d/", other, True))
+    (outcome,) = judge(AllNear(), sites, pages, seed=1)  # type: ignore[arg-type]
+    assert (outcome.verdicts, [page.url for page, _ in outcome.false]) == (3, ["https://b/", "https://d/"])
+    assert (outcome.pairs, outcome.found, outcome.missed) == (2, 1, {"near": 1})
+    rows = table(sites, [outcome], "command").rows
+    assert rows[0][3:8] == rows[3][3:8] == ("3", "2", "0.3333", "2", "0.5000")

@@ -1,0 +1,262 @@
+"""A real page as a template with slots, from its source and the text that is known to be its content.
+
+Stands on nothing of the package but its rule of charsets.  `real_sites` makes sites of what this gives.
+
+The text nodes of the page are of three kinds:
+
+- *content*, where their words follow each other in the wanted text: of three words and more anywhere, shorter ones
+  between the first and the last of these.  A text that the page has three times or more is a label ("add to cart",
+  "reply") and stays.  Content that is a number with few words (a price, a date) gets other digits; other content gets
+  words of other pages of the kind, as many as it has.  The words of the title but for the site's name are content.
+- *counters*, where other text nodes of few words have digits and read like a date, a time or a count: "(12)",
+  "3 days ago", "1,204 views".
+- template: everything else, left as it is.
+
+Structured data in scripts (JSON-LD) repeats content, so it is taken out.
+"""
+
+from __future__ import annotations
+
+import gzip
+import html
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from itertools import accumulate
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from lxml import etree
+from lxml import html as lxml_html
+
+from docstore.html.charset import decode
+
+KINDS: Final = ("product", "collection", "forum", "listing")
+LEAST_CONTENT_WORDS: Final = 60
+LEAST_CONTENT_SHARE: Final = 0.6
+"""A page is made a site of where so many words of its wanted text, and so large a share, stand in content slots."""
+LONG_WORDS: Final = 3
+LABEL_TIMES: Final = 3
+COUNTER_WORDS: Final = 6
+PIECE_WORDS: Final = 12
+"""Longest run of words that is taken from one place of another page: two siblings share no more by chance."""
+ADVERTS: Final = (
+    '<div class="ad-slot"><p>{}</p></div>',
+    '<aside class="advertisement"><h4>Advertisement</h4><p>{}</p></aside>',
+    '<ins class="adsbygoogle"><a href="https://ads.example/click">{}</a></ins>',
+    '<div id="div-gpt-ad-1510-0" class="gpt-ad">{}</div>',
+    '<div class="sponsored-content"><span>Sponsored</span> <a href="https://ads.example/go">{}</a></div>',
+    '<section class="promo banner"><p>{} <a href="https://ads.example/more">Learn more</a></p></section>',
+)
+ADVERT_WORDS: Final = (12, 40)
+MOST_ADVERTS: Final = 3
+
+_WORD: Final = re.compile(r"\w+")
+_DIGIT: Final = re.compile(r"\d")
+_COUNTER: Final = re.compile(
+    r"\(\d[\d.,]*[km]?\)|\d+[/.-]\d+[/.-]\d+|\d:\d\d"
+    r"|\d.*\b(?:ago|views?|reviews?|ratings?|replies|comments?|likes?|votes?|members?|posts?|results|sold|answers?|online)\b"
+    r"|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? \d|\d\d? (?:jan|feb|mar|apr|may|jun|jul|aug|sep"
+    r"|oct|nov|dec)",
+    re.IGNORECASE,
+)
+_SITE_NAME: Final = re.compile(r"\s[|\-–—·:]\s(?!.*\s[|\-–—·:]\s)")
+_SLOT: Final = re.compile("\ue000(\\d+)\ue001")
+_SILENT: Final = frozenset({"script", "style", "template", "textarea", "svg", "math"})
+_ADVERTS_BEHIND: Final = frozenset({"div", "p", "ul", "section", "article", "table", "h2"})
+
+
+class GoldPage(NamedTuple):
+    """A page of the data set."""
+
+    name: str
+    kind: str
+    body: bytes
+    wanted: str
+
+
+class SlotKind(Enum):
+    """What stands at a place of the template."""
+
+    CONTENT = "content"
+    COUNTER = "counter"
+    ADVERT = "advert"
+
+
+class Slot(NamedTuple):
+    """A place of the template, and what the real page has there."""
+
+    kind: SlotKind
+    text: str
+
+
+def read_pages(directory: Path) -> Iterator[GoldPage]:
+    """The development split, in order of name."""
+    for truth in sorted((directory / "dev" / "ground-truth").glob("*.json")):
+        data = json.loads(truth.read_text("utf-8"))
+        kind = ((data.get("_internal") or {}).get("page_type") or {}).get("primary", "article")
+        body = gzip.decompress((directory / "dev" / "html" / f"{truth.stem}.html.gz").read_bytes())
+        yield GoldPage(truth.stem, kind, body, data["ground_truth"].get("main_content") or "")
+
+
+class Words:
+    """Texts to take words from."""
+
+    def __init__(self, texts: Sequence[Sequence[str]]) -> None:
+        self._texts = [text for text in texts if text]
+        self._ends = list(accumulate(len(text) for text in self._texts))
+
+    def draw(self, count: int, source: random.Random) -> str:
+        """So many words, in runs of `PIECE_WORDS` and less from places that the source picks."""
+        drawn: list[str] = []
+        while len(drawn) < count:
+            (text,) = source.choices(self._texts, cum_weights=self._ends)
+            start = source.randrange(len(text))
+            drawn += text[start : start + min(PIECE_WORDS, count - len(drawn))]
+        return " ".join(drawn)
+
+
+class Template(NamedTuple):
+    """A page in pieces: source that stays, with slots between.
+
+    Attributes:
+        source: one piece more than there are slots.
+        slots: in order.
+        content_share: of the words of the wanted text, those in content slots.
+    """
+
+    source: Sequence[str]
+    slots: Sequence[Slot]
+    content_share: float
+
+    def fill(self, words: Words, own: random.Random, adverts: Words, around: random.Random | None) -> str:
+        """The source of a page.
+
+        Args:
+            words: its content is made of these.
+            own: draws its content.
+            adverts: their words.
+            around: draws what is not content, counters and adverts; None leaves it as on the real page.
+        """
+        places = [number for number, slot in enumerate(self.slots) if slot.kind is SlotKind.ADVERT]
+        with_advert: set[int] = set()
+        if around is not None:
+            with_advert.update(around.sample(places, min(len(places), around.randint(1, MOST_ADVERTS))))
+        parts = [self.source[0]]
+        for number, (slot, behind) in enumerate(zip(self.slots, self.source[1:], strict=True)):
+            if slot.kind is SlotKind.CONTENT:
+                parts.append(html.escape(other_content(slot.text, words, own), quote=False))
+            elif slot.kind is SlotKind.COUNTER:
+                parts.append(html.escape(slot.text if around is None else other_digits(slot.text, around), quote=False))
+            elif around is not None and number in with_advert:
+                said = adverts.draw(around.randint(*ADVERT_WORDS), around)
+                parts.append(around.choice(ADVERTS).format(html.escape(said, quote=False)))
+            parts.append(behind)
+        return "".join(parts)
+
+
+def other_content(text: str, words: Words, source: random.Random) -> str:
+    """As many other words with the same white space around; other digits where it is a number with few words."""
+    count = len(text.split())
+    if count <= LONG_WORDS and _DIGIT.search(text):
+        return other_digits(text, source)
+    before, behind = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
+    return before + words.draw(count, source) + behind
+
+
+def other_digits(text: str, source: random.Random) -> str:
+    """Each digit drawn anew."""
+    return _DIGIT.sub(lambda _: str(source.randrange(10)), text)
+
+
+def template_of(page: GoldPage) -> Template | None:
+    """The page cut up; None where too little of its wanted text is found in it."""
+    parser = lxml_html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
+    source = decode(page.body, "text/html").text
+    try:
+        tree = lxml_html.document_fromstring(source.encode("utf-8", "replace"), parser=parser)
+    except etree.ParserError:
+        return None
+    for script in list(tree.iter("script")):
+        if "ld+json" in script.get("type", ""):
+            script.text = None
+    texts = list(_texts(tree))
+    slots: list[Slot] = []
+    for text, kind in zip(texts, slot_kinds([text.value for text in texts], page.wanted), strict=True):
+        if kind is not None:
+            text.set(_mark(slots, Slot(kind, text.value)))
+    title = tree.find("head/title")
+    if title is not None and title.text:
+        name = _SITE_NAME.search(title.text)
+        end = name.start() if name else len(title.text)
+        title.text = _mark(slots, Slot(SlotKind.CONTENT, title.text[:end])) + title.text[end:]
+    for element in tree.iter(*_ADVERTS_BEHIND):
+        if element.getparent() is not None and not _is_silent(element):
+            element.tail = _mark(slots, Slot(SlotKind.ADVERT, "")) + (element.tail or "")
+    pieces = _SLOT.split(lxml_html.tostring(tree, encoding="unicode", doctype="<!DOCTYPE html>"))
+    wanted = len(_WORD.findall(page.wanted))
+    found = sum(len(_WORD.findall(slot.text)) for slot in slots if slot.kind is SlotKind.CONTENT)
+    if found < LEAST_CONTENT_WORDS or found < LEAST_CONTENT_SHARE * wanted:
+        return None
+    return Template(pieces[::2], [slots[int(number)] for number in pieces[1::2]], found / wanted)
+
+
+class _Text(NamedTuple):
+    """A text node: the text of an element, or what stands behind it."""
+
+    element: etree._Element
+    is_tail: bool
+    value: str
+
+    def set(self, value: str) -> None:
+        if self.is_tail:
+            self.element.tail = value
+        else:
+            self.element.text = value
+
+
+def _texts(tree: etree._Element) -> Iterator[_Text]:
+    """Text nodes of the body with a word, in order of the page."""
+    body = tree.find("body")
+    if body is None:
+        return
+    for event, element in etree.iterwalk(body, events=("start", "end")):
+        is_tail = event == "end"
+        value = element.tail if is_tail else element.text
+        holder = element.getparent() if is_tail else element
+        if not value or holder is None or (is_tail and element is body):
+            continue
+        if _WORD.search(value) and not _is_silent(holder):
+            yield _Text(element, is_tail, value)
+
+
+def _is_silent(element: etree._Element) -> bool:
+    return element.tag in _SILENT or any(above.tag in _SILENT for above in element.iterancestors())
+
+
+def slot_kinds(texts: Sequence[str], wanted: str) -> list[SlotKind | None]:
+    """What each text node is, by the rule at the head of this file; None for the template."""
+    haystack = f" {' '.join(_WORD.findall(wanted.lower()))} "
+    words = [_WORD.findall(text.lower()) for text in texts]
+    times = Counter(map(tuple, words))
+    is_wanted = [f" {' '.join(each)} " in haystack for each in words]
+    is_own = [here and times[tuple(each)] < LABEL_TIMES for here, each in zip(is_wanted, words, strict=True)]
+    long = [number for number, each in enumerate(words) if is_own[number] and len(each) >= LONG_WORDS]
+    first, last = (long[0], long[-1]) if long else (len(texts), -1)
+    kinds: list[SlotKind | None] = []
+    for number, text in enumerate(texts):
+        if is_own[number] and first <= number <= last:
+            kinds.append(SlotKind.CONTENT)
+        elif not is_wanted[number] and len(words[number]) <= COUNTER_WORDS and _COUNTER.search(text):
+            kinds.append(SlotKind.COUNTER)
+        else:
+            kinds.append(None)
+    return kinds
+
+
+def _mark(slots: list[Slot], slot: Slot) -> str:
+    slots.append(slot)
+    return f"\ue000{len(slots) - 1}\ue001"
