@@ -119,7 +119,7 @@ def test_a_record_is_not_sound_in_another_segment() -> None:
     "record",
     [
         PAGE._replace(kind=0),
-        PAGE._replace(kind=5),
+        PAGE._replace(kind=7),
         PAGE._replace(codec=9),
         PAGE._replace(related=bytes(16)),
         PAGE._replace(codec=CODEC_ZSTD_DELTA),
