@@ -1,0 +1,52 @@
+"""The bench over kinds of pages: its scoring is the set's own, and it finds verdicts that the wanted texts deny."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from docstore.model import Schema
+from tests.pages import page, words
+from tools.bench.page_kinds import KindPage, false_verdicts, read_pages, word_score
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "expected"),
+    [
+        ("", "", (1.0, 1.0, 1.0)),
+        ("a", "", (0.0, 0.0, 0.0)),
+        ("", "a", (0.0, 0.0, 0.0)),
+        ("x y", "a b", (0.0, 0.0, 0.0)),
+        ("A a b, c", "a b b d", (0.5, 0.5, 0.5)),
+        ("one two three four", "two", (0.25, 1.0, 0.4)),
+    ],
+)
+def test_words_are_scored_as_the_set_scores_them(text: str, wanted: str, expected: tuple[float, ...]) -> None:
+    assert word_score(text, wanted) == pytest.approx(expected)
+
+
+def test_pages_are_read_with_kind_and_wanted_text(tmp_path: Path) -> None:
+    for folder in ("ground-truth", "html"):
+        (tmp_path / "dev" / folder).mkdir(parents=True)
+    truth = {
+        "_internal": {"page_type": {"primary": "category"}},
+        "ground_truth": {"main_content": "tea", "title": None},
+    }
+    (tmp_path / "dev" / "ground-truth" / "0002.json").write_text(json.dumps(truth))
+    (tmp_path / "dev" / "html" / "0002.html.gz").write_bytes(gzip.compress(b"<p>tea"))
+    assert list(read_pages(tmp_path)) == [KindPage("0002", "collection", b"<p>tea", "", "tea")]
+
+
+def test_a_verdict_that_the_wanted_texts_deny_is_found() -> None:
+    shared, other = words(1, 80), words(2, 80)
+    pages = [
+        KindPage("1", "product", page(shared, "One"), "One", " ".join(words(3, 60))),
+        KindPage("2", "product", page(shared, "Two"), "Two", " ".join(words(4, 60))),
+        KindPage("3", "product", page(other, "Three"), "Three", " ".join(other)),
+        KindPage("4", "product", page(other, "Four"), "Four", " ".join(other)),
+    ]
+    found = false_verdicts(pages, Schema())
+    assert [(each.verdict, each.similarity, each.first.name, each.second.name) for each in found] == [
+        ("near", 1.0, "1", "2")
+    ]
