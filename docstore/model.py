@@ -371,7 +371,7 @@ class Schema:
     """
 
     families: tuple[ColumnFamily, ...] = ()
-    extractor: str = "combined"
+    extractor: str = "scored"
     shingle_words: int = 5
     near_threshold: float = 0.8
     contained_threshold: float = 0.9

@@ -16,8 +16,9 @@ import sys
 import unicodedata
 from pathlib import Path
 
-from docstore.html import evidence, outline, tokens, unicode_tables
+from docstore.html import evidence, marks, outline, scored, tokens, unicode_tables
 from docstore.html.references import _NAMED as NAMED_REFERENCES
+from docstore.html.scorecard import MARK_SCORES, MARKS, SCORES
 
 TARGET = Path(__file__).parent.parent / "native" / "core" / "src" / "tables"
 HEAD = "//! {what}\n//!\n//! Made by `tools/make_native_tables.py`; never edited by hand.\n\n"
@@ -198,14 +199,26 @@ FLAGS = {
 }
 
 
-def names_module() -> str:
-    """Known tag names with their properties, and the words that say what a tag holds."""
+def array(title: str, kind: str, items: list[str]) -> str:
+    """A static array, an item on each line."""
+    body = "\n".join(f"    {item}," for item in items)
+    return f"\npub static {title}: [{kind}; {len(items)}] = [\n{body}\n];\n"
+
+
+def known_names() -> list[str]:
+    """Tag names that have a number, in the order of their numbers."""
     known = set(COMMON_NAMES.split()).union(*FLAGS.values())
     known |= {name.removeprefix("/") for name in outline._KINDS if name}
     known |= {*outline.CLOSES, *evidence._TAGS}
     names = sorted(known)
     if len(names) > 250:
         raise SystemExit("a name's number is a byte, and 255 is the unknown one")
+    return names
+
+
+def names_module() -> str:
+    """Known tag names with their properties, and the words that say what a tag holds."""
+    names = known_names()
 
     def constant(name: str) -> str:
         return name.upper().replace("-", "_")
@@ -217,10 +230,6 @@ def names_module() -> str:
         *(f"pub const NAME_{constant(name)}: u32 = {number};\n" for number, name in enumerate(names)),
         f"\npub const KNOWN: usize = {len(names)};\n",
     ]
-
-    def array(title: str, kind: str, items: list[str]) -> str:
-        body = "\n".join(f"    {item}," for item in items)
-        return f"\npub static {title}: [{kind}; {len(items)}] = [\n{body}\n];\n"
 
     flags = [" | ".join(flag for flag, members in FLAGS.items() if name in members) or "0" for name in names]
     lines += [
@@ -251,6 +260,85 @@ def names_module() -> str:
     return "".join(lines)
 
 
+FATES = ("left", "taken")
+FORMS = ("block", "heading")
+
+
+def scorecard_module() -> str:
+    """The scorecard as arrays: sums of the signs that always come together."""
+    sizes, links = range(len(scored.SIZES) + 1), range(5)
+    amounts, likes = range(len(scored.TAKEN_WEIGHTS) + 1), range(len(scored.LIKES) + 1)
+    numbers = {mark: bit.bit_length() - 1 for mark, bit in marks.BITS.items()}
+    none = "u16::MAX"
+
+    def total(*signs: str) -> str:
+        return str(sum(SCORES.get(sign, 0) for sign in signs))
+
+    def prefixed(prefix: str) -> list[str]:
+        found = sorted(mark for mark in MARKS if mark.startswith(prefix))
+        return [f'("{mark.removeprefix(prefix)}", {numbers[mark]})' for mark in found]
+
+    words = sorted(mark for mark in MARKS if mark.isalpha())
+    shapes = [(form, size, link) for form in FORMS for size in sizes for link in links]
+    steps = [f"{step:+d}" for step in scored.NEIGHBOURS]
+    lines = [
+        HEAD.format(what="What each sign is worth that `scored` reads from a page."),
+        f"pub const MARK_COUNT: usize = {len(MARKS) + 1};\n",
+        f"pub const MARK_HIDDEN: u16 = {numbers['hidden']};\n",
+        f"pub const MARK_ARIA_HIDDEN: u16 = {numbers.get('aria-hidden', none)};\n",
+        f"pub const MARK_NEVER: u16 = {marks.NEVER.bit_length() - 1};\n",
+        f"pub const ANY: i32 = {SCORES['any']};\n",
+        array("MARK_SCORES", "i16", ["0", *(str(score) for score in MARK_SCORES.values())]),
+        array("WORD_MARKS", "(&str, u16)", [f'("{word}", {numbers[word]})' for word in words]),
+        array("ROLE_MARKS", "(&str, u16)", prefixed("role=")),
+        array("CONSENT_MANAGERS", "&str", [f'"{word}"' for word in sorted(marks.CONSENT_MANAGERS)]),
+        array("CONSENT_NAMES", "&str", [f'"{word}"' for word in sorted(marks.CONSENT)]),
+        array("NOTICES", "&str", [f'"{word}"' for word in sorted(marks.NOTICES)]),
+        array("ITEM_MARKS", "(&str, u16)", prefixed("itemprop=")),
+        array("TAG_MARKS", "u16", [str(numbers.get(f"<{name}>", none)) for name in known_names()]),
+        "\n/// By fate, form, size and links.",
+        array("SHAPE", "i16", [total(f"{a} {b}{c}", f"{f} {a} {b}{c}") for f in FATES for a, b, c in shapes]),
+        "\n/// By fate and amount.",
+        array("AMOUNT", "i16", [total(f"{f} of amount {a}") for f in FATES for a in amounts]),
+        "\n/// By fate and share.",
+        array("SHARE", "i16", [total(f"{f} of share {s}") for f in FATES for s in range(scored.SHARES)]),
+        "\n/// Of a block that is left: before, among, behind those that are taken.",
+        array("PLACE", "i16", [total(f"{place} taken") for place in ("before", "among", "behind")]),
+        "\n/// By number of like blocks, fate, links and amount.",
+        array(
+            "LIKE",
+            "i16",
+            [
+                total(f"like {n}", f"like {n} {f}", f"like {n} links {k}", f"like {n} of amount {a} {f}")
+                for n in likes
+                for f in FATES
+                for k in links
+                for a in amounts
+            ],
+        ),
+        "\n/// By fate.",
+        array("SENTENCE", "i16", [total("sentence", f"sentence {f}") for f in FATES]),
+        "\n/// Currency, consent, copyright.",
+        array("WORDS", "i16", [total(name) for name in ("currency", "consent", "copyright")]),
+        "\n/// By neighbour, its form, size and links.",
+        array("NEIGHBOUR", "i16", [total(f"{s} {a} {b}{c}") for s in steps for a, b, c in shapes]),
+        "\n/// By neighbour, its fate and the block's.",
+        array("NEIGHBOUR_FATE", "i16", [total(f"{s} {g} by {f}") for s in steps for g in FATES for f in FATES]),
+        "\n/// By neighbour, where it is of the same element.",
+        array("SAME_ELEMENT", "i16", [total(f"{s} same element") for s in steps]),
+        "\n/// By neighbour, where there is none.",
+        array("NOTHING", "i16", [total(f"{s} nothing") for s in steps]),
+        array("SIZES", "u64", [str(size) for size in scored.SIZES]),
+        array("LIKES", "u64", [str(size) for size in scored.LIKES]),
+        array("TAKEN_WEIGHTS", "u64", [str(size) for size in scored.TAKEN_WEIGHTS]),
+        array("SENTENCE_ENDS", "char", [f"'{end}'" for end in scored.SENTENCE_ENDS]),
+        array("CURRENCIES", "&str", [f'"{sign}"' for sign in scored.CURRENCIES]),
+        array("CONSENT", "&str", [f'"{sign}"' for sign in scored.CONSENT]),
+        array("COPYRIGHT", "&str", [f'"{sign}"' for sign in scored.COPYRIGHT]),
+    ]
+    return "".join(lines)
+
+
 VERSION = unicode_tables.UNICODE_VERSION
 
 
@@ -258,7 +346,12 @@ def main() -> int:
     if unicodedata.unidata_version != VERSION:
         print(f"needs Unicode {VERSION}; this Python has {unicodedata.unidata_version}: use CPython 3.11")
         return 2
-    modules = {"unicode.rs": unicode_module(), "references.rs": references_module(), "names.rs": names_module()}
+    modules = {
+        "unicode.rs": unicode_module(),
+        "references.rs": references_module(),
+        "names.rs": names_module(),
+        "scorecard.rs": scorecard_module(),
+    }
     stale = 0
     for name, text in modules.items():
         path = TARGET / name

@@ -25,7 +25,7 @@ from docstore.dedup.join import Sets, take
 from docstore.dedup.sketches import SketchBounds
 from docstore.html import charset, content
 
-EXTRACTORS: Final = frozenset({"visible", "combined"})
+EXTRACTORS: Final = frozenset({"visible", "combined", "scored"})
 """Those that native code has."""
 
 _TEXT_SCHEME: Final = bytes((disk.SCHEME_TEXT_1,))

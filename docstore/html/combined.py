@@ -97,7 +97,7 @@ def _solid_weights(blocks: Sequence[Block], least: int, adverts: Sequence[bool])
     ]
 
 
-def _subtree_sums(page: Outline, weights: Sequence[int]) -> list[int]:
+def subtree_sums(page: Outline, weights: Sequence[int]) -> list[int]:
     """Sum of the weights of the blocks inside each element."""
     parents = page.parents
     sums = [0] * len(parents)
@@ -113,7 +113,7 @@ def _said_and_small(page: Outline, wanted: int) -> list[bool]:
     count = len(page.parents)
     if not any(evidence & wanted for evidence in page.evidence):
         return [False] * count
-    sums = _subtree_sums(page, [block.weight for block in page.blocks])
+    sums = subtree_sums(page, [block.weight for block in page.blocks])
     found = [False] * count
     for element, evidence in enumerate(page.evidence):
         says_so = evidence & wanted and not evidence & (MAIN | WHOLE)
@@ -124,7 +124,7 @@ def _said_and_small(page: Outline, wanted: int) -> list[bool]:
 def _dropped(page: Outline, solid: Sequence[int], adverts: Sequence[bool]) -> tuple[list[bool], list[bool]]:
     """Which elements, and which blocks, step 2 drops; adverts among them."""
     parents = page.parents
-    sums = _subtree_sums(page, solid)
+    sums = subtree_sums(page, solid)
     total = sums[0]
     elements = [False] * len(parents)
     for element, evidence in enumerate(page.evidence):
@@ -149,7 +149,7 @@ def _container(page: Outline, solid: Sequence[int], dropped: Sequence[bool]) -> 
     """Which elements lie in the container of step 3, itself among them; and whether it comes of explicit markup."""
     parents = page.parents
     count = len(parents)
-    sums = _subtree_sums(page, solid)
+    sums = subtree_sums(page, solid)
     body = article = main = 0
     for element, evidence in enumerate(page.evidence):
         if not evidence & (ARTICLE_BODY | ARTICLE | MAIN) or dropped[element]:

@@ -32,6 +32,7 @@ BREAK: Final = "\0"
 PREFORMATTED: Final = frozenset({"pre", "listing"})
 
 _SPECIAL: Final = frozenset(chain(VISIBLE_RAW, *(({name, f"/{name}"}) for name in HIDDEN | PREFORMATTED)))
+"""Tags that can change what is shown."""
 
 
 class _Separators(dict[str, str]):
@@ -68,29 +69,33 @@ def fold_blocks(joined: str) -> str:
     return "\n".join(map(" ".join, filter(None, map(str.split, joined.split(BREAK)))))
 
 
-def shown_texts(markup: Markup) -> list[str]:
+def shown_texts(markup: Markup, hidden: frozenset[str] = HIDDEN) -> list[str]:
     """The visible part of each text of the markup, decoded.
 
     The contents of a visible raw element are put before the text behind it.
+
+    Args:
+        markup: of the page.
+        hidden: names of the elements whose text is not shown.
     """
     texts = markup.texts
     if not _SPECIAL.isdisjoint(markup.names):
-        texts = _shown_sources(markup)
+        texts = _shown_sources(markup, hidden)
     return [decode_text(text) if "&" in text else text for text in texts]
 
 
-def _shown_sources(markup: Markup) -> list[str]:
+def _shown_sources(markup: Markup, hidden: frozenset[str]) -> list[str]:
     """`shown_texts` for pages with hidden, raw visible or preformatted elements, undecoded."""
     texts = list(markup.texts)
     hidden_depth = pre_depth = 0
     for number, name in enumerate(markup.names, 1):
         if name in _SPECIAL:
             step, element = (-1, name[1:]) if name[0] == "/" else (1, name)
-            if element in HIDDEN:
+            if element in hidden:
                 hidden_depth = max(0, hidden_depth + step)
             elif element in PREFORMATTED:
                 pre_depth = max(0, pre_depth + step)
-            elif not hidden_depth:
+            elif not hidden_depth and element in VISIBLE_RAW:
                 content = markup.contents[number - 1] or ""
                 if name not in REFERENCES_RAW:
                     content = content.replace("&", "&amp;")
@@ -117,6 +122,7 @@ EXTRACTORS: Final[dict[str, str]] = {
     "slope": "docstore.html.slope",
     "density": "docstore.html.density",
     "combined": "docstore.html.combined",
+    "scored": "docstore.html.scored",
     "trafilatura": "docstore.html.third_party",
     "resiliparse": "docstore.html.third_party",
 }

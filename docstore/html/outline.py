@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from docstore.html.content import BREAK, fold_blocks, shown_texts
 from docstore.html.evidence import tag_evidence
-from docstore.html.tokens import INLINE, Markup, ascii_lower
+from docstore.html.tokens import HIDDEN, INLINE, Markup, ascii_lower
 
 HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 LEAVES: Final = HEADINGS | {"p", "dt", "legend", "summary", "caption", "address"}
@@ -64,6 +64,7 @@ class Block(NamedTuple):
         link_weight: of the part inside links.
         evidence: evidence bits of the leaf tag right before it.
         is_heading: whether that tag is h1 to h6.
+        leaf: source of the attributes of that tag, or None.
     """
 
     owner: int
@@ -72,6 +73,7 @@ class Block(NamedTuple):
     link_weight: int
     evidence: int
     is_heading: bool
+    leaf: str | None = None
 
 
 class Outline(NamedTuple):
@@ -81,11 +83,13 @@ class Outline(NamedTuple):
         parents: each element's parent.
         evidence: each element's evidence bits.
         blocks: in document order.
+        tags: each element's name and the source of its attributes.
     """
 
     parents: list[int]
     evidence: list[int]
     blocks: list[Block]
+    tags: list[tuple[str, str | None]]
 
 
 def text_weight(text: str) -> int:
@@ -99,15 +103,17 @@ def render(blocks: Iterable[Block]) -> str:
     return fold_blocks(BREAK.join(block.text for block in blocks))
 
 
-def outline(markup: Markup) -> Outline:
-    """Elements and blocks of one page, in linear time."""
-    texts = shown_texts(markup)
+def outline(markup: Markup, hidden: frozenset[str] = HIDDEN) -> Outline:
+    """Elements and blocks of one page, in linear time; the text of hidden elements is not shown."""
+    texts = shown_texts(markup, hidden)
+    tags: list[tuple[str, str | None]] = [("", None)]
     parents, evidence = [0], [0]
     blocks: list[Block] = []
     stack, open_names, open_count = [0], [""], dict[str, int]()
     parts = [texts[0]]
     link_parts: list[str] = []
     in_link, leaf_evidence, is_heading = False, 0, False
+    leaf: str | None = None
     kind_of = _KINDS.get
     rows = zip(markup.names, markup.attributes, islice(texts, 1, None), strict=True)
     for name, source, text in chain(rows, _END):
@@ -126,11 +132,13 @@ def outline(markup: Markup) -> Outline:
                 weight = text_weight(block_text)
                 if weight:
                     link_weight = text_weight("".join(link_parts)) if link_parts else 0
-                    blocks.append(Block(stack[-1], block_text, weight, link_weight, leaf_evidence, is_heading))
+                    of_leaf = leaf_evidence, is_heading, leaf
+                    blocks.append(Block(stack[-1], block_text, weight, link_weight, *of_leaf))
                 parts.clear()
                 link_parts.clear()
-            leaf_evidence, is_heading = 0, False
+            leaf_evidence, is_heading, leaf = 0, False, None
             if kind == _LEAF:
+                leaf = source
                 leaf_evidence = tag_evidence(name, source) if source else 0
                 is_heading = name in HEADINGS
             elif kind == _NOTHING:
@@ -142,6 +150,7 @@ def outline(markup: Markup) -> Outline:
                     stack.pop()
                 parents.append(stack[-1])
                 evidence.append(tag_evidence(name, source))
+                tags.append((name, source))
                 stack.append(len(parents) - 1)
                 open_names.append(name)
                 open_count[name] = open_count.get(name, 0) + 1
@@ -155,7 +164,7 @@ def outline(markup: Markup) -> Outline:
             parts.append(text)
             if in_link:
                 link_parts.append(text)
-    return Outline(parents, evidence, blocks)
+    return Outline(parents, evidence, blocks, tags)
 
 
 _END: Final[tuple[tuple[str, None, str], ...]] = (("hr", None, ""),)

@@ -45,7 +45,7 @@ from docstore.tablets.unreadable import Unreadable
 
 MANY_DUPLICATES = 500
 TEXTS = ("main", "visible")
-MAIN_EXTRACTOR = "combined"
+MAIN_EXTRACTOR = "scored"
 """Main content where the store itself fingerprints all visible text."""
 
 Progress = Callable[[str, int, int], None]

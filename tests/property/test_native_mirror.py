@@ -388,7 +388,7 @@ def test_checksums_that_native_code_lacks_are_made_all_the_same() -> None:
 
 def test_many_at_once_and_in_threads_are_analysed_as_one_by_one() -> None:
     bodies = [(each.body, each.content_type) for each in repository_bodies()]
-    reference, kernel = kernels("combined")
+    reference, kernel = kernels("scored")
     expected = [reference.analyse(*each, links=True) for each in bodies]
     wrong: list[str] = []
 
@@ -436,7 +436,7 @@ TRAP_BYTES = 1 << 20
 
 @pytest.mark.parametrize("start", ["", "<a ", "<script>", "<!--", "e"])
 def test_a_megabyte_of_any_trap_takes_linear_time(start: str) -> None:
-    kernel = kernels("combined")[1]
+    kernel = kernels("scored")[1]
     for trap in TRAPS:
         body = start.encode() + trap.encode() * (TRAP_BYTES // len(trap.encode()))
         begun = time.process_time()

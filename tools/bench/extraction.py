@@ -32,7 +32,7 @@ from docstore.html.content import EXTRACTORS, extractor, visible
 from docstore.html.tokens import Markup, split
 
 Runner = Callable[[bytes], str | None]
-OURS: Final = ("visible", "plateau", "slope", "density", "combined")
+OURS: Final = ("visible", "plateau", "slope", "density", "combined", "scored")
 PEERS: Final = ("trafilatura", "trafilatura-fast", "readability-lxml", "resiliparse")
 
 

@@ -91,7 +91,7 @@ def contenders() -> list[Contender]:
         Contender(ZSTD, lambda group: [compress(body) for body, _ in group]),
         Contender("BLAKE3 of the body", lambda group: [blake3(body).digest() for body, _ in group]),
     ]
-    for extractor in ("visible", "combined"):
+    for extractor in ("visible", "combined", "scored"):
         if not compiled.WHY_NOT:
             kernel = Kernel(extractor, prefer="native")
             found.append(Contender(f"native, {extractor} text", kernel.analyse_many))
@@ -175,7 +175,7 @@ def _stages(bodies: Bodies) -> list[str]:
             "--",
         ]
         notes = []
-        for extractor in ("visible", "combined"):
+        for extractor in ("visible", "combined", "scored"):
             with one_core():
                 done = subprocess.run([*command, file.name, extractor], capture_output=True, text=True, check=False)
             if done.returncode == 0:

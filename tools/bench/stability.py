@@ -138,7 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("corpus", type=Path)
     parser.add_argument("truth", type=Path)
-    names = ["visible", "plateau", "slope", "density", "combined"]
+    names = ["visible", "plateau", "slope", "density", "combined", "scored"]
     parser.add_argument("--extractors", nargs="+", default=names, choices=list(EXTRACTORS))
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()

@@ -156,7 +156,7 @@ def without_deltas(*, wanted: bool) -> Iterator[None]:
         yield
 
 
-def run(pages: Sequence[Page], command: str, *, extractor: str = "combined", deltas: bool = True) -> Section:
+def run(pages: Sequence[Page], command: str, *, extractor: str = "scored", deltas: bool = True) -> Section:
     """One row a stage: the median of rounds, with bare zstd and a run without wrappers in each."""
     schema = docstore.Schema(extractor=extractor)
     count = len(pages)
@@ -211,7 +211,7 @@ def main() -> None:
     section = run(
         load_pages(arguments.corpus, arguments.pages),
         f"python -m tools.bench.write_profile{options}",
-        extractor="visible" if arguments.text == "visible" else "combined",
+        extractor="visible" if arguments.text == "visible" else "scored",
         deltas=not arguments.no_deltas,
     )
     print(section.render())

@@ -8,6 +8,7 @@ use crate::flow::Flow;
 use crate::kind;
 use crate::names::Names;
 use crate::page::{self, Declared};
+use crate::scored::{self, Scored};
 use crate::shingle::{self, Sorter};
 use crate::simhash::simhash;
 use crate::sketch::{self, BAND_KEYS, BINS};
@@ -23,6 +24,7 @@ pub const TEXT_DIGEST_BYTES: usize = 16;
 pub enum Extractor {
     Visible,
     Combined,
+    Scored,
 }
 
 impl Extractor {
@@ -31,6 +33,7 @@ impl Extractor {
         match name {
             "visible" => Some(Self::Visible),
             "combined" => Some(Self::Combined),
+            "scored" => Some(Self::Scored),
             _ => None,
         }
     }
@@ -90,6 +93,7 @@ pub struct Analyser {
     flow: Flow,
     line: Flow,
     combined: Combined,
+    scored: Scored,
     words: Words,
     hashes: Vec<u64>,
     shingles: Vec<u64>,
@@ -106,6 +110,7 @@ impl Analyser {
             flow: Flow::default(),
             line: Flow::default(),
             combined: Combined::default(),
+            scored: Scored::default(),
             words: Words::default(),
             hashes: Vec::new(),
             shingles: Vec::new(),
@@ -149,6 +154,7 @@ impl Analyser {
         match self.options.extractor {
             Extractor::Visible => visible(source, &self.tags, &mut self.flow),
             Extractor::Combined => combined::combined(source, &self.tags, &mut self.combined, &mut self.flow),
+            Extractor::Scored => scored::scored(source, &self.tags, &mut self.scored, &mut self.flow),
         }
         self.words.cut(self.flow.bytes());
         page.main.clear();

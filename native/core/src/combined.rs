@@ -14,32 +14,49 @@ const DESCENT: (u64, u64) = (19, 20);
 const KEPT_LINKS: (u64, u64) = (2, 3);
 const LEAD_REACH: usize = 4;
 const EXPLICIT_SHARE: u64 = 2;
-const LITTLE_WEIGHT: u64 = 300;
+pub const LITTLE_WEIGHT: u64 = 300;
 const LENIENT_WEIGHT: u64 = 500;
 
 /// Buffers of the rule.
 #[derive(Default)]
 pub struct Combined {
-    page: Outline,
+    pub page: Outline,
     all: Flow,
 }
 
 /// Main content of a page, in `flow`.
 pub fn combined(source: &[u8], tags: &[Tag], buffers: &mut Combined, flow: &mut Flow) {
-    let Combined { page, all } = buffers;
-    page.read(source, tags, all);
-    flow.clear();
-    // Blocks that follow each other stand in the text as they are to stand here, one line feed between.
-    let mut run = 0..0;
-    for number in select(page) {
-        let text = &page.blocks[number].text;
-        if run.is_empty() || run.end + 1 != text.start {
-            flow.push_folded(&all.bytes()[run.clone()]);
-            run.start = text.start;
-        }
-        run.end = text.end;
+    buffers.read(source, tags, false);
+    let kept = select(&buffers.page);
+    buffers.write(&kept, flow);
+}
+
+impl Combined {
+    /// Read a page; noscript elements are shown where that is asked for.
+    pub fn read(&mut self, source: &[u8], tags: &[Tag], noscript: bool) {
+        self.page.read(source, tags, &mut self.all, noscript);
     }
-    flow.push_folded(&all.bytes()[run.clone()]);
+
+    /// The text of all blocks, a line feed between.
+    pub fn text(&self) -> &[u8] {
+        self.all.bytes()
+    }
+
+    /// Blocks on lines of their own, in `flow`.
+    pub fn write(&self, kept: &[usize], flow: &mut Flow) {
+        flow.clear();
+        // Blocks that follow each other stand in the text as they are to stand here, one line feed between.
+        let mut run = 0..0;
+        for &number in kept {
+            let text = &self.page.blocks[number].text;
+            if run.is_empty() || run.end + 1 != text.start {
+                flow.push_folded(&self.all.bytes()[run.clone()]);
+                run.start = text.start;
+            }
+            run.end = text.end;
+        }
+        flow.push_folded(&self.all.bytes()[run]);
+    }
 }
 
 /// Numbers of the blocks that are main content, ascending.
@@ -79,7 +96,7 @@ pub fn select(page: &Outline) -> Vec<usize> {
     }
 }
 
-fn weigh(blocks: &[Block], numbers: &[usize]) -> u64 {
+pub fn weigh(blocks: &[Block], numbers: &[usize]) -> u64 {
     numbers.iter().map(|&number| blocks[number].weight).sum()
 }
 
@@ -91,7 +108,7 @@ fn solid_weights(blocks: &[Block], least: u64, adverts: &[bool]) -> Vec<u64> {
 }
 
 /// Sum of the weights of the blocks inside each element.
-fn subtree_sums(page: &Outline, weights: impl Iterator<Item = u64>) -> Vec<u64> {
+pub fn subtree_sums(page: &Outline, weights: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut sums = vec![0; page.parents.len()];
     for (block, weight) in page.blocks.iter().zip(weights) {
         sums[block.owner as usize] += weight;

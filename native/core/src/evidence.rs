@@ -63,7 +63,7 @@ impl Watched {
 }
 
 /// Words of a name: an optional capital and small letters, or capitals alone; stops where `visit` gives true.
-fn any_word(text: &[u8], mut visit: impl FnMut(&[u8]) -> bool) -> bool {
+pub fn any_word(text: &[u8], mut visit: impl FnMut(&[u8]) -> bool) -> bool {
     let mut place = 0;
     while place < text.len() {
         let start = place;

@@ -33,7 +33,7 @@ pub fn check_tokens(source: &[u8]) {
 ///
 /// # Panics
 /// Where it is not so.
-pub fn check_kernel(analysers: &mut [Analyser; 2], body: &[u8], content_type: &str) {
+pub fn check_kernel(analysers: &mut [Analyser; 3], body: &[u8], content_type: &str) {
     for analyser in analysers {
         let (mut page, mut again) = (Page::default(), Page::default());
         let outcome = analyser.analyse(body, content_type, true, &mut page);
@@ -61,7 +61,7 @@ pub fn check_kernel(analysers: &mut [Analyser; 2], body: &[u8], content_type: &s
 }
 
 /// An analyser for each extractor.
-pub fn analysers() -> [Analyser; 2] {
-    [Extractor::Visible, Extractor::Combined]
+pub fn analysers() -> [Analyser; 3] {
+    [Extractor::Visible, Extractor::Combined, Extractor::Scored]
         .map(|extractor| Analyser::new(Options { extractor, shingle_words: 5, order: IN_ORDER }))
 }

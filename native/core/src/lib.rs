@@ -15,6 +15,7 @@ pub mod indexed;
 pub mod invariants;
 pub mod kind;
 mod lanes;
+pub mod marks;
 pub mod murmur;
 pub mod names;
 pub mod outline;
@@ -23,6 +24,7 @@ pub mod pairs;
 pub mod postings;
 pub mod ranking;
 pub mod references;
+pub mod scored;
 pub mod shingle;
 pub mod simhash;
 mod sixteen;
@@ -39,6 +41,7 @@ pub mod words;
 mod tables {
     pub mod names;
     pub mod references;
+    pub mod scorecard;
     pub mod unicode;
 }
 

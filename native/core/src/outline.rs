@@ -31,6 +31,8 @@ pub struct Block {
     /// Of the leaf tag right before it.
     pub evidence: u8,
     pub is_heading: bool,
+    /// Place and length of that tag's attributes in the source.
+    pub leaf: (usize, usize),
 }
 
 /// Elements and blocks of a page; element 0 is the page itself and its own parent.
@@ -39,6 +41,8 @@ pub struct Outline {
     pub parents: Vec<u32>,
     pub evidence: Vec<u8>,
     pub blocks: Vec<Block>,
+    /// Each element's name, and place and length of its attributes in the source.
+    pub tags: Vec<(u32, (usize, usize))>,
     /// Open elements: number and name.
     stack: Vec<(u32, u32)>,
     /// How many elements of a name are open.
@@ -54,6 +58,13 @@ struct Reading {
     link_weight: u64,
     evidence: u8,
     is_heading: bool,
+    leaf: (usize, usize),
+}
+
+impl Reading {
+    fn new(start: usize, begin: u64) -> Self {
+        Self { start, begin, link_weight: 0, evidence: 0, is_heading: false, leaf: (0, 0) }
+    }
 }
 
 struct Read<'a> {
@@ -61,6 +72,7 @@ struct Read<'a> {
     source: &'a [u8],
     tags: &'a [Tag],
     flow: &'a mut Flow,
+    noscript: bool,
 }
 
 impl wide::Work for Read<'_> {
@@ -68,32 +80,34 @@ impl wide::Work for Read<'_> {
 
     #[inline(always)]
     fn on<B: Bytes>(self) {
-        self.outline.read_on::<B>(self.source, self.tags, self.flow);
+        self.outline.read_on::<B>(self.source, self.tags, self.flow, self.noscript);
     }
 }
 
 impl Outline {
-    /// Read one page.
+    /// Read one page; noscript elements are shown where that is asked for.
     #[inline(never)]
-    pub fn read(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow) {
-        wide::run(Read { outline: self, source, tags, flow });
+    pub fn read(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow, noscript: bool) {
+        wide::run(Read { outline: self, source, tags, flow, noscript });
     }
 
     #[inline(always)]
-    fn read_on<B: Bytes>(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow) {
+    fn read_on<B: Bytes>(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow, noscript: bool) {
         flow.clear();
         self.parents.clear();
         self.parents.push(0);
         self.evidence.clear();
         self.evidence.push(0);
         self.blocks.clear();
+        self.tags.clear();
+        self.tags.push((NOTHING, (0, 0)));
         self.stack.clear();
         self.stack.push((0, NOTHING));
         self.open_count.clear();
         self.remembered.clear();
-        let mut shown = Shown::default();
+        let mut shown = Shown::with(noscript);
         let mut in_link = false;
-        let mut reading = Reading { start: 0, begin: 0, link_weight: 0, evidence: 0, is_heading: false };
+        let mut reading = Reading::new(0, 0);
         if let Some(how) = shown.text() {
             flow.push(source, 0, tags.first().map_or(source.len(), |tag| tag.start as usize), how);
         }
@@ -110,6 +124,7 @@ impl Outline {
                     match kind {
                         LEAF => {
                             reading.evidence = self.leaf_evidence(source, tag);
+                            reading.leaf = tag.attributes_place();
                             reading.is_heading = properties(tag.name) & names::HEADING != 0;
                         }
                         NO_ELEMENT => {}
@@ -147,12 +162,12 @@ impl Outline {
                 link_weight: reading.link_weight,
                 evidence: reading.evidence,
                 is_heading: reading.is_heading,
+                leaf: reading.leaf,
             });
             reading.start = end;
         }
         flow.end_block();
-        *reading =
-            Reading { start: reading.start, begin: flow.weight(), link_weight: 0, evidence: 0, is_heading: false };
+        *reading = Reading::new(reading.start, flow.weight());
     }
 
     fn open(&mut self, source: &[u8], tag: &Tag) {
@@ -167,6 +182,7 @@ impl Outline {
         self.parents.push(self.stack[self.stack.len() - 1].0);
         let (place, length) = tag.attributes_place();
         self.evidence.push(element_evidence(element) | self.remembered.evidence(source, place, length));
+        self.tags.push((element, (place, length)));
         self.stack.push((number, element));
         if self.open_count.len() <= element as usize {
             self.open_count.resize(element as usize + 1, 0);

@@ -67,7 +67,7 @@ pub fn attribute_value(source: &[u8]) -> String {
     String::from_utf8(decoded).unwrap_or_default()
 }
 
-fn is_space(each: char) -> bool {
+pub fn is_space(each: char) -> bool {
     each.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&each)
 }
 

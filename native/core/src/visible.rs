@@ -8,11 +8,18 @@ use crate::wide::{self, Bytes};
 /// Depths of hidden and preformatted elements while a page's tags go by.
 #[derive(Default)]
 pub struct Shown {
+    /// Whether noscript elements are shown.
+    noscript: bool,
     hidden_depth: usize,
     preformatted_depth: usize,
 }
 
 impl Shown {
+    /// At the start of a page.
+    pub fn with(noscript: bool) -> Self {
+        Self { noscript, ..Self::default() }
+    }
+
     /// Take note of a tag; gives how its raw content is shown, if it is.
     #[inline(always)]
     pub fn pass(&mut self, tag: &Tag) -> Option<Source> {
@@ -25,6 +32,9 @@ impl Shown {
 
     #[inline(never)]
     fn pass_special(&mut self, tag: &Tag, element: u16) -> Option<Source> {
+        if self.noscript && tag.name >> 1 == names::NAME_NOSCRIPT {
+            return None;
+        }
         let depth = if element & names::HIDDEN != 0 {
             &mut self.hidden_depth
         } else if element & names::PREFORMATTED != 0 {

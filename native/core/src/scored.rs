@@ -1,0 +1,290 @@
+//! The default main-content rule: `docstore/html/scored.py`, whose header states it step by step.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::OnceLock;
+
+use memchr::memmem::Finder;
+
+use crate::combined::{self, Combined, LITTLE_WEIGHT};
+use crate::flow::Flow;
+use crate::marks::{name_marks, Marks, Remembered};
+use crate::names::NAME_NOSCRIPT;
+use crate::outline::{Block, Outline};
+use crate::tables::scorecard::{
+    AMOUNT, ANY, CONSENT, COPYRIGHT, CURRENCIES, LIKE, LIKES, NEIGHBOUR, NEIGHBOUR_FATE, NOTHING, PLACE, SAME_ELEMENT,
+    SENTENCE, SENTENCE_ENDS, SHAPE, SHARE, SIZES, TAKEN_WEIGHTS, WORDS,
+};
+use crate::tokens::Tag;
+
+const WRAPPER_SHARE: (u64, u64) = (19, 20);
+const CONSENT_SHARE: u64 = 5;
+/// Of the bits of `Scored::words`.
+const OF_CONSENT: u8 = 1 << 1;
+const LINKS: usize = 5;
+const SHAPES: usize = 2 * (SIZES.len() + 1) * LINKS;
+const AMOUNTS: usize = TAKEN_WEIGHTS.len() + 1;
+const SHARES: u64 = (SHARE.len() / 2) as u64;
+const STEPS: [isize; 4] = [-2, -1, 1, 2];
+
+/// Buffers of the rule.
+#[derive(Default)]
+pub struct Scored {
+    combined: Combined,
+    remembered: Remembered,
+    /// Of each element: the marks around its text, and what they are worth.
+    around: Vec<(Marks, i32)>,
+    /// Elements that say of themselves that they are never content.
+    never: Vec<usize>,
+    traits: Vec<Traits>,
+    /// Of each block: which of the kinds of words in `WORDS` it has, as bits.
+    words: Vec<u8>,
+}
+
+/// What of a block its neighbours' scores depend on, too.
+#[derive(Clone, Copy)]
+struct Traits {
+    /// Place of its form, size and links in a table.
+    shape: usize,
+    links: usize,
+    is_taken: bool,
+}
+
+/// Main content of a page, in `flow`.
+pub fn scored(source: &[u8], tags: &[Tag], buffers: &mut Scored, flow: &mut Flow) {
+    let taken = buffers.read(source, tags);
+    let kept = buffers.select(source, taken);
+    buffers.combined.write(&kept, flow);
+}
+
+impl Scored {
+    /// Step 1: the page, and the numbers of the blocks that `combined` takes.
+    fn read(&mut self, source: &[u8], tags: &[Tag]) -> Vec<usize> {
+        let taken = self.take(source, tags, false);
+        if weigh(&self.combined.page, &taken) < LITTLE_WEIGHT && tags.iter().any(|tag| tag.name == NAME_NOSCRIPT << 1) {
+            let of_shown = self.take(source, tags, true);
+            if weigh(&self.combined.page, &of_shown) >= LITTLE_WEIGHT {
+                return of_shown;
+            }
+            return self.take(source, tags, false);
+        }
+        taken
+    }
+
+    /// The page without what is never content, and the numbers of the blocks that `combined` takes.
+    fn take(&mut self, source: &[u8], tags: &[Tag], noscript: bool) -> Vec<usize> {
+        self.combined.read(source, tags, noscript);
+        self.mark(source);
+        self.find_words();
+        self.drop_never();
+        combined::select(&self.combined.page)
+    }
+
+    /// Numbers of the blocks that are main content, ascending.
+    #[inline(never)]
+    fn select(&mut self, source: &[u8], taken: Vec<usize>) -> Vec<usize> {
+        let page = &self.combined.page;
+        let blocks = &page.blocks;
+        self.traits.clear();
+        self.traits.extend(blocks.iter().map(Traits::of));
+        for &number in &taken {
+            self.traits[number].is_taken = true;
+        }
+        let alike = self.count_alike();
+        let taken_weight = weigh(page, &taken);
+        let total: u64 = blocks.iter().map(|block| block.weight).sum();
+        let amount = steps(taken_weight, &TAKEN_WEIGHTS);
+        let share = (SHARES * taken_weight).checked_div(total).map_or(0, |share| share.min(SHARES - 1)) as usize;
+        let first = taken.first().copied().unwrap_or(blocks.len());
+        let last = taken.last().copied().unwrap_or(0);
+        let mut kept = Vec::new();
+        for (number, block) in blocks.iter().enumerate() {
+            let own = self.traits[number];
+            let fate = usize::from(own.is_taken);
+            let (marks, of_marks) = self.around[block.owner as usize];
+            let mut score = ANY + of_marks;
+            score += self.remembered.marks(source, block.leaf).score_beyond(marks);
+            score += at(&SHAPE, fate * SHAPES + own.shape);
+            score += at(&AMOUNT, fate * AMOUNTS + amount) + at(&SHARE, fate * SHARES as usize + share);
+            if !own.is_taken {
+                score += at(&PLACE, if number < first { 0 } else { 1 + usize::from(number > last) });
+            }
+            let like = steps(alike[number].into(), &LIKES);
+            score += at(&LIKE, ((like * 2 + fate) * LINKS + own.links) * AMOUNTS + amount);
+            score += self.combined.word_score(block, self.words[number], fate);
+            for (neighbour, step) in STEPS.into_iter().enumerate() {
+                let Some(other) = number.checked_add_signed(step).filter(|&other| other < blocks.len()) else {
+                    score += at(&NOTHING, neighbour);
+                    continue;
+                };
+                let traits = self.traits[other];
+                score += at(&NEIGHBOUR, neighbour * SHAPES + traits.shape);
+                score += at(&NEIGHBOUR_FATE, (neighbour * 2 + usize::from(traits.is_taken)) * 2 + fate);
+                if blocks[other].owner == block.owner {
+                    score += at(&SAME_ELEMENT, neighbour);
+                }
+            }
+            if score > 0 {
+                kept.push(number);
+            }
+        }
+        if kept.is_empty() {
+            taken
+        } else {
+            kept
+        }
+    }
+
+    /// Marks around the text of each element, its own among them.
+    fn mark(&mut self, source: &[u8]) {
+        let page = &self.combined.page;
+        self.remembered.clear();
+        self.never.clear();
+        self.around.clear();
+        self.around.push((Marks::default(), 0));
+        for element in 1..page.parents.len() {
+            let (around, worth) = self.around[page.parents[element] as usize];
+            let (name, attributes) = page.tags[element];
+            let own = name_marks(name).with(self.remembered.marks(source, attributes));
+            if own.is_never() {
+                self.never.push(element);
+            }
+            self.around.push((around.with(own), worth + own.score_beyond(around)));
+        }
+    }
+
+    /// Drop the blocks in elements that are never content.
+    fn drop_never(&mut self) {
+        if self.never.is_empty() {
+            return;
+        }
+        let page = &mut self.combined.page;
+        let sums = combined::subtree_sums(page, page.blocks.iter().map(|block| block.weight));
+        let named = page.blocks.iter().zip(&self.words);
+        let named = named.map(|(block, kinds)| if kinds & OF_CONSENT != 0 { block.weight } else { 0 });
+        let of_consent = combined::subtree_sums(page, named);
+        let mut never = vec![false; page.parents.len()];
+        for &element in &self.never {
+            let is_page = sums[element] * WRAPPER_SHARE.1 > sums[0] * WRAPPER_SHARE.0;
+            never[element] = !is_page || of_consent[element] * CONSENT_SHARE >= sums[element];
+        }
+        for element in 1..never.len() {
+            never[element] |= never[page.parents[element] as usize];
+        }
+        let mut is_kept = page.blocks.iter().map(|block| !never[block.owner as usize]).collect::<Vec<_>>().into_iter();
+        self.words.retain(|_| is_kept.next() == Some(true));
+        page.blocks.retain(|block| !never[block.owner as usize]);
+    }
+
+    /// How many blocks have the marks and the element of each block.
+    fn count_alike(&self) -> Vec<u32> {
+        let page = &self.combined.page;
+        let mut groups: HashMap<(Marks, u32), u32, BuildHasherDefault<Mixed>> = HashMap::default();
+        let mut of_element = vec![u32::MAX; page.parents.len()];
+        let mut counts = Vec::new();
+        for block in &page.blocks {
+            let owner = block.owner as usize;
+            if of_element[owner] == u32::MAX {
+                let next = groups.len() as u32;
+                of_element[owner] = *groups.entry((self.around[owner].0, page.tags[owner].0)).or_insert(next);
+                counts.resize(groups.len(), 0);
+            }
+            counts[of_element[owner] as usize] += 1;
+        }
+        page.blocks.iter().map(|block| counts[of_element[block.owner as usize] as usize]).collect()
+    }
+
+    /// Which kinds of words each block has.
+    fn find_words(&mut self) {
+        let blocks = &self.combined.page.blocks;
+        let text = self.combined.text();
+        self.words.clear();
+        self.words.resize(blocks.len(), 0);
+        for (finder, kind) in finders() {
+            let mut number = 0;
+            for place in finder.find_iter(text) {
+                number += blocks[number..].partition_point(|block| block.text.end <= place);
+                self.words[number] |= 1 << kind;
+            }
+        }
+    }
+}
+
+impl Combined {
+    /// What the words of a block say.
+    fn word_score(&self, block: &Block, kinds: u8, fate: usize) -> i32 {
+        let text = &self.text()[block.text.clone()];
+        let start = (text.len().saturating_sub(4)..text.len()).rev().find(|&place| text[place] & 0xc0 != 0x80);
+        let last = start.and_then(|place| std::str::from_utf8(&text[place..]).ok()).and_then(|end| end.chars().next());
+        let mut score = if last.is_some_and(|last| SENTENCE_ENDS.contains(&last)) { at(&SENTENCE, fate) } else { 0 };
+        for kind in 0..WORDS.len() {
+            if kinds & 1 << kind != 0 {
+                score += at(&WORDS, kind);
+            }
+        }
+        score
+    }
+}
+
+impl Traits {
+    fn of(block: &Block) -> Self {
+        let links = link_share(block);
+        let form = usize::from(block.is_heading);
+        let shape = (form * (SIZES.len() + 1) + steps(block.weight, &SIZES)) * LINKS + links;
+        Self { shape, links, is_taken: false }
+    }
+}
+
+fn link_share(block: &Block) -> usize {
+    if block.link_weight == 0 {
+        0
+    } else if block.link_weight == block.weight {
+        4
+    } else {
+        1 + usize::from(block.link_weight * 3 > block.weight) + usize::from(block.link_weight * 3 > block.weight * 2)
+    }
+}
+
+#[inline(always)]
+fn at(table: &[i16], place: usize) -> i32 {
+    table[place].into()
+}
+
+fn steps(value: u64, steps: &[u64]) -> usize {
+    steps.iter().filter(|&&step| value >= step).count()
+}
+
+fn weigh(page: &Outline, numbers: &[usize]) -> u64 {
+    combined::weigh(&page.blocks, numbers)
+}
+
+/// Searchers for the words of all kinds, with the number of the kind.
+fn finders() -> &'static [(Finder<'static>, usize)] {
+    static FINDERS: OnceLock<Vec<(Finder<'static>, usize)>> = OnceLock::new();
+    FINDERS.get_or_init(|| {
+        let kinds: [&'static [&'static str]; 3] = [&CURRENCIES, &CONSENT, &COPYRIGHT];
+        let numbered = kinds.into_iter().enumerate();
+        numbered.flat_map(|(kind, words)| words.iter().map(move |word| (Finder::new(word), kind))).collect()
+    })
+}
+
+/// Hashes what `Marks` are made of.
+#[derive(Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(8) {
+            let word = part.iter().rev().fold(0, |word: u64, &byte| word << 8 | u64::from(byte));
+            self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.0 = (self.0.rotate_left(23) ^ u64::from(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
