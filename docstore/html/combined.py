@@ -30,7 +30,7 @@ gives pages with little text enough to differ by.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from docstore.html.evidence import ADVERT, ARTICLE, ARTICLE_BODY, BOILERPLATE, HEADER, HINT, MAIN, WHOLE
 from docstore.html.outline import Block, Outline, outline, render
@@ -57,8 +57,31 @@ def combined(markup: Markup) -> str:
     return render(blocks[number] for number in select(page))
 
 
+class Decision(NamedTuple):
+    """What the rule makes of a page.
+
+    Attributes:
+        kept: numbers of the blocks that are main content, ascending; empty only where the page has no block.
+        adverts: of each element, whether step 0 drops it.
+        dropped: of each block, whether step 2 drops it, or 0.
+        inside: of each element, whether it lies in the container.
+        is_lenient: step 5 decided.
+    """
+
+    kept: list[int]
+    adverts: list[bool]
+    dropped: list[bool]
+    inside: list[bool]
+    is_lenient: bool
+
+
 def select(page: Outline) -> list[int]:
     """Numbers of the blocks that are main content, ascending; empty only where the page has no block."""
+    return decide(page).kept
+
+
+def decide(page: Outline) -> Decision:
+    """The rule, with what its steps found."""
     blocks = page.blocks
     adverts = _said_and_small(page, ADVERT)
     solid = _solid_weights(blocks, SOLID_WEIGHT, adverts)
@@ -81,7 +104,8 @@ def select(page: Outline) -> list[int]:
     ]
     if is_explicit and _weigh(blocks, kept) * EXPLICIT_SHARE < _weigh(blocks, left):
         kept = sorted({*kept, *left})
-    return kept if _weigh(blocks, kept) >= LITTLE_WEIGHT else _lenient(page)
+    is_lenient = _weigh(blocks, kept) < LITTLE_WEIGHT
+    return Decision(_lenient(page) if is_lenient else kept, adverts, dropped, inside, is_lenient)
 
 
 def _weigh(blocks: Sequence[Block], numbers: Iterable[int]) -> int:

@@ -4,7 +4,7 @@ import io
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -440,3 +440,28 @@ def test_check_is_silent_on_a_sound_store_and_exit_5_on_a_damaged_one(run: Termi
 
 def test_sizes_are_told_in_words() -> None:
     assert [output.size(n) for n in (0, 999, 1500, 20_300_000)] == ["0 B", "999 B", "1.5 KB", "20.3 MB"]
+
+
+# --- get --explain
+
+
+def test_get_explains_which_blocks_are_main_text(run: Terminal, put: Callable[..., object]) -> None:
+    walk = "It was a long walk. " * 40
+    put(URL, f"<title>A walk</title><nav><a href='/'>Home</a></nav><h1>A walk</h1><p>{walk}</p>".encode())
+    answer = run("get", URL, "--explain")
+    assert answer.code == 0
+    assert re.search(r"^verdict +new", answer.out, re.MULTILINE)
+    assert re.search(r"^yes .* It was a long walk", answer.out, re.MULTILINE)
+    assert re.search(r"^no .* Home", answer.out, re.MULTILINE)
+    fields = run("get", URL, "--explain", "--json").object()
+    assert fields["extractor"] == docstore.Schema().extractor
+    assert fields["in_doubt"] == []
+    assert [block["text"] for block in fields["blocks"] if not block["main"]] == ["Home"]
+    assert all(block["because"] for block in fields["blocks"])
+
+
+def test_get_explains_nothing_of_what_is_no_html(run: Terminal, put: Callable[..., object]) -> None:
+    put(URL, b"%PDF-1.7 and more")
+    answer = run("get", URL, "--explain")
+    assert answer.code == 1
+    assert "nothing to explain" in answer.err

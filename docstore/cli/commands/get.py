@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from importlib import import_module
 
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named, typed_url
@@ -19,7 +20,9 @@ from docstore.store import SNIPPET_LENGTH, DocumentStore
 DESCRIPTION = """\
 Print a page: title and text, or what the options ask for.  With --versions the
 captures follow each other, newest first.  With --snippet the passages that
-answer a query, of one page or of all pages of a result list."""
+answer a query, of one page or of all pages of a result list.  With --explain
+each block of the page, whether it is main text (which decides what the page
+is a duplicate of), and why."""
 
 EXAMPLES = """\
 docstore get https://example.com/
@@ -30,6 +33,7 @@ docstore get https://example.com/ --headers
 docstore get https://example.com/ --column http:type
 docstore get https://example.com/ --column anchor:
 docstore get https://example.com/ --versions 3 --json
+docstore get https://example.com/ --explain
 docstore get https://example.com/ --snippet 'solar power'
 docstore get https://example.com/ https://example.org/ --snippet solar --html
 """
@@ -46,6 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--body", action="store_true", help="the bytes as fetched, nothing added")
     shown.add_argument("--headers", action="store_true", help="status and response headers")
+    shown.add_argument(
+        "--explain", action="store_true", help="each block of the page: whether it is main text, and what speaks for it"
+    )
     shown.add_argument(
         "--column",
         metavar="F:Q",
@@ -98,6 +105,8 @@ def run(args: argparse.Namespace) -> int:
             return _nothing(args, url)
         if document.via and not args.json:
             output.note(f"showing {document.url}, reached from {' and '.join(document.via)}")
+        if args.explain:
+            return _print_explanations(args, store, document)
         for number, capture in enumerate(document.captures):
             _print_capture(args, store, document, capture, first=number == 0)
     return EXIT_OK
@@ -131,7 +140,19 @@ def _print_snippets(args: argparse.Namespace, store: DocumentStore, urls: list[s
     return EXIT_OK if found else EXIT_NOTHING_FOUND
 
 
+def _print_explanations(args: argparse.Namespace, store: DocumentStore, document: Document) -> int:
+    explaining = import_module("docstore.cli.explaining")
+    found = False
+    for capture in document.captures:
+        if args.versions > 1 and not args.json:
+            output.line(f"{chr(10) if found else ''}--- {output.iso(capture.timestamp)}")
+        found |= explaining.print_explanation(document, capture, store.schema.extractor, as_json=args.json)
+    return EXIT_OK if found else EXIT_NOTHING_FOUND
+
+
 def _families(args: argparse.Namespace) -> tuple[str, ...]:
+    if args.explain:
+        return ("http", "text", "dedup", "page")
     if args.json:
         return ("http", "text", "dedup", "page") if args.body else ("http", "text", "dedup")
     if args.body:

@@ -1,0 +1,67 @@
+"""Why a block is main text or not, in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from docstore.html.content import EXTRACTORS, extractor
+from docstore.html.explain import ExplainedBlock, _cause, doubts, explain
+from docstore.html.scorecard import SCORES
+from docstore.html.tokens import split
+
+STORY = " ".join(f"The walk over hill number {number} was long, and the view from it was good." for number in range(9))
+PAGE = f"""<html><head><title>A walk in the hills</title></head><body>
+<nav><ul><li><a href="/">Home</a></li><li><a href="/shop">Shop</a></li></ul></nav>
+<main><h1>A walk in the hills</h1><p>{STORY}</p><div class="ad-slot"><p>Buy boots that are warm, today only</p></div>
+<p>{STORY[:300]}</p></main>
+<div id="cookie-banner" role="dialog"><p>We use cookies, and ask for your consent to it.</p></div>
+<footer><p>© 2026 The walkers. All rights reserved.</p></footer></body></html>"""
+
+
+def block_of(blocks: list[ExplainedBlock], begin: str) -> ExplainedBlock:
+    return next(block for block in blocks if block.text.startswith(begin))
+
+
+@pytest.mark.parametrize("name", ["scored", "combined", "visible", "slope"])
+@pytest.mark.parametrize("source", [PAGE, "<p>short", "", "<noscript>" + STORY + "</noscript>", "a\0b <nav>c</nav>"])
+def test_the_kept_blocks_are_the_main_text(name: str, source: str) -> None:
+    kept = "\n".join(block.text for block in explain(source, name) if block.is_kept)
+    assert kept == extractor(name)(split(source.replace("\0", "\ufffd")))
+
+
+def test_every_block_of_the_default_rule_has_a_score_or_is_never_content() -> None:
+    blocks = explain(PAGE, "scored")
+    story, dialog = block_of(blocks, "The walk over hill number 0"), block_of(blocks, "We use cookies")
+    assert story.is_kept and story.score is not None and story.score > 0
+    assert not dialog.is_kept and dialog.score is None
+    assert dialog.because == ("inside a dialog or a notice of consent",)
+    footer = block_of(blocks, "©")
+    assert not footer.is_kept and footer.score is not None and footer.score < 0
+    assert any(cause.startswith("inside <footer> (-") for cause in footer.because)
+
+
+def test_combined_names_the_step_that_left_a_block_out() -> None:
+    blocks = explain(PAGE, "combined")
+    assert block_of(blocks, "Home").because == ("its tag or role says that it is boilerplate",)
+    assert block_of(blocks, "Buy boots").because == ("a class or id says that it is an advert",)
+    assert block_of(blocks, "The walk over hill number 0").because == ("in the container of the main text",)
+
+
+def test_main_text_without_a_word_of_title_or_headings_is_in_doubt() -> None:
+    assert doubts("A walk in the hills", "A walk", STORY, STORY) == []
+    assert doubts("Blue enamel lamp", "Lamp", STORY, STORY) == [
+        "no word of the title stands in the main text",
+        "no word of the headings stands in the main text",
+    ]
+    (doubt,) = doubts("", "", "few", "few" + STORY)
+    assert doubt == f"the main text is less than a tenth of the visible text: 3 of {len(STORY) + 3} characters"
+
+
+def test_all_signs_of_the_scorecard_have_words() -> None:
+    for sign in SCORES:
+        assert sign == "any" or _cause(sign)
+
+
+def test_extractors_without_reasons_name_lines_alone() -> None:
+    assert "visible" in EXTRACTORS
+    assert all(block.is_kept and block.because == () for block in explain(PAGE, "visible"))
