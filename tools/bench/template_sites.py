@@ -104,6 +104,7 @@ class Written:
             self.pages,
             near_threshold=schema.near_threshold,
             contained_threshold=schema.contained_threshold,
+            similar_threshold=schema.similar_threshold,
         )
         self._count = 0
         self.seconds = 0.0
