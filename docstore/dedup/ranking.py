@@ -30,6 +30,9 @@ LOOKS_INSIDE: Final = 16
 LOOKS_MOST: Final = 8
 """Texts looked at a page: of those that share a band, of those that share a 0-mod-p fingerprint, and of all, by how
 many keys they share: a text that was among the first of full buckets is in no others."""
+ENOUGH: Final = 4
+"""Fingerprints that lead to buckets with room: where a page has so many, those with full ones are template, and their
+chains are not gone along."""
 FURTHER: Final = 48
 """Texts of each of the first two lists that may be looked at next."""
 RAREST: Final = 1 << 20
@@ -126,7 +129,10 @@ def propose(question: Question, find: Find) -> Proposal:
         for chain, text, weight in zip(chains[owner].tolist(), texts.tolist(), weights[owner].tolist(), strict=True):
             counts[text] += weight
             (shared_bands if chain < bands else shared_fingerprints)[text] += 1
-        chains = chains[found >= BUCKET_LIMIT]
+        has_room = found < BUCKET_LIMIT
+        if not depth and int(np.count_nonzero(has_room[bands:])) >= ENOUGH:
+            has_room[bands:] = True
+        chains = chains[~has_room]
     own = question.own_number
     also = shared_fingerprints
     near = sorted([(text != own, -counts[text], -many, -also[text], text) for text, many in shared_bands.items()])

@@ -9,6 +9,7 @@ import numpy as np
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.ranking import (
     BUCKET_LIMIT,
+    ENOUGH,
     FURTHER,
     LOOKS_INSIDE,
     LOOKS_MOST,
@@ -115,6 +116,16 @@ def test_a_full_bucket_leads_on_to_the_next_key_of_its_chain() -> None:
     assert found.further_keys.tolist() == [203, 1024, 303]
     assert found.numbers[:3] == [5, 701, 700]
     assert 999 not in found.numbers and not found.is_crowded
+
+
+def test_fingerprints_with_full_buckets_are_template_where_enough_others_have_room() -> None:
+    site = range(1, BUCKET_LIMIT + 1)
+    for roomy in (ENOUGH - 1, ENOUGH):
+        samples = np.arange(1, roomy + 3, dtype=np.uint64) * np.uint64(12)
+        runs = np.concatenate([samples + np.uint64(1000 * length) for length in (1, 2, 3)])
+        question = Question(np.array([5], np.uint64), samples, runs, 0)
+        found = propose(question, finder({5: site, 12: site, 24: site, 1012: [7], 1024: [8]}))
+        assert found.further_keys.tolist() == ([1012, 1024] if roomy < ENOUGH else [])
 
 
 def test_a_page_whose_chains_end_in_full_buckets_is_crowded() -> None:

@@ -248,6 +248,9 @@ impl<'a> Chains<'a> {
     }
 }
 
+/// Fingerprints that lead to buckets with room: where a page has so many, the chains of the others are not gone along.
+const ENOUGH: usize = 4;
+
 /// What going along the chains of a page gives; see `ranking.Proposal`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Answer {
@@ -298,10 +301,12 @@ pub fn propose(
             let owner = owner as usize;
             Posting { text, weight: weights[owner], is_band: open[owner] < chains.bands }
         }));
+        let rooms = counts.iter().zip(&open).filter(|(&texts, &chain)| texts < limit && chain >= chains.bands).count();
+        let are_enough = depth == 0 && rooms >= ENOUGH;
         let mut owner = 0;
-        open.retain(|_| {
+        open.retain(|&chain| {
             owner += 1;
-            counts[owner - 1] >= limit
+            counts[owner - 1] >= limit && !(are_enough && chain >= chains.bands)
         });
     }
     let proposal = ranking::rank(&postings, asked.own, looks);
