@@ -47,7 +47,8 @@ class GroupCounts:
     Attributes:
         captures: live ones with a verdict, rejected ones among them, visits without a body (304) not.
         verdicts: how many by verdict.
-        crowded: of the new ones those for which the index ran out of depth: a sweep may find what they repeat.
+        crowded: of the new and similar ones those for which the index ran out of depth: a sweep may find what they
+            repeat.
         body_bytes: their bodies, raw.
         saved_bytes: bodies of duplicates and of confirmed versions, less what their own records take.
     """

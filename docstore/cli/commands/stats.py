@@ -152,7 +152,7 @@ def _run_dedup(args: argparse.Namespace) -> int:
     total = found.total
     rows = [("captures", str(total.captures)), ("bodies", output.size(total.body_bytes))]
     rows += [(f"verdict {kind}", _share(total.verdicts[kind], total.captures)) for kind in VerdictKind]
-    rows.append(("of the new, crowded", _share(total.crowded, total.verdicts[VerdictKind.NEW])))
+    rows.append(("of new and similar, crowded", _share(total.crowded, total.captures - total.duplicates)))
     rows.append(("saved by duplicates", f"{output.size(total.saved_bytes)}"))
     rows.append(("pages in clusters", str(found.clustered)))
     rows += [(f"clusters of {size}", str(count)) for size, count in found.cluster_sizes.items()]
