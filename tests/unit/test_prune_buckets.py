@@ -1,0 +1,33 @@
+"""Buckets kept as rows: what is pruned of them, and what stays because later texts are found through it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+import numpy as np
+
+from docstore.dedup.buckets import RowBuckets
+from docstore.dedup.prune import Pruner
+from docstore.dedup.ranking import BUCKET_LIMIT
+from docstore.engines.memory import MemoryEngine
+from docstore.model import Durability, RowMutations
+
+FULL, ROOMY = np.array([5], np.uint64), np.array([6], np.uint64)
+
+
+def test_a_full_bucket_stays_full_and_others_lose_what_is_gone() -> None:
+    engine = MemoryEngine()
+    buckets = RowBuckets(engine)
+    for text in range(1, BUCKET_LIMIT + 10):
+        buckets.post(text, FULL, *([ROOMY] if text < BUCKET_LIMIT else []))
+
+    def commit(rows: Sequence[RowMutations]) -> None:
+        engine.mutate_rows(rows, Durability.NONE)
+
+    commit(buckets.mutations())
+    buckets.end_group(committed=True)
+    removed = Pruner(engine, buckets, lambda pointer, head: False, nullcontext(), commit).run()
+    assert removed == BUCKET_LIMIT - 1
+    assert len(buckets.find(FULL)[0]) == BUCKET_LIMIT
+    assert len(buckets.find(ROOMY)[0]) == 0
