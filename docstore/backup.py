@@ -120,6 +120,7 @@ def backup(opened: Opened, committer: Committer, folder: Path, on_progress: Prog
         try:
             opened.bodies.sync()
             committer.commit([])
+            group = opened.manifest.group
             lengths = _segment_lengths(opened)
             dictionaries = [checksum.hex() + DICTIONARY_SUFFIX for checksum in opened.dictionaries.names()]
             runs = _open_runs(opened)
@@ -136,6 +137,7 @@ def backup(opened: Opened, committer: Committer, folder: Path, on_progress: Prog
     content = {
         "format": BACKUP_FORMAT_VERSION,
         "store": opened.identity.hex(),
+        "group": group,
         "engine": engine,
         "segments": {path.name: length for path, length in lengths.items()},
         "dictionaries": dictionaries,
@@ -253,6 +255,11 @@ def _check_earlier(opened: Opened, folder: Path, earlier: dict[str, Any], length
     named = {name: int(length) for name, length in earlier["segments"].items()}
     if earlier["store"] and earlier["store"] != opened.identity.hex():
         raise InvalidArgument(f"{folder} holds the backup of another store; name another folder")
+    if int(earlier["group"]) > opened.manifest.group:
+        raise InvalidArgument(
+            f"{folder} holds the backup of a later state of this store: commit {earlier['group']} is its last, and "
+            f"{opened.manifest.group} is the store's; name another folder"
+        )
     shared = {path: named[path.name] for path in lengths if path.name in named}
     is_later = not shared and min((path.name for path in lengths), default="") > max(named, default="")
     if named and not earlier["store"] and not shared and not is_later:
@@ -335,7 +342,7 @@ def _read(files: Files, folder: Path) -> dict[str, Any]:
         content = json.loads(files.read_whole(path))
         version = int(content["format"])
         if version == BACKUP_FORMAT_VERSION and {"engine", "segments", "dictionaries"} <= content.keys():
-            return {"runs": {}, "store": "", **content}
+            return {"runs": {}, "store": "", "group": 0, **content}
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptionError("not a list of a backup", path=str(path), expected="JSON with a format") from error
     raise UnsupportedFormat(f"{path} has backup format {version}, this docstore knows {BACKUP_FORMAT_VERSION}")

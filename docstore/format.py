@@ -182,8 +182,8 @@ COMPACTION_ROW = b"compaction"
 BACKUP_FILE = "BACKUP"
 BACKUP_FORMAT_VERSION = 1
 BACKUP_ENGINE_PREFIX = "engine-"
-"""BACKUP is JSON: format, store (its identity in hex), engine (the folder's name), segments (name -> bytes),
-dictionaries (names), runs (name -> bytes), made (seconds)."""
+"""BACKUP is JSON: format, store (its identity in hex), group (its last commit), engine (the folder's name),
+segments (name -> bytes), dictionaries (names), runs (name -> bytes), made (seconds)."""
 
 # --- dictionaries ---
 

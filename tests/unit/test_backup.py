@@ -152,7 +152,7 @@ def test_interrupted_restore_leaves_no_store(tmp_path: Path) -> None:
         store.backup(tmp_path / "b")
     with pytest.raises(KeyboardInterrupt):
         restore(tmp_path / "b", tmp_path / "r", Stopping("FORMAT"))
-    with pytest.raises(docstore.StoreUnavailable):
+    with pytest.raises(CorruptionError, match="expected FORMAT.*restore a backup"):
         docstore.open(tmp_path / "r")
 
 
@@ -327,8 +327,25 @@ def test_the_backup_of_a_later_state_is_refused_untouched(tmp_path: Path) -> Non
             restored.backup(tmp_path / "late")
         assert tree(tmp_path / "late") == before
         assert restored.backup(tmp_path / "early").copied_segments == 0  # its own: the store is the same
-        list(restored.put_pages(some_pages(200, 60)))  # longer than the later state, and another
+        for one in some_pages(200, 60):  # longer than the later state, and another
+            restored.put_page(one.url, one.body, headers=HTML, fetched_at=T0)
         with pytest.raises(InvalidArgument, match="another store"):
+            restored.backup(tmp_path / "late")
+    assert tree(tmp_path / "late") == before
+
+
+def test_the_backup_of_a_later_state_is_told_by_its_last_commit(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        list(store.put_pages(some_pages(0, 10)))
+        store.backup(tmp_path / "early")
+        for one in some_pages(10, 40):
+            store.put_page(one.url, one.body, headers=HTML, fetched_at=T0)
+        store.backup(tmp_path / "late")
+    before = tree(tmp_path / "late")
+    restore(tmp_path / "early", tmp_path / "r")
+    with docstore.open(tmp_path / "r", durability="none") as restored:
+        restored.compact()  # now no segment of the same number is in both
+        with pytest.raises(InvalidArgument, match="later state"):
             restored.backup(tmp_path / "late")
     assert tree(tmp_path / "late") == before
 
@@ -339,7 +356,7 @@ def test_a_backup_from_before_stores_had_an_identity_is_told_by_its_segments(tmp
         store.backup(tmp_path / "b")
         listing = tmp_path / "b" / "BACKUP"
         content = json.loads(listing.read_text())
-        del content["store"]
+        del content["store"], content["group"]
         listing.write_text(json.dumps(content))
         before = tree(tmp_path / "b")
         with docstore.open(tmp_path / "other", create=True, durability="none") as other:
