@@ -70,7 +70,7 @@ class PageWriter:
         with ThreadPoolExecutor(threads, thread_name_prefix="docstore-analyse") as pool:
             window: deque[list[Future[list[Prepared]]]] = deque()
             for group in groups:
-                is_long = sum(len(page.body) for page in group) > LONG_GROUP_BYTES
+                is_long = sum(map(body_bytes, group)) > LONG_GROUP_BYTES
                 while window and is_long:
                     yield from _write_ready(window.popleft(), write)
                 window.append([pool.submit(prepare, batch) for batch in batches(group)])

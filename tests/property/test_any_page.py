@@ -92,6 +92,7 @@ def test_every_page_is_answered_and_good_ones_are_stored(
         Page("https://a.example/", b"", 304, (("\ud800", ""),), T0),
         Page("https://a.example/", b"x", 200, (), LARGEST),
         Page("https://a.example/", "text", 200, (), T0),  # type: ignore[arg-type]
+        Page("https://a.example/", None, 200, (), T0),  # type: ignore[arg-type]
     ],
 )
 def test_one_bad_page_is_refused_alone(page: Page, tmp_path: Path) -> None:
