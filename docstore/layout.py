@@ -197,6 +197,8 @@ class Layout:
             InvalidArgument: the schema differs from the store's own, or the folder of a new store is not empty.
         """
         is_new = not self.exists()
+        if is_new and self._has_records():
+            raise self._missing(FORMAT_FILE)  # a new store has FORMAT before records; a restored one gets it last
         if is_new and not create:
             raise StoreUnavailable(f"there is no store at {self._path}; make one with `docstore init` or create=True")
         if is_new:
@@ -276,11 +278,13 @@ class Layout:
         there = (path for path in (self._path / name for name in names) if self._files.exists(path))
         return not all(self._files.can_write(path) for path in there)
 
+    def _has_records(self) -> bool:
+        segments = self._path / SEGMENT_DIRECTORY
+        return self._files.exists(segments) and bool(self._files.names(segments))
+
     def _check_empty(self) -> None:
         """Refuse to make a store among files that are not what an interrupted making of one leaves."""
         names = set(self._files.names(self._path)) if self._files.exists(self._path) else set()
-        if SEGMENT_DIRECTORY in names and self._files.names(self._path / SEGMENT_DIRECTORY):
-            raise self._missing(FORMAT_FILE)  # nothing is written to segments before FORMAT is there
         foreign = sorted(names - _MADE_BEFORE_FORMAT)
         if foreign:
             raise InvalidArgument(

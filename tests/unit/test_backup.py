@@ -152,7 +152,7 @@ def test_interrupted_restore_leaves_no_store(tmp_path: Path) -> None:
         store.backup(tmp_path / "b")
     with pytest.raises(KeyboardInterrupt):
         restore(tmp_path / "b", tmp_path / "r", Stopping("FORMAT"))
-    with pytest.raises(CorruptionError, match="expected FORMAT.*restore a backup"):
+    with pytest.raises(CorruptionError, match=r"expected FORMAT.*restore a backup"):
         docstore.open(tmp_path / "r")
 
 

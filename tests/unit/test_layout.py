@@ -74,8 +74,9 @@ def test_a_store_without_its_format_is_not_made_anew(tmp_path: Path) -> None:
     path = made(tmp_path / "s")
     (path / "FORMAT").unlink()
     before = files_of(path)
-    with pytest.raises(CorruptionError, match="expected FORMAT"):
-        docstore.open(path, create=True)
+    for create in (True, False):
+        with pytest.raises(CorruptionError, match="expected FORMAT"):
+            docstore.open(path, create=create)
     assert files_of(path) == before
 
 
