@@ -487,7 +487,9 @@ class Verdict:
         of_timestamp: which version of that page, in microseconds; 0 for new.
         similarity: exact Jaccard coefficient, or containment for `contained`; 1.0 for exact and same_text, 0.0 for new.
         reason: why a page that could not be judged is new: "short_text", "not_html", "status", "blank" (white space
-            alone), "not_modified"; or "crowded" where what it repeats may have been missed; else "".
+            alone), "not_modified"; or "crowded" where what it repeats may have been missed; or, beside any verdict on
+            text, "doubtful_text" where less than a quarter of the title's
+            words stand in the main text; else "".
         contains_url: an older page whose shingles lie in this one, or "".
         candidates: pages that the index proposed; verified or not.
         verified: candidates compared exactly.

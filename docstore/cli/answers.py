@@ -46,6 +46,7 @@ _REASON_WORDS = {
     "not_html": "not HTML, only its bytes were compared",
     "crowded": "too many pages share what it shares; a sweep has the last word",
     "status": "not a 2xx answer, its text was not compared",
+    "doubtful_text": "hardly a word of the title stands in its main text; `get --explain` shows why",
 }
 
 
@@ -56,11 +57,12 @@ def similarity(value: float) -> str:
 
 def verdict_words(verdict: Verdict) -> str:
     """A verdict in one line."""
+    reason = _REASON_WORDS.get(verdict.reason, verdict.reason)
+    because = f" ({reason})" if reason else ""
     if verdict.kind is VerdictKind.NEW:
-        reason = _REASON_WORDS.get(verdict.reason, verdict.reason)
-        return f"new ({reason})" if reason else "new"
+        return f"new{because}"
     score = "" if verdict.kind in (VerdictKind.EXACT, VerdictKind.SAME_TEXT) else f" {similarity(verdict.similarity)}"
-    return f"{verdict.kind}{score} of {verdict.of_url} as of {output.iso(verdict.of_timestamp)}"
+    return f"{verdict.kind}{score} of {verdict.of_url} as of {output.iso(verdict.of_timestamp)}{because}"
 
 
 def previous_words(previous: Previous, previous_similarity: float) -> str:

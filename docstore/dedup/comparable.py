@@ -11,6 +11,8 @@ REASON_BLANK = "blank"
 """Why a page is not judged whose body says nothing."""
 REASON_CROWDED = "crowded"
 """Why a page may be new that repeats another: the buckets that lead to pages like it are full at every depth."""
+REASON_DOUBTFUL = "doubtful_text"
+"""What stands beside any other verdict on text, `new` among them, where `doubt` finds the page's main text doubtful."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 

@@ -20,11 +20,13 @@ from docstore.dedup.checksum import decides_alone
 from docstore.dedup.comparable import (
     REASON_BLANK,
     REASON_CROWDED,
+    REASON_DOUBTFUL,
     bodies_compare,
     says_nothing,
     status_class,
     text_compares,
 )
+from docstore.dedup.doubt import is_doubtful
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.oldest import Fits
@@ -117,7 +119,7 @@ class Judgement(NamedTuple):
         kind: the verdict.
         of: the page it duplicates; None for new.
         similarity: exact; 0.0 for new.
-        reason: why a page could not be judged; else "".
+        reason: why a page could not be judged, or why the verdict may be wrong; else "".
         contains: a page whose shingles lie in this one, or None.
         relative: the nearest page verified at RELATIVE_SIMILARITY or more, duplicate or not: a base for a delta.
         candidates: pages that the index proposed.
@@ -194,7 +196,10 @@ class Detector:
         while True:
             judgement = self._first_that_holds(row_key, body, analysis, status)
             if judgement.of is None or self._pages.is_readable(judgement.of):
-                return judgement
+                break
+        if judgement.reason or judgement.kind is VerdictKind.EXACT or not is_doubtful(analysis):
+            return judgement
+        return judgement._replace(reason=REASON_DOUBTFUL)
 
     def _first_that_holds(self, row_key: bytes, body: bytes, analysis: Analysis, status: int) -> Judgement:
         pointer = self._exact(row_key, body, analysis, status)

@@ -17,7 +17,6 @@ from blake3 import blake3
 
 from docstore import capture
 from docstore.capture import Column, StoredVerdict
-from docstore.dedup.comparable import REASON_CROWDED
 from docstore.engines.protocol import ScannedRow
 from docstore.keys import url_of
 from docstore.model import DUPLICATES, ReadSpec, VerdictKind
@@ -47,15 +46,16 @@ class GroupCounts:
     Attributes:
         captures: live ones with a verdict, rejected ones among them, visits without a body (304) not.
         verdicts: how many by verdict.
-        crowded: of the new and similar ones those for which the index ran out of depth: a sweep may find what they
-            repeat.
+        reasons: how many by the reason beside the verdict: why there could be none; "crowded" (new or similar) where
+            the index ran out of depth, and a sweep may find what they repeat; "doubtful_text" where main text may be
+            the wrong one.
         body_bytes: their bodies, raw.
         saved_bytes: bodies of duplicates and of confirmed versions, less what their own records take.
     """
 
     captures: int = 0
     verdicts: dict[str, int] = field(default_factory=lambda: {str(kind): 0 for kind in VerdictKind})
-    crowded: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
     body_bytes: int = 0
     saved_bytes: int = 0
 
@@ -263,6 +263,7 @@ def _count(groups: list[GroupCounts], verdict: StoredVerdict, body: bytes | None
     for group in groups:
         group.captures += 1
         group.verdicts[str(verdict.kind)] += 1
-        group.crowded += verdict.reason == REASON_CROWDED
+        if verdict.reason:
+            group.reasons[verdict.reason] = group.reasons.get(verdict.reason, 0) + 1
         group.body_bytes += raw
         group.saved_bytes += saved

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgpack
 
 from docstore.capture import STORED_BODY, STORED_REFERENCE, StoredVerdict
-from docstore.dedup.comparable import REASON_CROWDED
+from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL
 from docstore.engines.protocol import Engine
 from docstore.model import Previous, RowMutations, SetCell, VerdictKind
 
@@ -20,11 +20,13 @@ TABLE = "meta"
 ROW_KEY = b"tally"
 FAMILY = "m"
 QUALIFIER = b"totals"
+COUNTED_REASONS = frozenset({REASON_CROWDED, REASON_DOUBTFUL})
+"""What makes a verdict less sure; other reasons say that there could be none."""
 
 
 class Tally:
-    """Totals by name: `captures`, `urls`, `visits`, `body_bytes`, `crowded`, `verdict.KIND`, `previous.KIND`,
-    `stored.KIND`."""
+    """Totals by name: `captures`, `urls`, `visits`, `body_bytes`, `crowded`, `doubtful_text`, `verdict.KIND`,
+    `previous.KIND`, `stored.KIND`."""
 
     def __init__(self, engine: Engine) -> None:
         cells = engine.read_row(TABLE, ROW_KEY)
@@ -37,8 +39,8 @@ class Tally:
         """Count captures of the group in flight: the verdict of each, and the length of its body."""
         for verdict, body_bytes in captures:
             self._captures[verdict.kind, verdict.previous, verdict.stored] += 1
-            if verdict.reason == REASON_CROWDED:
-                self._pending[REASON_CROWDED] += 1
+            if verdict.reason in COUNTED_REASONS:
+                self._pending[verdict.reason] += 1
             if verdict.stored in (STORED_BODY, STORED_REFERENCE):
                 self._pending["body_bytes"] += body_bytes
 

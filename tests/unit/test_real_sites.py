@@ -9,7 +9,7 @@ from pathlib import Path
 
 import docstore
 from docstore.model import Durability, Page, Previous, PutResult, Verdict, VerdictKind
-from tools.bench.real_pages import GoldPage, SlotKind, Template, Words, slot_kinds, template_of
+from tools.bench.real_pages import GoldPage, SlotKind, Template, Words, other_content, slot_kinds, template_of
 from tools.bench.real_sites import Content, Site, SitePage, judge, make_pages, render, table
 
 POSTS = [" ".join(f"post{number}word{place}" for place in range(90)) for number in range(4)]
@@ -60,6 +60,11 @@ def test_prices_get_other_digits_and_labels_stay() -> None:
     wanted = "A long name of a lamp $ 20.00 Add It is a lamp of glass"
     content, counter = SlotKind.CONTENT, SlotKind.COUNTER
     assert slot_kinds(texts, wanted) == [content, content, None, None, None, content, counter, None]
+
+
+def test_a_name_with_a_digit_gets_other_words_and_a_price_other_digits() -> None:
+    assert other_content("Native 4K Projectors", WORDS, random.Random(1)).startswith("other")
+    assert re.fullmatch(r" \$\d\d\.\d\d ", other_content(" $12.50 ", WORDS, random.Random(1)))
 
 
 def test_a_page_without_its_wanted_text_makes_no_site() -> None:

@@ -6,8 +6,9 @@ The text nodes of the page are of three kinds:
 
 - *content*, where their words follow each other in the wanted text: of three words and more anywhere, shorter ones
   between the first and the last of these.  A text that the page has three times or more is a label ("add to cart",
-  "reply") and stays.  Content that is a number with few words (a price, a date) gets other digits; other content gets
-  words of other pages of the kind, as many as it has.  The words of the title but for the site's name are content.
+  "reply") and stays.  Content of which half of the letters are digits (a price, a number of an article) gets other
+  digits; other content gets words of other pages of the kind, as many as it has.  The title but for the site's name
+  is content, too.
 - *counters*, where other text nodes of few words have digits and read like a date, a time or a count: "(12)",
   "3 days ago", "1,204 views".
 - template: everything else, left as it is.
@@ -159,9 +160,10 @@ class Template(NamedTuple):
 
 
 def other_content(text: str, words: Words, source: random.Random) -> str:
-    """As many other words with the same white space around; other digits where it is a number with few words."""
+    """As many other words with the same white space around; other digits where half of its letters are digits."""
     count = len(text.split())
-    if count <= LONG_WORDS and _DIGIT.search(text):
+    digits = len(_DIGIT.findall(text))
+    if digits and digits * 2 >= sum(map(str.isalnum, text)):
         return other_digits(text, source)
     before, behind = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
     return before + words.draw(count, source) + behind

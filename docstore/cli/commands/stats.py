@@ -24,8 +24,9 @@ DESCRIPTION = """\
 Print what a store holds: captures by verdict and by what became of them, and
 the sizes of its files.  With --text statistics of the words of its pages:
 vocabulary, the most frequent words, Zipf's law and the vocabulary's growth.
-With --dedup the duplicates among live captures: by verdict, cluster sizes of
-the last sweep, bytes saved, pages that the detector cannot see, and query
+With --dedup the duplicates among live captures: by verdict, by the reason
+beside it (crowded, doubtful_text, short_text ...), cluster sizes of the last
+sweep, bytes saved, pages that the detector cannot see, and query
 parameters that never change the content, which trap crawlers."""
 
 EXAMPLES = """\
@@ -152,7 +153,7 @@ def _run_dedup(args: argparse.Namespace) -> int:
     total = found.total
     rows = [("captures", str(total.captures)), ("bodies", output.size(total.body_bytes))]
     rows += [(f"verdict {kind}", _share(total.verdicts[kind], total.captures)) for kind in VerdictKind]
-    rows.append(("of new and similar, crowded", _share(total.crowded, total.captures - total.duplicates)))
+    rows += [(f"reason {reason}", _share(count, total.captures)) for reason, count in sorted(total.reasons.items())]
     rows.append(("saved by duplicates", f"{output.size(total.saved_bytes)}"))
     rows.append(("pages in clusters", str(found.clustered)))
     rows += [(f"clusters of {size}", str(count)) for size, count in found.cluster_sizes.items()]
