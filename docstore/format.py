@@ -253,6 +253,8 @@ RUN_KEY_BITS = 40
 """Highest bits of a mixed key that a posting keeps; what is cut off costs a false candidate, never a missed one."""
 RUN_PLACE_BITS = 24
 """A run holds at most 2**24 texts."""
+RUN_TEXT_GONE = 0
+"""Text number of texts that are gone, in buckets that were full: a look-up goes on to longer keys as before."""
 
 # --- stages of a sweep: may be lost, are made again from the rows ---
 

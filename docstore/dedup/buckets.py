@@ -64,11 +64,16 @@ class Buckets(Protocol):
         """The group in flight was written, or it failed; never raises for what is derived and can be made again."""
         ...
 
+    def begin_prune(self) -> None:
+        """Say that somebody is about to look which texts are there, for `prune`.  No group is in flight."""
+        ...
+
     def prune(self, live: Keys) -> int:
-        """Drop postings of texts that are gone; may wait until they are many.  No group is in flight.
+        """Drop postings of texts that are gone; may wait until they are many.  Writers go on meanwhile.
 
         Args:
-            live: (n,) uint64, the numbers of texts that are still there, ascending.
+            live: (n,) uint64, the numbers of texts that were there since `begin_prune`, ascending; those posted since,
+                or found to be posted already, count as live.
         Returns:
             How many postings went.
         """
@@ -136,6 +141,9 @@ class RowBuckets:
         with self._lock:
             self._pending = {}
 
+    def begin_prune(self) -> None:
+        """See `Buckets`: nothing here."""
+
     def prune(self, live: Keys) -> int:
         """See `Buckets`: nothing here, rows are swept with the other rows of the index."""
         return 0
@@ -153,6 +161,7 @@ class LayeredBuckets:
         self.post = upper.post
         self.mutations = upper.mutations
         self.end_group = upper.end_group
+        self.begin_prune = upper.begin_prune
         self.prune = upper.prune
         self.close = upper.close
 

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.packing import Packing, packing
 from docstore.dedup.ranking import Proposal, Question
-from docstore.dedup.runs import Keys, Run, bound_buckets, merged_parts, pack, run_parts
+from docstore.dedup.runs import Keys, Run, bound_buckets, merged_parts, pack, pruned_parts, run_parts
 from docstore.dedup.slices import LIST_LIMIT
 from docstore.errors import CorruptionError, InvalidArgument
-from docstore.format import RUN_PLACE_BITS
+from docstore.format import RUN_PLACE_BITS, RUN_TEXT_GONE
 
 FLUSH_POSTINGS: Final = 1 << 17
 """Postings gathered in memory before they become a run, however few texts they are of: some 5 MB in native code."""
@@ -56,7 +56,7 @@ class RunStorage(Protocol):
         ...
 
     def merge(self, name: Span, parts: Iterator[bytes | memoryview], size_bytes: int) -> None:
-        """Write a run of about that size in the background."""
+        """Write a run of about that size in the background; one of that name stays in force until then."""
         ...
 
     def merged(self) -> list[Span]:
@@ -84,6 +84,20 @@ class _Named(NamedTuple):
     run: Run
 
 
+class _Pruning(NamedTuple):
+    """Runs that are made anew without texts that are gone.
+
+    Attributes:
+        live: numbers of texts that stay, ascending.
+        end: runs of groups from here on are left as they are.
+        done: runs that were made anew, or are being.
+    """
+
+    live: Keys
+    end: int
+    done: set[Span]
+
+
 class RunLevels:
     """Key -> text numbers, in a few sorted runs and a table in memory.
 
@@ -92,6 +106,7 @@ class RunLevels:
     Attributes:
         end: groups below this number are held by runs; once the storage has settled the log may forget them.  Those
             from here on must be added again after `__init__`.
+        pruned_postings: that `begin_prune` has dropped so far.
     """
 
     def __init__(
@@ -128,9 +143,10 @@ class RunLevels:
         self._runs: list[_Named] = []
         self._opened: list[Run] = []
         self._merges: dict[Span, list[_Named]] = {}
+        self._pruning: _Pruning | None = None
         self._recent = self._kernel.recent()
         self._is_whole = True
-        self.end = 0
+        self.end = self.pruned_postings = 0
         self._open()
         self._first = self._next = self.end
         self._begun = False
@@ -182,9 +198,11 @@ class RunLevels:
         return sum(run.postings for run in self._opened) + self._recent.postings
 
     def text_numbers(self) -> Keys:
-        """Numbers of all texts posted, (n,) uint64; one posted twice is there twice."""
+        """Numbers of all texts in runs, (n,) uint64; one posted twice is there twice.  Any thread may ask."""
         parts = [run.text_numbers(slice(0, run.texts)) for run in self._opened]
-        return np.concatenate([*parts, self._kernel.contents(self._recent)[1]])
+        numbers = np.concatenate([np.empty(0, np.uint64), *parts])
+        held: Keys = numbers[numbers != RUN_TEXT_GONE]
+        return held
 
     def find(self, keys: Keys) -> tuple[Numbers, Keys]:
         """Look up the keys of one page, or of many, in all that has been posted.
@@ -205,7 +223,10 @@ class RunLevels:
         Raises:
             CorruptionError: a run is damaged.
         """
-        return self._kernel.propose(self._opened, self._recent, question, self._bucket_limit)
+        proposal = self._kernel.propose(self._opened, self._recent, question, self._bucket_limit)
+        if RUN_TEXT_GONE in proposal.numbers:
+            proposal.numbers.remove(RUN_TEXT_GONE)
+        return proposal
 
     # --- writing ---
 
@@ -302,15 +323,20 @@ class RunLevels:
 
     def _begin_merges(self) -> None:
         """Hand neighbours to the storage of which the oldest is no larger than the largest of the others."""
-        at = len(self._runs) - self._fan_in
+        if self._pruning is not None:
+            self._prune_on(self._pruning)
+        at = -1 if self._pruning is not None else len(self._runs) - self._fan_in
         while at >= 0:
             sources = self._runs[at : at + self._fan_in]
             if self._may_merge(sources):
                 self._begin_merge(sources)
             at -= 1
 
+    def _busy(self) -> set[Span]:
+        return {source.name for merging in self._merges.values() for source in merging}
+
     def _may_merge(self, sources: Sequence[_Named]) -> bool:
-        busy = {source.name for merging in self._merges.values() for source in merging}
+        busy = self._busy()
         return (
             sources[0].level <= max(source.level for source in sources[1:])
             and sum(source.run.texts for source in sources) <= 1 << RUN_PLACE_BITS
@@ -329,9 +355,44 @@ class RunLevels:
         names = self._storage.merged()
         for name in names:
             sources = self._merges.pop(name)
-            self._replace(self._runs.index(sources[0]), len(sources), self._named(name, self._storage.open(name)))
+            entry = self._named(name, self._storage.open(name))
+            if sources[0].name == name:
+                self.pruned_postings += sources[0].run.postings - entry.run.postings
+            self._replace(self._runs.index(sources[0]), len(sources), entry)
             while sources:
                 source = sources.pop()
-                self._storage.remove(source.name, source.run)
-        if names:
+                if source.name != name:
+                    self._storage.remove(source.name, source.run)
+        if names or self._pruning is not None:
             self._begin_merges()
+
+    # --- pruning
+
+    def begin_prune(self, live: Keys) -> None:
+        """Have the runs made anew, in the background, without texts that are gone; there are no merges until then.
+
+        Args:
+            live: (n,) uint64, the numbers of texts that stay, ascending.  What is posted from now on stays as well.
+        """
+        self._pruning = _Pruning(live, self.end, set())
+
+    def is_pruned(self) -> bool:
+        """Take up what was done in the background, and have it go on: some steps a run.  Gives whether all is done.
+
+        Raises:
+            CorruptionError: a run is damaged.
+            StorageError: no room; each run is as it was, or without texts that are gone.
+        """
+        self._adopt()
+        return self._pruning is None
+
+    def _prune_on(self, pruning: _Pruning) -> None:
+        busy = self._busy()
+        for entry in self._runs:
+            if entry.name.end <= pruning.end and entry.name not in pruning.done | busy:
+                parts = pruned_parts(self._kernel, entry.run, pruning.live, self._bucket_limit)
+                self._storage.merge(entry.name, parts, entry.run.storage_bytes)
+                self._merges[entry.name] = [entry]
+                pruning.done.add(entry.name)
+        if not self._merges:
+            self._pruning = None

@@ -74,12 +74,13 @@ class Pruner:
         removed += self._sweep(POSTING_DOCNO, self._page_is_gone)
         removed += self._sweep(POSTING_PAYLOAD_DIGEST, self._body_is_gone)
         removed += self._sweep(POSTING_TEXT, self._body_is_gone)
+        with self._lock:
+            self._buckets.begin_prune()
         live = self._texts()
         for postings in _slices(self._postings_of_bands()):
             numbers = np.fromiter((_number(qualifier) for _, qualifier in postings), np.uint64, len(postings))
             removed += self._remove([postings[i] for i in _missing(numbers, live)], self._text_is_gone)
-        with self._lock:
-            return removed + self._buckets.prune(live)
+        return removed + self._buckets.prune(live)
 
     def _sweep(self, kind: int, is_gone: Callable[[Posting], bool]) -> int:
         return sum(

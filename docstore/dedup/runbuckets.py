@@ -59,6 +59,27 @@ _LOG_END: Final = RUN_LOG_PREFIX[:-1] + bytes((RUN_LOG_PREFIX[-1] + 1,))
 _LOG: Final = logging.getLogger(__name__)
 
 
+class _Pruning:
+    """What is known while texts that are gone are dropped.
+
+    Attributes:
+        live: numbers of texts that stay, ascending; None until they are known.
+        kept: texts that were posted since it began, or found to be posted while `live` was not known: they stay.
+    """
+
+    def __init__(self) -> None:
+        self.live: Keys | None = None
+        self.kept: set[int] = set()
+
+    def stays(self, text: int) -> bool:
+        """Whether postings of a text that were found will be there afterwards."""
+        if self.live is None:
+            self.kept.add(text)
+            return True
+        at = int(np.searchsorted(self.live, np.uint64(text)))
+        return text in self.kept or (at < len(self.live) and int(self.live[at]) == text)
+
+
 class RunBuckets:
     """See `Buckets`.  One process at a time: the engine's `single_writer` must hold."""
 
@@ -92,6 +113,7 @@ class RunBuckets:
         self._numbered = False
         self._failed: set[int] = set()
         self._ailing = 0
+        self._pruning: _Pruning | None = None
         self._storage = RunFiles(folder, self._files)
         try:
             self._open()
@@ -209,15 +231,40 @@ class RunBuckets:
                 self._levels.post(text, logged)
             return total
 
-    def prune(self, live: Keys) -> int:
-        """See `Buckets`: runs do not change, so all are made anew once a quarter of their texts is gone."""
+    def begin_prune(self) -> None:
+        """See `Buckets`."""
         with self._lock:
-            held = self._levels.text_numbers()
-            if int(np.isin(held, live, invert=True).sum()) * _WORTH_A_REBUILD < max(len(held), 1):
+            self._pruning = _Pruning()
+
+    def prune(self, live: Keys) -> int:
+        """See `Buckets`: the runs are made anew, in the background, once a quarter of their texts is gone."""
+        levels, storage = self._levels, self._storage
+        held = levels.text_numbers()
+        gone = int(np.isin(held, live, invert=True).sum())
+        with self._lock:
+            if self._pruning is None or self._levels is not levels or gone * _WORTH_A_REBUILD < max(len(held), 1):
+                self._pruning = None
                 return 0
-            before = self._levels.postings
-            self.rebuild()
-            return before - self._levels.postings
+            self._pruning.live = np.union1d(live, np.array(sorted(self._pruning.kept), np.uint64))
+            levels.begin_prune(self._pruning.live)
+        before = levels.pruned_postings
+        try:
+            while self._goes_on(levels):
+                storage.settle()
+        except DocstoreError as error:  # or a writer has made the runs anew
+            if self._levels is levels:
+                _LOG.warning(
+                    "the detector's index in %s keeps postings of texts that are gone: %s", self._folder, error
+                )
+        return levels.pruned_postings - before
+
+    def _goes_on(self, levels: RunLevels) -> bool:
+        """Take up what was pruned; whether there is more to wait for."""
+        with self._lock:
+            if self._levels is levels and not levels.is_pruned():
+                return True
+            self._pruning = None
+            return False
 
     def damaged(self) -> list[str]:
         """What of the runs is not as it was written; reads all of them."""
@@ -247,10 +294,13 @@ class RunBuckets:
         """See `Buckets`."""
         with self._lock:
             try:
-                return self._levels.propose(question)
+                proposal = self._levels.propose(question)
             except CorruptionError as error:
                 self._rebuild_noting(error)
-            return self._levels.propose(question)
+                proposal = self._levels.propose(question)
+            if proposal.has_own and self._pruning is not None and not self._pruning.stays(question.own_number):
+                return proposal._replace(has_own=False)
+            return proposal
 
     # --- writing
 
@@ -259,6 +309,8 @@ class RunBuckets:
         with self._lock:
             logged = self._levels.log_keys(*keys)
             self._posted.append((text, logged))
+            if self._pruning is not None:
+                self._pruning.kept.add(text)
             if text not in self._failed:
                 self._levels.post(text, logged)
 

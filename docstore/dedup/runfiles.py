@@ -217,7 +217,7 @@ class RunFiles:
         """Write a run in the background, a part at a time; `merged` says when it is durable.
 
         Args:
-            name: of the run; there is none of this name.
+            name: of the run; one of this name is replaced once the new one is durable, and stays readable.
             parts: its bytes, read in the background thread.
             size_bytes: about as many; smaller ones are served first.
         """

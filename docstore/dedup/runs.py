@@ -11,6 +11,9 @@ slices, where each slice begins, and a footer that says how to read it.
 
 Bounds: of one key a run keeps the `bucket_limit` texts that came first.  A key that agrees in 40 bits by chance is a
 false candidate: n / 2**40 a look-up, 1 in 3,000 at 360 million postings; the detector verifies every candidate anyway.
+
+A bucket with `bucket_limit` texts stays full although some of them are gone: later texts of that key may have been left
+out of the run, and are found under longer keys, which look-ups ask for where a bucket is full (`ranking`).
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from docstore.format import (
     RUN_KEY_BITS,
     RUN_MAGIC,
     RUN_PLACE_BITS,
+    RUN_TEXT_GONE,
     TEXT_NUMBER_BYTES,
 )
 
@@ -44,6 +48,7 @@ PART_NAMES: Final = "texts", "slices", "index"
 _BUCKET_KEYS: Final = 16
 """Keys in a bucket at most, on the average."""
 _PLACE_BITS: Final = np.uint64(RUN_PLACE_BITS)
+_PLACE_MASK: Final = np.uint64((1 << RUN_PLACE_BITS) - 1)
 _CUT: Final = np.uint64(64 - RUN_KEY_BITS)
 _KEY_BYTES: Final = RUN_KEY_BITS // 8
 _TEXTS_A_STEP: Final = 1 << 18
@@ -313,7 +318,7 @@ class _Writer:
 def run_parts(packer: Packer, postings: Keys, texts: Keys) -> Iterator[bytes | memoryview]:
     """The bytes of a run of sorted postings and of the texts that they name, from beginning to end."""
     writer = _Writer(shape_of(key_count(postings), len(texts)), _checked(len(texts)))
-    raw = texts.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :TEXT_NUMBER_BYTES].tobytes()
+    raw = _text_table(texts)
     yield RUN_MAGIC
     yield writer.part(0, raw + bytes(-len(raw) % UNIT_BYTES))
     yield writer.slices(packer.encode(postings, writer.shape))
@@ -341,6 +346,59 @@ def merged_parts(packer: Packer, runs: Sequence[Run], bucket_limit: int) -> Iter
         count = min(_SLICES_A_STEP, slices - first)
         yield writer.slices(packer.merge(runs, writer.shape, bucket_limit, first, count))
     yield writer.end()
+
+
+def pruned_parts(packer: Packer, run: Run, live: Keys, bucket_limit: int) -> Iterator[bytes | memoryview]:
+    """The bytes of a run without texts that are gone, from beginning to end; each step is a bounded one.
+
+    A bucket with room loses the texts that are gone: no later text was left out of it.  A full one stays full: places
+    at the end of the table, all of the text `RUN_TEXT_GONE`, stand for those that are gone.
+
+    Args:
+        packer: native code or the reference.
+        run: to read.
+        live: (n,) uint64, numbers of texts, ascending.
+        bucket_limit: texts at which a bucket is full.
+    """
+    yield from run.verified_parts()
+    numbers = run.text_numbers(slice(0, run.texts))
+    is_live = np.isin(numbers, live) & (numbers != RUN_TEXT_GONE)
+    texts = numbers[is_live]
+    places = np.cumsum(is_live, dtype=np.uint64) - np.uint64(1)
+    fillers = min(bucket_limit, run.texts - len(texts))
+    table = np.concatenate([texts, np.full(fillers, RUN_TEXT_GONE, np.uint64)])
+    writer = _Writer(shape_of(run.keys, len(table)), len(table))
+    yield RUN_MAGIC
+    for begin in range(0, len(table), _TEXTS_A_STEP):
+        yield writer.part(0, _text_table(table[begin : begin + _TEXTS_A_STEP]))
+    yield writer.part(0, bytes(-writer.bytes[0] % UNIT_BYTES))
+    slices = 1 << writer.shape.slice_bits
+    for first in range(0, slices, _SLICES_A_STEP):
+        end = min(first + _SLICES_A_STEP, slices)
+        postings = run.postings_between(first, end, writer.shape.slice_bits)
+        kept = _without_dead(postings, is_live, places, len(texts), bucket_limit)
+        encoded = packer.encode(kept, writer.shape)  # slices that hold nothing take no bytes
+        yield writer.slices(encoded._replace(units=encoded.units[first:end]))
+    yield writer.end()
+
+
+def _without_dead(postings: Keys, is_live: NDArray[np.bool_], places: Keys, texts: int, limit: int) -> Keys:
+    """Sorted postings under new places: of texts that are gone only those of full buckets, behind `texts` others."""
+    keys, old = postings >> _PLACE_BITS, postings & _PLACE_MASK
+    starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else np.empty(0, np.int64)
+    counts = np.diff(np.append(starts, len(keys)))
+    stays = is_live[old]
+    gone = np.cumsum(~stays)
+    rank = gone - np.repeat(gone[starts] - ~stays[starts], counts) - 1  # among those of its key that are gone
+    new = np.where(stays, places[old], (texts + rank).astype(np.uint64))
+    kept: Keys = pack(keys, new)[stays | np.repeat(counts >= limit, counts)]
+    kept.sort()
+    return kept
+
+
+def _text_table(texts: Keys) -> bytes:
+    """Text numbers as they are stored."""
+    return texts.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :TEXT_NUMBER_BYTES].tobytes()
 
 
 def _checked(texts: int) -> int:

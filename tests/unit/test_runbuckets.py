@@ -5,18 +5,24 @@ from __future__ import annotations
 import errno
 import logging
 import shutil
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from docstore.dedup.prune import Pruner
 from docstore.dedup.ranking import Question
 from docstore.dedup.runbuckets import RunBuckets, Texts
+from docstore.dedup.runs import pruned_parts
 from docstore.engines.memory import MemoryEngine
 from docstore.engines.protocol import Engine
 from docstore.errors import StorageError
 from docstore.files import Files
-from docstore.format import RUN_LOG_PREFIX, RUN_REBUILD_ROW
+from docstore.format import RUN_LOG_PREFIX, RUN_REBUILD_ROW, RUN_TEXT_GONE
 from docstore.model import Durability, RowMutations, SetCell
 
 FLUSH = 50
@@ -250,15 +256,165 @@ def test_a_disk_that_fails_costs_no_write_and_is_made_good(store: Store, caplog:
     assert store.asked_for_texts == 0
 
 
+def live_numbers(store: Store) -> NDArray[np.uint64]:
+    return np.array([each.own_number for each in store.committed], np.uint64)
+
+
 def test_texts_that_are_gone_are_dropped_once_they_are_many(store: Store) -> None:
     buckets = store.open()
     store.write(buckets, 40)
-    live = [each.own_number for each in store.committed]
-    assert buckets.prune(np.array(live[10:], np.uint64)) == 0
+    buckets.begin_prune()
+    assert buckets.prune(live_numbers(store)[10:]) == 0
     store.committed = store.committed[100:]
-    assert buckets.prune(np.array([each.own_number for each in store.committed], np.uint64)) > 100
-    assert store.all_found(buckets)
-    assert len(buckets.find(np.array([50], np.uint64))[0]) == 0
+    buckets.begin_prune()
+    assert buckets.prune(live_numbers(store)) > 100
+    assert store.asked_for_texts == 0
+    for again in before_and_after_close(store, buckets):
+        assert store.all_found(again)
+        assert len(again.find(np.array([50], np.uint64))[0]) == 0
+
+
+def before_and_after_close(store: Store, buckets: RunBuckets) -> Iterator[RunBuckets]:
+    yield buckets
+    buckets.close()
+    yield store.open()
+
+
+class Paused(Files):
+    """Waits before a file takes its name, until somebody says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = threading.Event()
+        self.waits = threading.Event()
+        self.go_on.set()
+
+    def rename(self, path: Path, target: Path) -> None:
+        self.waits.set()
+        self.go_on.wait()
+        super().rename(path, target)
+
+
+def put(store: Store, buckets: RunBuckets, number: int) -> None:
+    """A text as its page would be posted."""
+    asked = question(number)
+    if not buckets.propose(asked).has_own:
+        buckets.post(number, asked.first_keys())
+    store.engine.mutate_rows(buckets.mutations(), Durability.SYNC)
+    buckets.end_group(committed=True)
+    store.committed.append(asked)
+
+
+def test_writers_go_on_while_texts_that_are_gone_are_dropped(store: Store) -> None:
+    files = Paused()
+    buckets = store.open(files)
+    store.write(buckets, 40)
+    buckets._storage.settle()
+    store.committed = store.committed[100:]
+    live = live_numbers(store)
+    buckets.begin_prune()
+    put(store, buckets, 20)  # comes back after the rows were read
+    files.go_on.clear()
+    files.waits.clear()
+    pruning = threading.Thread(target=buckets.prune, args=[live])
+    pruning.start()
+    files.waits.wait()
+    put(store, buckets, 30)  # comes back while the runs are made anew
+    put(store, buckets, 30)
+    put(store, buckets, 5000)
+    store.committed.pop(-2)
+    files.go_on.set()
+    pruning.join()
+    for again in before_and_after_close(store, buckets):
+        assert store.all_found(again)
+        assert len(again.find(np.array([50], np.uint64))[0]) == 0
+        assert again.propose(question(30)).has_own and not again.propose(question(40)).has_own
+    assert store.asked_for_texts == 0
+
+
+def test_compaction_lets_writers_go_on_while_buckets_are_pruned(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = threading.Lock()
+    held = []
+    buckets = store.open()
+    for name in ("begin_prune", "prune"):
+        method = getattr(buckets, name)
+        monkeypatch.setattr(
+            buckets, name, lambda *given, method=method: (held.append(lock.locked()), method(*given))[1]
+        )
+    store.write(buckets, 40)
+    removed = Pruner(store.engine, buckets, lambda page, body: True, lock, lambda rows: None).run()
+    assert removed > 100, "there are no rows of texts, so all of them are gone"
+    assert held == [True, False]
+
+
+def test_runs_are_made_anew_in_the_background_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What holds up writers is some steps a run, whatever it holds."""
+    threads = []
+
+    def noted(*given: Any) -> Iterator[bytes | memoryview]:
+        for part in pruned_parts(*given):
+            threads.append(threading.current_thread().name)
+            yield part
+
+    monkeypatch.setattr("docstore.dedup.levels.pruned_parts", noted)
+    buckets = store.open()
+    store.write(buckets, 40)
+    store.committed = store.committed[100:]
+    buckets.begin_prune()
+    assert buckets.prune(live_numbers(store)) > 100
+    assert set(threads) == {"runs"}
+    assert store.asked_for_texts == 0
+
+
+def test_a_crash_while_texts_are_dropped_leaves_each_run_as_it_was_or_without_them(store: Store) -> None:
+    class Crashes(Files):
+        renames_left = 1 << 30
+
+        def rename(self, path: Path, target: Path) -> None:
+            self.renames_left -= 1
+            if self.renames_left < 0:
+                raise OSError(errno.EIO, "crashed")
+            super().rename(path, target)
+
+    files = Crashes()
+    buckets = store.open(files)
+    store.write(buckets, 80)
+    buckets._storage.settle()
+    assert len(list(store.folder.glob("*.run"))) > 1
+    store.committed = store.committed[200:]
+    files.renames_left = 1
+    buckets.begin_prune()
+    buckets.prune(live_numbers(store))
+    put(store, buckets, 3)
+    put(store, buckets, 4)
+    again = store.open()
+    assert store.all_found(again) and again.damaged() == []
+    assert store.asked_for_texts == 0
+
+
+def test_a_text_under_longer_keys_is_found_after_a_full_bucket_has_lost_texts(store: Store) -> None:
+    """The 64 texts of the full bucket go; what came later is under the next key of the chain."""
+
+    def chained(number: int) -> Question:
+        none = np.empty(0, np.uint64)
+        fingerprints, runs = [number, 1 << 40], [1000 + number, 1 << 41]
+        return Question(none, np.array(fingerprints, np.uint64), np.array(runs, np.uint64), number)
+
+    buckets = store.open()
+    for number in range(1, 201):
+        proposal = buckets.propose(chained(number))
+        buckets.post(number, chained(number).first_keys(), proposal.further_keys)
+        store.engine.mutate_rows(buckets.mutations(), Durability.SYNC)
+        buckets.end_group(committed=True)
+    buckets._levels.settle()
+    live = np.arange(66, 129, dtype=np.uint64)
+    buckets.begin_prune()
+    assert buckets.prune(live) > 0
+    for again in before_and_after_close(store, buckets):
+        found = set(again.propose(chained(500)).numbers) | set(again.propose(chained(500)).further)
+        assert len(found & set(live.tolist())) >= 24 and RUN_TEXT_GONE not in found
+        assert set(live.tolist()) <= set(again.find(np.array([1 << 41], np.uint64))[1].tolist())
+        assert not again.propose(chained(7)).has_own, "it is posted anew where it comes back"
 
 
 def test_a_group_of_any_size_is_one_row_of_bounded_cells(store: Store) -> None:

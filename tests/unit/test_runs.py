@@ -12,10 +12,10 @@ from docstore import format as disk
 from docstore.codec import crc32
 from docstore.dedup import packing, runs
 from docstore.dedup.packing import Packing
-from docstore.dedup.runs import Run, merged_parts, mix_keys, pack, run_parts, shape_of
+from docstore.dedup.runs import Run, merged_parts, mix_keys, pack, pruned_parts, run_parts, shape_of
 from docstore.dedup.slices import LIST_LIMIT
 from docstore.errors import CorruptionError, InvalidArgument, UnsupportedFormat
-from docstore.format import RUN_FOOTER_BYTES, RUN_KEY_BITS
+from docstore.format import RUN_FOOTER_BYTES, RUN_KEY_BITS, RUN_TEXT_GONE
 
 SEED = 20261120
 KERNELS = [packing.packing("reference")] + ([] if compiled.WHY_NOT else [packing.packing("native")])
@@ -96,6 +96,26 @@ def test_merged_runs_give_what_their_postings_together_would(kernel: Packing, li
     assert found_in(kernel, pieces, asked, limit) == first, "merged or not, a look-up gives the same"
     assert (merged.postings, merged.keys) == (sum(map(len, first)), len(first))
     assert merged.damaged_parts() == []
+
+
+@pytest.mark.parametrize("limit", [4, LIST_LIMIT])
+@pytest.mark.parametrize("left", [0, 1, 30, 60, 100])
+def test_a_pruned_run_lacks_what_is_gone_and_full_buckets_stay_full(kernel: Packing, limit: int, left: int) -> None:
+    keys, texts = load(left, 3000, 100, 200)
+    postings, table = postings_of(keys, texts)
+    run = kernel.open(np.frombuffer(b"".join(run_parts(kernel, runs.bound_buckets(postings, limit), table)), np.uint8))
+    every = np.unique(keys)
+    before = found_in(kernel, [run], every)
+    live = np.sort(table[:: max(1, 100 // left)][:left]) if left else table[:0]
+    for _ in range(2):  # a second time changes nothing
+        run = kernel.open(np.frombuffer(b"".join(pruned_parts(kernel, run, live, limit)), np.uint8))
+        assert not run.damaged_parts()
+        assert run.texts == len(live) + min(limit, 100 - len(live))
+        stay = [[text for text in texts if text in live] for texts in before]
+        gone = [RUN_TEXT_GONE] * limit
+        expected = [(its + gone)[:limit] if len(was) >= limit else its for was, its in zip(before, stay, strict=True)]
+        assert found_in(kernel, [run], every) == expected
+    assert sum(map(len, expected)) == run.postings
 
 
 def test_a_run_of_texts_without_keys_is_a_run(kernel: Packing) -> None:
