@@ -30,6 +30,8 @@ MAX_BODY_BYTES = 1 << 30
 """Longer bodies are refused: a record's length is 32 bits, and a page is held in memory."""
 MAX_STATUS = 9999
 """Servers send codes beyond the three digits of the standard."""
+MAX_HEADERS_BYTES = 1_000_000
+"""Longer headers are refused: readers of archives take 1 MiB, so such a page could be exported and not come back."""
 
 
 class Prepared(NamedTuple):
@@ -121,13 +123,15 @@ def _refusal_of_fields(page: Page) -> str:
         return f"the status must be an int from 0 to {MAX_STATUS}, not {status!r}"
     try:
         names = [name for name, _ in page.headers]
-        "".join((page.url, page.ip, page.payload_digest, page.docno, *names)).encode("utf-8", "surrogateescape")
-        "".join(value for _, value in page.headers).encode("utf-8", "surrogateescape")
+        "".join((page.url, page.ip, page.payload_digest, page.docno)).encode("utf-8", "surrogateescape")
+        headers = "".join((*names, *(value for _, value in page.headers))).encode("utf-8", "surrogateescape")
     except (TypeError, ValueError) as error:
         return (
             "url, ip, payload_digest and docno must be str, and headers pairs of str, without surrogates other than "
             f"those of surrogateescape: {error}"
         )
+    if (length := len(headers) + len(": \r\n") * len(names)) > MAX_HEADERS_BYTES:
+        return f"the headers have {length} bytes; at most {MAX_HEADERS_BYTES} are stored"
     return ""
 
 

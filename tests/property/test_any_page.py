@@ -93,13 +93,18 @@ def test_every_page_is_answered_and_good_ones_are_stored(
         Page("https://a.example/", b"x", 200, (), LARGEST),
         Page("https://a.example/", "text", 200, (), T0),  # type: ignore[arg-type]
         Page("https://a.example/", None, 200, (), T0),  # type: ignore[arg-type]
+        Page("https://a.example/", b"x", 200, (("X", "y" * 1_100_000),), T0),  # no reader of archives would take it
+        Page("https://a.example/", b"x", 200, (("X", ""),) * 300_000, T0),
+        Page("\ud800", b"x", 200, (), T0),
     ],
 )
 def test_one_bad_page_is_refused_alone(page: Page, tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         pages = [Page("https://good.example/0", b"good"), page, Page("https://good.example/1", b"good too")]
         for threads in (1, 2):
-            assert [one.stored for one in store.put_pages(pages, threads=threads)][1] == "refused"
+            results = list(store.put_pages(pages, threads=threads))
+            assert [one.stored for one in results][1] == "refused"
+            assert results[1].error.encode()  # it can be written to a log
         assert len(list(store.cells.scan())) == 2
 
 
