@@ -325,7 +325,7 @@ def _refusal(url: str) -> str:
     if not stripped:
         return "empty URL; write https://HOST/PATH"
     if not _HAS_SCHEME.match(stripped):
-        return f"URL without scheme: {_shown(url)}; write https://{stripped.lstrip('/')[:_SHOWN_CHARACTERS]}"
+        return f"URL without scheme: {_shown(url)}; write https://{_shown(stripped.lstrip('/'))[1:-1]}"
     return f"not a valid URL: {_shown(url)}; host, port or address cannot be read, write https://HOST/PATH"
 
 

@@ -105,7 +105,7 @@ class DocumentStore:
 
     Attributes:
         schema: what the store declares.
-        cells: general cells in Bigtable's words: apply, scan, check_and_mutate, read_modify_write, delete.
+        cells: general cells in Bigtable's words: apply, scan, check_and_mutate, read_modify_write.
         opened: its parts, for `docstore.check` and for tools.
         referrers: finds pages stored by reference, for repairs.
         lost: captures dropped because their bytes were missing, by this open or an earlier one, until they are
