@@ -9,7 +9,8 @@ from pathlib import Path
 
 import docstore
 from docstore.model import Durability, Page, Previous, PutResult, Verdict, VerdictKind
-from tools.bench.real_pages import GoldPage, SlotKind, Template, Words, other_content, slot_kinds, template_of
+from tools.bench.page_kinds import KindPage
+from tools.bench.real_pages import SlotKind, Template, Words, other_content, slot_kinds, template_of
 from tools.bench.real_sites import Content, Site, SitePage, judge, make_pages, render, table
 
 POSTS = [" ".join(f"post{number}word{place}" for place in range(90)) for number in range(4)]
@@ -25,7 +26,7 @@ ADVERTS = Words([["buy", "now", "and", "save"]])
 
 
 def cut() -> Template:
-    template = template_of(GoldPage("1", "forum", SOURCE.encode(), WANTED))
+    template = template_of(KindPage("1", "forum", SOURCE.encode(), "", WANTED))
     assert template is not None
     return template
 
@@ -42,6 +43,8 @@ def test_siblings_share_the_template_and_no_content() -> None:
         assert "Home" in source and NOTICE in source and "All rights reserved" in source and "| Forum" in source
         assert "3 replies" in source
         assert len(text_of(source)) == len(text_of(SOURCE)) - 91  # structured data is taken out
+        title, heading = re.findall("<title>(.*) \\| Forum</title>|<h1>(.*)</h1>", source)
+        assert title[0] == heading[1] != "A walk in the hills"
     assert first != second
 
 
@@ -64,11 +67,11 @@ def test_prices_get_other_digits_and_labels_stay() -> None:
 
 def test_a_name_with_a_digit_gets_other_words_and_a_price_other_digits() -> None:
     assert other_content("Native 4K Projectors", WORDS, random.Random(1)).startswith("other")
-    assert re.fullmatch(r" \$\d\d\.\d\d ", other_content(" $12.50 ", WORDS, random.Random(1)))
+    assert re.fullmatch(r"\$\d\d\.\d\d", other_content("$12.50", WORDS, random.Random(1)))
 
 
 def test_a_page_without_its_wanted_text_makes_no_site() -> None:
-    assert template_of(GoldPage("1", "forum", b"<html><body><p>Loading</p></body></html>", WANTED)) is None
+    assert template_of(KindPage("1", "forum", b"<html><body><p>Loading</p></body></html>", "", WANTED)) is None
 
 
 def write(tmp_path: Path, extractor: str) -> tuple[list[Site], list[SitePage], docstore.DocumentStore]:

@@ -1,14 +1,15 @@
 """A real page as a template with slots, from its source and the text that is known to be its content.
 
-Stands on nothing of the package but its rule of charsets.  `real_sites` makes sites of what this gives.
+Knows `page_kinds`, and of the package its rule of charsets.  `real_sites` makes sites of what this gives.
 
 The text nodes of the page are of three kinds:
 
 - *content*, where their words follow each other in the wanted text: of three words and more anywhere, shorter ones
   between the first and the last of these.  A text that the page has three times or more is a label ("add to cart",
   "reply") and stays.  Content of which half of the letters are digits (a price, a number of an article) gets other
-  digits; other content gets words of other pages of the kind, as many as it has.  The title but for the site's name
-  is content, too.
+  digits; other content gets words of other pages of the kind, as many as it has.  A text that the page has
+  twice is the same twice.  Of the title the content that it repeats, if that is half of it, is content; else all but
+  the site's name.
 - *counters*, where other text nodes of few words have digits and read like a date, a time or a count: "(12)",
   "3 days ago", "1,204 views".
 - template: everything else, left as it is.
@@ -18,22 +19,20 @@ Structured data in scripts (JSON-LD) repeats content, so it is taken out.
 
 from __future__ import annotations
 
-import gzip
 import html
-import json
 import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from itertools import accumulate
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from lxml import etree
 from lxml import html as lxml_html
 
 from docstore.html.charset import decode
+from tools.bench.page_kinds import KindPage
 
 KINDS: Final = ("product", "collection", "forum", "listing")
 LEAST_CONTENT_WORDS: Final = 60
@@ -70,15 +69,6 @@ _SILENT: Final = frozenset({"script", "style", "template", "textarea", "svg", "m
 _ADVERTS_BEHIND: Final = frozenset({"div", "p", "ul", "section", "article", "table", "h2"})
 
 
-class GoldPage(NamedTuple):
-    """A page of the data set."""
-
-    name: str
-    kind: str
-    body: bytes
-    wanted: str
-
-
 class SlotKind(Enum):
     """What stands at a place of the template."""
 
@@ -92,15 +82,6 @@ class Slot(NamedTuple):
 
     kind: SlotKind
     text: str
-
-
-def read_pages(directory: Path) -> Iterator[GoldPage]:
-    """The development split, in order of name."""
-    for truth in sorted((directory / "dev" / "ground-truth").glob("*.json")):
-        data = json.loads(truth.read_text("utf-8"))
-        kind = ((data.get("_internal") or {}).get("page_type") or {}).get("primary", "article")
-        body = gzip.decompress((directory / "dev" / "html" / f"{truth.stem}.html.gz").read_bytes())
-        yield GoldPage(truth.stem, kind, body, data["ground_truth"].get("main_content") or "")
 
 
 class Words:
@@ -147,26 +128,28 @@ class Template(NamedTuple):
         if around is not None:
             with_advert.update(around.sample(places, min(len(places), around.randint(1, MOST_ADVERTS))))
         parts = [self.source[0]]
+        said: dict[str, str] = {}
         for number, (slot, behind) in enumerate(zip(self.slots, self.source[1:], strict=True)):
             if slot.kind is SlotKind.CONTENT:
-                parts.append(html.escape(other_content(slot.text, words, own), quote=False))
+                if slot.text.strip() not in said:
+                    said[slot.text.strip()] = other_content(slot.text.strip(), words, own)
+                parts.append(html.escape(slot.text.replace(slot.text.strip(), said[slot.text.strip()]), quote=False))
             elif slot.kind is SlotKind.COUNTER:
                 parts.append(html.escape(slot.text if around is None else other_digits(slot.text, around), quote=False))
             elif around is not None and number in with_advert:
-                said = adverts.draw(around.randint(*ADVERT_WORDS), around)
-                parts.append(around.choice(ADVERTS).format(html.escape(said, quote=False)))
+                advert = adverts.draw(around.randint(*ADVERT_WORDS), around)
+                parts.append(around.choice(ADVERTS).format(html.escape(advert, quote=False)))
             parts.append(behind)
         return "".join(parts)
 
 
 def other_content(text: str, words: Words, source: random.Random) -> str:
-    """As many other words with the same white space around; other digits where half of its letters are digits."""
+    """As many other words; other digits where half of its letters are digits."""
     count = len(text.split())
     digits = len(_DIGIT.findall(text))
     if digits and digits * 2 >= sum(map(str.isalnum, text)):
         return other_digits(text, source)
-    before, behind = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
-    return before + words.draw(count, source) + behind
+    return words.draw(count, source)
 
 
 def other_digits(text: str, source: random.Random) -> str:
@@ -174,7 +157,7 @@ def other_digits(text: str, source: random.Random) -> str:
     return _DIGIT.sub(lambda _: str(source.randrange(10)), text)
 
 
-def template_of(page: GoldPage) -> Template | None:
+def template_of(page: KindPage) -> Template | None:
     """The page cut up; None where too little of its wanted text is found in it."""
     parser = lxml_html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
     source = decode(page.body, "text/html").text
@@ -191,10 +174,14 @@ def template_of(page: GoldPage) -> Template | None:
         if kind is not None:
             text.set(_mark(slots, Slot(kind, text.value)))
     title = tree.find("head/title")
-    if title is not None and title.text:
-        name = _SITE_NAME.search(title.text)
-        end = name.start() if name else len(title.text)
-        title.text = _mark(slots, Slot(SlotKind.CONTENT, title.text[:end])) + title.text[end:]
+    if title is not None and title.text and _WORD.search(title.text):
+        name = _SITE_NAME.search(title.text, 1)
+        own = title.text[: name.start()] if name else title.text
+        held = [slot.text.strip() for slot in slots if slot.kind is SlotKind.CONTENT]
+        held = [text for text in held if text in title.text and len(text) * 2 >= len(own)]
+        own = max(held, key=len, default=own)
+        before, behind = title.text.split(own, maxsplit=1)
+        title.text = before + _mark(slots, Slot(SlotKind.CONTENT, own)) + behind
     for element in tree.iter(*_ADVERTS_BEHIND):
         if element.getparent() is not None and not _is_silent(element):
             element.tail = _mark(slots, Slot(SlotKind.ADVERT, "")) + (element.tail or "")

@@ -31,7 +31,8 @@ from typing import Final, NamedTuple
 import docstore
 from docstore.model import Durability, Page, PutResult, VerdictKind
 from tools.bench.harness import Section
-from tools.bench.real_pages import KINDS, GoldPage, Template, Words, read_pages, template_of
+from tools.bench.page_kinds import KindPage, read_pages
+from tools.bench.real_pages import KINDS, Template, Words, template_of
 
 COMMAND: Final = "python -m tools.bench.real_sites DATA_DIR"
 SEED: Final = 20261122
@@ -75,7 +76,7 @@ class Outcome:
         false: of these, what named a page with other content: (page, result).
         pairs: of a sibling and its copy.
         found: of these, where the later named the earlier.
-        missed: reasons or kinds of the verdicts on the later of the other pairs.
+        missed: kinds of the verdicts on the later of the other pairs.
     """
 
     pages: int = 0
@@ -99,7 +100,7 @@ class Outcome:
 # --- making sites
 
 
-def make_sites(pages: Sequence[GoldPage], count: int, seed: int) -> list[Site]:
+def make_sites(pages: Sequence[KindPage], count: int, seed: int) -> list[Site]:
     """Sites of pages that have content enough, kinds in turn, drawn from the seed."""
     source = random.Random(seed)
     words_of: dict[str, dict[str, list[str]]] = defaultdict(dict)
@@ -120,7 +121,7 @@ def make_sites(pages: Sequence[GoldPage], count: int, seed: int) -> list[Site]:
     return sites
 
 
-def _templates(pages: Sequence[GoldPage], source: random.Random) -> Iterator[tuple[GoldPage, Template]]:
+def _templates(pages: Sequence[KindPage], source: random.Random) -> Iterator[tuple[KindPage, Template]]:
     for page in source.sample(pages, len(pages)):
         template = template_of(page)
         if template is not None:
@@ -171,7 +172,7 @@ def judge(store: docstore.DocumentStore, sites: Sequence[Site], pages: Sequence[
             if is_true and verdict.kind in FOUND_VERDICTS:
                 outcome.found += 1
             else:
-                outcome.missed[verdict.reason or str(verdict.kind)] += 1
+                outcome.missed[str(verdict.kind)] += 1
         seen.add(page.content)
     return outcomes
 
