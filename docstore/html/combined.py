@@ -105,7 +105,7 @@ def decide(page: Outline) -> Decision:
     if is_explicit and _weigh(blocks, kept) * EXPLICIT_SHARE < _weigh(blocks, left):
         kept = sorted({*kept, *left})
     is_lenient = _weigh(blocks, kept) < LITTLE_WEIGHT
-    return Decision(_lenient(page) if is_lenient else kept, adverts, dropped, inside, is_lenient)
+    return Decision(lenient(page) if is_lenient else kept, adverts, dropped, inside, is_lenient)
 
 
 def _weigh(blocks: Sequence[Block], numbers: Iterable[int]) -> int:
@@ -220,7 +220,7 @@ def _lead(blocks: Sequence[Block], solid: Sequence[int], dropped: Sequence[bool]
     return []
 
 
-def _lenient(page: Outline) -> list[int]:
+def lenient(page: Outline) -> list[int]:
     """Step 5."""
     for wanted in (BOILERPLATE | HINT, ADVERT):
         dropped = _said_and_small(page, wanted)

@@ -68,7 +68,7 @@ def explain(source: str, extractor: str) -> list[ExplainedBlock]:
         full = outline(markup)
         if scored.without_never(full).blocks != page.blocks:
             full = outline(markup, HIDDEN - {"noscript"})
-        return list(_of_scored(full, page, taken))
+        return list(_of_scored(full, page, taken, scored.title_words(markup)))
     if extractor == "combined":
         return list(_of_combined(outline(markup)))
     main = Counter(content.extractor(extractor)(markup).split("\n"))
@@ -98,8 +98,9 @@ def doubts(title: str, headings: str, main: str, visible: str) -> list[str]:
 # --- scored
 
 
-def _of_scored(full: Outline, page: Outline, taken: Sequence[int]) -> Iterator[ExplainedBlock]:
-    kept = frozenset(scored.select(page, taken))
+def _of_scored(full: Outline, page: Outline, taken: Sequence[int], title: frozenset[str]) -> Iterator[ExplainedBlock]:
+    kept = frozenset(scored.select(page, taken, title))
+    is_widened = kept != frozenset(scored.select(page, taken, frozenset()))
     features_of = list(scored.block_features(page, taken))
     is_fallback = not any(scored.score(features) > 0 for features in features_of)
     number = 0
@@ -109,7 +110,10 @@ def _of_scored(full: Outline, page: Outline, taken: Sequence[int]) -> Iterator[E
             continue
         features = features_of[number]
         score, is_kept = scored.score(features), number in kept
-        if is_fallback:
+        if is_widened:
+            said = "what was found has no part in the title, so all but boilerplate is kept"
+            yield ExplainedBlock(render([block]), is_kept, score, (said,))
+        elif is_fallback:
             said = "no block scores above zero, so the rule `combined` decides"
             yield ExplainedBlock(render([block]), is_kept, score, (said,))
         else:

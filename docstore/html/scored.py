@@ -16,6 +16,10 @@ The rule:
    has a sign of currency, names cookies or consent, or claims a copyright; and the same things of the two blocks before
    and the two behind.
 3. Blocks with a score above zero are the main content; where there is none, what `combined` took.
+4. That is *doubtful* where it weighs less than an eighth of the page's text, or no block scored above zero, and it has
+   less than a fifth of the words of the title (of those with four characters or more, as they are written).  Then it is
+   likely to be a notice that the whole site shares, and the page's text is that of step 5 of `combined`: all that does
+   not say that it is boilerplate.
 
 `combined` knows what weight and explicit markup say of a page as a whole; the scorecard knows which kinds of blocks are
 content in shops, forums, lists and articles.  Its numbers were fitted to pages with known content; `docs/extraction.md`
@@ -29,9 +33,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from docstore.html import marks
-from docstore.html.combined import LITTLE_WEIGHT, subtree_sums
+from docstore.html.combined import LITTLE_WEIGHT, lenient, subtree_sums
 from docstore.html.combined import select as select_combined
 from docstore.html.outline import Block, Outline, outline, render
+from docstore.html.references import decode_text
 from docstore.html.scorecard import SCORES
 from docstore.html.tokens import HIDDEN, Markup
 
@@ -44,6 +49,9 @@ TAKEN_WEIGHTS: Final = (300, 1000, 4000)
 SHARES: Final = 4
 WRAPPER_SHARE: Final = (19, 20)
 CONSENT_SHARE: Final = 5
+DOUBTFUL_SHARE: Final = 8
+TITLE_SHARE: Final = 5
+TITLE_WORD_CHARACTERS: Final = 4
 NEIGHBOURS: Final = (-2, -1, 1, 2)
 
 SENTENCE_ENDS: Final = tuple(".!?:…。！？؟।")
@@ -74,7 +82,7 @@ class Traits(NamedTuple):
 def scored(markup: Markup) -> str:
     """Main content of a page: blocks on lines of their own, white space folded; "" only where there is no text."""
     page, taken = read(markup)
-    return render(page.blocks[number] for number in select(page, taken))
+    return render(page.blocks[number] for number in select(page, taken, title_words(markup)))
 
 
 def read(markup: Markup) -> tuple[Outline, list[int]]:
@@ -105,10 +113,27 @@ def without_never(page: Outline) -> Outline:
     return page._replace(blocks=[block for block in page.blocks if not never[block.owner]])
 
 
-def select(page: Outline, taken: Sequence[int]) -> list[int]:
+def select(page: Outline, taken: Sequence[int], title: frozenset[str]) -> list[int]:
     """Numbers of the blocks that are main content, ascending."""
     kept = [number for number, features in enumerate(block_features(page, taken)) if score(features) > 0]
-    return kept or list(taken)
+    if not kept:
+        return lenient(page) if is_of_another(page, taken, title) else list(taken)
+    is_little = _weigh(page, kept) * DOUBTFUL_SHARE < _weigh(page, range(len(page.blocks)))
+    return lenient(page) if is_little and is_of_another(page, kept, title) else kept
+
+
+def is_of_another(page: Outline, found: Sequence[int], title: frozenset[str]) -> bool:
+    """Whether what was found is not what the title names."""
+    text = render(page.blocks[number] for number in found)
+    return sum(word in text for word in title) * TITLE_SHARE < len(title)
+
+
+def title_words(markup: Markup) -> frozenset[str]:
+    """The words of the first title element, as they are written, that are long enough to tell something."""
+    if "title" not in markup.names:
+        return frozenset()
+    title = decode_text(markup.contents[markup.names.index("title")] or "")
+    return frozenset(word for word in title.split() if len(word) >= TITLE_WORD_CHARACTERS)
 
 
 def score(features: Sequence[str]) -> int:

@@ -70,6 +70,23 @@ def test_a_page_without_a_block_above_zero_has_what_combined_takes() -> None:
     assert text(page) == combined(split(page)) == "Short"
 
 
+GRID = "".join(
+    f'<li class="product"><a href="/p{number}">Camping lantern number {number}</a> <b>{number}.50</b></li>'
+    for number in range(300)
+)
+NOTICE = "<div class=description><p>We ask you to call us for the price: makers do not let us show it here.</p></div>"
+
+
+def test_little_text_without_a_word_of_the_title_is_doubtful() -> None:
+    page = outline(split(f"<title>Camping lanterns</title>{NOTICE}<ul>{GRID}</ul>"))
+    title = rule.title_words(split("<title>Camping lanterns | A&amp;B</title><title>Other</title>"))
+    assert title == {"Camping", "lanterns"}
+    assert rule.is_of_another(page, [0], title)
+    assert not rule.is_of_another(page, [0], frozenset())
+    assert not rule.is_of_another(page, [0], frozenset({"price", "Camping"}))
+    assert not rule.is_of_another(page, range(9), frozenset({"lantern"}))
+
+
 def test_scores_are_sums_of_what_the_features_give() -> None:
     page, taken = rule.read(split(f"<body><main>{PARAGRAPHS}</main><footer><p>{PROSE[7]}</p></footer>"))
     features = list(rule.block_features(page, taken))

@@ -222,7 +222,7 @@ fn lead(blocks: &[Block], solid: &[u64], dropped: &[bool], first: usize) -> Vec<
 }
 
 /// Step 5.
-fn lenient(page: &Outline) -> Vec<usize> {
+pub fn lenient(page: &Outline) -> Vec<usize> {
     let blocks = &page.blocks;
     let mut kept = Vec::new();
     for wanted in [BOILERPLATE | HINT, ADVERT] {

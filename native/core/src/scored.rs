@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::OnceLock;
 
-use memchr::memmem::Finder;
+use memchr::memmem::{self, Finder};
 
 use crate::combined::{self, Combined, LITTLE_WEIGHT};
-use crate::flow::Flow;
+use crate::flow::{Flow, Source};
 use crate::marks::{name_marks, Marks, Remembered};
-use crate::names::NAME_NOSCRIPT;
+use crate::names::{NAME_NOSCRIPT, NAME_TITLE};
 use crate::outline::{Block, Outline};
 use crate::tables::scorecard::{
     AMOUNT, ANY, CONSENT, COPYRIGHT, CURRENCIES, LIKE, LIKES, NEIGHBOUR, NEIGHBOUR_FATE, NOTHING, PLACE, SAME_ELEMENT,
@@ -19,6 +19,9 @@ use crate::tokens::Tag;
 
 const WRAPPER_SHARE: (u64, u64) = (19, 20);
 const CONSENT_SHARE: u64 = 5;
+const DOUBTFUL_SHARE: u64 = 8;
+const TITLE_SHARE: usize = 5;
+const TITLE_WORD_CHARACTERS: usize = 4;
 /// Of the bits of `Scored::words`.
 const OF_CONSENT: u8 = 1 << 1;
 const LINKS: usize = 5;
@@ -53,8 +56,16 @@ struct Traits {
 /// Main content of a page, in `flow`.
 pub fn scored(source: &[u8], tags: &[Tag], buffers: &mut Scored, flow: &mut Flow) {
     let taken = buffers.read(source, tags);
-    let kept = buffers.select(source, taken);
-    buffers.combined.write(&kept, flow);
+    let kept = buffers.select(source, &taken);
+    let page = &buffers.combined.page;
+    let total: u64 = page.blocks.iter().map(|block| block.weight).sum();
+    let may_be_doubtful = weigh(page, &kept) * DOUBTFUL_SHARE < total;
+    let found = if kept.is_empty() { taken } else { kept };
+    if may_be_doubtful && buffers.is_of_another(source, tags, &found, flow) {
+        buffers.combined.write(&combined::lenient(page), flow);
+    } else {
+        buffers.combined.write(&found, flow);
+    }
 }
 
 impl Scored {
@@ -82,16 +93,16 @@ impl Scored {
 
     /// Numbers of the blocks that are main content, ascending.
     #[inline(never)]
-    fn select(&mut self, source: &[u8], taken: Vec<usize>) -> Vec<usize> {
+    fn select(&mut self, source: &[u8], taken: &[usize]) -> Vec<usize> {
         let page = &self.combined.page;
         let blocks = &page.blocks;
         self.traits.clear();
         self.traits.extend(blocks.iter().map(Traits::of));
-        for &number in &taken {
+        for &number in taken {
             self.traits[number].is_taken = true;
         }
         let alike = self.count_alike();
-        let taken_weight = weigh(page, &taken);
+        let taken_weight = weigh(page, taken);
         let total: u64 = blocks.iter().map(|block| block.weight).sum();
         let amount = steps(taken_weight, &TAKEN_WEIGHTS);
         let share = (SHARES * taken_weight).checked_div(total).map_or(0, |share| share.min(SHARES - 1)) as usize;
@@ -128,11 +139,22 @@ impl Scored {
                 kept.push(number);
             }
         }
-        if kept.is_empty() {
-            taken
-        } else {
-            kept
-        }
+        kept
+    }
+
+    /// Whether what was found is not what the title names.
+    fn is_of_another(&self, source: &[u8], tags: &[Tag], found: &[usize], flow: &mut Flow) -> bool {
+        let Some(title) = tags.iter().find(|tag| tag.name == NAME_TITLE << 1) else { return false };
+        flow.clear();
+        flow.push(source, title.content as usize, title.end as usize, Source::Text);
+        let title = flow.to_line();
+        let mut words: Vec<&str> =
+            title.split(' ').filter(|word| word.chars().count() >= TITLE_WORD_CHARACTERS).collect();
+        words.sort_unstable();
+        words.dedup();
+        self.combined.write(found, flow);
+        let named = words.iter().filter(|word| memmem::find(flow.bytes(), word.as_bytes()).is_some()).count();
+        named * TITLE_SHARE < words.len()
     }
 
     /// Marks around the text of each element, its own among them.
