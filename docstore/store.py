@@ -22,6 +22,7 @@ from docstore.documents import Document, DocumentReader
 from docstore.errors import InvalidArgument, StoreUnavailable
 from docstore.format import COMPACTION_ROW
 from docstore.layout import Layout, Opened
+from docstore.lookup import Lookup
 from docstore.losses import acknowledge
 from docstore.model import (
     BUILT_IN_FAMILIES,
@@ -59,7 +60,6 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.writing.pipeline import PageWriter
     from docstore.writing.prepared import Prepared
 
-MAX_REDIRECTS = 10
 MICROS = 1_000_000
 SNIPPET_LENGTH = 200
 
@@ -386,29 +386,8 @@ class DocumentStore:
         """
         self._check_open()
         checked_spec(ReadSpec(versions=versions))
-        at = None if at is None else micros(at)
-        document = self._reader.get(keys.row_key(url), at=at, versions=versions, families=families)
-        if not (variants or follow):
-            return document
-        via: list[str] = []
-        if document is None and variants:
-            for variant in keys.variants(url):
-                document = self._reader.get(keys.row_key(variant), at=at, versions=versions, families=families)
-                if document is not None:
-                    via.append(keys.canonical_url(url))
-                    break
-        while document is not None and follow and len(via) < MAX_REDIRECTS:
-            target = self._redirect_target(document, at)
-            if target is None or target in via:
-                break
-            found = self._reader.get(keys.row_key(target), at=at, versions=versions, families=families)
-            if found is None:
-                break
-            via.append(document.url)
-            document = found
-        if document is None or not via:
-            return document
-        return Document(document.row_key, document.captures, tuple(via))
+        lookup = Lookup(self._reader, None if at is None else micros(at), versions, families)
+        return lookup.find(url, follow=follow, variants=variants)
 
     def get_many(
         self, urls: Iterable[str], *, at: Time | None = None, families: Sequence[str] | None = None
@@ -425,13 +404,6 @@ class DocumentStore:
         """
         self._check_open()
         return self._reader.get_many(map(keys.row_key, urls), at=None if at is None else micros(at), families=families)
-
-    def _redirect_target(self, document: Document, at: int | None) -> str | None:
-        http = self._reader.get(document.row_key, at=at, families=("http",))
-        if http is None or http.status not in (301, 302, 303, 307, 308):
-            return None
-        location = http.newest.header("location")
-        return keys.resolve(document.url, location) if location else None
 
     def history(self, url: str) -> list[Document]:
         """Every live capture of a page, newest first, without bodies or text."""

@@ -43,6 +43,7 @@ FLOORS = {
     "docstore.cells": 5,
     "docstore.collapse": 5,
     "docstore.layout": 5,
+    "docstore.lookup": 5,
     "docstore.losses": 5,
     "docstore.anchors": 5,
     "docstore.snippet": 5,
