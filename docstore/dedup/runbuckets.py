@@ -298,9 +298,13 @@ class RunBuckets:
             except CorruptionError as error:
                 self._rebuild_noting(error)
                 proposal = self._levels.propose(question)
-            if proposal.has_own and self._pruning is not None and not self._pruning.stays(question.own_number):
+            if proposal.has_own and not self._stays(question.own_number):
                 return proposal._replace(has_own=False)
             return proposal
+
+    def _stays(self, text: int) -> bool:
+        """Whether postings that were found are in the log or in runs, and will be there after pruning."""
+        return text not in self._failed and (self._pruning is None or self._pruning.stays(text))
 
     # --- writing
 
@@ -309,9 +313,12 @@ class RunBuckets:
         with self._lock:
             logged = self._levels.log_keys(*keys)
             self._posted.append((text, logged))
-            if self._pruning is not None:
+            is_held = text in self._failed
+            self._failed.discard(text)
+            if self._pruning is not None:  # what is held may be dropped
                 self._pruning.kept.add(text)
-            if text not in self._failed:
+                is_held = False
+            if not is_held:
                 self._levels.post(text, logged)
 
     def mutations(self) -> list[RowMutations]:

@@ -305,6 +305,18 @@ def put(store: Store, buckets: RunBuckets, number: int) -> None:
     store.committed.append(asked)
 
 
+def test_a_text_of_a_group_that_failed_is_in_the_log_once_it_is_written_again(store: Store) -> None:
+    buckets = store.open()
+    put(store, buckets, 0)
+    buckets.post(1, question(1).first_keys())
+    buckets.end_group(committed=False)
+    for _ in range(2):
+        put(store, buckets, 1)
+    store.committed.pop()
+    for again in (buckets, store.open()):  # the first is not closed: a crash
+        assert store.all_found(again)
+
+
 def test_writers_go_on_while_texts_that_are_gone_are_dropped(store: Store) -> None:
     files = Paused()
     buckets = store.open(files)
