@@ -46,7 +46,8 @@ def main() -> None:
         "turns on the same pages; quote the ratios, for absolute speeds are those of a small shared machine.\n\n"
         "![Size against read time](img/size-and-reads.svg)\n\n"
         "How that was measured, re-crawls, and where every byte goes: [size](benchmarks-size.md). What takes longer:\n"
-        "[the full corpus](benchmarks-full.md). A write by stage: [writing](benchmarks-write.md).\n"
+        "[the full corpus](benchmarks-full.md). A write by stage: [writing](benchmarks-write.md). What a page costs\n"
+        "as its kind becomes many: [growth](benchmarks-growth.md).\n"
     )
     arguments.output.write_text("\n".join([head, *parts]), encoding="utf-8")
 

@@ -6,7 +6,7 @@ Each scenario writes N pages that meet at one place of the store: one body under
 page that many others refer to.  A page's cost is printed for each twentieth of N (a thousand of 20,000), and the ratio
 of the last to the first, which should stay near 1.  A scenario is cut off after S seconds of processor time.
 
-The last two are about the lock that writers share: how long a delete or a compaction that touches N pages holds it.
+The last three are about the lock that writers share: how long a delete or a compaction that touches N pages holds it.
 """
 
 from __future__ import annotations
@@ -169,30 +169,48 @@ class LongestHold:
 def held_by_delete(count: int) -> tuple[float, float]:
     """Deleting a page that `count` others refer to: seconds of processor time, and the longest hold of the lock."""
 
-    def act(store: DocumentStore) -> None:
-        store.delete("http://a.example/0")
-
-    return _held(count, Policy.REFERENCE, act)
+    with _leaning_on_one(count, Policy.REFERENCE) as store:
+        return _longest_hold(store, lambda: store.delete("http://a.example/0"))
 
 
 def held_by_compaction(count: int) -> tuple[float, float]:
     """Compacting a base that `count` pages lean on: seconds of processor time, and the longest hold of the lock."""
-    return _held(count, Policy.FLAG, lambda store: store.compact())
+    with _leaning_on_one(count, Policy.FLAG) as store:
+        return _longest_hold(store, store.compact)
 
 
-def _held(count: int, policy: Policy, act: Callable[[DocumentStore], object]) -> tuple[float, float]:
+def held_by_pruning(count: int) -> tuple[float, float]:
+    """Compacting after half of `count` texts were deleted: seconds of processor time, and the longest hold of the
+    lock."""
+    with _scratch_store() as store:
+        _write(
+            store,
+            (Page(f"http://a.example/{n}", body(n, 300), fetched_at=START + n * MILLISECOND) for n in range(count)),
+        )
+        for number in range(0, count, 2):
+            store.delete(f"http://a.example/{number}")
+        return _longest_hold(store, store.compact)
+
+
+@contextmanager
+def _leaning_on_one(count: int, policy: Policy) -> Iterator[DocumentStore]:
+    """A store with a page and `count` others that differ from it in their title."""
     with _scratch_store() as store:
         bodies = ((n, body(words=300, title=f"Page {n}")) for n in range(count + 1))
         urls = (Page(f"http://a.example/{n}", one, fetched_at=START + n * MILLISECOND) for n, one in bodies)
         _write(store, urls, policy)
-        lock = LongestHold()
-        store._committer.lock = lock  # type: ignore[assignment]
-        before = time.process_time()
-        act(store)
-        return time.process_time() - before, lock.seconds
+        yield store
 
 
-HELD = {"delete-held": held_by_delete, "compaction-held": held_by_compaction}
+def _longest_hold(store: DocumentStore, act: Callable[[], object]) -> tuple[float, float]:
+    lock = LongestHold()
+    store._committer.lock = lock  # type: ignore[assignment]
+    before = time.process_time()
+    act()
+    return time.process_time() - before, lock.seconds
+
+
+HELD = {"delete-held": held_by_delete, "compaction-held": held_by_compaction, "pruning-held": held_by_pruning}
 
 
 def growth_section(names: Sequence[str], count: int, most_seconds: float) -> Section:
