@@ -6,7 +6,7 @@ import errno
 import logging
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ class Store:
     def all_found(self, buckets: RunBuckets) -> bool:
         numbers = [each.own_number for each in self.committed]
         owner, texts = buckets.find(np.array(numbers, np.uint64))
-        return owner.tolist() == list(range(len(numbers))) and texts.tolist() == numbers
+        return bool(owner.tolist() == list(range(len(numbers))) and texts.tolist() == numbers)
 
 
 @pytest.fixture
@@ -348,11 +348,16 @@ def test_compaction_lets_writers_go_on_while_buckets_are_pruned(store: Store, mo
     lock = threading.Lock()
     held = []
     buckets = store.open()
-    for name in ("begin_prune", "prune"):
-        method = getattr(buckets, name)
-        monkeypatch.setattr(
-            buckets, name, lambda *given, method=method: (held.append(lock.locked()), method(*given))[1]
-        )
+
+    def noting(method: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*given: Any) -> Any:
+            held.append(lock.locked())
+            return method(*given)
+
+        return noted
+
+    monkeypatch.setattr(buckets, "begin_prune", noting(buckets.begin_prune))
+    monkeypatch.setattr(buckets, "prune", noting(buckets.prune))
     store.write(buckets, 40)
     removed = Pruner(store.engine, buckets, lambda page, body: True, lock, lambda rows: None).run()
     assert removed > 100, "there are no rows of texts, so all of them are gone"
