@@ -20,7 +20,6 @@ from docstore.collapse import Belongings, Collapser
 from docstore.dedup.pointers import PagePointer
 from docstore.documents import Document, DocumentReader
 from docstore.errors import InvalidArgument, StoreUnavailable
-from docstore.format import COMPACTION_ROW
 from docstore.layout import Layout, Opened
 from docstore.lookup import Lookup
 from docstore.losses import acknowledge
@@ -28,7 +27,6 @@ from docstore.model import (
     BUILT_IN_FAMILIES,
     Cell,
     ColumnFamily,
-    DeleteRow,
     Durability,
     Headers,
     Page,
@@ -36,7 +34,6 @@ from docstore.model import (
     Policy,
     PutResult,
     ReadSpec,
-    RowMutations,
     Schema,
     SetCell,
     Time,
@@ -265,9 +262,6 @@ class DocumentStore:
         if not self._table.stored_row(row_key, ReadSpec(cell_limit=1, keys_only=True)):
             return False
         self._committer.give_back(lambda: self._write_half().delete(row_key, purge=purge))
-        if purge:
-            with self._committer.lock:
-                self._committer.commit([RowMutations("meta", COMPACTION_ROW, [DeleteRow()])])
         return True
 
     # --- maintenance

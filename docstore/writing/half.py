@@ -19,6 +19,7 @@ from docstore.dedup.index import HashIndex, Posted
 from docstore.dedup.pointers import PagePointer
 from docstore.documents import Document, DocumentReader
 from docstore.errors import CorruptionError, InvalidArgument
+from docstore.format import COMPACTION_ROW
 from docstore.layout import Opened
 from docstore.model import CellsAt, DeleteCells, DeleteRow, ReadSpec, RowMutations, VerdictKind
 from docstore.table import Table
@@ -234,7 +235,8 @@ class Writing:
 
         Args:
             row_key: of the row.
-            purge: also the anchor texts that its stored versions gave to other pages.
+            purge: also the anchor texts that its stored versions gave to other pages, and an interrupted compaction's
+                note, for what that has written may hold this page's bytes.
         """
         # Nothing but this row's bodies leads to pages of other rows that were stored by reference to them.  They are
         # posted before it goes, a few at a time: to be seen beside their original for a moment does no harm.
@@ -245,6 +247,7 @@ class Writing:
         with self._committer.lock:
             is_current = self._sequencer.is_current()
             rows = [RowMutations(PAGES, row_key, [DeleteRow()])]
+            rows += [RowMutations("meta", COMPACTION_ROW, [DeleteRow()])] if purge else []
             rows += self._index.remove(row_key, captures[:SLICE_POSTINGS])
             for pointer in sorted(self._referrers.of_row(row_key) - referring):
                 rows += self._postings_of(pointer)

@@ -425,3 +425,20 @@ def test_a_purge_starts_an_interrupted_run_anew(store: DocumentStore) -> None:
     store.opened.engine.mutate_rows([row], Durability.NONE)
     store.delete("https://h1.example/1", purge=True)
     assert store.opened.engine.read_row("meta", COMPACTION_ROW) == []
+
+
+def test_a_purge_that_is_interrupted_has_forgotten_the_interrupted_run(
+    store: DocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list(store.put_pages(some_pages(5)))
+    row = RowMutations("meta", COMPACTION_ROW, [SetCell("m", b"run", 0, b"a note")])
+    store.opened.engine.mutate_rows([row], Durability.NONE)
+
+    def interrupt(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(store.table), "finish_deletes", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        store.delete("https://h1.example/1", purge=True)
+    assert store.get("https://h1.example/1") is None
+    assert store.opened.engine.read_row("meta", COMPACTION_ROW) == []
