@@ -253,8 +253,7 @@ def test_postings_of_dead_pages_go_and_those_of_live_ones_stay(store: DocumentSt
     list(store.put_pages(pages))
     for one in pages[:27]:
         store.delete(one.url)
-    report = store.compact()
-    assert report.pruned_postings > 27 * 10
+    store.compact()
     assert list(check(store.opened)) == []
     heads = [row.row_key for row in store.opened.engine.scan("postings", b"\x01", b"\x02")]
     assert len(heads) == 3
