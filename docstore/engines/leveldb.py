@@ -17,7 +17,6 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
@@ -40,9 +39,10 @@ from docstore.engines.arguments import (
     check_spec,
     check_table,
 )
-from docstore.engines.barekeys import TAKE_FIRST, TAKE_MOST
 from docstore.engines.cellkeys import CELL_KIND, FamilyKeys, Marks, RowReader, column_head, newest_version
+from docstore.engines.deletedkeys import DeletedKeys
 from docstore.engines.handle import Handle
+from docstore.engines.keystream import take_keys
 from docstore.engines.protocol import EVERYTHING, Caps, ScannedRow
 from docstore.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
 from docstore.format import (
@@ -120,6 +120,7 @@ class LevelDBEngine:
         self._marks: Marks = {}
         self._mark_generation = 0
         self._epoch = 0
+        self._deleted = DeletedKeys()
         self._handle = Handle(self.path, self._open_database, _FOREIGN_ERRORS, self._translated)
         self._call = self._handle.call
 
@@ -228,7 +229,7 @@ class LevelDBEngine:
 
     def _read_bare_row(self, table: str, row_key: bytes, spec: ReadSpec) -> list[Cell]:
         first, stop = barekeys.row_range(table, row_key, spec)
-        keys = self._call(lambda db: _take_keys(db, first, stop, spec.cell_limit), f"reading a row of {table}")
+        keys = self._call(lambda db: take_keys(db, first, stop, spec.cell_limit), f"reading a row of {table}")
         return barekeys.row_cells(table, row_key, keys)
 
     def qualifiers(self, table: str, row_key: bytes, limit: int) -> list[bytes]:
@@ -327,7 +328,7 @@ class LevelDBEngine:
             rows_wanted = min(rows_wanted * 4, _SCAN_MOST_ROWS)
 
     def _take_of(self, high: bytes, what: str) -> Callable[[bytes, int], list[bytes]]:
-        return lambda low, limit: self._call(lambda db: _take_keys(db, low, high, limit), what)
+        return lambda low, limit: self._call(lambda db: take_keys(db, low, high, limit), what)
 
     # --- writes ---
 
@@ -375,7 +376,7 @@ class LevelDBEngine:
                 bare = table in BARE_TABLES
                 low, high = cellkeys.deleted_range(prefix, mutation, bare)
                 keeps_all = isinstance(mutation, DeleteCells) or bare
-                there = _take_keys(db, low, high, None if keeps_all else MARK_ABOVE_CELLS + 1)
+                there = take_keys(db, low, high, None if keeps_all else MARK_ABOVE_CELLS + 1)
                 if not keeps_all and len(there) > MARK_ABOVE_CELLS:
                     epoch += 1
                     marks.append(_Mark(prefix, mutation.family if isinstance(mutation, DeleteFamily) else None, epoch))
@@ -383,6 +384,7 @@ class LevelDBEngine:
                 row.update(dict.fromkeys([key for key in row if low <= key < high], None))
                 row.update(dict.fromkeys(there, None))
         for row in pending.values():
+            self._deleted.note([key for key, new_value in row.items() if new_value is None])
             for key, new_value in row.items():
                 if new_value is None:
                     batch.delete(key)
@@ -486,7 +488,11 @@ class LevelDBEngine:
         check_table(table)
         with self._handle.write_lock:
             db = self._handle.writable()
-            return self._finish_slice(db, cellkeys.row_prefix(table, row_key), max_cells)
+            finished = self._finish_slice(db, cellkeys.row_prefix(table, row_key), max_cells)
+        if finished:
+            for low, high in self._deleted.take_due(self._size_bytes):
+                self._compact_keys(low, high, "compacting deleted keys")
+        return finished
 
     def _finish_slice(self, db: Any, prefix: bytes, max_cells: int) -> bool:
         """Look at up to `max_cells` cells behind the row's cursor and remove the deleted ones; the marks go last."""
@@ -504,6 +510,7 @@ class LevelDBEngine:
                     low = pair[0] + b"\x00"
                     if decode_varint(pair[1])[0] < row_marks.epoch_of(cellkeys.family_of(pair[0], len(cells))):
                         batch.delete(pair[0])
+                        self._deleted.note(pair[:1])
         except _FOREIGN_ERRORS as error:
             raise self._translated(error, "reading what a mark has deleted") from error
         finished = bool(pair[0] >= high)
@@ -529,7 +536,10 @@ class LevelDBEngine:
         """See `Engine.approximate_bytes`; what is still in LevelDB's memory counts nothing."""
         check_table(table)
         low, high = cellkeys.table_range(table, start, end)
-        return int(self._call(lambda db: db.approximate_size(low, high), f"sizing {table}"))
+        return self._size_bytes(low, high)
+
+    def _size_bytes(self, low: bytes, high: bytes) -> int:
+        return int(self._call(lambda db: db.approximate_size(low, high), "sizing a range"))
 
     def compact(self, table: str, start: bytes = b"", end: bytes | None = None) -> None:
         """See `Engine.compact`; unfinished deletes of the range are finished first."""
@@ -539,15 +549,20 @@ class LevelDBEngine:
             if low <= prefix < high:
                 while not self.finish_deletes(table, cellkeys.row_key_of(prefix)):
                     pass
+        self._compact_keys(low, high, f"compacting {table}")
+
+    def _compact_keys(self, low: bytes, high: bytes, what: str) -> None:
         # LevelDB rewrites no file of the deepest level that has any, so what was deleted there would stay.  Deletes of
-        # two keys that never exist, on both sides of the range, make a file above that overlaps all of them.
-        self._call(lambda db: db.compact_range(start=_NOWHERE, stop=_NOWHERE), f"compacting {table}")
+        # two keys that are not there, on both sides of the range, make a file above that overlaps all of them.
+        self._call(lambda db: db.compact_range(start=_NOWHERE, stop=_NOWHERE), what)
         with self._handle.write_lock:
-            batch = self._handle.writable().write_batch()
-            batch.delete(low)
-            batch.delete(high)
+            db = self._handle.writable()
+            batch = db.write_batch()
+            for key in (low, high):
+                if db.get(key) is None:  # what was deleted may have been written again
+                    batch.delete(key)
             self._commit(batch, [], Durability.FLUSH)
-        self._call(lambda db: db.compact_range(start=low, stop=high), f"compacting {table}")
+        self._call(lambda db: db.compact_range(start=low, stop=high), what)
 
     def copy_to(self, path: Path, when_fixed: Callable[[], None]) -> None:
         """See `Copyable`; marks and epochs are keys like all others."""
@@ -568,25 +583,6 @@ class LevelDBEngine:
             self._call(work, f"copying to {path}")
         finally:
             copy.close()
-
-
-def _take_keys(db: Any, start: bytes, stop: bytes, limit: int | None) -> list[bytes]:
-    """The first `limit` keys of a range, in growing chunks that end behind it or at the limit."""
-    found: list[bytes] = []
-    if start >= stop:
-        return found
-    chunk = TAKE_FIRST
-    with db.iterator(start=start, include_value=False, verify_checksums=True) as stream:
-        while limit is None or len(found) < limit:
-            chunk_keys = list(islice(stream, chunk if limit is None else min(chunk, limit - len(found))))
-            if not chunk_keys:
-                raise StopIteration
-            found += chunk_keys
-            if chunk_keys[-1] >= stop:
-                del found[bisect_left(found, stop) :]
-                break
-            chunk = min(chunk * 4, TAKE_MOST)
-    return found
 
 
 def _errno_of(text: str) -> int:

@@ -1,0 +1,53 @@
+"""Ranges of many deleted keys are compacted, so that look-ups do not pass their marks for ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from docstore.engines.deletedkeys import LEAST_DELETES, REWRITTEN_BYTES_A_DELETE, DeletedKeys
+from docstore.engines.leveldb import LevelDBEngine
+from docstore.model import DeleteRow, Durability, RowMutations, SetCell
+
+FLUSH = Durability.FLUSH
+
+
+def noted(count: int) -> DeletedKeys:
+    deleted = DeletedKeys()
+    deleted.note(b"\x01%06d" % number for number in range(count))
+    return deleted
+
+
+def test_few_deletes_are_not_worth_a_compaction() -> None:
+    assert noted(LEAST_DELETES - 1).take_due(lambda low, high: 0) == []
+
+
+def test_a_range_is_due_once_what_is_rewritten_is_in_proportion() -> None:
+    deleted = noted(LEAST_DELETES)
+    limit = LEAST_DELETES * REWRITTEN_BYTES_A_DELETE
+    assert deleted.take_due(lambda low, high: limit + 1) == []
+    assert deleted.take_due(lambda low, high: limit) == [(b"\x01000000", b"\x01%06d\x00" % (LEAST_DELETES - 1))]
+    assert deleted.take_due(lambda low, high: 0) == []
+
+
+def test_tables_are_counted_apart() -> None:
+    deleted = noted(LEAST_DELETES)
+    deleted.note([b"\x02a"])
+    assert [low[:1] for low, _ in deleted.take_due(lambda low, high: 0)] == [b"\x01"]
+
+
+def row(number: int, *mutations: SetCell | DeleteRow) -> RowMutations:
+    return RowMutations("pages", b"%06d" % number, mutations)
+
+
+def test_marks_of_deleted_rows_go_and_what_was_written_again_stays(tmp_path: Path) -> None:
+    cell = SetCell("page", b"body", 1000, b"value")
+    engine = LevelDBEngine(tmp_path, create=True)
+    count = LEAST_DELETES + 10
+    engine.mutate_rows([row(number, cell) for number in range(count)], FLUSH)
+    engine.mutate_rows([row(number, DeleteRow()) for number in range(1, count)], FLUSH)
+    engine.mutate_rows([row(1, cell)], FLUSH)  # the first of the deleted keys
+    assert engine.finish_deletes("pages", b"%06d" % 1)
+    written = sum(file.stat().st_size for file in tmp_path.iterdir() if file.suffix in (".ldb", ".log"))
+    assert written < 2000, "the log is empty, and the tables hold two rows"
+    assert [found.row_key for found in engine.scan("pages")] == [b"000000", b"000001"]
+    engine.close()
