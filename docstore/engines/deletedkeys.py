@@ -25,7 +25,7 @@ class _Range(NamedTuple):
 
     first: bytes
     last: bytes
-    count: int
+    deletes: int
 
 
 class DeletedKeys:
@@ -44,7 +44,7 @@ class DeletedKeys:
                 if known is None:
                     self._ranges[tag] = _Range(key, key, 1)
                 else:
-                    self._ranges[tag] = _Range(min(known.first, key), max(known.last, key), known.count + 1)
+                    self._ranges[tag] = _Range(min(known.first, key), max(known.last, key), known.deletes + 1)
 
     def take_due(self, size_bytes: Callable[[bytes, bytes], int]) -> list[tuple[bytes, bytes]]:
         """Give the ranges that are to be compacted now, and forget their keys.
@@ -56,9 +56,9 @@ class DeletedKeys:
         """
         due = []
         with self._lock:
-            for tag, (first, last, count) in list(self._ranges.items()):
+            for tag, (first, last, deletes) in list(self._ranges.items()):
                 high = last + b"\x00"
-                if count >= LEAST_DELETES and size_bytes(first, high) <= count * REWRITTEN_BYTES_A_DELETE:
+                if deletes >= LEAST_DELETES and size_bytes(first, high) <= deletes * REWRITTEN_BYTES_A_DELETE:
                     del self._ranges[tag]
                     due.append((first, high))
         return due
