@@ -7,7 +7,7 @@ with docstore.open("webtable", create=True) as store:
     print(result.verdict.kind, store.get("https://example.com/").text)
 """
 
-from docstore.errors import (
+from docstore.model.errors import (
     CommitUnknown,
     CorruptionError,
     DocstoreError,
@@ -16,7 +16,7 @@ from docstore.errors import (
     StoreUnavailable,
     UnsupportedFormat,
 )
-from docstore.model import (
+from docstore.model.types import (
     Append,
     Cell,
     ColumnFamily,

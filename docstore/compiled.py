@@ -1,6 +1,6 @@
 """The one door to native code: whether it is there, and whether it was built for this docstore.
 
-Floor 1: imports `docstore_native`, which knows no module of ours.  Whoever has a reference in Python asks here for the
+Imports `docstore_native`, which knows no module of ours.  Whoever has a reference in Python asks here for the
 same, faster.  Nothing else imports it, so that one answer holds everywhere.
 """
 

@@ -1,6 +1,6 @@
 """The store: what a crawler, a search front end and a terminal hold in their hands.
 
-Floor 5: opens the parts, and offers them under Bigtable's words.  Reading needs neither the index nor a kernel, so
+Opens the parts, and offers them under Bigtable's words.  Reading needs neither the index nor a kernel, so
 those (and numpy with them) are loaded at the first write: a cold `docstore get` counts milliseconds.
 """
 
@@ -14,16 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from docstore import capture, keys
-from docstore.cells import CellStore
-from docstore.collapse import Belongings, Collapser
-from docstore.dedup.pointers import PagePointer
-from docstore.documents import Document, DocumentReader
-from docstore.errors import InvalidArgument, StoreUnavailable
-from docstore.layout import Layout, Opened
-from docstore.lookup import Lookup
-from docstore.losses import acknowledge
-from docstore.model import (
+from docstore.model import capture, keys
+from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.model.pointers import PagePointer
+from docstore.model.types import (
     BUILT_IN_FAMILIES,
     Cell,
     ColumnFamily,
@@ -43,15 +37,21 @@ from docstore.model import (
     checked_spec,
     micros,
 )
-from docstore.table import Table
-from docstore.writing.commit import Committer
+from docstore.reading.cells import CellStore
+from docstore.reading.collapse import Belongings, Collapser
+from docstore.reading.documents import Document, DocumentReader
+from docstore.reading.lookup import Lookup
+from docstore.storage.table import Table
+from docstore.tablets.commit import Committer
+from docstore.tablets.layout import Layout, Opened
+from docstore.tablets.losses import acknowledge
 from docstore.writing.referrers import Referrers
 from docstore.writing.times import refusal_of_time
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
-    from docstore.backup import BackupReport
-    from docstore.compaction.job import CompactionReport
-    from docstore.snippet import Snippet, SnippetReader
+    from docstore.reading.snippet import Snippet, SnippetReader
+    from docstore.tablets.backup import BackupReport
+    from docstore.tablets.compaction.job import CompactionReport
     from docstore.writing.half import Similar, Writing
     from docstore.writing.orphans import Orphan
     from docstore.writing.pipeline import PageWriter
@@ -103,7 +103,7 @@ class DocumentStore:
     Attributes:
         schema: what the store declares.
         cells: general cells in Bigtable's words: apply, scan, check_and_mutate, read_modify_write.
-        opened: its parts, for `docstore.check` and for tools.
+        opened: its parts, for `docstore.reports.check` and for tools.
         referrers: finds pages stored by reference, for repairs.
         lost: captures dropped because their bytes were missing, by this open or an earlier one, until they are
             acknowledged; none at durability `sync`.
@@ -305,7 +305,7 @@ class DocumentStore:
         if not dry_run:
             self.opened.check_writable()
         run: Callable[[], CompactionReport] = partial(
-            importlib.import_module("docstore.compaction.job").compact,
+            importlib.import_module("docstore.tablets.compaction.job").compact,
             *(self.opened, self._table, self._committer),
             tablets=tablets,
             level=level,
@@ -344,7 +344,7 @@ class DocumentStore:
             InvalidArgument: the folder holds something else.
         """
         self._check_open()
-        report: BackupReport = importlib.import_module("docstore.backup").backup(
+        report: BackupReport = importlib.import_module("docstore.tablets.backup").backup(
             self.opened, self._committer, Path(folder), on_progress
         )
         return report
@@ -464,7 +464,7 @@ class DocumentStore:
         """A `snippet` for each URL of a result page, in order."""
         self._check_open()
         if self._snippets is None:
-            module = importlib.import_module("docstore.snippet")
+            module = importlib.import_module("docstore.reading.snippet")
             self._snippets = module.SnippetReader(self._table, self.opened.placement)
         return self._snippets.snippets(urls, query, length, None if at is None else micros(at))
 
@@ -528,7 +528,7 @@ class DocumentStore:
     def codec_stats(self) -> dict[str, dict[str, int]]:
         """What records take on disk by column and codec: records, raw bytes, record bytes.  Reads all segments."""
         self._check_open()
-        found: dict[str, dict[str, int]] = importlib.import_module("docstore.compaction.job").codec_stats(
+        found: dict[str, dict[str, int]] = importlib.import_module("docstore.tablets.compaction.job").codec_stats(
             self.opened, self._committer
         )
         return found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from docstore.engines.protocol import Engine
-from docstore.model import Condition, Durability, Mutation, RowMutations, SetCell
+from docstore.model.types import Condition, Durability, Mutation, RowMutations, SetCell
+from docstore.storage.engine import Engine
 
 NONE = Durability.NONE
 ROW = b"com,example)/"

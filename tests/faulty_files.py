@@ -1,4 +1,4 @@
-"""A file system that breaks on purpose: for tests, in place of `docstore.files.Files`.
+"""A file system that breaks on purpose: for tests, in place of `docstore.storage.files.Files`.
 
 Every call that reaches the disk passes a named fault point, before and after its effect, and is counted.  A test asks
 for what happens at the Nth point: a stop (`SimulatedCrash`), an errno, or a write cut short.  `power_loss` gives every
@@ -12,7 +12,7 @@ import os
 import random
 from pathlib import Path
 
-from docstore.files import AppendFile, Files, translated
+from docstore.storage.files import AppendFile, Files, translated
 
 
 class SimulatedCrash(BaseException):

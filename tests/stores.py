@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from docstore.model import Durability
+from docstore.model.types import Durability
 from docstore.store import DocumentStore
 from docstore.tablets.bodies import SegmentRow, decode_ref
 from docstore.tablets.record import Record

@@ -27,8 +27,8 @@ from typing import NamedTuple
 
 import pytest
 
-from docstore import format as disk_format
 from docstore.cli import registry
+from docstore.model import format as disk_format
 from tools import make_cli_reference
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import docstore
-from docstore.check import check
-from docstore.model import VerdictKind
+from docstore.model.types import VerdictKind
+from docstore.reports.check import check
 from docstore.store import DocumentStore
 from tools.make_store_fixture import HTML, cell_facts, facts, page
 

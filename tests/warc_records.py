@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 import zstandard
 
-from docstore.formats.entries import DamagedEntry, Entry, PageEntry
-from docstore.formats.reader import read
-from docstore.model import Page
+from docstore.archives.formats.entries import DamagedEntry, Entry, PageEntry
+from docstore.archives.formats.reader import read
+from docstore.model.types import Page
 
 HTML = b"<html><title>A page</title><p>with some words"
 DATE = "2024-05-06T07:08:09.123456Z"

@@ -1,4 +1,4 @@
-"""Write `docstore/html/charset_tables.py` from the tables of the WHATWG Encoding Standard.
+"""Write `docstore/text/charset_tables.py` from the tables of the WHATWG Encoding Standard.
 
     python tools/make_charset_tables.py FOLDER
 

@@ -16,9 +16,9 @@ import sys
 import unicodedata
 from pathlib import Path
 
-from docstore.html import evidence, marks, outline, scored, tokens, unicode_tables
-from docstore.html.references import _NAMED as NAMED_REFERENCES
-from docstore.html.scorecard import MARK_SCORES, MARKS, SCORES
+from docstore.text import evidence, marks, outline, scored, tokens, unicode_tables
+from docstore.text.references import _NAMED as NAMED_REFERENCES
+from docstore.text.scorecard import MARK_SCORES, MARKS, SCORES
 
 TARGET = Path(__file__).parent.parent / "native" / "core" / "src" / "tables"
 HEAD = "//! {what}\n//!\n//! Made by `tools/make_native_tables.py`; never edited by hand.\n\n"

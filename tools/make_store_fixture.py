@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import docstore
+from docstore.archives.ingest import IngestOptions, ingest
 from docstore.dedup import levels
-from docstore.documents import Document
-from docstore.ingest import IngestOptions, ingest
-from docstore.model import Cell, ColumnFamily, GCPolicy, Page, Policy, Schema, SetCell, VerdictKind
+from docstore.model.types import Cell, ColumnFamily, GCPolicy, Page, Policy, Schema, SetCell, VerdictKind
+from docstore.reading.documents import Document
 from docstore.sweep.job import SweepOptions, sweep
 
 HTML = (("Content-Type", "text/html; charset=utf-8"), ("ETag", '"1"'))

@@ -1,4 +1,4 @@
-"""Write `docstore/html/unicode_tables.py`: the character classes that cut words, pinned to Unicode 14.0.
+"""Write `docstore/text/unicode_tables.py`: the character classes that cut words, pinned to Unicode 14.0.
 
 Run it with a Python whose `unicodedata` is 14.0.0 (CPython 3.11): another version is refused, because a fingerprint
 must not depend on it.  `--check` says whether the module in the tree is what this writes.

@@ -1,6 +1,6 @@
 """The store's answers in words and as JSON fields: verdicts, captures, cells.
 
-Floor 7: knows the model's types and `output`; must not open a store.
+Knows the model's types and `output`; must not open a store.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import output
-from docstore.documents import Capture, Document
-from docstore.model import Cell, Previous, PutResult, Verdict, VerdictKind
+from docstore.model.types import Cell, Previous, PutResult, Verdict, VerdictKind
+from docstore.reading.documents import Capture, Document
 
 if TYPE_CHECKING:  # most answers hold no snippet, and a cold start counts milliseconds
-    from docstore.snippet import Snippet
+    from docstore.reading.snippet import Snippet
     from docstore.tablets.unreadable import Unreadable
 
 SHOWN_UNREADABLE = 20

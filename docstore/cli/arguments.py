@@ -1,6 +1,6 @@
 """Words into values: the options that several commands share, and how times, columns and policies are read.
 
-Floor 7: knows argparse and the data model; must not open a store.
+Knows argparse and the data model; must not open a store.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from docstore.errors import InvalidArgument
-from docstore.format import TIMESTAMP_MAX
-from docstore.model import COUNT_MAX, DUPLICATES, Durability, Policy, VerdictKind, checked_policies, micros
+from docstore.model.errors import InvalidArgument
+from docstore.model.format import TIMESTAMP_MAX
+from docstore.model.types import COUNT_MAX, DUPLICATES, Durability, Policy, VerdictKind, checked_policies, micros
 
 DEFAULT_STORE = "webtable"
 STORE_VARIABLE = "DOCSTORE_STORE"

@@ -1,6 +1,6 @@
 """`docstore get --explain`: how a capture's main text was found, block by block.
 
-Floor 7: prints what `docstore.html.explain` says; loaded for that option alone, since it imports the analysis.
+Prints what `docstore.text.explain` says; loaded for that option alone, since it imports the analysis.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from typing import Any
 
 from docstore.cli import answers, output
 from docstore.dedup.reference import TEXT_LIMIT_BYTES, is_html
-from docstore.documents import Capture, Document
-from docstore.html import charset
-from docstore.html.explain import ExplainedBlock, doubts, explain
+from docstore.reading.documents import Capture, Document
+from docstore.text import charset
+from docstore.text.explain import ExplainedBlock, doubts, explain
 
 SHOWN_CHARACTERS = 100
 

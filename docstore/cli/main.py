@@ -1,6 +1,6 @@
 """The door: one command is found, imported and run; whatever goes wrong leaves as one line and an exit code.
 
-Floor 7: knows the table of commands and the exit codes; must not know what any command does.  Only the module of the
+Knows the table of commands and the exit codes; must not know what any command does.  Only the module of the
 command that runs is imported: a cold `docstore get` counts milliseconds.
 """
 
@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from docstore.cli import registry
 from docstore.cli.output import line, prepare_streams, report_error
-from docstore.errors import EXIT_OK, DocstoreError, InvalidArgument, StorageError
+from docstore.model.errors import EXIT_OK, DocstoreError, InvalidArgument, StorageError
 
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141

@@ -1,6 +1,6 @@
 """The store that a command works on.
 
-Floor 7: the one place of the terminal that opens a store.
+The one place of the terminal that opens a store.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 
 from docstore.cli import output
-from docstore.keys import complete_url
-from docstore.model import Durability, Schema
+from docstore.model.keys import complete_url
+from docstore.model.types import Durability, Schema
 from docstore.store import DocumentStore, open_store
 
 

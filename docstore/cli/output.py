@@ -1,6 +1,6 @@
 """How answers look: aligned plain text, JSON, times in ISO 8601 UTC, colour only on a terminal.
 
-Floor 7: knows streams and characters; must not know the store.  Nothing else of the terminal writes to stdout or
+Knows streams and characters; must not know the store.  Nothing else of the terminal writes to stdout or
 stderr.  Text of pages comes from strangers: controls, which could drive a terminal or reorder what it shows, are never
 printed as they are, except where bytes were asked for.
 """
@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple
 
-from docstore.errors import InvalidArgument
+from docstore.model.errors import InvalidArgument
 
 MICROS = 1_000_000
 NOTHING = "-"

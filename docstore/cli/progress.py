@@ -1,6 +1,6 @@
 """Progress bars on stderr, of bytes or of rows.
 
-Floor 7: the one place that draws them for maintenance commands.
+The one place that draws them for maintenance commands.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which commands there are: a static table, so that running one command imports no other.
 
-Floor 7: knows names only.  A command's module offers `DESCRIPTION`, `EXAMPLES`, `add_arguments(parser)` and
+Knows names only.  A command's module offers `DESCRIPTION`, `EXAMPLES`, `add_arguments(parser)` and
 `run(args) -> exit code`.
 """
 
@@ -10,7 +10,7 @@ import argparse
 import importlib
 from typing import NamedTuple, NoReturn, Protocol, cast
 
-from docstore.errors import InvalidArgument
+from docstore.model.errors import InvalidArgument
 
 
 class Command(NamedTuple):

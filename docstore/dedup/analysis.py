@@ -1,6 +1,6 @@
 """What the kernel says of one body: the type that native and reference code both give.
 
-Floor 2: types only.
+Types only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Bands: groups of sketch values -> band keys; two texts that share a key are a candidate pair.
 
-Floor 2: knows `shingle.fold` and how many bins there are.  Must not know where the keys are kept.
+Knows `shingle.fold` and how many bins there are.  Must not know where the keys are kept.
 
 The choice, 16 bands of 5 of the 256 bins, was measured by simulation: 4,000 pairs of random sets a cell, numpy seed
 11, both sets of n shingles.  Share of pairs *missed* at J = 0.8 and *proposed* at J = 0.5 and 0.3, by bands x width:

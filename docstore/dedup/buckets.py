@@ -1,6 +1,6 @@
 """Band keys and 0-mod-p fingerprints -> text numbers: the seam behind the index, and the buckets kept as rows.
 
-Floor 2: knows the engine protocol and `format`; must not know what a key stands for, nor runs (`runbuckets` has those).
+Knows the engine protocol and `format`; must not know what a key stands for, nor runs (`runbuckets` has those).
 
 Two implementations answer the same questions: `RunBuckets` where one process writes, which costs the same however much
 is stored, and `RowBuckets`, a bare row of the engine a posting, which needs nothing but the engine: for engines that
@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.ranking import BUCKET_LIMIT, Proposal, Question, propose
-from docstore.engines.protocol import Engine
-from docstore.format import POSTING_BAND, TEXT_NUMBER_BYTES
-from docstore.model import RowMutations, SetCell
+from docstore.model.format import POSTING_BAND, TEXT_NUMBER_BYTES
+from docstore.model.types import RowMutations, SetCell
+from docstore.storage.engine import Engine
 
 TABLE: Final = "postings"
 FAMILY: Final = "p"

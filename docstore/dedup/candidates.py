@@ -1,6 +1,6 @@
 """Candidate pairs from keys, offline: groups of equal texts, buckets of equal band keys, sketches that agree.
 
-Floor 2, dedup's lower half: plain array kernels, so that a batch engine can run each stage: repartition by key, sort,
+Plain array kernels, so that a batch engine can run each stage: repartition by key, sort,
 emit, merge.  A page is known by its number 0..n-1.  Must not know texts, URLs, the store or how a key is computed, and
 decides nothing: what it proposes `join.verify_pairs` decides exactly.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.errors import InvalidArgument
+from docstore.model.errors import InvalidArgument
 
 Numbers: TypeAlias = NDArray[np.int64]
 

@@ -1,6 +1,6 @@
 """Checksums of a body and of a text: scheme byte and digest, by name of the algorithm.
 
-Floor 2: knows `format` and `errors`.  Must not know what is done with equal checksums.
+Knows `format` and `errors`.  Must not know what is done with equal checksums.
 
 A checksum *decides alone* where equal checksums may be taken for equal bytes: at least 128 bits, and no way known to
 make two bodies with one checksum.  With the others length and bytes are compared before a body counts as `exact`.
@@ -31,8 +31,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from blake3 import blake3
 
-from docstore import format as disk
-from docstore.errors import InvalidArgument
+from docstore.model import format as disk
+from docstore.model.errors import InvalidArgument
 
 TEXT_DIGEST_BYTES: Final = 16
 

@@ -1,6 +1,6 @@
 """Verified pairs -> clusters, each with one canonical page, by greedy stars.
 
-Floor 2 in its imports, used by the sweep (floor 4): pure functions of arrays.  Must not know the store, texts or how a
+Pure functions of arrays.  Must not know the store, texts or how a
 similarity was computed.
 
 The law: every member's exact similarity to its canonical is at least the threshold.  Connected components break it (a
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.shingle import distinct
-from docstore.errors import InvalidArgument
+from docstore.model.errors import InvalidArgument
 
 
 class CanonicalPolicy(enum.StrEnum):

@@ -1,6 +1,6 @@
 """Which pages are compared with which: one rule for verdicts, postings, `similar`, the sweep and `reindex`.
 
-Floor 2: pure; must not know pages, rows nor what is found.  A redirect's or an error's body is the server's and not the
+Pure; must not know pages, rows nor what is found.  A redirect's or an error's body is the server's and not the
 page's, so bytes are compared within a status class (the first digit of the status), and texts among good pages alone.
 A body of white space says nothing of the page that has it.
 """

@@ -1,6 +1,6 @@
 """Theory as code: what bands, blocks, fingerprints and sketches promise, as closed formulas.
 
-Floor 2, dedup's lower half: pure functions of numbers, no arrays of pages, no hashing.  Must not know how a band key,
+Pure functions of numbers, no arrays of pages, no hashing.  Must not know how a band key,
 a simhash or a sketch is computed; `tests/unit/test_curves.py` holds each formula against seeded simulation and
 `docs/dedup-theory.md` says which parameters were chosen with them.
 
@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from docstore.errors import InvalidArgument
+from docstore.model.errors import InvalidArgument
 
 SIMHASH_BITS = 64
 

@@ -1,6 +1,6 @@
 """The verdict: what a page is to the pages of other URLs.
 
-Floor 4: knows the index, the kernel and a `Pages` protocol through which it sees rows; must not know how rows or bodies
+Knows the index, the kernel and a `Pages` protocol through which it sees rows; must not know how rows or bodies
 are stored.  Fingerprints propose, exact comparison decides: every similarity here is computed from shingle sets made
 again from stored text.  A page has postings only while it holds its own body, so whatever the index names may be
 judged against, once it is seen to be live.  First that holds: exact, same_text, near, contained, similar, new.  Of
@@ -30,12 +30,12 @@ from docstore.dedup.doubt import is_doubtful
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.oldest import Fits
-from docstore.dedup.pointers import PagePointer, text_number
 from docstore.dedup.ranking import Proposal
 from docstore.dedup.sketches import SketchBounds
 from docstore.dedup.texts import Asking
-from docstore.format import TEXT_NUMBER_BYTES
-from docstore.model import VerdictKind
+from docstore.model.format import TEXT_NUMBER_BYTES
+from docstore.model.pointers import PagePointer, text_number
+from docstore.model.types import VerdictKind
 
 MIN_SAME_TEXT_WORDS = 20
 MIN_NEAR_WORDS = 50

@@ -1,6 +1,6 @@
 """Whether a page's main text may not be what the page is about.
 
-Floor 2: knows what an analysis holds.  Must not know other pages: it is a property of one.
+Knows what an analysis holds.  Must not know other pages: it is a property of one.
 
 Main text is *doubtful* where less than a quarter of the title's words stand in it.  Words are what white space cuts, of
 `LEAST_LETTERS` and more, each once, case folded; they stand in the text where it has their letters in a row.  A title

@@ -1,6 +1,6 @@
 """The inverted hash index: from fingerprints to pages.
 
-Floor 4: knows the engine protocol, `buckets`, `format` and `analysis`; must not know what makes two pages duplicates.
+Knows the engine protocol, `buckets`, `format` and `analysis`; must not know what makes two pages duplicates.
 
 Three steps lead from a fingerprint to a page, and each level holds a thing once:
 
@@ -30,16 +30,11 @@ from blake3 import blake3
 
 from docstore.dedup.buckets import FAMILY, TABLE, Buckets
 from docstore.dedup.oldest import Fits, Oldest
-from docstore.dedup.pointers import PagePointer, body_head, text_number
 from docstore.dedup.ranking import BUCKET_LIMIT, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, Proposal, Question
-from docstore.engines.protocol import Engine
-from docstore.format import (
-    POSTING_BODY,
-    POSTING_DOCNO,
-    POSTING_PAYLOAD_DIGEST,
-    POSTING_TEXT,
-)
-from docstore.model import DeleteCells, Position, ReadSpec, RowMutations, SetCell
+from docstore.model.format import POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT
+from docstore.model.pointers import PagePointer, body_head, text_number
+from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
+from docstore.storage.engine import Engine
 
 if TYPE_CHECKING:
     from docstore.dedup.analysis import Analysis

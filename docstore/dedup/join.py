@@ -1,6 +1,6 @@
 """Pairs of similar sets, offline: the overlap kernel that verifies, and the exact prefix-filter join.
 
-Floor 2, dedup's lower half: plain array kernels over CSR arrays (``starts``: (n + 1,) int64, and the concatenated
+Plain array kernels over CSR arrays (``starts``: (n + 1,) int64, and the concatenated
 members).  Must not know the store, texts or URLs; a set is known by its number 0..n-1.
 
 The exact join is the yardstick: it finds every pair whose exact Jaccard coefficient reaches the threshold, and counts
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from docstore.dedup.candidates import CHUNK_PAIRS, Numbers, expand_pairs, leaders, spans
 from docstore.dedup.shingle import distinct
-from docstore.errors import InvalidArgument
+from docstore.model.errors import InvalidArgument
 
 ROUNDING = 1e-9
 """Taken off before rounding up, so that a float error never asks for one member too many; the final test is exact."""

@@ -1,6 +1,6 @@
 """The one place that says which code analyses a body, or counts what pairs of sets share.
 
-Floor 2: knows `reference`, which defines every result, and `native`, which gives the same bits faster.  Native code is
+Knows `reference`, which defines every result, and `native`, which gives the same bits faster.  Native code is
 picked here and nowhere else, where it is built and has the extractor; `name` says what runs.
 """
 
@@ -20,8 +20,8 @@ from docstore.dedup.analysis import Analysis, TextKeys
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.join import Sets
 from docstore.dedup.sketches import SketchBounds
-from docstore.errors import InvalidArgument
-from docstore.html import content
+from docstore.model.errors import InvalidArgument
+from docstore.text import content
 
 NATIVE: Final = "native"
 REFERENCE: Final = "reference"

@@ -1,6 +1,6 @@
 """The index of band keys and 0-mod-p fingerprints as few sorted runs: cost that stays flat as documents come.
 
-Floor 2: knows `runs`, `packing` and a `RunStorage` seam; must not know the engine, files, or what a key stands for.
+Knows `runs`, `packing` and a `RunStorage` seam; must not know the engine, files, or what a key stands for.
 
 Postings are derived state.  The truth is a log that the owner keeps elsewhere (rows written with the pages): group
 after group, each with a number.  Groups gather in a table in memory; every `flush_texts` texts the table becomes a run;
@@ -25,8 +25,8 @@ from docstore.dedup.packing import Packing, packing
 from docstore.dedup.ranking import Proposal, Question
 from docstore.dedup.runs import Keys, Run, bound_buckets, merged_parts, pack, pruned_parts, run_parts
 from docstore.dedup.slices import LIST_LIMIT
-from docstore.errors import CorruptionError, InvalidArgument
-from docstore.format import RUN_PLACE_BITS, RUN_TEXT_GONE
+from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.format import RUN_PLACE_BITS, RUN_TEXT_GONE
 
 FLUSH_POSTINGS: Final = 1 << 17
 """Postings gathered in memory before they become a run, however few texts they are of: some 5 MB in native code."""

@@ -1,6 +1,6 @@
 """The native kernel behind the reference's interface.
 
-Floor 2: knows `analysis`, `checksum`, `charset`, and `reference`, to which it hands what native code leaves alone: a
+Knows `analysis`, `checksum`, `charset`, and `reference`, to which it hands what native code leaves alone: a
 body in a legacy multi-byte encoding is decoded there, and a string with lone surrogates analysed there.  Must not know
 when to be used; `kernel` does.
 """
@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore import compiled
-from docstore import format as disk
 from docstore.compiled import docstore_native
 from docstore.dedup import checksum, reference
 from docstore.dedup.analysis import Analysis, Link, TextKeys
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.join import Sets, take
 from docstore.dedup.sketches import SketchBounds
-from docstore.html import charset, content
+from docstore.model import format as disk
+from docstore.text import charset, content
 
 EXTRACTORS: Final = frozenset({"visible", "combined", "scored"})
 """Those that native code has."""

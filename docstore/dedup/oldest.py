@@ -1,6 +1,6 @@
 """The oldest of very many pages that fits: each page that does not is passed once, not once for every question.
 
-Floor 2: pure; must not know rows, nor what fits.
+Pure; must not know rows, nor what fits.
 
 Pages with one body lie in order, oldest first.  A verdict asks for the oldest that fits and is of another row than its
 own; so two are remembered, the oldest that may fit, and the oldest of another row than that one.  A page that does not
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from docstore.dedup.pointers import PagePointer
+from docstore.model.pointers import PagePointer
 
 Fits = Callable[[PagePointer], bool | None]
 """Whether a page fits; None where that is not known before the group in flight is committed."""

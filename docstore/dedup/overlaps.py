@@ -1,6 +1,6 @@
 """What very many pairs of sets of hashes share: the reference of the native `shared_members`.
 
-Floor 2, dedup's lower half: knows arrays only.  The members of one set are written into a table at the place of their
+Knows arrays only.  The members of one set are written into a table at the place of their
 lowest bits, whole; those of the others are looked up there.  Members are hashes already, so no numbering of all members
 comes first, as `join.overlap_pairs` needs it; a member whose place was taken by another is looked up apart, so that the
 count stays exact.

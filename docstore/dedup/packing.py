@@ -1,6 +1,6 @@
 """The one place that says which code packs runs and looks them up: native, or the readable reference.
 
-Floor 2: knows `runs`, `slices` and `recent`, which define every result, and `native`, which says whether native code is
+Knows `runs`, `slices` and `recent`, which define every result, and `native`, which says whether native code is
 there.  Must not know levels, files or what a key stands for.  Bytes that are not as they were written become
 CorruptionError here.
 """
@@ -22,8 +22,8 @@ from docstore.dedup.candidates import Numbers
 from docstore.dedup.ranking import FURTHER, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, Proposal, Question, propose
 from docstore.dedup.runs import Encoded, Run, bound_buckets
 from docstore.dedup.slices import UNIT_BYTES, Shape, encode_slice
-from docstore.errors import CorruptionError, InvalidArgument
-from docstore.format import RUN_KEY_BITS, RUN_PLACE_BITS
+from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.format import RUN_KEY_BITS, RUN_PLACE_BITS
 
 Keys = NDArray[np.uint64]
 

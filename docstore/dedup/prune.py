@@ -1,6 +1,6 @@
 """Postings that lead nowhere, found and removed: after deletes and expiry, as a part of compaction.
 
-Floor 4: knows the rows of the index; must not know what a live page is: the caller says so.  Level by level, from pages
+Knows the rows of the index; must not know what a live page is: the caller says so.  Level by level, from pages
 to buckets: a body posting goes when its page is gone, a text's posting when its body has no page, a bucket's when its
 text has no body.  A text's own row goes before its buckets are swept, because a writer that finds it there adds no
 buckets.  Every removal is judged once more under the writers' lock.
@@ -17,10 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.buckets import FAMILY, TABLE, Buckets
-from docstore.dedup.pointers import PagePointer
 from docstore.dedup.ranking import BUCKET_LIMIT
-from docstore.engines.protocol import Engine
-from docstore.format import (
+from docstore.model.format import (
     POSTING_BAND,
     POSTING_BODY,
     POSTING_DOCNO,
@@ -28,7 +26,9 @@ from docstore.format import (
     POSTING_TEXT,
     TEXT_NUMBER_BYTES,
 )
-from docstore.model import DeleteCells, RowMutations
+from docstore.model.pointers import PagePointer
+from docstore.model.types import DeleteCells, RowMutations
+from docstore.storage.engine import Engine
 
 SLICE_POSTINGS = 4096
 REMOVED_AT_ONCE = 256

@@ -1,6 +1,6 @@
 """From a page's keys to the texts that it is compared with, in order: the reference.
 
-Floor 2: pure; must not know where postings lie, nor what is done with the texts.  `native/core/src/ranking.rs` gives
+Pure; must not know where postings lie, nor what is done with the texts.  `native/core/src/ranking.rs` gives
 the same.
 
 A key is the first of a chain: bands of more and more bins, runs of more and more shingles (LSH Forest: Bawa, Condie,

@@ -1,6 +1,6 @@
 """Postings that no run holds yet: a table in memory; the readable reference.
 
-Floor 2: pure; knows how keys lie in a log; must not know files.  `native/core/src/recent.rs` gives the same answers.
+Pure; knows how keys lie in a log; must not know files.  `native/core/src/recent.rs` gives the same answers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.runs import keys_of_bytes
-from docstore.format import RUN_PLACE_BITS
+from docstore.model.format import RUN_PLACE_BITS
 
 Keys = NDArray[np.uint64]
 

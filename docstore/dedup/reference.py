@@ -1,6 +1,6 @@
 """One body -> its `Analysis`, in readable Python: the definition that a native kernel has to match bit for bit.
 
-Floor 2: knows `html` and the lower half of `dedup`.  Must not know stores, verdicts or threads.
+Knows `html` and the lower half of `dedup`.  Must not know stores, verdicts or threads.
 
 What is HTML, by the body's head (first 1024 bytes, after a byte order mark and white space):
 
@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from docstore.dedup import bands, checksum, shingle, simhash, sketch
 from docstore.dedup.analysis import Analysis, Link, TextKeys
-from docstore.html import charset, content, page
-from docstore.html.words import words
+from docstore.text import charset, content, page
+from docstore.text.words import words
 
 TEXT_LIMIT_BYTES: Final = 16 << 20
 """An analysis takes some 25 bytes of memory for each of these, and up to 50 where letters unfold into many."""

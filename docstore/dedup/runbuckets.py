@@ -1,6 +1,6 @@
 """Buckets in sorted runs, with a log in the engine: what is committed is found, whatever crashed.
 
-Floor 2: knows `levels`, `runfiles`, the engine protocol and `format`; must not know pages: where runs are damaged or
+Knows `levels`, `runfiles`, the engine protocol and `format`; must not know pages: where runs are damaged or
 missing it asks the owner for all texts with their keys.
 
 Each group that posts is one row of a log, written with the group's other rows, so the commit point stays one.  At open
@@ -21,17 +21,15 @@ from typing import Final
 
 import numpy as np
 
-from docstore.codec import decode_varint, encode_varint
 from docstore.dedup.buckets import Keys
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.levels import RunLevels
 from docstore.dedup.ranking import BUCKET_LIMIT, Proposal, Question
 from docstore.dedup.runfiles import RunFiles
 from docstore.dedup.runs import Run
-from docstore.engines.protocol import Engine
-from docstore.errors import CorruptionError, DocstoreError, StorageError, UnsupportedFormat
-from docstore.files import Files
-from docstore.format import (
+from docstore.model.codec import decode_varint, encode_varint
+from docstore.model.errors import CorruptionError, DocstoreError, StorageError, UnsupportedFormat
+from docstore.model.format import (
     RUN_KEY_BITS,
     RUN_LOG_CELL_TEXTS,
     RUN_LOG_FAMILY,
@@ -39,7 +37,9 @@ from docstore.format import (
     RUN_REBUILD_ROW,
     TEXT_NUMBER_BYTES,
 )
-from docstore.model import DeleteRow, Durability, RowMutations, SetCell
+from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
+from docstore.storage.engine import Engine
+from docstore.storage.files import Files
 
 Texts = Iterable[Question]
 """What texts are posted under."""

@@ -1,6 +1,6 @@
 """A run of postings in the words of docs/format.md: its parts by their bounds, its footer field by field.
 
-Floor 2: knows the layout of runs.  For people and for reports of damage; nothing parses what this writes.
+Knows the layout of runs.  For people and for reports of damage; nothing parses what this writes.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from docstore.dedup.runs import PART_NAMES, Run
-from docstore.errors import DocstoreError
-from docstore.format import RUN_FOOTER_BYTES, RUN_MAGIC
-from docstore.hexdump import Field, HexLines
+from docstore.model.errors import DocstoreError
+from docstore.model.format import RUN_FOOTER_BYTES, RUN_MAGIC
+from docstore.model.hexdump import Field, HexLines
 
 _FIELDS: tuple[Field, ...] = (
     ("magic", "8s"),

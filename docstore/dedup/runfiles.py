@@ -1,6 +1,6 @@
 """Runs of postings as memory-mapped files in one folder: the `RunStorage` of a local store.
 
-Floor 2: knows `files` and the names of runs; must not know what a run holds.
+Knows `files` and the names of runs; must not know what a run holds.
 
 One background thread syncs, unlinks and merges, so nobody waits for a large fsync, for the unmapping of a large file or
 for a merge.  Short tasks come first, in the order they were asked for; between them the smallest merge goes on by one
@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.levels import Span
-from docstore.errors import DocstoreError, StorageError, StoreUnavailable
-from docstore.files import AppendFile, Files, translated
-from docstore.format import RUN_PART_SUFFIX, RUN_SUFFIX
+from docstore.model.errors import DocstoreError, StorageError, StoreUnavailable
+from docstore.model.format import RUN_PART_SUFFIX, RUN_SUFFIX
+from docstore.storage.files import AppendFile, Files, translated
 
 SYNC_BYTES: Final = 8 << 20
 """Written before the next fsync of a merge: a commit of the engine waits for no more than so much of it."""

@@ -1,6 +1,6 @@
 """Sorted immutable runs of postings as one stream of bytes each: some 4 bytes a posting, one bucket read a look-up.
 
-Floor 2: pure arrays over buffers that the owner provides (a file's memory map, or bytes); must not know files, the
+Pure arrays over buffers that the owner provides (a file's memory map, or bytes); must not know files, the
 engine, or what a key stands for.
 
 A posting is (key, text number).  A run mixes each 64-bit key, keeps its highest `RUN_KEY_BITS` bits, and names its
@@ -25,11 +25,11 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.codec import crc32
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.slices import UNIT_BYTES, Shape, SliceReader
-from docstore.errors import CorruptionError, InvalidArgument, UnsupportedFormat
-from docstore.format import (
+from docstore.model.codec import crc32
+from docstore.model.errors import CorruptionError, InvalidArgument, UnsupportedFormat
+from docstore.model.format import (
     RUN_BUCKET_BITS,
     RUN_FOOTER,
     RUN_FOOTER_BYTES,

@@ -1,6 +1,6 @@
 """Words -> shingles: hashes of all runs of w consecutive words, and what their sets share.
 
-Floor 2: knows nothing of the package.  Must not know where words come from.
+Knows nothing of the package.  Must not know where words come from.
 
 A word's hash is the first 64 bits of MurmurHash3 x64_128 (`mmh3`) of its UTF-8 bytes, seed `WORD_SEED`.  A shingle is
 folded from its words' hashes, in order, modulo 2**64:

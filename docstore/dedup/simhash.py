@@ -1,6 +1,6 @@
 """Simhash: weighted features -> one fingerprint whose bits agree as the features do.
 
-Floor 2: knows `errors`.  Must not know what a feature is.
+Knows `errors`.  Must not know what a feature is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.errors import InvalidArgument
+from docstore.model.errors import InvalidArgument
 
 SIMHASH_BITS: Final = 64
 _BLOCK_ROWS: Final = 1 << 16

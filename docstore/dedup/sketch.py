@@ -1,6 +1,6 @@
 """Min-wise sketch of a shingle set: 256 one-permutation bins, 8 bits of each kept.
 
-Floor 2: knows `format`.  Must not know words or bands.
+Knows `format`.  Must not know words or bands.
 
 A shingle falls into the bin of its highest 8 bits; a bin's value is its smallest shingle.  An empty bin i borrows the
 value of the first filled bin of its own fixed probe sequence (optimal densification): probe t = 0, 1, ... is
@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.format import SCHEME_SKETCH_1
+from docstore.model.format import SCHEME_SKETCH_1
 
 BINS: Final = 256
 _BIN_SHIFT: Final = np.uint64(56)

@@ -1,6 +1,6 @@
 """Sketches of the last texts, and which texts they rule out: the readable reference.
 
-Floor 2: knows `sketch`; must not know the index, nor what a verdict is.  `native/core/src/sketches.rs` gives the same
+Knows `sketch`; must not know the index, nor what a verdict is.  `native/core/src/sketches.rs` gives the same
 answers.  A sketch belongs to its text, so what is held here stays true whatever becomes of the pages that have it.
 """
 

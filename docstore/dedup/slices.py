@@ -1,6 +1,6 @@
 """One slice of a run: sorted postings as packed bits, and the way back; the readable reference of that layout.
 
-Floor 2: pure arrays; must not know files, nor how runs are made or merged.  `native/core/src/postings.rs` gives the
+Pure arrays; must not know files, nor how runs are made or merged.  `native/core/src/postings.rs` gives the
 same bits.
 
 A posting is one uint64, ``key << 24 | place``: 40 bits of a mixed key, and the place of a text in the run's table.  The
@@ -20,13 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers, spans
-from docstore.format import (
-    RUN_BUCKET_BITS,
-    RUN_KEY_BITS,
-    RUN_LIST_HEAD_BITS,
-    RUN_PLACE_BITS,
-    RUN_SLICE_HEAD,
-)
+from docstore.model.format import RUN_BUCKET_BITS, RUN_KEY_BITS, RUN_LIST_HEAD_BITS, RUN_PLACE_BITS, RUN_SLICE_HEAD
 
 Keys = NDArray[np.uint64]
 

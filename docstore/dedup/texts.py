@@ -1,6 +1,6 @@
 """What is at hand of the last texts, for a page to be compared with them in one step: the readable reference.
 
-Floor 2: knows `sketches`, `shingle`; must not know the index, pages, nor what a verdict is.  `native/core/src/texts.rs`
+Knows `sketches`, `shingle`; must not know the index, pages, nor what a verdict is.  `native/core/src/texts.rs`
 gives the same answers wherever it holds the same texts.  Sketch and shingles belong to a text, so what is held stays
 true whatever becomes of the pages that have it.
 """

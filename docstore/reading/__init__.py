@@ -1,1 +1,1 @@
-"""Archives read ahead of the store, in this process or in one beside it."""
+"""Reading: rows as documents, general cells, which row answers a URL, snippets, one page of each cluster."""

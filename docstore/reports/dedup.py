@@ -1,6 +1,6 @@
 """How much of a store is duplicates, where they lie, and which query parameters make them.
 
-Floor 6: knows rows and the columns of `capture`; must not know the terminal.  Counts live rows, unlike the running
+Knows rows and the columns of `capture`; must not know the terminal.  Counts live rows, unlike the running
 totals of `DocumentStore.stats`; reads no text and no body.  A parameter that never changes the content (a session's
 number, a sort order) is a trap for crawlers: every value of it is another URL of the same page.
 """
@@ -15,13 +15,13 @@ from urllib.parse import unquote_plus, urlsplit
 
 from blake3 import blake3
 
-from docstore import capture
-from docstore.capture import Column, StoredVerdict
-from docstore.engines.protocol import ScannedRow
-from docstore.keys import url_of
-from docstore.model import DUPLICATES, ReadSpec, VerdictKind
-from docstore.reindex import reindex
+from docstore.model import capture
+from docstore.model.capture import Column, StoredVerdict
+from docstore.model.keys import url_of
+from docstore.model.types import DUPLICATES, ReadSpec, VerdictKind
+from docstore.storage.engine import ScannedRow
 from docstore.store import DocumentStore
+from docstore.sweep.reindex import reindex
 from docstore.tablets.bodies import decode_ref
 from docstore.tablets.values import envelope_raw_bytes, parse_envelope
 

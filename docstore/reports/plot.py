@@ -1,6 +1,6 @@
 """Text statistics as a picture: frequency by rank, and vocabulary by words read, both with their fits.
 
-Floor 6: knows what `reports.text` counts.
+Knows what `reports.text` counts.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from docstore.drawing import new_figure, png
-from docstore.errors import InvalidArgument
+from docstore.model.errors import InvalidArgument
+from docstore.reports.drawing import new_figure, png
 from docstore.reports.text import PowerLaw, TextStatistics
 
 WIDTH_INCHES: Final = 11.0

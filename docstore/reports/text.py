@@ -1,6 +1,6 @@
 """Word statistics of stored texts: vocabulary, frequencies by rank, Zipf's and Heaps' laws, in one pass.
 
-Floor 6: reads the `text` family of a store, newest text of each page; must not know the terminal or what draws a plot.
+Reads the `text` family of a store, newest text of each page; must not know the terminal or what draws a plot.
 Words are those that pages are compared by (`html.words`).
 
 **Memory is bounded.**  Up to EXACT_WORDS different words every count is exact.  Beyond, two summaries of that size take
@@ -31,11 +31,11 @@ from typing import Any, Final, NamedTuple
 
 import mmh3
 
-from docstore.capture import MAIN
-from docstore.errors import InvalidArgument
-from docstore.html.words import words
-from docstore.model import ReadSpec
+from docstore.model.capture import MAIN
+from docstore.model.errors import InvalidArgument
+from docstore.model.types import ReadSpec
 from docstore.store import DocumentStore
+from docstore.text.words import words
 
 EXACT_WORDS: Final = 500_000
 """Different words that are counted exactly: about 75 MB; the summaries beyond need about three times that."""

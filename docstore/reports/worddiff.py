@@ -1,6 +1,6 @@
 """Two texts -> which words went and which came.
 
-Floor 6, pure: must not know stores or terminals.  Blocks (lines) are compared first and words only within blocks that
+Pure: must not know stores or terminals.  Blocks (lines) are compared first and words only within blocks that
 changed, so that long pages stay cheap.
 """
 

@@ -1,6 +1,6 @@
 """Third stage of a sweep: candidate pairs from sketches.
 
-Floor 6, though it knows arrays only: the kernels of `dedup.candidates`, driven so that memory stays bounded.  A kept
+Knows arrays only: the kernels of `dedup.candidates`, driven so that memory stays bounded.  A kept
 sketch has one byte a bin; bands are cut from these bytes, all 256 of them, so no text is read here.  Two texts that
 share a band are compared bin by bin, and dropped where their estimate lies more than four standard deviations below the
 threshold.  What is left is verified exactly by the next stage.

@@ -1,6 +1,6 @@
 """Last stage of a sweep: where each version belongs, written into its row, in bounded groups through the commit point.
 
-Floor 6: knows the columns `dedup:cluster` and `dedup:canonical`; must not know how clusters are made.  Written is only
+Knows the columns `dedup:cluster` and `dedup:canonical`; must not know how clusters are made.  Written is only
 what differs from what stands there, so that a sweep that was killed goes on and a second one writes nothing.  A version
 that stands alone gets columns only where its verdict names a page: the sweep has the last word.
 """
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from docstore import capture
-from docstore.capture import ClusterPlace
-from docstore.model import DeleteCells, Mutation, ReadSpec, SetCell
+from docstore.model import capture
+from docstore.model.capture import ClusterPlace
+from docstore.model.types import DeleteCells, Mutation, ReadSpec, SetCell
+from docstore.storage.table import TIMESTAMP_STEP_MICROS
 from docstore.store import DocumentStore
 from docstore.sweep.pages import Versions, placed_checksum
-from docstore.table import TIMESTAMP_STEP_MICROS
 
 GROUP_ROWS = 1000
 

@@ -1,6 +1,6 @@
 """The sweep: every pair of a store at a threshold, clusters with one canonical page each, written back into the rows.
 
-Floor 6: knows its stages, in this package, and puts them together; must not know the terminal.
+Knows its stages, in this package, and puts them together; must not know the terminal.
 
     versions  ->  shingle sets  ->  candidates  ->  verified pairs  ->  clusters  ->  columns
     (scan)        (from texts)      (sketches)      (exact)             (law)         (committed in groups)
@@ -24,15 +24,15 @@ from typing import Any
 import numpy as np
 from blake3 import blake3
 
-from docstore.capture import BODY, ClusterPlace
 from docstore.dedup.candidates import Numbers, leaders
 from docstore.dedup.clusters import CanonicalPolicy, Clusters, Pages, cluster_groups, policy_order
 from docstore.dedup.detector import MIN_NEAR_WORDS
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.shingle import distinct
-from docstore.documents import DocumentReader
-from docstore.errors import InvalidArgument
-from docstore.keys import url_of
+from docstore.model.capture import BODY, ClusterPlace
+from docstore.model.errors import InvalidArgument
+from docstore.model.keys import url_of
+from docstore.reading.documents import DocumentReader
 from docstore.store import DocumentStore
 from docstore.sweep.candidates import candidates, expected_recall
 from docstore.sweep.columns import write_back

@@ -1,6 +1,6 @@
 """First stage of a sweep: the live versions of a store as arrays, in row-key order.
 
-Floor 6: knows the rows of pages and the columns of `capture`; must not know shingles, pairs or clusters.  One scan, no
+Knows the rows of pages and the columns of `capture`; must not know shingles, pairs or clusters.  One scan, no
 body is read.  Captures of one URL that follow each other with the same bytes are one version, as old as the first
 of them.  Versions are numbered in the order (row key, timestamp), so that no result depends on the order of ingest.
 
@@ -23,20 +23,20 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore import capture, keys
-from docstore.capture import Column, StoredVerdict
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.comparable import REASON_BLANK, says_nothing, status_class, text_compares
 from docstore.dedup.detector import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.dedup.sketch import BINS
-from docstore.documents import DocumentReader
-from docstore.errors import CorruptionError
-from docstore.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
-from docstore.html.words import words
-from docstore.model import Cell, ReadSpec, VerdictKind
+from docstore.model import capture, keys
+from docstore.model.capture import Column, StoredVerdict
+from docstore.model.errors import CorruptionError
+from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
+from docstore.model.types import Cell, ReadSpec, VerdictKind
+from docstore.reading.documents import DocumentReader
 from docstore.store import DocumentStore
 from docstore.tablets.values import envelope_raw_bytes, parse_envelope
+from docstore.text.words import words
 
 FAMILIES = ("dedup", "http", "page", "text")
 BY_BODY, BY_TITLE, BY_TEXT = 0, 1, 2

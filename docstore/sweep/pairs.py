@@ -1,6 +1,6 @@
 """Pairs of versions as groups of equal ones and edges between groups; the pairs file; how many duplicates each has.
 
-Floor 6, though it knows arrays only.  Equal versions are one group, so that a thousand copies are a thousand numbers
+Knows arrays only.  Equal versions are one group, so that a thousand copies are a thousand numbers
 and not half a million pairs; they are spelled out only where all pairs are asked for, and then one version at a time.
 """
 

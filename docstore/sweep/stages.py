@@ -1,6 +1,6 @@
 """The working folder of a sweep: what its stages have done so far, so that a kill costs one batch.
 
-Floor 6: knows the layouts named SWEEP_* in `format`; must not know what a stage does.  Nothing here is needed by a
+Knows the layouts named SWEEP_* in `format`; must not know what a stage does.  Nothing here is needed by a
 store: a log that is damaged, cut, or of another input is begun anew.  It needs no sync for that reason: whatever a
 power cut leaves of it, the checksums tell.
 """
@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.codec import crc32
-from docstore.errors import StorageError
-from docstore.format import (
+from docstore.model.codec import crc32
+from docstore.model.errors import StorageError
+from docstore.model.format import (
     SWEEP_DIRECTORY,
     SWEEP_FORMAT_VERSION,
     SWEEP_FRAME_HEADER,

@@ -1,6 +1,6 @@
 """Second stage of a sweep: shingle sets, made again from stored texts or bodies, in threads, into a mapped file.
 
-Floor 6: knows where texts and bodies lie and the kernel; must not know pairs.  Batches come back in their order, so the
+Knows where texts and bodies lie and the kernel; must not know pairs.  Batches come back in their order, so the
 file does not depend on the number of threads; each is logged, so that a sweep that was killed goes on behind it.
 """
 
@@ -17,19 +17,19 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore import capture
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.detector import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.dedup.join import Sets
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.sketch import BINS, minima
-from docstore.documents import DocumentReader
-from docstore.errors import CorruptionError
-from docstore.html.words import words
+from docstore.model import capture
+from docstore.model.errors import CorruptionError
+from docstore.reading.documents import DocumentReader
 from docstore.store import DocumentStore
 from docstore.sweep.pages import BY_BODY, BY_TEXT, BY_TITLE, Versions
 from docstore.sweep.stages import INPUT_BYTES, ShingleFile, Workspace
 from docstore.tablets.values import envelope_raw_bytes
+from docstore.text.words import words
 
 BATCH_TEXTS = 256
 BATCH_BYTES = 4 << 20

@@ -1,6 +1,6 @@
 """What is left when duplicates go: one page of each cluster, among the pages that a selection takes.
 
-Floor 6: knows what pages belong to; must not know file formats.  Survivors are worked out anew each time,
+Knows what pages belong to; must not know file formats.  Survivors are worked out anew each time,
 from live rows: the canonical where the selection has it, else the oldest page of its cluster.  So when a canonical is
 deleted another page stands for its cluster, and nothing is lost.  Memory: about 200 bytes a page.
 """
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from docstore.capture import MAIN
-from docstore.collapse import Belonging, Belongings, own_group
 from docstore.dedup.detector import jaccard
 from docstore.dedup.kernel import Kernel
-from docstore.keys import url_of
+from docstore.model.capture import MAIN
+from docstore.model.keys import url_of
+from docstore.reading.collapse import Belonging, Belongings, own_group
 from docstore.store import DocumentStore
 from docstore.tablets.unreadable import Place
 

@@ -1,6 +1,6 @@
 """Fourth stage of a sweep: candidates -> pairs with exact similarities, in threads, each batch logged.
 
-Floor 6, though it knows arrays only.  Nothing is estimated here: what two sets share is counted, by native code where
+Knows arrays only.  Nothing is estimated here: what two sets share is counted, by native code where
 there is any.
 """
 

@@ -1,1 +1,1 @@
-"""Large files: records, segments, the manifest of tablets."""
+"""The local backend: LevelDB, segments, dictionaries, the manifest, compaction, backup; one directory on one disk."""

@@ -1,6 +1,6 @@
 """The bodies seam: where large values lie, and the small ref by which a row names one.
 
-Floor 3: knows `record`.  Must not know how a payload was made, nor which row holds which ref.  A ref is opaque above
+Knows `record`.  Must not know how a payload was made, nor which row holds which ref.  A ref is opaque above
 this seam; here it is (segment, offset, length).  `segment.py` keeps bodies in files, `MemoryBodies` in memory.
 """
 
@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from threading import Lock
 from typing import NamedTuple, Protocol
 
-from docstore.codec import encode_varint
-from docstore.errors import CorruptionError
-from docstore.format import SEGMENT_ACTIVE, SEGMENT_HEADER_BYTES
+from docstore.model.codec import encode_varint
+from docstore.model.errors import CorruptionError
+from docstore.model.format import SEGMENT_ACTIVE, SEGMENT_HEADER_BYTES
 from docstore.tablets.record import Record, encode_record
 
 

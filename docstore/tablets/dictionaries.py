@@ -1,6 +1,6 @@
 """Dictionaries: sampled while pages come in, kept in files, named by their checksum.
 
-Floor 3: knows the value codec's `Dictionary`, the file seam, the manifest and the engine's `meta` rows; must not know
+Knows the value codec's `Dictionary`, the file seam, the manifest and the engine's `meta` rows; must not know
 what a page is.
 
 A dictionary is raw content: pieces of the values taken evenly (relative Lempel-Ziv: Hoobin, Puglisi, Zobel 2011), which
@@ -25,11 +25,9 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from docstore.codec import crc32
-from docstore.engines.protocol import Engine
-from docstore.errors import CorruptionError, UnsupportedFormat
-from docstore.files import Files
-from docstore.format import (
+from docstore.model.codec import crc32
+from docstore.model.errors import CorruptionError, UnsupportedFormat
+from docstore.model.format import (
     DICTIONARY_FORMAT_VERSION,
     DICTIONARY_HEADER,
     DICTIONARY_HEADER_BYTES,
@@ -39,7 +37,9 @@ from docstore.format import (
     MANIFEST_FAMILY,
     MANIFEST_QUALIFIER,
 )
-from docstore.model import RowMutations, SetCell
+from docstore.model.types import RowMutations, SetCell
+from docstore.storage.engine import Engine
+from docstore.storage.files import Files
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.unreadable import UnreadableValues
 from docstore.tablets.values import DICTIONARIES_HELD, PACK_LEVEL, Dictionary, checksum16, pack, unpack

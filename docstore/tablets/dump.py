@@ -1,6 +1,6 @@
 """A segment in the words of docs/format.md: every byte with its offset and its meaning.
 
-Floor 3: knows the layouts of `format`.  Must not decode values.
+Knows the layouts of `format`.  Must not decode values.
 For people, for golden files, and for reports of damage; nothing parses what this writes.
 """
 
@@ -10,10 +10,8 @@ from collections.abc import Iterator
 
 import msgpack
 
-from docstore.engines.protocol import Engine
-from docstore.errors import DocstoreError
-from docstore.files import ReadFile
-from docstore.format import (
+from docstore.model.errors import DocstoreError
+from docstore.model.format import (
     CODEC_STORED,
     CODEC_ZSTD,
     CODEC_ZSTD_DELTA,
@@ -34,8 +32,10 @@ from docstore.format import (
     RECORD_WIDE,
     SEGMENT_HEADER_BYTES,
 )
-from docstore.hexdump import HexLines
-from docstore.model import ReadSpec
+from docstore.model.hexdump import HexLines
+from docstore.model.types import ReadSpec
+from docstore.storage.engine import Engine
+from docstore.storage.files import ReadFile
 from docstore.tablets.dictionaries import decode_dictionary
 from docstore.tablets.record import FIELDS_MAX_BYTES, RECORD_HEADER_MAX_BYTES, Record, record_span
 from docstore.tablets.values import checksum16

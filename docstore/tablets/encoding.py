@@ -1,6 +1,6 @@
 """How compaction encodes values: a dictionary a column, sampled evenly over what a tablet holds, and bases to try.
 
-Floor 3: knows the value codec, dictionaries and envelopes; must not know rows or policies, nor where bases come from.
+Knows the value codec, dictionaries and envelopes; must not know rows or policies, nor where bases come from.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
 
-from docstore.errors import CorruptionError
-from docstore.format import CODEC_ZSTD_DELTA
+from docstore.model.errors import CorruptionError
+from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.tablets.dictionaries import DictionaryFiles
 from docstore.tablets.placement import BODY_DELTA, DeltaCost
 from docstore.tablets.sampling import PIECE_BYTES, even_places, telling

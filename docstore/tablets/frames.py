@@ -1,6 +1,6 @@
 """Frames that lean on a dictionary or a base, made by native code where it is built.
 
-Floor 3: asks native code for zstd frames without magic and content size, as `values` makes them, several times
+Asks native code for zstd frames without magic and content size, as `values` makes them, several times
 faster.  Must not know codecs or records.  `values` is the reference: it makes every frame that is not made here, and
 decodes all of them; the bytes of the two differ, what they decode to does not.
 """

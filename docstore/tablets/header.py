@@ -1,6 +1,6 @@
 """The first bytes of a segment: made, judged, and refused where a newer docstore has written them.
 
-Floor 3: knows the layout of `format`.  Must not know records.
+Knows the layout of `format`.  Must not know records.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from pathlib import Path
 from struct import Struct
 from zlib import crc32
 
-from docstore.errors import UnsupportedFormat
-from docstore.files import ReadFile
-from docstore.format import SEGMENT_FORMAT_VERSION, SEGMENT_HEADER, SEGMENT_HEADER_BYTES, SEGMENT_MAGIC
+from docstore.model.errors import UnsupportedFormat
+from docstore.model.format import SEGMENT_FORMAT_VERSION, SEGMENT_HEADER, SEGMENT_HEADER_BYTES, SEGMENT_MAGIC
+from docstore.storage.files import ReadFile
 
 _HEADER = Struct(SEGMENT_HEADER)
 _CRC = Struct("<I")

@@ -1,6 +1,6 @@
 """Raw values at hand: those used last, up to so many bytes.
 
-Floor 3: knows nothing but bytes and their names.  Thread-safe.
+Knows nothing but bytes and their names.  Thread-safe.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What stands in segments behind the bytes that rows were committed for: left over, or lost to its rows.
 
-Floor 3: knows records and files.  Must not know the engine, nor what a record's row means.
+Knows records and files.  Must not know the engine, nor what a record's row means.
 
 A group's records are durable before its rows are committed, so a crash leaves records that no row names: at most those
 of one group, the one after the last commit, for a group begins only when the one before it is committed.  Each group's
@@ -19,14 +19,14 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from docstore.files import Files, ReadFile
-from docstore.format import (
+from docstore.model.format import (
     CODEC_ZSTD_DICTIONARY,
     RECORD_COPIES,
     RECORD_GROUP,
     SEGMENT_HEADER_BYTES,
     SEGMENT_SUFFIX,
 )
+from docstore.storage.files import Files, ReadFile
 from docstore.tablets.record import Record, copied_segments, marked_group
 from docstore.tablets.walk import Damage, walk_records
 

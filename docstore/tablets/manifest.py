@@ -1,6 +1,6 @@
 """Which row ranges are tablets, and how far each segment is committed: rows of the engine's table `meta`.
 
-Floor 3: knows the engine protocol and what `bodies` says of segments.  Must not know what is in a segment.
+Knows the engine protocol and what `bodies` says of segments.  Must not know what is in a segment.
 
 A tablet's row is keyed by its first row key and its range ends where the next one starts.  So the tablets cover the key
 space without gap or overlap whichever of the manifest's rows reached the disk, and a split is one new row: nothing here
@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 import mmh3
 import msgpack
 
-from docstore.engines.protocol import Engine
-from docstore.errors import CommitUnknown, CorruptionError, StorageError
-from docstore.format import (
+from docstore.model.errors import CommitUnknown, CorruptionError, StorageError
+from docstore.model.format import (
     MANIFEST_COUNTERS_ROW,
     MANIFEST_FAMILY,
     MANIFEST_QUALIFIER,
@@ -30,7 +29,8 @@ from docstore.format import (
     SEGMENT_HEADER_BYTES,
     SEGMENT_LIVE,
 )
-from docstore.model import DeleteRow, Durability, ReadSpec, RowMutations, SetCell
+from docstore.model.types import DeleteRow, Durability, ReadSpec, RowMutations, SetCell
+from docstore.storage.engine import Engine
 from docstore.tablets.bodies import SegmentProgress, SegmentRow
 from docstore.tablets.segment import Recovery
 

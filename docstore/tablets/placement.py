@@ -1,6 +1,6 @@
 """Where a value goes: inline in its cell up to 512 bytes, else into Bodies.
 
-Floor 3: knows the value codec, Bodies and the envelope of a cell; must not know what a value means.  What is placed can
+Knows the value codec, Bodies and the envelope of a cell; must not know what a value means.  What is placed can
 be fetched at once and is durable after `settle`; the committer calls that, and then writes the rows.
 """
 
@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeVar
 
-from docstore.errors import CorruptionError, InvalidArgument
-from docstore.format import CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, INLINE_LIMIT_BYTES, RECORD_VALUE
-from docstore.model import Durability, RowMutations
+from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.format import CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, INLINE_LIMIT_BYTES, RECORD_VALUE
+from docstore.model.types import Durability, RowMutations
 from docstore.tablets.bodies import Bodies, SegmentProgress
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.held import HeldValues

@@ -1,6 +1,6 @@
 """One self-describing stored value: its fields, and its bytes in a segment.
 
-Floor 3: knows the layouts of `format`.  Must not know where records lie, nor how a payload is compressed.
+Knows the layouts of `format`.  Must not know where records lie, nor how a payload is compressed.
 
 A record can be as small as 200 bytes when its payload is a delta, so its header is: 22 bytes with both CRCs for nearly
 every page (`narrow`), 32 where a length or the timestamp does not fit (`wide`).  Both are fixed layouts, because one
@@ -15,9 +15,9 @@ from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-from docstore.codec import decode_varint, encode_varint
-from docstore.errors import CorruptionError, InvalidArgument
-from docstore.format import (
+from docstore.model.codec import decode_varint, encode_varint
+from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.format import (
     CODEC_STORED,
     CODEC_ZSTD,
     CODEC_ZSTD_DELTA,

@@ -1,6 +1,6 @@
 """The records of an append as bytes, and the ref of each: native code where it is built, else the readable reference.
 
-Floor 3: knows `record` and `bodies`, and asks native code for the same bytes, faster.  Must not know files.
+Knows `record` and `bodies`, and asks native code for the same bytes, faster.  Must not know files.
 Native code knows a value of a built-in column whose lengths fit into a narrow header; all else is left to the
 reference, which also says why a record is refused.
 """
@@ -12,7 +12,7 @@ from typing import Protocol
 
 from docstore import compiled
 from docstore.compiled import docstore_native
-from docstore.format import RECORD_COLUMNS, RECORD_MAGIC, RECORD_TIMESTAMP_STEP, RECORD_VALUE
+from docstore.model.format import RECORD_COLUMNS, RECORD_MAGIC, RECORD_TIMESTAMP_STEP, RECORD_VALUE
 from docstore.tablets.bodies import encode_ref
 from docstore.tablets.record import Record, encode_record
 

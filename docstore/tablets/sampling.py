@@ -1,6 +1,6 @@
 """Which pieces of a tablet's values make the best dictionary.
 
-Floor 3: pure functions over bytes; must not know where values come from or where a dictionary goes.
+Pure functions over bytes; must not know where values come from or where a dictionary goes.
 
 `even` takes pieces at even distances.  `telling` starts from several times as many and keeps those whose short strings
 recur most in the other pieces and are not in one that is kept already (a greedy cover): a template that every page

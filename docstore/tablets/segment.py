@@ -1,6 +1,6 @@
 """Bodies in append-only files: one active segment, group appends, one fsync a group, positioned reads.
 
-Floor 3: knows `record`, `bodies` and `files`.  Must not know the engine, the manifest, or what a payload holds.
+Knows `record`, `bodies` and `files`.  Must not know the engine, the manifest, or what a payload holds.
 
 Order of a group: `append` encodes into a buffer, `flush` is one write call, `sync` one fsync (and one of the folder if
 the segment is new); then the store commits rows and manifest together.  Before a group's records stands a mark with the
@@ -19,9 +19,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from docstore.errors import CorruptionError, StorageError
-from docstore.files import AppendFile, Files, ReadFile
-from docstore.format import (
+from docstore.model.errors import CorruptionError, StorageError
+from docstore.model.format import (
     SEGMENT_ACTIVE,
     SEGMENT_DRAINING,
     SEGMENT_FORMAT_VERSION,
@@ -29,6 +28,7 @@ from docstore.format import (
     SEGMENT_SUFFIX,
     SET_ASIDE_DIRECTORY,
 )
+from docstore.storage.files import AppendFile, Files, ReadFile
 from docstore.tablets.bodies import Ref, SegmentProgress, SegmentRow, Tail, decode_ref
 from docstore.tablets.header import encode_header, header_damage, header_version, refuse_newer_format
 from docstore.tablets.leftovers import Surplus, judge, list_set_aside, set_aside

@@ -1,6 +1,6 @@
 """Stored values that cannot be read: noted by name, so that whoever can go on without one does.
 
-Floor 3: knows the errors; must not know what a value is for.  One damaged record must stop nothing but its own reading:
+Knows the errors; must not know what a value is for.  One damaged record must stop nothing but its own reading:
 a page that cannot be read is no candidate and no base, and is stored anew when it comes again.  Who asks for a value
 that it can do without asks through `attempt`, and gets None; the damage is listed in statistics and reports.
 """
@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
-from docstore.errors import CorruptionError, InvalidArgument
-from docstore.keys import url_of
+from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.keys import url_of
 
 MOST_LISTED = 1000
 """Values listed one by one; of more than that, the first."""

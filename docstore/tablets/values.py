@@ -1,6 +1,6 @@
 """How a raw value becomes a record's payload and back, and the envelope that stands in its cell.
 
-Floor 3: the only importer of zstandard.  Must not know where records lie, nor who chooses a dictionary or a base: both
+The only importer of zstandard.  Must not know where records lie, nor who chooses a dictionary or a base: both
 are handed in when encoding, and asked for by their checksum when decoding.
 
 Frames are written without magic and content size, 5 to 7 bytes that a delta of 200 bytes would feel: the record's codec
@@ -17,9 +17,9 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import zstandard
 from blake3 import blake3
 
-from docstore.codec import decode_varint, encode_varint
-from docstore.errors import CorruptionError, InvalidArgument
-from docstore.format import (
+from docstore.model.codec import decode_varint, encode_varint
+from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.format import (
     CODEC_STORED,
     CODEC_ZSTD,
     CODEC_ZSTD_DELTA,

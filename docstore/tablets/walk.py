@@ -1,6 +1,6 @@
 """Reading a segment from front to back without refs, over damage: for recovery, check, repair and compaction.
 
-Floor 3: knows `record` and `files`.  Must not know which bytes are committed: the caller gives the range.
+Knows `record` and `files`.  Must not know which bytes are committed: the caller gives the range.
 
 After damage the walk looks for the next place where a whole sound record stands.  Header and fields carry a CRC that is
 started from the segment's number and the payload one of its own, so that a record found by chance among random bytes
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from docstore.errors import CorruptionError
-from docstore.files import ReadFile
-from docstore.format import RECORD_CRC_BYTES, RECORD_MAGIC
+from docstore.model.errors import CorruptionError
+from docstore.model.format import RECORD_CRC_BYTES, RECORD_MAGIC
+from docstore.storage.files import ReadFile
 from docstore.tablets.record import FIELDS_MAX_BYTES, RECORD_HEADER_MAX_BYTES, Record, decode_record, record_span
 
 WINDOW_BYTES = 1 << 20

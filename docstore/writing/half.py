@@ -1,6 +1,6 @@
 """The write half of a store: kernel, index, detector and sequencer put together at the first write.
 
-Floor 5: the one file that builds them.  Loading it loads numpy, which reading never needs.
+The one file that builds them.  Loading it loads numpy, which reading never needs.
 """
 
 from __future__ import annotations
@@ -11,21 +11,23 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from docstore import anchors, capture, keys
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.comparable import bodies_compare, says_nothing, text_compares
 from docstore.dedup.detector import MAX_VERIFIED, MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, Detector, Match
 from docstore.dedup.index import HashIndex, Posted
-from docstore.dedup.pointers import PagePointer
-from docstore.documents import Document, DocumentReader
-from docstore.errors import CorruptionError, InvalidArgument
-from docstore.format import COMPACTION_ROW
-from docstore.layout import Opened
-from docstore.model import CellsAt, DeleteCells, DeleteRow, ReadSpec, RowMutations, VerdictKind
-from docstore.table import Table
+from docstore.model import capture, keys
+from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.format import COMPACTION_ROW
+from docstore.model.pointers import PagePointer
+from docstore.model.types import CellsAt, DeleteCells, DeleteRow, ReadSpec, RowMutations, VerdictKind
+from docstore.reading.documents import Document, DocumentReader
+from docstore.storage.table import Table
+from docstore.tablets.commit import Committer
+from docstore.tablets.layout import Opened
 from docstore.tablets.record import delete_column, delete_row
+from docstore.tablets.sharing import body_name
 from docstore.tablets.unreadable import Place
-from docstore.writing.commit import Committer
+from docstore.writing import anchors
 from docstore.writing.orphans import Orphan, orphans
 from docstore.writing.pipeline import PageWriter
 from docstore.writing.placing import PAGES
@@ -34,7 +36,6 @@ from docstore.writing.referrers import Referrers
 from docstore.writing.reindexing import kernel_of, open_buckets
 from docstore.writing.rows import PageRows
 from docstore.writing.sequencer import Sequencer
-from docstore.writing.sharing import body_name
 from docstore.writing.taken import TakenTimes
 from docstore.writing.tally import Tally
 

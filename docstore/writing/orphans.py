@@ -1,6 +1,6 @@
 """Rejected captures whose content may be nowhere any more: what to fetch again.
 
-Floor 5: knows the verdicts in the rows and which versions stand (`PageRows`); must not know how pages are fetched.
+Knows the verdicts in the rows and which versions stand (`PageRows`); must not know how pages are fetched.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from docstore import capture
-from docstore.dedup.pointers import PagePointer
-from docstore.keys import url_of
-from docstore.model import Cell, ReadSpec, Verdict
-from docstore.table import Table
+from docstore.model import capture
+from docstore.model.keys import url_of
+from docstore.model.pointers import PagePointer
+from docstore.model.types import Cell, ReadSpec, Verdict
+from docstore.storage.table import Table
 from docstore.tablets.placement import Placement
 from docstore.writing.rows import PageRows
 

@@ -1,6 +1,6 @@
 """Pages in, results out: analysis in threads ahead of the sequencer, in input order.
 
-Floor 5: knows what makes pages ready, and the sequencer.  Pages wait in a window bounded in pages and bytes.  A slow
+Knows what makes pages ready, and the sequencer.  Pages wait in a window bounded in pages and bytes.  A slow
 source is not waited for: what has been read is committed after GROUP_SECONDS.
 """
 
@@ -17,9 +17,9 @@ from functools import partial
 from itertools import chain
 from typing import TypeVar
 
-from docstore.errors import InvalidArgument
-from docstore.keys import url_of
-from docstore.model import Page, PutResult
+from docstore.model.errors import InvalidArgument
+from docstore.model.keys import url_of
+from docstore.model.types import Page, PutResult
 from docstore.writing.prepared import Prepared, Preparer, batches, body_bytes
 from docstore.writing.sequencer import GROUP_BYTES, GROUP_PAGES, Policies, Sequencer
 

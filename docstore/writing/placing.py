@@ -1,6 +1,6 @@
 """Where the values of a judged page go: its body and text by what they resemble, the rest as it is.
 
-Floor 5: knows rows, shared bodies and where values lie; must not know how a verdict comes about, nor the commit.
+Knows rows, shared bodies and where values lie; must not know how a verdict comes about, nor the commit.
 Whoever calls holds the committer's lock, and places the pages of a group in their order.
 """
 
@@ -9,26 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from docstore import capture
 from docstore.dedup.detector import Judgement
-from docstore.dedup.pointers import PagePointer
-from docstore.format import INLINE_LIMIT_BYTES, SCHEME_BLAKE3_256
-from docstore.model import Cell, CellsAt, RowMutations, SetCell, VerdictKind
+from docstore.model import capture
+from docstore.model.format import INLINE_LIMIT_BYTES, SCHEME_BLAKE3_256
+from docstore.model.pointers import PagePointer
+from docstore.model.types import Cell, CellsAt, RowMutations, SetCell, VerdictKind
 from docstore.tablets.placement import TEXT_DELTA, Placement, Sorted
+from docstore.tablets.sharing import BODY_FAMILY, DYING, ENVELOPE, TABLE, TEXT, TEXT_NAME, Base, SharedBodies, body_name
 from docstore.tablets.values import encode_inline
 from docstore.writing.prepared import Prepared
 from docstore.writing.rows import LARGEST_BASE_BYTES, PageRows
-from docstore.writing.sharing import (
-    BODY_FAMILY,
-    DYING,
-    ENVELOPE,
-    TABLE,
-    TEXT,
-    TEXT_NAME,
-    Base,
-    SharedBodies,
-    body_name,
-)
 from docstore.writing.siblings import Siblings
 from docstore.writing.versions import OwnVersion, PendingPage
 

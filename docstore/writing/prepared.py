@@ -1,6 +1,6 @@
 """A page made ready for the sequencer: row key, timestamp, text, fingerprints, anchors, and what its row will hold.
 
-Floor 5: knows the kernel, URLs and the columns of a capture.  What can be made before a page's turn is made here, many
+Knows the kernel, URLs and the columns of a capture.  What can be made before a page's turn is made here, many
 pages in one go: in between verdicts each step would find the processor's cache cold, and take two or three times as
 long.  Pure: no lock, no store, so it runs in any thread, and in a process that holds no store (`reading`).  Must not
 know the sequencer.
@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from docstore.anchors import Anchor, outgoing
-from docstore.capture import capture_values
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.kernel import Kernel
-from docstore.errors import InvalidArgument
-from docstore.keys import row_key_and_url
-from docstore.model import Page
-from docstore.table import TIMESTAMP_STEP_MICROS
+from docstore.model.capture import capture_values
+from docstore.model.errors import InvalidArgument
+from docstore.model.keys import row_key_and_url
+from docstore.model.types import Page
+from docstore.storage.table import TIMESTAMP_STEP_MICROS
 from docstore.tablets.placement import Sorted, sort_values
+from docstore.writing.anchors import Anchor, outgoing
 from docstore.writing.siblings import version_less
 from docstore.writing.times import refusal_of_time
 

@@ -1,6 +1,6 @@
 """Pages at hand: what the detector asked of the last pages that were written or read, so that no row is read again.
 
-Floor 5: knows what a verdict needs of a page; must not know rows, policies or commits.  Whoever fills it says when it
+Knows what a verdict needs of a page; must not know rows, policies or commits.  Whoever fills it says when it
 is no longer true: `PageRows` forgets a row that is written, and everything when anybody else has committed.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from docstore.dedup.detector import StoredPage
-from docstore.dedup.pointers import PagePointer
+from docstore.model.pointers import PagePointer
 
 PAGES_HELD = 16_384
 """Some 18 MB: nearly every candidate is one of the last pages of the same site."""

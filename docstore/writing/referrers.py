@@ -1,6 +1,6 @@
 """Pages stored by reference: whom the detector has to see once their original is gone.
 
-Floor 5: knows rows of pages, their verdicts and the rows of shared bodies; must not know fingerprints: whoever posts
+Knows rows of pages, their verdicts and the rows of shared bodies; must not know fingerprints: whoever posts
 pages is told which.  A page stored by reference to one that is like it has no postings, for whatever resembles it
 resembles its original.  That may go in many ways: by a delete of the page, of its cells or of a family, or by a policy.
 """
@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from docstore import capture
-from docstore.dedup.pointers import PagePointer
-from docstore.documents import DocumentReader
-from docstore.model import DeleteCells, DeleteFamily, DeleteRow, Mutation, ReadSpec, VerdictKind
-from docstore.table import Table
+from docstore.model import capture
+from docstore.model.pointers import PagePointer
+from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Mutation, ReadSpec, VerdictKind
+from docstore.reading.documents import DocumentReader
+from docstore.storage.table import Table
 from docstore.tablets.placement import Placement
-from docstore.writing.sharing import SharedBodies, body_name
+from docstore.tablets.sharing import SharedBodies, body_name
 
 _ORIGINAL = (capture.BODY, capture.CHECKSUM)
 """Without one of these a page is none that others are judged against."""

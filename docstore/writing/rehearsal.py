@@ -1,6 +1,6 @@
 """A dry run: every verdict, nothing written to the store.
 
-Floor 5: puts a temporary engine and temporary segments over those of an open store.  Pages of the run are judged
+Puts a temporary engine and temporary segments over those of an open store.  Pages of the run are judged
 against the store and each other, exactly as a real run would; what the run itself needs to remember (compressed, on
 disk, in the system's temporary folder) is removed when it ends.
 """
@@ -16,19 +16,19 @@ from pathlib import Path
 
 from docstore.dedup.buckets import Buckets, LayeredBuckets, RowBuckets
 from docstore.dedup.runbuckets import RunBuckets
-from docstore.engines.leveldb import LevelDBEngine
-from docstore.engines.overlay import OverlayEngine
-from docstore.engines.protocol import Engine
-from docstore.format import DICTIONARY_DIRECTORY, ENGINE_DIRECTORY, INDEX_DIRECTORY, SEGMENT_DIRECTORY
-from docstore.layout import Opened
+from docstore.model.format import DICTIONARY_DIRECTORY, ENGINE_DIRECTORY, INDEX_DIRECTORY, SEGMENT_DIRECTORY
+from docstore.storage.engine import Engine
 from docstore.tablets.bodies import Bodies, SegmentProgress, Tail, decode_ref
 from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
+from docstore.tablets.engines.leveldb import LevelDBEngine
+from docstore.tablets.engines.overlay import OverlayEngine
+from docstore.tablets.layout import Opened
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.placement import Placement
 from docstore.tablets.record import Record
 from docstore.tablets.segment import SegmentBodies
+from docstore.tablets.sharing import SharedBodies
 from docstore.tablets.values import ValueCodec
-from docstore.writing.sharing import SharedBodies
 
 FIRST_SEGMENT = 1 << 40
 """Segments of a dry run are numbered from here, so that a ref tells where its record lies."""

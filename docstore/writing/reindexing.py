@@ -1,6 +1,6 @@
 """The detector's index from stored pages: opening it, what must be in it, and making it anew.
 
-Floor 5: knows the buckets, how a page's text leads to its keys, and where texts are stored; must not know verdicts.
+Knows the buckets, how a page's text leads to its keys, and where texts are stored; must not know verdicts.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from docstore.dedup.comparable import text_compares
 from docstore.dedup.detector import MIN_NEAR_WORDS
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.pointers import PagePointer, text_number
 from docstore.dedup.ranking import Question
 from docstore.dedup.runbuckets import TABLE as RUNS_TABLE
 from docstore.dedup.runbuckets import RunBuckets
-from docstore.engines.protocol import Engine
-from docstore.errors import CorruptionError
-from docstore.format import KEYS_SCHEME_ROW, POSTING_TEXT, RUN_LOG_FAMILY, SCHEME_KEYS_3
-from docstore.html.words import words
-from docstore.layout import Opened
-from docstore.model import Durability, ReadSpec, RowMutations, SetCell
-from docstore.table import Table
+from docstore.model.errors import CorruptionError
+from docstore.model.format import KEYS_SCHEME_ROW, POSTING_TEXT, RUN_LOG_FAMILY, SCHEME_KEYS_3
+from docstore.model.pointers import PagePointer, text_number
+from docstore.model.types import Durability, ReadSpec, RowMutations, SetCell
+from docstore.storage.engine import Engine
+from docstore.storage.table import Table
+from docstore.tablets.layout import Opened
+from docstore.text.words import words
 from docstore.writing.rows import PageRows
 
 _TEXTS_BEGIN = bytes((POSTING_TEXT,))

@@ -1,6 +1,6 @@
 """Pages as rows: the reads that the writer and the detector make, over committed rows and the group in flight.
 
-Floor 5: knows the table, the columns of `capture` and where values lie; gives the detector its `Pages`.
+Knows the table, the columns of `capture` and where values lie; gives the detector its `Pages`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
-from docstore.anchors import FAMILY as ANCHOR_FAMILY
-from docstore.capture import (
+from docstore.dedup.checksum import decides_alone
+from docstore.dedup.comparable import bodies_compare
+from docstore.dedup.detector import StoredPage
+from docstore.model.capture import (
     BODY,
     CHECKSUM,
     MAIN,
@@ -25,21 +27,19 @@ from docstore.capture import (
     decode_verdict,
     encode_verdict,
 )
-from docstore.dedup.checksum import decides_alone
-from docstore.dedup.comparable import bodies_compare
-from docstore.dedup.detector import StoredPage
-from docstore.dedup.pointers import PagePointer
-from docstore.documents import DocumentReader
-from docstore.errors import CorruptionError
-from docstore.format import INLINE_LIMIT_BYTES
-from docstore.model import Cell, Previous, ReadSpec, RowMutations, SetCell
-from docstore.table import Table
+from docstore.model.errors import CorruptionError
+from docstore.model.format import INLINE_LIMIT_BYTES
+from docstore.model.pointers import PagePointer
+from docstore.model.types import Cell, Previous, ReadSpec, RowMutations, SetCell
+from docstore.reading.documents import DocumentReader
+from docstore.storage.table import Table
 from docstore.tablets.held import HeldValues
 from docstore.tablets.placement import Placement
+from docstore.tablets.sharing import BODY_FAMILY, ENVELOPE, TEXT, Base, SharedBodies, body_name
 from docstore.tablets.unreadable import Place
 from docstore.tablets.values import envelope_raw_bytes
+from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.writing.recent import SHARED_ROWS_HELD, RecentPage, RecentPages
-from docstore.writing.sharing import BODY_FAMILY, ENVELOPE, TEXT, Base, SharedBodies, body_name
 from docstore.writing.versions import OwnRow, OwnVersion, PendingPage, TextBase
 
 BASE_CACHE_BYTES = 32 << 20

@@ -1,6 +1,6 @@
 """The sequencer of writes: verdicts in input order, groups committed in input order, one commit point.
 
-Floor 5: knows both tablets and dedup.  One page after the other is judged against the committed store and the pages of
+Knows both tablets and dedup.  One page after the other is judged against the committed store and the pages of
 its own group before it; then the values of the group are appended to the active segment; the segment is synced and one
 `mutate_rows` writes postings, rows and manifest.  An answer is handed out after its own and every earlier group is
 committed, so a crash leaves a prefix of the input, and any number of analysing threads gives the same store.
@@ -20,31 +20,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from docstore import capture
-from docstore.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.dedup.comparable import bodies_compare, text_compares
 from docstore.dedup.detector import MIN_NEAR_WORDS, Detector, Judgement, StoredPage
 from docstore.dedup.index import HashIndex
-from docstore.dedup.pointers import PagePointer
-from docstore.format import TIMESTAMP_MAX
-from docstore.keys import same_host
-from docstore.model import (
-    Mutation,
-    Policy,
-    Previous,
-    PutResult,
-    RowMutations,
-    SetCell,
-    VerdictKind,
-)
-from docstore.table import TIMESTAMP_STEP_MICROS
+from docstore.model import capture
+from docstore.model.format import TIMESTAMP_MAX
+from docstore.model.keys import same_host
+from docstore.model.pointers import PagePointer
+from docstore.model.types import Mutation, Policy, Previous, PutResult, RowMutations, SetCell, VerdictKind
+from docstore.storage.table import TIMESTAMP_STEP_MICROS
+from docstore.tablets.commit import Committer
 from docstore.tablets.placement import Placement
+from docstore.tablets.sharing import SharedBodies
 from docstore.tablets.values import encode_inline
-from docstore.writing.commit import Committer
+from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.writing.placing import PAGES, Judged, PagePlacer, Visit, known_cells
 from docstore.writing.prepared import Prepared
 from docstore.writing.rows import PageRows
-from docstore.writing.sharing import SharedBodies
 from docstore.writing.taken import TakenTimes
 from docstore.writing.tally import Tally
 from docstore.writing.versions import OwnRow, OwnVersion, PendingPage

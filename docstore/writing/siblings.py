@@ -1,6 +1,6 @@
 """The same path in another version or language of a site: a relative found by its key alone.
 
-Floor 5: pure of the store; knows what a row key looks like, and remembers the newest page of each key without versions.
+Pure of the store; knows what a row key looks like, and remembers the newest page of each key without versions.
 Must not know bodies or rows: a page named here may be gone, and whoever leans on it looks first.
 
 A site's manual of release 1.74 and of 1.81 differ in one segment of the path, or in a label of the host, and so do its
@@ -15,8 +15,8 @@ import re
 from collections import OrderedDict
 from functools import lru_cache
 
-from docstore.dedup.pointers import PagePointer
-from docstore.format import ROW_KEY_HOST_END, ROW_KEY_SCHEME_MARK
+from docstore.model.format import ROW_KEY_HOST_END, ROW_KEY_SCHEME_MARK
+from docstore.model.pointers import PagePointer
 
 FOLDERS_HELD = 1024
 """Folders that were looked at last: pages of one come together."""

@@ -1,6 +1,6 @@
 """Captures of one row at milliseconds that follow each other: where the next free one is, without going through them.
 
-Floor 5: knows the table; must not know verdicts.  Another body at a taken time gets the next free
+Knows the table; must not know verdicts.  Another body at a taken time gets the next free
 millisecond, and the same body again is known by it; a thousand bodies at one time would be a thousand look-ups each.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from docstore.capture import BODY, CHECKSUM
-from docstore.model import ReadSpec
-from docstore.table import TIMESTAMP_STEP_MICROS, Table
+from docstore.model.capture import BODY, CHECKSUM
+from docstore.model.types import ReadSpec
+from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table
 from docstore.tablets.placement import Placement
 
 WINDOW_MICROS = 1000 * TIMESTAMP_STEP_MICROS

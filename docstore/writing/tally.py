@@ -1,6 +1,6 @@
 """Running totals of a store: pages, captures, verdicts, bytes.  Kept in one cell of `meta`, written with each group.
 
-Floor 5: knows the engine's rows and the words of a verdict.  Totals count what was written; deletes and expiry do not
+Knows the engine's rows and the words of a verdict.  Totals count what was written; deletes and expiry do not
 lower them, `docstore stats --exact` counts anew.
 """
 
@@ -11,10 +11,10 @@ from collections.abc import Iterable
 
 import msgpack
 
-from docstore.capture import STORED_BODY, STORED_REFERENCE, StoredVerdict
 from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL
-from docstore.engines.protocol import Engine
-from docstore.model import Previous, RowMutations, SetCell, VerdictKind
+from docstore.model.capture import STORED_BODY, STORED_REFERENCE, StoredVerdict
+from docstore.model.types import Previous, RowMutations, SetCell, VerdictKind
+from docstore.storage.engine import Engine
 
 TABLE = "meta"
 ROW_KEY = b"tally"

@@ -1,13 +1,13 @@
 """When a capture may have been fetched: what is refused unless the caller says that any time will do.
 
-Floor 5: pure.  A time in seconds, taken for microseconds, is one of 1970, and its version is hidden behind every other
+Pure.  A time in seconds, taken for microseconds, is one of 1970, and its version is hidden behind every other
 one.  A time of the far future is the newest for ever; with a bound on versions it hides the true ones, and compaction
 erases them.
 """
 
 from __future__ import annotations
 
-from docstore.format import TIMESTAMP_MAX
+from docstore.model.format import TIMESTAMP_MAX
 
 EARLIEST_MICROS = 631_152_000_000_000
 """1990-01-01: the Web's first page is of that year."""

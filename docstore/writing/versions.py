@@ -1,6 +1,6 @@
 """What the writer knows of a page of its group, of a URL's own row, and of a text to lean on.
 
-Floor 5: types only; `rows.py` gives them.
+Types only; `rows.py` gives them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from docstore.dedup.detector import StoredPage
-from docstore.writing.sharing import Base
+from docstore.tablets.sharing import Base
 
 
 class PendingPage(NamedTuple):

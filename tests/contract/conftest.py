@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from docstore.engines.leveldb import LevelDBEngine
-from docstore.engines.memory import MemoryEngine
-from docstore.engines.protocol import Engine
+from docstore.storage.engine import Engine
+from docstore.tablets.engines.leveldb import LevelDBEngine
+from docstore.tablets.engines.memory import MemoryEngine
 
 
 def make_memory(path: Path) -> Engine:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from docstore.errors import CorruptionError
-from docstore.files import Files
-from docstore.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DELTA, RECORD_VALUE
+from docstore.model.errors import CorruptionError
+from docstore.model.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DELTA, RECORD_VALUE
+from docstore.storage.files import Files
 from docstore.tablets.bodies import Bodies, MemoryBodies, encode_ref
 from docstore.tablets.record import Record, delete_column, delete_family, delete_row
 from docstore.tablets.segment import SegmentBodies

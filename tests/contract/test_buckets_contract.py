@@ -11,10 +11,10 @@ import pytest
 from docstore.dedup.buckets import Buckets, LayeredBuckets, RowBuckets
 from docstore.dedup.ranking import BUCKET_LIMIT, Question
 from docstore.dedup.runbuckets import RunBuckets
-from docstore.engines.memory import MemoryEngine
-from docstore.engines.protocol import Engine
-from docstore.errors import StorageError
-from docstore.model import Durability
+from docstore.model.errors import StorageError
+from docstore.model.types import Durability
+from docstore.storage.engine import Engine
+from docstore.tablets.engines.memory import MemoryEngine
 
 SEED = 20261121
 

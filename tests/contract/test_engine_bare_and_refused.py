@@ -7,10 +7,9 @@ from collections.abc import Callable
 import pytest
 from engine_rows import NONE, ROW, mutate, post, put
 
-from docstore.engines.protocol import Engine
-from docstore.errors import InvalidArgument
-from docstore.format import TABLE_TAGS, TIMESTAMP_MAX
-from docstore.model import (
+from docstore.model.errors import InvalidArgument
+from docstore.model.format import TABLE_TAGS, TIMESTAMP_MAX
+from docstore.model.types import (
     Cell,
     Condition,
     DeleteCells,
@@ -22,6 +21,7 @@ from docstore.model import (
     RowMutations,
     SetCell,
 )
+from docstore.storage.engine import Engine
 
 # --- bare tables ---
 

@@ -7,8 +7,8 @@ import threading
 import pytest
 from engine_rows import NONE, ROW, check, mutate, put
 
-from docstore.engines.protocol import Engine
-from docstore.model import Cell, Condition, DeleteRow, SetCell
+from docstore.model.types import Cell, Condition, DeleteRow, SetCell
+from docstore.storage.engine import Engine
 
 
 def test_check_and_mutate_applies_then_or_otherwise(engine: Engine) -> None:

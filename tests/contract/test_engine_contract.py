@@ -9,10 +9,9 @@ from collections.abc import Callable
 import pytest
 from engine_rows import NONE, ROW, check, mutate, post, put
 
-from docstore.engines.protocol import Engine
-from docstore.errors import InvalidArgument, StoreUnavailable
-from docstore.format import TIMESTAMP_MAX
-from docstore.model import (
+from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.model.format import TIMESTAMP_MAX
+from docstore.model.types import (
     Cell,
     CellsAt,
     Condition,
@@ -24,6 +23,7 @@ from docstore.model import (
     RowMutations,
     SetCell,
 )
+from docstore.storage.engine import Engine
 
 
 def big_row(engine: Engine, cells: int, row_key: bytes = ROW) -> None:

@@ -23,11 +23,11 @@ from stores import Contents, contents
 
 import docstore
 from docstore import Policy, VerdictKind
-from docstore.check import check
-from docstore.engines.leveldb import LevelDBEngine
-from docstore.layout import Layout
-from docstore.model import ColumnFamily, Durability, GCPolicy, RowMutations, Schema
+from docstore.model.types import ColumnFamily, Durability, GCPolicy, RowMutations, Schema
+from docstore.reports.check import check
 from docstore.store import DocumentStore
+from docstore.tablets.engines.leveldb import LevelDBEngine
+from docstore.tablets.layout import Layout
 
 HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000

@@ -14,9 +14,9 @@ from pages import page, words
 
 import docstore
 from docstore import DeleteFamily, Page, StorageError
-from docstore.check import check
-from docstore.files import Files
-from docstore.reserve import LEAST_BYTES, MOST_BYTES, SHARE_OF_ROOM, Reserve
+from docstore.reports.check import check
+from docstore.storage.files import Files
+from docstore.tablets.reserve import LEAST_BYTES, MOST_BYTES, SHARE_OF_ROOM, Reserve
 
 HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000

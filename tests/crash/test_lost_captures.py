@@ -12,7 +12,7 @@ from pages import changed, page, words
 
 import docstore
 from docstore import DeleteCells, VerdictKind
-from docstore.check import check
+from docstore.reports.check import check
 from docstore.store import DocumentStore
 from docstore.tablets.bodies import decode_ref
 from docstore.tablets.values import parse_envelope

@@ -11,9 +11,9 @@ from pages import page, words
 
 import docstore
 from docstore import Page
-from docstore.check import check
-from docstore.files import Files
-from docstore.format import RECORD_VALUE
+from docstore.model.format import RECORD_VALUE
+from docstore.reports.check import check
+from docstore.storage.files import Files
 from docstore.store import DocumentStore
 from docstore.tablets.leftovers import records_set_aside
 from docstore.tablets.record import Record

@@ -20,7 +20,7 @@ from pages import page, words
 from warc_records import message, record
 
 import docstore
-from docstore.check import check
+from docstore.reports.check import check
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for a process that is no child: Linux")
 
@@ -29,8 +29,8 @@ PAGES = 2000
 SCRIPT = """
 import sys
 import docstore
-from docstore.errors import DocstoreError
-from docstore.ingest import IngestOptions, ingest
+from docstore.model.errors import DocstoreError
+from docstore.archives.ingest import IngestOptions, ingest
 from docstore.reading import process
 
 real = process.start

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from faulty_files import FaultyFiles, SimulatedCrash
 
-from docstore.errors import StorageError
-from docstore.files import Files
-from docstore.format import CODEC_STORED, RECORD_VALUE, SEGMENT_ACTIVE, SEGMENT_LIVE
+from docstore.model.errors import StorageError
+from docstore.model.format import CODEC_STORED, RECORD_VALUE, SEGMENT_ACTIVE, SEGMENT_LIVE
+from docstore.storage.files import Files
 from docstore.tablets.bodies import SegmentRow
 from docstore.tablets.record import Record
 from docstore.tablets.segment import SegmentBodies

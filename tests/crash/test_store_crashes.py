@@ -17,7 +17,7 @@ from pages import changed, page, words
 
 import docstore
 from docstore import Page, VerdictKind
-from docstore.check import check
+from docstore.reports.check import check
 
 HTML = (("Content-Type", "text/html"),)
 T0 = 1_700_000_000_000_000

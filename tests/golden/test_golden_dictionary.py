@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from docstore.errors import CorruptionError, UnsupportedFormat
-from docstore.files import Files
+from docstore.model.errors import CorruptionError, UnsupportedFormat
+from docstore.storage.files import Files
 from docstore.tablets.dictionaries import DictionaryFiles, decode_dictionary
 from docstore.tablets.dump import dump_dictionary
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docstore.files import Files
-from docstore.format import (
+from docstore.model.format import (
     CODEC_STORED,
     CODEC_ZSTD,
     CODEC_ZSTD_DELTA,
@@ -13,6 +12,7 @@ from docstore.format import (
     RECORD_COLUMNS,
     RECORD_VALUE,
 )
+from docstore.storage.files import Files
 from docstore.tablets.bodies import decode_ref
 from docstore.tablets.dump import dump_segment
 from docstore.tablets.record import Record, copies_mark, delete_column, delete_family, delete_row, group_mark

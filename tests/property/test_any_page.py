@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import docstore
 from docstore import InvalidArgument, Page
-from docstore.check import check
-from docstore.model import PutResult, SetCell
+from docstore.model.types import PutResult, SetCell
+from docstore.reports.check import check
 
 T0 = 1_700_000_000_000_000
 LARGEST = (1 << 63) - 1

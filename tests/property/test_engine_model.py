@@ -13,12 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from docstore.engines import leveldb
-from docstore.engines.leveldb import LevelDBEngine
-from docstore.engines.memory import MemoryEngine
-from docstore.engines.protocol import Engine, ScannedRow
-from docstore.format import TIMESTAMP_MAX
-from docstore.model import (
+from docstore.model.format import TIMESTAMP_MAX
+from docstore.model.types import (
     Cell,
     Condition,
     DeleteCells,
@@ -31,6 +27,10 @@ from docstore.model import (
     RowMutations,
     SetCell,
 )
+from docstore.storage.engine import Engine, ScannedRow
+from docstore.tablets.engines import leveldb
+from docstore.tablets.engines.leveldb import LevelDBEngine
+from docstore.tablets.engines.memory import MemoryEngine
 
 FLUSH = Durability.FLUSH
 BYTES = [b"", b"\x00", b"\x00\x00", b"\x00\x01", b"\x00\xff", b"\x01", b"a", b"a\x00", b"ab", b"\xff", b"\xff\xff"]

@@ -11,8 +11,8 @@ from stores import contents
 
 import docstore
 from docstore import ColumnFamily, GCPolicy, Page, Policy, PutResult, Schema, VerdictKind
-from docstore.layout import Layout
-from docstore.model import DUPLICATES, Durability
+from docstore.model.types import DUPLICATES, Durability
+from docstore.tablets.layout import Layout
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 HOUR = 3_600_000_000

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docstore import compiled
-from docstore.engines import cellbatch
-from docstore.engines.cellkeys import FamilyKeys
-from docstore.format import BARE_TABLES, TABLE_TAGS, TIMESTAMP_MAX
-from docstore.model import CellsAt, DeleteRow, RowMutations, SetCell
+from docstore.model.format import BARE_TABLES, TABLE_TAGS, TIMESTAMP_MAX
+from docstore.model.types import CellsAt, DeleteRow, RowMutations, SetCell
+from docstore.tablets.engines import cellbatch
+from docstore.tablets.engines.cellkeys import FamilyKeys
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
 

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docstore import compiled
-from docstore.format import CODEC_ZSTD_DELTA, RECORD_VALUE, ZSTD_FRAME_MAGIC
-from docstore.formats.entries import PageEntry
-from docstore.formats.reader import read
+from docstore.archives.formats.entries import PageEntry
+from docstore.archives.formats.reader import read
+from docstore.model.format import CODEC_ZSTD_DELTA, RECORD_VALUE, ZSTD_FRAME_MAGIC
 from docstore.tablets import frames
 from docstore.tablets.record import Record
 from docstore.tablets.values import LEVEL, Dictionary, Encoded, ValueCodec

@@ -25,13 +25,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docstore import compiled
+from docstore.archives.formats.entries import PageEntry
+from docstore.archives.formats.reader import read
 from docstore.dedup import native, shingle
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.kernel import Kernel
-from docstore.formats.entries import PageEntry
-from docstore.formats.reader import read
-from docstore.html.charset_tables import SINGLE_BYTE
-from docstore.html.unicode_tables import UNICODE_VERSION
+from docstore.text.charset_tables import SINGLE_BYTE
+from docstore.text.unicode_tables import UNICODE_VERSION
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native kernel: {compiled.WHY_NOT}")
 

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from docstore import compiled
-from docstore.errors import InvalidArgument
-from docstore.format import RECORD_COLUMNS, RECORD_DELETE_ROW, RECORD_VALUE, TIMESTAMP_MAX
+from docstore.model.errors import InvalidArgument
+from docstore.model.format import RECORD_COLUMNS, RECORD_DELETE_ROW, RECORD_VALUE, TIMESTAMP_MAX
 from docstore.tablets import recordbatch
 from docstore.tablets.record import Record, decode_record, delete_row
 

@@ -18,7 +18,7 @@ from docstore.dedup import packing, runs
 from docstore.dedup.packing import Packing
 from docstore.dedup.runs import Run, bound_buckets, merged_parts, run_parts
 from docstore.dedup.slices import LIST_LIMIT, Shape
-from docstore.errors import CorruptionError, InvalidArgument
+from docstore.model.errors import CorruptionError, InvalidArgument
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
 

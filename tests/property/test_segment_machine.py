@@ -15,10 +15,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from docstore.engines.memory import MemoryEngine
-from docstore.errors import StorageError
-from docstore.format import CODEC_STORED, RECORD_VALUE
-from docstore.model import Durability
+from docstore.model.errors import StorageError
+from docstore.model.format import CODEC_STORED, RECORD_VALUE
+from docstore.model.types import Durability
+from docstore.tablets.engines.memory import MemoryEngine
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import Record
 from docstore.tablets.segment import SegmentBodies

@@ -15,10 +15,10 @@ from pages import changed, page, words
 
 import docstore
 from docstore import Policy, VerdictKind
-from docstore.backup import restore
-from docstore.check import check
-from docstore.reindex import reindex
+from docstore.reports.check import check
 from docstore.sweep.job import sweep
+from docstore.sweep.reindex import reindex
+from docstore.tablets.backup import restore
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 T0 = 1_700_000_000_000_000

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import docstore
-from docstore.capture import decode_cluster_place
 from docstore.dedup.kernel import Kernel
-from docstore.keys import url_of
-from docstore.model import Page, ReadSpec
+from docstore.model.capture import decode_cluster_place
+from docstore.model.keys import url_of
+from docstore.model.types import Page, ReadSpec
 from docstore.sweep.job import SweepOptions, sweep
 from tests.pages import changed, page, words
 

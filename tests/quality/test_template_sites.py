@@ -8,7 +8,7 @@ import pytest
 
 from docstore import compiled
 from docstore.dedup.comparable import REASON_CROWDED
-from docstore.model import DUPLICATES, VerdictKind
+from docstore.model.types import DUPLICATES, VerdictKind
 from tools.bench.sites import attack, changed, common, one_word
 from tools.bench.template_sites import Written, run_site
 

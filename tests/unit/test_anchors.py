@@ -11,11 +11,11 @@ from cli_case import Terminal, warc
 
 import docstore
 from docstore import Page
-from docstore.anchors import ANCHOR_BYTES, MAX_TARGETS, outgoing
-from docstore.check import check
 from docstore.dedup.kernel import Kernel
-from docstore.keys import row_key, url_of
-from docstore.model import Policy, VerdictKind
+from docstore.model.keys import row_key, url_of
+from docstore.model.types import Policy, VerdictKind
+from docstore.reports.check import check
+from docstore.writing.anchors import ANCHOR_BYTES, MAX_TARGETS, outgoing
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 SOURCE = "https://a.example/dir/page"

@@ -11,12 +11,12 @@ from pages import page, words
 
 import docstore
 from docstore import Page
-from docstore.backup import backup, restore
-from docstore.check import check
 from docstore.dedup.runbuckets import RunBuckets
-from docstore.errors import CorruptionError, InvalidArgument, UnsupportedFormat
-from docstore.files import Files
+from docstore.model.errors import CorruptionError, InvalidArgument, UnsupportedFormat
+from docstore.reports.check import check
+from docstore.storage.files import Files
 from docstore.store import DocumentStore
+from docstore.tablets.backup import backup, restore
 
 HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000

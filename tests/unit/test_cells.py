@@ -25,7 +25,7 @@ from docstore import (
     SetCell,
     VerdictKind,
 )
-from docstore.format import RECORD_DELETE_ROW
+from docstore.model.format import RECORD_DELETE_ROW
 
 URL = "https://a.example/x"
 T0 = 1_700_000_000_000_000

@@ -10,8 +10,8 @@ import pytest
 
 from docstore.cli import arguments, output
 from docstore.cli.commands.init import family
-from docstore.errors import InvalidArgument
-from docstore.model import ColumnFamily, GCPolicy, Policy, VerdictKind
+from docstore.model.errors import InvalidArgument
+from docstore.model.types import ColumnFamily, GCPolicy, Policy, VerdictKind
 
 NOON = 1_714_564_800_000_000  # 2024-05-01T12:00:00Z
 

@@ -11,7 +11,7 @@ import pytest
 from cli_case import Terminal, article, html, warc
 from warc_records import message, record
 
-from docstore.ingest import IngestReport
+from docstore.archives.ingest import IngestReport
 
 KEYS = {
     "pages",

@@ -14,10 +14,10 @@ from docstore.dedup import bands, shingle, sketch
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.ranking import Question
 from docstore.dedup.runbuckets import RunBuckets
-from docstore.engines.protocol import Engine
-from docstore.format import KEYS_SCHEME_ROW
-from docstore.model import DeleteRow, Durability, RowMutations, VerdictKind
+from docstore.model.format import KEYS_SCHEME_ROW
+from docstore.model.types import DeleteRow, Durability, RowMutations, VerdictKind
 from docstore.reports.dedup import dedup_stats
+from docstore.storage.engine import Engine
 from docstore.writing import reindexing
 from docstore.writing.reindexing import SeenPages
 from tests.cli_case import Terminal, article, html

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from docstore.dedup.clusters import CanonicalPolicy, Clusters, Pages, cluster, cluster_groups, policy_order
-from docstore.errors import InvalidArgument
+from docstore.model.errors import InvalidArgument
 
 NO_PAIRS = np.empty(0, np.int64)
 

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from processor_time import least_seconds
 
-from docstore.html import combined as rule
-from docstore.html.combined import combined, select
-from docstore.html.content import EXTRACTORS, extractor, visible
-from docstore.html.outline import outline
-from docstore.html.tokens import split
+from docstore.text import combined as rule
+from docstore.text.combined import combined, select
+from docstore.text.content import EXTRACTORS, extractor, visible
+from docstore.text.outline import outline
+from docstore.text.tokens import split
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "html"
 PARAGRAPHS = [f"Sentence number {n} of the story tells something that no other sentence of it tells." for n in range(9)]

@@ -15,14 +15,15 @@ from stores import before_refs_change, contents, records_of
 
 import docstore
 from docstore import Page, Policy, VerdictKind
-from docstore.check import check
-from docstore.errors import InvalidArgument, StoreUnavailable
-from docstore.format import COMPACTION_ROW
-from docstore.ingest import ingest
-from docstore.model import ColumnFamily, Durability, GCPolicy, ReadSpec, RowMutations, Schema, SetCell
+from docstore.archives.ingest import ingest
+from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.model.format import COMPACTION_ROW
+from docstore.model.types import ColumnFamily, Durability, GCPolicy, ReadSpec, RowMutations, Schema, SetCell
+from docstore.reports.check import check
+from docstore.storage.files import Files
 from docstore.store import DocumentStore
 from docstore.tablets.dictionaries import decode_dictionary
-from docstore.writing.sharing import body_name
+from docstore.tablets.sharing import body_name
 
 SAMPLE = Path(__file__).parent.parent.parent / "examples" / "sample-crawl.warc.gz"
 T0 = 1_700_000_000_000_000
@@ -180,7 +181,7 @@ def test_half_of_the_rows_deleted_leaves_at_most_what_a_fresh_store_of_the_rest_
         ]
         list(fresh.put_pages(given))
         fresh.compact()
-    sizes = {name: docstore.files.Files().tree_bytes(tmp_path / name) for name in ("s", "fresh")}
+    sizes = {name: Files().tree_bytes(tmp_path / name) for name in ("s", "fresh")}
     assert sizes["s"] <= 1.1 * sizes["fresh"], sizes
 
 

@@ -12,9 +12,9 @@ from pages import changed, page, words
 import docstore
 from docstore import Policy, Previous, VerdictKind
 from docstore.dedup.comparable import bodies_compare, says_nothing, text_compares
-from docstore.reindex import reindex
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.pages import read_versions
+from docstore.sweep.reindex import reindex
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 T0 = 1_700_000_000_000_000

@@ -12,7 +12,7 @@ import pytest
 
 import docstore
 from docstore import DocumentStore, InvalidArgument, Page
-from docstore.model import micros
+from docstore.model.types import micros
 
 URL = "https://a.example/page"
 NOON = 1_714_564_800_000_000

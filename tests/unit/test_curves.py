@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from docstore.dedup import curves
-from docstore.errors import InvalidArgument
+from docstore.model.errors import InvalidArgument
 
 SEED = 20261120
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docstore.engines.deletedkeys import LEAST_DELETES, REWRITTEN_BYTES_A_DELETE, DeletedKeys
-from docstore.engines.leveldb import LevelDBEngine
-from docstore.model import DeleteRow, Durability, RowMutations, SetCell
+from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
+from docstore.tablets.engines.deletedkeys import LEAST_DELETES, REWRITTEN_BYTES_A_DELETE, DeletedKeys
+from docstore.tablets.engines.leveldb import LevelDBEngine
 
 FLUSH = Durability.FLUSH
 

@@ -1,7 +1,7 @@
 import pytest
 
-from docstore.html.density import density, without_repeats
-from docstore.html.tokens import split
+from docstore.text.density import density, without_repeats
+from docstore.text.tokens import split
 
 STORY = "A long sentence of the story that nobody would click on, with <a href=x>one link</a> in it."
 

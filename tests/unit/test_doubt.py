@@ -10,7 +10,7 @@ import docstore
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.comparable import REASON_DOUBTFUL
 from docstore.dedup.doubt import is_doubtful
-from docstore.model import Durability, VerdictKind
+from docstore.model.types import Durability, VerdictKind
 from docstore.reports.dedup import dedup_stats
 
 NOTICE = " ".join(f"We process your data for purpose {number} of our many partners." for number in range(20))

@@ -1,6 +1,6 @@
 import pytest
 
-from docstore.html.evidence import (
+from docstore.text.evidence import (
     ADVERT,
     ADVERT_WORDS,
     ARTICLE,

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from faulty_files import FaultyFiles, SimulatedCrash
 
-from docstore.errors import StorageError, StoreUnavailable
-from docstore.files import Files, StoreLock, read_holder
+from docstore.model.errors import StorageError, StoreUnavailable
+from docstore.storage.files import Files, StoreLock, read_holder
 
 
 def test_what_is_appended_is_read_back_in_place(tmp_path: Path) -> None:
@@ -156,9 +156,8 @@ def test_power_loss_leaves_what_was_synced_and_nothing_else(tmp_path: Path) -> N
 
 
 def in_another_process(path: Path, code: str) -> str:
-    source = (
-        f"from docstore.files import StoreLock\nfrom pathlib import Path\nlock = StoreLock(Path({str(path)!r}))\n{code}"
-    )
+    imports = "from docstore.storage.files import StoreLock\nfrom pathlib import Path"
+    source = f"{imports}\nlock = StoreLock(Path({str(path)!r}))\n{code}"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docstore.dedup import bands, checksum, shingle, simhash, sketch
-from docstore.errors import InvalidArgument
-from docstore.format import SCHEME_KEYS_1, SCHEME_KEYS_2, SCHEME_KEYS_3
-from docstore.html.words import words
+from docstore.model.errors import InvalidArgument
+from docstore.model.format import SCHEME_KEYS_1, SCHEME_KEYS_2, SCHEME_KEYS_3
+from docstore.text.words import words
 
 SETS = st.sets(st.integers(0, 2**64 - 1), min_size=1, max_size=300).map(lambda s: np.array(sorted(s), np.uint64))
 

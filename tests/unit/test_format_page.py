@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from docstore import format as disk
-from docstore.codec import encode_timestamp, escape
-from docstore.engines.cellkeys import CELL_KIND, mark_key, row_prefix
-from docstore.engines.memory import MemoryEngine
-from docstore.format import CODEC_STORED, FAMILY_END, RECORD_COLUMNS, RECORD_VALUE
-from docstore.model import Durability
+from docstore.model import format as disk
+from docstore.model.codec import encode_timestamp, escape
+from docstore.model.format import CODEC_STORED, FAMILY_END, RECORD_COLUMNS, RECORD_VALUE
+from docstore.model.types import Durability
 from docstore.tablets.bodies import SegmentRow, encode_ref
+from docstore.tablets.engines.cellkeys import CELL_KIND, mark_key, row_prefix
+from docstore.tablets.engines.memory import MemoryEngine
 from docstore.tablets.header import encode_header
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import Record, encode_record

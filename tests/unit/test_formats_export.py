@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docstore.formats.entries import Entry, PageEntry, RevisitEntry, SkippedEntry
-from docstore.formats.export.jsonl import JsonLinesExport
-from docstore.formats.export.pages import ExportPage
-from docstore.formats.export.trecweb import TrecWebExport, document_number
-from docstore.formats.export.warc import WarcExport
-from docstore.formats.reader import read
-from docstore.model import Page
+from docstore.archives.formats.entries import Entry, PageEntry, RevisitEntry, SkippedEntry
+from docstore.archives.formats.reader import read
+from docstore.archives.writers.jsonl import JsonLinesExport
+from docstore.archives.writers.pages import ExportPage
+from docstore.archives.writers.trecweb import TrecWebExport, document_number
+from docstore.archives.writers.warc import WarcExport
+from docstore.model.types import Page
 
 CRAWL = Path(__file__).parents[2] / "examples" / "sample-crawl.warc.gz"
 MICROS = 1_714_979_289_123_000

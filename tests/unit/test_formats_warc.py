@@ -17,14 +17,14 @@ import pytest
 import zstandard
 from warc_records import DATE, HTML, MICROS, message, numbered, packings, page, reasons, record, run, urls
 
-from docstore.errors import InvalidArgument
-from docstore.formats import entries as limits
-from docstore.formats.detect import detect
-from docstore.formats.entries import DamagedEntry, PageEntry, RevisitEntry, SkippedEntry
-from docstore.formats.fields import parse_fields
-from docstore.formats.reader import read
-from docstore.formats.warc import parse_date, parse_date14
-from docstore.model import Page
+from docstore.archives.formats import entries as limits
+from docstore.archives.formats.detect import detect
+from docstore.archives.formats.entries import DamagedEntry, PageEntry, RevisitEntry, SkippedEntry
+from docstore.archives.formats.fields import parse_fields
+from docstore.archives.formats.reader import read
+from docstore.archives.formats.warc import parse_date, parse_date14
+from docstore.model.errors import InvalidArgument
+from docstore.model.types import Page
 
 # --- what a sound record gives ---
 

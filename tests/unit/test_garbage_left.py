@@ -10,7 +10,7 @@ import pytest
 
 import docstore
 from docstore import Page
-from docstore.errors import InvalidArgument
+from docstore.model.errors import InvalidArgument
 from docstore.store import DocumentStore
 from docstore.writing.sequencer import GROUP_PAGES, Sequencer
 

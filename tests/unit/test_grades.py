@@ -12,12 +12,12 @@ from pages import changed, page, words
 
 import docstore
 from docstore import Schema, VerdictKind
+from docstore.archives.export import export
+from docstore.archives.writers.jsonl import JsonLinesExport
 from docstore.dedup.kernel import Kernel
-from docstore.export import export
-from docstore.formats.export.jsonl import JsonLinesExport
-from docstore.layout import decode_schema, encode_schema
 from docstore.reports.dedup import dedup_stats
 from docstore.sweep.job import sweep
+from docstore.tablets.layout import decode_schema, encode_schema
 from tools.bench.judged_pairs import JudgedPair, best, read_pairs, score, table
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)

@@ -11,10 +11,10 @@ from pages import page, words
 
 import docstore
 from docstore import Page, Policy, VerdictKind
-from docstore.check import check
 from docstore.dedup import index
-from docstore.format import POSTING_BODY, POSTING_TEXT
-from docstore.model import PutResult, Schema
+from docstore.model.format import POSTING_BODY, POSTING_TEXT
+from docstore.model.types import PutResult, Schema
+from docstore.reports.check import check
 
 T0 = 1_700_000_000_000_000
 STEP = 1000

@@ -8,9 +8,9 @@ import pytest
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.buckets import RowBuckets
 from docstore.dedup.index import POINTER_SLICE, HashIndex
-from docstore.dedup.pointers import PagePointer, body_head, text_number
-from docstore.engines.memory import MemoryEngine
-from docstore.model import Cell, Durability, ReadSpec, RowMutations
+from docstore.model.pointers import PagePointer, body_head, text_number
+from docstore.model.types import Cell, Durability, ReadSpec, RowMutations
+from docstore.tablets.engines.memory import MemoryEngine
 
 SEED = 20261123
 BODIES = 12

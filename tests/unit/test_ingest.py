@@ -18,9 +18,9 @@ from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
 import docstore
-from docstore.check import check
-from docstore.ingest import IngestOptions, IngestReport, ingest
-from docstore.model import VerdictKind
+from docstore.archives.ingest import IngestOptions, IngestReport, ingest
+from docstore.model.types import VerdictKind
+from docstore.reports.check import check
 
 ROOT = Path(__file__).parent.parent.parent
 SAMPLE = ROOT / "examples" / "sample-crawl.warc.gz"

@@ -13,7 +13,7 @@ import pytest
 
 from docstore.dedup import candidates, join
 from docstore.dedup.join import Sets
-from docstore.errors import InvalidArgument
+from docstore.model.errors import InvalidArgument
 
 SEED = 20261120
 

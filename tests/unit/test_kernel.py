@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from docstore.dedup.analysis import Link
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.reference import TEXT_LIMIT_BYTES
-from docstore.errors import InvalidArgument
+from docstore.model.errors import InvalidArgument
 
 PAGE = (
     "<html lang=en><title>Tea</title><h1>On tea</h1><p>"

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 import docstore
-from docstore.backup import restore
+from docstore.archives.readahead import child
+from docstore.archives.readahead.job import Job
 from docstore.dedup import bands
-from docstore.errors import CorruptionError
-from docstore.format import BAND_SECRET_ROW
-from docstore.layout import decode_schema, encode_schema
-from docstore.model import DeleteRow, Durability, RowMutations, Schema, VerdictKind
-from docstore.reading import child
-from docstore.reading.job import Job
-from docstore.reindex import reindex
+from docstore.model.errors import CorruptionError
+from docstore.model.format import BAND_SECRET_ROW
+from docstore.model.types import DeleteRow, Durability, RowMutations, Schema, VerdictKind
+from docstore.sweep.reindex import reindex
+from docstore.tablets.backup import restore
+from docstore.tablets.layout import decode_schema, encode_schema
 from docstore.writing.reindexing import SeenPages, kernel_of
 
 TYPE = (("Content-Type", "text/html"),)

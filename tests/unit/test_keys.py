@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from processor_time import least_seconds
 
-from docstore.errors import InvalidArgument
-from docstore.format import URL_LIMIT_BYTES
-from docstore.keys import (
+from docstore.model.errors import InvalidArgument
+from docstore.model.format import URL_LIMIT_BYTES
+from docstore.model.keys import (
     canonical_url,
     complete_url,
     holds_password,

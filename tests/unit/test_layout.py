@@ -11,7 +11,7 @@ from pages import page, words
 import docstore
 from docstore import Page
 from docstore.cli.main import main
-from docstore.errors import CorruptionError, InvalidArgument
+from docstore.model.errors import CorruptionError, InvalidArgument
 
 HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000

@@ -14,10 +14,8 @@ from pathlib import Path
 import pytest
 from processor_time import least_seconds
 
-from docstore.engines.cellkeys import Marks
-from docstore.engines.leveldb import MARK_ABOVE_CELLS, LevelDBEngine
-from docstore.errors import CorruptionError, DocstoreError, StorageError, StoreUnavailable
-from docstore.model import (
+from docstore.model.errors import CorruptionError, DocstoreError, StorageError, StoreUnavailable
+from docstore.model.types import (
     Condition,
     DeleteCells,
     DeleteFamily,
@@ -29,6 +27,8 @@ from docstore.model import (
     RowMutations,
     SetCell,
 )
+from docstore.tablets.engines.cellkeys import Marks
+from docstore.tablets.engines.leveldb import MARK_ABOVE_CELLS, LevelDBEngine
 
 ROW = b"com,example)/"
 SYNC, FLUSH = Durability.SYNC, Durability.FLUSH
@@ -72,8 +72,8 @@ def test_a_directory_held_by_another_engine_is_unavailable(tmp_path: Path) -> No
     outcome = run(
         """
         import sys
-        from docstore.engines.leveldb import LevelDBEngine
-        from docstore.errors import StoreUnavailable
+        from docstore.tablets.engines.leveldb import LevelDBEngine
+        from docstore.model.errors import StoreUnavailable
         try:
             LevelDBEngine(sys.argv[1])
         except StoreUnavailable as error:
@@ -122,8 +122,8 @@ def test_what_was_written_survives_a_process_killed_without_closing(tmp_path: Pa
     outcome = run(
         """
         import os, signal, sys
-        from docstore.engines.leveldb import LevelDBEngine
-        from docstore.model import Durability, RowMutations, SetCell
+        from docstore.tablets.engines.leveldb import LevelDBEngine
+        from docstore.model.types import Durability, RowMutations, SetCell
         engine = LevelDBEngine(sys.argv[1], create=True)
         for number in range(500):
             cells = [SetCell("page", b"body", 1000, b"value")]
@@ -204,9 +204,9 @@ def test_closing_under_running_reads_and_scans_is_an_error_and_not_a_crash(tmp_p
     outcome = run(
         """
         import sys, threading
-        from docstore.engines.leveldb import LevelDBEngine
-        from docstore.errors import StoreUnavailable
-        from docstore.model import Condition, Durability, RowMutations, SetCell
+        from docstore.tablets.engines.leveldb import LevelDBEngine
+        from docstore.model.errors import StoreUnavailable
+        from docstore.model.types import Condition, Durability, RowMutations, SetCell
 
         none = Durability.NONE
         for round_number in range(6):
@@ -275,9 +275,9 @@ def test_every_call_in_a_forked_child_is_unavailable_and_the_parent_goes_on(tmp_
     outcome = run(
         """
         import os, sys, threading
-        from docstore.engines.leveldb import LevelDBEngine
-        from docstore.errors import StoreUnavailable
-        from docstore.model import Condition, Durability, RowMutations, SetCell
+        from docstore.tablets.engines.leveldb import LevelDBEngine
+        from docstore.model.errors import StoreUnavailable
+        from docstore.model.types import Condition, Durability, RowMutations, SetCell
         engine = LevelDBEngine(sys.argv[1], create=True)
         row = RowMutations("pages", b"r", [SetCell("page", b"b", 0, b"")])
         stop = threading.Event()
@@ -327,9 +327,9 @@ def test_every_call_in_a_forked_child_is_unavailable_and_the_parent_goes_on(tmp_
 
 FULL_DISK = """
     import os, resource, signal, sys
-    from docstore.engines.leveldb import LevelDBEngine
-    from docstore.errors import CommitUnknown, StorageError
-    from docstore.model import Durability, RowMutations, SetCell
+    from docstore.tablets.engines.leveldb import LevelDBEngine
+    from docstore.model.errors import CommitUnknown, StorageError
+    from docstore.model.types import Durability, RowMutations, SetCell
 
     path, durability = sys.argv[1], Durability(sys.argv[2])
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -400,9 +400,9 @@ def test_a_write_whose_sync_failed_is_of_unknown_outcome_and_can_be_done_again(t
         """
         import os, sys
         from pathlib import Path
-        from docstore.engines.leveldb import LevelDBEngine
-        from docstore.errors import CommitUnknown
-        from docstore.model import Durability, RowMutations, SetCell
+        from docstore.tablets.engines.leveldb import LevelDBEngine
+        from docstore.model.errors import CommitUnknown
+        from docstore.model.types import Durability, RowMutations, SetCell
         engine = LevelDBEngine(sys.argv[1] + "/engine", create=True)
         row = RowMutations("pages", b"r", [SetCell("page", b"b", 0, b"value")])
         switch = Path(os.environ["FAIL_SYNC_IF"])

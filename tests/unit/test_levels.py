@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from docstore.dedup.levels import RunLevels, Span
 from docstore.dedup.slices import LIST_LIMIT
-from docstore.errors import CorruptionError, InvalidArgument
+from docstore.model.errors import CorruptionError, InvalidArgument
 
 SEED = 20261120
 LIMIT = LIST_LIMIT

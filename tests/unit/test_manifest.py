@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from docstore.engines.memory import MemoryEngine
-from docstore.errors import CommitUnknown, CorruptionError
-from docstore.format import MANIFEST_COUNTERS_ROW, SEGMENT_ACTIVE, SEGMENT_DRAINING, SEGMENT_LIVE
-from docstore.model import DeleteRow, Durability, RowMutations, SetCell
+from docstore.model.errors import CommitUnknown, CorruptionError
+from docstore.model.format import MANIFEST_COUNTERS_ROW, SEGMENT_ACTIVE, SEGMENT_DRAINING, SEGMENT_LIVE
+from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
 from docstore.tablets.bodies import SegmentProgress, SegmentRow
+from docstore.tablets.engines.memory import MemoryEngine
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.segment import LostRange, Recovery
 

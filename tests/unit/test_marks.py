@@ -2,9 +2,9 @@
 
 import pytest
 
-from docstore.html.evidence import NEGATIONS
-from docstore.html.marks import BITS, CONSENT, CONSENT_MANAGERS, NEVER, NOTICES, names, tag_marks
-from docstore.html.scorecard import MARKS
+from docstore.text.evidence import NEGATIONS
+from docstore.text.marks import BITS, CONSENT, CONSENT_MANAGERS, NEVER, NOTICES, names, tag_marks
+from docstore.text.scorecard import MARKS
 
 
 def marks_of(name: str, source: str | None) -> set[str]:

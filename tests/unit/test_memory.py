@@ -15,7 +15,7 @@ LIMIT_BYTES = 64 << 20
 PROGRAM = """
 import gc, resource, sys
 import docstore
-from docstore.ingest import IngestOptions, ingest
+from docstore.archives.ingest import IngestOptions, ingest
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

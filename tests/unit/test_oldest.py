@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from docstore.dedup.oldest import Oldest
-from docstore.dedup.pointers import PagePointer
+from docstore.model.pointers import PagePointer
 
 SEED = 20261121
 

@@ -1,10 +1,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docstore.html.content import visible
-from docstore.html.evidence import ARTICLE, HINT, MAIN
-from docstore.html.outline import outline, render, text_weight
-from docstore.html.tokens import split
+from docstore.text.content import visible
+from docstore.text.evidence import ARTICLE, HINT, MAIN
+from docstore.text.outline import outline, render, text_weight
+from docstore.text.tokens import split
 
 _TAGS = """
 <div> </div> <p> </p> <li> </li> <ul> </ul> <a href=x> <a> </a> <b> </b> <br> <img> <hr> <table> <tr> <td> </table>

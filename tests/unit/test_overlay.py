@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from docstore.engines.memory import MemoryEngine
-from docstore.engines.overlay import OverlayEngine
-from docstore.model import Durability, RowMutations, SetCell
+from docstore.model.types import Durability, RowMutations, SetCell
+from docstore.tablets.engines.memory import MemoryEngine
+from docstore.tablets.engines.overlay import OverlayEngine
 
 
 def test_the_newest_version_is_that_of_the_row_whichever_engine_holds_it() -> None:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docstore.errors import InvalidArgument
-from docstore.html.content import extractor
-from docstore.html.page import read
-from docstore.html.tokens import INLINE
-from docstore.html.words import words
+from docstore.model.errors import InvalidArgument
+from docstore.text.content import extractor
+from docstore.text.page import read
+from docstore.text.tokens import INLINE
+from docstore.text.words import words
 
 
 @pytest.mark.parametrize(

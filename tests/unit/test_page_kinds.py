@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from docstore.model import Schema
+from docstore.model.types import Schema
 from tests.pages import page, words
 from tools.bench.page_kinds import KindPage, false_verdicts, read_pages, word_score
 

@@ -3,9 +3,9 @@ import sys
 
 import pytest
 
-from docstore.errors import InvalidArgument
-from docstore.html.picture import curve, plateau_png, span_tokens
-from docstore.html.plateau import Span
+from docstore.model.errors import InvalidArgument
+from docstore.reports.plateau import curve, plateau_png, span_tokens
+from docstore.text.plateau import Span
 
 PAGE = b"<ul><li>one<li>two<li>three</ul><p>" + b"many words of the text " * 20 + b"<p><p><p>end"
 

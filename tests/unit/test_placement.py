@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docstore.format import INLINE_LIMIT_BYTES
+from docstore.model.format import INLINE_LIMIT_BYTES
 from docstore.tablets.placement import Sorted, sort_values
 from docstore.tablets.values import encode_inline, parse_envelope
 

@@ -10,8 +10,8 @@ import numpy as np
 from docstore.dedup.buckets import RowBuckets
 from docstore.dedup.prune import Pruner
 from docstore.dedup.ranking import BUCKET_LIMIT
-from docstore.engines.memory import MemoryEngine
-from docstore.model import Durability, RowMutations
+from docstore.model.types import Durability, RowMutations
+from docstore.tablets.engines.memory import MemoryEngine
 
 FULL, ROOMY = np.array([5], np.uint64), np.array([6], np.uint64)
 

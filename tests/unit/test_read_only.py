@@ -15,11 +15,11 @@ from pages import changed, page, words
 
 import docstore
 from docstore import Page, StorageError, StoreUnavailable, VerdictKind
-from docstore.backup import restore
-from docstore.check import check
-from docstore.files import Files
-from docstore.layout import Layout
+from docstore.reports.check import check
+from docstore.storage.files import Files
 from docstore.store import DocumentStore
+from docstore.tablets.backup import restore
+from docstore.tablets.layout import Layout
 
 HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000

@@ -22,18 +22,18 @@ from pages import page, words
 from warc_records import message, record
 
 import docstore
-from docstore import ingest as ingesting
-from docstore.anchors import Anchor
-from docstore.check import check
+from docstore.archives import ingest as ingesting
+from docstore.archives.ingest import IngestOptions, IngestReport, ingest
+from docstore.archives.readahead import child, frames, process
+from docstore.archives.readahead.frames import End, Failure
+from docstore.archives.readahead.job import Job
+from docstore.archives.readahead.portions import MAX_REST, Place, Portion, Rest, portions
 from docstore.dedup.kernel import Kernel
-from docstore.errors import InvalidArgument, StorageError
-from docstore.ingest import IngestOptions, IngestReport, ingest
-from docstore.model import Page
-from docstore.reading import child, frames, process
-from docstore.reading.frames import End, Failure
-from docstore.reading.job import Job
-from docstore.reading.portions import MAX_REST, Place, Portion, Rest, portions
+from docstore.model.errors import InvalidArgument, StorageError
+from docstore.model.types import Page
+from docstore.reports.check import check
 from docstore.tablets.placement import Sorted
+from docstore.writing.anchors import Anchor
 from docstore.writing.prepared import Prepared, Preparer
 
 ROOT = Path(__file__).parent.parent.parent
@@ -213,7 +213,7 @@ def test_a_script_without_a_main_guard_in_a_folder_of_misleading_names_runs_once
     script.write_text(
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "import docstore\n"
-        "from docstore.ingest import IngestOptions, ingest\n"
+        "from docstore.archives.ingest import IngestOptions, ingest\n"
         "print('once')\n"
         f"with docstore.open({str(tmp_path / 's')!r}, create=True) as store:\n"
         f"    print(ingest(store, [{str(SAMPLE)!r}], IngestOptions(reader=True)).pages)\n"

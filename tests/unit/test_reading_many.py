@@ -11,8 +11,8 @@ from pages import changed, page, words
 
 import docstore
 from docstore import Page, ReadSpec
-from docstore.errors import CorruptionError
-from docstore.files import Files
+from docstore.model.errors import CorruptionError
+from docstore.storage.files import Files
 from docstore.store import DocumentStore
 from docstore.tablets.bodies import decode_ref
 from docstore.tablets.values import parse_envelope

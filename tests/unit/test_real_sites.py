@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import docstore
-from docstore.model import Durability, Page, Previous, PutResult, Verdict, VerdictKind
+from docstore.model.types import Durability, Page, Previous, PutResult, Verdict, VerdictKind
 from tools.bench.page_kinds import KindPage
 from tools.bench.real_pages import SlotKind, Template, Words, other_content, slot_kinds, template_of
 from tools.bench.real_sites import Content, Site, SitePage, judge, make_pages, render, table

@@ -11,12 +11,10 @@ import pytest
 from pages import changed, page, words
 
 import docstore
-from docstore.check import check
 from docstore.dedup.detector import StoredPage
-from docstore.dedup.pointers import PagePointer
-from docstore.errors import StorageError
-from docstore.layout import Layout
-from docstore.model import (
+from docstore.model.errors import StorageError
+from docstore.model.pointers import PagePointer
+from docstore.model.types import (
     ColumnFamily,
     DeleteCells,
     DeleteFamily,
@@ -31,6 +29,8 @@ from docstore.model import (
     SetCell,
     VerdictKind,
 )
+from docstore.reports.check import check
+from docstore.tablets.layout import Layout
 from docstore.writing.recent import RecentPage, RecentPages
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)

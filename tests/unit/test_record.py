@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docstore.errors import CorruptionError, InvalidArgument
-from docstore.format import (
+from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.format import (
     CODEC_STORED,
     CODEC_ZSTD,
     CODEC_ZSTD_DELTA,

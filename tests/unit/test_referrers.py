@@ -9,11 +9,11 @@ import pytest
 from pages import changed, page, words
 
 from docstore import DeleteCells, DeleteFamily, DeleteRow, Policy, VerdictKind
-from docstore.capture import BODY, CHECKSUM, TITLE
-from docstore.check import check
-from docstore.layout import Layout
-from docstore.model import ColumnFamily, Durability, GCPolicy, Mutation, RowMutations, Schema
+from docstore.model.capture import BODY, CHECKSUM, TITLE
+from docstore.model.types import ColumnFamily, Durability, GCPolicy, Mutation, RowMutations, Schema
+from docstore.reports.check import check
 from docstore.store import DocumentStore
+from docstore.tablets.layout import Layout
 from docstore.writing import half
 
 T0 = 1_700_000_000_000_000

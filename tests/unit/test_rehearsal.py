@@ -8,7 +8,7 @@ from pathlib import Path
 from pages import page, words
 
 import docstore
-from docstore.model import Page, PutResult
+from docstore.model.types import Page, PutResult
 
 SIBLINGS = 80
 """More than a bucket of the index holds."""

@@ -12,9 +12,9 @@ from pages import page, words
 
 import docstore
 from docstore import DeleteCells, Policy, Previous, Schema, UnsupportedFormat, VerdictKind
-from docstore.capture import decode_verdict
-from docstore.keys import row_key, same_host
-from docstore.layout import decode_schema, encode_schema
+from docstore.model.capture import decode_verdict
+from docstore.model.keys import row_key, same_host
+from docstore.tablets.layout import decode_schema, encode_schema
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 T0 = 1_700_000_000_000_000

@@ -18,12 +18,12 @@ from docstore.dedup.prune import Pruner
 from docstore.dedup.ranking import Question
 from docstore.dedup.runbuckets import RunBuckets, Texts
 from docstore.dedup.runs import pruned_parts
-from docstore.engines.memory import MemoryEngine
-from docstore.engines.protocol import Engine
-from docstore.errors import StorageError
-from docstore.files import Files
-from docstore.format import RUN_LOG_PREFIX, RUN_REBUILD_ROW, RUN_TEXT_GONE
-from docstore.model import Durability, RowMutations, SetCell
+from docstore.model.errors import StorageError
+from docstore.model.format import RUN_LOG_PREFIX, RUN_REBUILD_ROW, RUN_TEXT_GONE
+from docstore.model.types import Durability, RowMutations, SetCell
+from docstore.storage.engine import Engine
+from docstore.storage.files import Files
+from docstore.tablets.engines.memory import MemoryEngine
 
 FLUSH = 50
 

@@ -13,8 +13,8 @@ import pytest
 
 from docstore.dedup.levels import RunLevels, Span
 from docstore.dedup.runfiles import RunFiles
-from docstore.errors import CorruptionError, StorageError, StoreUnavailable
-from docstore.files import Files
+from docstore.model.errors import CorruptionError, StorageError, StoreUnavailable
+from docstore.storage.files import Files
 
 
 def fill(levels: RunLevels, first: int, end: int) -> None:

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from docstore import compiled
-from docstore import format as disk
-from docstore.codec import crc32
 from docstore.dedup import packing, runs
 from docstore.dedup.packing import Packing
 from docstore.dedup.runs import Run, merged_parts, mix_keys, pack, pruned_parts, run_parts, shape_of
 from docstore.dedup.slices import LIST_LIMIT
-from docstore.errors import CorruptionError, InvalidArgument, UnsupportedFormat
-from docstore.format import RUN_FOOTER_BYTES, RUN_KEY_BITS, RUN_TEXT_GONE
+from docstore.model import format as disk
+from docstore.model.codec import crc32
+from docstore.model.errors import CorruptionError, InvalidArgument, UnsupportedFormat
+from docstore.model.format import RUN_FOOTER_BYTES, RUN_KEY_BITS, RUN_TEXT_GONE
 
 SEED = 20261120
 KERNELS = [packing.packing("reference")] + ([] if compiled.WHY_NOT else [packing.packing("native")])

@@ -12,7 +12,7 @@ from pages import changed, page, words
 
 import docstore
 from docstore import Page
-from docstore.salvage import Salvage
+from docstore.tablets.salvage import Salvage
 
 HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000

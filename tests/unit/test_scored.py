@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docstore.html import scored as rule
-from docstore.html.combined import combined
-from docstore.html.content import visible
-from docstore.html.outline import outline
-from docstore.html.scored import scored
-from docstore.html.tokens import split
+from docstore.text import scored as rule
+from docstore.text.combined import combined
+from docstore.text.content import visible
+from docstore.text.outline import outline
+from docstore.text.scored import scored
+from docstore.text.tokens import split
 from tests.pages import words
 
 PROSE = [" ".join(words(seed, 40)).capitalize() + "." for seed in range(12)]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from docstore.errors import CorruptionError, UnsupportedFormat
-from docstore.files import Files
-from docstore.format import CODEC_STORED, RECORD_VALUE, SEGMENT_ACTIVE, SEGMENT_DRAINING, SEGMENT_LIVE
+from docstore.model.errors import CorruptionError, UnsupportedFormat
+from docstore.model.format import CODEC_STORED, RECORD_VALUE, SEGMENT_ACTIVE, SEGMENT_DRAINING, SEGMENT_LIVE
+from docstore.storage.files import Files
 from docstore.tablets.bodies import SegmentRow, Tail, decode_ref
 from docstore.tablets.header import encode_header
 from docstore.tablets.record import Record, encode_record

@@ -11,16 +11,16 @@ from pages import changed, page, words
 from stores import before_refs_change, records_of
 
 from docstore import Page, Policy, VerdictKind
-from docstore.check import check
-from docstore.compaction import lifetime, relocation
-from docstore.compaction.lifetime import Lifetimes
 from docstore.dedup import prune
-from docstore.dedup.pointers import PagePointer
-from docstore.layout import Layout
-from docstore.model import Cell, ColumnFamily, DeleteCells, Durability, GCPolicy, RowMutations, Schema, SetCell
+from docstore.model.pointers import PagePointer
+from docstore.model.types import Cell, ColumnFamily, DeleteCells, Durability, GCPolicy, RowMutations, Schema, SetCell
+from docstore.reports.check import check
 from docstore.store import DocumentStore
+from docstore.tablets.compaction import lifetime, relocation
+from docstore.tablets.compaction.lifetime import Lifetimes
+from docstore.tablets.layout import Layout
+from docstore.tablets.sharing import BODY_FAMILY, DYING, Base, body_name
 from docstore.tablets.values import parse_envelope
-from docstore.writing.sharing import BODY_FAMILY, DYING, Base, body_name
 
 T0 = 1_700_000_000_000_000
 HTML = (("content-type", "text/html"),)

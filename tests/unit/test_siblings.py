@@ -8,9 +8,9 @@ import pytest
 from pages import page, words
 
 import docstore
-from docstore.dedup.pointers import PagePointer
-from docstore.format import CODEC_ZSTD_DELTA
-from docstore.keys import row_key
+from docstore.model.format import CODEC_ZSTD_DELTA
+from docstore.model.keys import row_key
+from docstore.model.pointers import PagePointer
 from docstore.tablets.values import parse_envelope
 from docstore.writing import siblings
 from docstore.writing.siblings import Siblings, version_less

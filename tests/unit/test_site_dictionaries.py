@@ -11,14 +11,14 @@ import pytest
 
 import docstore
 from docstore import Page
-from docstore.check import check
-from docstore.compaction import job
-from docstore.errors import StorageError
-from docstore.files import Files
-from docstore.format import CODEC_ZSTD_DICTIONARY
-from docstore.keys import row_key
+from docstore.model.errors import StorageError
+from docstore.model.format import CODEC_ZSTD_DICTIONARY
+from docstore.model.keys import row_key
+from docstore.reports.check import check
+from docstore.storage.files import Files
 from docstore.store import DocumentStore
 from docstore.tablets import dictionaries
+from docstore.tablets.compaction import job
 from docstore.tablets.dictionaries import (
     LARGEST_DICTIONARY_BYTES,
     PASSING_PACK_LEVEL,

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docstore.html.slope import WINDOW_TOKENS, kept_texts, low_windows, slope
-from docstore.html.tokens import split
+from docstore.text.slope import WINDOW_TOKENS, kept_texts, low_windows, slope
+from docstore.text.tokens import split
 
 MENU = "<ul>" + "".join(f"<li><a href=/{n}>Go {n}</a></li>" for n in range(40)) + "</ul>"
 STORY = "<p>" + "The story goes on and on for a while here. " * 15 + "</p>"

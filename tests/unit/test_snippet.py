@@ -17,10 +17,10 @@ from pages import page, words
 
 import docstore
 from docstore import InvalidArgument
-from docstore.html.finding import FoldedText, fold_character, terms
-from docstore.html.graphemes import is_boundary
-from docstore.snippet import SHORTEST_LENGTH, Passage, Snippet, lead, passages
-from docstore.snippet import escape as escape_html
+from docstore.reading.snippet import SHORTEST_LENGTH, Passage, Snippet, lead, passages
+from docstore.reading.snippet import escape as escape_html
+from docstore.text.finding import FoldedText, fold_character, terms
+from docstore.text.graphemes import is_boundary
 
 HTML = {"Content-Type": "text/html; charset=utf-8"}
 URL = "https://a.example/page"
@@ -311,8 +311,8 @@ def test_a_snippet_reads_the_text_family_and_nothing_else(
 
 def test_snippets_load_neither_numpy_nor_lxml() -> None:
     code = (
-        "import sys, docstore.store, docstore.snippet;"
-        "print([name for name in ('numpy', 'lxml', 'docstore.engines.leveldb') if name in sys.modules])"
+        "import sys, docstore.store, docstore.reading.snippet;"
+        "print([name for name in ('numpy', 'lxml', 'docstore.tablets.engines.leveldb') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['docstore.engines.leveldb']"
+    assert done.stdout.strip() == "['docstore.tablets.engines.leveldb']"

@@ -14,7 +14,7 @@ from pages import changed, page, words
 
 import docstore
 from docstore import InvalidArgument, Page, Policy, Previous, StoreUnavailable, VerdictKind
-from docstore.check import check
+from docstore.reports.check import check
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 DAY = 86_400_000_000

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import docstore
-from docstore.capture import ClusterPlace, decode_cluster_place
-from docstore.check import check
+from docstore.archives.formats.entries import PageEntry
+from docstore.archives.formats.reader import read
 from docstore.dedup.clusters import CanonicalPolicy
 from docstore.dedup.kernel import Kernel
-from docstore.formats.entries import PageEntry
-from docstore.formats.reader import read
-from docstore.model import Page, ReadSpec, VerdictKind
+from docstore.model.capture import ClusterPlace, decode_cluster_place
+from docstore.model.types import Page, ReadSpec, VerdictKind
+from docstore.reports.check import check
 from docstore.store import DocumentStore
 from docstore.sweep import texts as sweep_texts
 from docstore.sweep import verify as sweep_verify

@@ -11,12 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docstore.engines.leveldb import LevelDBEngine
-from docstore.engines.memory import MemoryEngine
-from docstore.engines.protocol import Engine
-from docstore.errors import InvalidArgument
-from docstore.format import TIMESTAMP_MAX
-from docstore.model import (
+from docstore.model.errors import InvalidArgument
+from docstore.model.format import TIMESTAMP_MAX
+from docstore.model.types import (
     Append,
     Cell,
     ColumnFamily,
@@ -31,7 +28,10 @@ from docstore.model import (
     ReadSpec,
     SetCell,
 )
-from docstore.table import Table, changed, expired, visible
+from docstore.storage.engine import Engine
+from docstore.storage.table import Table, changed, expired, visible
+from docstore.tablets.engines.leveldb import LevelDBEngine
+from docstore.tablets.engines.memory import MemoryEngine
 
 ROW = b"com,example)/"
 SECOND = 1_000_000

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from docstore import capture
-from docstore.capture import StoredVerdict
 from docstore.dedup.comparable import REASON_CROWDED
-from docstore.engines.memory import MemoryEngine
-from docstore.model import Durability, Previous, VerdictKind
+from docstore.model import capture
+from docstore.model.capture import StoredVerdict
+from docstore.model.types import Durability, Previous, VerdictKind
+from docstore.tablets.engines.memory import MemoryEngine
 from docstore.writing.tally import Tally
 
 

@@ -10,22 +10,22 @@ from pages import changed, page, words
 from stores import before_refs_change
 
 import docstore
-import docstore.backup
-import docstore.writing.sharing
+import docstore.tablets.backup
+import docstore.tablets.sharing
 from docstore import Page
-from docstore.capture import MAIN
-from docstore.check import check
-from docstore.compaction.lifetime import Lifetimes
-from docstore.dedup.pointers import PagePointer
-from docstore.errors import StorageError
-from docstore.format import CODEC_ZSTD_DELTA
-from docstore.layout import Layout
-from docstore.model import ColumnFamily, DeleteCells, Durability, GCPolicy, RowMutations, Schema, SetCell
+from docstore.model.capture import MAIN
+from docstore.model.errors import StorageError
+from docstore.model.format import CODEC_ZSTD_DELTA
+from docstore.model.pointers import PagePointer
+from docstore.model.types import ColumnFamily, DeleteCells, Durability, GCPolicy, RowMutations, Schema, SetCell
+from docstore.reports.check import check
 from docstore.store import DocumentStore
-from docstore.tablets.compaction import usage
+from docstore.tablets.compaction.lifetime import Lifetimes
+from docstore.tablets.compaction.segments import usage
+from docstore.tablets.layout import Layout
 from docstore.tablets.record import Record
+from docstore.tablets.sharing import BODY_FAMILY, DYING, TEXT, TEXT_NAME, body_name
 from docstore.tablets.values import parse_envelope
-from docstore.writing.sharing import BODY_FAMILY, DYING, TEXT, TEXT_NAME, body_name
 
 T0 = 1_700_000_000_000_000
 HTML = (("content-type", "text/html"),)
@@ -158,7 +158,7 @@ def test_two_texts_never_become_each_others_base(store: DocumentStore) -> None:
         """The page of the first body leans on the second by now; somebody comes to lean on the first, with its text."""
         pointer = PagePointer(T0, store.cells.row_key(URLS[1]))
         cells = {cell.family: cell.value for cell in store.opened.engine.read_row("pages", pointer.row_key)}
-        base = docstore.writing.sharing.Base(body_name(FIRST), FIRST, cells["page"], pointer)
+        base = docstore.tablets.sharing.Base(body_name(FIRST), FIRST, cells["page"], pointer)
         row = store.opened.sharing.lean_on(base, pointer)
         assert row is not None
         rows = [row, store.opened.sharing.name_text(base.name, cells["text"], body_name(other))]
@@ -287,7 +287,7 @@ def test_dry_run_leans_on_texts_of_the_store_and_leaves_none(store: DocumentStor
 def test_restored_backup_reads_texts_that_lean_on_others(store: DocumentStore, tmp_path: Path) -> None:
     texts = put(store)
     store.backup(tmp_path / "b")
-    docstore.backup.restore(tmp_path / "b", tmp_path / "r")
+    docstore.tablets.backup.restore(tmp_path / "b", tmp_path / "r")
     with docstore.open(tmp_path / "r") as restored:
         assert_reads(restored, URLS, texts)
         restored.compact(level="best")

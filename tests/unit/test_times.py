@@ -11,8 +11,8 @@ from warc_records import DATE, message, record
 
 import docstore
 from docstore import InvalidArgument, Page
-from docstore.ingest import IngestOptions, ingest
-from docstore.model import ColumnFamily, GCPolicy, Schema, SetCell
+from docstore.archives.ingest import IngestOptions, ingest
+from docstore.model.types import ColumnFamily, GCPolicy, Schema, SetCell
 from docstore.writing.times import EARLIEST_MICROS, MOST_AHEAD_MICROS, refusal_of_time
 
 T0 = 1_700_000_000_000_000

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from docstore.html import tokens as grammar
-from docstore.html.references import decode_attribute, decode_text
-from docstore.html.tokens import attributes, split, tokenize
+from docstore.text import tokens as grammar
+from docstore.text.references import decode_attribute, decode_text
+from docstore.text.tokens import attributes, split, tokenize
 
 MARKUP_ALPHABET = st.sampled_from(
     ["<", ">", "</", "/", "!", "--", "-", "?", "=", '"', "'", " ", "\n", "a", "b", "script", "title", "plaintext",

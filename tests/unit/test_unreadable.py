@@ -16,20 +16,20 @@ from warc_records import message, record
 
 import docstore
 from docstore import DeleteCells, DeleteFamily, Page, Policy, VerdictKind
-from docstore.capture import BODY, MAIN, TITLE, VERDICT, decode_verdict, encode_verdict
-from docstore.check import check
+from docstore.archives.export import export
+from docstore.archives.ingest import ingest
+from docstore.archives.writers.jsonl import JsonLinesExport
 from docstore.dedup.clusters import CanonicalPolicy
-from docstore.errors import CorruptionError
-from docstore.export import export
-from docstore.files import Files
-from docstore.formats.export.jsonl import JsonLinesExport
-from docstore.ingest import ingest
-from docstore.keys import row_key
-from docstore.layout import Layout
-from docstore.model import ColumnFamily, Durability, GCPolicy, Schema, SetCell
+from docstore.model.capture import BODY, MAIN, TITLE, VERDICT, decode_verdict, encode_verdict
+from docstore.model.errors import CorruptionError
+from docstore.model.keys import row_key
+from docstore.model.types import ColumnFamily, Durability, GCPolicy, Schema, SetCell
+from docstore.reports.check import check
+from docstore.storage.files import Files
 from docstore.store import DocumentStore
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.unique import Survivors
+from docstore.tablets.layout import Layout
 
 T0 = 1_700_000_000_000_000
 DAY = 86_400_000_000

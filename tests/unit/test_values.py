@@ -10,8 +10,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docstore.errors import CorruptionError, InvalidArgument
-from docstore.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, RECORD_VALUE
+from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, RECORD_VALUE
 from docstore.tablets.record import Record
 from docstore.tablets.values import (
     BASE_LIMIT_BYTES,

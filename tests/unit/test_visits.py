@@ -10,15 +10,15 @@ import pytest
 from pages import changed, page, words
 
 import docstore
-from docstore.check import check
-from docstore.errors import CorruptionError
-from docstore.export import Selection, pages
-from docstore.layout import Layout
-from docstore.model import ColumnFamily, Durability, GCPolicy, Previous, Schema, SetCell, VerdictKind
-from docstore.reindex import reindex
+from docstore.archives.export import Selection, pages
+from docstore.model.errors import CorruptionError
+from docstore.model.types import ColumnFamily, Durability, GCPolicy, Previous, Schema, SetCell, VerdictKind
+from docstore.reports.check import check
 from docstore.reports.dedup import dedup_stats
 from docstore.sweep.job import sweep
+from docstore.sweep.reindex import reindex
 from docstore.sweep.unique import Survivors
+from docstore.tablets.layout import Layout
 
 HTML = (("Content-Type", "text/html; charset=utf-8"), ("ETag", '"one"'))
 DAY = 86_400_000_000

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 import zstandard
 
-from docstore.files import Files
-from docstore.format import (
+from docstore.model.format import (
     CODEC_ZSTD_DICTIONARY,
     DICTIONARY_DIRECTORY,
     DICTIONARY_SUFFIX,
@@ -24,7 +23,8 @@ from docstore.format import (
     SEGMENT_DIRECTORY,
     TABLE_TAGS,
 )
-from docstore.model import ReadSpec
+from docstore.model.types import ReadSpec
+from docstore.storage.files import Files
 from docstore.store import DocumentStore
 from docstore.tablets.bodies import decode_ref
 from docstore.tablets.segment import SegmentBodies

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import docstore
-from docstore.model import Page, ReadSpec
+from docstore.model.types import Page, ReadSpec
 from tools.bench.harness import Section, median, one_core, run_on_corpus, seconds_of
 
 ROUNDS = 3

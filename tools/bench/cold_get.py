@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from docstore.model import Page
+from docstore.model.types import Page
 from tools.bench.harness import Section, median
 from tools.bench.write_path import write_docstore
 

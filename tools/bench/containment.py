@@ -27,20 +27,20 @@ from typing import NamedTuple
 import numpy as np
 
 import docstore
-from docstore.codec import decode_varint
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.bands import BANDS
 from docstore.dedup.curves import containment_recall
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.pointers import text_number
 from docstore.dedup.ranking import Question
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.dedup.shingle import ASK_LIMIT, SAMPLE_LIMIT, SAMPLE_MODULUS, distinct, overlap, sample, shingles
-from docstore.engines.leveldb import LevelDBEngine
-from docstore.format import SKETCH_BYTES
-from docstore.model import Durability, Page, PutResult, ReadSpec, VerdictKind
+from docstore.model.codec import decode_varint
+from docstore.model.format import SKETCH_BYTES
+from docstore.model.pointers import text_number
+from docstore.model.types import Durability, Page, PutResult, ReadSpec, VerdictKind
 from docstore.store import DocumentStore
+from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.writing.reindexing import open_buckets
 from tools.bench.harness import Section, one_core
 from tools.bench.texts import Corpus, backward_words, containments, html, read_corpus, runs_of, sets_of

@@ -17,7 +17,7 @@ import numpy as np
 import docstore
 from docstore.dedup.join import Sets, exact_join
 from docstore.dedup.kernel import Kernel
-from docstore.model import Page, VerdictKind
+from docstore.model.types import Page, VerdictKind
 from tools.bench.harness import Section, one_core
 
 THRESHOLD = 0.8

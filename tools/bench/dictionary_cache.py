@@ -19,10 +19,10 @@ from itertools import zip_longest
 from pathlib import Path
 
 import docstore
-from docstore.files import Files
-from docstore.formats.entries import PageEntry
-from docstore.formats.reader import read
-from docstore.model import Page
+from docstore.archives.formats.entries import PageEntry
+from docstore.archives.formats.reader import read
+from docstore.model.types import Page
+from docstore.storage.files import Files
 from docstore.tablets import dictionaries, values
 from tools.bench.harness import Section, one_core
 

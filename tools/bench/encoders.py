@@ -19,7 +19,7 @@ import zstandard
 
 import docstore
 from docstore import compiled
-from docstore.model import Page
+from docstore.model.types import Page
 from docstore.tablets.values import Dictionary, Encoded, ValueCodec
 from tools.bench.harness import Section, one_core, run_on_corpus
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import plyvel
 
-from docstore.engines.cellkeys import TAGS, range_end
-from docstore.format import ENGINE_DIRECTORY
+from docstore.model.format import ENGINE_DIRECTORY
+from docstore.tablets.engines.cellkeys import TAGS, range_end
 from tools.bench.harness import Section, median
 
 BLOCK_BYTES = (4096, 8192, 16384, 32768)

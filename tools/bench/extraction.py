@@ -27,9 +27,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from docstore.html.charset import decode
-from docstore.html.content import EXTRACTORS, extractor, visible
-from docstore.html.tokens import Markup, split
+from docstore.text.charset import decode
+from docstore.text.content import EXTRACTORS, extractor, visible
+from docstore.text.tokens import Markup, split
 
 Runner = Callable[[bytes], str | None]
 OURS: Final = ("visible", "plateau", "slope", "density", "combined", "scored")

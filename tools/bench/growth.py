@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from docstore.model import Page, Policy, PutResult, VerdictKind
+from docstore.model.types import Page, Policy, PutResult, VerdictKind
 from docstore.store import DocumentStore, open_store
 from tools.bench.harness import Section, one_core
 

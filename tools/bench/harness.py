@@ -14,9 +14,9 @@ from pathlib import Path
 
 import zstandard
 
-from docstore.formats.entries import PageEntry
-from docstore.formats.reader import read
-from docstore.model import Page
+from docstore.archives.formats.entries import PageEntry
+from docstore.archives.formats.reader import read
+from docstore.model.types import Page
 
 
 @dataclass

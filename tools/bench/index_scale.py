@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from docstore.dedup.levels import RunLevels
 from docstore.dedup.packing import packing
 from docstore.dedup.runfiles import RunFiles
-from docstore.files import Files
+from docstore.storage.files import Files
 from tools.bench.svg import Plot
 
 Keys = NDArray[np.uint64]

@@ -23,9 +23,9 @@ from pathlib import Path
 import zstandard
 
 import docstore
-from docstore.formats.entries import PageEntry
-from docstore.formats.reader import read
-from docstore.ingest import IngestOptions, ingest
+from docstore.archives.formats.entries import PageEntry
+from docstore.archives.formats.reader import read
+from docstore.archives.ingest import IngestOptions, ingest
 from tools.bench.harness import Section
 
 WAYS = {"one process": False, "a reader beside the writer": True}

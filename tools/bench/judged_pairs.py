@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from docstore.dedup.detector import jaccard
 from docstore.dedup.kernel import Kernel
-from docstore.model import Schema
+from docstore.model.types import Schema
 from tools.bench.harness import Section
 
 COMMAND: Final = "python -m tools.bench.judged_pairs DIR"

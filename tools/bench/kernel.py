@@ -22,8 +22,8 @@ from blake3 import blake3
 from docstore import compiled
 from docstore.dedup import reference
 from docstore.dedup.kernel import Kernel
-from docstore.html.words import words
-from docstore.model import Page
+from docstore.model.types import Page
+from docstore.text.words import words
 from tools.bench.harness import Section, one_core, seconds_of
 
 ROOT = Path(__file__).parent.parent.parent

@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 
 from docstore.dedup.detector import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.dedup.kernel import Kernel
-from docstore.html.content import EXTRACTORS
-from docstore.model import Schema
+from docstore.model.types import Schema
+from docstore.text.content import EXTRACTORS
 from tools.bench.extraction import OURS, PEERS, Runner, our_runner, peer_runner
 
 KINDS: Final = ("article", "documentation", "service", "forum", "product", "listing", "collection")

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import docstore
-from docstore.format import SEGMENT_DIRECTORY
-from docstore.ingest import ingest
-from docstore.model import ReadSpec
+from docstore.archives.ingest import ingest
+from docstore.model.format import SEGMENT_DIRECTORY
+from docstore.model.types import ReadSpec
 from docstore.store import DocumentStore
 from tools.bench.harness import Section, median
 

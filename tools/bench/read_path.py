@@ -13,7 +13,7 @@ from pathlib import Path
 import zstandard
 
 import docstore
-from docstore.model import Page
+from docstore.model.types import Page
 from tools.bench.harness import Section, median, one_core
 from tools.bench.write_path import write_docstore, write_rocksdb, write_sqlite
 

@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 from lxml import etree
 from lxml import html as lxml_html
 
-from docstore.html.charset import decode
+from docstore.text.charset import decode
 from tools.bench.page_kinds import KindPage
 
 KINDS: Final = ("product", "collection", "forum", "listing")

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import docstore
-from docstore.model import Durability, Page, PutResult, VerdictKind
+from docstore.model.types import Durability, Page, PutResult, VerdictKind
 from tools.bench.harness import Section
 from tools.bench.page_kinds import KindPage, read_pages
 from tools.bench.real_pages import KINDS, Template, Words, template_of

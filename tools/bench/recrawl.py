@@ -22,9 +22,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import docstore
-from docstore.formats.entries import PageEntry
-from docstore.formats.reader import read
-from docstore.model import Page, ReadSpec
+from docstore.archives.formats.entries import PageEntry
+from docstore.archives.formats.reader import read
+from docstore.model.types import Page, ReadSpec
 from docstore.store import DocumentStore
 from tools.bench.accounts import ACCOUNT_COLUMNS, READ_COLUMNS, Baseline, account, account_cells, time_reads
 from tools.bench.harness import Section, one_core

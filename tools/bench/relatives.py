@@ -24,8 +24,8 @@ from docstore.dedup.curves import false_candidate_probability
 from docstore.dedup.detector import RELATIVE_SIMILARITY, Detector, Judgement
 from docstore.dedup.index import HashIndex
 from docstore.dedup.join import exact_join
-from docstore.dedup.pointers import text_number
-from docstore.keys import canonical_url, url_of
+from docstore.model.keys import canonical_url, url_of
+from docstore.model.pointers import text_number
 from docstore.writing.reindexing import open_buckets
 from tools.bench.harness import Section
 from tools.bench.texts import Corpus, read_corpus

@@ -30,10 +30,10 @@ from warcio.archiveiterator import ArchiveIterator
 
 from docstore.dedup.join import ROUNDING, Sets, exact_join, overlap_pairs
 from docstore.dedup.shingle import distinct, shingles
-from docstore.html.charset import decode
-from docstore.html.content import EXTRACTORS, extractor
-from docstore.html.tokens import split
-from docstore.html.words import words
+from docstore.text.charset import decode
+from docstore.text.content import EXTRACTORS, extractor
+from docstore.text.tokens import split
+from docstore.text.words import words
 
 Hashes = NDArray[np.uint64]
 

@@ -28,7 +28,7 @@ from docstore.dedup.curves import miss_probability, occupied_bins, sketch_varian
 from docstore.dedup.detector import SKETCH_MARGIN
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.shingle import overlap
-from docstore.model import Page, VerdictKind
+from docstore.model.types import Page, VerdictKind
 from docstore.sweep.job import SweepOptions, sweep
 from tools.bench.harness import Section
 from tools.bench.texts import SEED, Corpus, backward_words, html, read_corpus, runs_of

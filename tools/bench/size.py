@@ -20,9 +20,9 @@ from pathlib import Path
 from unittest import mock
 
 import docstore
-from docstore.files import Files
-from docstore.ingest import IngestOptions, ingest
-from docstore.model import Page, ReadSpec
+from docstore.archives.ingest import IngestOptions, ingest
+from docstore.model.types import Page, ReadSpec
+from docstore.storage.files import Files
 from docstore.store import DocumentStore
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.writing.placing import PagePlacer

@@ -31,11 +31,11 @@ import numpy as np
 import zstandard
 
 import docstore
-from docstore.capture import MAIN
 from docstore.dedup.join import Sets, exact_join
 from docstore.dedup.kernel import Kernel
-from docstore.format import RECORD_NARROW_HEADER_BYTES, RECORD_RELATED_BYTES
-from docstore.model import Page, ReadSpec
+from docstore.model.capture import MAIN
+from docstore.model.format import RECORD_NARROW_HEADER_BYTES, RECORD_RELATED_BYTES
+from docstore.model.types import Page, ReadSpec
 from docstore.store import DocumentStore
 from docstore.tablets.bodies import decode_ref
 from docstore.tablets.values import ValueCodec, checksum16, parse_envelope

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import docstore
-from docstore.html.words import words
-from docstore.keys import row_key
-from docstore.model import Page, ReadSpec
+from docstore.model.keys import row_key
+from docstore.model.types import Page, ReadSpec
 from docstore.store import DocumentStore
+from docstore.text.words import words
 from tools.bench.harness import Section, median, one_core, run_on_corpus
 
 QUERIES = 60

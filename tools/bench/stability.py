@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 from warcio.archiveiterator import ArchiveIterator
 
 from docstore.dedup.shingle import distinct, jaccard, shingles
-from docstore.html.charset import decode
-from docstore.html.content import EXTRACTORS, Extractor, extractor, visible
-from docstore.html.tokens import split
-from docstore.html.words import words
+from docstore.text.charset import decode
+from docstore.text.content import EXTRACTORS, Extractor, extractor, visible
+from docstore.text.tokens import split
+from docstore.text.words import words
 
 Hashes = NDArray[np.uint64]
 ADVERT: Final = (

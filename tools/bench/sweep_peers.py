@@ -35,9 +35,9 @@ import docstore
 from docstore.dedup.candidates import expand_pairs, leaders
 from docstore.dedup.join import Sets, exact_join
 from docstore.dedup.kernel import Kernel
-from docstore.html.words import words
-from docstore.model import Page
+from docstore.model.types import Page
 from docstore.sweep.job import SweepOptions, sweep
+from docstore.text.words import words
 from tools.bench.harness import Section, load_pages, machine, one_core
 from tools.bench.pairset import Numbers, PairSet, recall
 

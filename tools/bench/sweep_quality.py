@@ -28,12 +28,12 @@ from resource import RUSAGE_SELF, getrusage
 import numpy as np
 
 import docstore
+from docstore.archives.formats.entries import PageEntry
+from docstore.archives.formats.reader import read
 from docstore.dedup.join import Sets, exact_join
 from docstore.dedup.kernel import Kernel
-from docstore.formats.entries import PageEntry
-from docstore.formats.reader import read
-from docstore.keys import canonical_url, url_of
-from docstore.model import Page, PutResult, VerdictKind
+from docstore.model.keys import canonical_url, url_of
+from docstore.model.types import Page, PutResult, VerdictKind
 from docstore.store import DocumentStore
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
 from docstore.sweep.pages import BY_TEXT, Versions, read_versions

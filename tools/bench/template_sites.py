@@ -28,11 +28,11 @@ from docstore.dedup.comparable import REASON_CROWDED
 from docstore.dedup.detector import MAX_VERIFIED, MIN_NEAR_WORDS, Detector, Judgement, StoredPage, jaccard
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.pointers import PagePointer
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.dedup.shingle import overlap
-from docstore.engines.memory import MemoryEngine
-from docstore.model import Durability, VerdictKind
+from docstore.model.pointers import PagePointer
+from docstore.model.types import Durability, VerdictKind
+from docstore.tablets.engines.memory import MemoryEngine
 from tools.bench.harness import Section, one_core
 from tools.bench.sites import COPIES, SITES, Words, attack, larger, one_word
 from tools.bench.svg import Plot

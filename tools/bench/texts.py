@@ -20,8 +20,8 @@ from docstore.dedup.detector import MIN_NEAR_WORDS
 from docstore.dedup.join import ROUNDING, Sets
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.shingle import distinct, shingles
-from docstore.html.words import words
-from docstore.model import Page
+from docstore.model.types import Page
+from docstore.text.words import words
 from tools.bench.harness import load_pages
 
 SEED = 20261120

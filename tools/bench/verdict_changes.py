@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import docstore
-from docstore.capture import VERDICT, decode_verdict
-from docstore.keys import url_of
-from docstore.model import ReadSpec
+from docstore.model.capture import VERDICT, decode_verdict
+from docstore.model.keys import url_of
+from docstore.model.types import ReadSpec
 from tools.bench.harness import Section
 
 _SPEC = ReadSpec(families=(VERDICT[0],), qualifier_prefix=VERDICT[1])

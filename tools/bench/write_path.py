@@ -13,7 +13,7 @@ import zstandard
 
 import docstore
 from docstore import compiled
-from docstore.model import Page
+from docstore.model.types import Page
 from tools.bench.harness import Section, median, one_core, seconds_of, zstd_seconds
 from tools.bench.write_profile import without_deltas
 

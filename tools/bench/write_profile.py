@@ -25,17 +25,17 @@ import docstore
 from docstore.dedup.detector import Detector
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
-from docstore.engines.leveldb import LevelDBEngine
-from docstore.model import Page
+from docstore.model.types import Page
+from docstore.tablets.commit import Committer
 from docstore.tablets.dictionaries import SiteDictionaries
+from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.placement import Placement
+from docstore.tablets.sharing import SharedBodies
 from docstore.tablets.values import ValueCodec
 from docstore.writing import sequencer
-from docstore.writing.commit import Committer
 from docstore.writing.placing import PagePlacer
 from docstore.writing.prepared import Preparer
 from docstore.writing.rows import PageRows
-from docstore.writing.sharing import SharedBodies
 from tools.bench.harness import Section, load_pages, median, one_core
 
 ROUNDS = 3

@@ -1,6 +1,6 @@
 """`docstore backup`: copy an open store into a folder.
 
-Floor 7: shows what `DocumentStore.backup` does.
+Shows what `DocumentStore.backup` does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 from docstore.cli import arguments, output, progress
 from docstore.cli.opening import open_named
-from docstore.errors import EXIT_OK
+from docstore.model.errors import EXIT_OK
 
 DESCRIPTION = """\
 Copy a store, as it is at one moment, into a folder.  A folder that holds an

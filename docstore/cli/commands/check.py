@@ -1,6 +1,6 @@
 """`docstore check`: look for damage.
 
-Floor 7: prints the findings of `docstore.check`.
+Prints the findings of `docstore.reports.check`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from docstore.check import check, losses
 from docstore.cli import arguments, output, progress
-from docstore.errors import EXIT_OK, CorruptionError, InvalidArgument
-from docstore.layout import Layout
-from docstore.losses import acknowledge
+from docstore.model.errors import EXIT_OK, CorruptionError, InvalidArgument
+from docstore.reports.check import check, losses
+from docstore.tablets.layout import Layout
+from docstore.tablets.losses import acknowledge
 
 DESCRIPTION = """\
 Read every value of a store and verify it; print what is not as it should be,

@@ -1,6 +1,6 @@
 """`docstore compact`: drop what is dead, rewrite the rest smaller, give the space back.
 
-Floor 7: shows what `DocumentStore.compact` does.
+Shows what `DocumentStore.compact` does.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from contextlib import ExitStack
 
 from docstore.cli import answers, arguments, output, progress
 from docstore.cli.opening import open_named
-from docstore.compaction.job import CompactionReport
-from docstore.errors import EXIT_OK, EXIT_RECORDS_SKIPPED
+from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED
+from docstore.tablets.compaction.job import CompactionReport
 
 DESCRIPTION = """\
 Apply the families' policies, finish deletes, and write everything that is live

@@ -1,6 +1,6 @@
 """`docstore completion`: a completion script for a shell.
 
-Floor 7: shtab writes the script from the parsers of all commands.
+Shtab writes the script from the parsers of all commands.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import argparse
 import shtab
 
 from docstore.cli import output, registry
-from docstore.errors import EXIT_OK
+from docstore.model.errors import EXIT_OK
 
 DESCRIPTION = """\
 Print a script that completes commands and options of docstore."""

@@ -1,6 +1,6 @@
 """`docstore delete`: pages, or some of their cells.
 
-Floor 7: asks before a recursive delete where a person can answer; the store does the rest.
+Asks before a recursive delete where a person can answer; the store does the rest.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from contextlib import ExitStack
 
 from docstore.cli import answers, arguments, output, progress
 from docstore.cli.opening import open_named, typed_url
-from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
-from docstore.model import DeleteCells, DeleteFamily, Mutation, ReadSpec
+from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.model.types import DeleteCells, DeleteFamily, Mutation, ReadSpec
 from docstore.store import DocumentStore
 
 DESCRIPTION = """\

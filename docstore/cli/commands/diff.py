@@ -1,6 +1,6 @@
 """`docstore diff`: which words of two pages, or of two versions of one page, differ.
 
-Floor 7: shows what `docstore.reports.worddiff` gives of two stored texts.
+Shows what `docstore.reports.worddiff` gives of two stored texts.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named, typed_url
 from docstore.dedup.kernel import Kernel
-from docstore.documents import Document
-from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
-from docstore.model import Schema
+from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.model.types import Schema
+from docstore.reading.documents import Document
 from docstore.reports.worddiff import Change, Piece, word_diff
 
 DESCRIPTION = """\

@@ -1,6 +1,6 @@
 """`docstore dump`: show a file of a store byte by byte, in the words of docs/format.md.
 
-Floor 7: tells what sort of file it is; `docstore.tablets.dump` and `docstore.dedup.rundump` do the rest.
+Tells what sort of file it is; `docstore.tablets.dump` and `docstore.dedup.rundump` do the rest.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from pathlib import Path
 
 from docstore.cli import arguments, output
 from docstore.cli.opening import open_named
-from docstore.errors import EXIT_OK, InvalidArgument
-from docstore.files import Files
-from docstore.format import (
+from docstore.model.errors import EXIT_OK, InvalidArgument
+from docstore.model.format import (
     BACKUP_FILE,
     DICTIONARY_MAGIC,
     DICTIONARY_SUFFIX,
@@ -24,6 +23,7 @@ from docstore.format import (
     RUN_SUFFIX,
     SEGMENT_SUFFIX,
 )
+from docstore.storage.files import Files
 from docstore.tablets.dump import dump_dictionary, dump_manifest, dump_segment
 from docstore.tablets.leftovers import segment_of_name
 

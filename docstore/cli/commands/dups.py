@@ -1,6 +1,6 @@
 """`docstore dups`: pages like a page, captures that were rejected, and those of them to fetch again.
 
-Floor 7: shows what `DocumentStore.similar`, `DocumentStore.rejected` and `DocumentStore.orphans` give.
+Shows what `DocumentStore.similar`, `DocumentStore.rejected` and `DocumentStore.orphans` give.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named, typed_url
-from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
-from docstore.model import VerdictKind
+from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.model.types import VerdictKind
 from docstore.store import DocumentStore
 
 if TYPE_CHECKING:  # numpy comes with it

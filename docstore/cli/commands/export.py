@@ -1,6 +1,6 @@
 """`docstore export`: pages as WARC, TREC Web or JSON Lines.
 
-Floor 7: turns options into a `Selection` and picks the writer; `docstore.export` does the work.
+Turns options into a `Selection` and picks the writer; `docstore.archives.export` does the work.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from tqdm import tqdm
 
+from docstore.archives.export import ExportReport, Selection, export, selected
+from docstore.archives.writers.jsonl import JsonLinesExport
+from docstore.archives.writers.pages import PageWriter
+from docstore.archives.writers.trecweb import TrecWebExport
+from docstore.archives.writers.warc import WarcExport
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named
-from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
-from docstore.export import ExportReport, Selection, export, selected
-from docstore.formats.export.jsonl import JsonLinesExport
-from docstore.formats.export.pages import PageWriter
-from docstore.formats.export.trecweb import TrecWebExport
-from docstore.formats.export.warc import WarcExport
+from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 from docstore.store import DocumentStore
 from docstore.version import __version__
 

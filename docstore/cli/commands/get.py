@@ -1,6 +1,6 @@
 """`docstore get`: one page as text, body, headers or cells.
 
-Floor 7.  This is the command whose cold start counts: it reads no family that it does not show, and imports neither
+This is the command whose cold start counts: it reads no family that it does not show, and imports neither
 numpy nor lxml nor a reader of archives.
 """
 
@@ -12,9 +12,9 @@ from importlib import import_module
 
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named, typed_url
-from docstore.documents import Capture, Document
-from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
-from docstore.model import Cell, ReadSpec
+from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.model.types import Cell, ReadSpec
+from docstore.reading.documents import Capture, Document
 from docstore.store import SNIPPET_LENGTH, DocumentStore
 
 DESCRIPTION = """\

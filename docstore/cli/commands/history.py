@@ -1,17 +1,17 @@
 """`docstore history`: the captures of a page.
 
-Floor 7: shows what `DocumentStore.history` gives.
+Shows what `DocumentStore.history` gives.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from docstore.capture import REASON_NOT_MODIFIED
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named, typed_url
-from docstore.documents import Document
-from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK
+from docstore.model.capture import REASON_NOT_MODIFIED
+from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK
+from docstore.reading.documents import Document
 
 DESCRIPTION = """\
 List the live captures of a page, newest first: when, status, how it differs

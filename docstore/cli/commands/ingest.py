@@ -1,6 +1,6 @@
 """`docstore ingest`: archives into the store, with progress on stderr and a report at the end.
 
-Floor 7: turns options into `IngestOptions` and shows the `IngestReport`; `docstore.ingest` does the work.
+Turns options into `IngestOptions` and shows the `IngestReport`; `docstore.archives.ingest` does the work.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import IO, Any
 
 from tqdm import tqdm
 
+from docstore.archives.formats.entries import BODY_LIMIT_BYTES
+from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named
-from docstore.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
-from docstore.formats.entries import BODY_LIMIT_BYTES
-from docstore.ingest import IngestOptions, IngestReport, Progress, ingest
-from docstore.model import DUPLICATES, REJECTING, Policy, PutResult, VerdictKind
+from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
+from docstore.model.types import DUPLICATES, REJECTING, Policy, PutResult, VerdictKind
 
 DESCRIPTION = """\
 Write the pages of WARC 1.0/1.1, ARC and TREC Web files, plain, gzip or zstd,

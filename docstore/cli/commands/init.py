@@ -1,6 +1,6 @@
 """`docstore init`: make a store and say once what it declares.
 
-Floor 7: knows the schema's options; the store checks their values.
+Knows the schema's options; the store checks their values.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 from docstore.cli import arguments, output
 from docstore.cli.opening import open_named
-from docstore.errors import EXIT_OK, InvalidArgument
-from docstore.layout import Layout
-from docstore.model import ColumnFamily, GCPolicy, Schema
+from docstore.model.errors import EXIT_OK, InvalidArgument
+from docstore.model.types import ColumnFamily, GCPolicy, Schema
+from docstore.tablets.layout import Layout
 
 DESCRIPTION = """\
 Make a store.  What it declares here holds for good: a store is judged by one

@@ -1,16 +1,16 @@
 """`docstore key`: what counts as the same URL, shown for one URL.
 
-Floor 7: shows what `keys` gives; opens no store.
+Shows what `keys` gives; opens no store.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from docstore import keys
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import typed_url
-from docstore.errors import EXIT_OK, InvalidArgument
+from docstore.model import keys
+from docstore.model.errors import EXIT_OK, InvalidArgument
 
 DESCRIPTION = """\
 Show the canonical URL and the row key of a URL, or with --row-key the URL of a

@@ -1,6 +1,6 @@
 """`docstore plateau`: a picture of a page's tag curve with its plateau.
 
-Floor 7: fetches a body and writes what `docstore.html.picture` draws.
+Fetches a body and writes what `docstore.reports.plateau` draws.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import argparse
 
 from docstore.cli import arguments, output
 from docstore.cli.opening import open_named, typed_url
-from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
-from docstore.html.picture import plateau_png
+from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.reports.plateau import plateau_png
 
 DESCRIPTION = """\
 Draw the cumulative tag curve of a page, with the span that the extractor

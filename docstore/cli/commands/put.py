@@ -1,6 +1,6 @@
 """`docstore put`: write one page and say what it is.
 
-Floor 7: reads the body from a file or stdin; the store does the rest.
+Reads the body from a file or stdin; the store does the rest.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import sys
 
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named, typed_url
-from docstore.errors import EXIT_OK, InvalidArgument
-from docstore.keys import holds_password
+from docstore.model.errors import EXIT_OK, InvalidArgument
+from docstore.model.keys import holds_password
 
 DESCRIPTION = """\
 Write one page and print the verdict: new, exact, same_text, near, contained or similar,

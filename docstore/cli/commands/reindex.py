@@ -1,6 +1,6 @@
 """`docstore reindex`: pages that the detector cannot see, posted again.
 
-Floor 7: shows what `docstore.reindex` gives.
+Shows what `docstore.sweep.reindex` gives.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from tqdm import tqdm
 
 from docstore.cli import arguments, output
 from docstore.cli.opening import open_named
-from docstore.errors import EXIT_OK
-from docstore.reindex import reindex
+from docstore.model.errors import EXIT_OK
+from docstore.sweep.reindex import reindex
 
 DESCRIPTION = """\
 Look for pages that the detector of duplicates cannot see, because no posting

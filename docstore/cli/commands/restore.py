@@ -1,6 +1,6 @@
 """`docstore restore`: make a store of a backup.
 
-Floor 7: shows what `docstore.backup.restore` does.
+Shows what `docstore.tablets.backup.restore` does.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from docstore.backup import restore
-from docstore.capture import BODY
 from docstore.cli import arguments, output, progress
 from docstore.cli.opening import open_named
-from docstore.errors import EXIT_OK
-from docstore.model import ReadSpec
+from docstore.model.capture import BODY
+from docstore.model.errors import EXIT_OK
+from docstore.model.types import ReadSpec
+from docstore.tablets.backup import restore
 
 DESCRIPTION = """\
 Make a store of a folder that `docstore backup` wrote.  The backup stays as it is.

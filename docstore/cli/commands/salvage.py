@@ -1,6 +1,6 @@
 """`docstore salvage`: bodies and texts from records alone, for a store whose rows are lost.
 
-Floor 7: picks the writer; `docstore.salvage` does the work.
+Picks the writer; `docstore.tablets.salvage` does the work.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import argparse
 import dataclasses
 from pathlib import Path
 
+from docstore.archives.writers.jsonl import JsonLinesExport
+from docstore.archives.writers.pages import ExportPage, PageWriter
+from docstore.archives.writers.warc import WarcExport
 from docstore.cli import arguments, output
-from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
-from docstore.formats.export.jsonl import JsonLinesExport
-from docstore.formats.export.pages import ExportPage, PageWriter
-from docstore.formats.export.warc import WarcExport
-from docstore.model import Page
-from docstore.salvage import Salvage
+from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
+from docstore.model.types import Page
+from docstore.tablets.salvage import Salvage
 from docstore.version import __version__
 
 DESCRIPTION = """\

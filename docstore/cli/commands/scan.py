@@ -1,18 +1,18 @@
 """`docstore scan`: cells of many rows, in row-key order.
 
-Floor 7: turns options into a `ReadSpec`; the store does the rest.
+Turns options into a `ReadSpec`; the store does the rest.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from docstore import keys
-from docstore.cells import Row
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named
-from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK
-from docstore.model import ReadSpec
+from docstore.model import keys
+from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK
+from docstore.model.types import ReadSpec
+from docstore.reading.cells import Row
 
 DESCRIPTION = """\
 List cells of rows in row-key order, so that the pages of a site come together.

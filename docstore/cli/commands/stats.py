@@ -1,6 +1,6 @@
 """`docstore stats`: totals, verdicts and sizes; statistics of words (`--text`) or of duplicates (`--dedup`).
 
-Floor 7: shows what `DocumentStore.stats`, `docstore.reports.text` and `docstore.reports.dedup` give; loads the latter
+Shows what `DocumentStore.stats`, `docstore.reports.text` and `docstore.reports.dedup` give; loads the latter
 two, and what draws them, only when asked to.
 """
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from docstore.cli import arguments, output
 from docstore.cli.opening import open_named
-from docstore.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
-from docstore.model import Previous, VerdictKind
+from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.model.types import Previous, VerdictKind
 
 if TYPE_CHECKING:  # loaded for --text and --dedup alone
     from docstore.reports.dedup import DedupStats

@@ -1,6 +1,6 @@
 """`docstore sweep`: all pairs of a store, clusters, columns written back.
 
-Floor 7: shows what `docstore.sweep.job` gives.
+Shows what `docstore.sweep.job` gives.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tqdm import tqdm
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named
 from docstore.dedup.clusters import CanonicalPolicy
-from docstore.errors import EXIT_OK
+from docstore.model.errors import EXIT_OK
 from docstore.sweep.job import TEXTS, Progress, SweepOptions, SweepReport, sweep
 
 DESCRIPTION = """\

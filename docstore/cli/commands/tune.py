@@ -1,6 +1,6 @@
 """`docstore tune`: which bands find pairs of a similarity.
 
-Floor 7: shows what `docstore.dedup.curves.tune` gives; needs no store.
+Shows what `docstore.dedup.curves.tune` gives; needs no store.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from docstore.cli import arguments, output
 from docstore.dedup.bands import BAND_WIDTH, BANDS
 from docstore.dedup.curves import false_candidate_probability, tune
 from docstore.dedup.sketch import BINS
-from docstore.errors import EXIT_OK
+from docstore.model.errors import EXIT_OK
 
 DESCRIPTION = """\
 Pick the bands of a min-wise sketch that find pairs at a similarity with a

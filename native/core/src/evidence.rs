@@ -1,4 +1,4 @@
-//! What a tag says of the text inside it: `docstore/html/evidence.py`.
+//! What a tag says of the text inside it: `docstore/text/evidence.py`.
 
 use std::sync::OnceLock;
 

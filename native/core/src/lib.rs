@@ -1,6 +1,6 @@
 //! Text and fingerprints of one page, from its bytes: the same bits as the readable Python reference, faster.
 //!
-//! `docstore/html/` and the lower half of `docstore/dedup/` define every result; each module here names the one it
+//! `docstore/text/` and the lower half of `docstore/dedup/` define every result; each module here names the one it
 //! mirrors, and says only what differs in the way there.  Pure functions over borrowed bytes, no I/O, no panic on any
 //! input, time linear in the input.  Nothing here knows Python.
 #![deny(unsafe_code)]

@@ -1,4 +1,4 @@
-//! What the tags around a text say of it: `docstore/html/marks.py`.
+//! What the tags around a text say of it: `docstore/text/marks.py`.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;

@@ -1,4 +1,4 @@
-//! Character references: `docstore/html/references.py`.
+//! Character references: `docstore/text/references.py`.
 
 use std::sync::OnceLock;
 

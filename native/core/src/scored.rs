@@ -1,4 +1,4 @@
-//! The default main-content rule: `docstore/html/scored.py`, whose header states it step by step.
+//! The default main-content rule: `docstore/text/scored.py`, whose header states it step by step.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

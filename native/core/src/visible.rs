@@ -1,4 +1,4 @@
-//! The extractor `visible`, and which parts of a page are shown: `docstore/html/content.py`.
+//! The extractor `visible`, and which parts of a page are shown: `docstore/text/content.py`.
 
 use crate::flow::{Flow, Source};
 use crate::names::{self, properties, NOTHING};

@@ -1,0 +1,330 @@
+"""An HTTP message as a crawler saved it -> status, headers and the body as its author wrote it.
+
+Knows `entries`.  Must not know WARC or ARC.  Transfer-Encoding comes off first, then Content-Encoding; both
+lie at times: a body that does not begin as its header claims was decoded by the crawler and is taken as it is; one
+that begins so and breaks is refused with a reason, for a part must not be stored as the whole.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zlib
+from typing import NamedTuple
+
+import brotli
+import zstandard
+
+from docstore.archives.formats.entries import BODY_LIMIT_BYTES, HEADER_LIMIT_BYTES
+from docstore.archives.formats.feeds import GZIP_MAGIC, ZSTD_MAGIC
+from docstore.archives.formats.fields import parse_fields
+from docstore.model.types import Headers
+
+_STATUS_LINE = re.compile(rb"(?:HTTP|ICY)(?:/\d+(?:\.\d+)?)?[ \t]+(\d{3})(?![0-9])[^\r\n]*(?:\r?\n|$)", re.IGNORECASE)
+_ANY_STATUS_LINE = re.compile(rb"HTTP/\d", re.IGNORECASE)
+_HEADER_END = re.compile(rb"\n[ \t\r]*\n")
+_CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]{0,4096})?(\r?\n)")
+_ZSTD_WINDOW_BYTES = 128 * 1024 * 1024
+_STEP_BYTES = 1 << 20
+_WITHOUT_BODY = frozenset({204, 304})
+"""Answers of these kinds name the length of what they do not send."""
+_SOURCE_STEP_BYTES = 64 * 1024
+_ZSTD_STEP_BYTES = 128
+
+ENCODING_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+"""Headers that say how a body was sent; an export holds it decoded, so it renames those that no longer hold."""
+ORIGINAL_PREFIX = "X-Docstore-Original-"
+ADDED_HEADER = "X-Docstore-Added"
+"""Names the header that the export added, on the line behind."""
+
+
+class Refused(Exception):
+    """A message cannot be taken; caught inside this package.
+
+    Attributes:
+        url: of the page, where it is known where this is raised; else "".
+    """
+
+    def __init__(self, reason: str, url: str = "") -> None:
+        super().__init__(reason)
+        self.url = url
+
+
+class Message(NamedTuple):
+    """One HTTP response.
+
+    Attributes:
+        status: three digits, or 0 where the block has no status line.
+        headers: as received, in order.
+        body: decoded.
+        whole: True or False where the message itself says how long it is, None where it does not.
+        flaw: what is missing of the body; else "".
+    """
+
+    status: int
+    headers: Headers
+    body: bytes
+    whole: bool | None
+    flaw: str = ""
+
+
+def has_status_line(block: bytes) -> bool:
+    """Whether a block begins as an HTTP response does."""
+    return _ANY_STATUS_LINE.match(block) is not None or _STATUS_LINE.match(block) is not None
+
+
+def parse_head(block: bytes) -> tuple[int, Headers, int]:
+    """Status, headers, and where the body begins.
+
+    Header bytes that are not UTF-8 are read as Latin-1, so that none is lost.
+
+    Raises:
+        Refused: no three-digit status, or a header without end.
+    """
+    status_line = _STATUS_LINE.match(block)
+    if status_line is None:
+        raise Refused(f"HTTP response without a status: {block[:40].splitlines()[0]!r}")
+    end = _HEADER_END.search(block, status_line.end() - 1, HEADER_LIMIT_BYTES)
+    if end is None and len(block) > HEADER_LIMIT_BYTES:
+        raise Refused(f"HTTP header longer than {HEADER_LIMIT_BYTES} bytes")
+    body_start = end.end() if end else len(block)
+    return int(status_line[1]), tuple(parse_fields(block[:body_start])), body_start
+
+
+def as_received(headers: Headers) -> Headers:
+    """Headers without what an export of ours did to them."""
+    if ADDED_HEADER not in dict(headers):
+        return headers
+    restored: list[tuple[str, str]] = []
+    added = ""
+    for name, value in headers:
+        if name == ADDED_HEADER:
+            added = value
+        elif name == added:
+            added = ""
+        else:
+            restored.append((name.removeprefix(ORIGINAL_PREFIX), value))
+    return tuple(restored)
+
+
+def parse_message(
+    block: bytes, *, truncated: bool = False, overlong: bool = False, limit_bytes: int = BODY_LIMIT_BYTES
+) -> Message:
+    """Take a response apart and its encodings off.
+
+    Args:
+        block: from the status line to the end.
+        truncated: the crawler says that it stopped early, so a broken end is taken as it is.
+        overlong: white space behind the length that HTTP declares is not part of the body.
+        limit_bytes: longest body, at each step of its decoding.
+    Raises:
+        Refused: as `parse_head`, or the body cannot be decoded within the limit.
+    """
+    status, headers, body_start = parse_head(block)
+    body = block[body_start:]
+    names = {name.lower(): value for name, value in reversed(headers)}
+    whole: bool | None = None
+    declared = names.get("content-length", "").strip()
+    declared_bytes = int(declared) if declared.isascii() and declared.isdigit() else None
+    flaw = ""
+    if "chunked" in names.get("transfer-encoding", "").lower():
+        dechunked = _dechunk(body, truncated, unchunked=declared_bytes == len(body))
+        if dechunked is not None:
+            body, whole = dechunked[0], True if dechunked[1] else None
+            declared_bytes = None
+    if whole is None and declared_bytes is not None:
+        if overlong and len(body) > declared_bytes and not body[declared_bytes:].strip():
+            body = body[:declared_bytes]
+        whole = len(body) == declared_bytes
+        if len(body) < declared_bytes and status not in _WITHOUT_BODY and not truncated:
+            flaw = f"body of {len(body)} bytes, where its Content-Length says {declared_bytes}"
+    for coding in reversed(names.get("content-encoding", "").lower().split(",")):
+        decoder = _DECODERS.get(coding.strip())
+        if decoder is None:
+            if coding.strip() in {"", "identity"}:
+                continue
+            break
+        body = decoder(body, truncated, limit_bytes)
+    if len(body) > limit_bytes:
+        raise Refused(f"body of {len(body)} bytes, more than the limit of {limit_bytes}")
+    return Message(status, as_received(headers), body, whole, flaw)
+
+
+def _dechunk(body: bytes, truncated: bool, *, unchunked: bool) -> tuple[bytes, bool] | None:
+    """The body without its chunk sizes, and whether the last chunk says that it is all.
+
+    None if the first line is no size, so that the body was not chunked, or if the first chunk is none where
+    `unchunked` says that the length of the body speaks for the same.  Many servers and crawlers leave the last out,
+    so a body that ends between two chunks is taken.
+    """
+    pieces: list[bytes] = []
+    at = 0
+    while at < len(body):
+        size_line = _CHUNK_SIZE.match(body, at)
+        if size_line is None:
+            if not pieces:
+                return None
+            if truncated:
+                break
+            raise Refused(f"chunked body broken: expected the size of chunk {len(pieces) + 1} at byte {at}")
+        size = int(size_line[1], 16)
+        at = size_line.end()
+        if size == 0:
+            return b"".join(pieces), True
+        end = at + size
+        line_end = size_line[2]
+        is_chunk = end == len(body) or body.startswith(line_end, end)
+        if not pieces and not is_chunk and unchunked:
+            return None
+        if size > len(body) - at:
+            if truncated:
+                pieces.append(body[at:])
+                break
+            raise Refused(f"chunked body ends inside chunk {len(pieces) + 1}: {len(body) - at} of {size} bytes")
+        if not is_chunk:
+            if truncated:
+                pieces.append(body[at:end])
+                break
+            raise Refused(f"chunked body broken: no line end behind chunk {len(pieces) + 1} at byte {end}")
+        pieces.append(body[at:end])
+        at = end + len(line_end)
+    return b"".join(pieces), False
+
+
+class _Output:
+    """What comes out of a decoder, piece by piece and within a limit; held once, not in pieces and joined."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._stream = io.BytesIO()
+        self._limit_bytes = limit_bytes
+
+    def __len__(self) -> int:
+        return self._stream.tell()
+
+    def add(self, piece: bytes) -> None:
+        if len(self) + len(piece) > self._limit_bytes:
+            raise Refused(f"body unpacks to more than the limit of {self._limit_bytes} bytes")
+        self._stream.write(piece)
+
+    def cut(self, count: int) -> None:
+        """Forget what came behind that many bytes."""
+        self._stream.seek(count)
+        self._stream.truncate()
+
+    def value(self) -> bytes:
+        return self._stream.getvalue()
+
+
+def _cut(coding: str, count: int) -> Refused:
+    return Refused(f"Content-Encoding {coding} breaks after {count} decoded bytes")
+
+
+def _inflate(body: bytes, window_bits: int, coding: str, truncated: bool, limit_bytes: int) -> bytes:
+    output = _Output(limit_bytes)
+    at = 0
+    while at < len(body):
+        inflater = zlib.decompressobj(window_bits)
+        member, begin = len(output), at
+        try:
+            while at < len(body) and not inflater.eof:
+                source = body[at : at + _SOURCE_STEP_BYTES]
+                at += len(source)
+                while source and not inflater.eof:
+                    output.add(inflater.decompress(source, _STEP_BYTES))
+                    source = inflater.unconsumed_tail
+            if not inflater.eof:
+                output.add(inflater.flush())
+        except zlib.error as error:
+            if truncated:
+                break
+            if member:
+                output.cut(member)
+                break
+            raise _cut(coding, _salvaged(body[begin:], window_bits)) from error
+        if not inflater.eof and not truncated:
+            raise _cut(coding, len(output))
+        at -= len(inflater.unused_data)
+        if not body.startswith(GZIP_MAGIC, at):
+            break
+    return output.value()
+
+
+def _salvaged(body: bytes, window_bits: int) -> int:
+    """How many bytes come out before the error, for the message."""
+    inflater = zlib.decompressobj(window_bits)
+    count = 0
+    try:
+        for start in range(0, len(body), 64):
+            count += len(inflater.decompress(body[start : start + 64]))
+    except zlib.error:
+        pass
+    return count
+
+
+def _gzip(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
+    if not body.startswith(GZIP_MAGIC):
+        return body
+    return _inflate(body, 16 + zlib.MAX_WBITS, "gzip", truncated, limit_bytes)
+
+
+def _deflate(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
+    """RFC 9110 means the zlib format, some servers send bare deflate."""
+    if len(body) >= 2 and body[0] & 0x0F == 8 and int.from_bytes(body[:2], "big") % 31 == 0:
+        return _inflate(body, zlib.MAX_WBITS, "deflate", truncated, limit_bytes)
+    try:
+        return _inflate(body, -zlib.MAX_WBITS, "deflate", truncated, limit_bytes)
+    except Refused:
+        # Bare deflate has no magic: what is not deflate at all was decoded by the crawler.
+        if _salvaged(body, -zlib.MAX_WBITS) < len(body):
+            return body
+        raise
+
+
+def _brotli(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
+    """Brotli has no magic: what begins as text does, or breaks at once, was decoded by the crawler."""
+    decoder = brotli.Decompressor()
+    output = _Output(limit_bytes)
+    source = body
+    try:
+        while True:
+            piece = decoder.process(source, output_buffer_limit=_STEP_BYTES)
+            source = b""
+            output.add(piece)
+            if decoder.is_finished() or (not piece and decoder.can_accept_more_data()):
+                break
+    except brotli.error as error:
+        if truncated and len(output):
+            return output.value()
+        if not len(output) or body[:1] in b"<{[ \t\r\n":
+            return body
+        raise _cut("br", len(output)) from error
+    if not decoder.is_finished() and not truncated and body:
+        if body[:1] in b"<{[ \t\r\n":
+            return body
+        raise _cut("br", len(output))
+    return output.value()
+
+
+def _zstd(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
+    output = _Output(limit_bytes)
+    at = 0
+    while body.startswith(ZSTD_MAGIC, at):
+        frame = zstandard.ZstdDecompressor(max_window_size=min(_ZSTD_WINDOW_BYTES, limit_bytes)).decompressobj()
+        while not frame.eof and at < len(body):
+            # Small steps bound what one call can unpack: each four bytes of them may be a block of 128 KB.
+            source = body[at : at + _ZSTD_STEP_BYTES]
+            try:
+                piece = frame.decompress(source)
+            except zstandard.ZstdError as error:
+                if truncated:
+                    return output.value()
+                raise _cut("zstd", len(output)) from error
+            at += len(source)
+            output.add(piece)
+        if not frame.eof and not truncated:
+            raise _cut("zstd", len(output))
+        at -= len(frame.unused_data)
+    return output.value() if at else body
+
+
+_DECODERS = {"gzip": _gzip, "x-gzip": _gzip, "deflate": _deflate, "br": _brotli, "zstd": _zstd}

@@ -1,0 +1,58 @@
+"""Any archive file -> its entries: detect, then hand to the reader of that format.
+
+Knows `detect`, `source`, `records`, `warc`, `trecweb`.  Must not know the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from docstore.archives.formats.detect import detect
+from docstore.archives.formats.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry
+from docstore.archives.formats.feeds import ReadableBytes
+from docstore.archives.formats.records import read_records
+from docstore.archives.formats.source import Source
+from docstore.archives.formats.trecweb import read_trecweb
+from docstore.archives.formats.warc import ArcDialect, WarcDialect
+from docstore.model.errors import InvalidArgument
+
+
+def read(
+    source: str | Path | ReadableBytes, body_limit_bytes: int = BODY_LIMIT_BYTES, *, salvage: bool = False
+) -> Iterator[Entry]:
+    """Every record of a WARC, ARC or TREC Web file, in order; damage is an entry, never an exception.
+
+    Memory stays bounded whatever the file holds, to about twice the longest body.  The iterator is plain: drop it at
+    any time, or run it on a thread of its own.
+
+    Args:
+        source: a path, or an open binary stream, which need not be seekable and is not closed.
+        body_limit_bytes: longest body, decoded; a longer one is a `DamagedEntry` that says so.
+        salvage: take what there is of a page whose record is cut or whose encoding breaks; its headers and its `flaw`
+            say so.
+    Raises:
+        InvalidArgument: the file cannot be opened or read.
+    """
+    if isinstance(source, str | Path):
+        try:
+            with Path(source).open("rb") as stream:
+                yield from _read_stream(stream, body_limit_bytes, salvage)
+        except OSError as error:
+            raise InvalidArgument(f"cannot read {source}: {error.strerror}; name a file that can be read") from error
+    else:
+        yield from _read_stream(source, body_limit_bytes, salvage)
+
+
+def _read_stream(stream: ReadableBytes, body_limit_bytes: int, salvage: bool) -> Iterator[Entry]:
+    detected, feed = detect(stream)
+    source = Source(feed)
+    match detected.format:
+        case "warc":
+            yield from read_records(source, WarcDialect(body_limit_bytes, salvage))
+        case "arc":
+            yield from read_records(source, ArcDialect(body_limit_bytes, salvage))
+        case "trecweb":
+            yield from read_trecweb(source, body_limit_bytes, salvage=salvage)
+        case _:
+            yield DamagedEntry(0, detected.reason)

@@ -1,0 +1,153 @@
+"""TREC Web files (WT2g, WT10g, .GOV, GOV2): <DOC>, <DOCNO>, <DOCHDR> with URL and HTTP header, body up to </DOC>.
+
+Knows `source`, `http`, `entries`.  Must not know the store.
+
+Nothing escapes a ``</DOC>`` in a body.  The first line of WT2g and WT10g headers ends in a length: where exactly so
+many bytes behind ``</DOCHDR>`` a ``</DOC>`` stands, the body ends there; else at the first ``</DOC>`` that is a
+line, else at the first that ends one.  Bodies are in any charset and nobody says which, so nothing is decoded.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import re
+from collections.abc import Iterator
+
+from docstore.archives.formats.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry, PageEntry
+from docstore.archives.formats.http import Refused, has_status_line, parse_head
+from docstore.archives.formats.source import Source
+from docstore.archives.formats.warc import CUT, TRUNCATED_HEADER, parse_date, parse_date14
+from docstore.model.types import Headers, Page
+
+_DOC = re.compile(rb"[ \t]*<DOC>", re.IGNORECASE)
+_DOC_LINE = re.compile(rb"^[ \t]*<DOC>", re.IGNORECASE | re.MULTILINE)
+_HEAD_END = re.compile(rb"</DOCHDR>[ \t]*\r?\n?|\n(?=[ \t]*<DOC>)", re.IGNORECASE)
+_HEAD = re.compile(rb"<DOCHDR>[ \t]*(?:\r?\n)?(.*)</DOCHDR>", re.IGNORECASE | re.DOTALL)
+_DOCNO = re.compile(rb"<DOCNO>\s*(.*?)\s*</DOCNO>", re.IGNORECASE | re.DOTALL)
+_END_LINE_OR_NEXT = re.compile(rb"(?:\r?\n)?^</DOC>[ \t]*\r?$|\n(?=[ \t]*<DOC>)", re.IGNORECASE | re.MULTILINE)
+_END = re.compile(rb"\r?\n?</DOC>", re.IGNORECASE)
+_LATE_END = re.compile(rb"</DOC>[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
+_WT_LINE = re.compile(rb"(\S+(?: \S+)*?) (\S+) (\d{8,17}) (\S+) (\d+)[ \t]*")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_HEAD_LIMIT_BYTES = 1024 * 1024
+
+
+def read_trecweb(source: Source, body_limit_bytes: int = BODY_LIMIT_BYTES, *, salvage: bool = False) -> Iterator[Entry]:
+    """Every document of a TREC Web file, in order."""
+    while True:
+        source.skip_blank()
+        offset = source.offset()
+        if source.at_end():
+            if source.broken is None:
+                return
+            yield DamagedEntry(source.broken.member_offset, source.broken.reason)
+            if not source.recover():
+                return
+            continue
+        if not source.match(_DOC):
+            shown = source.peek(40).split(b"\n")[0]
+            _resync(source)
+            yield DamagedEntry(offset, f"expected <DOC>, found {shown!r}")
+            continue
+        begin = source.tell()
+        try:
+            yield _document(source, offset, body_limit_bytes, salvage=salvage)
+        except Refused as refused:
+            source.seek(max(source.tell(), begin + 5))
+            _resync(source)
+            reason = str(refused)
+            if source.broken and source.at_end():
+                reason = f"{source.broken.reason}: {reason}"
+                source.recover()
+            yield DamagedEntry(offset, reason, refused.url)
+
+
+def _resync(source: Source) -> None:
+    def accept(at: Source, looked: int) -> int | None:
+        return at.find_start(_DOC_LINE, max(at.tell(), looked), at.held_end())
+
+    source.skip_to(accept)
+
+
+def _document(source: Source, offset: int, body_limit_bytes: int, *, salvage: bool) -> Entry:
+    begin = source.tell()
+    head = source.take_through(_HEAD_END, _HEAD_LIMIT_BYTES)
+    if head is None:
+        source.seek(begin + 5)
+        raise Refused("<DOC> without the end of a <DOCHDR>")
+    docno = _DOCNO.search(head)
+    inner = _HEAD.search(head)
+    if docno is None or inner is None:
+        raise Refused("<DOC> without a <DOCNO>" if docno is None else "<DOC> without a <DOCHDR>")
+    first, _, rest = inner[1].lstrip().partition(b"\n")
+    first = first.rstrip()
+    wide = _WT_LINE.fullmatch(first)
+    url = _text(wide[1] if wide else first)
+    if not _URL.match(url):
+        raise Refused(f"<DOC> {_text(docno[1])} without a URL in its <DOCHDR>")
+    status, headers = 200, _NO_HEADERS
+    if has_status_line(rest):
+        status, headers, _ = parse_head(rest)
+    flaw = ""
+    begin = source.tell()
+    try:
+        body = _body(source, int(wide[5]) if wide else None, body_limit_bytes)
+    except Refused as refused:
+        if not salvage or source.tell() == begin:
+            raise Refused(str(refused), url) from refused
+        flaw = str(refused)
+        end = source.tell()
+        source.seek(begin)
+        body = source.take(end - begin)
+        headers += ((TRUNCATED_HEADER, CUT),)
+    fetched_at = parse_date14(wide[3].decode()) if wide else _http_date(headers)
+    page = Page(
+        url, body, status, headers, fetched_at or _http_date(headers) or 0, _address(wide), docno=_text(docno[1])
+    )
+    return PageEntry(page, "response", offset, "", flaw)
+
+
+_NO_HEADERS: Headers = ()
+
+
+def _body(source: Source, declared: int | None, limit_bytes: int) -> bytes:
+    """The bytes up to </DOC>, without the line end before it."""
+    begin = source.tell()
+    if declared is not None and declared <= limit_bytes:
+        source.need(declared + 16)
+        if source.match(_END, begin + declared, 16) and source.held_end() >= begin + declared:
+            body = source.take(declared)
+            source.take_through(_END, 16)
+            return body
+    source.seek(begin)
+    found = source.find(_END_LINE_OR_NEXT, limit_bytes)
+    stop = found[1] if found else source.held_end()
+    if found is None or source.match(_DOC, stop):
+        # No </DOC> on a line of its own: one at the end of a line must do.
+        found = source.find(_LATE_END, min(stop - begin, limit_bytes))
+    if found is None:
+        source.seek(stop)
+        raise Refused("<DOC> without </DOC>")
+    body = source.take(found[0] - begin)
+    source.seek(found[1])
+    return body
+
+
+def _http_date(headers: Headers) -> int | None:
+    """GOV2 has no date of its own: the server's Date header is the nearest thing."""
+    value = next((value for name, value in headers if name.lower() == "date"), "")
+    try:
+        return parse_date(email.utils.parsedate_to_datetime(value).isoformat())
+    except (ValueError, TypeError):
+        return None
+
+
+def _address(wide: re.Match[bytes] | None) -> str:
+    return _text(wide[2]) if wide and wide[2] != b"-" else ""
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")

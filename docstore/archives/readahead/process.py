@@ -1,0 +1,164 @@
+"""The reading process, seen from the one that holds the store: start it, take its portions, end it.
+
+Knows frames, which it loads while the process loads.  Must not know what is done with the pages.
+
+A fresh interpreter is started, not a fork and not `multiprocessing`: a fork would inherit an open store, and a script
+without a main guard would run twice.  It is of the same executable and has the same module path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from io import BufferedReader
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from docstore.archives.readahead.job import HELLO, Job
+from docstore.archives.readahead.portions import Place
+from docstore.model.errors import StorageError
+
+if TYPE_CHECKING:  # numpy comes with it
+    from docstore.archives.readahead.frames import ReadyPortion
+
+_PROGRAM: Final = "import sys; sys.path[:] = sys.argv[1:]; from docstore.archives.readahead.child import main; main()"
+_PIPE_BYTES: Final = 1 << 20
+"""Asked of Linux for the pipe: fewer turns between the two processes than with its 64 KB."""
+_LOG = logging.getLogger(__name__)
+_said: list[str] = []
+
+
+class ReadingProcess:
+    """A process that reads one job ahead; a context manager, whose end is the end of the process."""
+
+    def __init__(self, job: Job) -> None:
+        """Start it, and do not wait until it has loaded.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        self._job = job
+        self._last = Place(0, 0)
+        if getattr(sys, "frozen", False) or not sys.executable:
+            raise OSError("this program is not run by a Python interpreter")
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, *sys.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, **_own_group()
+        )
+        assert self._process.stdin is not None and isinstance(self._process.stdout, BufferedReader)
+        self._to, self._from = self._process.stdin, self._process.stdout
+        _widen(self._from.fileno())
+
+    def has_loaded(self) -> bool:
+        """Give it its job, and wait until it answers; False where it does not as docstore's own, which is said once."""
+        with contextlib.suppress(BrokenPipeError):  # there is no answer then
+            self._to.write(pickle.dumps(self._job, 5))
+            self._to.flush()
+        # Not a frame: what another program says must not be taken for a length, or for a pickle.
+        hello = self._from.read(len(HELLO))
+        if hello == HELLO:
+            return True
+        _say_once(f"{sys.executable}: expected {HELLO!r}, found {hello!r}")
+        return False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def portions(self) -> Iterator[ReadyPortion]:
+        """What it reads, in input order.
+
+        Raises:
+            StorageError: it died.
+        """
+        frames = importlib.import_module("docstore.archives.readahead.frames")
+        receiver = frames.Receiver(self._from)
+        while True:
+            message = receiver.take()
+            if message is None:
+                raise self._death()
+            if isinstance(message, frames.End):
+                return
+            if isinstance(message, frames.Failure):
+                raise message.error
+            portion: ReadyPortion = message
+            if portion.places:
+                self._last = portion.places[-1]
+            yield portion
+            del message, portion  # a long page must not be held until the next one is there
+
+    def _death(self) -> StorageError:
+        how = _how(self._process.wait())
+        file = self._job.files[self._last.source] if self._job.files else "nothing"
+        return StorageError(
+            f"the process that reads the archives {how}; the last page it gave is in {file} at offset "
+            f"{self._last.offset}. Every page that was counted is stored: free memory if it ran out, and run the same "
+            "again, with --no-reader to read in one process"
+        )
+
+    def close(self) -> None:
+        """End the process, wherever it is, and wait for its end."""
+        # It holds nothing that could be lost.
+        self._process.kill()
+        for stream in (self._to, self._from):
+            with contextlib.suppress(OSError):
+                stream.close()
+        self._process.wait()
+
+
+def start(job: Job) -> ReadingProcess | None:
+    """A reading process; None where none can be started, which is said once."""
+    try:
+        return ReadingProcess(job)
+    except OSError as error:
+        _say_once(str(error))
+        return None
+
+
+def _say_once(reason: str) -> None:
+    if not _said:
+        _said.append(reason)
+        _LOG.warning("no process beside this one can read the archives (%s): this one reads, too", reason)
+
+
+def _own_group() -> dict[str, Any]:
+    """Options of Popen that keep a Ctrl-C from the process: it ends with the one that started it."""
+    if sys.platform == "win32":
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    return {"process_group": 0}
+
+
+def _widen(descriptor: int) -> None:
+    if sys.platform == "linux":
+        fcntl = importlib.import_module("fcntl")
+        # Refused where the user has too many wide pipes: the narrow one does.
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+
+def _how(code: int) -> str:
+    """What an exit code says."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = str(-code)
+    return f"was killed by signal {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

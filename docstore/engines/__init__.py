@@ -1,1 +1,0 @@
-"""Engines: where cells live.  `protocol` is the seam; each other module is one adapter."""

@@ -1,0 +1,1 @@
+"""The data model: types, keys, columns, encodings, the numbers that reach disk, errors."""

@@ -1,0 +1,303 @@
+"""The built-in columns: how one capture of a page becomes values of cells, and back.
+
+Knows `model` and the names of the built-in columns; must not know where values are stored.  Small structured
+values are msgpack; numbers that a person may want to read in a scan are decimal ASCII.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgpack
+from blake3 import blake3
+
+from docstore.model.codec import decode_varint, encode_varint
+from docstore.model.errors import CorruptionError, UnsupportedFormat
+from docstore.model.format import SCHEME_SIMHASH64_1, SKETCH_BYTES
+from docstore.model.keys import url_of
+from docstore.model.types import Headers, Page, Previous, ReadSpec, Verdict, VerdictKind
+
+if TYPE_CHECKING:  # numpy stays out of the read path
+    from docstore.dedup.analysis import Analysis
+
+STORED_BODY = "body"
+STORED_REFERENCE = "reference"
+STORED_CONFIRMED = "confirmed"
+STORED_REJECTED = "rejected"
+STORED_KNOWN = "known"
+STORED_REFUSED = "refused"
+STORED_VISIT = "visit"
+"""A visit (304) of a page of which no version is stored: there is nothing that it could confirm."""
+
+REASON_NOT_MODIFIED = "not_modified"
+"""Why a visit without a body (304) was not judged: its verdict is that of the version that it confirms."""
+
+BODY = ("page", b"body")
+STATUS = ("http", b"status")
+HEADERS = ("http", b"headers")
+TYPE = ("http", b"type")
+CHARSET = ("http", b"charset")
+IP = ("http", b"ip")
+PAYLOAD_DIGEST = ("http", b"payload_digest")
+DOCNO = ("http", b"docno")
+VISIT = ("http", b"visit")
+FETCHED_URL = ("http", b"url")
+TITLE = ("text", b"title")
+MAIN = ("text", b"main")
+DESCRIPTION = ("text", b"description")
+KEYWORDS = ("text", b"keywords")
+HEADINGS = ("text", b"headings")
+LANG = ("text", b"lang")
+CANONICAL = ("text", b"canonical")
+CHECKSUM = ("dedup", b"checksum")
+TEXT_CHECKSUM = ("dedup", b"text_checksum")
+SIMHASH = ("dedup", b"simhash")
+SKETCH = ("dedup", b"sketch")
+VERDICT = ("dedup", b"verdict")
+CLUSTER = ("dedup", b"cluster")
+CANONICAL_PAGE = ("dedup", b"canonical")
+
+VERDICT_KINDS = frozenset(str(kind) for kind in VerdictKind)
+_SIMHASH_SCHEME = bytes((SCHEME_SIMHASH64_1,))
+
+_PACKER = msgpack.Packer(unicode_errors="surrogateescape")
+"""A packer costs more to make than to use.  Packing plain values calls no Python, so threads can share it."""
+
+Column = tuple[str, bytes]
+Values = dict[Column, bytes]
+"""Values of one row and time."""
+
+
+class StoredVerdict(NamedTuple):
+    """The answer that a capture was given, as `dedup:verdict` keeps it.
+
+    Attributes:
+        kind: the verdict.
+        of_row_key: row of the page it duplicates; b"" for new.
+        of_timestamp: its version, in microseconds.
+        similarity: exact.
+        reason: why it could not be judged.
+        contains_row_key: a page that lies in it, or b"".
+        candidates: pages the index proposed.
+        verified: of those, compared exactly.
+        previous: against its own URL's version before it.
+        previous_similarity: exact.
+        stored: what became of the body: one of the STORED_ words.
+    """
+
+    kind: VerdictKind
+    of_row_key: bytes
+    of_timestamp: int
+    similarity: float
+    reason: str
+    contains_row_key: bytes
+    candidates: int
+    verified: int
+    previous: Previous
+    previous_similarity: float
+    stored: str
+
+
+def encode_verdict(verdict: StoredVerdict) -> bytes:
+    """Encode for `dedup:verdict`."""
+    return bytes(_PACKER.pack(verdict))
+
+
+def decode_verdict(value: bytes) -> StoredVerdict:
+    """Decode `dedup:verdict`.
+
+    Raises:
+        CorruptionError: not a verdict.
+        UnsupportedFormat: of a kind that only a newer docstore knows.
+    """
+    try:
+        fields = msgpack.unpackb(value)
+        if isinstance(fields[0], str) and fields[0] not in VERDICT_KINDS:
+            raise UnsupportedFormat(
+                f"dedup:verdict is {fields[0]!r}, this docstore knows {', '.join(VerdictKind)}; open the store with a "
+                "newer docstore"
+            )
+        fields[0], fields[8] = VerdictKind(fields[0]), Previous(fields[8])
+        return StoredVerdict(*fields)
+    except (ValueError, TypeError, IndexError) as error:
+        raise CorruptionError(f"dedup:verdict does not decode: {error}") from error
+
+
+class ClusterPlace(NamedTuple):
+    """Where a sweep put a version: what `dedup:cluster` and `dedup:canonical` hold.
+
+    Attributes:
+        row_key: row of the page that stands for the cluster; the version's own where it stands alone.
+        timestamp: its version, in microseconds.
+        similarity: exact, of this version to that one; 1.0 for the canonical itself.
+    """
+
+    row_key: bytes
+    timestamp: int
+    similarity: float
+
+    @property
+    def cluster(self) -> bytes:
+        """Name of the cluster, 8 bytes, made of its canonical: what `dedup:cluster` holds."""
+        return blake3(self.timestamp.to_bytes(8, "big") + self.row_key).digest(8)
+
+
+def encode_cluster_place(place: ClusterPlace) -> bytes:
+    """Encode for `dedup:canonical`."""
+    return bytes(_PACKER.pack(place))
+
+
+def decode_cluster_place(value: bytes) -> ClusterPlace:
+    """Decode `dedup:canonical`.
+
+    Raises:
+        CorruptionError: not a place in a cluster.
+    """
+    try:
+        row_key, timestamp, similarity = msgpack.unpackb(value)
+        return ClusterPlace(bytes(row_key), int(timestamp), float(similarity))
+    except (ValueError, TypeError) as error:
+        raise CorruptionError(f"dedup:canonical does not decode: {error}") from error
+
+
+def encode_headers(headers: Headers) -> bytes:
+    """Encode for `http:headers`: order and repeats kept."""
+    return bytes(_PACKER.pack(headers))
+
+
+def decode_headers(value: bytes) -> Headers:
+    """Decode `http:headers`.
+
+    Raises:
+        CorruptionError: not a list of pairs.
+    """
+    try:
+        return tuple((name, text) for name, text in msgpack.unpackb(value, unicode_errors="surrogateescape"))
+    except (ValueError, TypeError) as error:
+        raise CorruptionError(f"http:headers does not decode: {error}") from error
+
+
+def capture_values(page: Page, url: str, content_type: str | None, analysis: Analysis) -> Values:
+    """What a page's row holds beside body, text and verdict: all that is known of it before it is judged.
+
+    Args:
+        page: as fetched.
+        url: of its row.
+        content_type: its header of that name.
+        analysis: of its body.
+    """
+    values = http_values(page, url, content_type, analysis.charset)
+    values.update(declared_values(analysis))
+    values.update(fingerprint_values(analysis))
+    return values
+
+
+def http_values(page: Page, url: str, content_type: str | None, charset: str) -> Values:
+    """The `http` columns of a capture; those without a value are left out."""
+    values = {STATUS: b"%d" % page.status}
+    if page.headers:
+        values[HEADERS] = encode_headers(page.headers)
+    media_type = _media_type(content_type) if content_type else b""
+    if media_type:
+        values[TYPE] = media_type
+    if charset:
+        values[CHARSET] = _encoded(charset)
+    if page.ip:
+        values[IP] = _encoded(page.ip)
+    if page.payload_digest:
+        values[PAYLOAD_DIGEST] = _encoded(page.payload_digest)
+    if page.docno:
+        values[DOCNO] = _encoded(page.docno)
+    if page.url != url:
+        values[FETCHED_URL] = page.url.encode("utf-8", "surrogatepass")
+    return values
+
+
+@lru_cache(maxsize=256)
+def _media_type(content_type: str) -> bytes:
+    return _encoded(content_type.partition(";")[0].strip().lower())
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def declared_values(analysis: Analysis) -> Values:
+    """The `text` columns of a capture but `main`: what the page declares of itself."""
+    declared = (
+        (TITLE, analysis.title),
+        (DESCRIPTION, analysis.description),
+        (KEYWORDS, analysis.keywords),
+        (HEADINGS, analysis.headings),
+        (LANG, analysis.lang),
+        (CANONICAL, analysis.canonical),
+    )
+    return {column: text.encode("utf-8", "surrogatepass") for column, text in declared if text}
+
+
+def text_values(analysis: Analysis) -> Values:
+    """The `text` columns of a capture; `main` first and always, so that no text is taken for that of a later body."""
+    return {MAIN: analysis.main_bytes} | declared_values(analysis)
+
+
+def fingerprint_values(analysis: Analysis) -> Values:
+    """The `dedup` columns of a capture; `text_checksum` always, empty where there is no text."""
+    values = {CHECKSUM: analysis.body_checksum, TEXT_CHECKSUM: analysis.text_checksum}
+    if analysis.text_checksum:
+        values[SIMHASH] = _SIMHASH_SCHEME + analysis.simhash.to_bytes(8, "big")
+        values[SKETCH] = encode_sketch(analysis.sketch, analysis.shingle_count)
+    return values
+
+
+def encode_sketch(sketch: bytes, shingle_count: int) -> bytes:
+    """Encode for `dedup:sketch`: scheme byte, one byte a bin, and how many shingles it was made of."""
+    return sketch + encode_varint(shingle_count)
+
+
+def decode_sketch(value: bytes) -> tuple[bytes, int]:
+    """The sketch of `dedup:sketch`, and how many shingles it was made of; b"" and 0 for no sketch.
+
+    Raises:
+        CorruptionError: it is cut off.
+    """
+    if not value:
+        return b"", 0
+    return value[:SKETCH_BYTES], decode_varint(value, SKETCH_BYTES)[0]
+
+
+def encode_visit(status: int, headers: Headers) -> bytes:
+    """Encode for `http:visit`: a visit that found nothing new."""
+    return bytes(_PACKER.pack((status, headers)))
+
+
+def decode_visit(value: bytes) -> tuple[int, Headers]:
+    """Decode `http:visit`.
+
+    Raises:
+        CorruptionError: not a status with headers.
+    """
+    try:
+        status, headers = msgpack.unpackb(value, unicode_errors="surrogateescape")
+        return int(status), tuple((name, text) for name, text in headers)
+    except (ValueError, TypeError) as error:
+        raise CorruptionError(f"http:visit does not decode: {error}") from error
+
+
+def shown_verdict(stored: StoredVerdict) -> Verdict:
+    """A stored verdict in terms of URLs."""
+    return Verdict(
+        stored.kind,
+        url_of(stored.of_row_key) if stored.of_row_key else "",
+        stored.of_timestamp,
+        stored.similarity,
+        stored.reason,
+        url_of(stored.contains_row_key) if stored.contains_row_key else "",
+        stored.candidates,
+        stored.verified,
+    )
+
+
+def visit_spec() -> ReadSpec:
+    """Reads the newest visit that found nothing new."""
+    return ReadSpec(families=(VISIT[0],), qualifier_prefix=VISIT[1], versions=1)

@@ -1,0 +1,93 @@
+"""Every exception that docstore raises, with its exit code; nothing else.
+
+Imports nothing of the package.  A class exists only where the caller would act differently.  Absence is
+``None``, never an exception.
+
+    DocstoreError                       exit  what the caller does
+    +- InvalidArgument (ValueError)     2     fix the call
+    +- StoreUnavailable                 3     missing, locked, forked or closed: open, wait, or create
+    +- UnsupportedFormat                4     use a newer docstore, or migrate; names both versions
+    +- CorruptionError                  5     run `docstore check`; carries path, offset, expected, found
+    +- StorageError (OSError)           6     disk full or I/O: not applied; free space, write again
+    +- CommitUnknown                    7     maybe applied: do the same write again, it is idempotent
+
+Exit 1 means that nothing was found, exit 8 that the work is done but records were skipped; neither is an exception.
+"""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_NOTHING_FOUND = 1
+EXIT_RECORDS_SKIPPED = 8
+
+
+class DocstoreError(Exception):
+    """The base of all: catch it to catch everything that docstore raises on purpose."""
+
+    exit_code = 1
+
+
+class InvalidArgument(DocstoreError, ValueError):
+    """The call itself is wrong; the message says how to mend it."""
+
+    exit_code = 2
+
+
+class StoreUnavailable(DocstoreError):
+    """The store is missing, held by another process, inherited by a fork, or closed."""
+
+    exit_code = 3
+
+
+class UnsupportedFormat(DocstoreError):
+    """A file on disk carries a format number that this docstore does not know."""
+
+    exit_code = 4
+
+
+class CorruptionError(DocstoreError):
+    """Bytes on disk are not what was written, or the medium does not give them.
+
+    Attributes:
+        message: what is wrong, without the place.
+        path: the damaged file, or the table and row key where no file of ours is to blame.
+        offset: byte offset in that file, or None.
+        expected: what should stand there, in words.
+        found: what stands there, in words.
+        remedy: what to do, in words.
+    """
+
+    exit_code = 5
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str = "",
+        offset: int | None = None,
+        expected: str = "",
+        found: str = "",
+        remedy: str = "run `docstore check` to see what else is damaged",
+    ) -> None:
+        where = f" in {path}" if path else ""
+        where += f" at offset {offset}" if offset is not None else ""
+        what = f" (expected {expected}, found {found})" if expected or found else ""
+        super().__init__(f"{message}{where}{what}; {remedy}")
+        self.message = message
+        self.path = path
+        self.offset = offset
+        self.expected = expected
+        self.found = found
+        self.remedy = remedy
+
+
+class StorageError(DocstoreError, OSError):
+    """The disk is full or an I/O call failed: the write was not applied."""
+
+    exit_code = 6
+
+
+class CommitUnknown(DocstoreError):
+    """The write may or may not have been applied; the same write again is safe."""
+
+    exit_code = 7

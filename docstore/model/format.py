@@ -1,0 +1,298 @@
+"""Every number, tag and layout that reaches disk: constants only.
+
+Imports nothing of the package.  ``docs/format.md`` explains each of these; a test holds the two together and
+another pins every number.  NEVER CHANGE A NUMBER HERE: add one, and a migration.  All integers are little-endian unless
+a name says otherwise; inside ordered keys they are big-endian, because bytes then sort as numbers do.
+"""
+
+from __future__ import annotations
+
+# --- the store ---
+
+FORMAT_VERSION = 1
+"""Version of the whole store directory; higher than this is refused with UnsupportedFormat."""
+
+FORMAT_FILE = "FORMAT"
+LOCK_FILE = "LOCK"
+ENGINE_DIRECTORY = "engine"
+SEGMENT_DIRECTORY = "segments"
+SET_ASIDE_DIRECTORY = "set-aside"
+"""Segments, or what stood behind the committed bytes of one, with sound records that no row names: NUMBER-OFFSET.seg,
+eight decimal digits or more and where in the segment its records began; header and records as in a segment."""
+DICTIONARY_DIRECTORY = "dictionaries"
+RESERVE_FILE = "RESERVE"
+"""Zeros: room for deletes and compaction on a full disk; may be removed at any time."""
+INDEX_DIRECTORY = "index"
+
+FORMAT_MAGIC = b"docstore format "
+"""The FORMAT file is this, the version in decimal, and a newline."""
+
+# --- tables of the engine: one byte before every key ---
+
+TABLE_TAGS = {"meta": 0x01, "pages": 0x02, "bodies": 0x03, "postings": 0x04}
+
+# --- row keys of URLs: reversed host, HOST_END, path and query, SCHEME_MARK, scheme[:port][@userinfo] ---
+
+ROW_KEY_LABEL_SEPARATOR = b","
+ROW_KEY_HOST_END = b")"
+"""Below the label separator, so a host's own pages come before those of its subdomains."""
+ROW_KEY_SCHEME_MARK = b" "
+"""Below every byte of a canonical path, so /a comes before /a/b, and http and https of one URL lie side by side."""
+ROW_KEY_NO_HOST = b"("
+"""First byte where a URL has no authority (urn:, dns:); the canonical URL follows."""
+URL_LIMIT_BYTES = 65_536
+"""Longest canonical URL; a longer one is refused with InvalidArgument."""
+
+BARE_TABLES = {"postings": "p"}
+"""Tables of very many tiny rows, with their only family.  A bare table holds qualifiers and nothing else: timestamp 0,
+value empty, one version.  Its LevelDB key is table tag, escaped row key, qualifier as it is; its value is empty."""
+ENGINE_TAG = 0x00
+"""Before the keys of the engine itself, which belong to no table: the delete epoch and the delete marks."""
+ENGINE_EPOCH_KEY = b"\x00\x00"
+"""Varint: delete marks ever made.  Every cell of a table that is not bare carries it, as of its writing, before its
+value.  A mark's key is ENGINE_TAG, its kind, table tag, escaped row key, family (empty for a row); its value is a
+varint epoch, and cells with a smaller one are deleted."""
+ENGINE_END_KEY = b"\xff"
+"""The last key of all, put there at creation: an iterator that ends before it has lost something."""
+
+# --- LevelDB keys: table tag, escaped row key, KEY_END, then one of these ---
+
+KEY_ESCAPE = b"\x00\xff"
+"""A zero byte inside a row key or qualifier."""
+KEY_END = b"\x00\x01"
+"""End of an escaped row key or qualifier; sorts before every escaped zero, so prefixes sort first."""
+KEY_KIND_ROW_MARK = 0x01
+"""Everything in the row written before this mark is deleted."""
+KEY_KIND_FAMILY_MARK = 0x02
+"""Everything in one family of the row written before this mark is deleted."""
+KEY_KIND_CELL = 0x03
+FAMILY_END = b"\x00"
+"""End of a family name, which holds no zero byte."""
+TIMESTAMP_MAX = (1 << 63) - 1
+"""Timestamps are integer microseconds in [0, TIMESTAMP_MAX]; keys hold TIMESTAMP_MAX - timestamp, big-endian."""
+
+# --- values of cells in the families of the pages table: one tag byte, then the rest ---
+
+VALUE_INLINE = 0x00
+"""The value itself follows."""
+VALUE_REF = 0x01
+"""A record in Bodies: varint raw length, then the ref (segments: varint segment number, varint offset, varint
+length)."""
+INLINE_LIMIT_BYTES = 512
+"""Longer values go to Bodies: 3 KB of inline cells a page made LevelDB stall for 773 ms (measured)."""
+
+# --- segments ---
+
+SEGMENT_MAGIC = b"DSSEGMNT"
+SEGMENT_FORMAT_VERSION = 2
+"""2 has records of kind RECORD_GROUP and RECORD_COPIES; a segment of version 1 is read, and takes no more records."""
+SEGMENT_HEADER = "<8sHHQ"
+"""magic, format version, reserved (0), segment number; then CRC-32 of the bytes before it."""
+SEGMENT_HEADER_BYTES = 24
+SEGMENT_SUFFIX = ".seg"
+
+RECORD_MAGIC = 0xD5
+RECORD_WIDE = 0x08
+"""Bit of the tag byte: the wide header follows, because a length or the timestamp does not fit the narrow one."""
+RECORD_NARROW_HEADER = "<BBBBHHHII"
+"""magic, tag (kind + RECORD_WIDE + 16 * codec), column, fields length, payload length, raw length, timestamp in
+milliseconds (low 16 bits, high 32 bits), CRC-32 of payload."""
+RECORD_NARROW_HEADER_BYTES = 18
+RECORD_TIMESTAMP_STEP = 1000
+"""Microseconds: a narrow header's timestamp counts milliseconds."""
+RECORD_WIDE_HEADER = "<BBBBIIIQI"
+"""magic, tag, column, reserved (0), fields length, payload length, raw length, timestamp in microseconds, CRC-32 of
+payload."""
+RECORD_WIDE_HEADER_BYTES = 28
+RECORD_CRC_BYTES = 4
+"""After header and fields: CRC-32 of both, started from the segment's number, so that a record is sound only in the
+segment that it was written to; then the payload.  Fields: 16 bytes of dictionary or base if the codec has one; if the
+column byte is 0, varint length + family, varint length + qualifier; the rest is the row key."""
+RECORD_RELATED_BYTES = 16
+
+RECORD_COLUMNS = {
+    1: ("page", b"body"),
+    2: ("text", b"title"),
+    3: ("text", b"main"),
+    4: ("text", b"description"),
+    5: ("text", b"keywords"),
+    6: ("text", b"headings"),
+    7: ("text", b"lang"),
+    8: ("http", b"headers"),
+}
+"""Columns that take one byte in a record; every other column is spelled out."""
+
+RECORD_VALUE = 1
+"""A cell's value; fields name its row key, family, qualifier, and dictionary or base."""
+RECORD_DELETE_ROW = 2
+RECORD_DELETE_FAMILY = 3
+RECORD_DELETE_COLUMN = 4
+"""Delete marks, so that rows rebuilt from segments do not come back from the dead."""
+RECORD_GROUP = 5
+"""A group of records begins; payload: varint number of its commit, the last one's plus 1.  All other fields are empty.
+So it says that the commit before it was made: a manifest that is behind that has lost commits."""
+RECORD_COPIES = 6
+"""First in a segment that compaction writes: what follows are copies of records in the segments whose numbers are the
+payload, varints in ascending order, each less the one before."""
+
+CODEC_STORED = 0
+CODEC_ZSTD = 1
+"""A zstd frame without its 4 bytes of magic and without its content size: the record has the raw length."""
+CODEC_ZSTD_DICTIONARY = 2
+"""zstd with a raw-content dictionary; the record names it by its checksum."""
+CODEC_ZSTD_DELTA = 3
+"""zstd with another record's raw value as raw-content dictionary: the body, or in family `text` the text, that the row
+of table `bodies` leads to which the record names."""
+
+ZSTD_FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
+
+SEGMENT_LIVE = "live"
+SEGMENT_ACTIVE = "active"
+SEGMENT_DRAINING = "draining"
+
+# --- manifest: rows of table `meta`, one cell each, a msgpack map at timestamp 0 ---
+
+MANIFEST_FAMILY = "manifest"
+MANIFEST_QUALIFIER = b"row"
+MANIFEST_TABLET_PREFIX = b"tablet:"
+"""+ first row key of the tablet -> {"number", "raw_bytes"}; it ends where the next one starts."""
+MANIFEST_SEGMENT_PREFIX = b"segment:"
+"""+ segment number, 8 bytes big-endian -> {"state", "committed_bytes", "synced_bytes", "freed_bytes", "tablet"}."""
+DICTIONARY_ROW_PREFIX = b"dictionary:"
+"""+ name of a scope ("site ..." or "tablet ...", and the column) -> stage (1 byte) and checksum of its dictionary."""
+MANIFEST_COUNTERS_ROW = b"counters"
+"""-> {"next_segment", "next_tablet", "group"}: numbers are never given twice; group is that of the last commit, missing
+before there was one."""
+
+BAND_SECRET_ROW = b"band-secret"
+"""Cell m: -> BAND_SECRET_BYTES random bytes that say which bins of a sketch make a band, made with a schema that has
+`keyed_bands`: the n-th bin is the one with the n-th smallest u64, little-endian, of the bytes that BLAKE3 makes of the
+secret."""
+BAND_SECRET_BYTES = 16
+IDENTITY_ROW = b"identity"
+"""Cell m: -> IDENTITY_BYTES random bytes, which a store has in common with its backups and what is restored of them."""
+IDENTITY_BYTES = 16
+
+LOST_ROW = b"lost"
+"""Cells m: of what was found to be missing at open, until it is acknowledged; see docs/format.md."""
+
+COMPACTION_ROW = b"compaction"
+"""Cell m:run -> msgpack {"level", "first_segment", "began"} of a compaction of all tablets that has not ended."""
+
+BACKUP_FILE = "BACKUP"
+BACKUP_FORMAT_VERSION = 1
+BACKUP_ENGINE_PREFIX = "engine-"
+"""BACKUP is JSON: format, store (its identity in hex), group (its last commit), engine (the folder's name),
+segments (name -> bytes), dictionaries (names), runs (name -> bytes), made (seconds)."""
+
+# --- dictionaries ---
+
+DICTIONARY_MAGIC = b"DSDICTNR"
+DICTIONARY_FORMAT_VERSION = 1
+DICTIONARY_HEADER = "<8sHHIII"
+"""magic, format version, reserved (0), raw length, payload length, CRC-32 of the payload; then the payload, one zstd
+frame."""
+DICTIONARY_HEADER_BYTES = 24
+DICTIONARY_SUFFIX = ".dict"
+"""The file's name is the first 16 bytes of the BLAKE3 of the raw content, in hex."""
+
+# --- postings: first byte of the row key in table `postings` ---
+
+POSTING_BODY = 0x01
+"""+ first 8 bytes of the body checksum -> timestamp and row key of each page that holds this body."""
+POSTING_TEXT = 0x02
+"""+ text number -> first 8 bytes of the body checksum of each body with this text."""
+POSTING_BAND = 0x03
+"""+ 8 bytes of a band key or 0-mod-p fingerprint -> text number of each text that has it.  Only where such keys have no
+runs: pages of a dry run, and engines that several processes write."""
+POSTING_SHINGLE = 0x04
+"""Retired: never give this number to another kind."""
+POSTING_PAYLOAD_DIGEST = 0x05
+"""+ first 8 bytes of the BLAKE3 of a recorded payload digest -> first bytes of the checksum of each body it was
+recorded of."""
+POSTING_DOCNO = 0x06
+"""+ first 8 bytes of the BLAKE3 of a document number -> timestamp and row key of each page that came under it."""
+TEXT_NUMBER_BYTES = 6
+"""A text number is the first six bytes of the text checksum: nothing to allocate, and a clash costs one look."""
+
+# --- log of the runs: rows of table `meta`; what a run does not hold yet ---
+
+KEYS_SCHEME_ROW = b"keys-scheme"
+"""Cell of RUN_LOG_FAMILY, empty qualifier, one byte: the scheme of the keys in the runs and their log.  No such row:
+SCHEME_KEYS_1."""
+RUN_LOG_PREFIX = b"runs:"
+"""+ group number, 8 bytes big-endian -> cells of RUN_LOG_FAMILY, qualifier a u32 big-endian 0, 1, ...: varint of the
+group from which on runs were not known to be durable when this was written, then texts: text number, varint count of
+keys, each key's highest RUN_KEY_BITS after mixing, 5 bytes."""
+RUN_LOG_FAMILY = "m"
+RUN_LOG_CELL_TEXTS = 1024
+"""Texts in one cell at most: a group may have any number, a cell of an engine may not be of any size."""
+RUN_REBUILD_ROW = b"runs-rebuild"
+"""There while the runs are built anew from the pages; a store opened with it builds them again."""
+
+# --- runs: sorted postings derived from their log; may be lost, are built again from the pages ---
+
+RUN_SUFFIX = ".run"
+"""Before it the first group held and the one behind the last, 16 hexadecimal digits each, joined by -."""
+RUN_PART_SUFFIX = ".part"
+"""In place of RUN_SUFFIX until the run is written and synced; removed at open."""
+RUN_MAGIC = b"DSPOSTRN"
+RUN_FORMAT_VERSION = 2
+RUN_FOOTER = "<8sHBBIQQQ3I"
+"""Last in the file: magic, format version, slice bits, place bits, texts, keys, postings, bytes of the slices, then
+CRC-32 of texts, slices and index; CRC-32 of the footer (u32).  Before it, from the magic at the beginning on: u48 text
+numbers, slices, u32 index[2**slice bits + 1] in units of 8 bytes; each filled up with zeros to a multiple of 8."""
+RUN_FOOTER_BYTES = 56
+RUN_BUCKET_BITS = 8
+"""A slice has 2**8 buckets: the bits of a key behind those that name the slice."""
+RUN_SLICE_HEAD = "<IB3x"
+"""Keys in the slice, bytes of a number in its fence (2 or 4).  An empty slice is no bytes."""
+RUN_LIST_HEAD_BITS = 6, 5
+"""Places of a key beyond the first two; bits of each step.  Steps follow: place less the one before, less 1."""
+RUN_KEY_BITS = 40
+"""Highest bits of a mixed key that a posting keeps; what is cut off costs a false candidate, never a missed one."""
+RUN_PLACE_BITS = 24
+"""A run holds at most 2**24 texts."""
+RUN_TEXT_GONE = 0
+"""Text number of texts that are gone, in buckets that were full: a look-up goes on to longer keys as before."""
+
+# --- stages of a sweep: may be lost, are made again from the rows ---
+
+SWEEP_DIRECTORY = "sweep"
+"""Holds one folder, named by a BLAKE3 of what is swept and how (16 hexadecimal digits); it goes when the sweep is
+done."""
+SWEEP_LOG_SUFFIX = ".log"
+SWEEP_MAGIC = b"DSSWEEPS"
+SWEEP_FORMAT_VERSION = 1
+SWEEP_LOG_HEADER = "<8sHH16s"
+"""magic, format version, reserved (0), a BLAKE3 of the stage's input; a log with another one is begun anew."""
+SWEEP_FRAME_HEADER = "<II"
+"""Before each frame of a log: its length, and the CRC-32 of its bytes; what follows the last sound frame is cut off."""
+SWEEP_SHINGLES_SUFFIX = ".u64"
+"""Beside the log of shingle sets: the sets one after the other, little-endian; a frame has the CRC-32 of its part."""
+
+# --- fingerprint schemes: the first byte of every persisted fingerprint ---
+# A scheme is an algorithm with all its parameters.  Two schemes are never compared.
+
+SCHEME_BLAKE3_256 = 1
+SCHEME_BYTE_SUM = 2
+SCHEME_ADLER32 = 3
+SCHEME_CRC32 = 4
+SCHEME_MD5 = 5
+SCHEME_SHA1 = 6
+SCHEME_SHA256 = 7
+SCHEME_BLAKE2B_256 = 8
+
+SCHEME_TEXT_1 = 1
+"""Normalised words of `html.words`, Unicode 14.0 tables, joined by one space, BLAKE3-128."""
+SCHEME_SIMHASH64_1 = 1
+SCHEME_SKETCH_1 = 1
+SKETCH_BYTES = 257
+"""Scheme byte and 256 bins; in `dedup:sketch` a varint follows: how many shingles it was made of."""
+SCHEME_KEYS_1 = 1
+"""What a text was posted under before the first release: 16 bands of 5 bins, shingles that are 0 mod 16, to 64."""
+SCHEME_KEYS_2 = 2
+"""16 bands of 5 bins of `dedup.sketch`, and the shingles that are 0 mod 12 (p doubles until 4,096 are left)."""
+SCHEME_KEYS_3 = 3
+"""The same, and where the bucket of such a key is full the next one of its chain: the band's first 7, 10, 14, 20 and 28
+bins, the run of 16, 64 and 256 shingles that begins with the fingerprint."""

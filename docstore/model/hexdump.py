@@ -1,0 +1,60 @@
+"""Bytes of a file as lines: offset, hexadecimal, meaning.
+
+Pure.  Must not know any layout: whoever dumps a file brings its fields.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from docstore.model.codec import decode_varint
+
+_HEX_BYTES = 16
+"""Shown of a field; of a longer one the first so many."""
+
+Field = tuple[str, str]
+"""Name and `struct` layout of one value."""
+
+
+class HexLines:
+    """Cuts bytes into labelled lines.
+
+    Attributes:
+        raw: the bytes.
+        at: how many are labelled.
+        lines: so far.
+    """
+
+    def __init__(self, raw: bytes, base: int) -> None:
+        """Begin with bytes that lie at an offset `base` in their file."""
+        self.raw = raw
+        self.at = 0
+        self.lines: list[str] = []
+        self._base = base
+
+    def take(self, length: int, label: str) -> bytes:
+        """Label the next bytes."""
+        part = self.raw[self.at : self.at + length]
+        if not length:
+            return part
+        shown = part[:_HEX_BYTES].hex(" ") + (" .." if length > _HEX_BYTES else "")
+        self.lines.append(f"{self._base + self.at:08x}  {shown:<50}  {label}")
+        self.at += length
+        return part
+
+    def take_fields(self, fields: tuple[Field, ...]) -> None:
+        """Label values of fixed layouts, one behind the other."""
+        for name, layout in fields:
+            struct = Struct(layout)
+            (value,) = struct.unpack_from(self.raw, self.at)
+            self.take(struct.size, f"{name} {self.shown(name, value)}")
+
+    def shown(self, name: str, value: object) -> str:
+        """A field's value for people."""
+        return f"{value:#010x}" if name.startswith("CRC") else repr(value)
+
+    def take_varint(self, label: str) -> int:
+        """Label a varint, and give it."""
+        number, end = decode_varint(self.raw, self.at)
+        self.take(end - self.at, f"{label} {number}")
+        return number

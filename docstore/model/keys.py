@@ -1,0 +1,380 @@
+"""URL <-> row key: what counts as the same URL, and where its page lies among the others.
+
+Knows `errors` and `format`.  Must not know a store, an engine, or how a row key becomes an engine's key.
+The only importer of ada_url, whose C functions are called directly: its Python wrapper costs twice as much a URL.
+
+**The same URL.**  Two URLs are the same when their canonical forms are equal.  The canonical form is what the WHATWG
+URL standard serialises (white space at the ends, tabs and line ends dropped; scheme and host in lower case; IDN to
+punycode; every spelling of an IPv4 or IPv6 address to one; default port dropped; backslashes and dot segments
+resolved; an empty path made "/"; illegal bytes percent-encoded), and then
+
+- the fragment is dropped: it never reaches the server;
+- dots at the end of the host are dropped: they name the same host;
+- in path and query of http, https, ws, wss and ftp, percent-encodings get upper-case digits, and those of unreserved
+  characters (letters, digits, ``-._~``) are decoded, as RFC 3986 section 6.2.2 says.  One that follows a stray ``%``
+  is not decoded, for it could become a part of another one.
+
+Kept apart, because servers do: http and https, ``www`` and none, other ports, userinfo, an empty query (``/?``) and
+none, the order of query parameters, ``+`` and ``%20``, ``//`` and ``/``, upper and lower case in paths.  `variants`
+names the usual doubles.
+
+**The row key** is ``com,example,www)/path?query https:8443@user``: the host's labels reversed, the path and query,
+and behind a space the scheme with port and userinfo where there are any.  All pages of a host lie together, whatever
+their scheme and port; the pages of its subdomains follow; the spellings http and https of one URL are neighbours; and
+a path's range is one prefix.  Addresses are not reversed: ``192.0.2.1)/``, ``[2001:db8::1])/``.  A URL without
+authority (``urn:isbn:1``) is ``(`` and the URL.
+
+It can be read back: the first ``)`` ends the host, in which ``% ( ) * + ,`` are percent-encoded, and the last space
+ends the path, since what follows holds none.  In the host a dot is left only in an IPv4 address, where labels are not
+reversed.  `docs/keys.md` has the table of hard cases, which a test checks.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ada_url._ada_wrapper import ffi, lib
+
+from docstore.model.errors import InvalidArgument
+from docstore.model.format import (
+    ROW_KEY_HOST_END,
+    ROW_KEY_LABEL_SEPARATOR,
+    ROW_KEY_NO_HOST,
+    ROW_KEY_SCHEME_MARK,
+    URL_LIMIT_BYTES,
+)
+
+REFUSED_SCHEMES = frozenset({"about", "blob", "data", "javascript", "mailto"})
+"""Nothing can be fetched from these: what they mean is in the URL itself, or in one browser's memory."""
+
+_ESCAPES_NORMALISED = frozenset({"ftp", "http", "https", "ws", "wss"})
+_HOST_END = ROW_KEY_HOST_END.decode()
+_SEPARATOR = ROW_KEY_LABEL_SEPARATOR.decode()
+_NO_HOST = ROW_KEY_NO_HOST.decode()
+_SCHEME_MARK = ROW_KEY_SCHEME_MARK.decode()
+
+_HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_HOST_AND_PORT = re.compile(r"(?!(?:https?|wss?|ftp|file):)[^/?#:@\s]+:\d{1,5}(?:[/?#]|$)")
+_AUTHORITY_END = re.compile(r"[/?]")
+_USERINFO = re.compile(r"(\s*[A-Za-z][A-Za-z0-9+.-]*:[/\\]+)([^/?#\\]*)@")
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
+_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_HEX_DIGITS = frozenset("0123456789ABCDEFabcdef")
+_MARKS_IN_HOST = re.compile(r"[%()*+,]")
+_ESCAPED_MARKS = re.compile(r"%(25|28|29|2A|2B|2C)")
+_IPV4 = re.compile(r"\d+\.\d+\.\d+\.\d+")
+_SHOWN_CHARACTERS = 120
+
+
+class KeyRange(NamedTuple):
+    """Row keys with ``start <= row key < end``."""
+
+    start: bytes
+    end: bytes
+
+
+class _Parts(NamedTuple):
+    """A canonical URL, cut: ``scheme://userinfo@host:port`` and the rest; without authority `host` is None."""
+
+    scheme: str
+    userinfo: str
+    host: str | None
+    port: str
+    rest: str
+
+    def url(self) -> str:
+        if self.host is None:
+            return f"{self.scheme}:{self.rest}"
+        userinfo = f"{self.userinfo}@" if self.userinfo else ""
+        port = f":{self.port}" if self.port else ""
+        return f"{self.scheme}://{userinfo}{self.host}{port}{self.rest}"
+
+
+def canonical_url(url: str) -> str:
+    """The one spelling of a URL; the module's first lines say what counts as the same.
+
+    Raises:
+        InvalidArgument: not an absolute URL, nothing that can be fetched, or longer than `URL_LIMIT_BYTES`.
+    """
+    return _parts(url).url()
+
+
+def holds_password(url: str) -> bool:
+    """Whether a URL, canonical or not, names a user and a password."""
+    found = _USERINFO.match(url)
+    return found is not None and ":" in found[2]
+
+
+def without_password(url: str) -> str:
+    """A URL without its user and password, if it names both; else as it is."""
+    return _USERINFO.sub(r"\1", url, count=1) if holds_password(url) else url
+
+
+def row_key(url: str) -> bytes:
+    """The row key of a URL; equal for two URLs exactly when their canonical forms are.
+
+    Raises:
+        InvalidArgument: as `canonical_url`.
+    """
+    return _row_key(_parts(url))
+
+
+def row_key_and_url(url: str) -> tuple[bytes, str]:
+    """The row key of a URL, and its canonical form: what `url_of` gives of that key.
+
+    Raises:
+        InvalidArgument: as `canonical_url`.
+    """
+    parts = _parts(url)
+    return _row_key(parts), parts.url()
+
+
+def _row_key(parts: _Parts) -> bytes:
+    scheme, userinfo, host, port, rest = parts
+    if host is None:
+        return f"{_NO_HOST}{scheme}:{rest}".encode()
+    if port:
+        scheme += f":{port}"
+    if userinfo:
+        scheme += f"@{userinfo}"
+    return f"{_host_key(host, scheme)}{_HOST_END}{rest}{_SCHEME_MARK}{scheme}".encode()
+
+
+def url_of(row_key: bytes) -> str:
+    """The canonical URL of a row key made by `row_key`.
+
+    Raises:
+        InvalidArgument: these bytes are not the row key of a URL.
+    """
+    try:
+        text = row_key.decode("ascii")
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"not the row key of a URL (not ASCII): {row_key[:_SHOWN_CHARACTERS]!r}") from error
+    if text.startswith(_NO_HOST):
+        return text[1:]
+    host_key, host_end, rest_and_scheme = text.partition(_HOST_END)
+    rest, scheme_mark, suffix = rest_and_scheme.rpartition(_SCHEME_MARK)
+    if not host_end or not scheme_mark:
+        raise InvalidArgument(
+            f"not the row key of a URL (expected host{_HOST_END}path, a space, scheme): {_shown(text)}; "
+            "`docstore key URL` shows the row key of a URL"
+        )
+    origin, _, userinfo = suffix.partition("@")
+    scheme, _, port = origin.partition(":")
+    return _Parts(scheme, userinfo, _host_of(host_key), port, rest).url()
+
+
+def complete_url(text: str) -> str:
+    """The canonical URL of what a person typed: ``example.com/page`` and ``localhost:8080`` get ``https://``.
+
+    Raises:
+        InvalidArgument: as `canonical_url`.
+    """
+    text = text.strip()
+    if text.startswith("//"):
+        return canonical_url("https:" + text)
+    if _HOST_AND_PORT.match(text) or not _HAS_SCHEME.match(text):
+        return canonical_url("https://" + text)
+    return canonical_url(text)
+
+
+def resolve(base: str, reference: str) -> str | None:
+    """The canonical URL that a reference on a page names (a Location, a link); None where it names nothing storable."""
+    base_source, source = base.encode("utf-8", "replace"), reference.encode("utf-8", "replace")
+    handle = lib.ada_parse_with_base(source, len(source), base_source, len(base_source))
+    try:
+        if not lib.ada_is_valid(handle):
+            return None
+        view = lib.ada_get_href(handle)
+        href: str = ffi.unpack(view.data, view.length).decode("ascii")
+    finally:
+        lib.ada_free(handle)
+    try:
+        return canonical_url(href)
+    except InvalidArgument:
+        return None
+
+
+def same_host(row_key: bytes, other: bytes) -> bool:
+    """Whether two rows are of one host, whatever their schemes and ports; those without a host are not."""
+    host, host_end, _ = row_key.partition(ROW_KEY_HOST_END)
+    return bool(host_end) and not host.startswith(ROW_KEY_NO_HOST) and other.startswith(host + host_end)
+
+
+def variants(url: str) -> list[str]:
+    """Canonical URLs under which a site often serves the same page: the other scheme, with or without ``www``, both.
+
+    The other scheme only on default ports; ``www`` only before names.  The URL itself is not among them.
+    """
+    parts = _parts(url)
+    schemes = [parts.scheme]
+    if parts.scheme in {"http", "https"} and not parts.port:
+        schemes.append("http" if parts.scheme == "https" else "https")
+    hosts = [parts.host]
+    if parts.host and parts.scheme in {"http", "https"} and not _is_address(parts.host):
+        hosts.append(parts.host.removeprefix("www.") if parts.host.startswith("www.") else f"www.{parts.host}")
+    doubles = [parts._replace(scheme=scheme, host=host).url() for host in hosts for scheme in schemes][1:]
+    # `www.1` would be a name and `1` an address: what does not stay as it is written is no variant.
+    return [double for double in doubles if _is_canonical(double)]
+
+
+def host_range(host: str, *, subdomains: bool = False) -> KeyRange:
+    """Row keys of all pages of a host, whatever their scheme and port; with its subdomains if asked.
+
+    Raises:
+        InvalidArgument: not a host name or address.
+    """
+    if not host or any(mark in host for mark in "/?#@\\") or _parts(f"http://{host}/").port:
+        raise InvalidArgument(f"not a host: {_shown(host)}; give a name or address alone, such as example.com")
+    canonical = _parts(f"http://{host}/").host or ""
+    prefix = _host_key(canonical, "http")
+    if subdomains and not _is_address(canonical):
+        # `* + ,` are all that lies between `)` and `-`, and the host escapes the first two.
+        return KeyRange((prefix + _HOST_END).encode(), (prefix + "-").encode())
+    return prefix_range_of_key((prefix + _HOST_END).encode())
+
+
+def prefix_range(url_prefix: str) -> KeyRange:
+    """Row keys of the URLs that begin so, whatever their scheme, port and userinfo; a missing scheme is added.
+
+    Raises:
+        InvalidArgument: as `canonical_url`, or the prefix names a port or userinfo, by which row keys are not ordered.
+    """
+    parts = _parts(complete_url(url_prefix))
+    if parts.host is None:
+        return prefix_range_of_key(f"{_NO_HOST}{parts.url()}".encode())
+    if parts.port or parts.userinfo:
+        raise InvalidArgument(
+            f"a URL prefix names host and path only, for row keys are ordered by these: {_shown(url_prefix)}; "
+            "leave out port and userinfo"
+        )
+    return prefix_range_of_key(f"{_host_key(parts.host, parts.scheme)}{_HOST_END}{parts.rest}".encode())
+
+
+def prefix_range_of_key(prefix: bytes) -> KeyRange:
+    """Row keys that begin with these bytes.
+
+    Raises:
+        InvalidArgument: the prefix is empty or all FF, so that its range has no end.
+    """
+    stem = prefix.rstrip(b"\xff")
+    if not stem:
+        raise InvalidArgument(
+            f"a prefix of row keys must hold a byte below FF, got {prefix!r}; leave it out to scan all"
+        )
+    return KeyRange(prefix, stem[:-1] + bytes((stem[-1] + 1,)))
+
+
+def _parts(url: str) -> _Parts:
+    """Parse, make canonical and cut."""
+    href = _href(url)
+    scheme, _, rest = href.partition(":")
+    if not rest.startswith("//"):
+        if scheme in REFUSED_SCHEMES:
+            raise InvalidArgument(f"nothing can be fetched from a {scheme}: URL: {_shown(url)}; give the URL of a page")
+        if _HOST_AND_PORT.match(href):
+            raise InvalidArgument(f"URL without scheme: {_shown(url)}; write https://{_shown(url)[1:-1]}")
+        return _Parts(scheme, "", None, "", rest)
+    end = _AUTHORITY_END.search(rest, 2)
+    cut = end.start() if end else len(rest)
+    authority, rest = rest[2:cut], rest[cut:]
+    userinfo = port = ""
+    if "@" in authority:
+        userinfo, _, authority = authority.rpartition("@")
+    host = authority
+    if ":" in authority and not authority.endswith("]"):
+        host, _, port = authority.rpartition(":")
+    if "%" in rest and scheme in _ESCAPES_NORMALISED:
+        rest = _normalise_escapes(rest)
+    if host.endswith("."):
+        host = host.rstrip(".")
+        if not host:
+            raise InvalidArgument(f"URL without a host: {_shown(url)}; write https://HOST/PATH")
+        return _parts(_Parts(scheme, userinfo, host, port, rest).url())
+    return _Parts(scheme, userinfo, host, port, rest)
+
+
+def _href(url: str) -> str:
+    """What the WHATWG parser serialises, without the fragment."""
+    try:
+        source = url.encode()
+    except UnicodeEncodeError:
+        # The standard reads a lone surrogate as U+FFFD.
+        source = url.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+    handle = lib.ada_parse(source, len(source))
+    try:
+        if not lib.ada_is_valid(handle):
+            raise InvalidArgument(_refusal(url))
+        view = lib.ada_get_href(handle)
+        href: str = ffi.unpack(view.data, view.length).decode("ascii")
+    finally:
+        lib.ada_free(handle)
+    if "#" in href:
+        href = href[: href.index("#")]
+    if len(href) > URL_LIMIT_BYTES:
+        raise InvalidArgument(
+            f"URL of {len(href)} bytes, more than the {URL_LIMIT_BYTES} that a row key may have: {_shown(url)}"
+        )
+    return href
+
+
+def _refusal(url: str) -> str:
+    """Why the parser refused a URL, with what to write instead."""
+    stripped = url.strip()
+    if not stripped:
+        return "empty URL; write https://HOST/PATH"
+    if not _HAS_SCHEME.match(stripped):
+        return f"URL without scheme: {_shown(url)}; write https://{_shown(stripped.lstrip('/'))[1:-1]}"
+    return f"not a valid URL: {_shown(url)}; host, port or address cannot be read, write https://HOST/PATH"
+
+
+def _normalise_escapes(text: str) -> str:
+    """Upper-case percent-encodings, decoded where they stand for unreserved characters."""
+
+    def normal(match: re.Match[str]) -> str:
+        escape = match[0]
+        code = int(escape[1:], 16)
+        if code not in _UNRESERVED:
+            return escape.upper()
+        before = text[max(0, match.start() - 2) : match.start()]
+        follows_stray = before.endswith("%") or (before[:1] == "%" and before[1:] in _HEX_DIGITS)
+        return escape.upper() if follows_stray else chr(code)
+
+    return _ESCAPE.sub(normal, text)
+
+
+def _is_address(host: str) -> bool:
+    return host.startswith("[") or _IPV4.fullmatch(host) is not None
+
+
+def _is_canonical(url: str) -> bool:
+    try:
+        return canonical_url(url) == url
+    except InvalidArgument:
+        return False
+
+
+def _host_key(host: str, scheme: str) -> str:
+    """Labels reversed; addresses as they are."""
+    if host.startswith("["):
+        return host
+    # Only the schemes that the standard calls special have IPv4 addresses; elsewhere 1.2.3.4 is a name like any other.
+    if host[-1:].isdigit() and scheme.partition(":")[0] in _ESCAPES_NORMALISED and _IPV4.fullmatch(host):
+        return host
+    if _MARKS_IN_HOST.search(host):
+        host = _MARKS_IN_HOST.sub(lambda match: f"%{ord(match[0]):02X}", host)
+    return _SEPARATOR.join(host.split(".")[::-1])
+
+
+def _host_of(host_key: str) -> str:
+    """The inverse of `_host_key`."""
+    if host_key.startswith("[") or "." in host_key:
+        return host_key
+    host = ".".join(host_key.split(_SEPARATOR)[::-1])
+    return _ESCAPED_MARKS.sub(lambda match: chr(int(match[1], 16)), host) if "%" in host else host
+
+
+def _shown(text: str) -> str:
+    """Quoted for a message, cut where it is long."""
+    return repr(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "...")

@@ -1,0 +1,535 @@
+"""The words of the data model as frozen types: cells, mutations, families, pages, verdicts.  No I/O.
+
+Knows `errors`.  Bigtable's words with one meaning each; see `docs/architecture.md`.  Types that are made once
+a cell are NamedTuples (half the cost of a dataclass); types that a caller holds are frozen dataclasses.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from operator import index
+from types import UnionType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
+
+from docstore.model.errors import InvalidArgument
+
+if TYPE_CHECKING:  # a cold start counts milliseconds
+    from datetime import datetime
+
+# --- times
+
+Time: TypeAlias = "int | datetime"
+"""Microseconds since 1970, or a datetime with a time zone."""
+
+
+def micros(time: Time) -> int:
+    """Microseconds since 1970 of a time, what is below a microsecond cut off.
+
+    Raises:
+        InvalidArgument: neither a whole number nor a datetime, or a datetime without a time zone.
+    """
+    if type(time) is int:
+        return time
+    datetime = import_module("datetime")
+    if isinstance(time, datetime.datetime):
+        if time.utcoffset() is None:
+            raise InvalidArgument(f"{time!r} has no time zone; write it with tzinfo=datetime.UTC")
+        since: int = (time - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1)
+        return since
+    other: Any = time  # an integer of another library, or what is no time
+    try:
+        return index(other)
+    except TypeError as error:
+        raise InvalidArgument(
+            f"a time is a whole number of microseconds since 1970, or a datetime with a time zone, not {time!r:.100}"
+        ) from error
+
+
+# --- cells and mutations ---
+
+
+class Cell(NamedTuple):
+    """One value of one column of a row at one timestamp.
+
+    Attributes:
+        family: name of a declared column family.
+        qualifier: free bytes.
+        timestamp: microseconds since 1970, a multiple of 1000.
+        value: free bytes.
+    """
+
+    family: str
+    qualifier: bytes
+    timestamp: int
+    value: bytes
+
+
+class SetCell(NamedTuple):
+    """Write one cell; a cell with the same column and timestamp is replaced."""
+
+    family: str
+    qualifier: bytes
+    timestamp: int
+    value: bytes
+
+
+class DeleteCells(NamedTuple):
+    """Delete the versions of one column with ``start <= timestamp < end`` (both None: all)."""
+
+    family: str
+    qualifier: bytes
+    start: int | None = None
+    end: int | None = None
+
+
+class DeleteFamily(NamedTuple):
+    """Delete all cells that the family holds in this row when this is applied."""
+
+    family: str
+
+
+class DeleteRow(NamedTuple):
+    """Delete all cells that the row holds when this is applied."""
+
+
+Mutation: TypeAlias = SetCell | DeleteCells | DeleteFamily | DeleteRow
+
+
+class RowMutations(NamedTuple):
+    """Mutations of one row, applied together or not at all, in their order."""
+
+    table: str
+    row_key: bytes
+    mutations: Sequence[Mutation]
+
+
+class CellsAt(Sequence[SetCell]):
+    """Cells of one row at one timestamp, as its mutations: a `SetCell` for each column, made when one is looked at.
+
+    A page's row is of about fifteen; an engine that knows this type takes the columns as they are.
+
+    Attributes:
+        timestamp: of every cell.
+        values: by (family, qualifier); not to be changed.
+    """
+
+    __slots__ = ("timestamp", "values")
+
+    def __init__(self, timestamp: int, values: dict[tuple[str, bytes], bytes]) -> None:
+        self.timestamp = timestamp
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[SetCell]:
+        for (family, qualifier), value in self.values.items():
+            yield SetCell(family, qualifier, self.timestamp, value)
+
+    @overload
+    def __getitem__(self, index: int) -> SetCell: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[SetCell]: ...
+
+    def __getitem__(self, index: int | slice) -> SetCell | list[SetCell]:
+        return list(self)[index]
+
+
+class Condition(NamedTuple):
+    """Holds when the newest cell of the column equals `value`, or, with None, when the column has no cell."""
+
+    family: str
+    qualifier: bytes
+    value: bytes | None
+
+
+class Append(NamedTuple):
+    """Append bytes to the newest value of a column; an absent value is empty."""
+
+    family: str
+    qualifier: bytes
+    value: bytes
+
+
+class Increment(NamedTuple):
+    """Add to the newest value of a column, read as a signed 8-byte big-endian integer; an absent value is 0."""
+
+    family: str
+    qualifier: bytes
+    amount: int
+
+
+class Position(NamedTuple):
+    """A place inside a row, to resume behind: the column, and the timestamp within it."""
+
+    family: str
+    qualifier: bytes
+    timestamp: int
+
+
+class ReadSpec(NamedTuple):
+    """What to read of a row.
+
+    Attributes:
+        families: their names; None reads all.
+        qualifier_prefix: only columns whose qualifier begins so.
+        start: earliest timestamp, inclusive; `DocumentStore.cells` takes a datetime too.
+        end: timestamp bound, exclusive; None has no bound.
+        versions: newest versions of each column; None gives all.
+        cell_limit: stop after so many cells; None has no bound.
+        after: give only what comes behind this place.
+        keys_only: values come empty.
+    """
+
+    families: tuple[str, ...] | None = None
+    qualifier_prefix: bytes = b""
+    start: int = 0
+    end: int | None = None
+    versions: int | None = None
+    cell_limit: int | None = None
+    after: Position | None = None
+    keys_only: bool = False
+
+
+def checked_spec(spec: ReadSpec) -> ReadSpec:
+    """What to read of a row, as a caller gave it; times as microseconds.
+
+    Raises:
+        InvalidArgument: a field is of another type or out of its range, so that nothing or something else were read.
+    """
+    if spec.families is not None and not isinstance(spec.families, tuple | list | set | frozenset):
+        raise InvalidArgument(f"families must be names in a tuple, such as ('http',), not {spec.families!r:.100}")
+    for family in spec.families or ():
+        _check_type("each of families", family, str)
+    _check_type("qualifier_prefix", spec.qualifier_prefix, bytes)
+    for name, count in (("versions", spec.versions), ("cell_limit", spec.cell_limit)):
+        if count is not None:
+            _check_count(name, count)
+    if spec.after is not None:
+        _check_type("after", spec.after, Position)
+    families = None if spec.families is None else tuple(sorted(spec.families))
+    end = None if spec.end is None else micros(spec.end)
+    return spec._replace(families=families, start=micros(spec.start), end=end)
+
+
+class Durability(enum.Enum):
+    """What an acknowledged write survives."""
+
+    SYNC = "sync"
+    """Power loss: log and segment are synced before the answer."""
+    FLUSH = "flush"
+    """kill -9 of this process: handed to the operating system before the answer."""
+    NONE = "none"
+    """Nothing but an orderly close."""
+
+
+# --- schema ---
+
+
+@dataclass(frozen=True, slots=True)
+class GCPolicy:
+    """Which cell versions a family keeps; enforced when reading and by compaction.
+
+    Attributes:
+        max_versions: keep the newest N different values of a column, compared byte by byte; those that follow each
+            other with the same value count once.  None keeps all.
+        max_age_seconds: keep versions younger than this; None keeps all.
+        intersection: with both bounds, drop only what breaks both; False drops what breaks either (their union).
+    """
+
+    max_versions: int | None = None
+    max_age_seconds: float | None = None
+    intersection: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_versions is not None:
+            _check_count("max_versions", self.max_versions)
+        if self.max_age_seconds is not None:
+            _check_number("max_age_seconds", self.max_age_seconds, math.inf)
+        if not isinstance(self.intersection, bool):
+            raise InvalidArgument(f"intersection must be True or False, not {self.intersection!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFamily:
+    """A declared family of columns.
+
+    Attributes:
+        name: 1 to 64 of a-z, 0-9, _ and -.
+        gc: which versions are kept.
+    """
+
+    name: str
+    gc: GCPolicy = field(default_factory=GCPolicy)
+
+    def __post_init__(self) -> None:
+        allowed = set("abcdefghijklmnopqrstuvwxyz0123456789_-")
+        _check_type("the name of a family", self.name, str)
+        _check_type("gc", self.gc, GCPolicy)
+        if not 1 <= len(self.name) <= 64 or not set(self.name) <= allowed:
+            raise InvalidArgument(f"family name {self.name!r} must be 1 to 64 characters of a-z, 0-9, _ and -")
+
+
+class VerdictKind(enum.StrEnum):
+    """What a page is to the pages of other URLs, first that holds."""
+
+    EXACT = "exact"
+    SAME_TEXT = "same_text"
+    NEAR = "near"
+    CONTAINED = "contained"
+    SIMILAR = "similar"
+    """Much the same to a reader, and no duplicate: it is shown, and nothing else comes of it."""
+    NEW = "new"
+
+
+DUPLICATES = (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR, VerdictKind.CONTAINED)
+"""Verdicts for which there are policies."""
+
+
+class Previous(enum.StrEnum):
+    """What a page is to its own URL's version before it."""
+
+    NONE = "none"
+    SAME_BYTES = "same_bytes"
+    SAME_TEXT = "same_text"
+    CHANGED = "changed"
+
+
+class Policy(enum.StrEnum):
+    """What to do with a duplicate."""
+
+    FLAG = "flag"
+    """Store it and mark it."""
+    REFERENCE = "reference"
+    """Store it by reference to the page it duplicates; its own bytes always come back."""
+    REJECT = "reject"
+    """Store no body where the page that it duplicates is of the same host and still shows that content, else store it
+    and mark it; tell the caller; list it on request."""
+    REJECT_ANY = "reject-any"
+    """The same, whatever the host of the page that it duplicates: whoever is crawled first can have others rejected."""
+
+
+REJECTING = (Policy.REJECT, Policy.REJECT_ANY)
+"""Policies that keep no body of some pages."""
+
+Policies: TypeAlias = (
+    Mapping[VerdictKind, Policy] | Mapping[str, str] | Iterable[tuple[VerdictKind | str, Policy | str]]
+)
+"""What to do per verdict, as a caller may give it: members of the enumerations, or their values as strings."""
+
+
+def checked_policies(policies: Policies) -> dict[VerdictKind, Policy]:
+    """What to do per verdict, as members of the enumerations.
+
+    Raises:
+        InvalidArgument: no mapping or pairs, or a word that is no verdict of a duplicate or no policy.
+    """
+    duplicates = [str(kind) for kind in DUPLICATES]
+    try:
+        pairs = list(
+            policies.items() if isinstance(policies, Mapping) else ((kind, policy) for kind, policy in policies)
+        )
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(
+            f"policies must be a mapping such as {{'exact': 'reject'}}, not {policies!r:.100}"
+        ) from error
+    for kind, policy in pairs:
+        if kind not in duplicates:
+            raise InvalidArgument(f"policies are of {', '.join(duplicates)}; there is none of {kind!r}")
+        if policy not in list(Policy):
+            raise InvalidArgument(f"the policy of {kind} is one of {', '.join(Policy)}, not {policy!r}")
+        if kind == VerdictKind.CONTAINED and policy in REJECTING:
+            raise InvalidArgument(
+                "the policy of contained is flag or reference: a part of such a page is its own, and one page may hold "
+                "the texts of very many"
+            )
+    return {VerdictKind(kind): Policy(policy) for kind, policy in pairs}
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What a store declares once, at its making.
+
+    Attributes:
+        families: the user's own families, and replacements of the built-in ones (to set their GC policy).
+        extractor: name of the rule that finds the text that carries the fingerprints.
+        shingle_words: words in a shingle.
+        near_threshold: least exact Jaccard coefficient of a `near` verdict.
+        contained_threshold: least share of a page's shingles in an older page for `contained`.
+        similar_threshold: least exact Jaccard coefficient of a `similar` verdict; None for a store without this grade,
+            as stores are that were made before there was one.
+        checksum: name of the body checksum algorithm.
+        keyed_bands: let a secret of the store choose which bins of a sketch make a band, so that nobody else can aim at
+            the index's buckets; two stores of the same pages may then differ in what they propose.
+        policies: what to do per verdict; verdicts left out are flagged.  A mapping is taken too, and made into pairs;
+            so are strings, and made into members of the enumerations.
+    """
+
+    families: tuple[ColumnFamily, ...] = ()
+    extractor: str = "scored"
+    shingle_words: int = 5
+    near_threshold: float = 0.8
+    contained_threshold: float = 0.9
+    checksum: str = "blake3"
+    policies: tuple[tuple[VerdictKind, Policy], ...] = ()
+    similar_threshold: float | None = 0.5
+    keyed_bands: bool = False
+
+    def __post_init__(self) -> None:
+        _check_type("families", self.families, tuple | list)
+        object.__setattr__(self, "families", tuple(self.families))
+        for family in self.families:
+            _check_type("each of families", family, ColumnFamily)
+        names = [family.name for family in self.families]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidArgument(f"family {name!r} is declared twice; give it once, with one policy")
+        _check_type("extractor", self.extractor, str)
+        _check_count("shingle_words", self.shingle_words)
+        _check_number("near_threshold", self.near_threshold, 1)
+        _check_number("contained_threshold", self.contained_threshold, 1)
+        if self.similar_threshold is not None:
+            _check_number("similar_threshold", self.similar_threshold, 1)
+        _check_type("checksum", self.checksum, str)
+        _check_type("keyed_bands", self.keyed_bands, bool)
+        object.__setattr__(self, "policies", tuple(checked_policies(self.policies).items()))
+
+    def policy(self, kind: VerdictKind) -> Policy:
+        """The policy for one verdict; `flag` unless the schema says otherwise."""
+        return dict(self.policies).get(kind, Policy.FLAG)
+
+
+COUNT_MAX = 2**63 - 1
+"""The largest count that a schema holds, and that the terminal takes."""
+
+
+def _check_type(what: str, value: object, kind: type | UnionType) -> None:
+    if not isinstance(value, kind):
+        expected = getattr(kind, "__name__", str(kind))
+        raise InvalidArgument(f"{what} must be a {expected}, not {value!r:.100}")
+
+
+def _check_count(what: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= COUNT_MAX:
+        raise InvalidArgument(f"{what} must be a whole number from 1 to {COUNT_MAX}, not {value!r:.100}")
+
+
+def _check_number(what: str, value: object, most: float) -> None:
+    """Refuse what is no finite number above 0 and up to `most`."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= most and math.isfinite(value):
+        return
+    bound = "" if most == math.inf else f" and up to {most:g}"
+    raise InvalidArgument(f"{what} must be a number above 0{bound}, not {value!r:.100}")
+
+
+BUILT_IN_FAMILIES = (
+    ColumnFamily("page"),
+    ColumnFamily("http"),
+    ColumnFamily("text"),
+    ColumnFamily("anchor", GCPolicy(max_versions=1)),
+    ColumnFamily("dedup"),
+)
+
+# --- pages in ---
+
+Headers: TypeAlias = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One fetched page on its way in.
+
+    Attributes:
+        url: as fetched.
+        body: after transfer and content decoding.
+        status: HTTP status; 304 records a visit that found nothing new.
+        headers: as received, in order, repeats kept.
+        fetched_at: microseconds since 1970; None means now.  A datetime is taken too, and made into microseconds.
+        ip: of the server, or "".
+        payload_digest: as recorded by whoever fetched it ("sha1:ABC..."), or "".
+        docno: document number in the collection it came from, or "".
+    """
+
+    url: str
+    body: bytes
+    status: int = 200
+    headers: Headers = ()
+    fetched_at: int | None = None
+    ip: str = ""
+    payload_digest: str = ""
+    docno: str = ""
+
+    def __post_init__(self) -> None:
+        if self.fetched_at is not None and type(self.fetched_at) is not int:
+            object.__setattr__(self, "fetched_at", micros(self.fetched_at))
+
+    def header(self, name: str) -> str | None:
+        """The first header of that name, case folded; None if there is none."""
+        wanted = name.lower()
+        for key, value in self.headers:
+            if key.lower() == wanted:
+                return value
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a page is to the pages of other URLs, when it was written.
+
+    Attributes:
+        kind: first that holds of exact, same_text, near, contained, similar, new.
+        of_url: the page that it duplicates, or is similar to; "" for new.
+        of_timestamp: which version of that page, in microseconds; 0 for new.
+        similarity: exact Jaccard coefficient, or containment for `contained`; 1.0 for exact and same_text, 0.0 for new.
+        reason: why a page that could not be judged is new: "short_text", "not_html", "status", "blank" (white space
+            alone), "not_modified"; or "crowded" where what it repeats may have been missed; or, beside any verdict on
+            text, "doubtful_text" where less than a quarter of the title's
+            words stand in the main text; else "".
+        contains_url: an older page whose shingles lie in this one, or "".
+        candidates: pages that the index proposed; verified or not.
+        verified: candidates compared exactly.
+    """
+
+    kind: VerdictKind
+    of_url: str = ""
+    of_timestamp: int = 0
+    similarity: float = 0.0
+    reason: str = ""
+    contains_url: str = ""
+    candidates: int = 0
+    verified: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PutResult:
+    """The answer to one written page.
+
+    Attributes:
+        url: canonical URL of its row.
+        timestamp: of the capture, in microseconds.
+        verdict: against other URLs.
+        previous: against this URL's version before it.
+        previous_similarity: exact Jaccard coefficient with that version's text; 0.0 where there is none.
+        stored: "body", "reference", "confirmed" (the same answer as before, or a 304), "visit" (a 304
+            of a page of which no version is stored), "rejected", "known" (the same capture was already there: nothing
+            written), "dry_run", or "refused" (see `error`).
+        error: why the page was refused, with what to do; else "".
+        known_as: where it is "known": what became of the capture when it was written, "rejected" for one; else "".
+        links: where they were asked for: canonical URLs that a page of status 2xx links to, each once, in its order;
+            at most 1000, itself and what cannot be fetched left out.
+    """
+
+    url: str
+    timestamp: int
+    verdict: Verdict
+    previous: Previous
+    previous_similarity: float
+    stored: str
+    error: str = ""
+    known_as: str = ""
+    links: tuple[str, ...] = ()

@@ -1,0 +1,348 @@
+"""General cells in Bigtable's words: apply, scan, check_and_mutate, read_modify_write, delete, over a page's row.
+
+Knows the table, where values lie and the commit point; must not know the built-in columns.  Values above 512
+bytes go to Bodies and come back by themselves, so a condition on such a value is checked by reading it first and then
+comparing its envelope: the same optimistic loop as `read_modify_write`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from docstore.model import keys
+from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.pointers import PagePointer
+from docstore.model.types import (
+    Append,
+    Cell,
+    Condition,
+    DeleteCells,
+    DeleteFamily,
+    DeleteRow,
+    Increment,
+    Mutation,
+    Position,
+    ReadSpec,
+    RowMutations,
+    SetCell,
+    checked_spec,
+)
+from docstore.storage.engine import ScannedRow
+from docstore.storage.table import Table, changed
+from docstore.tablets.commit import Committer
+from docstore.tablets.placement import READ_AHEAD_BYTES, Placement
+from docstore.tablets.record import delete_column, delete_family, delete_row
+from docstore.tablets.values import envelope_raw_bytes
+from docstore.writing.referrers import Referrers, takes_originals
+
+SLICE_CELLS = 1000
+"""Cells read or deleted at a time, so that a row of a million anchors neither fills memory nor stalls writers."""
+
+
+FIRST_ROWS = 16
+MOST_ROWS = 1024
+"""Rows of a scan whose values are fetched together: few first, for whoever looks at the first rows only."""
+
+
+class Row(NamedTuple):
+    """A row of a scan.
+
+    Attributes:
+        row_key: its key.
+        url: of the page.
+        cells: sorted by family, qualifier, newest first; values fetched unless `keys_only`.
+    """
+
+    row_key: bytes
+    url: str
+    cells: tuple[Cell, ...]
+
+
+class CellStore:
+    """Cells of page rows.  Thread-safe.
+
+    Args:
+        table: of pages.
+        placement: where values lie.
+        committer: of all writers.
+        clock: microseconds since 1970.
+        referrers: finds pages stored by reference to what a delete takes away.
+        on_unseen: told of those whose original is gone, so that the detector comes to see them.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        placement: Placement,
+        committer: Committer,
+        clock: Callable[[], int],
+        referrers: Referrers,
+        on_unseen: Callable[[Sequence[PagePointer]], None],
+    ) -> None:
+        self._table = table
+        self._referrers = referrers
+        self._on_unseen = on_unseen
+        self._placement = placement
+        self._committer = committer
+        self._clock = clock
+
+    @staticmethod
+    def row_key(url_or_row_key: str | bytes) -> bytes:
+        """The row key of a URL; bytes are a row key already."""
+        return url_or_row_key if isinstance(url_or_row_key, bytes) else keys.row_key(url_or_row_key)
+
+    # --- reading
+
+    def slices(
+        self,
+        url_or_row_key: str | bytes,
+        *,
+        families: tuple[str, ...] | None = None,
+        cell_limit: int = SLICE_CELLS,
+        spec: ReadSpec | None = None,
+    ) -> Iterator[Cell]:
+        """Cells of one row, read a slice of `cell_limit` at a time; of `spec`, or of these families."""
+        row_key = self.row_key(url_or_row_key)
+        wanted = checked_spec(ReadSpec(families=families) if spec is None else spec)
+        after: Position | None = None
+        while True:
+            cells = self._table.read_row(row_key, wanted._replace(cell_limit=cell_limit, after=after))
+            for cell in cells:
+                yield self._fetched(row_key, cell)
+            if len(cells) < cell_limit:
+                return
+            after = Position(cells[-1].family, cells[-1].qualifier, cells[-1].timestamp)
+
+    def read_row(self, url_or_row_key: str | bytes, spec: ReadSpec = ReadSpec()) -> Row | None:
+        """One row's cells; None when there are none of the spec."""
+        row_key = self.row_key(url_or_row_key)
+        spec = checked_spec(spec)
+        cells = self._table.read_row(row_key, spec)
+        return self._row(row_key, cells, spec) if cells else None
+
+    def scan(
+        self,
+        *,
+        prefix: str | None = None,
+        host: str | None = None,
+        start: bytes = b"",
+        end: bytes | None = None,
+        qualifier_regex: str | None = None,
+        limit: int | None = None,
+        spec: ReadSpec = ReadSpec(),
+    ) -> Iterator[Row]:
+        """Rows in row-key order.
+
+        Args:
+            prefix: only URLs that begin so.
+            host: only pages of this host.
+            start, end: only row keys with ``start <= key < end``.
+            qualifier_regex: only columns whose whole qualifier matches.
+            limit: most rows.
+            spec: families, qualifier prefix, time range, versions and `keys_only` of the cells.
+        Raises:
+            InvalidArgument: more than one of prefix, host and a range is given, or the expression is broken.
+        """
+        if sum((prefix is not None, host is not None, bool(start) or end is not None)) > 1:
+            raise InvalidArgument("a scan takes one of prefix, host, or a range of row keys")
+        spec = checked_spec(spec)
+        if prefix is not None:
+            start, end = keys.prefix_range(prefix)
+        elif host is not None:
+            start, end = keys.host_range(host)
+        pattern = _compiled(qualifier_regex)
+        if limit is not None and limit < 1:
+            return
+        rows = self._matching(self._table.scan(start, end, spec), pattern)
+        for given, row in enumerate(self._read_ahead(rows, spec, limit), 1):
+            yield row
+            if given == limit:
+                return
+
+    @staticmethod
+    def _matching(rows: Iterator[ScannedRow], pattern: re.Pattern[bytes] | None) -> Iterator[tuple[bytes, list[Cell]]]:
+        for row in rows:
+            cells = row.cells
+            if pattern is not None:
+                cells = [cell for cell in cells if pattern.fullmatch(cell.qualifier)]
+            if cells:
+                yield row.row_key, cells
+
+    def _read_ahead(self, rows: Iterator[tuple[bytes, list[Cell]]], spec: ReadSpec, limit: int | None) -> Iterator[Row]:
+        """Rows with their values, which are fetched for many rows at once, in the order in which they lie."""
+        if spec.keys_only:
+            yield from (self._row(row_key, cells, spec) for row_key, cells in rows)
+            return
+        wanted_rows = FIRST_ROWS if limit is None else min(limit, MOST_ROWS)
+        while ahead := _take(rows, wanted_rows):
+            try:
+                values = iter(self._placement.fetch_many([cell.value for _, cells in ahead for cell in cells]))
+            except CorruptionError:  # compaction may have moved some, or one is damaged: give those before it
+                yield from (self._row(row_key, cells, spec) for row_key, cells in ahead)
+            else:
+                for row_key, cells in ahead:
+                    fetched = tuple(cell._replace(value=next(values)) for cell in cells)
+                    yield Row(row_key, keys.url_of(row_key), fetched)
+            wanted_rows = min(4 * wanted_rows, MOST_ROWS)
+
+    # --- writing
+
+    def apply(self, url_or_row_key: str | bytes, mutations: Sequence[Mutation]) -> None:
+        """Apply mutations to one row, all or none; committed on return.
+
+        Cells take any timestamp: what times mean in a family of one's own is not known here.
+
+        Raises:
+            InvalidArgument: bytes that are not the row key of a URL, an undeclared family, or a timestamp that is no
+                whole millisecond in range.
+        """
+        self.apply_many([(url_or_row_key, mutations)])
+
+    def apply_many(self, rows: Sequence[tuple[str | bytes, Sequence[Mutation]]]) -> None:
+        """Apply mutations to rows, each row all or none; committed on return.
+
+        Pages stored by reference to what is deleted become visible to the detector themselves.
+        """
+        # All are checked before any is placed: what is placed, delete marks among it, goes with the next commit.
+        checked = [(self._written_row_key(key), self._table.checked(mutations)) for key, mutations in rows]
+        referring: set[PagePointer] = set()
+        for row_key, mutations in checked:
+            if any(map(takes_originals, mutations)):
+                referring |= self._referrers.of_row(row_key)
+
+        def commit() -> list[RowMutations]:
+            with self._committer.lock:
+                placed = [RowMutations("pages", row_key, self._placed(row_key, asked)) for row_key, asked in checked]
+                self._committer.commit(placed)
+            return placed
+
+        only_deletes = not any(isinstance(mutation, SetCell) for _, mutations in checked for mutation in mutations)
+        placed = self._committer.give_back(commit) if only_deletes else commit()
+        unseen = [pointer for pointer in sorted(referring) if self._referrers.checksum_of_unseen(pointer)]
+        if unseen:
+            self._on_unseen(unseen)
+        for row in placed:
+            if any(isinstance(mutation, DeleteRow | DeleteFamily) for mutation in row.mutations):
+                self.finish_deletes(row.row_key)
+
+    def check_and_mutate(
+        self,
+        url_or_row_key: str | bytes,
+        condition: Condition,
+        then: Sequence[Mutation],
+        otherwise: Sequence[Mutation] = (),
+    ) -> bool:
+        """Apply `then` if the condition holds, else `otherwise`, atomically; returns whether it held."""
+        row_key = self._written_row_key(url_or_row_key)
+        with self._committer.lock:
+            newest = self._newest(row_key, condition.family, condition.qualifier)
+            held = (None if newest is None else newest.value) == condition.value
+            chosen = self._table.checked(then if held else otherwise)
+            self._committer.commit([RowMutations("pages", row_key, self._placed(row_key, chosen))])
+        return held
+
+    def read_modify_write(self, url_or_row_key: str | bytes, rules: Sequence[Append | Increment]) -> list[Cell]:
+        """Append to or add to the newest values of columns of one row, all or none of them.
+
+        Args:
+            url_or_row_key: the row.
+            rules: at least one, on any columns; those on one column follow each other.
+        Returns:
+            The new cells, one a column, in the order of each column's first rule.
+        Raises:
+            InvalidArgument: no rules, an Increment on a value that is not 8 bytes, or beyond 64 bits.
+        """
+        if not rules:
+            raise InvalidArgument("read_modify_write needs at least one rule, an Append or an Increment")
+        row_key = self._written_row_key(url_or_row_key)
+        now = self._clock()
+        with self._committer.lock:
+            cells: dict[tuple[str, bytes], SetCell] = {}
+            for rule in rules:
+                column = (rule.family, rule.qualifier)
+                newest = cells.get(column) or self._newest(row_key, *column)
+                stamp = max(now - now % 1000, newest.timestamp if newest else 0)
+                cells[column] = SetCell(*column, stamp, changed(rule, newest.value if newest else b""))
+            checked = self._table.checked(list(cells.values()))
+            self._committer.commit([RowMutations("pages", row_key, self._placed(row_key, checked))])
+        return [Cell(*cell) for cell in cells.values()]
+
+    def finish_deletes(self, row_key: bytes) -> None:
+        """Remove what a row or family mark has hidden, a slice at a time, without holding up other writers."""
+        while not self._table.finish_deletes(row_key, SLICE_CELLS):
+            pass
+
+    # --- pieces
+
+    def _written_row_key(self, url_or_row_key: str | bytes) -> bytes:
+        """The row key of a row that is written: a scan gives the URL of each, so it must be one of a URL."""
+        row_key = self.row_key(url_or_row_key)
+        if isinstance(url_or_row_key, bytes):
+            keys.url_of(row_key)
+        return row_key
+
+    def _placed(self, row_key: bytes, mutations: Sequence[Mutation]) -> list[Mutation]:
+        """Mutations that were found fit, with values placed and deletes marked."""
+        placed: list[Mutation] = []
+        now = self._clock()
+        for mutation in mutations:
+            if isinstance(mutation, SetCell):
+                column = (mutation.family, mutation.qualifier)
+                placed.append(
+                    mutation._replace(value=self._placement.place(row_key, column, mutation.timestamp, mutation.value))
+                )
+                continue
+            placed.append(mutation)
+            if isinstance(mutation, DeleteRow):
+                self._placement.mark(delete_row(row_key, now))
+            elif isinstance(mutation, DeleteFamily):
+                self._placement.mark(delete_family(row_key, mutation.family, now))
+            elif isinstance(mutation, DeleteCells):
+                self._placement.mark(
+                    delete_column(row_key, mutation.family, mutation.qualifier, now, mutation.start, mutation.end)
+                )
+        return placed
+
+    def _newest(self, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
+        newest = self._table.newest(row_key, family, qualifier)
+        return None if newest is None else self._fetched(row_key, newest)
+
+    def _fetched(self, row_key: bytes, cell: Cell) -> Cell:
+        try:
+            return cell._replace(value=self._placement.fetch(cell.value))
+        except CorruptionError:  # compaction may have moved it since the row was read
+            spec = ReadSpec(
+                families=(cell.family,), qualifier_prefix=cell.qualifier, start=cell.timestamp, end=cell.timestamp + 1
+            )
+            cells = self._table.read_row(row_key, spec)
+            again = next((found for found in cells if found.qualifier == cell.qualifier), cell)
+            if again == cell:
+                raise
+            return self._fetched(row_key, again)
+
+    def _row(self, row_key: bytes, cells: Sequence[Cell], spec: ReadSpec) -> Row:
+        shown = cells if spec.keys_only else [self._fetched(row_key, cell) for cell in cells]
+        return Row(row_key, keys.url_of(row_key), tuple(shown))
+
+
+def _take(rows: Iterator[tuple[bytes, list[Cell]]], most: int) -> list[tuple[bytes, list[Cell]]]:
+    """The next rows: as many, or until their values come to READ_AHEAD_BYTES."""
+    taken = []
+    raw_bytes = 0
+    for row in rows:
+        taken.append(row)
+        raw_bytes += sum(envelope_raw_bytes(cell.value) for cell in row[1])
+        if len(taken) == most or raw_bytes >= READ_AHEAD_BYTES:
+            break
+    return taken
+
+
+def _compiled(expression: str | None) -> re.Pattern[bytes] | None:
+    if expression is None:
+        return None
+    try:
+        return re.compile(expression.encode())
+    except re.error as error:
+        raise InvalidArgument(f"qualifier expression {expression!r} is broken: {error}") from error

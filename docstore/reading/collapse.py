@@ -1,0 +1,150 @@
+"""Which pages are one: clusters that a sweep wrote, else what the verdict of each page names.
+
+Knows the `dedup` columns of a row; must not know how verdicts and clusters come about.  A page belongs to a
+cluster only by the columns of its newest version: what was written after a sweep goes by its verdict, a star around
+the page that it names.  Stars are not joined into chains: two pages are one only where both are within the threshold of
+a third, or one of the other.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from docstore.model import capture
+from docstore.model.capture import ClusterPlace
+from docstore.model.types import Cell, ReadSpec, VerdictKind
+from docstore.storage.table import Table
+from docstore.tablets.placement import Placement
+
+DUPLICATES = (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR)
+"""Verdicts that make two pages one; a contained page holds less than the other and is not the same."""
+_FAMILIES = ("dedup", "page")
+
+
+class Belonging(NamedTuple):
+    """What a version of a page belongs to.
+
+    Attributes:
+        row_key: its row.
+        timestamp: of the version: when its bytes were first seen, in microseconds.
+        place: where the last sweep put it; None where none saw it, or it stands alone.
+        of_row_key, of_timestamp, similarity: the page that its verdict names as the same, and how like it is; b"" and
+            0 for none.
+        seen: of the capture that was asked for, which may be a later visit that found the version again.
+    """
+
+    row_key: bytes
+    timestamp: int
+    place: ClusterPlace | None
+    of_row_key: bytes = b""
+    of_timestamp: int = 0
+    similarity: float = 0.0
+    seen: int = 0
+
+
+class _Span(NamedTuple):
+    """Captures of a row that follow each other with the same bytes: one version."""
+
+    first: int
+    last: int
+
+
+class Belongings:
+    """Reads what pages belong to.  Thread-safe."""
+
+    def __init__(self, table: Table, placement: Placement) -> None:
+        self._table = table
+        self._placement = placement
+
+    def of(self, row_key: bytes, at: int | None = None) -> Belonging | None:
+        """What the newest version up to a time belongs to; None where there is none."""
+        spec = ReadSpec(families=_FAMILIES, end=None if at is None else at + 1, versions=2)
+        cells = self._table.read_row(row_key, spec)
+        body = next((cell for cell in cells if (cell.family, cell.qualifier) == capture.BODY), None)
+        if body is None:
+            return None
+        if any(cell.timestamp > body.timestamp for cell in cells):  # a rejected capture is newer
+            cells = self._table.read_row(row_key, spec._replace(end=body.timestamp + 1))
+        checksums = [cell for cell in cells if (cell.family, cell.qualifier) == capture.CHECKSUM]
+        if not checksums:
+            return Belonging(row_key, body.timestamp, None, seen=body.timestamp)
+        seen = checksums[0].timestamp
+        span = _Span(seen, seen)
+        if at is not None or (len(checksums) > 1 and checksums[1].value == checksums[0].value):
+            span = self._span(row_key, seen)
+        place = self._place(row_key, span)
+        if place is None:
+            encoded = next(
+                (c for c in cells if (c.family, c.qualifier) == capture.VERDICT and c.timestamp == seen), None
+            )
+            verdict = None if encoded is None else capture.decode_verdict(self._placement.fetch(encoded.value))
+            if verdict is not None and verdict.kind in DUPLICATES:
+                named = (verdict.of_row_key, verdict.of_timestamp, verdict.similarity)
+                return Belonging(row_key, span.first, None, *named, seen)
+        return Belonging(row_key, span.first, place, seen=seen)
+
+    def _span(self, row_key: bytes, seen: int) -> _Span:
+        """The version that a capture belongs to; rejected captures have no body and are passed over."""
+        bodies = {cell.timestamp for cell in self._column(row_key, capture.BODY, ReadSpec(keys_only=True))}
+        captures = [
+            (cell.timestamp, cell.value)
+            for cell in self._column(row_key, capture.CHECKSUM, ReadSpec())
+            if cell.timestamp in bodies
+        ]
+        wanted = dict(captures).get(seen)
+        first = last = seen
+        for timestamp, checksum in captures:  # newest first
+            if checksum != wanted:
+                if timestamp < seen:
+                    break
+                last = seen
+            elif timestamp > seen:
+                last = max(last, timestamp)
+            else:
+                first = timestamp
+        return _Span(first, last)
+
+    def _place(self, row_key: bytes, span: _Span) -> ClusterPlace | None:
+        spec = ReadSpec(start=span.first, end=span.last + 1, versions=1)
+        placed = self._column(row_key, capture.CANONICAL_PAGE, spec)
+        return capture.decode_cluster_place(self._placement.fetch(placed[0].value)) if placed else None
+
+    def _column(self, row_key: bytes, column: capture.Column, spec: ReadSpec) -> list[Cell]:
+        family, qualifier = column
+        cells = self._table.read_row(row_key, spec._replace(families=(family,), qualifier_prefix=qualifier))
+        return [cell for cell in cells if cell.qualifier == qualifier]
+
+    def group(self, page: Belonging) -> bytes:
+        """Name of the group that a page is in: its cluster, or the star around the page that its verdict names."""
+        if page.place is not None:
+            return page.place.cluster
+        if not page.of_row_key:
+            return own_group(page)
+        centre = self.of(page.of_row_key, page.of_timestamp)
+        if centre is None or centre.seen != page.of_timestamp:
+            return own_group(Belonging(page.of_row_key, page.of_timestamp, None))
+        return own_group(centre) if centre.place is None else centre.place.cluster
+
+
+def own_group(page: Belonging) -> bytes:
+    """Name of the group around a page."""
+    return ClusterPlace(page.row_key, page.timestamp, 1.0).cluster
+
+
+class Collapser:
+    """Takes pages in rank order and keeps one of each group."""
+
+    def __init__(self, belongings: Belongings) -> None:
+        self._belongings = belongings
+        self._taken: set[bytes] = set()
+
+    def keeps(self, row_key: bytes) -> bool:
+        """Whether a page is the first of its group; pages that are not stored are always kept."""
+        page = self._belongings.of(row_key)
+        if page is None:
+            return True
+        names = {self._belongings.group(page), own_group(page)}
+        if not self._taken.isdisjoint(names):
+            return False
+        self._taken |= names
+        return True

@@ -1,0 +1,404 @@
+"""Which passages of a page answer a query: cut, marked, and read from the `text` family alone.
+
+Knows the table, where values lie, the text columns and `html.finding`; must not know bodies or the index.
+Importing it loads neither numpy nor lxml.
+
+How passages are chosen.  The query's words are looked for in the text, at most MAX_HITS places a word; where a word is
+found whole, places where it only begins a word do not count.  A word weighs the more, the rarer it is in this text.
+Windows over the places are compared: first the weight of the different words in them, then how close these stand
+together, whether a sentence starts before them in the room that is left, and how early they come.  Where the best
+window of the whole length misses words, two or three shorter passages are tried, and taken if they cover more.
+
+A passage begins at the start of a sentence or block where one is near, else between words; it ends likewise; in text
+without blanks between characters, never inside one.  Where it was cut inside a sentence an ellipsis says so.  Without
+a query, or where no word of it is in the text, the page's description is shown, else the beginning of its text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from docstore.model.capture import DESCRIPTION, MAIN, Column
+from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.keys import row_key, url_of
+from docstore.model.types import Cell, ReadSpec
+from docstore.storage.table import Table
+from docstore.tablets.placement import Placement
+from docstore.text.finding import FoldedText, Term, terms
+from docstore.text.graphemes import cut_after, cut_before, is_boundary
+
+DEFAULT_LENGTH: Final = 200
+SHORTEST_LENGTH: Final = 20
+MAX_HITS: Final = 16
+"""Places of one word that are looked at to choose passages; marking looks at the chosen passages again."""
+MAX_PASSAGES: Final = 3
+SHORTEST_PASSAGE: Final = 40
+ELLIPSIS: Final = "\u2026"
+
+_SENTENCE_ENDS: Final = (". ", "! ", "? ")
+_UNSPACED_SENTENCE_ENDS: Final = ("。", "！", "？", "।")
+_BACK_TO_BLANK: Final = 40
+"""Characters that a cut goes back for a blank; behind them the text is taken for one without blanks."""
+_SENTENCE_BONUS: Final = 0.2
+_LEAD_IN: Final = 0.25
+"""Share of the free room that goes before the first place where no sentence starts in it."""
+
+
+class Passage(NamedTuple):
+    """A piece of a text.
+
+    Attributes:
+        text: on one line.
+        marks: (start, end) of the query's words in it, ascending.
+        cut_before: whether it begins inside a sentence.
+        cut_after: whether it ends inside one.
+    """
+
+    text: str
+    marks: tuple[tuple[int, int], ...]
+    cut_before: bool
+    cut_after: bool
+
+
+class Snippet(NamedTuple):
+    """What a result page shows of a page.
+
+    Attributes:
+        url: canonical URL of the page; "" where the text was given.
+        source: where the passages come from: "main" or "description".
+        passages: in the order of the text.
+    """
+
+    url: str
+    source: str
+    passages: tuple[Passage, ...]
+
+    def text(self, before: str = "", after: str = "") -> str:
+        """Plain text with `before` and `after` around the query's words."""
+        return self._joined(lambda piece: piece, before, after)
+
+    def html(self, before: str = "<mark>", after: str = "</mark>") -> str:
+        """Safe inside an HTML element or a quoted attribute; `before` and `after` are taken as they are."""
+        return self._joined(escape, before, after)
+
+    def _joined(self, shown: Callable[[str], str], before: str, after: str) -> str:
+        pieces: list[str] = []
+        open_end = False
+        for number, passage in enumerate(self.passages):
+            if number:
+                pieces.append(f" {ELLIPSIS} ")
+            elif passage.cut_before:
+                pieces.append(ELLIPSIS)
+            place = 0
+            for start, end in passage.marks:
+                pieces += shown(passage.text[place:start]), before, shown(passage.text[start:end]), after
+                place = end
+            pieces.append(shown(passage.text[place:]))
+            open_end = passage.cut_after
+        return "".join(pieces) + (ELLIPSIS if open_end else "")
+
+
+def escape(text: str) -> str:
+    """Text with the characters that mean something in HTML replaced."""
+    for character, reference in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#39;")):
+        if character in text:
+            text = text.replace(character, reference)
+    return text
+
+
+# --- choosing passages: pure
+
+
+_Hit = tuple[int, int, int]
+"""Start, end, and the number of the term found there."""
+
+
+class _Window(NamedTuple):
+    """The best places for a passage: their weight and quality, the first start and the last end."""
+
+    weight: float
+    quality: float
+    start: int
+    end: int
+    found: frozenset[int]
+
+
+def passages(text: str, query: str, length: int = DEFAULT_LENGTH) -> tuple[Passage, ...]:
+    """The passages of a text that cover a query best; none where no word of it is in the text.
+
+    Args:
+        text: blocks on lines of their own.
+        query: words; case and accents do not matter.
+        length: most characters of all passages together, ellipses and marks not counted.
+    Raises:
+        InvalidArgument: the length is below SHORTEST_LENGTH.
+    """
+    return _passages(FoldedText(text), terms(query), _checked(length))
+
+
+def lead(text: str, length: int = DEFAULT_LENGTH, query: str = "") -> tuple[Passage, ...]:
+    """The beginning of a text, cut; words of the query in it are marked."""
+    return _lead(FoldedText(text), terms(query), _checked(length))
+
+
+def _checked(length: int) -> int:
+    if length < SHORTEST_LENGTH:
+        raise InvalidArgument(f"length must be at least {SHORTEST_LENGTH} characters, not {length}")
+    return length
+
+
+def _lead(folded: FoldedText, wanted: Sequence[Term], length: int) -> tuple[Passage, ...]:
+    text = folded.text
+    if not text:
+        return ()
+    end = _passage_end(text, 0, 0, length, len(text))
+    return (_cut(folded, wanted, 0, end),)
+
+
+def _passages(folded: FoldedText, wanted: Sequence[Term], length: int) -> tuple[Passage, ...]:
+    hits, weights = _hits(folded, wanted)
+    if not hits:
+        return ()
+    text = folded.text
+    present = {term for _, _, term in hits}
+    best = _best_window(text, hits, weights, length)
+    spans = [_span(text, best, length, 0, len(text))]
+    weight = best.weight
+    whole = sum(weights) - 1e-9
+    if best.found != present:
+        for count in range(2, min(MAX_PASSAGES, length // SHORTEST_PASSAGE) + 1):
+            tried_weight, tried = _several(text, hits, weights, length, count)
+            if tried_weight <= weight + 1e-9:
+                break
+            weight, spans = tried_weight, tried
+            if weight >= whole:
+                break
+    return tuple(_cut(folded, wanted, start, end) for start, end in sorted(spans))
+
+
+def _several(
+    text: str, hits: Sequence[_Hit], weights: Sequence[float], length: int, count: int
+) -> tuple[float, list[tuple[int, int]]]:
+    """Up to `count` passages of equal share, each the best for the words that those before it miss; their weight."""
+    spans: list[tuple[int, int]] = []
+    share = length // count
+    total = 0.0
+    left = hits
+    while left and len(spans) < count:
+        best = _best_window(text, left, weights, share)
+        low = max((end for _, end in spans if end <= best.start), default=0)
+        high = min((start for start, _ in spans if start >= best.end), default=len(text))
+        spans.append(_span(text, best, share, low, high))
+        total += best.weight
+        start, end = spans[-1]
+        left = [hit for hit in left if hit[2] not in best.found and (hit[1] <= start or hit[0] >= end)]
+    return total, spans
+
+
+def _hits(folded: FoldedText, wanted: Sequence[Term]) -> tuple[list[_Hit], list[float]]:
+    """Places of the terms in order, and what each term weighs."""
+    hits: list[_Hit] = []
+    weights: list[float] = []
+    for number, term in enumerate(wanted):
+        found = folded.find(term, MAX_HITS)
+        whole = [place for place in found if place[2]]
+        chosen = whole or found
+        hits += [(start, end, number) for start, end, _ in chosen]
+        weights.append((1.0 if whole else 0.6) / (1.0 + math.log(len(chosen))) if chosen else 0.0)
+    if len(wanted) > 1:
+        hits.sort()
+    return hits, weights
+
+
+def _best_window(text: str, hits: Sequence[_Hit], weights: Sequence[float], width: int) -> _Window:
+    """The hits that fit into `width` characters and are worth most."""
+    best = _Window(-1.0, 0.0, 0, 0, frozenset())
+    inside = [0] * len(weights)
+    weight = 0.0
+    first = 0
+    early = 0.1 / (len(text) or 1)
+    for last, (_, end, term) in enumerate(hits):
+        if not inside[term]:
+            weight += weights[term]
+        inside[term] += 1
+        while first < last:
+            start, _, oldest = hits[first]
+            if inside[oldest] > 1:
+                inside[oldest] -= 1
+            elif end - start > width:
+                inside[oldest] = 0
+                weight -= weights[oldest]
+            else:
+                break
+            first += 1
+        if weight < best.weight - 1e-9:
+            continue
+        start = hits[first][0]
+        span = end - start
+        heavier = weight > best.weight + 1e-9
+        quality = -span / width - early * start
+        if not heavier and quality + _SENTENCE_BONUS <= best.quality:
+            continue
+        if _sentence_start(text, max(0, start - max(0, width - span)), start) >= 0:
+            quality += _SENTENCE_BONUS
+        if heavier or quality > best.quality:
+            found = frozenset(number for number, count in enumerate(inside) if count)
+            best = _Window(weight, quality, start, end, found)
+    return best
+
+
+# --- cutting
+
+
+def _sentence_start(text: str, low: int, place: int) -> int:
+    """The last start of a sentence or block in text[low:place + 1]; -1 where there is none."""
+    best = 0 if low == 0 else -1
+    found = text.rfind("\n", low - 1 if low else 0, place)
+    if found >= 0:
+        best = found + 1
+    from_there = low - 2 if low > 2 else 0
+    for mark in _SENTENCE_ENDS:
+        found = text.rfind(mark, from_there, place) + 2
+        if found > best and found > 1:
+            best = found
+    if not text.isascii():
+        for mark in _UNSPACED_SENTENCE_ENDS:
+            found = text.rfind(mark, low - 1 if low else 0, place) + 1
+            if found > best and found > 0:
+                best = found
+    while 0 <= best < place and text[best].isspace():
+        best += 1
+    return best if best >= low else -1
+
+
+def _span(text: str, window: _Window, width: int, low: int, high: int) -> tuple[int, int]:
+    """Where a passage around a window starts and ends, inside text[low:high] and at most `width` long."""
+    room = max(0, width - (window.end - window.start))
+    earliest = max(low, window.start - room)
+    start = _sentence_start(text, earliest, window.start)
+    if start < low:
+        start = _word_start(text, max(low, window.start - int(room * _LEAD_IN)), window.start)
+    if high - start < width:  # the text ends soon: show more of what stands before
+        start = min(start, _earlier_start(text, max(low, high - width), start))
+    return start, _passage_end(text, start, min(window.end, start + width), start + width, high)
+
+
+def _earlier_start(text: str, earliest: int, start: int) -> int:
+    """The first start of a sentence in text[earliest:start], so that a passage at the end of a text is filled."""
+    if earliest == 0:
+        return 0
+    places = [
+        text.find(mark, earliest, start) + len(mark) for mark in ("\n", *_SENTENCE_ENDS) if mark in text[earliest:start]
+    ]
+    return min(places, default=start)
+
+
+def _word_start(text: str, place: int, limit: int) -> int:
+    """The first place from `place` on where a word or, without blanks, a character starts; at most `limit`."""
+    if place == 0 or text[place - 1].isspace():
+        return place
+    blank = text.find(" ", place, min(limit, place + _BACK_TO_BLANK))
+    return blank + 1 if blank >= 0 else min(cut_after(text, place), cut_before(text, limit))
+
+
+def _passage_end(text: str, start: int, least: int, most: int, high: int) -> int:
+    """Where a passage ends: at least at `least`, at most at `most` and `high`."""
+    end = min(most, high)
+    if end >= len(text):
+        return len(text)
+    from_there = max(least, start + 2 * (most - start) // 3)
+    stops = [text.rfind("\n", from_there, end + 1)]
+    stops += [found + 1 if (found := text.rfind(mark, from_there, end + 1)) >= 0 else -1 for mark in _SENTENCE_ENDS]
+    if not text.isascii():
+        stops += [
+            found + 1 if (found := text.rfind(mark, from_there, end)) >= 0 else -1 for mark in _UNSPACED_SENTENCE_ENDS
+        ]
+    if max(stops) > start:
+        return min(max(stops), end)
+    blank = text.rfind(" ", max(least, end - _BACK_TO_BLANK), end + 1)
+    if blank > start:
+        return blank
+    cut = cut_before(text, end)
+    return cut if cut > start else min(cut_after(text, end), len(text))
+
+
+def _cut(folded: FoldedText, wanted: Sequence[Term], start: int, end: int) -> Passage:
+    text = folded.text
+    before = start > 0 and _sentence_start(text, max(0, start - 2), start) != start
+    stop = text[end - 1 : end + 1]
+    after = end < len(text) and not (
+        text[end] == "\n" or stop[:1] in _UNSPACED_SENTENCE_ENDS or (stop[:1] in ".!?" and stop[1:].isspace())
+    )
+    marks: list[tuple[int, int]] = []
+    partial: list[bool] = []
+    for first, last, is_partial in sorted(
+        (max(place[0], start), place[1], term.partial)
+        for term in wanted
+        for place in folded.find(term, end - start, start, end)
+    ):
+        if last < end and not is_boundary(text, last):
+            last = min(cut_after(text, last), end)
+        if marks and first - start <= marks[-1][1]:
+            if (first - start, last - start) != marks[-1]:
+                partial[-1] = False
+            marks[-1] = (marks[-1][0], max(marks[-1][1], last - start))
+        else:
+            marks.append((first - start, last - start))
+            partial.append(is_partial)
+    if not all(partial):  # pairs that stand alone are noise beside whole words and chains of pairs
+        marks = [mark for mark, is_partial in zip(marks, partial, strict=True) if not is_partial]
+    return Passage(text[start:end].replace("\n", " "), tuple(marks), before, after)
+
+
+# --- over a store
+
+
+class SnippetReader:
+    """Snippets of stored pages.  Reads the `text` family and nothing else; thread-safe."""
+
+    def __init__(self, table: Table, placement: Placement) -> None:
+        self._table = table
+        self._placement = placement
+
+    def snippets(self, urls: Iterable[str], query: str, length: int, at: int | None) -> list[Snippet | None]:
+        """A snippet for each URL, in order; None where the store has no text of it."""
+        wanted = terms(query)
+        _checked(length)
+        end = None if at is None else at + 1
+        return [self._snippet(row_key(url), wanted, length, end) for url in urls]
+
+    def _snippet(self, key: bytes, wanted: Sequence[Term], length: int, end: int | None) -> Snippet | None:
+        main = self._newest(key, MAIN, end)
+        if main is None:
+            return None
+        url = url_of(key)
+        folded: FoldedText | None = None
+        if wanted:
+            folded = self._folded(key, MAIN, main)
+            chosen = _passages(folded, wanted, length)
+            if chosen:
+                return Snippet(url, "main", chosen)
+        described = self._newest(key, DESCRIPTION, end)
+        if described is not None and described.timestamp == main.timestamp:
+            description = _lead(self._folded(key, DESCRIPTION, described), wanted, length)
+            if description:
+                return Snippet(url, "description", description)
+        beginning = _lead(folded or self._folded(key, MAIN, main), wanted, length)
+        return Snippet(url, "main", beginning) if beginning else None
+
+    def _newest(self, key: bytes, column: Column, end: int | None) -> Cell | None:
+        family, qualifier = column
+        cells = self._table.read_row(key, ReadSpec((family,), qualifier, end=end, versions=1, cell_limit=1))
+        return cells[0] if cells and cells[0].qualifier == qualifier else None
+
+    def _folded(self, key: bytes, column: Column, cell: Cell) -> FoldedText:
+        try:
+            value = self._placement.fetch(cell.value)
+        except CorruptionError:  # compaction may have moved it since the row was read
+            again = self._newest(key, column, cell.timestamp + 1)
+            if again is None or again == cell:
+                raise
+            return self._folded(key, column, again)
+        return FoldedText(value.decode("utf-8", "replace"), value)

@@ -1,0 +1,1 @@
+"""What the store asks of a backend, and what every backend shares: rows, families and versions, files."""

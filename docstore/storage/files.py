@@ -1,0 +1,525 @@
+"""The one seam to the file system: append, positioned read, fsync of file and folder, atomic replace, the lock.
+
+Knows `errors`.  Must not know what stands in a file.  Every other module reaches the disk through a `Files`
+object, so that tests can hand it one that fails, cuts writes short, stops at a named point or drops unsynced bytes.
+OSError becomes StorageError here and nowhere else.
+
+An fsync that failed is never tried twice on one file: the kernel may have dropped the dirty pages and would answer the
+second call with success.  An `AppendFile` whose write or fsync failed is poisoned: it refuses everything but `close`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from docstore.model.errors import CorruptionError, StorageError, StoreUnavailable
+
+_REMEDIES = {
+    errno.ENOSPC: "the disk is full: free space and write again",
+    errno.EDQUOT: "the disk quota is used up: free space and write again",
+    errno.EIO: "the device reports an I/O error: look at the system log, then write again",
+    errno.EACCES: "permission denied: check the owner and mode of the store's folder",
+    errno.EROFS: "the file system is mounted read-only",
+    errno.EMFILE: "too many open files: raise the limit (ulimit -n)",
+    errno.ENOENT: "there is no such file or folder",
+}
+
+
+@contextmanager
+def translated(doing: str, path: Path) -> Iterator[None]:
+    """Turn an OSError of the block into a StorageError that says what was being done to which file."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        raise storage_error(doing, path, error) from error
+
+
+def storage_error(doing: str, path: Path, cause: OSError) -> StorageError:
+    """A StorageError that names the call, the file, the cause and what to do; `errno` is kept."""
+    remedy = _REMEDIES.get(cause.errno or 0, cause.strerror or str(cause))
+    name = errno.errorcode.get(cause.errno or 0, "unknown error")
+    error = StorageError(f"cannot {doing} {path}: {name}, {remedy}")
+    error.errno = cause.errno
+    return error
+
+
+class AppendFile:
+    """A file that only grows.  One thread at a time.
+
+    Attributes:
+        path: where it lies.
+        length_bytes: bytes in it that were written whole.
+        poisoned: a write or fsync failed; nothing but `close` is accepted.
+    """
+
+    def __init__(self, files: Files, path: Path, descriptor: int, length_bytes: int) -> None:
+        self.path = path
+        self.length_bytes = length_bytes
+        self.poisoned = False
+        self._files = files
+        self._descriptor = descriptor
+
+    def write(self, raw: bytes | memoryview) -> None:
+        """Append bytes; handed to the operating system on return.
+
+        Raises:
+            StorageError: part of the bytes may stand in the file; it is poisoned.
+        """
+        self._refuse_if_poisoned("append to")
+        view = memoryview(raw)
+        try:
+            while view:
+                view = view[self._files.write(self._descriptor, view) :]
+        except OSError as error:
+            self.poisoned = True
+            raise storage_error("append to", self.path, error) from error
+        except BaseException:
+            self.poisoned = True
+            raise
+        self.length_bytes += len(raw)
+
+    def sync(self) -> None:
+        """Make everything written so far survive power loss.
+
+        Raises:
+            StorageError: what was written since the last sync may be lost; the file is poisoned.
+        """
+        self._refuse_if_poisoned("sync")
+        try:
+            self._files.sync(self._descriptor)
+        except OSError as error:
+            self.poisoned = True
+            raise storage_error("sync", self.path, error) from error
+        except BaseException:
+            self.poisoned = True
+            raise
+
+    def close(self) -> None:
+        """Let the descriptor go, without a sync; a second call does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with suppress(OSError):  # the data was judged by write and sync; nothing is left that could be lost
+                os.close(descriptor)
+
+    def _refuse_if_poisoned(self, doing: str) -> None:
+        if self.poisoned or self._descriptor < 0:
+            state = "is closed" if self._descriptor < 0 else "failed before and is given up"
+            raise StorageError(f"cannot {doing} {self.path}: it {state}; write to another file")
+
+
+class ReadFile:
+    """Positioned reads of one file, from any number of threads.  Closed when the last reference goes.
+
+    A cache may therefore drop one while another thread still reads from it: the descriptor number is not given to
+    another file before that read is done.
+    """
+
+    __slots__ = ("_descriptor", "_files", "path", "used")
+
+    def __init__(self, files: Files, path: Path, descriptor: int) -> None:
+        self.path = path
+        self.used = True
+        self._files = files
+        self._descriptor = descriptor
+
+    def read(self, length: int, offset: int) -> bytes:
+        """The bytes at an offset; fewer than asked for only at the end of the file.
+
+        Raises:
+            CorruptionError: the medium does not give them: a bad sector is damage of what lies there, and of no more.
+        """
+        try:
+            raw = self._files.read(self._descriptor, length, offset)
+            while len(raw) < length and (
+                more := self._files.read(self._descriptor, length - len(raw), offset + len(raw))
+            ):
+                raw += more
+        except OSError as error:
+            if error.errno == errno.EIO:
+                raise CorruptionError(
+                    "the medium cannot be read",
+                    path=str(self.path),
+                    offset=offset,
+                    expected=f"{length} bytes",
+                    found="EIO",
+                ) from error
+            raise storage_error("read", self.path, error) from error
+        return raw
+
+    def announce(self, length: int, offset: int) -> None:
+        """Say that these bytes are read soon, so that the system may fetch them meanwhile; never fails."""
+        self._files.announce(self._descriptor, length, offset)
+
+    def length_bytes(self) -> int:
+        """How long the file is now."""
+        with translated("get the length of", self.path):
+            return os.fstat(self._descriptor).st_size
+
+    def __del__(self) -> None:
+        with suppress(OSError, AttributeError):
+            os.close(self._descriptor)
+
+
+class Files:
+    """The real file system.  A test replaces `write`, `sync`, `read` and the whole-file operations."""
+
+    # --- descriptors: what AppendFile and ReadFile stand on; these raise OSError ---
+
+    def write(self, descriptor: int, raw: memoryview) -> int:
+        """Write some of the bytes at the end of the file; returns how many."""
+        return os.write(descriptor, raw)
+
+    def sync(self, descriptor: int) -> None:
+        """fsync a descriptor."""
+        os.fsync(descriptor)
+
+    def read(self, descriptor: int, length: int, offset: int) -> bytes:
+        """Read at most `length` bytes at an offset."""
+        return os.pread(descriptor, length, offset)
+
+    def announce(self, descriptor: int, length: int, offset: int) -> None:
+        """Tell the system what is read next; only a hint."""
+        if hasattr(os, "posix_fadvise"):
+            with suppress(OSError):
+                os.posix_fadvise(descriptor, offset, length, os.POSIX_FADV_WILLNEED)
+
+    # --- whole files; these raise StorageError ---
+
+    def open_append(self, path: Path, *, create: bool) -> AppendFile:
+        """Open for appending; `create` makes the file, which must not exist; without it the file must exist.
+
+        A created file survives power loss only after `sync_folder` of its folder.
+        """
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        with translated("create" if create else "open", path):
+            descriptor = os.open(path, flags, 0o644)
+            return AppendFile(self, path, descriptor, os.fstat(descriptor).st_size)
+
+    def open_read(self, path: Path) -> ReadFile:
+        """Open for positioned reads."""
+        with translated("open", path):
+            return ReadFile(self, path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def read_whole(self, path: Path) -> bytes:
+        """All bytes of a small file."""
+        handle = self.open_read(path)
+        return handle.read(handle.length_bytes(), 0)
+
+    def replace_whole(self, path: Path, raw: bytes) -> None:
+        """Give a file new content atomically and durably: a crash leaves the old content or the new."""
+        self.replace_name(path, raw)
+        self.sync_folder(path.parent)
+
+    def replace_name(self, path: Path, raw: bytes) -> None:
+        """The same, but which of the two is durable only after `sync_folder`: for many files of one folder."""
+        temporary = path.with_name(path.name + ".new")
+        with suppress(StorageError):
+            self.unlink(temporary)
+        handle = self.open_append(temporary, create=True)
+        try:
+            handle.write(raw)
+            handle.sync()
+        finally:
+            handle.close()
+        self.rename(temporary, path)
+
+    def rename(self, path: Path, target: Path) -> None:
+        """Rename, replacing the target; durable after `sync_folder`."""
+        with translated("rename", path):
+            path.replace(target)
+
+    def truncate(self, path: Path, length_bytes: int) -> None:
+        """Cut a file off and sync it."""
+        with translated("truncate", path):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.ftruncate(descriptor, length_bytes)
+                self.sync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def sync_file(self, path: Path) -> None:
+        """Make what is in a file survive power loss."""
+        with translated("sync", path):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                self.sync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file; durable after `sync_folder`."""
+        with translated("remove", path):
+            path.unlink()
+
+    def sync_folder(self, path: Path) -> None:
+        """Make the names in a folder survive power loss."""
+        with translated("sync folder", path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                self.sync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def make_folder(self, path: Path) -> None:
+        """Make a folder, which may exist; its parent must."""
+        with translated("make folder", path):
+            path.mkdir(exist_ok=True)
+
+    def names(self, path: Path) -> list[str]:
+        """Names in a folder, sorted."""
+        with translated("list", path):
+            return sorted(entry.name for entry in path.iterdir())
+
+    def exists(self, path: Path) -> bool:
+        """Whether there is a file or folder of that name."""
+        with translated("look for", path):
+            return path.exists()
+
+    def allocate(self, path: Path, length_bytes: int) -> None:
+        """Make a file that takes so much room; nothing of it is left where there is not as much."""
+        with translated("allocate", path):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            try:
+                os.posix_fallocate(descriptor, 0, length_bytes)
+            except OSError:
+                path.unlink()
+                raise
+            finally:
+                os.close(descriptor)
+
+    def free_bytes(self, path: Path) -> int:
+        """Room that is left on the disk of a folder."""
+        with translated("get the free space of", path):
+            room = os.statvfs(path)
+        return room.f_bavail * room.f_frsize
+
+    def can_write(self, path: Path) -> bool:
+        """Whether this process may change a file, or what is in a folder."""
+        return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+    def tree_bytes(self, path: Path) -> int:
+        """Bytes of all files below a folder; files that go meanwhile are passed over."""
+        total = 0
+        for folder, _, names in os.walk(path):
+            for name in names:
+                with suppress(FileNotFoundError):
+                    total += (Path(folder) / name).stat().st_size
+        return total
+
+    def length_bytes(self, path: Path) -> int:
+        """How long a file is."""
+        with translated("get the length of", path):
+            return path.stat().st_size
+
+
+class ReadOnlyFiles(Files):
+    """The real file system, but for one folder, in which nothing is changed: for a store that is only read."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.resolve()
+
+    def _refuse(self, path: Path) -> None:
+        if (path.parent.resolve() / path.name).is_relative_to(self._folder):  # a link to a file in it may go
+            raise read_only_error(self._folder)
+
+    def open_append(self, path: Path, *, create: bool) -> AppendFile:
+        """See `Files`."""
+        self._refuse(path)
+        return super().open_append(path, create=create)
+
+    def rename(self, path: Path, target: Path) -> None:
+        """See `Files`."""
+        self._refuse(path)
+        self._refuse(target)
+        super().rename(path, target)
+
+    def truncate(self, path: Path, length_bytes: int) -> None:
+        """See `Files`."""
+        self._refuse(path)
+        super().truncate(path, length_bytes)
+
+    def unlink(self, path: Path) -> None:
+        """See `Files`."""
+        self._refuse(path)
+        super().unlink(path)
+
+    def allocate(self, path: Path, length_bytes: int) -> None:
+        """See `Files`."""
+        self._refuse(path)
+        super().allocate(path, length_bytes)
+
+    def make_folder(self, path: Path) -> None:
+        """See `Files`; one that is there is left alone."""
+        if not self.exists(path):
+            self._refuse(path)
+        super().make_folder(path)
+
+
+def read_only_error(store: Path) -> StorageError:
+    """What a write to a store is answered that is open for reading only."""
+    error = StorageError(f"{store} is open for reading only; open it where it can be written to, without read_only")
+    error.errno = errno.EROFS
+    return error
+
+
+# --- the lock ---
+
+
+class Holder(NamedTuple):
+    """Who holds a store, as its lock file says.
+
+    Attributes:
+        pid: process id; 0 where the file says nothing yet.
+        started: start time of that process, in clock ticks since boot, so that a reused pid is told apart.
+        host: its host name.
+        version: of the docstore that holds it.
+        server: socket on which the holder answers other processes, or "".
+    """
+
+    pid: int = 0
+    started: int = 0
+    host: str = ""
+    version: str = ""
+    server: str = ""
+
+
+_held: weakref.WeakSet[StoreLock] = weakref.WeakSet()
+
+
+class StoreLock:
+    """The right to write to one store: at most one process, once; or to read it while nobody writes.
+
+    An flock on our own file, which the kernel frees when the process dies, however it dies: a left-over file locks
+    nobody out.  A forked child inherits the descriptor, not the right: its copy is closed at the fork, so that it can
+    neither release the parent's lock nor keep it alive after the parent's death.
+    """
+
+    def __init__(self, path: Path, version: str = "") -> None:
+        self._path = path
+        self._version = version
+        self._descriptor = -1
+        self._forked = False
+        self._shared = False
+
+    def acquire(self, *, shared: bool = False) -> None:
+        """Take the lock, at once or not at all.
+
+        Args:
+            shared: to read only, beside others that read; the file is left as it is, and need not be there.
+        Raises:
+            StoreUnavailable: another process, or this one, holds the store; names it and says what to do.
+        """
+        if self._descriptor >= 0:
+            raise StoreUnavailable(f"{self._path} is already held by this object")
+        with translated("open lock", self._path):
+            if shared:
+                path = self._path if self._path.exists() else self._path.parent
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            else:
+                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            with translated("lock", self._path):
+                try:
+                    fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise StoreUnavailable(_refusal(self._path, read_holder(self._path))) from None
+            if not shared:
+                self._write_holder(descriptor, "")
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+        self._forked = False
+        self._shared = shared
+        _held.add(self)
+
+    def check(self) -> None:
+        """Refuse whoever has no right to the store: a forked child, or anyone after `release`.
+
+        Raises:
+            StoreUnavailable: open the store in this process instead.
+        """
+        if self._descriptor < 0:
+            if self._forked:
+                raise StoreUnavailable(
+                    f"{self._path.parent} was opened before a fork and belongs to the parent process; "
+                    "close it there, then open it in this process"
+                )
+            raise StoreUnavailable(f"{self._path.parent} is closed; open it again")
+
+    def publish_server(self, server: str) -> None:
+        """Tell other processes through the lock file where this one can be asked."""
+        self.check()
+        self._write_holder(self._descriptor, server)
+
+    def release(self) -> None:
+        """Give the lock back; a second call, or one in a forked child, does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        _held.discard(self)
+        if descriptor >= 0:
+            if not self._shared:
+                with suppress(OSError):
+                    os.ftruncate(descriptor, 0)
+            os.close(descriptor)
+
+    def _write_holder(self, descriptor: int, server: str) -> None:
+        holder = Holder(os.getpid(), _process_start(os.getpid()), os.uname().nodename, self._version, server)
+        with translated("write lock", self._path):
+            os.ftruncate(descriptor, 0)
+            with suppress(OSError):  # a full disk: others are told less, and the lock holds all the same
+                os.pwrite(descriptor, json.dumps(holder._asdict()).encode() + b"\n", 0)
+
+    def _after_fork_in_child(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        self._forked = True
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def read_holder(path: Path) -> Holder:
+    """What a lock file says; an empty `Holder` where it says nothing readable."""
+    try:
+        content = json.loads(path.read_bytes())
+        return Holder(**{name: content[name] for name in Holder._fields if name in content})
+    except (OSError, ValueError, TypeError):
+        return Holder()
+
+
+def _refusal(path: Path, holder: Holder) -> str:
+    if holder.pid == os.getpid() and holder.host == os.uname().nodename:
+        return f"{path.parent} is already open in this process (pid {holder.pid}); use that object, or close it first"
+    who = f"process {holder.pid}" if holder.pid else "another process"
+    where = f" on host {holder.host}" if holder.host and holder.host != os.uname().nodename else ""
+    return (
+        f"{path.parent} is open in {who}{where}; wait until it has finished, or stop it "
+        "(the lock goes with the process: there is nothing to remove)"
+    )
+
+
+def _process_start(pid: int) -> int:
+    """Start time of a process in clock ticks since boot; 0 where the system does not tell."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        return int(stat.rpartition(b")")[2].split()[19])  # field 22; the name in field 2 may hold spaces
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _after_fork_in_child() -> None:
+    for lock in list(_held):
+        lock._after_fork_in_child()
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

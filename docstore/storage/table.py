@@ -1,0 +1,404 @@
+"""Bigtable's semantics over an engine: declared families, versions, garbage collection, conditional change.
+
+Knows the engine protocol, `model` and `errors`.  Must not know what the columns mean or how a value is stored.
+
+Garbage collection.  Consecutive versions of a column with the same value are one version: a visit that found nothing
+new confirms the one before it, which is then as young as that confirmation.  A policy keeps or drops such a group as a
+whole.  What a policy drops is hidden from every read here at once; compaction removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import eq
+
+from docstore.model.errors import InvalidArgument
+from docstore.model.format import TIMESTAMP_MAX
+from docstore.model.types import (
+    Append,
+    Cell,
+    ColumnFamily,
+    Condition,
+    DeleteCells,
+    DeleteRow,
+    Durability,
+    GCPolicy,
+    Increment,
+    Mutation,
+    Position,
+    ReadSpec,
+    RowMutations,
+    SetCell,
+)
+from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
+
+MICROS_PER_SECOND = 1_000_000
+TIMESTAMP_STEP_MICROS = 1000
+_SLICE_CELLS = 1000
+_COUNTER_BYTES = 8
+_KEEP_ALL = GCPolicy()
+
+SameValue = Callable[[bytes, bytes], bool]
+"""Whether two stored values are one, though they differ as they are stored."""
+
+
+def visible(cells: Sequence[Cell], policy: GCPolicy, now: int, same_value: SameValue = eq) -> list[Cell]:
+    """Versions of one column that its family's policy keeps.
+
+    Args:
+        cells: all versions of the column, newest first, with their stored values.
+        policy: of the family.
+        now: microseconds since 1970; a version is too old when its group's newest timestamp is max_age or more ago.
+        same_value: asked of neighbours that are not equal as they are stored, and where it matters alone.
+    """
+    return [cell for cell, kept in _judged(cells, policy, now, same_value) if kept]
+
+
+def expired(cells: Sequence[Cell], policy: GCPolicy, now: int, same_value: SameValue = eq) -> list[Cell]:
+    """Versions of one column that its family's policy drops: what `visible` leaves out."""
+    return [cell for cell, kept in _judged(cells, policy, now, same_value) if not kept]
+
+
+def _judged(cells: Sequence[Cell], policy: GCPolicy, now: int, same_value: SameValue) -> Iterator[tuple[Cell, bool]]:
+    oldest = None if policy.max_age_seconds is None else now - round(policy.max_age_seconds * MICROS_PER_SECOND)
+    both = policy.intersection and policy.max_versions is not None and oldest is not None
+    rank = 0
+    kept = True
+    value: bytes | None = None
+    for cell in cells:
+        # Later versions only get older and more: behind one that is dropped, none is kept.
+        if kept and cell.value != value:
+            too_old = oldest is not None and cell.timestamp <= oldest
+            matters = value is not None and (policy.max_versions is not None or too_old)
+            if value is None or not matters or not same_value(cell.value, value):
+                rank += 1
+                too_many = policy.max_versions is not None and rank > policy.max_versions
+                kept = not (too_many and too_old) if both else not (too_many or too_old)
+            value = cell.value
+        yield cell, kept
+
+
+class Table:
+    """Rows of one table of an engine, with declared families.  Thread-safe.
+
+    Args:
+        engine: where the cells live.
+        name: of the table.
+        families: what is declared, by name; anything else is refused.
+        clock: microseconds since 1970, for `max_age_seconds`.
+        durability: of the writes that go through this object.
+        same_value: whether two stored values are one.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        name: str,
+        families: Mapping[str, ColumnFamily],
+        clock: Callable[[], int],
+        durability: Durability = Durability.SYNC,
+        same_value: SameValue = eq,
+    ) -> None:
+        self._engine = engine
+        self._name = name
+        self._families = dict(families)
+        self._clock = clock
+        self._durability = durability
+        self._same_value = same_value
+        self._collected = {family.name: family.gc for family in self._families.values() if not _keeps_all(family.gc)}
+
+    def policy(self, family: str) -> GCPolicy:
+        """Which versions a declared family keeps."""
+        return self._families[family].gc
+
+    def collects(self, families: Iterable[str]) -> bool:
+        """Whether a policy may hide versions of one of these families."""
+        return any(family in self._collected for family in families)
+
+    def keeps_newest(self, row_key: bytes, timestamp: int, families: Sequence[str]) -> bool:
+        """Whether what is written into any column of these families at a time stands there as the newest and is kept.
+
+        Args:
+            row_key: of the row.
+            timestamp: of the cells, in microseconds.
+            families: their names.
+        """
+        now = self._clock()
+        for family in families:
+            if not visible([Cell(family, b"", timestamp, b"")], self._collected.get(family, _KEEP_ALL), now):
+                return False
+        newer = ReadSpec(tuple(families), start=timestamp + TIMESTAMP_STEP_MICROS, cell_limit=1, keys_only=True)
+        return not self._engine.read_row(self._name, row_key, newer)
+
+    # --- reading ---
+
+    def read_row(self, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
+        """Cells of one row that the policies keep, sorted by family, qualifier, newest first.
+
+        `spec.versions` counts what is kept; fewer than `spec.cell_limit` cells mean that the row has no more.
+
+        Raises:
+            InvalidArgument: the spec names an undeclared family.
+        """
+        self._check_families(spec.families)
+        if not self._collects(spec):
+            return self._engine.read_row(self._name, row_key, spec)
+        cells: list[Cell] = []
+        for cell in self._kept_of_row(row_key, spec):
+            cells.append(cell)
+            if len(cells) == spec.cell_limit:
+                break
+        return cells
+
+    def stored_row(self, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
+        """Cells of one row as they are stored, whether or not a policy hides them.
+
+        For whoever asks what is free, or what a delete has to take away: a hidden cell is there until compaction.
+        """
+        self._check_families(spec.families)
+        return self._engine.read_row(self._name, row_key, spec)
+
+    def newest(self, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
+        """The newest version of one column that the policies keep; cheaper than `read_row`.
+
+        Raises:
+            InvalidArgument: the family is not declared.
+        """
+        policy = self._collected.get(family)
+        if policy is None or policy.max_age_seconds is None:  # no bound on their number drops the newest
+            if family not in self._families:
+                self._check_families((family,))
+            return self._engine.newest(self._name, row_key, family, qualifier)
+        spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, versions=1)
+        return next((cell for cell in self.read_row(row_key, spec) if cell.qualifier == qualifier), None)
+
+    def absent_rows(self, row_keys: Iterable[bytes]) -> set[bytes]:
+        """Those of some rows that hold nothing, cheaply; a row whose cells are all gone may be left out."""
+        return self._engine.absent_rows(self._name, row_keys)
+
+    def scan(self, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING) -> Iterator[ScannedRow]:
+        """Rows with ``start <= row key < end`` that have a kept cell of the spec, in row-key order."""
+        self._check_families(spec.families)
+        if not self._collects(spec):
+            return self._engine.scan(self._name, start, end, spec)
+        return self._scan_kept(start, end, spec)
+
+    def _scan_kept(self, start: bytes, end: bytes | None, spec: ReadSpec) -> Iterator[ScannedRow]:
+        limit = spec.cell_limit
+        raw = spec._replace(start=0, end=None, versions=None, keys_only=False, cell_limit=_SLICE_CELLS)
+        for row in self._engine.scan(self._name, start, end, raw):
+            source = self._kept_of_row(row.row_key, spec) if row.truncated else self._kept(row.cells, spec)
+            cells: list[Cell] = []
+            truncated = False
+            for cell in source:
+                if limit is not None and len(cells) == limit:
+                    truncated = True
+                    break
+                cells.append(cell)
+            if cells:
+                yield ScannedRow(row.row_key, cells, truncated)
+
+    def _collects(self, spec: ReadSpec) -> bool:
+        """Whether a policy may hide what the engine answers to this spec."""
+        policies = (
+            self._collected.values()
+            if spec.families is None
+            else [self._collected[family] for family in spec.families if family in self._collected]
+        )
+        # The newest version of a column is the one that no bound on their number can drop.
+        newest_only = spec.versions == 1 and spec.end is None
+        return any(not newest_only or policy.max_age_seconds is not None for policy in policies)
+
+    def _kept_of_row(self, row_key: bytes, spec: ReadSpec) -> Iterator[Cell]:
+        return self._kept(self._raw_cells(row_key, spec), spec)
+
+    def _raw_cells(self, row_key: bytes, spec: ReadSpec) -> Iterator[Cell]:
+        """All versions of the spec's columns, a slice at a time, from the column that the spec resumes in."""
+        after = spec.after
+        if after is not None:
+            # No timestamp of ours is TIMESTAMP_MAX, which is no whole millisecond: so this is before the column.
+            after = Position(after.family, after.qualifier, TIMESTAMP_MAX)
+        while True:
+            raw = ReadSpec(spec.families, spec.qualifier_prefix, cell_limit=_SLICE_CELLS, after=after)
+            cells = self._engine.read_row(self._name, row_key, raw)
+            yield from cells
+            if len(cells) < _SLICE_CELLS:
+                return
+            after = Position(*cells[-1][:3])
+
+    def _kept(self, cells: Sequence[Cell] | Iterator[Cell], spec: ReadSpec) -> Iterator[Cell]:
+        """What the policies keep and the spec asks for, of whole columns."""
+        now = self._clock()
+        for (family, qualifier), group in groupby(cells, key=lambda cell: cell[:2]):
+            policy = self._collected.get(family, _KEEP_ALL)
+            given = 0
+            for cell in visible(list(group), policy, now, self._same_value):
+                if cell.timestamp < spec.start or (spec.end is not None and cell.timestamp >= spec.end):
+                    continue
+                if given == spec.versions:
+                    break
+                given += 1
+                place = (family, qualifier, -cell.timestamp)
+                after = spec.after
+                if after is None or place > (after.family, after.qualifier, -after.timestamp):
+                    yield cell._replace(value=b"") if spec.keys_only else cell
+
+    def dropped_of(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Those of whole columns' cells that the policies drop: what compaction removes."""
+        if not self._collected:
+            return []
+        now = self._clock()
+        found: list[Cell] = []
+        for (family, _), group in groupby(cells, key=lambda cell: cell[:2]):
+            policy = self._collected.get(family)
+            if policy is not None:
+                found += expired(list(group), policy, now, self._same_value)
+        return found
+
+    def dropped(self, row_key: bytes) -> Iterator[Cell]:
+        """Cells of a row that the policies drop, read in slices."""
+        if self._collected:
+            for _, group in groupby(self._raw_cells(row_key, EVERYTHING), key=lambda cell: cell[:2]):
+                yield from self.dropped_of(list(group))
+
+    # --- writing ---
+
+    def checked(self, mutations: Sequence[Mutation]) -> Sequence[Mutation]:
+        """The same mutations, found fit for this table.
+
+        Raises:
+            InvalidArgument: an undeclared family, or a timestamp that is no whole millisecond in range.
+        """
+        for mutation in mutations:
+            if isinstance(mutation, DeleteRow):
+                continue
+            self._check_families((mutation.family,))
+            if isinstance(mutation, SetCell):
+                self._check_timestamp(mutation.timestamp)
+            elif isinstance(mutation, DeleteCells):
+                for bound in (mutation.start, mutation.end):
+                    if bound is not None:
+                        self._check_timestamp(bound)
+        return mutations
+
+    def apply(self, row_key: bytes, mutations: Sequence[Mutation]) -> None:
+        """Apply mutations to one row, all or none, in their order."""
+        self.apply_many([(row_key, mutations)])
+
+    def apply_many(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
+        """Apply mutations to rows, each row all or none; nothing at all when one is refused."""
+        checked = [RowMutations(self._name, row_key, self.checked(mutations)) for row_key, mutations in rows]
+        self._engine.mutate_rows(checked, self._durability)
+
+    def check_and_mutate(
+        self,
+        row_key: bytes,
+        condition: Condition,
+        then: Sequence[Mutation],
+        otherwise: Sequence[Mutation] = (),
+    ) -> bool:
+        """Apply `then` if the condition holds, else `otherwise`, atomically; returns whether it held.
+
+        The condition looks at the newest cell that is stored, whether or not a policy hides it.
+        """
+        self._check_families((condition.family,))
+        return self._engine.check_and_mutate(
+            self._name, row_key, condition, self.checked(then), self.checked(otherwise), self._durability
+        )
+
+    def read_modify_write(
+        self, row_key: bytes, rules: Sequence[Append | Increment], timestamp: int | None = None
+    ) -> Cell:
+        """Change the newest value of one column atomically, by rules that follow each other.
+
+        Args:
+            row_key: the row.
+            rules: at least one, all on one column.
+            timestamp: of the new cell; None means now.  Where the column's newest cell is younger, the new one takes
+                that timestamp, so that the change is the newest.
+        Returns:
+            The new cell.
+        Raises:
+            InvalidArgument: rules on several columns, an Increment of a value that is not 8 bytes, or a sum that does
+                not fit into them.
+        """
+        if timestamp is None:
+            timestamp = self._clock() // TIMESTAMP_STEP_MICROS * TIMESTAMP_STEP_MICROS
+        self._check_timestamp(timestamp)
+        columns = {(rule.family, rule.qualifier) for rule in rules}
+        if len(columns) != 1:
+            raise InvalidArgument(f"rules must be on one column, not on {len(columns)}; call once for each")
+        ((family, qualifier),) = columns
+        self._check_families((family,))
+        while True:
+            stored = self._newest_stored(row_key, family, qualifier)
+            shown = self._unless_expired(stored)
+            value = shown.value if shown is not None else b""
+            for rule in rules:
+                value = changed(rule, value)
+            stamp = timestamp if stored is None else max(timestamp, stored.timestamp)
+            condition = Condition(family, qualifier, None if stored is None else stored.value)
+            put = SetCell(family, qualifier, stamp, value)
+            if self._engine.check_and_mutate(self._name, row_key, condition, [put], (), self._durability):
+                return Cell(*put)
+
+    def _newest_stored(self, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
+        # Columns that only begin like this one sort behind it.
+        spec = ReadSpec((family,), qualifier, versions=1, cell_limit=1)
+        cells = self._engine.read_row(self._name, row_key, spec)
+        return cells[0] if cells and cells[0].qualifier == qualifier else None
+
+    def _unless_expired(self, cell: Cell | None) -> Cell | None:
+        if cell is None:
+            return None
+        kept = visible([cell], self._collected.get(cell.family, _KEEP_ALL), self._clock())
+        return kept[0] if kept else None
+
+    def delete_row(self, row_key: bytes) -> None:
+        """Delete what the row holds now, and remove it a slice at a time without holding up other writers."""
+        self.apply(row_key, [DeleteRow()])
+        while not self.finish_deletes(row_key):
+            pass
+
+    def finish_deletes(self, row_key: bytes, max_cells: int = _SLICE_CELLS) -> bool:
+        """Remove up to `max_cells` cells that a row or family delete has hidden; True when none are left."""
+        return self._engine.finish_deletes(self._name, row_key, max_cells)
+
+    # --- arguments ---
+
+    def _check_families(self, families: Sequence[str] | None) -> None:
+        for family in families or ():
+            if family not in self._families:
+                declared = ", ".join(sorted(self._families))
+                raise InvalidArgument(f"family {family!r} is not declared in table {self._name!r}; it has {declared}")
+
+    @staticmethod
+    def _check_timestamp(timestamp: int) -> None:
+        if not 0 <= timestamp <= TIMESTAMP_MAX or timestamp % TIMESTAMP_STEP_MICROS:
+            raise InvalidArgument(
+                f"timestamp {timestamp} must be whole milliseconds, given in microseconds since 1970, at most "
+                f"{TIMESTAMP_MAX}; round it to a multiple of {TIMESTAMP_STEP_MICROS}"
+            )
+
+
+def changed(rule: Append | Increment, value: bytes) -> bytes:
+    """The value that a rule makes of the one before it; an absent one is empty to Append and 0 to Increment.
+
+    Raises:
+        InvalidArgument: an Increment of a value that is not 8 bytes, or a sum that does not fit into them.
+    """
+    if isinstance(rule, Append):
+        return value + rule.value
+    if value and len(value) != _COUNTER_BYTES:
+        raise InvalidArgument(
+            f"an Increment needs a value of {_COUNTER_BYTES} bytes; {rule.family}:{rule.qualifier!r} has {len(value)}"
+        )
+    total = int.from_bytes(value, "big", signed=True) + rule.amount
+    if not -(1 << 63) <= total < 1 << 63:
+        raise InvalidArgument(f"{rule.family}:{rule.qualifier!r} would become {total}, which is beyond 64 bits")
+    return total.to_bytes(_COUNTER_BYTES, "big", signed=True)
+
+
+def _keeps_all(policy: GCPolicy) -> bool:
+    return policy.max_versions is None and policy.max_age_seconds is None

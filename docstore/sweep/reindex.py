@@ -1,0 +1,149 @@
+"""Pages that the detector cannot see, found and posted again.
+
+Knows rows, the columns of `capture` and the index's `holds`; must not know how fingerprints are made.  A page
+is not seen when no posting leads to it (written by an older docstore, or postings were lost), when its fingerprints
+are of another scheme than today's, or when it was stored by reference to a page that is gone.  What has been posted is
+seen, so a run that was stopped goes on where it was, and a second one writes nothing.  Runs with keys of an earlier
+scheme are made anew at once, before anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from docstore.model import capture
+from docstore.model.capture import Column, StoredVerdict
+from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1
+from docstore.model.pointers import PagePointer
+from docstore.model.types import ReadSpec, VerdictKind
+from docstore.store import DocumentStore
+from docstore.tablets.values import envelope_raw_bytes
+from docstore.writing.reindexing import SeenPages
+
+GROUP_PAGES = 64
+FAMILIES = ("dedup", "page")
+
+
+@dataclass(slots=True)
+class ReindexReport:
+    """What a run found and did; the same names as `docstore reindex --json` prints.
+
+    Attributes:
+        pages: captures that the detector should see.
+        unposted: of these, those that no posting leads to.
+        outdated: of these, those with fingerprints of another scheme.
+        posted: pages posted again.
+    """
+
+    pages: int = 0
+    unposted: int = 0
+    outdated: int = 0
+    posted: int = 0
+
+    @property
+    def unseen(self) -> int:
+        """Pages that the detector cannot see."""
+        return self.unposted + self.outdated
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return {**asdict(self), "unseen": self.unseen}
+
+
+class Unseen(NamedTuple):
+    """A capture that the detector cannot see."""
+
+    row_key: bytes
+    timestamp: int
+
+
+def reindex(
+    store: DocumentStore, *, dry_run: bool = False, on_progress: Callable[[ReindexReport], None] | None = None
+) -> ReindexReport:
+    """Post again what the detector cannot see.
+
+    Args:
+        store: to look through.
+        dry_run: count only.
+        on_progress: called now and then with the report so far.
+    Raises:
+        StorageError: not applied; what is in the report is committed, the same run again goes on.
+    """
+    report = ReindexReport()
+    group: list[Unseen] = []
+    for one in _unseen(store, report, dry_run):
+        if not dry_run:
+            group.append(one)
+        if len(group) == GROUP_PAGES:
+            report.posted += store.post_again(group)
+            group = []
+        if on_progress is not None:
+            on_progress(report)
+    if group:
+        report.posted += store.post_again(group)
+    if on_progress is not None:
+        on_progress(report)
+    return report
+
+
+def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Iterator[Unseen]:
+    seen = SeenPages(store.opened, store.table)
+    keys_were_outdated = seen.keys_are_outdated
+    if not dry_run:
+        with store.committer.lock:
+            seen.rebuild_where_needed()
+    fetch = store.opened.placement.fetch
+    for row in store.table.scan(spec=ReadSpec(families=FAMILIES)):
+        captures: dict[int, dict[Column, bytes]] = {}
+        for cell in row.cells:
+            captures.setdefault(cell.timestamp, {})[cell.family, cell.qualifier] = cell.value
+        earlier: set[bytes] = set()
+        for timestamp, columns in sorted(captures.items()):
+            body = columns.get(capture.BODY)
+            if body is None or not envelope_raw_bytes(body) or capture.CHECKSUM not in columns:
+                continue
+            verdict = capture.decode_verdict(fetch(columns[capture.VERDICT])) if capture.VERDICT in columns else None
+            confirms = columns[capture.CHECKSUM] in earlier
+            earlier.add(columns[capture.CHECKSUM])
+            if not _should_be_seen(store, verdict, confirms=confirms):
+                continue
+            report.pages += 1
+            if _is_outdated(columns, fetch):
+                report.outdated += 1
+            elif keys_were_outdated and seen.has_keys(PagePointer(timestamp, row.row_key)):
+                report.outdated += 1
+                if not dry_run and seen.index.holds(row.row_key, timestamp, fetch(columns[capture.CHECKSUM])):
+                    report.posted += 1  # with all others, when the runs were made anew
+                    continue
+            elif seen.index.holds(row.row_key, timestamp, fetch(columns[capture.CHECKSUM])) and seen.finds_near(
+                PagePointer(timestamp, row.row_key)
+            ):
+                continue
+            else:
+                report.unposted += 1
+            yield Unseen(row.row_key, timestamp)
+
+
+def _should_be_seen(store: DocumentStore, verdict: StoredVerdict | None, *, confirms: bool) -> bool:
+    """Whether postings must lead to a capture; `confirms` says that an earlier live one of its row has these bytes."""
+    if verdict is None or verdict.stored == capture.STORED_CONFIRMED:
+        return not confirms  # it outlived its verdict, or the capture that it confirmed
+    if verdict.stored == capture.STORED_BODY:
+        return True
+    if verdict.stored != capture.STORED_REFERENCE:
+        return False
+    if verdict.kind is VerdictKind.EXACT:
+        return True
+    return store.referrers.lost_original(verdict)
+
+
+def _is_outdated(columns: dict[Column, bytes], fetch: Callable[[bytes], bytes]) -> bool:
+    if capture.TEXT_CHECKSUM not in columns:
+        return True
+    text_checksum = fetch(columns[capture.TEXT_CHECKSUM])
+    if not text_checksum:
+        return False
+    sketch = fetch(columns[capture.SKETCH]) if capture.SKETCH in columns else b""
+    return text_checksum[0] != SCHEME_TEXT_1 or sketch[:1] != bytes((SCHEME_SKETCH_1,))

@@ -1,0 +1,455 @@
+"""Compaction: garbage out, values rewritten in row-key order with fitting dictionaries and bases, space given back.
+
+The sequence of one compaction over the parts of an open store; each part knows its own order.
+
+    seal      the active segment is finished, so that all its records can be moved; writers go on in another
+    mark      shared bodies that no live page holds are dying: nobody new leans on them
+    move      tablet by tablet: policies applied, dictionary sampled, values written into segments of the tablet's own,
+              refs changed one by one where they are still what they were
+    name      pages stored by reference whose original is gone are posted for the detector
+    free      shared bodies that nobody leans on lose their rows
+    prune     postings that lead to no live page go
+    engine    its own files give back what was overwritten, and every changed ref is durable from here on
+    unlink    segments that no row refers to are drained and removed, then dictionaries that no record needs
+
+Readers and writers of this process go on.  A crash at any point leaves a sound store; run again, compaction goes on
+with the tablets that were not finished.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+
+import msgpack
+
+from docstore.dedup.index import HashIndex
+from docstore.dedup.prune import Pruner
+from docstore.model.capture import BODY, CHECKSUM
+from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.model.format import (
+    COMPACTION_ROW,
+    DICTIONARY_ROW_PREFIX,
+    MANIFEST_FAMILY,
+    MANIFEST_QUALIFIER,
+    SET_ASIDE_DIRECTORY,
+    TABLE_TAGS,
+)
+from docstore.model.pointers import PagePointer, body_head
+from docstore.model.types import DeleteRow, ReadSpec, RowMutations, SetCell
+from docstore.storage.engine import ScannedRow
+from docstore.storage.table import Table
+from docstore.tablets.bodies import SegmentRow
+from docstore.tablets.commit import Committer
+from docstore.tablets.compaction.lifetime import Lifetimes
+from docstore.tablets.compaction.relatives import Relatives
+from docstore.tablets.compaction.relocation import PAGES, Relocator, check_movable
+from docstore.tablets.compaction.segments import (
+    SegmentWriter,
+    codec_totals,
+    dictionaries_named,
+    removable,
+    remove_segments,
+    segment_of,
+    usage,
+)
+from docstore.tablets.dictionaries import STAGES
+from docstore.tablets.encoding import LEVELS, Column, Encoder, Level, make_dictionaries
+from docstore.tablets.layout import Opened
+from docstore.tablets.leftovers import dictionaries_set_aside
+from docstore.tablets.manifest import Tablet
+from docstore.tablets.segment import SegmentBodies
+from docstore.tablets.unreadable import Unreadable
+from docstore.tablets.values import ValueCodec, envelope_raw_bytes
+from docstore.writing.referrers import Referrers
+from docstore.writing.reindexing import open_buckets
+
+PASSES = 3
+"""Looks at a tablet: what lost a race in one is moved in the next; what is left then waits for the next compaction."""
+RESUME_SECONDS = 86_400
+"""An interrupted run older than this is not gone on with: what it wrote may hold much garbage by now."""
+META = "meta"
+UNSEEN_AT_ONCE = 1024
+_FULL_SCAN = ReadSpec(cell_limit=10_000)
+_SAMPLED_SCAN = ReadSpec(families=("http", "page", "text"), cell_limit=10_000)
+"""Families whose columns get dictionaries."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class CompactionReport:
+    """What a compaction did, or with `dry_run` what there is to do.
+
+    Attributes:
+        level: fast or best.
+        dry_run: nothing was changed.
+        tablets: dealt with.
+        rows, values: looked at, and moved.
+        raw_bytes: of the values moved, before compression.
+        old_bytes: of segments before.
+        new_bytes: of segments after.
+        live_bytes: that rows of these tablets refer to, before; with all tablets the rest of `old_bytes` is garbage.
+        expired_cells: dropped by the families' policies.
+        freed_bodies: shared bodies that nobody leans on any more.
+        pruned_postings: that led nowhere.
+        removed_segments, removed_dictionaries: files that went.
+        kept_segments: old ones that some row still refers to, or that a reader pins.
+        lost_races: cells that a writer changed meanwhile.
+        left_values: that could not be moved in this run, for what they were to lean on went meanwhile.
+        damaged_values: could not be read, and stay where they are.
+        unreadable: these, by name.
+        codec_bytes: bytes of payloads written, by family and codec.
+        seconds: it took.
+    """
+
+    level: str
+    dry_run: bool = False
+    tablets: int = 0
+    rows: int = 0
+    values: int = 0
+    raw_bytes: int = 0
+    old_bytes: int = 0
+    new_bytes: int = 0
+    live_bytes: int = 0
+    expired_cells: int = 0
+    freed_bodies: int = 0
+    pruned_postings: int = 0
+    removed_segments: int = 0
+    removed_dictionaries: int = 0
+    kept_segments: int = 0
+    lost_races: int = 0
+    left_values: int = 0
+    damaged_values: int = 0
+    unreadable: list[Unreadable] = field(default_factory=list)
+    codec_bytes: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def compact(
+    opened: Opened,
+    table: Table,
+    committer: Committer,
+    *,
+    tablets: Sequence[int] | None = None,
+    level: str = "fast",
+    dry_run: bool = False,
+    on_progress: Progress | None = None,
+    on_unseen: Callable[[Sequence[PagePointer]], None] | None = None,
+) -> CompactionReport:
+    """Compact a store, or some of its tablets.
+
+    Args:
+        opened: its parts.
+        table: of its pages, with their policies.
+        committer: of all its writers.
+        tablets: numbers of those to compact; None for all.
+        level: `fast` or `best`.
+        dry_run: only say what there is to do.
+        on_progress: called with the bytes of records dealt with, and of all there are.
+        on_unseen: told of pages stored by reference whose original is gone, so that the detector comes to see them.
+    Raises:
+        InvalidArgument: no such level or tablet.
+        StoreUnavailable: another compaction of this store is under way.
+        StorageError: what was done stays done; free space, and run it again.
+    """
+    return Compaction(opened, table, committer, level, on_progress, on_unseen).run(tablets, dry_run=dry_run)
+
+
+def codec_stats(opened: Opened, committer: Committer) -> dict[str, dict[str, int]]:
+    """See `DocumentStore.codec_stats`."""
+    if not isinstance(opened.bodies, SegmentBodies):
+        raise InvalidArgument("only a store on disk has segments")
+    with opened.bodies.pinned():
+        with committer.lock:
+            opened.bodies.flush()
+            rows = opened.manifest.segments()
+        return codec_totals(opened.bodies, rows)
+
+
+class Compaction:
+    """One run; see the top of this file."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        table: Table,
+        committer: Committer,
+        level: str,
+        on_progress: Progress | None,
+        on_unseen: Callable[[Sequence[PagePointer]], None] | None = None,
+    ) -> None:
+        if level not in LEVELS:
+            raise InvalidArgument(f"level {level!r} is none of {', '.join(LEVELS)}")
+        if not isinstance(opened.bodies, SegmentBodies):
+            raise InvalidArgument("only a store on disk can be compacted, not a dry run over it")
+        check_movable(opened.engine)
+        self._opened = opened
+        self._bodies = opened.bodies
+        self._table = table
+        self._committer = committer
+        self._level_name = level
+        self._level: Level = LEVELS[level]
+        self._on_progress = on_progress
+        self._on_unseen = on_unseen
+        self._done_bytes = 0
+        self._total_bytes = 0
+        self._left_values = 0
+
+    def run(self, numbers: Sequence[int] | None, *, dry_run: bool) -> CompactionReport:
+        """Do it, or say what there is to do."""
+        began = time.monotonic()
+        report = CompactionReport(self._level_name, dry_run)
+        chosen = self._chosen(numbers)
+        if dry_run:
+            self._survey(chosen, report)
+        else:
+            with self._alone(), self._opened.placement.unreadable.collecting() as unreadable:
+                self._compact(chosen, report, whole=numbers is None)
+            report.unreadable = list(unreadable)
+        report.seconds = time.monotonic() - began
+        return report
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if not self._committer.compacting.acquire(blocking=False):
+            raise StoreUnavailable("a compaction of this store is under way; wait until it has finished")
+        try:
+            yield
+        finally:
+            self._committer.compacting.release()
+
+    def _chosen(self, numbers: Sequence[int] | None) -> list[Tablet]:
+        tablets = self._opened.manifest.tablets()
+        if numbers is None:
+            return tablets
+        known = {tablet.number for tablet in tablets}
+        for number in numbers:
+            if number not in known:
+                raise InvalidArgument(f"there is no tablet {number}; `docstore stats --json` lists them")
+        return [tablet for tablet in tablets if tablet.number in set(numbers)]
+
+    def _survey(self, chosen: list[Tablet], report: CompactionReport) -> None:
+        report.tablets = len(chosen)
+        for tablet in chosen:
+            for row in self._opened.engine.scan(PAGES, tablet.start, tablet.end, _FULL_SCAN):
+                report.rows += 1
+                report.expired_cells += len(self._table.dropped_of(row.cells))
+                refs = {cell.value for cell in row.cells if segment_of(cell.value) is not None}
+                report.values += len(refs)
+                report.raw_bytes += sum(envelope_raw_bytes(ref) for ref in refs)
+        report.old_bytes = sum(row.committed_bytes for row in self._opened.manifest.segments())
+        report.live_bytes = sum(used.record_bytes for used in usage(self._opened.engine).values())
+
+    # --- the run
+
+    def _compact(self, chosen: list[Tablet], report: CompactionReport, *, whole: bool) -> None:
+        opened, committer = self._opened, self._committer
+        lifetimes = Lifetimes(opened.engine, opened.bodies, opened.sharing, self._table, committer)
+        old = self._seal(whole=whole)
+        report.old_bytes = sum(row.committed_bytes for row in opened.manifest.segments() if row.number in old)
+        self._total_bytes = report.old_bytes
+        lifetimes.mark_dying()
+        relocator = Relocator(
+            engine=opened.engine,
+            table=self._table,
+            placement=opened.placement,
+            sharing=opened.sharing,
+            committer=committer,
+            old=old,
+            begin_segment=lambda number: SegmentWriter(opened.files, self._bodies, number, old),
+            on_bytes=self._tell,
+        )
+        codec = ValueCodec(self._level.zstd)
+        held_bytes: dict[int, int] = {}
+        for tablet in chosen:
+            held_bytes[tablet.number] = self._move(tablet, relocator, codec, old)
+        moved = relocator.moved
+        report.tablets = len(chosen)
+        report.rows, report.values, report.raw_bytes = moved.rows, moved.values, moved.raw_bytes
+        report.expired_cells, report.damaged_values = moved.expired_cells, moved.damaged
+        report.lost_races, report.left_values = moved.lost_races, self._left_values
+        report.codec_bytes = dict(moved.codecs)
+        report.live_bytes = self._done_bytes
+        self._post_unseen()
+        opened.sharing.names_texts = False
+        try:
+            self._give_back(report, lifetimes, held_bytes, old)
+        finally:
+            opened.sharing.names_texts = True
+        report.removed_dictionaries = self._drop_dictionaries(relocator.dictionaries)
+        with committer.lock:
+            committer.commit([RowMutations(META, COMPACTION_ROW, [DeleteRow()])])
+        self._tell(self._total_bytes)
+        report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())
+
+    def _give_back(
+        self, report: CompactionReport, lifetimes: Lifetimes, held_bytes: dict[int, int], old: set[int]
+    ) -> None:
+        """From freeing shared bodies to unlinking the segments of records that leant on them."""
+        opened, committer = self._opened, self._committer
+        report.freed_bodies = lifetimes.free_unused()
+        buckets = open_buckets(opened, self._table)
+        report.pruned_postings = Pruner(opened.engine, buckets, self._is_live, committer.lock, committer.commit).run()
+        with committer.lock:
+            opened.manifest.recount(held_bytes, committer.durability)
+            opened.manifest.merge_small(committer.durability)
+            opened.manifest.split_grown(committer.durability)
+        for name in TABLE_TAGS:
+            opened.engine.compact(name)  # which makes the changed refs durable, whatever the level of their commits
+        report.removed_segments, report.kept_segments = self._unlink(old)
+
+    def _post_unseen(self) -> None:
+        """Tell of pages stored by reference whose original has expired or gone unseen, and that no posting leads to."""
+        opened = self._opened
+        referrers = Referrers(self._table, opened.placement, opened.sharing)
+        index = HashIndex(opened.engine, open_buckets(opened, self._table))
+        unseen = (
+            pointer
+            for pointer in referrers.all()
+            if (checksum := referrers.checksum_of_unseen(pointer)) and not index.holds(*pointer[::-1], checksum)
+        )
+        while self._on_unseen is not None and (found := list(islice(unseen, UNSEEN_AT_ONCE))):
+            self._on_unseen(found)
+
+    def _is_live(self, pointer: PagePointer, body: bytes) -> bool:
+        """Whether a version is there; with a body's head also whether that is its body."""
+        spec = ReadSpec((BODY[0], CHECKSUM[0]), start=pointer.timestamp, end=pointer.timestamp + 1)
+        cells = {(c.family, c.qualifier): c.value for c in self._table.read_row(pointer.row_key, spec)}
+        checksum = cells.get(CHECKSUM, b"")
+        return BODY in cells and (not body or not checksum or body_head(checksum[1:]) == body)
+
+    def _tell(self, record_bytes: int) -> None:
+        self._done_bytes += record_bytes
+        if self._on_progress is not None:
+            self._on_progress(min(self._done_bytes, self._total_bytes), self._total_bytes)
+
+    def _seal(self, *, whole: bool) -> set[int]:
+        """Finish the active segment; returns the segments to be emptied.
+
+        Those that an interrupted run has written already are left out, if it was a run like this one.
+        """
+        engine = self._opened.engine
+        with self._committer.lock:
+            first_new = self._opened.manifest.next_segment
+            cells = engine.read_row(META, COMPACTION_ROW)
+            if cells and whole:
+                noted = msgpack.unpackb(cells[0].value)
+                if noted["level"] == self._level_name and time.time() - noted["began"] < RESUME_SECONDS:
+                    first_new = min(first_new, noted["first_segment"])
+            note = msgpack.packb({"level": self._level_name, "first_segment": first_new, "began": int(time.time())})
+            rows = [RowMutations(META, COMPACTION_ROW, [SetCell("m", b"run", 0, note)])] if whole else []
+            self._bodies.seal()
+            self._committer.commit(rows)
+            return {
+                row.number for row in self._opened.manifest.segments() if not (row.tablet and row.number >= first_new)
+            }
+
+    def _move(self, tablet: Tablet, relocator: Relocator, codec: ValueCodec, old: set[int]) -> int:
+        opened = self._opened
+        envelopes: dict[Column, list[bytes]] = defaultdict(list)
+        for row in opened.engine.scan(PAGES, tablet.start, tablet.end, _SAMPLED_SCAN):
+            seen: set[bytes] = set()
+            for cell in row.cells:
+                if cell.value not in seen and segment_of(cell.value) in old:
+                    seen.add(cell.value)
+                    envelopes[cell.family, cell.qualifier].append(cell.value)
+            self._drop_expired(row, envelopes)
+        placement = opened.placement
+        dictionaries = make_dictionaries(envelopes, placement.fetch, placement.leans, self._level, opened.dictionaries)
+        encoder = Encoder(self._level, dictionaries, codec)
+        body_bytes = 0
+        for number in range(PASSES):
+            relatives = Relatives(
+                tablet,
+                opened.placement,
+                opened.sharing,
+                self._table,
+                least_likeness=self._level.least_likeness,
+                by_likeness=self._level.tries,
+            )
+            before = relocator.moved.lost_races
+            body_bytes = relocator.move(tablet, encoder, relatives, again=number > 0)
+            if not relocator.moved.left and relocator.moved.lost_races == before:
+                break
+        self._left_values += relocator.moved.left
+        if envelopes:
+            self._use_dictionaries(tablet, {column: made.checksum for column, made in dictionaries.items()})
+        return body_bytes
+
+    def _drop_expired(self, row: ScannedRow, envelopes: dict[Column, list[bytes]]) -> None:
+        """A dictionary is not made of what is dropped."""
+        for cell in self._table.dropped_of(row.cells):
+            found = envelopes.get((cell.family, cell.qualifier))
+            if found and cell.value in found[-len(row.cells) :]:
+                found.remove(cell.value)
+
+    def _use_dictionaries(self, tablet: Tablet, checksums: dict[Column, bytes]) -> None:
+        """The tablet's next values get the dictionaries made now; those of its sites go."""
+        opened = self._opened
+        prefix = DICTIONARY_ROW_PREFIX + b"tablet " + tablet.number.to_bytes(8, "big")
+        with self._committer.lock:
+            rows = []
+            sites = DICTIONARY_ROW_PREFIX + b"site "
+            stop = sites + (b"\xff" if tablet.end is None else tablet.end)
+            for row in opened.engine.scan(META, sites + tablet.start, stop, ReadSpec(keys_only=True)):
+                rows.append(RowMutations(META, row.row_key, [DeleteRow()]))
+            for row in opened.engine.scan(META, prefix, prefix + b"\xff", ReadSpec(keys_only=True)):
+                rows.append(RowMutations(META, row.row_key, [DeleteRow()]))
+            for (family, qualifier), checksum in checksums.items():
+                value = bytes((len(STAGES),)) + checksum
+                name = prefix + f" {family}:".encode() + qualifier
+                rows.append(RowMutations(META, name, [SetCell(MANIFEST_FAMILY, MANIFEST_QUALIFIER, 0, value)]))
+            self._committer.commit(rows)
+            opened.placement.forget_dictionaries()
+
+    # --- files
+
+    def _unlink(self, old: set[int]) -> tuple[int, int]:
+        """Remove the old segments that no row refers to; -> how many went, how many stay."""
+        opened, committer = self._opened, self._committer
+        with committer.lock:
+            committer.watched = set()
+        try:
+            referred_to = set(usage(opened.engine))
+            with committer.lock:
+                referred_to |= committer.watched
+                rows: list[SegmentRow] = opened.manifest.segments()
+            removed = 0
+            for number in removable(rows, old, referred_to):
+                with committer.lock:  # for each: every one costs two fsyncs and an unlink
+                    if self._bodies.is_pinned() or number in committer.watched:
+                        break  # those behind it may hold delete marks that concern it
+                    remove_segments(opened.manifest, self._bodies, [number])
+                removed += 1
+        finally:
+            committer.watched = None
+        return removed, len(old) - removed
+
+    def _drop_dictionaries(self, known: dict[int, set[bytes]]) -> int:
+        """Remove dictionaries that no record needs and no tablet uses.
+
+        One that is of no use yet may come into use while records are looked through: a site that was deleted is
+        crawled again, and its first pages make the same dictionary.
+        """
+        opened = self._opened
+        with opened.placement.noting_dictionaries() as used:
+            with self._committer.lock:
+                self._bodies.flush()
+                names = opened.dictionaries.names()
+                rows = [row for row in opened.manifest.segments() if row.number not in known]
+            needed = dictionaries_named(opened.engine, self._bodies, rows).union(*known.values())
+            needed |= dictionaries_set_aside(opened.files, opened.path / SET_ASIDE_DIRECTORY)
+            with self._committer.lock:
+                if self._bodies.is_pinned():
+                    return 0
+                gone = [name for name in names if name not in needed and name not in used]
+                for name in gone:
+                    opened.dictionaries.remove(name)
+                if gone:
+                    opened.placement.forget_dictionaries()  # none of these may be held for the next values
+        return len(gone)

@@ -1,0 +1,239 @@
+"""Which bodies a body may lean on when a tablet is compacted, the likeliest first.
+
+Knows sketches, shared bodies and page pointers; must not know how a delta is made.  A base is never a delta
+itself, so what is offered is a body written plain in this run, or one that others lean on already.  Sources, in order:
+the row's own versions; the body of the same bytes; the plain bodies of the tablet by the likeness of their sketches;
+the base that it leans on now; the page that its verdict names.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from docstore.dedup.sketch import BINS
+from docstore.model.capture import BODY
+from docstore.model.format import CODEC_ZSTD_DELTA
+from docstore.model.pointers import PagePointer
+from docstore.model.types import ReadSpec
+from docstore.storage.table import Table
+from docstore.tablets.manifest import Tablet
+from docstore.tablets.placement import Placement
+from docstore.tablets.sharing import DYING, ENVELOPE, TEXT, Base, SharedBodies, body_name
+from docstore.tablets.unreadable import Place
+from docstore.tablets.values import envelope_raw_bytes
+from docstore.writing.rows import LARGEST_BASE_BYTES
+
+CACHE_BYTES = 64 << 20
+CANDIDATES = 8192
+"""Plain bodies of a tablet that are compared: later ones take the place of the first."""
+LEAST_BASE_BYTES = 1024
+SMALL_BASE_BYTES = 64 << 10
+TIMES_LARGER = 2
+"""A base above SMALL_BASE_BYTES may be so many times as long as the body: every read of the body decodes it as well."""
+_SKETCH_BYTES = 1 + BINS
+
+
+class MovedText(NamedTuple):
+    """A text that others lean on: its old and new envelope, and its name."""
+
+    old: bytes
+    new: bytes
+    name: bytes
+
+
+class Relatives:
+    """Bases for the bodies of one tablet, filled as its bodies are written."""
+
+    def __init__(
+        self,
+        tablet: Tablet,
+        placement: Placement,
+        sharing: SharedBodies,
+        table: Table,
+        *,
+        least_likeness: float,
+        by_likeness: int,
+    ) -> None:
+        self._tablet = tablet
+        self._placement = placement
+        self._sharing = sharing
+        self._table = table
+        self._least_equal = int(BINS * least_likeness)
+        self._by_likeness = by_likeness
+        self._sketches = np.zeros((CANDIDATES, BINS), np.uint8)
+        self._sketched: list[Base] = []
+        self._places: dict[bytes, int] = {}
+        self._next = 0
+        self._by_old_envelope: dict[bytes, Base] = {}
+        self._old_envelopes: dict[bytes, bytes] = {}
+        self._row: tuple[bytes, list[Base]] = (b"", [])
+        self._last: Base | None = None
+        self._texts: dict[bytes, tuple[bytes, bytes]] = {}
+        """Texts written plain in this run, of bodies written plain: name of the body -> old and new envelope."""
+        self._verified: set[bytes] = set()
+        self._raw: OrderedDict[bytes, bytes] = OrderedDict()
+        self._raw_bytes = 0
+
+    def add(self, sketch: bytes, base: Base, old_envelope: bytes) -> None:
+        """A body that was written plain, with its raw bytes, and the envelope that still leads to them."""
+        if not LEAST_BASE_BYTES <= len(base.raw) <= LARGEST_BASE_BYTES:
+            return
+        self._keep(base.name, base.raw)
+        bare = base._replace(raw=b"")
+        self._by_old_envelope[old_envelope] = bare
+        self._old_envelopes[base.name] = old_envelope
+        self._last = bare
+        if self._row[0] != base.pointer.row_key:
+            self._row = (base.pointer.row_key, [])
+        self._row[1].append(bare)
+        if len(sketch) == _SKETCH_BYTES:
+            place = self._next % CANDIDATES
+            self._sketches[place] = np.frombuffer(sketch, np.uint8, offset=1)
+            if place == len(self._sketched):
+                self._sketched.append(bare)
+            else:
+                self._places.pop(self._sketched[place].name, None)
+                self._sketched[place] = bare
+            self._places[bare.name] = place
+            self._next += 1
+
+    def likeness(self, sketch: bytes, base: Base) -> float:
+        """How like a base's text is to the text of a sketch, estimated; 0.0 where that is not known."""
+        place = self._places.get(base.name)
+        if place is None or len(sketch) != _SKETCH_BYTES:
+            return 0.0
+        equal = self._sketches[place] == np.frombuffer(sketch, np.uint8, offset=1)
+        return float(equal.mean())
+
+    def add_text(self, name: bytes, old_envelope: bytes, new_envelope: bytes) -> None:
+        """The text of a body that was written plain, written plain as well; of several the first."""
+        self._texts.setdefault(name, (old_envelope, new_envelope))
+
+    def text_of(self, base: Base) -> tuple[Base, MovedText | None] | None:
+        """The text that goes with a base.
+
+        Returns:
+            The base with the text as its raw bytes, and where its row names no text yet how that text has moved; None
+            where it has no text, or is being freed.
+        """
+        cells = self._sharing.cells(base.name)
+        written = None if TEXT in cells else self._texts.get(base.name)
+        envelope = cells.get(TEXT) if written is None else written[0]
+        if envelope is None or DYING in cells:
+            return None
+        key = b"text " + base.name
+        raw = self._raw.get(key)
+        if raw is None:
+            raw = self._placement.unreadable.attempt(lambda: self._placement.fetch(envelope))
+            if raw is None:
+                return None
+            self._keep(key, raw)
+        else:
+            self._raw.move_to_end(key)
+        return base._replace(raw=raw), None if written is None else MovedText(*written, body_name(raw))
+
+    def near(
+        self, row_key: bytes, name: bytes, raw: bytes, sketch: bytes, leant_on: bytes, of_page: PagePointer | None
+    ) -> Iterator[Base]:
+        """Bases to try, with their raw bytes, none of them twice."""
+        given: set[bytes] = set()
+        if self._is_usable(name):
+            yield Base(name, raw, b"", PagePointer(0, row_key))
+            return
+        for base in self._candidates(row_key, sketch, leant_on, of_page):
+            if base.name in given or base.name == name:
+                continue
+            given.add(base.name)
+            found = self._placement.unreadable.attempt(partial(self._with_raw, base))
+            if found is not None and len(found.raw) <= max(SMALL_BASE_BYTES, TIMES_LARGER * len(raw)):
+                yield found
+
+    def _candidates(
+        self, row_key: bytes, sketch: bytes, leant_on: bytes, of_page: PagePointer | None
+    ) -> Iterator[Base]:
+        if self._row[0] == row_key:
+            yield from reversed(self._row[1][-2:])
+        if len(sketch) == _SKETCH_BYTES and self._sketched:
+            yield from self._alike(sketch)
+        elif self._last is not None:
+            yield self._last
+        if leant_on and self._is_usable(leant_on):
+            yield Base(leant_on, b"", b"", PagePointer(0, row_key))
+        if of_page is not None:
+            base = self._placement.unreadable.attempt(
+                lambda: self._of(of_page), Place(of_page.row_key, *BODY, of_page.timestamp)
+            )
+            if base is not None:
+                yield base
+
+    def _alike(self, sketch: bytes) -> Iterator[Base]:
+        count = len(self._sketched)
+        equal = (self._sketches[:count] == np.frombuffer(sketch, np.uint8, offset=1)).sum(axis=1)
+        best = np.argsort(-equal, kind="stable")[: self._by_likeness]
+        for place in best.tolist():
+            if equal[place] >= self._least_equal:
+                yield self._sketched[place]
+
+    def _of(self, pointer: PagePointer) -> Base | None:
+        """The body of the page that the verdict names, or its base."""
+        family, qualifier = BODY
+        spec = ReadSpec((family,), qualifier, pointer.timestamp, pointer.timestamp + 1)
+        cells = self._table.read_row(pointer.row_key, spec)
+        envelope = next((cell.value for cell in cells if cell.qualifier == qualifier), b"\0")
+        known = self._by_old_envelope.get(envelope)
+        if known is not None:
+            return known
+        if not self._placement.is_ref(envelope) or envelope_raw_bytes(envelope) > LARGEST_BASE_BYTES:
+            return None
+        record, raw = self._placement.fetch_record(envelope)
+        if record.codec == CODEC_ZSTD_DELTA:
+            return Base(record.related, b"", b"", pointer) if self._is_usable(record.related) else None
+        inside = self._tablet.start <= pointer.row_key and (
+            self._tablet.end is None or pointer.row_key < self._tablet.end
+        )
+        if inside or len(raw) < LEAST_BASE_BYTES:
+            return None  # it may be on its way to becoming a delta itself
+        name = body_name(raw)
+        self._keep(name, raw)
+        return Base(name, b"", envelope, pointer)
+
+    def _is_usable(self, name: bytes) -> bool:
+        cells = self._sharing.cells(name)
+        envelope = cells.get(ENVELOPE)
+        if envelope is None or DYING in cells or envelope_raw_bytes(envelope) > LARGEST_BASE_BYTES:
+            return False
+        return self._placement.unreadable.attempt(lambda: self._verify(envelope)) is not None
+
+    def _verify(self, envelope: bytes) -> bool:
+        """Make sure, once, that the record can be read that the row of a base names: deltas will lean on that one."""
+        if envelope not in self._verified:
+            self._placement.verify(envelope)
+            self._verified.add(envelope)
+        return True
+
+    def _with_raw(self, base: Base) -> Base | None:
+        shared = self._sharing.envelope(base.name)
+        if shared is not None:
+            self._verify(shared)
+        raw = self._raw.get(base.name)
+        if raw is None:
+            envelope = self._old_envelopes.get(base.name) or shared
+            if envelope is None:
+                return None
+            raw = self._placement.fetch(envelope)
+            self._keep(base.name, raw)
+        else:
+            self._raw.move_to_end(base.name)
+        return base._replace(raw=raw)
+
+    def _keep(self, name: bytes, raw: bytes) -> None:
+        if name not in self._raw:
+            self._raw[name] = raw
+            self._raw_bytes += len(raw)
+            while self._raw_bytes > CACHE_BYTES and len(self._raw) > 1:
+                self._raw_bytes -= len(self._raw.popitem(last=False)[1])

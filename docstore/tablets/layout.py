@@ -1,0 +1,428 @@
+"""The directory of a store: making, opening, recovering and closing it.
+
+Knows the lock, the engine, the segments, the manifest and the schema's encoding; must not know pages.
+
+At open: lock; FORMAT; engine; manifest; segments recovered against their committed lengths.  Where bytes of committed
+rows are missing (power loss below durability `sync`, or a hand that cut a file), captures that need them are dropped
+and listed (`losses`); at durability `sync` there are none.  Where records show that rows are missing (LevelDB's files
+were cut or put back), that is noted, and the records are set aside.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+
+from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable, UnsupportedFormat
+from docstore.model.format import (
+    BAND_SECRET_BYTES,
+    BAND_SECRET_ROW,
+    DICTIONARY_DIRECTORY,
+    ENGINE_DIRECTORY,
+    FORMAT_FILE,
+    FORMAT_MAGIC,
+    FORMAT_VERSION,
+    IDENTITY_BYTES,
+    IDENTITY_ROW,
+    INDEX_DIRECTORY,
+    LOCK_FILE,
+    RESERVE_FILE,
+    RUN_SUFFIX,
+    SEGMENT_DIRECTORY,
+    SET_ASIDE_DIRECTORY,
+    TABLE_TAGS,
+)
+from docstore.model.types import ColumnFamily, Durability, GCPolicy, Policy, RowMutations, Schema, SetCell, VerdictKind
+from docstore.storage.engine import Engine
+from docstore.storage.files import Files, ReadOnlyFiles, StoreLock, read_only_error, translated
+from docstore.tablets.bodies import Bodies
+from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
+from docstore.tablets.engines.leveldb import LevelDBEngine
+from docstore.tablets.engines.readcopy import copy_to_read
+from docstore.tablets.leftovers import SetAside, list_set_aside
+from docstore.tablets.losses import LostCommits, LostVersion, drop_lost, lost_commits, lost_versions, note_lost_commits
+from docstore.tablets.manifest import Manifest
+from docstore.tablets.placement import Placement
+from docstore.tablets.reserve import Reserve
+from docstore.tablets.segment import SegmentBodies
+from docstore.tablets.sharing import SharedBodies
+from docstore.tablets.values import ValueCodec
+from docstore.version import __version__
+from docstore.writing.tally import Tally
+
+if TYPE_CHECKING:  # numpy stays out of the read path
+    from docstore.dedup.buckets import Buckets
+
+SCHEMA_ROW = b"schema"
+META_FAMILY = "m"
+SCHEMA_QUALIFIER = b"schema"
+
+RESTORE = "restore a backup, or take bodies and texts from the records with `docstore salvage`"
+
+_MADE_BEFORE_FORMAT = frozenset(
+    (LOCK_FILE, ENGINE_DIRECTORY, SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, FORMAT_FILE + ".new", "lost+found")
+)
+"""What a folder may hold in which a store is made: left by a making that was interrupted, or by mkfs."""
+
+
+@dataclass
+class Opened:
+    """The parts of an open store.
+
+    Attributes:
+        identity: random bytes that this store and its copies have, and no other.
+        band_secret: chooses the bins of bands; b"" where they are as they come.
+        lost: what was dropped because its bytes were missing, until that is acknowledged.
+        lost_commits: commits whose rows are gone from the engine, until that is acknowledged.
+        index: folder of the index's runs.
+        scratch: of a store that is open for reading only, the folder with copies of what LevelDB and the index would
+            change; it goes when the store is closed.
+        reserve: room for what gives space back on a full disk.
+        set_aside: files of records that no row names, as long as they lie in the store's folder `set-aside`.
+    """
+
+    path: Path
+    lock: StoreLock
+    files: Files
+    engine: Engine
+    bodies: Bodies
+    manifest: Manifest
+    placement: Placement
+    dictionaries: DictionaryFiles
+    sharing: SharedBodies
+    schema: Schema
+    identity: bytes
+    band_secret: bytes
+    lost: tuple[LostVersion, ...]
+    lost_commits: tuple[LostCommits, ...]
+    set_aside: tuple[SetAside, ...]
+    index: Path
+    scratch: Path | None
+    reserve: Reserve
+    buckets: Buckets | None = dataclasses.field(default=None, kw_only=True)
+    """Opened by whoever first needs the index: reading never does."""
+
+    def close(self) -> None:
+        """Close the index, segments, engine and lock, in that order, whatever fails."""
+        with ExitStack() as stack:
+            stack.callback(self.lock.release)
+            if self.scratch is not None:
+                stack.callback(_remove_tree, self.scratch)
+            stack.callback(self.engine.close)
+            stack.callback(self.bodies.close)
+            if self.buckets is not None:
+                stack.callback(self.buckets.close)
+
+    def check_writable(self) -> None:
+        """Refuse a change of a store that is open for reading only.
+
+        Raises:
+            StorageError: it is; `errno` is EROFS.
+        """
+        if self.scratch is not None:
+            raise read_only_error(self.path)
+
+    def make_reserve(self) -> None:
+        """Keep room for a full disk; for whoever has begun to write, or has given space back."""
+        if self.scratch is None:
+            self.reserve.make(sum(row.committed_bytes for row in self.manifest.segments()))
+
+    def stats(self) -> dict[str, Any]:
+        """Totals, sizes and tablets as plain data; see `docs/operations.md` for each name."""
+        segments = self.manifest.segments()
+        tables = {table: self.engine.approximate_bytes(table) for table in TABLE_TAGS}
+        return {
+            "path": str(self.path),
+            "format_version": FORMAT_VERSION,
+            "totals": Tally(self.engine).totals(),
+            "segments": len(segments),
+            "dictionaries": len(self.dictionaries.names()),
+            "segment_bytes": sum(row.committed_bytes for row in segments),
+            "engine_bytes": tables,
+            "tablets": [
+                {
+                    "number": tablet.number,
+                    "start": tablet.start.decode("utf-8", "replace"),
+                    "raw_bytes": tablet.raw_bytes,
+                }
+                for tablet in self.manifest.tablets()
+            ],
+            "directory_bytes": self.files.tree_bytes(self.path) - self.reserve.length_bytes(),
+            "lost": [dataclasses.asdict(lost) for lost in self.lost],
+            "unreadable": [one.as_dict() for one in self.placement.unreadable.listed()],
+            "lost_commits": sum(one.last - one.first + 1 for one in self.lost_commits),
+            "set_aside_bytes": sum(one.length_bytes for one in self.set_aside),
+        }
+
+
+class Layout:
+    """A store's directory."""
+
+    def __init__(self, path: Path, files: Files | None = None) -> None:
+        self._path = path
+        self._files = Files() if files is None else files
+
+    def exists(self) -> bool:
+        """Whether a store was made here."""
+        return self._files.exists(self._path / FORMAT_FILE)
+
+    def open(self, *, create: bool, schema: Schema | None, read_only: bool | None = False) -> Opened:
+        """Open the store, making it first if asked to.
+
+        Args:
+            create: make it if there is none.
+            schema: of a new store; that of another has to be the same.
+            read_only: change nothing in its folder; None where it cannot be written to.
+        Raises:
+            StoreUnavailable: there is none, or another process holds it.
+            UnsupportedFormat: written by a newer docstore.
+            CorruptionError: parts of the store are missing or damaged.
+            InvalidArgument: the schema differs from the store's own, or the folder of a new store is not empty.
+        """
+        is_new = not self.exists()
+        if is_new and self._has_records():
+            raise self._missing(FORMAT_FILE)  # a new store has FORMAT before records; a restored one gets it last
+        if is_new and not create:
+            raise StoreUnavailable(f"there is no store at {self._path}; make one with `docstore init` or create=True")
+        if is_new:
+            self._check_empty()
+            if schema is not None:
+                _check_analyses(schema)
+        else:
+            self._check_engine()
+        if read_only is None:
+            read_only = not is_new and self._cannot_be_written()
+        files = ReadOnlyFiles(self._path) if read_only else self._files
+        files.make_folder(self._path)
+        with ExitStack() as undo:
+            lock = StoreLock(self._path / LOCK_FILE, __version__)
+            lock.acquire(shared=read_only)
+            undo.callback(lock.release)
+            self._check_format()
+            engine_folder, index, scratch = self._path / ENGINE_DIRECTORY, self._path / INDEX_DIRECTORY, None
+            if read_only:
+                scratch = Path(import_module("tempfile").mkdtemp(prefix="docstore-read-"))
+                undo.callback(_remove_tree, scratch)
+                copy_to_read(engine_folder, scratch / ENGINE_DIRECTORY)
+                _link_runs(index, scratch / INDEX_DIRECTORY)
+                engine_folder, index = scratch / ENGINE_DIRECTORY, scratch / INDEX_DIRECTORY
+            reserve = Reserve(files, self._path / RESERVE_FILE)
+            engine = reserve.spend(lambda: LevelDBEngine(engine_folder, create=is_new))
+            undo.callback(engine.close)
+            stored = self._settle_schema(engine, schema, is_new=is_new)
+            identity = _settle_identity(engine)
+            band_secret = _band_secret(engine, stored)
+            manifest = Manifest.load(engine)
+            segments = self._path / SEGMENT_DIRECTORY
+            if manifest.segments() and not self._files.exists(segments):
+                raise self._missing(SEGMENT_DIRECTORY)
+            files.make_folder(segments)
+            aside = self._path / SET_ASIDE_DIRECTORY
+            bodies = SegmentBodies(files, segments, aside=aside, read_only=read_only)
+            undo.callback(bodies.close)
+            recovery = bodies.recover(manifest.segments(), manifest.next_segment, manifest.group)
+            if recovery.lost:
+                drop_lost(engine, bodies, recovery)
+            manifest.settle(recovery, Durability.SYNC)
+            if recovery.last_group > manifest.group + 1:
+                note_lost_commits(engine, manifest, recovery.last_group - 1)
+            sharing = SharedBodies(engine)
+            folder = self._path / DICTIONARY_DIRECTORY
+            files.make_folder(folder)
+            dictionary_files = DictionaryFiles(files, folder)
+            dictionaries = SiteDictionaries(dictionary_files, engine, manifest)
+            placement = Placement(bodies, ValueCodec(), dictionaries, sharing.envelope_for)
+            if is_new:  # last, so that a crash while making a store leaves none
+                self._files.replace_whole(self._path / FORMAT_FILE, FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION)
+            undo.pop_all()
+        return Opened(
+            self._path,
+            lock,
+            files,
+            engine,
+            bodies,
+            manifest,
+            placement,
+            dictionary_files,
+            sharing,
+            stored,
+            identity,
+            band_secret,
+            lost_versions(engine),
+            lost_commits(engine),
+            tuple(list_set_aside(self._files, aside)),
+            index,
+            scratch,
+            reserve,
+        )
+
+    def _cannot_be_written(self) -> bool:
+        names = ("", ENGINE_DIRECTORY, SEGMENT_DIRECTORY, LOCK_FILE)
+        there = (path for path in (self._path / name for name in names) if self._files.exists(path))
+        return not all(self._files.can_write(path) for path in there)
+
+    def _has_records(self) -> bool:
+        segments = self._path / SEGMENT_DIRECTORY
+        return self._files.exists(segments) and bool(self._files.names(segments))
+
+    def _check_empty(self) -> None:
+        """Refuse to make a store among files that are not what an interrupted making of one leaves."""
+        names = set(self._files.names(self._path)) if self._files.exists(self._path) else set()
+        foreign = sorted(names - _MADE_BEFORE_FORMAT)
+        if foreign:
+            raise InvalidArgument(
+                f"{self._path} is not empty (it holds {foreign[0]!r}) and is no store; name a folder that is not there"
+            )
+
+    def _check_engine(self) -> None:
+        """Refuse a store without its rows: another engine in their place would make all its segments garbage."""
+        for name in (Path(ENGINE_DIRECTORY), Path(ENGINE_DIRECTORY, "CURRENT")):
+            if not self._files.exists(self._path / name):
+                raise self._missing(str(name))
+
+    def _missing(self, name: str) -> CorruptionError:
+        return CorruptionError(
+            "a part of the store is missing",
+            path=str(self._path),
+            expected=name,
+            found="none",
+            remedy=f"put it back, {RESTORE}",
+        )
+
+    def _check_format(self) -> None:
+        if not self.exists():
+            return
+        path = self._path / FORMAT_FILE
+        content = self._files.read_whole(path)
+        version = content.removeprefix(FORMAT_MAGIC).strip()
+        if not content.startswith(FORMAT_MAGIC) or not version.isdigit():
+            raise CorruptionError(
+                "not a store's FORMAT file", path=str(path), expected="a version", found=repr(content[:40])
+            )
+        if int(version) != FORMAT_VERSION:
+            raise UnsupportedFormat(
+                f"{self._path} has format version {int(version)}, this docstore knows {FORMAT_VERSION}; "
+                "open it with a docstore that knows it"
+            )
+
+    @staticmethod
+    def _settle_schema(engine: Engine, schema: Schema | None, *, is_new: bool) -> Schema:
+        cells = engine.read_row("meta", SCHEMA_ROW)
+        if cells:
+            stored = decode_schema(cells[0].value)
+            # A store that was made without the grade `similar` takes a schema that has it by default.
+            if schema is not None and stored not in (schema, dataclasses.replace(schema, similar_threshold=None)):
+                raise InvalidArgument(f"the store was made with another schema: {stored}; open it without one")
+            return stored
+        if not is_new:
+            raise CorruptionError(
+                "the store's rows are lost: there is none with its schema",
+                path="table meta, row `schema`",
+                remedy=RESTORE,
+            )
+        made = Schema() if schema is None else schema
+        cell = SetCell(META_FAMILY, SCHEMA_QUALIFIER, 0, encode_schema(made))
+        rows = [RowMutations("meta", SCHEMA_ROW, [cell])]
+        if made.keyed_bands:  # before the schema, which says that it is there
+            secret = SetCell(META_FAMILY, b"", 0, os.urandom(BAND_SECRET_BYTES))
+            rows.insert(0, RowMutations("meta", BAND_SECRET_ROW, [secret]))
+        engine.mutate_rows(rows, Durability.SYNC)
+        return made
+
+
+def _remove_tree(folder: Path) -> None:
+    import_module("shutil").rmtree(folder, ignore_errors=True)  # loaded here: a cold read counts milliseconds
+
+
+def _link_runs(index: Path, copy: Path) -> None:
+    """Make a folder with links to the runs of an index, which may be removed or joined by others there."""
+    with translated("copy", index):
+        copy.mkdir()
+        for source in sorted(index.iterdir()) if index.exists() else ():
+            if source.suffix == RUN_SUFFIX:
+                (copy / source.name).symlink_to(source.resolve())
+
+
+def _band_secret(engine: Engine, schema: Schema) -> bytes:
+    """What chooses the bins of bands; b"" where they are as they come."""
+    if not schema.keyed_bands:
+        return b""
+    cells = engine.read_row("meta", BAND_SECRET_ROW)
+    if not cells:
+        raise CorruptionError(
+            "the secret of the store's bands is lost", path="table meta, row `band-secret`", remedy=RESTORE
+        )
+    return cells[0].value
+
+
+def _settle_identity(engine: Engine) -> bytes:
+    """16 random bytes that tell a store and its copies from other stores."""
+    cells = engine.read_row("meta", IDENTITY_ROW)
+    if cells:
+        return cells[0].value
+    made = os.urandom(IDENTITY_BYTES)
+    cell = SetCell(META_FAMILY, b"", 0, made)
+    engine.mutate_rows([RowMutations("meta", IDENTITY_ROW, [cell])], Durability.SYNC)
+    return made
+
+
+def _check_analyses(schema: Schema) -> None:
+    """Refuse a schema by which no page could be analysed, before anything is made.
+
+    Raises:
+        InvalidArgument: no extractor or checksum has that name, or the library that it needs is not installed.
+    """
+    kernel = import_module("docstore.dedup.kernel")  # numpy comes with it: opening does without
+    kernel.Kernel(schema.extractor, schema.shingle_words, schema.checksum).analyse(b"<p>A page.", "text/html")
+
+
+def encode_schema(schema: Schema) -> bytes:
+    """Encode for the `schema` row of `meta`."""
+    fields = dataclasses.asdict(schema)
+    fields["policies"] = [[str(kind), str(policy)] for kind, policy in schema.policies]
+    if schema.similar_threshold is None:  # so that versions that know no such grade open the store
+        del fields["similar_threshold"]
+    if not schema.keyed_bands:
+        del fields["keyed_bands"]
+    return bytes(msgpack.packb(fields))
+
+
+_NEVER_REJECTED = (str(VerdictKind.CONTAINED), str(Policy.REJECT))
+
+
+def _check_known(what: str, found: Iterable[str], known: Sequence[str]) -> None:
+    for word in found:
+        if word not in known:
+            raise UnsupportedFormat(
+                f"the store's schema has the {what} {word!r}, this docstore knows {', '.join(known)}; open it with a "
+                "newer docstore"
+            )
+
+
+def decode_schema(value: bytes) -> Schema:
+    """Decode the `schema` row of `meta`.
+
+    Raises:
+        CorruptionError: not a schema.
+        UnsupportedFormat: it says what only a newer docstore knows.
+    """
+    try:
+        fields = msgpack.unpackb(value)
+        _check_known("field", fields, [field.name for field in dataclasses.fields(Schema)])
+        pairs = fields.pop("policies")
+        _check_known("verdict", [kind for kind, _ in pairs], list(VerdictKind))
+        _check_known("policy", [policy for _, policy in pairs], list(Policy))
+        families = tuple(ColumnFamily(f["name"], GCPolicy(**f["gc"])) for f in fields.pop("families"))
+        # Stores made before contained pages were kept in any case may say otherwise.
+        policies = tuple((kind, policy) for kind, policy in pairs if (kind, policy) != _NEVER_REJECTED)
+        return Schema(families=families, policies=policies, **{"similar_threshold": None, **fields})
+    except (ValueError, TypeError, KeyError) as error:
+        raise CorruptionError(f"the store's schema does not decode: {error}", path="meta row `schema`") from error

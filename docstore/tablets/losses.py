@@ -1,0 +1,211 @@
+"""What an open found to be missing: dropped as whole captures, and listed until somebody acknowledges it.
+
+Knows rows, the built-in columns and shared bodies; must not know files.  Runs over all rows, and only where
+bytes of committed rows are missing: after power loss below durability `sync`, or where a hand has cut or removed files.
+
+A capture is dropped whole, also where only one of its values is gone: else a reader would take what is missing from the
+version before it.  For the same reason a visit goes with the capture that it confirms, and a value with the base that
+its record leans on.  What is dropped is noted in the same batch.  Postings that lead to it lead nowhere, and are pruned
+by the next compaction.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgpack
+
+from docstore.model.capture import BODY, MAIN, STATUS
+from docstore.model.errors import CorruptionError
+from docstore.model.format import CODEC_ZSTD_DELTA, LOST_ROW
+from docstore.model.keys import url_of
+from docstore.model.types import Cell, DeleteCells, DeleteRow, Durability, Mutation, ReadSpec, RowMutations, SetCell
+from docstore.storage.engine import Engine
+from docstore.tablets.bodies import Bodies
+from docstore.tablets.manifest import Manifest
+from docstore.tablets.segment import Recovery
+from docstore.tablets.sharing import BODY_FAMILY, ENVELOPE, TABLE, TEXT, TEXT_NAME, SharedBodies
+from docstore.tablets.values import parse_envelope
+
+CAPTURE_FAMILIES = frozenset(("page", "http", "text", "dedup"))
+"""Their cells of one row and time are one capture."""
+BATCH_ROWS = 256
+_META = "meta"
+_PAGES = "pages"
+_FAMILY = "m"
+_VERSION = b"version"
+_COMMITS = b"commits"
+"""First in the qualifiers of LOST_ROW."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostVersion:
+    """A capture, or a cell of another family, that was dropped because bytes of it are missing.
+
+    Attributes:
+        url: of the page.
+        timestamp: of the capture, in microseconds since 1970.
+        columns: whose bytes are missing, or lean on bytes that are; of a visit those of the capture that it confirms.
+        found: when, in microseconds since 1970.
+    """
+
+    url: str
+    timestamp: int
+    columns: tuple[str, ...]
+    found: int
+
+
+class LostCommits(NamedTuple):
+    """Commits whose rows were gone at an open: LevelDB's log or MANIFEST was cut, or put back from an earlier time.
+
+    Attributes:
+        first, last: their numbers.
+        found: when, in microseconds since 1970.
+    """
+
+    first: int
+    last: int
+    found: int
+
+
+# --- the list
+
+
+def lost_versions(engine: Engine) -> tuple[LostVersion, ...]:
+    """Captures that were dropped and not acknowledged, oldest first."""
+    found = []
+    for cell in engine.read_row(_META, LOST_ROW, ReadSpec(qualifier_prefix=_VERSION)):
+        timestamp, row_key, columns, at = msgpack.unpackb(cell.value)
+        found.append(LostVersion(url_of(row_key), timestamp, tuple(columns), at))
+    return tuple(found)
+
+
+def lost_commits(engine: Engine) -> tuple[LostCommits, ...]:
+    """Commits whose loss was found and not acknowledged."""
+    cells = engine.read_row(_META, LOST_ROW, ReadSpec(qualifier_prefix=_COMMITS))
+    return tuple(LostCommits(*msgpack.unpackb(cell.value)) for cell in cells)
+
+
+def acknowledge(engine: Engine) -> None:
+    """Forget what was lost: the next open lists only what it finds itself."""
+    engine.mutate_rows([RowMutations(_META, LOST_ROW, [DeleteRow()])], Durability.SYNC)
+
+
+def note_lost_commits(engine: Engine, manifest: Manifest, last: int) -> None:
+    """Remember that commits are lost, and take up the numbers behind them."""
+    lost = LostCommits(manifest.group + 1, last, _now())
+    cell = SetCell(_FAMILY, _COMMITS + lost.first.to_bytes(8, "big"), 0, msgpack.packb(lost))
+    engine.mutate_rows([RowMutations(_META, LOST_ROW, [cell]), manifest.resume_at(last)], Durability.SYNC)
+
+
+# --- dropping
+
+
+def drop_lost(engine: Engine, bodies: Bodies, recovery: Recovery) -> None:
+    """Drop and note the captures of which bytes are missing, then the shared bodies that are."""
+    losses = _Losses(engine, bodies, recovery)
+    rows: list[RowMutations] = []
+    for row in engine.scan(_PAGES):
+        rows += losses.of_row(row.row_key, row.cells)
+        if len(rows) >= BATCH_ROWS:
+            engine.mutate_rows(rows, Durability.SYNC)
+            rows = []
+    rows += losses.of_shared_bodies()  # last: before that, a second run has to find who leans on them
+    if rows:
+        engine.mutate_rows(rows, Durability.SYNC)
+
+
+class _Losses:
+    """Which cells refer to bytes that are missing, or to records that lean on such."""
+
+    def __init__(self, engine: Engine, bodies: Bodies, recovery: Recovery) -> None:
+        self._bodies = bodies
+        self._recovery = recovery
+        self._found = _now()
+        self._leaning: set[bytes] = set()
+        self._lost_bases: set[bytes] = set()
+        self._lost_texts: set[bytes] = set()
+        for row in engine.scan(TABLE, spec=ReadSpec(families=(BODY_FAMILY,))):
+            lost = {cell.qualifier for cell in row.cells if self._is_lost(cell.value)}
+            if ENVELOPE in lost:
+                self._lost_bases.add(row.row_key)
+            if TEXT in lost:
+                self._lost_texts.add(row.row_key)
+        sharing = SharedBodies(engine)
+        for name in self._lost_bases | self._lost_texts:
+            for row_key in {pointer.row_key for pointer in sharing.users(name)}:
+                for cell in engine.read_row(_PAGES, row_key, ReadSpec(families=(BODY[0], MAIN[0]))):
+                    self._note_leaning(cell)
+
+    def _note_leaning(self, cell: Cell) -> None:
+        ref = parse_envelope(cell.value).ref
+        if ref is None or self._recovery.is_lost(ref):
+            return
+        try:
+            record = self._bodies.read(ref)
+        except CorruptionError:
+            return  # damage of another sort, which `check` names
+        lost = self._lost_texts if cell.family == MAIN[0] else self._lost_bases
+        if record.codec == CODEC_ZSTD_DELTA and record.related in lost:
+            self._leaning.add(ref)
+
+    def _is_lost(self, envelope: bytes) -> bool:
+        if not envelope:
+            return False
+        ref = parse_envelope(envelope).ref
+        return ref is not None and (ref in self._leaning or self._recovery.is_lost(ref))
+
+    def of_row(self, row_key: bytes, cells: Sequence[Cell]) -> Iterator[RowMutations]:
+        """The mutations that drop what is lost of a row, and note it; none where nothing is."""
+        lost: dict[int, list[str]] = defaultdict(list)
+        drops: list[Mutation] = []
+        for cell in cells:
+            if self._is_lost(cell.value):
+                lost[cell.timestamp].append(f"{cell.family}:{cell.qualifier.decode('utf-8', 'replace')}")
+                if cell.family not in CAPTURE_FAMILIES:
+                    drops.append(DeleteCells(cell.family, cell.qualifier, cell.timestamp, cell.timestamp + 1))
+        if not lost:
+            return
+        captures = {cell.timestamp for cell in cells if cell.family in CAPTURE_FAMILIES and self._is_lost(cell.value)}
+        for timestamp, source in _confirming(cells):
+            if source in captures and timestamp not in captures:
+                captures.add(timestamp)
+                lost[timestamp] = lost[source]
+        drops += [
+            DeleteCells(cell.family, cell.qualifier, cell.timestamp, cell.timestamp + 1)
+            for cell in cells
+            if cell.family in CAPTURE_FAMILIES and cell.timestamp in captures
+        ]
+        notes = []
+        for timestamp, columns in lost.items():
+            value = msgpack.packb((timestamp, row_key, columns, self._found))
+            notes.append(SetCell(_FAMILY, _VERSION + timestamp.to_bytes(8, "big") + row_key, 0, value))
+        yield RowMutations(_META, LOST_ROW, notes)
+        yield RowMutations(_PAGES, row_key, drops)
+
+    def of_shared_bodies(self) -> Iterator[RowMutations]:
+        """The mutations that drop rows of bodies that are lost, and texts of others."""
+        for name in self._lost_bases:
+            yield RowMutations(TABLE, name, [DeleteRow()])
+        for name in self._lost_texts - self._lost_bases:
+            yield RowMutations(TABLE, name, [DeleteCells(BODY_FAMILY, TEXT), DeleteCells(BODY_FAMILY, TEXT_NAME)])
+
+
+def _confirming(cells: Sequence[Cell]) -> Iterator[tuple[int, int]]:
+    """Captures, oldest first, each with the capture that it takes `http` or `text` from."""
+    captures = sorted(cell.timestamp for cell in cells if (cell.family, cell.qualifier) == BODY)
+    for column in (STATUS, MAIN):
+        sources = sorted(cell.timestamp for cell in cells if (cell.family, cell.qualifier) == column)
+        for timestamp in captures:
+            place = bisect_right(sources, timestamp)
+            if place and sources[place - 1] != timestamp:
+                yield timestamp, sources[place - 1]
+
+
+def _now() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,237 @@
+"""Pages from records alone: what can be had back of a store whose rows are lost.
+
+Knows segments, records and the built-in columns; opens no engine, changes nothing, takes no lock.
+
+A record names its row, column and time, so bodies, texts and headers above 512 bytes come back; smaller values, and
+status, verdicts and which page refers to another's body, stood in rows alone.  Delete marks are obeyed in the order in
+which records were appended; a page that was deleted while a compaction ran may come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import NamedTuple
+
+from docstore.model import capture
+from docstore.model.capture import Column
+from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.format import (
+    CODEC_ZSTD_DELTA,
+    DICTIONARY_DIRECTORY,
+    RECORD_DELETE_COLUMN,
+    RECORD_DELETE_FAMILY,
+    RECORD_DELETE_ROW,
+    RECORD_VALUE,
+    SEGMENT_DIRECTORY,
+    SEGMENT_HEADER_BYTES,
+    SEGMENT_SUFFIX,
+    SET_ASIDE_DIRECTORY,
+)
+from docstore.model.keys import url_of
+from docstore.model.types import Headers
+from docstore.storage.files import Files, ReadFile
+from docstore.tablets.dictionaries import DictionaryFiles
+from docstore.tablets.leftovers import list_set_aside
+from docstore.tablets.record import Record, decode_record, deleted_range, encode_record
+from docstore.tablets.values import ValueCodec, checksum16
+from docstore.tablets.walk import Damage, walk_records
+
+COLUMNS = frozenset((capture.BODY, capture.MAIN, capture.TITLE, capture.HEADERS))
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """What is left of a capture.
+
+    Attributes:
+        url: of the page.
+        timestamp: of the capture, in microseconds since 1970.
+        body: the bytes; None where their record is gone or cannot be read.
+        title, text: as extracted; "" where there is none.
+        headers: as received; empty where they were short, for short ones are in no record.
+    """
+
+    url: str
+    timestamp: int
+    body: bytes | None
+    title: str
+    text: str
+    headers: Headers
+
+
+@dataclass
+class SalvageReport:
+    """What was found; complete when the last capture has been taken.
+
+    Attributes:
+        captures, bodies, texts: that came back.
+        unreadable: records that are sound but lean on what is not there.
+        damaged: stretches of segments that are no records.
+    """
+
+    captures: int = 0
+    bodies: int = 0
+    texts: int = 0
+    unreadable: int = 0
+    damaged: int = 0
+
+
+class _Place(NamedTuple):
+    """Where a record lies."""
+
+    handle: ReadFile
+    segment: int
+    offset: int
+    length: int
+    related: bytes
+
+
+class _Segment(NamedTuple):
+    path: Path
+    number: int
+    begin: int
+
+
+Captures = dict[bytes, dict[int, dict[Column, _Place]]]
+
+
+class Salvage:
+    """Reads the segments of a store's folder.
+
+    Args:
+        folder: of the store.
+        only_set_aside: leave out what may have rows: the store's own segments.
+        files: the file system.
+    Raises:
+        InvalidArgument: there are no segments.
+    """
+
+    def __init__(self, folder: Path, *, only_set_aside: bool = False, files: Files | None = None) -> None:
+        self.report = SalvageReport()
+        self._files = Files() if files is None else files
+        self._only_set_aside = only_set_aside
+        self._codec = ValueCodec()
+        self._dictionaries = DictionaryFiles(self._files, folder / DICTIONARY_DIRECTORY)
+        self._segments = sorted(self._all_segments(folder), key=attrgetter("number", "begin"))
+        self._bases: dict[bytes, _Place] = {}
+        self._text_bases: dict[bytes, _Place] = {}
+        if not self._segments:
+            raise InvalidArgument(f"there are no segments in {folder}; name the folder of a store")
+
+    def _all_segments(self, folder: Path) -> Iterator[_Segment]:
+        own = folder / SEGMENT_DIRECTORY
+        for name in self._files.names(own) if self._files.exists(own) else ():
+            stem = name.removesuffix(SEGMENT_SUFFIX)
+            if stem != name and stem.isdecimal():
+                yield _Segment(own / name, int(stem), -1)
+        aside = folder / SET_ASIDE_DIRECTORY
+        for one in list_set_aside(self._files, aside):
+            begin = int(one.name.removesuffix(SEGMENT_SUFFIX).partition("-")[2])
+            yield _Segment(aside / one.name, one.segment, begin)
+
+    def captures(self) -> Iterator[Salvaged]:
+        """Every capture of which a body or a text came back, by row key and time."""
+        everything: Captures = {}
+        wanted: set[tuple[bytes, int]] = set()
+        for segment in self._segments:
+            self._read(segment, everything, wanted)
+        self._find_bases(everything)
+        for row_key in sorted(everything):
+            for timestamp, columns in sorted(everything[row_key].items()):
+                if self._only_set_aside and (row_key, timestamp) not in wanted:
+                    continue
+                one = self._capture(row_key, timestamp, columns)
+                if one.body is None and not one.text:
+                    continue
+                self.report.captures += 1
+                self.report.bodies += one.body is not None
+                self.report.texts += bool(one.text)
+                yield one
+
+    def _read(self, segment: _Segment, everything: Captures, wanted: set[tuple[bytes, int]]) -> None:
+        handle = self._files.open_read(segment.path)
+        for offset, record in walk_records(handle, segment.number, SEGMENT_HEADER_BYTES, handle.length_bytes()):
+            if isinstance(record, Damage):
+                self.report.damaged += 1
+            elif record.kind == RECORD_VALUE:
+                column = record.family, record.qualifier
+                if column in COLUMNS:
+                    length = len(encode_record(record, segment.number))
+                    related = record.related if record.codec == CODEC_ZSTD_DELTA else b""
+                    place = _Place(handle, segment.number, offset, length, related)
+                    everything.setdefault(record.row_key, {}).setdefault(record.timestamp, {})[column] = place
+                    if segment.begin >= 0:
+                        wanted.add((record.row_key, record.timestamp))
+            else:
+                _delete(everything.get(record.row_key, {}), record)
+
+    def _find_bases(self, everything: Captures) -> None:
+        """Where the bodies and texts lie that deltas name: by the checksum of a body that is none itself."""
+        named = {
+            place.related
+            for captures in everything.values()
+            for columns in captures.values()
+            for place in columns.values()
+            if place.related
+        }
+        if not named:
+            return
+        for captures in everything.values():
+            for columns in captures.values():
+                body = columns.get(capture.BODY)
+                if body is None or body.related:
+                    continue
+                raw = self._value(body)
+                name = b"" if raw is None else checksum16(raw)
+                if name in named:
+                    self._bases.setdefault(name, body)
+                    text = columns.get(capture.MAIN)
+                    if text is not None and not text.related:
+                        self._text_bases.setdefault(name, text)
+
+    def _capture(self, row_key: bytes, timestamp: int, columns: dict[Column, _Place]) -> Salvaged:
+        values = {column: self._value(place) for column, place in columns.items()}
+        self.report.unreadable += sum(value is None for value in values.values())
+        return Salvaged(
+            url_of(row_key),
+            timestamp,
+            values.get(capture.BODY),
+            (values.get(capture.TITLE) or b"").decode("utf-8", "replace"),
+            (values.get(capture.MAIN) or b"").decode("utf-8", "replace"),
+            capture.decode_headers(headers) if (headers := values.get(capture.HEADERS)) else (),
+        )
+
+    def _value(self, place: _Place) -> bytes | None:
+        """The raw value of a record; None where it leans on what is not there."""
+        try:
+            record = decode_record(place.handle.read(place.length, place.offset), place.segment)
+            return self._codec.decode(record, lambda name: self._related(record, name))
+        except CorruptionError:
+            return None
+
+    def _related(self, record: Record, name: bytes) -> bytes:
+        if record.codec != CODEC_ZSTD_DELTA:
+            return self._dictionaries.load(name)
+        place = (self._text_bases if record.family == capture.MAIN[0] else self._bases).get(name)
+        raw = None if place is None else self._value(place)
+        if raw is None:
+            raise CorruptionError("a delta's base is not there", expected=f"base {name.hex()}", found="no record")
+        return raw
+
+
+def _delete(captures: dict[int, dict[Column, _Place]], mark: Record) -> None:
+    """Obey a delete mark in a row's captures."""
+    if mark.kind == RECORD_DELETE_ROW:
+        captures.clear()
+    if mark.kind not in (RECORD_DELETE_FAMILY, RECORD_DELETE_COLUMN):
+        return
+    start, end = (0, None) if mark.kind == RECORD_DELETE_FAMILY else deleted_range(mark)
+    for timestamp, columns in captures.items():
+        if timestamp < start or (end is not None and timestamp >= end):
+            continue
+        for family, qualifier in list(columns):
+            if family == mark.family and (mark.kind == RECORD_DELETE_FAMILY or qualifier == mark.qualifier):
+                del columns[family, qualifier]

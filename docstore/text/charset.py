@@ -1,0 +1,177 @@
+r"""Body bytes and Content-Type -> encoding name and text.  Never raises, linear time.
+
+Knows `charset_tables` and the attribute grammar of `tokens`.  Must not know what is in a page.
+
+Which encoding, first that holds (names and labels are the WHATWG's):
+
+1. A byte order mark: EF BB BF utf-8, FE FF utf-16be, FF FE utf-16le.  It is not part of the text.
+2. The *declared* encoding: ``charset=`` of the Content-Type, else the first known one of a ``<meta>`` in the first 1024
+   bytes (``charset``, or ``http-equiv=content-type`` with ``content``; utf-16 there means utf-8 and x-user-defined
+   means windows-1252), else that of an XML declaration; unless rule 3 says that it lies.
+3. *Lies.*  Let lead = the number of bytes from 0xC2 to 0xF4 in a body that is valid UTF-8, else 0.
+
+   - declared single-byte, lead >= 1: utf-8;
+   - declared legacy multi-byte, lead >= 8: utf-8;
+   - declared utf-16 by Content-Type without a mark, and no zero byte in the first 1024: as if not declared;
+   - declared utf-8, but decoding gives more U+FFFD than half of the body's bytes from 0xC2 to 0xF4, and another
+     declaration (Content-Type, meta or XML) names another encoding: that one.
+4. None declared: utf-8 if the body is valid UTF-8, or has at least 8 bytes from 0xC2 to 0xF4 per U+FFFD of its decoding
+   (a body cut off, one broken byte); else windows-1252.
+
+Decoding is the standard's for utf-8 and the single-byte encodings (x-user-defined among them): a malformed UTF-8
+sequence gives one U+FFFD per maximal subpart, a byte without a character gives U+FFFD.  ``replacement`` gives one
+U+FFFD for the whole body.  utf-16 and the legacy multi-byte encodings go through Python's codecs, malformed input
+replaced: shift_jis as cp932, gbk and gb18030 as gb18030, big5 as big5hkscs, euc-kr as cp949.  These differ from the
+standard in rare characters, so a native kernel hands such bodies back to this module.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import Final, NamedTuple
+
+from docstore.text.charset_tables import LABELS, SINGLE_BYTE
+from docstore.text.tokens import ATTRIBUTES, ascii_lower, attributes
+
+_NAMES: Final = {label: name for name, labels in LABELS.items() for label in labels.split()}
+_BLANKS: Final = "\t\n\f\r "
+
+_MULTI_BYTE: Final = {
+    "gbk": "gb18030",
+    "gb18030": "gb18030",
+    "big5": "big5hkscs",
+    "euc-jp": "euc_jp",
+    "iso-2022-jp": "iso2022_jp",
+    "shift_jis": "cp932",
+    "euc-kr": "cp949",
+}
+_UTF_16: Final = {"utf-16le": "utf-16-le", "utf-16be": "utf-16-be"}
+
+_LOWER_HALF: Final = "".join(map(chr, range(0x80)))
+_SINGLE_BYTE: Final = {
+    **{name: _LOWER_HALF + upper for name, upper in SINGLE_BYTE.items()},
+    "x-user-defined": _LOWER_HALF + "".join(map(chr, range(0xF780, 0xF800))),
+}
+
+_PRESCAN_BYTES: Final = 1024
+_SURE_LEADS: Final = 8
+_MARKS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_BE, "utf-16be"), (codecs.BOM_UTF16_LE, "utf-16le"))
+_NO_LEAD_BYTES: Final = bytes(byte for byte in range(256) if not 0xC2 <= byte <= 0xF4)
+
+_HTTP_CHARSET: Final = re.compile(
+    r""";[\t ]*charset[\t ]*=[\t ]*(?:"([^"]*)"?|'([^']*)'?|([^\s;"']+))""", re.IGNORECASE | re.ASCII
+)
+_META_CONTENT: Final = re.compile(
+    r"""charset[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:"([^"]*)"|'([^']*)'|([^"'\t\n\f\r ;][^\t\n\f\r ;]*))""",
+    re.IGNORECASE | re.ASCII,
+)
+_PRESCAN: Final = re.compile(
+    rf"<(?:!--(?:-?>|.*?-->)|(?i:meta)(?=[\t\n\f\r /])({ATTRIBUTES})>"
+    rf"|/?[A-Za-z][^\t\n\f\r >]*+(?:{ATTRIBUTES})>|[!/?][^>]*>)",
+    re.DOTALL,
+)
+_XML_ENCODING: Final = re.compile(r"""<\?xml[^>]*?[\t\n\f\r ]encoding[\t\n\f\r ]*=[\t\n\f\r ]*["']([^"'>]*)["']""")
+
+
+class Decoded(NamedTuple):
+    """A body as text, and the WHATWG name, in lower case, of the encoding it was read with."""
+
+    encoding: str
+    text: str
+
+
+def encoding_of_label(label: str) -> str | None:
+    """The name of the encoding that a label stands for; None for an unknown one."""
+    return _NAMES.get(ascii_lower(label.strip(_BLANKS)))
+
+
+def _of_content_type(content_type: str | None) -> str | None:
+    found = _HTTP_CHARSET.search(content_type or "")
+    return encoding_of_label(found[1] or found[2] or found[3] or "") if found else None
+
+
+def _of_meta(head: str) -> str | None:
+    """The encoding that the first meta element with a known one declares."""
+    for found in _PRESCAN.finditer(head):
+        if found[1] is None:
+            continue
+        declared = attributes(found[1])
+        label = declared.get("charset")
+        if label is None and ascii_lower(declared.get("http-equiv", "")) == "content-type":
+            content = _META_CONTENT.search(declared.get("content", ""))
+            label = (content[1] or content[2] or content[3]) if content else None
+        encoding = encoding_of_label(label or "")
+        if encoding is not None:
+            if encoding in _UTF_16:
+                return "utf-8"
+            return "windows-1252" if encoding == "x-user-defined" else encoding
+    return None
+
+
+def _of_xml(head: str) -> str | None:
+    found = _XML_ENCODING.match(head)
+    encoding = encoding_of_label(found[1]) if found else None
+    return "utf-8" if encoding in _UTF_16 else encoding
+
+
+def decode_as(body: bytes, encoding: str) -> str:
+    """Decode by the named encoding; malformed input becomes U+FFFD."""
+    if encoding == "utf-8":
+        return body.decode("utf-8", "replace")
+    if encoding in _SINGLE_BYTE:
+        return codecs.charmap_decode(body, "replace", _SINGLE_BYTE[encoding])[0]
+    if encoding == "replacement":
+        return "\ufffd" if body else ""
+    return body.decode(_MULTI_BYTE.get(encoding) or _UTF_16[encoding], "replace")
+
+
+def decode(body: bytes, content_type: str | None = None) -> Decoded:
+    """Find the encoding of a body and decode it."""
+    for mark, encoding in _MARKS:
+        if body.startswith(mark):
+            return Decoded(encoding, decode_as(body[len(mark) :], encoding))
+    head = body[:_PRESCAN_BYTES]
+    declarations = [_of_content_type(content_type)]
+    if declarations[0] in _UTF_16 and b"\0" not in head:
+        declarations[0] = None
+    try:
+        utf_8 = body.decode("utf-8")
+    except UnicodeDecodeError:
+        head_text = head.decode("latin-1")
+        declarations += [_of_meta(head_text), _of_xml(head_text)]
+        return _decode_not_utf_8(body, [name for name in declarations if name is not None])
+    # The text is at hand; all that is open is whether a declaration takes precedence over it.
+    declared = declarations[0]
+    if declared is None:
+        head_text = head.decode("latin-1")
+        declared = _of_meta(head_text) or _of_xml(head_text) or "utf-8"
+    if declared == "utf-8":
+        return Decoded("utf-8", utf_8)
+    if declared in _SINGLE_BYTE:
+        return Decoded(declared if body.isascii() else "utf-8", utf_8)
+    if declared in _MULTI_BYTE and _lead_bytes(body) >= _SURE_LEADS:
+        return Decoded("utf-8", utf_8)
+    return Decoded(declared, decode_as(body, declared))
+
+
+def _decode_not_utf_8(body: bytes, declarations: list[str]) -> Decoded:
+    """Rules 2 to 4 for a body that is not valid UTF-8."""
+    declared = declarations[0] if declarations else None
+    if declared is not None and declared != "utf-8":
+        return Decoded(declared, decode_as(body, declared))
+    utf_8 = decode_as(body, "utf-8")
+    leads, broken = _lead_bytes(body), utf_8.count("\ufffd")
+    if declared is None:
+        if leads >= _SURE_LEADS * broken:
+            return Decoded("utf-8", utf_8)
+        return Decoded("windows-1252", decode_as(body, "windows-1252"))
+    other = next((name for name in declarations if name != "utf-8"), None)
+    if other is not None and 2 * broken > leads:
+        return Decoded(other, decode_as(body, other))
+    return Decoded("utf-8", utf_8)
+
+
+def _lead_bytes(body: bytes) -> int:
+    """How many bytes can begin a UTF-8 sequence."""
+    return len(body.translate(None, _NO_LEAD_BYTES))

@@ -1,0 +1,197 @@
+"""Why a block of a page is main content or not, in words: what a person reads who doubts a verdict.
+
+Knows the extractors.  Must not know bytes, rows, verdicts nor the terminal.  It decides nothing: the blocks
+that it calls kept are those of the extractor.  `scored` and `combined` are explained block by block; of other
+extractors it is only said which lines of the visible text they took.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from docstore.text import combined, content, scored
+from docstore.text.evidence import ADVERT, BOILERPLATE, HEADER, HINT
+from docstore.text.outline import Outline, outline, render
+from docstore.text.tokens import HIDDEN, split
+from docstore.text.words import words
+
+MOST_CAUSES: Final = 4
+LEAST_SCORE: Final = 10
+"""Causes that are worth less, in hundredths, are not named."""
+LEAST_TITLE_LETTERS: Final = 4
+SMALL_SHARE: Final = 10
+
+_LINKS: Final = ("no links", "up to a third links", "up to two thirds links", "mostly links", "nothing but links")
+_WORDS_SAY: Final = {
+    "sentence": "ends a sentence",
+    "currency": "has a sign of currency",
+    "consent": "names cookies, consent or privacy",
+    "copyright": "claims a copyright",
+    "before taken": "stands before what the rule `combined` takes",
+    "among taken": "stands among what the rule `combined` takes",
+    "behind taken": "stands behind what the rule `combined` takes",
+    "taken": "the rule `combined` takes it",
+    "left": "the rule `combined` leaves it out",
+}
+
+
+class ExplainedBlock(NamedTuple):
+    """A block of the visible text.
+
+    Attributes:
+        text: lines as shown, white space folded.
+        is_kept: it is main text.
+        score: hundredths, above 0 where it is kept, of `scored`; None where the extractor gives none.
+        because: what spoke for that, the strongest first; with scores, these add up to no more than the greater part.
+    """
+
+    text: str
+    is_kept: bool
+    score: int | None
+    because: tuple[str, ...]
+
+
+def explain(source: str, extractor: str) -> list[ExplainedBlock]:
+    """Each block of a page, with what the extractor made of it.
+
+    Args:
+        source: decoded; U+0000 is read as U+FFFD.
+        extractor: by its name in a schema.
+    Raises:
+        InvalidArgument: no extractor has that name, or it cannot be loaded.
+    """
+    markup = split(source.replace("\0", "\ufffd"))
+    if extractor == "scored":
+        page, taken = scored.read(markup)
+        full = outline(markup)
+        if scored.without_never(full).blocks != page.blocks:
+            full = outline(markup, HIDDEN - {"noscript"})
+        return list(_of_scored(full, page, taken, scored.title_words(markup)))
+    if extractor == "combined":
+        return list(_of_combined(outline(markup)))
+    main = Counter(content.extractor(extractor)(markup).split("\n"))
+    blocks = []
+    for line in filter(None, content.visible(markup).split("\n")):
+        is_kept = main[line] > 0
+        main[line] -= is_kept
+        blocks.append(ExplainedBlock(line, is_kept, None, ()))
+    return blocks
+
+
+def doubts(title: str, headings: str, main: str, visible: str) -> list[str]:
+    """What speaks against the main text being what the page is about, in words; empty where nothing does."""
+    found = []
+    said = frozenset(words(main))
+    for name, text in (("title", title), ("headings", headings)):
+        telling = {word for word in words(text) if len(word) >= LEAST_TITLE_LETTERS}
+        if telling and said.isdisjoint(telling):
+            found.append(f"no word of the {name} stands in the main text")
+    if len(main) * SMALL_SHARE < len(visible):
+        found.append(
+            f"the main text is less than a tenth of the visible text: {len(main)} of {len(visible)} characters"
+        )
+    return found
+
+
+# --- scored
+
+
+def _of_scored(full: Outline, page: Outline, taken: Sequence[int], title: frozenset[str]) -> Iterator[ExplainedBlock]:
+    kept = frozenset(scored.select(page, taken, title))
+    is_widened = kept != frozenset(scored.select(page, taken, frozenset()))
+    features_of = list(scored.block_features(page, taken))
+    is_fallback = not any(scored.score(features) > 0 for features in features_of)
+    number = 0
+    for block in full.blocks:
+        if number == len(page.blocks) or page.blocks[number] != block:
+            yield ExplainedBlock(render([block]), False, None, ("inside a dialog or a notice of consent",))
+            continue
+        features = features_of[number]
+        score, is_kept = scored.score(features), number in kept
+        if is_widened:
+            said = "what was found has no part in the title, so all but boilerplate is kept"
+            yield ExplainedBlock(render([block]), is_kept, score, (said,))
+        elif is_fallback:
+            said = "no block scores above zero, so the rule `combined` decides"
+            yield ExplainedBlock(render([block]), is_kept, score, (said,))
+        else:
+            yield ExplainedBlock(render([block]), is_kept, score, tuple(_causes(features, 1 if is_kept else -1)))
+        number += 1
+
+
+def _causes(features: Sequence[str], sign: int) -> Iterator[str]:
+    """What speaks for the decision, the strongest first, each with its part of the score."""
+    worth: dict[str, int] = defaultdict(int)
+    for feature in features:
+        worth[_cause(feature)] += scored.score([feature]) - scored.score([])
+    for cause, score in sorted(worth.items(), key=lambda item: (-item[1] * sign, item[0]))[:MOST_CAUSES]:
+        if score * sign >= LEAST_SCORE:
+            yield f"{cause} ({score / 100:+.2f})"
+
+
+def _cause(feature: str) -> str:
+    """The scorecard's sign in words; signs of one thing share them."""
+    first, _, rest = feature.partition(" ")
+    if first == "in":
+        return f"inside {rest}" if rest[0] == "<" or "=" in rest else f'inside a class, id or state "{rest}"'
+    if first == "like":
+        return "so many blocks have its marks"
+    if first[0] in "+-":
+        return "the blocks next to it"
+    if feature in _WORDS_SAY:
+        return _WORDS_SAY[feature]
+    if first == "sentence":
+        return _WORDS_SAY[first]
+    if " of amount " in feature or " of share " in feature:
+        return _WORDS_SAY[first]
+    form, _, digits = feature.removeprefix("taken ").removeprefix("left ").partition(" ")
+    size, links = int(digits[0]), int(digits[1])
+    long = f"of {scored.SIZES[size - 1]} letters and more" if size else f"under {scored.SIZES[0]} letters"
+    return f"a {form} {long}, {_LINKS[links]}"
+
+
+# --- combined
+
+
+def _of_combined(page: Outline) -> Iterator[ExplainedBlock]:
+    decision = combined.decide(page)
+    kept = frozenset(decision.kept)
+    for number, block in enumerate(page.blocks):
+        is_kept = number in kept
+        because = _why_kept(page, decision, number) if is_kept else _why_left_out(page, decision, number)
+        yield ExplainedBlock(render([block]), is_kept, None, (because,))
+
+
+def _why_kept(page: Outline, decision: combined.Decision, number: int) -> str:
+    if decision.is_lenient:
+        return "the page has little text, so all of it counts but boilerplate"
+    if not decision.inside[page.blocks[number].owner]:
+        return "between the heading and the container of the main text"
+    return "in the container of the main text"
+
+
+def _why_left_out(page: Outline, decision: combined.Decision, number: int) -> str:
+    block = page.blocks[number]
+    if decision.adverts[block.owner]:
+        return "a class or id says that it is an advert"
+    if decision.dropped[number] or decision.is_lenient:
+        return _said_by(page, block.owner, block.evidence)
+    if not decision.inside[block.owner]:
+        return "outside of the container of the main text"
+    if block.link_weight * combined.KEPT_LINKS[1] > block.weight * combined.KEPT_LINKS[0]:
+        return "more than two thirds of it are links"
+    return "behind the last long text of the container"
+
+
+def _said_by(page: Outline, element: int, evidence: int) -> str:
+    """Which kind of evidence around a block says that it is boilerplate; the nearest element decides."""
+    while not evidence & (BOILERPLATE | HEADER | HINT | ADVERT) and element:
+        evidence = page.evidence[element]
+        element = page.parents[element]
+    if evidence & ADVERT:
+        return "a class or id says that it is an advert"
+    if evidence & (BOILERPLATE | HEADER):
+        return "its tag or role says that it is boilerplate"
+    return "a class or id says that it is boilerplate"

@@ -1,0 +1,294 @@
+"""Query words in text: case and accents folded, positions kept.
+
+Knows `unicode_tables`.  Must not know pages or which passage is shown.
+
+Folding here is made for finding, not for fingerprints: it is looser than `words.fold`, and every character stays one
+character, so that a place in the folded text is a place in the text.  A character is put in lower case; a letter of the
+Latin, Greek or Cyrillic script loses its accents, as far as Unicode gives it a decomposition (and o, d, l, h, t, i
+their bars and dots); full-width letters and digits become plain ones.  Combining accents (U+0300 to U+036F) that stand
+apart are dropped; only then a map of positions is made.  ``ss`` and U+00DF are found for each other.
+
+A query is cut into words; runs of a script without blanks between words into pairs of neighbouring characters (a
+character takes its marks with it), for the reader's words cannot be known: pairs in a row mark the whole run.
+
+A word of the query is found where a word of the text begins: as the whole word, else, from PREFIX_CHARACTERS on, as
+its beginning.  In scripts without blanks it is found anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from docstore.text import unicode_tables
+
+PREFIX_CHARACTERS: Final = 4
+"""Shorter query words are found as whole words only."""
+MAX_TERMS: Final = 32
+"""Words of a query that count; the others are left out."""
+
+_WORD_CATEGORIES: Final = frozenset({"Mn", "Mc", "Me", "No", "Nl", "Pc"})
+_SIMILAR: Final = {"ø": "o", "đ": "d", "ł": "l", "ħ": "h", "ŧ": "t", "ı": "i", "ς": "σ"}
+"""Letters without a decomposition."""
+_LAST_ACCENTED: Final = 0x0530
+"""Behind Cyrillic: further scripts keep their marks, which make other letters of them."""
+_FOLDED_RANGES: Final = "\u00aa-\u024f\u0370-\u0530\u1e00-\u1fff\uff10-\uff5a"
+_FOLDED_CHARACTER: Final = re.compile(f"[{_FOLDED_RANGES}]")
+_ACCENT: Final = re.compile("[\u0300-\u036f]")
+_ACCENT_LEADS: Final = (b"\xcc", b"\xcd")
+"""First bytes, in UTF-8, of combining accents."""
+_FOLDED_LEADS: Final = tuple(bytes((lead,)) for lead in (*range(0xC4, 0xCA), 0xE1, 0xEF))
+"""First bytes of the other characters that may fold to one of Latin-1."""
+_FOLDED_BYTES: Final = re.compile(rb"[\xc4-\xc9\xe1\xef][\x80-\xbf]{1,2}")
+
+
+class _Unspaced:
+    """Characters of scripts that do not separate words."""
+
+    def __init__(self) -> None:
+        ends = sorted([int(end, 16) for end in item.split("-")] for item in unicode_tables.UNSPACED.split())
+        self._first = [item[0] for item in ends]
+        self._last = [item[-1] for item in ends]
+
+    def __contains__(self, character: str) -> bool:
+        point = ord(character)
+        number = bisect_right(self._first, point) - 1
+        return number >= 0 and point <= self._last[number]
+
+
+UNSPACED: Final = _Unspaced()
+
+
+def is_word_character(character: str) -> bool:
+    """Whether a character belongs to words: letters, marks, numbers and connectors, as `words` has it."""
+    if character.isalnum() or character == "_":
+        return True
+    return character > "\x7f" and unicodedata.category(character) in _WORD_CATEGORIES
+
+
+@lru_cache(maxsize=4096)
+def fold_character(character: str) -> str:
+    """One character folded to one character."""
+    lower = character.lower()[0]
+    if not _FOLDED_CHARACTER.match(lower):
+        return lower
+    if lower in _SIMILAR:
+        return _SIMILAR[lower]
+    decomposed = unicodedata.normalize("NFKD", lower)
+    first, rest = decomposed[0].lower()[0], decomposed[1:]
+    if not rest:
+        return _SIMILAR.get(first, first)
+    accented = ord(first) < _LAST_ACCENTED and all(unicodedata.category(mark) == "Mn" for mark in rest)
+    return _SIMILAR.get(first, first) if accented and first != " " else lower
+
+
+def _narrow_table() -> bytes:
+    folded = (fold_character(chr(point)) if is_word_character(chr(point)) else " " for point in range(256))
+    return bytes(ord(c) if ord(c) < 256 else point for point, c in enumerate(folded))
+
+
+_NARROW: Final = _narrow_table()
+
+
+class Term(NamedTuple):
+    """One thing to look for.
+
+    Attributes:
+        text: folded.
+        other: another spelling of it, folded, or "".
+        spaced: whether it is a word of a script that separates words.
+        narrow: whether both spellings lie in Latin-1.
+        caseless: whether folding leaves it as it is, in whatever case it is written.
+        partial: whether it is a pair of a longer run: by itself it says little.
+    """
+
+    text: str
+    other: str
+    spaced: bool
+    narrow: bool
+    caseless: bool
+    partial: bool = False
+
+
+def terms(query: str) -> tuple[Term, ...]:
+    """What a query looks for, without repeats, in its order; at most MAX_TERMS."""
+    composed = unicodedata.normalize("NFC", query[:4096])
+    folded = "".join(map(fold_character, _ACCENT.sub("", composed)))
+    found: dict[str, Term] = {}
+    run: list[str] = []
+    word = ""
+    for character in folded + "\n":
+        if character in UNSPACED:
+            run.append(character)
+        elif run and not word and unicodedata.category(character)[0] == "M":
+            run[-1] += character
+        else:
+            _add_run(found, run)
+            run = []
+        if not run and is_word_character(character):
+            word += character
+        elif word:
+            found.setdefault(word, _term(word, spaced=True))
+            word = ""
+    return tuple(found.values())[:MAX_TERMS]
+
+
+def _add_run(found: dict[str, Term], run: list[str]) -> None:
+    if len(run) == 1:
+        found.setdefault(run[0], _term(run[0], spaced=False))
+    for first, second in pairwise(run):
+        found.setdefault(first + second, _term(first + second, spaced=False)._replace(partial=len(run) > 2))
+
+
+def _term(text: str, *, spaced: bool) -> Term:
+    other = text.replace("ss", "ß") if "ss" in text else text.replace("ß", "ss") if "ß" in text else ""
+    narrow = all(character <= "\xff" for character in text + other)
+    return Term(text, other, spaced, narrow, text.upper() == text and not _FOLDED_CHARACTER.search(text))
+
+
+class FoldedText:
+    """A text with its folded forms, each made when it is first needed.
+
+    Args:
+        text: the text.
+        utf8: the same as bytes, where they are at hand.
+    """
+
+    def __init__(self, text: str, utf8: bytes | None = None) -> None:
+        self.text = text
+        self._utf8 = utf8
+        self._narrow: str | None = None
+        self._wide: str | None = None
+        self._places: list[int] | None = None
+
+    def find(self, term: Term, limit: int, start: int = 0, end: int | None = None) -> list[tuple[int, int, bool]]:
+        """The first `limit` places of a term within text[start:end]: start, end, and whether it is a whole word."""
+        folded, places = self._form(term)
+        last = len(self.text) if end is None else end
+        if folded is self._narrow:
+            return _find(_find_in_words, folded, term, limit, start, last)
+        if places is None:
+            return _find(_find_anywhere, folded, term, limit, start, last)
+        found = _find(_find_anywhere, folded, term, limit, 0, len(folded))
+        found = [(places[first], places[behind - 1] + 1, whole) for first, behind, whole in found]
+        return [one for one in found if one[0] >= start and one[1] <= last]
+
+    def _form(self, term: Term) -> tuple[str, list[int] | None]:
+        """The form of the text to search for a term, and its map of positions where there is one."""
+        if term.narrow and self._wide is None:
+            if self._narrow is None:
+                self._narrow = _narrow_form(self.text, self._utf8)
+            if self._narrow:
+                return self._narrow, None
+        if term.caseless:
+            return self.text, None
+        if self._wide is None:
+            self._wide, self._places = _wide_form(self.text)
+        return self._wide, self._places
+
+
+def _narrow_form(text: str, utf8: bytes | None) -> str:
+    """The words of a text, in Latin-1 and folded, each place one further, all else blank, with a blank at both ends.
+
+    "" where the text has accents that stand apart: places would not be kept.
+    """
+    if text.isascii():
+        return f" {text.encode().translate(_NARROW).decode('latin-1')} "
+    if utf8 is None:
+        utf8 = text.encode("utf-8", "surrogatepass")
+    if any(map(utf8.__contains__, _ACCENT_LEADS)) and _ACCENT.search(text):
+        return ""
+    if any(map(utf8.__contains__, _FOLDED_LEADS)):
+        for found in set(_FOLDED_BYTES.findall(utf8)):
+            character = found.decode("utf-8", "replace")
+            folded = fold_character(character)
+            if folded <= "\xff":
+                text = text.replace(character, folded)
+    return f" {text.encode('latin-1', 'replace').translate(_NARROW).decode('latin-1')} "
+
+
+def _wide_form(text: str) -> tuple[str, list[int] | None]:
+    """Text folded by `fold_character`, and where each character came from if some were dropped."""
+    lower = text.lower()
+    if len(lower) != len(text):  # U+0130 alone
+        lower = "".join(character.lower()[0] for character in text)
+    for character in set(_FOLDED_CHARACTER.findall(lower)):
+        folded = fold_character(character)
+        if folded != character:
+            lower = lower.replace(character, folded)
+    if not _ACCENT.search(lower):
+        return lower, None
+    places = [place for place, character in enumerate(lower) if not "\u0300" <= character <= "\u036f"]
+    return _ACCENT.sub("", lower), places
+
+
+_Places = list[tuple[int, int, bool]]
+
+
+def _find(
+    finder: Callable[[str, str, bool, int, int, int], _Places],
+    folded: str,
+    term: Term,
+    limit: int,
+    start: int,
+    end: int,
+) -> _Places:
+    found = finder(folded, term.text, term.spaced, limit, start, end)
+    if term.other and term.other in folded:
+        found = sorted(found + finder(folded, term.other, term.spaced, limit, start, end))[:limit]
+    return found
+
+
+def _find_in_words(padded: str, spelling: str, _: bool, limit: int, start: int, end: int) -> _Places:
+    """Places of a word in a narrow form; the blank before a word stands where the word begins in the text."""
+    found: _Places = []
+    find = padded.find
+    beginning = f" {spelling}" if len(spelling) >= PREFIX_CHARACTERS else f" {spelling} "
+    length = len(spelling)
+    first = find(beginning, start, end + 2)
+    while first >= 0:
+        behind = find(" ", first + length + 1) - 1
+        if behind > end:
+            break
+        found.append((first, behind, behind - first == length))
+        if len(found) == limit:
+            break
+        first = find(beginning, behind, end + 2)
+    return found
+
+
+def _find_anywhere(folded: str, spelling: str, spaced: bool, limit: int, start: int, end: int) -> _Places:
+    """Places of a term in a text that is folded character by character."""
+    found: _Places = []
+    length, size = len(spelling), len(folded)
+    find = folded.find
+    prefixes = length >= PREFIX_CHARACTERS
+    first = find(spelling, start, end)
+    while first >= 0:
+        behind = first + length
+        if not spaced:
+            while behind < size and folded[behind] > "\u02ff" and unicodedata.category(folded[behind])[0] == "M":
+                behind += 1
+            found.append((first, behind, True))
+        elif first == 0 or not _continues(folded[first - 1]):
+            whole = behind == size or not _continues(folded[behind])
+            if whole or prefixes:
+                while behind < end and _continues(folded[behind]):
+                    behind += 1
+                found.append((first, behind, whole))
+        if len(found) == limit:
+            break
+        first = find(spelling, behind, end)
+    return found
+
+
+def _continues(character: str) -> bool:
+    """Whether a word goes on with a character."""
+    if character < "\x80":
+        return character.isalnum() or character == "_"
+    return is_word_character(character) and character not in UNSPACED

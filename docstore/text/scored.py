@@ -1,0 +1,226 @@
+"""The default main-content rule: every block is scored by a table of evidence, and kept where the score is above zero.
+
+Knows `combined`, `outline`, `marks` and `scorecard`.  Must not know charsets, words, nor what the text is used
+for.  Integers only, no order of hashing, linear time: another implementation gives the same blocks bit for bit.
+
+The rule:
+
+1. The blocks of the page but for those in elements that are never content (see `marks`), and what `combined` takes of
+   the blocks.  An element that holds more than 19/20 of the text is the page itself, whatever it is called, unless a
+   fifth of what it holds or more names cookies or consent.  Where what is taken weighs less than 300 and the page has
+   noscript elements, these are shown, and if 300 or more is taken then, the page is read so: it is a shell for browsers
+   that run scripts, and its text stands there for those that do not.
+2. A block's *score* is the sum of what the scorecard gives for: the marks of the elements around it and of its own tag;
+   its size, its share of links and whether it is a heading, together with whether `combined` took it; where it stands
+   to what was taken; how many blocks of the page have just the same marks and element; whether it ends a sentence,
+   has a sign of currency, names cookies or consent, or claims a copyright; and the same things of the two blocks before
+   and the two behind.
+3. Blocks with a score above zero are the main content; where there is none, what `combined` took.
+4. That is *doubtful* where it weighs less than an eighth of the page's text, or no block scored above zero, and it has
+   less than a fifth of the words of the title (of those with four characters or more, as they are written).  Then it is
+   likely to be a notice that the whole site shares, and the page's text is that of step 5 of `combined`: all that does
+   not say that it is boilerplate.
+
+`combined` knows what weight and explicit markup say of a page as a whole; the scorecard knows which kinds of blocks are
+content in shops, forums, lists and articles.  Its numbers were fitted to pages with known content; `docs/extraction.md`
+says which, and what came out on pages that were not looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from docstore.text import marks
+from docstore.text.combined import LITTLE_WEIGHT, lenient, subtree_sums
+from docstore.text.combined import select as select_combined
+from docstore.text.outline import Block, Outline, outline, render
+from docstore.text.references import decode_text
+from docstore.text.scorecard import SCORES
+from docstore.text.tokens import HIDDEN, Markup
+
+SIZES: Final = (10, 20, 40, 80, 160, 320)
+"""A block's size is the number of these that its weight reaches."""
+LIKES: Final = (2, 4, 8, 16, 32, 64)
+"""Likewise for the number of blocks with its marks and element."""
+TAKEN_WEIGHTS: Final = (300, 1000, 4000)
+"""Likewise for what `combined` took of the page."""
+SHARES: Final = 4
+WRAPPER_SHARE: Final = (19, 20)
+CONSENT_SHARE: Final = 5
+DOUBTFUL_SHARE: Final = 8
+TITLE_SHARE: Final = 5
+TITLE_WORD_CHARACTERS: Final = 4
+NEIGHBOURS: Final = (-2, -1, 1, 2)
+
+SENTENCE_ENDS: Final = tuple(".!?:…。！？؟।")
+CURRENCIES: Final = tuple("$€£¥₹₽₩")
+CONSENT: Final = ("ookie", "onsent", "rivacy", "GDPR", "atenschutz", "rivacidad", "onfidentialité")
+COPYRIGHT: Final = ("©", "opyright", "OPYRIGHT", "ights reserved", "IGHTS RESERVED")
+
+
+class Traits(NamedTuple):
+    """What of a block its neighbours' scores depend on, too."""
+
+    size: int
+    links: int
+    is_heading: bool
+    is_taken: bool
+
+    @property
+    def shape(self) -> str:
+        """Its form, size and share of links, as the scorecard writes them."""
+        return f"{'heading' if self.is_heading else 'block'} {self.size}{self.links}"
+
+    @property
+    def fate(self) -> str:
+        """What `combined` did with it."""
+        return "taken" if self.is_taken else "left"
+
+
+def scored(markup: Markup) -> str:
+    """Main content of a page: blocks on lines of their own, white space folded; "" only where there is no text."""
+    page, taken = read(markup)
+    return render(page.blocks[number] for number in select(page, taken, title_words(markup)))
+
+
+def read(markup: Markup) -> tuple[Outline, list[int]]:
+    """Step 1: the page, and the numbers of the blocks that `combined` takes."""
+    page = without_never(outline(markup))
+    taken = select_combined(page)
+    if "noscript" in markup.names and _weigh(page, taken) < LITTLE_WEIGHT:
+        shown = without_never(outline(markup, HIDDEN - {"noscript"}))
+        taken_of_shown = select_combined(shown)
+        if _weigh(shown, taken_of_shown) >= LITTLE_WEIGHT:
+            return shown, taken_of_shown
+    return page, taken
+
+
+def without_never(page: Outline) -> Outline:
+    """The page without the blocks in elements that are never content."""
+    parents = page.parents
+    says_so = [bool(marks.tag_marks(*tag) & marks.NEVER) for tag in page.tags]
+    if not any(says_so):
+        return page
+    sums = subtree_sums(page, [block.weight for block in page.blocks])
+    of_consent = subtree_sums(page, [block.weight * _names(render([block]), CONSENT) for block in page.blocks])
+    never = [False] * len(parents)
+    for element in range(1, len(parents)):
+        is_page = sums[element] * WRAPPER_SHARE[1] > sums[0] * WRAPPER_SHARE[0]
+        is_dialog = says_so[element] and (not is_page or of_consent[element] * CONSENT_SHARE >= sums[element])
+        never[element] = never[parents[element]] or is_dialog
+    return page._replace(blocks=[block for block in page.blocks if not never[block.owner]])
+
+
+def select(page: Outline, taken: Sequence[int], title: frozenset[str]) -> list[int]:
+    """Numbers of the blocks that are main content, ascending."""
+    kept = [number for number, features in enumerate(block_features(page, taken)) if score(features) > 0]
+    if not kept:
+        return lenient(page) if is_of_another(page, taken, title) else list(taken)
+    is_little = _weigh(page, kept) * DOUBTFUL_SHARE < _weigh(page, range(len(page.blocks)))
+    return lenient(page) if is_little and is_of_another(page, kept, title) else kept
+
+
+def is_of_another(page: Outline, found: Sequence[int], title: frozenset[str]) -> bool:
+    """Whether what was found is not what the title names."""
+    text = render(page.blocks[number] for number in found)
+    return sum(word in text for word in title) * TITLE_SHARE < len(title)
+
+
+def title_words(markup: Markup) -> frozenset[str]:
+    """The words of the first title element, as they are written, that are long enough to tell something."""
+    if "title" not in markup.names:
+        return frozenset()
+    title = decode_text(markup.contents[markup.names.index("title")] or "")
+    return frozenset(word for word in title.split() if len(word) >= TITLE_WORD_CHARACTERS)
+
+
+def score(features: Sequence[str]) -> int:
+    """What the scorecard gives for the features of one block."""
+    return SCORES["any"] + sum(SCORES.get(feature, 0) for feature in features)
+
+
+def block_features(page: Outline, taken: Sequence[int]) -> Iterator[list[str]]:
+    """What is known of each block, in the scorecard's words."""
+    blocks = page.blocks
+    around = path_marks(page)
+    is_taken = [False] * len(blocks)
+    for number in taken:
+        is_taken[number] = True
+    traits = [
+        Traits(_steps(block.weight, SIZES), link_share(block), block.is_heading, here)
+        for block, here in zip(blocks, is_taken, strict=True)
+    ]
+    alike = Counter((around[block.owner], page.tags[block.owner][0]) for block in blocks)
+    taken_weight = _weigh(page, taken)
+    total = _weigh(page, range(len(blocks)))
+    amount = _steps(taken_weight, TAKEN_WEIGHTS)
+    share = min(SHARES - 1, SHARES * taken_weight // total) if total else 0
+    first, last = (taken[0], taken[-1]) if taken else (len(blocks), -1)
+    for number, (block, own) in enumerate(zip(blocks, traits, strict=True)):
+        like = _steps(alike[around[block.owner], page.tags[block.owner][0]], LIKES)
+        features = [f"in {name}" for name in marks.names(around[block.owner] | _leaf_marks(block))]
+        features += [
+            own.shape,
+            f"{own.fate} {own.shape}",
+            f"{own.fate} of amount {amount}",
+            f"{own.fate} of share {share}",
+        ]
+        if not own.is_taken:
+            features.append("before taken" if number < first else "behind taken" if number > last else "among taken")
+        features += [f"like {like}", f"like {like} {own.fate}", f"like {like} links {own.links}"]
+        features.append(f"like {like} of amount {amount} {own.fate}")
+        features += text_features(render([block]), own.fate)
+        for step in NEIGHBOURS:
+            if not 0 <= number + step < len(blocks):
+                features.append(f"{step:+d} nothing")
+                continue
+            other = traits[number + step]
+            features += [f"{step:+d} {other.shape}", f"{step:+d} {other.fate} by {own.fate}"]
+            if blocks[number + step].owner == block.owner:
+                features.append(f"{step:+d} same element")
+        yield features
+
+
+def path_marks(page: Outline) -> list[int]:
+    """Marks around the text of each element, its own among them."""
+    found = [0] * len(page.parents)
+    for element in range(1, len(found)):
+        found[element] = found[page.parents[element]] | marks.tag_marks(*page.tags[element])
+    return found
+
+
+def link_share(block: Block) -> int:
+    """0 for no links, 1 up to a third, 2 up to two thirds, 3 for more, 4 for nothing else."""
+    if not block.link_weight:
+        return 0
+    if block.link_weight == block.weight:
+        return 4
+    return 1 + (block.link_weight * 3 > block.weight) + (block.link_weight * 3 > block.weight * 2)
+
+
+def text_features(text: str, fate: str) -> Iterator[str]:
+    """What the words of a block say, white space folded."""
+    if text.endswith(SENTENCE_ENDS):
+        yield "sentence"
+        yield f"sentence {fate}"
+    for name, signs in (("currency", CURRENCIES), ("consent", CONSENT), ("copyright", COPYRIGHT)):
+        if _names(text, signs):
+            yield name
+
+
+def _names(text: str, signs: Sequence[str]) -> bool:
+    return any(sign in text for sign in signs)
+
+
+def _leaf_marks(block: Block) -> int:
+    return marks.tag_marks("", block.leaf) if block.leaf else 0
+
+
+def _steps(value: int, steps: Sequence[int]) -> int:
+    return sum(value >= step for step in steps)
+
+
+def _weigh(page: Outline, numbers: Sequence[int]) -> int:
+    return sum(page.blocks[number].weight for number in numbers)

@@ -1,0 +1,145 @@
+"""Text -> normalised words: the unit in which pages are compared.
+
+Knows `unicode_tables`.  Must not know HTML.  Pure functions; persisted as part of SCHEME_TEXT_1: a change of
+output needs a new scheme.
+
+The rule, in this order:
+
+1. Default-ignorable characters (soft hyphen, joiners, word joiner, BOM, variation selectors, bidi controls ...) are
+   dropped and do not cut.  U+200B, the zero-width space, is not among them: it cuts.
+2. Characters that Unicode 14.0 does not assign become a break.
+3. NFKC_Casefold (definition D146 without the step that 1 has done): NFD, case fold, NFKC, case fold, NFKC.
+4. A word is a maximal run of letters, marks, numbers and connector punctuation (L*, M*, N*, Pc) outside the unspaced
+   scripts.  In these the unit is one letter with the marks that follow it.
+
+Unspaced scripts: Han, Hiragana, Katakana, Bopomofo, Yi, Tangut, Khitan, Nushu; Thai, Lao, Khmer, Myanmar, Tai Le,
+New Tai Lue, Tai Tham, Tai Viet, Ahom.  Hangul and Tibetan mark their words and syllables and are cut as Latin is.
+The shingle length is the schema's `shingle_words`, counted in these units, for every script: five Han characters are
+two to three words, five Thai letters about one; measured truth for such pages counts characters too.
+
+The classes are pinned to 14.0, not to the running Python.  Step 3 uses the running Python's tables: for the characters
+that 14.0 assigns, Unicode's stability policy (normalisation, case folding) keeps them; the others are gone by step 2.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import groupby
+from typing import Final
+
+from docstore.text import unicode_tables
+
+
+def _class(table: str, last: int = 0x10FFFF) -> str:
+    """Hexadecimal ranges of a table, as far as they begin by `last`, as the inside of a character class."""
+    ends = ([int(end, 16) for end in item.split("-")] for item in table.split())
+    return "".join("-".join(f"\\U{end:08x}" for end in item) for item in ends if item[0] <= last)
+
+
+def _units(last: int) -> re.Pattern[str]:
+    """A word, or a letter of an unspaced script with its marks, among characters up to `last`."""
+    word, unspaced, mark = (
+        _class(table, last) for table in (unicode_tables.WORD, unicode_tables.UNSPACED, unicode_tables.MARK)
+    )
+    return re.compile(f"[{word}]++|[{unspaced}][{mark}]*+")
+
+
+_IGNORABLE: Final = re.compile(f"[{_class(unicode_tables.IGNORABLE)}]+")
+_UNASSIGNED: Final = re.compile(f"[{_class(unicode_tables.UNASSIGNED)}]+")
+_UNIT: Final = _units(0x10FFFF)
+_UNIT_OF_BMP: Final = _units(0xFFFF)
+"""`re` tests characters beyond U+FFFF range by range: six times slower on text that has none of them."""
+_BEYOND_BMP: Final = re.compile("[\U00010000-\U0010ffff]")
+_STARTS_WITH_WORD: Final = re.compile(f"[{_class(unicode_tables.WORD)}]")
+_ASCII_FOLDED: Final = "".join(
+    chr(code_point).lower() if re.match("[0-9A-Za-z_]", chr(code_point)) else " " for code_point in range(128)
+)
+"""For `str.translate`: ASCII letters in lower case, digits and the low line stay, all else is a blank."""
+
+_CHUNK: Final = re.compile(r"([^\x00-\x7f][^\x00-\x20\x7f]*+)")
+"""From a character beyond ASCII to the next ASCII blank or control, which neither composes nor reorders."""
+_COMBINES_WITH_ASCII: Final = re.compile("[\u0300-\u036f]")
+"""All characters that NFKC can merge with an ASCII character before them lie in this block (a test looks at each)."""
+_REMEMBERED_LENGTH: Final = 40
+_REMEMBERED_CHUNKS: Final = 1 << 15
+
+_LONG_TEXT: Final = 2000
+_LONG_RUN: Final = 64
+"""Texts this long are searched for runs of combining marks this long."""
+
+_TABLES_ARE_PINNED: Final = unicodedata.unidata_version == unicode_tables.UNICODE_VERSION
+"""Then unassigned characters pass through folding unchanged and cut anyway."""
+
+
+def without_unassigned(text: str) -> str:
+    """Text with each run of characters that Unicode 14.0 does not assign made into one space (step 2)."""
+    return _UNASSIGNED.sub(" ", text)
+
+
+def fold(text: str) -> str:
+    """NFKC_Casefold by the tables of Unicode 14.0, with what it does not assign made into breaks (steps 1 to 3)."""
+    text = _IGNORABLE.sub("", text)
+    if not _TABLES_ARE_PINNED:
+        text = without_unassigned(text)
+    if len(text) > _LONG_TEXT:
+        text = _with_marks_in_order(text)
+    normalize = unicodedata.normalize
+    return normalize("NFKC", normalize("NFKC", normalize("NFD", text).casefold()).casefold())
+
+
+def _with_marks_in_order(text: str) -> str:
+    """The text with long runs of combining marks in canonical order, as normalisation would put them.
+
+    Python orders a run by insertion, in time quadratic in its length where it is out of order; a page of a million
+    marks would take minutes.  Sorting by combining class first, equal ones kept in order, is what the standard asks,
+    so that normalisation finds nothing left to do.
+    """
+    combining = unicodedata.combining
+    parts = []
+    for marks, run in groupby(text, key=lambda character: combining(character) != 0):
+        characters = list(run)
+        if marks and len(characters) > _LONG_RUN:
+            characters.sort(key=combining)
+        parts += characters
+    return "".join(parts)
+
+
+def units(folded: str) -> list[str]:
+    """The words of folded text (step 4)."""
+    return (_UNIT if _BEYOND_BMP.search(folded) else _UNIT_OF_BMP).findall(folded)
+
+
+class _FoldedChunks(dict[str, str]):
+    """Chunk -> its words with blanks between; short ones recur and are remembered; at a bound all are forgotten.
+
+    The first word is glued to what stands before the chunk where both belong to one word.
+    """
+
+    def __missing__(self, chunk: str) -> str:
+        folded = fold(chunk)
+        glue = "" if _STARTS_WITH_WORD.match(folded) else " "
+        found = f"{glue}{' '.join(units(folded))} "
+        if len(chunk) <= _REMEMBERED_LENGTH:
+            if len(self) >= _REMEMBERED_CHUNKS:
+                self.clear()
+            self[chunk] = found
+        return found
+
+
+_FOLDED: Final = _FoldedChunks()
+
+
+def words(text: str) -> list[str]:
+    """The normalised words of a text, in order, repeats kept.
+
+    Equal to ``units(fold(text))``, with the ASCII parts spared.
+    """
+    if text.isascii():
+        return text.translate(_ASCII_FOLDED).split()
+    if _COMBINES_WITH_ASCII.search(text):
+        return units(fold(text))
+    parts = _CHUNK.split(text)
+    parts[0::2] = [part.translate(_ASCII_FOLDED) for part in parts[0::2]]
+    parts[1::2] = map(_FOLDED.__getitem__, parts[1::2])
+    return "".join(parts).split()

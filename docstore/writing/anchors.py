@@ -1,0 +1,99 @@
+"""A page's outlinks as cells of the pages that they lead to: which links count, and what is kept of them.
+
+Knows what the kernel says of a body, URLs and the `anchor` family; must not know when rows are written.  Pure.
+
+For each page linked to, one cell: its row, family `anchor`, the linking page's canonical URL as qualifier, the
+capture's time, and as value the texts of all links to it, different ones on lines of their own.  Left out are links
+within the page, links that nothing can be fetched from (mailto, javascript), and what is beyond MAX_TARGETS pages or
+ANCHOR_BYTES of text.  References are resolved against the page's URL, or against its first ``base`` element.
+A link without words is kept with an empty value: it still leads there.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from docstore.dedup.analysis import Analysis
+from docstore.model import keys
+from docstore.model.format import INLINE_LIMIT_BYTES
+from docstore.text import charset
+from docstore.text.tokens import attributes, split
+
+FAMILY: Final = "anchor"
+MAX_TARGETS: Final = 1000
+"""Pages that one page gives anchors to; its further links are left out."""
+ANCHOR_BYTES: Final = INLINE_LIMIT_BYTES
+"""Most bytes of text kept for one target: what fits into a cell, so that no anchor needs a record in a segment."""
+
+_BASE: Final = re.compile(rb"<base[\s/]", re.IGNORECASE)
+_BASE_WITHIN_BYTES: Final = 64 << 10
+"""A base element further down is not looked for."""
+
+
+class Anchor(NamedTuple):
+    """What one page says of another.
+
+    Attributes:
+        row_key: of the page linked to.
+        text: of the links, UTF-8, at most ANCHOR_BYTES.
+    """
+
+    row_key: bytes
+    text: bytes
+
+
+def outgoing(url: str, body: bytes, content_type: str | None, analysis: Analysis) -> tuple[Anchor, ...]:
+    """The anchors that a page gives, in the order of its first link to each target.
+
+    Args:
+        url: canonical URL of the page.
+        body: its bytes, asked for a `base` element.
+        content_type: the header.
+        analysis: of the body, with its links.
+    """
+    if not analysis.links:
+        return ()
+    base = _base(url, body, content_type)
+    texts: dict[str, list[str]] = {}
+    resolved: dict[str, str | None] = {}
+    for href, text in analysis.links:
+        if href.startswith("#"):
+            continue
+        reference = href.partition("#")[0]
+        if reference not in resolved:
+            resolved[reference] = keys.resolve(base, reference)
+        target = resolved[reference]
+        if target is None or target == url:
+            continue
+        known = texts.get(target)
+        if known is None:
+            if len(texts) == MAX_TARGETS:
+                continue
+            known = texts[target] = []
+        if text and text not in known:
+            known.append(text)
+    return tuple(Anchor(keys.row_key(target), _encoded(found)) for target, found in texts.items())
+
+
+def _encoded(texts: list[str]) -> bytes:
+    encoded = "\n".join(texts).encode("utf-8", "replace")
+    if len(encoded) > ANCHOR_BYTES:
+        encoded = encoded[:ANCHOR_BYTES].decode("utf-8", "ignore").encode()
+    return encoded
+
+
+def _base(url: str, body: bytes, content_type: str | None) -> str:
+    """What references are resolved against."""
+    head = body[:_BASE_WITHIN_BYTES]
+    if b"\0" in head[:4]:  # two bytes a character
+        head = head.replace(b"\0", b"")
+    if _BASE.search(head) is None:
+        return url
+    markup = split(charset.decode(body[:_BASE_WITHIN_BYTES], content_type).text)
+    for number, name in enumerate(markup.names):
+        if name == "base":
+            href = attributes(markup.attributes[number]).get("href")
+            if href is not None:
+                return keys.resolve(url, href.strip()) or url
+    return url
