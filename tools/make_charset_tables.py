@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-TARGET = Path(__file__).parent.parent / "docstore" / "html" / "charset_tables.py"
+TARGET = Path(__file__).parent.parent / "docstore" / "text" / "charset_tables.py"
 
 
 def module(folder: Path) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 UNICODE_VERSION = "14.0.0"
-TARGET = Path(__file__).parent.parent / "docstore" / "html" / "unicode_tables.py"
+TARGET = Path(__file__).parent.parent / "docstore" / "text" / "unicode_tables.py"
 
 UNSPACED_BLOCKS = {
     "Thai": [(0x0E00, 0x0E7F)],

@@ -102,7 +102,7 @@ def test_pages_deleted_by_a_mutation_are_passed_once(store: Any, monkeypatch: py
     """B2, its relative: cells set by hand know nothing of postings, compaction prunes them."""
     many(store, 150)
     for n in range(149):
-        store.cells.apply(f"https://{n}.example/", [docstore.model.DeleteRow()])
+        store.cells.apply(f"https://{n}.example/", [docstore.model.types.DeleteRow()])
     assert many(store, 1, 500)[0].verdict.of_url == "https://149.example/"
     reads = Reads(store, monkeypatch)
     calls, _ = reads.of(lambda: many(store, 1, 501))
