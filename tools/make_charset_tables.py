@@ -29,7 +29,7 @@ def module(folder: Path) -> str:
     lines = [
         '"""WHATWG encoding labels and single-byte indexes.',
         "",
-        "Floor 2: constants only.  Made by `tools/make_charset_tables.py` from the Encoding Standard, not by hand.",
+        "Constants only.  Made by `tools/make_charset_tables.py` from the Encoding Standard, not by hand.",
         '"""',
         "",
         "from __future__ import annotations",

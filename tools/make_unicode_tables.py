@@ -107,7 +107,7 @@ def module() -> str:
 
     return f'''"""Character classes that cut words, pinned to Unicode {UNICODE_VERSION}: hexadecimal ranges.
 
-Floor 2: constants only.  Made by `tools/make_unicode_tables.py`; never edited by hand.  A change changes fingerprints
+Constants only.  Made by `tools/make_unicode_tables.py`; never edited by hand.  A change changes fingerprints
 and needs a new scheme in `format`.
 """
 
