@@ -5,8 +5,9 @@ the same.
 
 A key is the first of a chain: bands of more and more bins, runs of more and more shingles (LSH Forest: Bawa, Condie,
 Ganesan 2005).  A bucket that is full stays full, and what comes after its first texts is posted under the next key of
-the chain as well; so a look-up goes along each chain until a bucket has room.  At most 16 * 6 + 64 * 4 buckets of 64
-texts are read, whatever is stored.
+the chain as well; so a look-up goes along each chain until a bucket has room.  A text half of whose bands are full
+at 14 bins lies in the middle of a crowd: it is posted in a second bucket beside each of its full ones of 7
+bins, which only such texts are in.  At most 16 * 7 + 64 * 4 buckets of 64 texts are read, whatever is stored.
 """
 
 from __future__ import annotations
@@ -31,10 +32,19 @@ LOOKS_MOST: Final = 8
 """Texts looked at a page: of those that share a band, of those that share a 0-mod-p fingerprint, and of all, by how
 many keys they share: a text that was among the first of full buckets is in no others."""
 ENOUGH: Final = 4
-"""Fingerprints that lead to buckets with room: where a page has so many, those with full ones are template, and their
-chains are not gone along."""
+ENOUGH_TEXTS: Final = 16
+TEMPLATE_CHAINS: Final = 8
+"""Where a page has so many fingerprints that lead to no more than so many texts, those with full buckets are template;
+of their chains a few are gone along, the same ones for every page, so that a page that has template alone is found in
+it."""
 FURTHER: Final = 48
 """Texts of each of the first two lists that may be looked at next."""
+CROWD_DEPTH: Final = 1
+"""Where the bucket of a band at this depth is full, there is a second one, of texts in the middle of a crowd."""
+MIDDLE_DEPTH: Final = 4
+"""A text half of whose bands go on to this depth is in the middle of a crowd."""
+CROWD: Final = np.uint64(0x5BF0_3635_DCF9_8C31)
+"""Turns the key of the one into that of the other."""
 RAREST: Final = 1 << 20
 """What a key counts that leads to one text; one that leads to n counts `RAREST // n`, and one whose bucket is full 1:
 a text that few share anything with is told from thousands of the same template by what it alone has."""
@@ -84,7 +94,8 @@ class Proposal(NamedTuple):
         has_own: whether the page's own text is among them: it is posted already.
         further: texts that come next, where the others are no more than alike.
         is_crowded: half of the bands, or all fingerprints, ended in full buckets: texts may have been left out.
-        further_keys: those of chains beyond their first that were asked for: a text is posted under them as well.
+        further_keys: those of chains beyond their first that were asked for, and of a text in the middle of a crowd
+            those of its second buckets: a text is posted under them as well.
     """
 
     numbers: list[int]
@@ -108,6 +119,7 @@ def propose(question: Question, find: Find) -> Proposal:
     shared_bands: Counter[int] = Counter()
     shared_fingerprints: Counter[int] = Counter()
     further = []
+    crowd = NO_KEYS
     full = np.empty(0, np.int64)  # chains that ended in a full bucket
     chains = np.arange(bands + fingerprints)
     for depth in range(max(len(of_bands), len(of_fingerprints)) + 1):
@@ -123,15 +135,22 @@ def propose(question: Question, find: Find) -> Proposal:
         )
         if depth:
             further.append(keys)
+        asked_for = chains
+        in_bands = chains[chains < bands]
+        if depth == CROWD_DEPTH + 1:
+            crowd = of_bands[CROWD_DEPTH][in_bands] ^ CROWD if len(in_bands) else NO_KEYS
+            keys, asked_for = np.concatenate([keys, crowd]), np.concatenate([chains, in_bands])
+        if depth == MIDDLE_DEPTH and len(in_bands) * 2 >= bands:
+            further.append(crowd)
         owner, texts = find(keys)
-        found = np.bincount(owner, minlength=len(chains))
+        found = np.bincount(owner, minlength=len(keys))
         weights = np.where(found < BUCKET_LIMIT, RAREST // np.maximum(found, 1), 1)
-        for chain, text, weight in zip(chains[owner].tolist(), texts.tolist(), weights[owner].tolist(), strict=True):
+        for chain, text, weight in zip(asked_for[owner].tolist(), texts.tolist(), weights[owner].tolist(), strict=True):
             counts[text] += weight
             (shared_bands if chain < bands else shared_fingerprints)[text] += 1
-        has_room = found < BUCKET_LIMIT
-        if not depth and int(np.count_nonzero(has_room[bands:])) >= ENOUGH:
-            has_room[bands:] = True
+        has_room = found[: len(chains)] < BUCKET_LIMIT
+        if not depth and int(np.count_nonzero(found[bands:] <= ENOUGH_TEXTS)) >= ENOUGH:
+            has_room[np.flatnonzero(~has_room[bands:])[TEMPLATE_CHAINS:] + bands] = True
         chains = chains[~has_room]
     own = question.own_number
     also = shared_fingerprints

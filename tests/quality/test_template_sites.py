@@ -22,6 +22,23 @@ def test_copies_are_found_on_a_site_of_one_template(site: str) -> None:
         assert named >= 59, kind
 
 
+@pytest.mark.slow
+def test_a_page_of_slots_is_found_inside_a_larger_one() -> None:
+    copies = run_site("slots", 1000, 60).copies["inside a larger page"]
+    assert sum(one.is_named for one in copies) >= 58
+
+
+@pytest.mark.slow
+def test_copies_of_a_text_are_found_that_thousands_of_pages_lie_around() -> None:
+    source = random.Random(7)
+    made = attack(source, 60, 12_000)
+    with Written() as written:
+        written.write(made.pages)
+        [target], _ = written.write([made.target])
+        copies = written.analyse([one_word(made.target, source) for _ in range(60)])
+        assert sum(written.judge(copy).of == target for copy in copies) >= 59
+
+
 def test_pages_that_are_gone_take_no_place_of_those_that_are_left() -> None:
     source = random.Random(5)
     text = common(source, 200)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.ranking import (
     BUCKET_LIMIT,
+    CROWD,
+    CROWD_DEPTH,
     ENOUGH,
+    ENOUGH_TEXTS,
     FURTHER,
     LOOKS_INSIDE,
     LOOKS_MOST,
     LOOKS_NEAR,
+    MIDDLE_DEPTH,
+    TEMPLATE_CHAINS,
     Keys,
     Proposal,
     Question,
@@ -23,7 +28,7 @@ from docstore.dedup.ranking import (
 NONE = np.empty(0, np.uint64)
 
 
-def finder(buckets: dict[int, Sequence[int]]) -> Callable[[Keys], tuple[Numbers, Keys]]:
+def finder(buckets: Mapping[int, Sequence[int]]) -> Callable[[Keys], tuple[Numbers, Keys]]:
     """A look-up in buckets by key."""
 
     def find(keys: Keys) -> tuple[Numbers, Keys]:
@@ -103,7 +108,7 @@ def test_a_large_page_asks_for_few_of_its_fingerprints_and_is_posted_under_all()
     assert question.first_keys().tolist() == [3, *samples.tolist()]
 
 
-def chained(buckets: dict[int, Sequence[int]]) -> Proposal:
+def chained(buckets: Mapping[int, Sequence[int]]) -> Proposal:
     """Of a page with 16 bands, keys 100 d + b at depth d, and two fingerprints, 12 and 24, with runs."""
     bands = np.concatenate([100 * depth + np.arange(16) for depth in range(1, 7)]).astype(np.uint64)
     runs = np.array([1012, 1024, 2012, 2024, 3012, 3024], np.uint64)
@@ -118,14 +123,38 @@ def test_a_full_bucket_leads_on_to_the_next_key_of_its_chain() -> None:
     assert 999 not in found.numbers and not found.is_crowded
 
 
-def test_fingerprints_with_full_buckets_are_template_where_enough_others_have_room() -> None:
+def test_of_template_fingerprints_few_chains_are_gone_along_where_enough_others_are_rare() -> None:
     site = range(1, BUCKET_LIMIT + 1)
-    for roomy in (ENOUGH - 1, ENOUGH):
-        samples = np.arange(1, roomy + 3, dtype=np.uint64) * np.uint64(12)
+    template = {12 * number: site for number in range(1, TEMPLATE_CHAINS + 3)}
+    first = {key + 1000 for key in list(template)[:TEMPLATE_CHAINS]}
+    for rare, texts, goes_along_all in (
+        (ENOUGH - 1, ENOUGH_TEXTS, True),
+        (ENOUGH, ENOUGH_TEXTS + 1, True),
+        (ENOUGH, ENOUGH_TEXTS, False),
+    ):
+        others = {5000 + number: range(100, 100 + texts) for number in range(rare)}
+        samples = np.array([*template, *others], np.uint64)
         runs = np.concatenate([samples + np.uint64(1000 * length) for length in (1, 2, 3)])
-        question = Question(np.array([5], np.uint64), samples, runs, 0)
-        found = propose(question, finder({5: site, 12: site, 24: site, 1012: [7], 1024: [8]}))
-        assert found.further_keys.tolist() == ([1012, 1024] if roomy < ENOUGH else [])
+        found = propose(Question(np.array([5], np.uint64), samples, runs, 0), finder({5: site, **template, **others}))
+        assert set(found.further_keys.tolist()) == ({key + 1000 for key in template} if goes_along_all else first)
+
+
+def test_a_text_in_the_middle_of_a_crowd_has_buckets_of_its_own() -> None:
+    site = range(1, BUCKET_LIMIT + 1)
+
+    def second(band: int) -> int:
+        return 100 * (CROWD_DEPTH + 1) + band ^ int(CROWD)
+
+    def full(bands: int, depths: int) -> dict[int, Sequence[int]]:
+        return {100 * depth + band: site for depth in range(1, depths + 1) for band in range(bands)}
+
+    middle = chained(full(8, MIDDLE_DEPTH))
+    assert {second(band) for band in range(8)} <= set(middle.further_keys.tolist())
+    for edge in (full(7, MIDDLE_DEPTH), full(8, MIDDLE_DEPTH - 1)):
+        assert not {second(band) for band in range(16)} & set(chained(edge).further_keys.tolist())
+    asking = chained({**full(1, CROWD_DEPTH + 1), second(0): [777]})
+    assert asking.numbers[0] == 777
+    assert 777 not in chained({**full(1, CROWD_DEPTH), second(0): [777]}).numbers
 
 
 def test_a_page_whose_chains_end_in_full_buckets_is_crowded() -> None:

@@ -248,8 +248,20 @@ impl<'a> Chains<'a> {
     }
 }
 
-/// Fingerprints that lead to buckets with room: where a page has so many, the chains of the others are not gone along.
+/// Where the bucket of a band at this depth is full, there is a second one, of texts in the middle of a crowd.
+const CROWD_DEPTH: usize = 1;
+
+/// A text half of whose bands go on to this depth is in the middle of a crowd.
+const MIDDLE_DEPTH: usize = 4;
+
+/// Turns the key of the one into that of the other.
+const CROWD: u64 = 0x5bf0_3635_dcf9_8c31;
+
+/// Where a page has so many fingerprints that lead to no more than so many texts, those with full buckets are template,
+/// of whose chains a few are gone along.
 const ENOUGH: usize = 4;
+const ENOUGH_TEXTS: usize = 16;
+const TEMPLATE_CHAINS: usize = 8;
 
 /// What going along the chains of a page gives; see `ranking.Proposal`.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -270,6 +282,7 @@ pub fn propose(
     let chains = Chains::new(asked);
     let mut postings = Vec::new();
     let mut further_keys = Vec::new();
+    let mut crowd = Vec::new();
     let mut full_at_end = Vec::new();
     let mut open: Vec<usize> = (0..chains.len()).collect();
     for depth in 0.. {
@@ -290,23 +303,37 @@ pub fn propose(
         if depth > 0 {
             further_keys.extend_from_slice(&keys);
         }
+        let in_bands = open.partition_point(|&chain| chain < chains.bands);
+        if depth == CROWD_DEPTH + 1 {
+            crowd.extend(
+                open[..in_bands].iter().filter_map(|&chain| chains.key(chain, CROWD_DEPTH)).map(|key| key ^ CROWD),
+            );
+            keys.extend_from_slice(&crowd);
+        }
+        if depth == MIDDLE_DEPTH && in_bands * 2 >= chains.bands {
+            further_keys.extend_from_slice(&crowd);
+        }
         keys.iter_mut().for_each(|key| *key = mix_key(*key));
         let found = gather(runs, recent, &keys, limit)?;
-        let mut counts = vec![0; open.len()];
+        let mut counts = vec![0; keys.len()];
         for &(owner, _) in &found {
             counts[owner as usize] += 1;
         }
         let weights: Vec<u32> = counts.iter().map(|&texts| ranking::weight(texts, limit)).collect();
         postings.extend(found.into_iter().map(|(owner, text)| {
             let owner = owner as usize;
-            Posting { text, weight: weights[owner], is_band: open[owner] < chains.bands }
+            let is_band = open.get(owner).is_none_or(|&chain| chain < chains.bands);
+            Posting { text, weight: weights[owner], is_band }
         }));
-        let rooms = counts.iter().zip(&open).filter(|(&texts, &chain)| texts < limit && chain >= chains.bands).count();
-        let are_enough = depth == 0 && rooms >= ENOUGH;
+        let rare = counts[in_bands..].iter().filter(|&&texts| texts <= ENOUGH_TEXTS).count();
+        let mut left = if depth == 0 && rare >= ENOUGH { TEMPLATE_CHAINS } else { usize::MAX };
         let mut owner = 0;
         open.retain(|&chain| {
             owner += 1;
-            counts[owner - 1] >= limit && !(are_enough && chain >= chains.bands)
+            let is_full = counts[owner - 1] >= limit;
+            let goes_on = is_full && (chain < chains.bands || left > 0);
+            left -= usize::from(goes_on && chain >= chains.bands);
+            goes_on
         });
     }
     let proposal = ranking::rank(&postings, asked.own, looks);
