@@ -7,7 +7,8 @@ A key is the first of a chain: bands of more and more bins, runs of more and mor
 Ganesan 2005).  A bucket that is full stays full, and what comes after its first texts is posted under the next key of
 the chain as well; so a look-up goes along each chain until a bucket has room.  A text half of whose bands are full
 at 14 bins lies in the middle of a crowd: it is posted in a second bucket beside each of its full ones of 7
-bins, which only such texts are in.  At most 16 * 7 + 64 * 4 buckets of 64 texts are read, whatever is stored.
+bins, which only such texts are in.  At most 16 * 7 + 64 + 16 * 3 buckets of 64 texts are
+read, whatever is stored.
 """
 
 from __future__ import annotations
@@ -31,12 +32,9 @@ LOOKS_INSIDE: Final = 16
 LOOKS_MOST: Final = 8
 """Texts looked at a page: of those that share a band, of those that share a 0-mod-p fingerprint, and of all, by how
 many keys they share: a text that was among the first of full buckets is in no others."""
-ENOUGH: Final = 4
-ENOUGH_TEXTS: Final = 16
-TEMPLATE_CHAINS: Final = 8
-"""Where a page has so many fingerprints that lead to no more than so many texts, those with full buckets are template;
-of their chains a few are gone along, the same ones for every page, so that a page that has template alone is found in
-it."""
+TEMPLATE_CHAINS: Final = 16
+"""Fingerprints with full buckets are template: the chains of so many are gone along, those of the smallest values, so
+that pages with the same template choose alike."""
 FURTHER: Final = 48
 """Texts of each of the first two lists that may be looked at next."""
 CROWD_DEPTH: Final = 1
@@ -120,11 +118,11 @@ def propose(question: Question, find: Find) -> Proposal:
     shared_fingerprints: Counter[int] = Counter()
     further = []
     crowd = NO_KEYS
-    full = np.empty(0, np.int64)  # chains that ended in a full bucket
+    full_bands, full_fingerprints = bands, fingerprints  # all, less those that lead to a bucket with room
     chains = np.arange(bands + fingerprints)
-    for depth in range(max(len(of_bands), len(of_fingerprints)) + 1):
+    for depth in range(max(len(of_bands), len(of_fingerprints))):
         goes_on = np.repeat([depth < len(of_bands), depth < len(of_fingerprints)], [bands, fingerprints])[chains]
-        full, chains = np.concatenate([full, chains[~goes_on]]), chains[goes_on]
+        chains = chains[goes_on]
         if not len(chains):
             break
         keys = np.concatenate(
@@ -149,9 +147,11 @@ def propose(question: Question, find: Find) -> Proposal:
             counts[text] += weight
             (shared_bands if chain < bands else shared_fingerprints)[text] += 1
         has_room = found[: len(chains)] < BUCKET_LIMIT
-        if not depth and int(np.count_nonzero(found[bands:] <= ENOUGH_TEXTS)) >= ENOUGH:
-            has_room[np.flatnonzero(~has_room[bands:])[TEMPLATE_CHAINS:] + bands] = True
+        full_bands -= int(np.count_nonzero(has_room[: len(in_bands)]))
+        full_fingerprints -= int(np.count_nonzero(has_room[len(in_bands) :]))
         chains = chains[~has_room]
+        if not depth:
+            chains = chains[: np.searchsorted(chains, bands) + TEMPLATE_CHAINS]
     own = question.own_number
     also = shared_fingerprints
     near = sorted([(text != own, -counts[text], -many, -also[text], text) for text, many in shared_bands.items()])
@@ -166,7 +166,7 @@ def propose(question: Question, find: Find) -> Proposal:
         len(counts),
         own in counts,
         [text for text in after if text not in given],
-        _is_crowded(full, bands, fingerprints),
+        0 < bands <= 2 * full_bands or 0 < fingerprints == full_fingerprints,
         np.concatenate([NO_KEYS, *further]),
     )
 
@@ -174,9 +174,3 @@ def propose(question: Question, find: Find) -> Proposal:
 def _in_turn(*lists: list[int]) -> dict[int, None]:
     """The first of each list, then the second of each, and so on, each number once."""
     return dict.fromkeys(text for turn in zip_longest(*lists) for text in turn if text is not None)
-
-
-def _is_crowded(full: Numbers, bands: int, fingerprints: int) -> bool:
-    """Whether half of the bands or all fingerprints are among the chains that ended in a full bucket."""
-    of_bands = int(np.count_nonzero(full < bands))
-    return 0 < bands <= 2 * of_bands or 0 < fingerprints == len(full) - of_bands

@@ -11,8 +11,6 @@ from docstore.dedup.ranking import (
     BUCKET_LIMIT,
     CROWD,
     CROWD_DEPTH,
-    ENOUGH,
-    ENOUGH_TEXTS,
     FURTHER,
     LOOKS_INSIDE,
     LOOKS_MOST,
@@ -123,20 +121,18 @@ def test_a_full_bucket_leads_on_to_the_next_key_of_its_chain() -> None:
     assert 999 not in found.numbers and not found.is_crowded
 
 
-def test_of_template_fingerprints_few_chains_are_gone_along_where_enough_others_are_rare() -> None:
+def test_of_fingerprints_with_full_buckets_few_chains_are_gone_along() -> None:
     site = range(1, BUCKET_LIMIT + 1)
     template = {12 * number: site for number in range(1, TEMPLATE_CHAINS + 3)}
-    first = {key + 1000 for key in list(template)[:TEMPLATE_CHAINS]}
-    for rare, texts, goes_along_all in (
-        (ENOUGH - 1, ENOUGH_TEXTS, True),
-        (ENOUGH, ENOUGH_TEXTS + 1, True),
-        (ENOUGH, ENOUGH_TEXTS, False),
-    ):
-        others = {5000 + number: range(100, 100 + texts) for number in range(rare)}
-        samples = np.array([*template, *others], np.uint64)
-        runs = np.concatenate([samples + np.uint64(1000 * length) for length in (1, 2, 3)])
-        found = propose(Question(np.array([5], np.uint64), samples, runs, 0), finder({5: site, **template, **others}))
-        assert set(found.further_keys.tolist()) == ({key + 1000 for key in template} if goes_along_all else first)
+    samples = np.array([*template, 5000], np.uint64)
+    runs = np.concatenate([samples + np.uint64(1000 * length) for length in (1, 2, 3)])
+    question = Question(np.array([5], np.uint64), samples, runs, 0)
+    found = propose(question, finder({5: site, **template}))
+    assert found.further_keys.tolist() == [key + 1000 for key in template][:TEMPLATE_CHAINS]
+    assert not propose(question, finder(template)).is_crowded
+    assert not propose(question, finder({**template, 5000: site})).is_crowded
+    ends = {key + 1000 * length: site for key in template for length in (1, 2, 3)}
+    assert not propose(question, finder({**template, **ends})).is_crowded
 
 
 def test_a_text_in_the_middle_of_a_crowd_has_buckets_of_its_own() -> None:

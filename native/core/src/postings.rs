@@ -239,13 +239,6 @@ impl<'a> Chains<'a> {
             Some(length) => self.asked.runs.get(length * self.asked.fingerprints.len() + place).copied(),
         }
     }
-
-    /// Whether half of the bands, or all fingerprints, ended in full buckets.
-    fn are_crowded(&self, full: &[usize]) -> bool {
-        let of_bands = full.iter().filter(|&&chain| chain < self.bands).count();
-        let fingerprints = self.len() - self.bands;
-        self.bands > 0 && 2 * of_bands >= self.bands || fingerprints > 0 && full.len() - of_bands == fingerprints
-    }
 }
 
 /// Where the bucket of a band at this depth is full, there is a second one, of texts in the middle of a crowd.
@@ -257,11 +250,8 @@ const MIDDLE_DEPTH: usize = 4;
 /// Turns the key of the one into that of the other.
 const CROWD: u64 = 0x5bf0_3635_dcf9_8c31;
 
-/// Where a page has so many fingerprints that lead to no more than so many texts, those with full buckets are template,
-/// of whose chains a few are gone along.
-const ENOUGH: usize = 4;
-const ENOUGH_TEXTS: usize = 16;
-const TEMPLATE_CHAINS: usize = 8;
+/// Of fingerprints with full buckets, so many chains are gone along.
+const TEMPLATE_CHAINS: usize = 16;
 
 /// What going along the chains of a page gives; see `ranking.Proposal`.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -283,7 +273,7 @@ pub fn propose(
     let mut postings = Vec::new();
     let mut further_keys = Vec::new();
     let mut crowd = Vec::new();
-    let mut full_at_end = Vec::new();
+    let (mut full_bands, mut full_fingerprints) = (chains.bands, chains.len() - chains.bands);
     let mut open: Vec<usize> = (0..chains.len()).collect();
     for depth in 0.. {
         let mut keys = Vec::with_capacity(open.len());
@@ -292,10 +282,7 @@ pub fn propose(
                 keys.push(key);
                 true
             }
-            None => {
-                full_at_end.push(chain);
-                false
-            }
+            None => false,
         });
         if open.is_empty() {
             break;
@@ -325,19 +312,19 @@ pub fn propose(
             let is_band = open.get(owner).is_none_or(|&chain| chain < chains.bands);
             Posting { text, weight: weights[owner], is_band }
         }));
-        let rare = counts[in_bands..].iter().filter(|&&texts| texts <= ENOUGH_TEXTS).count();
-        let mut left = if depth == 0 && rare >= ENOUGH { TEMPLATE_CHAINS } else { usize::MAX };
-        let mut owner = 0;
-        open.retain(|&chain| {
-            owner += 1;
-            let is_full = counts[owner - 1] >= limit;
-            let goes_on = is_full && (chain < chains.bands || left > 0);
-            left -= usize::from(goes_on && chain >= chains.bands);
-            goes_on
-        });
+        let has_room = |texts: &&usize| **texts < limit;
+        full_bands -= counts[..in_bands].iter().filter(has_room).count();
+        full_fingerprints -= counts[in_bands..open.len()].iter().filter(has_room).count();
+        let mut counts = counts.into_iter();
+        open.retain(|_| counts.next().is_some_and(|texts| texts >= limit));
+        if depth == 0 {
+            open.truncate(open.partition_point(|&chain| chain < chains.bands) + TEMPLATE_CHAINS);
+        }
     }
+    let is_crowded = chains.bands > 0 && 2 * full_bands >= chains.bands
+        || chains.len() > chains.bands && full_fingerprints == chains.len() - chains.bands;
     let proposal = ranking::rank(&postings, asked.own, looks);
-    Ok(Answer { proposal, is_crowded: chains.are_crowded(&full_at_end), further_keys })
+    Ok(Answer { proposal, is_crowded, further_keys })
 }
 
 /// One posting, and where its chain goes on.
