@@ -4,7 +4,7 @@ Knows the index, the kernel and a `Pages` protocol through which it sees rows; m
 are stored.  Fingerprints propose, exact comparison decides: every similarity here is computed from shingle sets made
 again from stored text.  A page has postings only while it holds its own body, so whatever the index names may be
 judged against, once it is seen to be live.  First that holds: exact, same_text, near, contained, similar, new.  Of
-several pages: highest similarity, then oldest, then row key.
+several pages: highest similarity, then oldest, then row key; without those whose texts speak of neither (`doubt`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from docstore.dedup.comparable import (
     status_class,
     text_compares,
 )
-from docstore.dedup.doubt import is_doubtful
+from docstore.dedup.doubt import TitledText, is_doubtful, speak_of_neither
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.oldest import Fits
@@ -247,6 +247,46 @@ class Detector:
             matches.sort(key=_best_first)
         return matches, proposal
 
+    def standing(self, row_key: bytes, analysis: Analysis, matches: list[Match], least: float) -> list[Match]:
+        """Those of the matches on which a verdict may stand: their texts and the page's do not speak of neither.
+
+        Where they do, the oldest page with that very text of which this does not hold stands for the match.
+
+        Args:
+            row_key: pages of this row are left out.
+            analysis: the page's fingerprints.
+            matches: as `matches` gave them.
+            least: Jaccard coefficient below which no verdict is asked for; such matches are kept unseen.
+        """
+        page = TitledText(analysis.title, lambda: analysis.main)
+        standing: list[Match] = []
+        for match in matches:
+            is_unlike = max(match.contained, match.contains) < self._contained_threshold and match.jaccard < least
+            if is_unlike or self.may_stand(page, match.pointer):
+                standing.append(match)
+            elif (other := self._other_of_text(row_key, page, match.pointer)) is not None:
+                standing.append(match._replace(pointer=other))
+        standing.sort(key=_best_first)
+        return standing
+
+    def may_stand(self, page: TitledText, pointer: PagePointer) -> bool:
+        """Whether a verdict on the text of a page may name that page."""
+        other = TitledText(self._pages.title(pointer), lambda: self._pages.text(pointer) or "")
+        return not speak_of_neither(page, other)
+
+    def _other_of_text(self, row_key: bytes, page: TitledText, pointer: PagePointer) -> PagePointer | None:
+        """The oldest live page with the text of another on which a verdict may stand."""
+        stored = self._pages.page(pointer)
+        if stored is None:
+            return None
+
+        def may_stand(other: PagePointer) -> bool:
+            its = self._pages.page(other)
+            return its is not None and its.text_checksum == stored.text_checksum and self.may_stand(page, other)
+
+        number = text_number(stored.text_checksum)
+        return self._index.oldest_with_text(number, row_key, self._has_text(number), may_stand)
+
     def _verify_likeliest(
         self, row_key: bytes, page: Asking, analysis: Analysis, numbers: list[int], matches: list[Match]
     ) -> None:
@@ -369,13 +409,16 @@ class Detector:
         return fits
 
     def _similar_text(self, row_key: bytes, analysis: Analysis) -> Judgement:
-        matches, proposal = self.matches(row_key, analysis, MAX_VERIFIED)
-        candidates = proposal.candidates
+        found, proposal = self.matches(row_key, analysis, MAX_VERIFIED)
+        candidates, verified = proposal.candidates, len(found)
         reason = REASON_CROWDED if proposal.is_crowded else ""
+        relative = found[0].pointer if found and found[0].jaccard >= RELATIVE_SIMILARITY else None
+        least = self._near_threshold if self._similar_threshold is None else self._similar_threshold
+        matches = self.standing(row_key, analysis, found, least)
+        if len(matches) < len(found):
+            reason = reason or REASON_DOUBTFUL
         if not matches:
-            return Judgement(VerdictKind.NEW, reason=reason, candidates=candidates)
-        verified = len(matches)
-        relative = matches[0].pointer if matches[0].jaccard >= RELATIVE_SIMILARITY else None
+            return Judgement(VerdictKind.NEW, None, 0.0, reason, None, relative, candidates, verified)
         smaller = [match for match in matches if match.contains >= self._contained_threshold]
         contains = min(smaller, key=lambda match: (-match.contains, match.pointer)).pointer if smaller else None
         if matches[0].jaccard >= self._near_threshold:

@@ -40,6 +40,7 @@ from docstore.sweep.pages import BY_BODY, BY_TEXT, Versions, anchor_counts, read
 from docstore.sweep.pairs import Listed, PairGraph
 from docstore.sweep.stages import Workspace
 from docstore.sweep.texts import Maker
+from docstore.sweep.titles import standing
 from docstore.sweep.verify import verify
 from docstore.tablets.unreadable import Unreadable
 
@@ -233,6 +234,7 @@ class _Sweep:
         return Maker(self._store, versions, self._kernel, from_bodies=self._from_bodies, threads=self._options.threads)
 
     def _pairs(self, versions: Versions, workspace: Workspace) -> PairGraph:
+        maker = self._maker(versions)
         leader = leaders(versions.identity) if len(versions.rows) else np.empty(0, np.int64)
         lone = np.flatnonzero((leader == np.arange(len(leader))) & (versions.equal_by == BY_TEXT))
         proposed = candidates(versions.sketches, versions.shingle_counts, lone, self._threshold)
@@ -240,9 +242,7 @@ class _Sweep:
         self.report.candidates, self.report.crowded = len(first), proposed.cut
         self._stage_done("candidates")
         needed = distinct(np.concatenate([first, second]))
-        made = self._maker(versions).make(
-            workspace, "shingles", needed, sketches=False, on_progress=self._shower("shingles")
-        )
+        made = maker.make(workspace, "shingles", needed, sketches=False, on_progress=self._shower("shingles"))
         self._stage_done("shingles")
         left, right = np.searchsorted(needed, first), np.searchsorted(needed, second)
         shared = verify(
@@ -252,6 +252,7 @@ class _Sweep:
         similarity = shared / np.maximum(either, 1)
         long_enough = (made.word_counts[left] >= MIN_NEAR_WORDS) & (made.word_counts[right] >= MIN_NEAR_WORDS)
         kept = (similarity >= self._threshold) & long_enough
+        kept[kept] = standing(versions, maker.text, first[kept], second[kept])
         first, second, similarity = first[kept], second[kept], similarity[kept]
         equal = _same_bodies(versions, leader)
         first, second = np.concatenate([first, equal[0]]), np.concatenate([second, equal[1]])

@@ -4,8 +4,9 @@ Knows the rows of pages and the columns of `capture`; must not know shingles, pa
 body is read.  Captures of one URL that follow each other with the same bytes are one version, as old as the first
 of them.  Versions are numbered in the order (row key, timestamp), so that no result depends on the order of ingest.
 
-What two versions must have in common to be equal texts follows the verdicts: 50 words or more, the text; 20 to 49,
-text and title; fewer, no text or no 2xx status, the body.  Only versions of the first sort are compared further.
+What two versions must have in common to be equal texts follows the verdicts: 50 words or more, the text and the words
+of the title that `dedup.doubt` asks for; 20 to 49, text and title; fewer, no text or no 2xx status, the body.  Only
+versions of the first sort are compared further.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from docstore.dedup.candidates import Numbers
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.comparable import REASON_BLANK, says_nothing, status_class, text_compares
 from docstore.dedup.detector import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
+from docstore.dedup.doubt import telling_words
 from docstore.dedup.sketch import BINS
 from docstore.model import capture, keys
 from docstore.model.capture import Column, StoredVerdict
@@ -40,7 +42,7 @@ from docstore.text.words import words
 
 FAMILIES = ("dedup", "http", "page", "text")
 BY_BODY, BY_TITLE, BY_TEXT = 0, 1, 2
-"""What a version must have in common with another to be its equal: body; text and title; text."""
+"""What a version must have in common with another to be its equal: body; text and title; text and title's words."""
 LONG_TEXT_BYTES = 2048
 """A longer text is taken to have 50 words without counting them; the pairs of one that has not are dropped later."""
 PROGRESS_ROWS = 1000
@@ -110,6 +112,7 @@ class Versions:
         sketched: (n,) bool: its sketch is there and of the scheme that this version writes.
         shingle_counts: (n,) int64 size of the set that the sketch was made of; 0 without one.
         texts: envelope of its text.
+        titles: in UTF-8.
         placed: (n,) uint64 checksum of the columns that an earlier sweep wrote; 0 for none.
         named: (version, version) that the write path called duplicates.
         duplicate: (n,) bool: the verdict of one of its captures names another page.
@@ -131,6 +134,7 @@ class Versions:
     sketched: NDArray[np.bool_]
     shingle_counts: Numbers
     texts: Blobs
+    titles: Blobs
     placed: NDArray[np.uint64]
     named: NDArray[np.int64]
     duplicate: NDArray[np.bool_]
@@ -172,7 +176,7 @@ class _Reading:
     def __init__(self, store: DocumentStore) -> None:
         self._fetch = store.opened.placement.fetch
         self._reader = DocumentReader(store.table, store.opened.placement)
-        self._row_keys, self._texts = Blobs(), Blobs()
+        self._row_keys, self._texts, self._titles = Blobs(), Blobs(), Blobs()
         self._rows, self._timestamps, self._column_times = array("q"), array("q"), array("q")
         self._identity, self._bodies = bytearray(), bytearray()
         self._equal_by, self._good, self._sketched, self._duplicate = (bytearray() for _ in range(4))
@@ -239,15 +243,17 @@ class _Reading:
         body = checksum if decides_alone(checksum) else b"\0" + blake3(value(capture.BODY)).digest()
         body = _digest(b"b%d:" % status_class(status), body)
         sketch, shingle_count = capture.decode_sketch(value(capture.SKETCH))
+        title = value(capture.TITLE)
         sketched = len(sketch) == SKETCH_BYTES and sketch[0] == SCHEME_SKETCH_1
         if not good:
             equal_by, identity = BY_BODY, body
         elif sketched and shingle_count >= MIN_NEAR_WORDS:
-            equal_by, identity = BY_TEXT, text_checksum[1:]
+            equal_by, identity = BY_TEXT, text_identity(text_checksum, title)
         else:
-            equal_by, identity = self._identify(value, columns.get(capture.MAIN, b""), text_checksum, body)
+            equal_by, identity = self._identify(value, columns.get(capture.MAIN, b""), text_checksum, title, body)
         self._row_keys.append(row_key)
         self._texts.append(columns.get(capture.MAIN, b""))
+        self._titles.append(title)
         self._rows.append(self._row_number)
         self._timestamps.append(timestamp)
         self._column_times.append(timestamp)
@@ -264,16 +270,11 @@ class _Reading:
         self._note_declared(number, row_key, value(capture.CANONICAL))
 
     def _identify(
-        self, value: Callable[[Column], bytes], envelope: bytes, text_checksum: bytes, body: bytes
+        self, value: Callable[[Column], bytes], envelope: bytes, text_checksum: bytes, title: bytes, body: bytes
     ) -> tuple[int, bytes]:
         if envelope and envelope_raw_bytes(envelope) > LONG_TEXT_BYTES:
-            return BY_TEXT, text_checksum[1:]
-        count = len(words(value(capture.MAIN).decode("utf-8", "surrogatepass")))
-        if count >= MIN_NEAR_WORDS:
-            return BY_TEXT, text_checksum[1:]
-        if count >= MIN_SAME_TEXT_WORDS:
-            return BY_TITLE, _digest(b"t", text_checksum + value(capture.TITLE))
-        return BY_BODY, body
+            return BY_TEXT, text_identity(text_checksum, title)
+        return identify(len(words(value(capture.MAIN).decode("utf-8", "surrogatepass"))), text_checksum, title, body)
 
     def _note_verdict(self, verdict: StoredVerdict | None) -> None:
         """What the verdict of a capture says of the last version, which it brought or confirms."""
@@ -331,6 +332,7 @@ class _Reading:
             np.frombuffer(bytes(self._sketched), np.bool_),
             np.array(self._shingle_counts, np.int64),
             self._texts,
+            self._titles,
             np.array(self._placed, np.uint64),
             np.empty((0, 2), np.int64),
             np.frombuffer(bytes(self._duplicate), np.bool_),
@@ -372,6 +374,21 @@ def _is_blank(columns: dict[Column, bytes], verdict: StoredVerdict | None) -> bo
 
 def _digest(sort: bytes, value: bytes) -> bytes:
     return blake3(sort + value).digest(16)
+
+
+def identify(word_count: int, text_checksum: bytes, title: bytes, body: bytes) -> tuple[int, bytes]:
+    """By what a good page of so many words is equal to others, and the 16 bytes in which it equals them."""
+    if word_count >= MIN_NEAR_WORDS:
+        return BY_TEXT, text_identity(text_checksum, title)
+    if word_count >= MIN_SAME_TEXT_WORDS:
+        return BY_TITLE, _digest(b"t", text_checksum + title)
+    return BY_BODY, body
+
+
+def text_identity(text_checksum: bytes, title: bytes) -> bytes:
+    """Names a text under titles of which all have the same words, 16 bytes."""
+    found = "\n".join(sorted(telling_words(title.decode("utf-8", "surrogatepass"))))
+    return _digest(b"n", text_checksum + found.encode("utf-8", "surrogatepass"))
 
 
 def _host(row_key: bytes) -> bytes:

@@ -17,8 +17,9 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
+from docstore.dedup.analysis import Analysis
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.detector import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
+from docstore.dedup.detector import MIN_NEAR_WORDS
 from docstore.dedup.join import Sets
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.sketch import BINS, minima
@@ -26,7 +27,7 @@ from docstore.model import capture
 from docstore.model.errors import CorruptionError
 from docstore.reading.documents import DocumentReader
 from docstore.store import DocumentStore
-from docstore.sweep.pages import BY_BODY, BY_TEXT, BY_TITLE, Versions
+from docstore.sweep.pages import BY_TEXT, Versions, identify
 from docstore.sweep.stages import INPUT_BYTES, ShingleFile, Workspace
 from docstore.tablets.values import envelope_raw_bytes
 from docstore.text.words import words
@@ -170,6 +171,10 @@ class Maker:
         if batch:
             yield batch
 
+    def text(self, number: int) -> str:
+        """The text that a version is compared by."""
+        return self._analyse(number).main if self._from_bodies else self._text(number).decode("utf-8", "surrogatepass")
+
     # --- in the threads
 
     def _work(self, numbers: Sequence[int], sketches: bool) -> list[Made]:
@@ -185,22 +190,19 @@ class Maker:
             shingles, count, kept, int(self._versions.equal_by[number]), self._versions.identity[number].tobytes()
         )
 
-    def _from_body(self, number: int, sketch: bool) -> Made:
+    def _analyse(self, number: int) -> Analysis:
         encoded = self._value(number, capture.HEADERS)
         headers = capture.decode_headers(encoded) if encoded else ()
         content_type = next((value for name, value in headers if name.lower() == "content-type"), None)
-        analysis = self._kernel.analyse(self._value(number, capture.BODY), content_type)
+        return self._kernel.analyse(self._value(number, capture.BODY), content_type)
+
+    def _from_body(self, number: int, sketch: bool) -> Made:
+        analysis = self._analyse(number)
         shingles = self._kernel.shingles(analysis.main)
         kept = _sketch(shingles) if sketch else b""
-        identity = self._versions.bodies[number].tobytes()
-        equal_by = BY_BODY
-        if analysis.word_count >= MIN_NEAR_WORDS:
-            equal_by, identity = BY_TEXT, analysis.text_checksum[1:]
-        elif analysis.word_count >= MIN_SAME_TEXT_WORDS:
-            equal_by = BY_TITLE
-            identity = blake3(b"t" + analysis.text_checksum + analysis.title.encode("utf-8", "surrogatepass")).digest(
-                16
-            )
+        title = analysis.title.encode("utf-8", "surrogatepass")
+        body = self._versions.bodies[number].tobytes()
+        equal_by, identity = identify(analysis.word_count, analysis.text_checksum, title, body)
         return Made(shingles, analysis.word_count, kept, equal_by, identity)
 
     def _text(self, number: int) -> bytes:

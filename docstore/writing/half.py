@@ -14,6 +14,7 @@ from typing import NamedTuple
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.comparable import bodies_compare, says_nothing, text_compares
 from docstore.dedup.detector import MAX_VERIFIED, MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, Detector, Match
+from docstore.dedup.doubt import TitledText
 from docstore.dedup.index import HashIndex, Posted
 from docstore.model import capture, keys
 from docstore.model.errors import CorruptionError, InvalidArgument
@@ -146,10 +147,11 @@ class Writing:
         analysis = self.kernel.analyse(asked.body, asked.content_type)
         index = HashIndex(self._opened.engine, self.buckets)  # its own: the sequencer's belongs to the sequencer
         rows = PageRows(self._table, self._opened.placement, self._opened.sharing)
-        found = self._equal(index, rows, asked, analysis, limit)
+        detector = self._make_detector(index, rows)
+        found = self._equal(index, rows, detector, asked, analysis, limit)
         if text_compares(asked.status) and analysis.word_count >= MIN_NEAR_WORDS:
-            matches, _ = self._make_detector(index, rows).matches(asked.row_key, analysis, max(limit, MAX_VERIFIED))
-            for match in matches:
+            matches, _ = detector.matches(asked.row_key, analysis, max(limit, MAX_VERIFIED))
+            for match in detector.standing(asked.row_key, analysis, matches, least):
                 kind = self._kind(match, least)
                 if kind is None or match.pointer in found or not rows.is_readable(match.pointer):
                     continue
@@ -173,9 +175,10 @@ class Writing:
         return _Asked(row_key, document.body or b"", document.newest.header("content-type"), document.status or 0)
 
     def _equal(
-        self, index: HashIndex, rows: PageRows, asked: _Asked, analysis: Analysis, limit: int
+        self, index: HashIndex, rows: PageRows, detector: Detector, asked: _Asked, analysis: Analysis, limit: int
     ) -> dict[PagePointer, Similar]:
         """Pages with the same body or text, as verdicts have it."""
+        titled = TitledText(analysis.title, lambda: analysis.main)
         found: dict[PagePointer, Similar] = {}
         bodies = () if says_nothing(asked.body) else index.pages_with_body(analysis.body_checksum)
         compares = text_compares(asked.status) and analysis.word_count >= MIN_SAME_TEXT_WORDS
@@ -192,7 +195,7 @@ class Writing:
                 continue
             elif rows.title(pointer) == analysis.title:
                 kind = VerdictKind.SAME_TEXT
-            elif analysis.word_count >= MIN_NEAR_WORDS:
+            elif analysis.word_count >= MIN_NEAR_WORDS and detector.may_stand(titled, pointer):
                 kind = VerdictKind.NEAR
             else:
                 continue

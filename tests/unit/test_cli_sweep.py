@@ -284,7 +284,7 @@ def test_reindex_takes_a_store_over_whose_texts_were_posted_under_fewer_keys(
         store.opened.engine.mutate_rows([RowMutations("meta", KEYS_SCHEME_ROW, [DeleteRow()])], Durability.SYNC)
     assert terminal("stats", "--dedup", "--json").object()["unseen"] == 1
     assert terminal("reindex", "--dry-run", "--json").object()["outdated"] == 1
-    parts = [html("Part", book[start : start + 60]) for start in range(0, 3900, 60)]
+    parts = [html("Part of a book", book[start : start + 60]) for start in range(0, 3900, 60)]
     assert share_contained(terminal.store, parts) < 0.8
     found = terminal("reindex", "--json").object()
     assert (found["pages"], found["outdated"], found["unposted"], found["posted"]) == (2, 1, 0, 1)

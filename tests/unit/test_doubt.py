@@ -45,7 +45,7 @@ def test_a_verdict_on_doubtful_text_says_so_and_is_counted(tmp_path: Path) -> No
         shown = [(verdict.kind, verdict.reason) for verdict in verdicts[:3]]
         assert shown == [
             (VerdictKind.NEW, REASON_DOUBTFUL),
-            (VerdictKind.NEAR, REASON_DOUBTFUL),
+            (VerdictKind.NEW, REASON_DOUBTFUL),
             (VerdictKind.NEAR, ""),
         ]
         assert store.get("https://a.example/1").newest.shown_verdict.reason == REASON_DOUBTFUL  # type: ignore[union-attr]

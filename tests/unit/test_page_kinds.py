@@ -41,8 +41,8 @@ def test_pages_are_read_with_kind_and_wanted_text(tmp_path: Path) -> None:
 def test_a_verdict_that_the_wanted_texts_deny_is_found() -> None:
     shared, other = words(1, 80), words(2, 80)
     pages = [
-        KindPage("1", "product", page(shared, "One"), "One", " ".join(words(3, 60))),
-        KindPage("2", "product", page(shared, "Two"), "Two", " ".join(words(4, 60))),
+        KindPage("1", "product", page(shared, "Page 1"), "Page 1", " ".join(words(3, 60))),
+        KindPage("2", "product", page(shared, "Page 2"), "Page 2", " ".join(words(4, 60))),
         KindPage("3", "product", page(other, "Three"), "Three", " ".join(other)),
         KindPage("4", "product", page(other, "Four"), "Four", " ".join(other)),
     ]

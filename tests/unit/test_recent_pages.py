@@ -115,7 +115,7 @@ def test_a_title_set_by_hand_counts(store: docstore.DocumentStore) -> None:
     other = BODY.replace(b"<p>", b"<p class=x>")
     assert seen_by(store, B, other) == (VerdictKind.SAME_TEXT, A)
     store.delete(B)
-    store.cells.apply(A, [SetCell("text", b"title", T0, b"Another title")])
+    store.cells.apply(A, [SetCell("text", b"title", T0, b"Another page")])
     assert seen_by(store, C, other.replace(b"class=x", b"class=y")) == (VerdictKind.NEAR, A)
 
 

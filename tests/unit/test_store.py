@@ -76,7 +76,7 @@ def shingle_sets(first: list[str], second: list[str]) -> tuple[set[tuple[str, ..
 def test_a_title_that_differs_makes_the_same_text_near(store: docstore.DocumentStore) -> None:
     text = words(3, 100)
     put(store, "https://a.example/", page(text, "One"))
-    other = put(store, "https://b.example/", page(text, "Two"))
+    other = put(store, "https://b.example/", page(text, "One more"))
     assert (other.verdict.kind, other.verdict.similarity) == (VerdictKind.NEAR, 1.0)
 
 

@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.detector import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
+from docstore.dedup.doubt import TitledText, speak_of_neither
 from docstore.dedup.kernel import Kernel
 from docstore.model.types import Schema
 from docstore.text.content import EXTRACTORS
@@ -166,6 +167,8 @@ def false_verdicts(pages: Sequence[KindPage], schema: Schema) -> list[FalseVerdi
         elif contained >= schema.contained_threshold and least_words >= MIN_NEAR_WORDS:
             verdict, similarity = "contained", contained
         else:
+            continue
+        if speak_of_neither(*(TitledText(each.title, lambda each=each: each.main) for each in (one, two))):  # type: ignore[misc]
             continue
         either = len(wanted[first] | wanted[second])
         alike = len(wanted[first] & wanted[second]) / either if either else 1.0
