@@ -31,7 +31,7 @@ import sys
 import docstore
 from docstore.model.errors import DocstoreError
 from docstore.archives.ingest import IngestOptions, ingest
-from docstore.reading import process
+from docstore.archives.readahead import process
 
 real = process.start
 def noted(job):
