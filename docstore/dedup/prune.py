@@ -29,6 +29,7 @@ from docstore.model.format import (
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteCells, RowMutations
 from docstore.storage.engine import Engine
+from docstore.storage.plan import Plan, Stage
 
 SLICE_POSTINGS = 4096
 REMOVED_AT_ONCE = 256
@@ -51,7 +52,7 @@ class Pruner:
         buckets: hold those of texts, where they are no rows.
         is_live: of a page; takes b"" for any body.
         lock: held by writers from a page's verdict to its commit.
-        commit: writes rows, under the lock.
+        commit: writes a plan, under the lock.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Pruner:
         buckets: Buckets,
         is_live: IsLive,
         lock: AbstractContextManager[object],
-        commit: Callable[[Sequence[RowMutations]], None],
+        commit: Callable[[Plan], None],
     ) -> None:
         self._engine = engine
         self._buckets = buckets
@@ -93,7 +94,8 @@ class Pruner:
         for start in range(0, len(postings), REMOVED_AT_ONCE):
             with self._lock:
                 gone = [posting for posting in postings[start : start + REMOVED_AT_ONCE] if is_gone(posting)]
-                self._commit([RowMutations(TABLE, key, (DeleteCells(FAMILY, qualifier),)) for key, qualifier in gone])
+                rows = (RowMutations(TABLE, key, (DeleteCells(FAMILY, qualifier),)) for key, qualifier in gone)
+                self._commit(Plan().remove(Stage.POSTINGS, rows))
             removed += len(gone)
         return removed
 

@@ -40,6 +40,7 @@ from docstore.model.format import (
 from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files
+from docstore.storage.plan import Plan, Stage, apply
 
 Texts = Iterable[Question]
 """What texts are posted under."""
@@ -221,10 +222,13 @@ class RunBuckets:
                 storage.settle()
             finally:
                 storage.close()
-            rows = [RowMutations(TABLE, _log_key(number), [DeleteRow()]) for number, _, _ in self._log_rows()]
-            rows.append(_log_row(levels.end, levels.end, left))
-            rows.append(RowMutations(TABLE, RUN_REBUILD_ROW, [DeleteRow()]))
-            self._engine.mutate_rows(rows, Durability.SYNC)
+            log = _log_row(levels.end, levels.end, left)
+            old = {_log_key(number) for number, _, _ in self._log_rows()}
+            plan = Plan()
+            plan.write(Stage.POSTINGS, [log._replace(mutations=[DeleteRow(), *log.mutations])])
+            plan.remove(Stage.POSTINGS, (RowMutations(TABLE, key, [DeleteRow()]) for key in old - {log.row_key}))
+            plan.remove(Stage.NUMBERS, [RowMutations(TABLE, RUN_REBUILD_ROW, [DeleteRow()])])  # last
+            apply(self._engine, plan, Durability.SYNC)
             self._storage = RunFiles(self._folder, self._files)
             self._open()
             for text, logged in self._posted:

@@ -30,12 +30,13 @@ from docstore.model.types import (
     checked_spec,
 )
 from docstore.storage.engine import ScannedRow
+from docstore.storage.plan import Plan, Stage
 from docstore.storage.table import Table, changed
 from docstore.tablets.commit import Committer
 from docstore.tablets.placement import READ_AHEAD_BYTES, Placement
 from docstore.tablets.record import delete_column, delete_family, delete_row
 from docstore.tablets.values import envelope_raw_bytes
-from docstore.writing.referrers import Referrers, takes_originals
+from docstore.writing.referrers import Referrers
 
 SLICE_CELLS = 1000
 """Cells read or deleted at a time, so that a row of a million anchors neither fills memory nor stalls writers."""
@@ -69,7 +70,7 @@ class CellStore:
         committer: of all writers.
         clock: microseconds since 1970.
         referrers: finds pages stored by reference to what a delete takes away.
-        on_unseen: told of those whose original is gone, so that the detector comes to see them.
+        on_unseen: told of those whose original is about to go, so that the detector comes to see them.
     """
 
     def __init__(
@@ -207,25 +208,17 @@ class CellStore:
         """
         # All are checked before any is placed: what is placed, delete marks among it, goes with the next commit.
         checked = [(self._written_row_key(key), self._table.checked(mutations)) for key, mutations in rows]
-        referring: set[PagePointer] = set()
-        for row_key, mutations in checked:
-            if any(map(takes_originals, mutations)):
-                referring |= self._referrers.of_row(row_key)
+        self._post_referrers(checked)
 
-        def commit() -> list[RowMutations]:
+        def commit() -> None:
             with self._committer.lock:
-                placed = [RowMutations("pages", row_key, self._placed(row_key, asked)) for row_key, asked in checked]
-                self._committer.commit(placed)
-            return placed
+                self._commit(checked)
 
-        only_deletes = not any(isinstance(mutation, SetCell) for _, mutations in checked for mutation in mutations)
-        placed = self._committer.give_back(commit) if only_deletes else commit()
-        unseen = [pointer for pointer in sorted(referring) if self._referrers.checksum_of_unseen(pointer)]
-        if unseen:
-            self._on_unseen(unseen)
-        for row in placed:
-            if any(isinstance(mutation, DeleteRow | DeleteFamily) for mutation in row.mutations):
-                self.finish_deletes(row.row_key)
+        if any(isinstance(mutation, SetCell) for _, mutations in checked for mutation in mutations):
+            commit()
+        else:
+            self._committer.give_back(commit)
+        self._finish_deletes(checked)
 
     def check_and_mutate(
         self,
@@ -239,8 +232,10 @@ class CellStore:
         with self._committer.lock:
             newest = self._newest(row_key, condition.family, condition.qualifier)
             held = (None if newest is None else newest.value) == condition.value
-            chosen = self._table.checked(then if held else otherwise)
-            self._committer.commit([RowMutations("pages", row_key, self._placed(row_key, chosen))])
+            chosen = [(row_key, self._table.checked(then if held else otherwise))]
+            self._post_referrers(chosen)
+            self._commit(chosen)
+        self._finish_deletes(chosen)
         return held
 
     def read_modify_write(self, url_or_row_key: str | bytes, rules: Sequence[Append | Increment]) -> list[Cell]:
@@ -265,16 +260,27 @@ class CellStore:
                 newest = cells.get(column) or self._newest(row_key, *column)
                 stamp = max(now - now % 1000, newest.timestamp if newest else 0)
                 cells[column] = SetCell(*column, stamp, changed(rule, newest.value if newest else b""))
-            checked = self._table.checked(list(cells.values()))
-            self._committer.commit([RowMutations("pages", row_key, self._placed(row_key, checked))])
+            self._commit([(row_key, self._table.checked(list(cells.values())))])
         return [Cell(*cell) for cell in cells.values()]
 
-    def finish_deletes(self, row_key: bytes) -> None:
-        """Remove what a row or family mark has hidden, a slice at a time, without holding up other writers."""
-        while not self._table.finish_deletes(row_key, SLICE_CELLS):
-            pass
-
     # --- pieces
+
+    def _post_referrers(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
+        """Post the pages stored by reference to what is about to go; seen beside their original they do no harm."""
+        losing = {pointer for row_key, mutations in rows for pointer in self._referrers.losing(row_key, mutations)}
+        if losing:
+            self._on_unseen(sorted(losing))
+
+    def _commit(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
+        placed = [RowMutations("pages", key, self._placed(key, mutations)) for key, mutations in rows]
+        self._committer.commit(Plan().write(Stage.PAGES, placed))
+
+    def _finish_deletes(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
+        """Remove what a row or family mark has hidden, a slice at a time, without holding up other writers."""
+        for row_key, mutations in rows:
+            if any(isinstance(mutation, DeleteRow | DeleteFamily) for mutation in mutations):
+                while not self._table.finish_deletes(row_key, SLICE_CELLS):
+                    pass
 
     def _written_row_key(self, url_or_row_key: str | bytes) -> bytes:
         """The row key of a row that is written: a scan gives the URL of each, so it must be one of a URL."""

@@ -2,8 +2,7 @@
 
 Knows `model`, `errors` and `format` (the names of the tables).  Must not know what a page, a verdict or a
 segment is.  No iterator, snapshot or exception of an engine crosses it.  A row is changed atomically or not at all;
-nothing is atomic across rows, so nobody relies on it.  `mutate_rows` may be applied in one batch: that is speed, not a
-promise.
+nothing is atomic across rows, so nobody relies on it: what must not be seen alone is written as a `Plan`.
 A read resumes after a `Position`, a scan after a row key; a scan promises no snapshot across rows.
 Tables named in `format.BARE_TABLES` hold qualifiers and nothing else: one family, timestamp 0, empty value; anything
 else put there is refused with InvalidArgument.  A delete removes what is there when it is applied, on every table.
@@ -27,12 +26,12 @@ class Caps(NamedTuple):
     Attributes:
         single_writer: one process writes, so in-memory state about what is stored can be trusted.
         largest_cell_bytes: longer values are refused with InvalidArgument.
-        persistent: what is written outlives the process.
+        atomic_batches: all rows of one `mutate_rows` are applied or none, which spares a plan's stages their calls.
     """
 
     single_writer: bool
     largest_cell_bytes: int
-    persistent: bool
+    atomic_batches: bool
 
 
 class ScannedRow(NamedTuple):
@@ -89,7 +88,7 @@ class Engine(Protocol):
         ...
 
     def mutate_rows(self, rows: Sequence[RowMutations], durability: Durability) -> None:
-        """Apply mutations to rows, each row atomically.  Returning means durable at that level.
+        """Apply mutations to rows, each row atomically, in any order.  Returning means durable at that level.
 
         Raises:
             StorageError: not applied.

@@ -40,6 +40,7 @@ from docstore.model.format import (
 )
 from docstore.storage.engine import Copyable
 from docstore.storage.files import Files, ReadFile
+from docstore.storage.plan import Plan
 from docstore.tablets.commit import Committer
 from docstore.tablets.layout import Opened
 from docstore.tablets.segment import SegmentBodies
@@ -119,7 +120,7 @@ def backup(opened: Opened, committer: Committer, folder: Path, on_progress: Prog
 
         try:
             opened.bodies.sync()
-            committer.commit([])
+            committer.commit(Plan())
             group = opened.manifest.group
             lengths = _segment_lengths(opened)
             dictionaries = [checksum.hex() + DICTIONARY_SUFFIX for checksum in opened.dictionaries.names()]

@@ -1,19 +1,19 @@
-"""The one commit point: segment synced, then one `mutate_rows`.
+"""The one commit point: values made durable, then the rows of a plan.
 
-Knows the engine, where values lie and the manifest; must not know what the rows mean.  Everything that writes
-to a store goes through here, under one lock, so that the committed tail of the segments in the manifest is always that
-of the rows beside it.
+Knows the engine, where values lie and the manifest; must not know what the rows mean.  Everything that writes to a
+store goes through here, under one lock, so that the committed tail of the segments in the manifest is always that of
+the rows beside it.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
-from docstore.model.types import Durability, RowMutations, SetCell
+from docstore.model.types import Durability
 from docstore.storage.engine import Engine
-from docstore.tablets.compaction.segments import ENVELOPE_TABLES, segment_of
+from docstore.storage.plan import Plan, Stage, apply
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.placement import Placement
 from docstore.tablets.reserve import Reserve
@@ -30,7 +30,7 @@ class Committer:
         durability: what an acknowledged write survives.
         compacting: held by the one compaction that may run.
         commits: how many were tried; whoever remembers what is stored forgets it when others have committed.
-        watched: while compaction looks for segments that no row refers to, the segments that commits refer to.
+        watch: told of every plan before it is written, while compaction looks for segments that no row refers to.
     """
 
     def __init__(
@@ -47,29 +47,30 @@ class Committer:
         self.durability = durability
         self.compacting = threading.Lock()
         self.commits = 0
-        self.watched: set[int] | None = None
+        self.watch: Callable[[Plan], None] | None = None
         self._engine = engine
         self._placement = placement
         self._check_writable = check_writable
         self._reserve = reserve
         placement.begin_group(manifest.group + 1)
 
-    def commit(self, rows: Sequence[RowMutations]) -> None:
-        """Make placed values durable, then write rows; the caller holds the lock.
+    def commit(self, plan: Plan) -> None:
+        """Make placed values durable, then write a plan; the caller holds the lock.
 
         Raises:
             StorageError: nothing was applied.
             CommitUnknown: it may be applied; the same write again is safe.
         """
-        if rows:
+        if plan:
             self._check_writable()
         self.commits += 1
-        if self.watched is not None:
-            self.watched.update(_segments_of(rows))
+        if self.watch is not None:
+            self.watch(plan)
         self._placement.settle(self.durability)
-        manifest_rows = self.manifest.mutations(*self._placement.progress())
+        plan.write(Stage.ALLOCATION, self._placement.mutations())
+        self.manifest.add_to(plan, *self._placement.progress())
         try:
-            self._engine.mutate_rows([*rows, *self._placement.mutations(), *manifest_rows], self.durability)
+            apply(self._engine, plan, self.durability)
         except BaseException:
             self.manifest.aborted()
             self._placement.abandon()
@@ -85,11 +86,3 @@ class Committer:
     def forget_bases(self) -> None:
         """Shared bodies were freed by the last commit; the caller holds the lock still."""
         self._placement.forget_bases()
-
-
-def _segments_of(rows: Sequence[RowMutations]) -> Iterator[int]:
-    for row in rows:
-        if row.table in ENVELOPE_TABLES:
-            for mutation in row.mutations:
-                if isinstance(mutation, SetCell) and (segment := segment_of(mutation.value)) is not None:
-                    yield segment

@@ -43,6 +43,7 @@ from docstore.model.format import (
 from docstore.model.types import ColumnFamily, Durability, GCPolicy, Policy, RowMutations, Schema, SetCell, VerdictKind
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files, ReadOnlyFiles, StoreLock, read_only_error, translated
+from docstore.storage.plan import Plan, Stage, apply
 from docstore.tablets.bodies import Bodies
 from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
@@ -330,11 +331,12 @@ class Layout:
             )
         made = Schema() if schema is None else schema
         cell = SetCell(META_FAMILY, SCHEMA_QUALIFIER, 0, encode_schema(made))
-        rows = [RowMutations("meta", SCHEMA_ROW, [cell])]
+        plan = Plan()
         if made.keyed_bands:  # before the schema, which says that it is there
             secret = SetCell(META_FAMILY, b"", 0, os.urandom(BAND_SECRET_BYTES))
-            rows.insert(0, RowMutations("meta", BAND_SECRET_ROW, [secret]))
-        engine.mutate_rows(rows, Durability.SYNC)
+            plan.write(Stage.NUMBERS, [RowMutations("meta", BAND_SECRET_ROW, [secret])])
+        plan.write(Stage.ALLOCATION, [RowMutations("meta", SCHEMA_ROW, [cell])])
+        apply(engine, plan, Durability.SYNC)
         return made
 
 

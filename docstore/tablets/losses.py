@@ -26,6 +26,7 @@ from docstore.model.format import CODEC_ZSTD_DELTA, LOST_ROW
 from docstore.model.keys import url_of
 from docstore.model.types import Cell, DeleteCells, DeleteRow, Durability, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine
+from docstore.storage.plan import Plan, Stage, apply
 from docstore.tablets.bodies import Bodies
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.segment import Recovery
@@ -100,7 +101,9 @@ def note_lost_commits(engine: Engine, manifest: Manifest, last: int) -> None:
     """Remember that commits are lost, and take up the numbers behind them."""
     lost = LostCommits(manifest.group + 1, last, _now())
     cell = SetCell(_FAMILY, _COMMITS + lost.first.to_bytes(8, "big"), 0, msgpack.packb(lost))
-    engine.mutate_rows([RowMutations(_META, LOST_ROW, [cell]), manifest.resume_at(last)], Durability.SYNC)
+    plan = Plan().write(Stage.NUMBERS, [RowMutations(_META, LOST_ROW, [cell])])
+    plan.write(Stage.ALLOCATION, [manifest.resume_at(last)])  # last: from then on it is not found again
+    apply(engine, plan, Durability.SYNC)
 
 
 # --- dropping
@@ -109,15 +112,14 @@ def note_lost_commits(engine: Engine, manifest: Manifest, last: int) -> None:
 def drop_lost(engine: Engine, bodies: Bodies, recovery: Recovery) -> None:
     """Drop and note the captures of which bytes are missing, then the shared bodies that are."""
     losses = _Losses(engine, bodies, recovery)
-    rows: list[RowMutations] = []
+    plan = Plan()
     for row in engine.scan(_PAGES):
-        rows += losses.of_row(row.row_key, row.cells)
-        if len(rows) >= BATCH_ROWS:
-            engine.mutate_rows(rows, Durability.SYNC)
-            rows = []
-    rows += losses.of_shared_bodies()  # last: before that, a second run has to find who leans on them
-    if rows:
-        engine.mutate_rows(rows, Durability.SYNC)
+        losses.add_row(plan, row.row_key, row.cells)
+        if len(plan.rows()) >= BATCH_ROWS:
+            apply(engine, plan, Durability.SYNC)
+            plan = Plan()
+    plan.remove(Stage.BASES, losses.of_shared_bodies())  # last: a second run has to find who leans on them
+    apply(engine, plan, Durability.SYNC)
 
 
 class _Losses:
@@ -160,8 +162,8 @@ class _Losses:
         ref = parse_envelope(envelope).ref
         return ref is not None and (ref in self._leaning or self._recovery.is_lost(ref))
 
-    def of_row(self, row_key: bytes, cells: Sequence[Cell]) -> Iterator[RowMutations]:
-        """The mutations that drop what is lost of a row, and note it; none where nothing is."""
+    def add_row(self, plan: Plan, row_key: bytes, cells: Sequence[Cell]) -> None:
+        """Note what is lost of a row, and drop it."""
         lost: dict[int, list[str]] = defaultdict(list)
         drops: list[Mutation] = []
         for cell in cells:
@@ -185,8 +187,8 @@ class _Losses:
         for timestamp, columns in lost.items():
             value = msgpack.packb((timestamp, row_key, columns, self._found))
             notes.append(SetCell(_FAMILY, _VERSION + timestamp.to_bytes(8, "big") + row_key, 0, value))
-        yield RowMutations(_META, LOST_ROW, notes)
-        yield RowMutations(_PAGES, row_key, drops)
+        plan.write(Stage.ALLOCATION, [RowMutations(_META, LOST_ROW, notes)])
+        plan.remove(Stage.PAGES, [RowMutations(_PAGES, row_key, drops)])
 
     def of_shared_bodies(self) -> Iterator[RowMutations]:
         """The mutations that drop rows of bodies that are lost, and texts of others."""

@@ -31,6 +31,7 @@ from docstore.model.format import (
 )
 from docstore.model.types import DeleteRow, Durability, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine
+from docstore.storage.plan import Plan, Stage, apply
 from docstore.tablets.bodies import SegmentProgress, SegmentRow
 from docstore.tablets.segment import Recovery
 
@@ -97,8 +98,8 @@ class _Range:
 class Manifest:
     """Tablets and segments of one store.  One writer; `tablet_for` and `tablets` from any thread.
 
-    The writer's order, for one group at a time: `note_writes` of its pages, `mutations`, the engine's `mutate_rows`
-    with these and the group's rows, then `committed`, or `aborted` if that failed; `split_grown` between groups.
+    The writer's order, for one group at a time: `note_writes` of its pages, `add_to` its plan, the plan is written,
+    then `committed`, or `aborted` if that failed; `split_grown` between groups.
     """
 
     def __init__(self, engine: Engine, tablet_bytes: int = TABLET_BYTES) -> None:
@@ -197,28 +198,27 @@ class Manifest:
             item.sample(row_key)
             self._touched.add(item)
 
-    def mutations(
-        self, progress: Sequence[SegmentProgress], freed: Mapping[int, int] | None = None
-    ) -> list[RowMutations]:
-        """The manifest's rows that go with the group's: changed counters, and how far the segments are written.
+    def add_to(self, plan: Plan, progress: Sequence[SegmentProgress], freed: Mapping[int, int] | None = None) -> None:
+        """Add the manifest's rows to a group's plan: changed counters, and how far the segments are written.
 
         Args:
+            plan: of the group.
             progress: of `Bodies.progress`, after the flush or sync of this group.
             freed: of `Bodies.take_freed`.
         """
         self._sealed = [(item, item.pending_bytes) for item in self._touched]
-        rows = [_tablet_mutation(item, item.raw_bytes + pending) for item, pending in self._sealed]
         for item in self._touched:
             item.pending_bytes = 0
         self._touched = set()
         self._sealed_segments = self._changed_segments(progress, freed or {})
-        rows.extend(_segment_mutation(row) for row in self._sealed_segments.values())
         next_segment = max(self._next_segment, *(number + 1 for number in self._sealed_segments), 1)
-        rows.append(self._counters(next_segment, self._next_tablet, self._group + 1))
-        return rows
+        plan.write(Stage.NUMBERS, [self._counters(next_segment, self._next_tablet, self._group + 1)])
+        plan.write(Stage.ALLOCATION, map(_segment_mutation, self._sealed_segments.values()))
+        tablets = (_tablet_mutation(item, item.raw_bytes + pending) for item, pending in self._sealed)
+        plan.write(Stage.ALLOCATION, tablets)
 
     def committed(self) -> None:
-        """The rows of `mutations` are in the engine."""
+        """The rows of `add_to` are in the engine."""
         for item, pending in self._sealed:
             item.raw_bytes += pending
             self._grown |= item.raw_bytes > max(self._tablet_bytes, item.split_at_bytes)
@@ -231,7 +231,7 @@ class Manifest:
         self._sealed_segments = {}
 
     def aborted(self) -> None:
-        """The rows of `mutations` may or may not be in the engine: drop their counts, and write the rows next time.
+        """The rows of `add_to` may or may not be in the engine: drop their counts, and write the rows next time.
 
         The segments keep the length that the group gave them.  If its rows were applied they refer to those bytes; if
         not, the bytes are garbage, as those of any group that failed after its sync.  The next group takes the same
@@ -282,21 +282,21 @@ class Manifest:
     def write_segment(self, row: SegmentRow, durability: Durability) -> None:
         """Write a segment's row at once: for compaction, and after recovery."""
         next_segment = max(self._next_segment, row.number + 1)
-        rows = [_segment_mutation(row)]
+        plan = Plan()
         if (next_segment, self._next_tablet) != self._stored_counters:
-            rows.insert(0, self._counters(next_segment, self._next_tablet))
-        self._engine.mutate_rows(rows, durability)
+            plan.write(Stage.NUMBERS, [self._counters(next_segment, self._next_tablet)])
+        plan.write(Stage.ALLOCATION, [_segment_mutation(row)])
+        apply(self._engine, plan, durability)
         self._segments[row.number] = row
         self._next_segment = next_segment
         self._stored_counters = (next_segment, self._next_tablet)
 
     def remove_segment(self, number: int, durability: Durability) -> None:
         """Remove the row of a segment that no row of the store refers to; its number is not given again."""
-        rows = [
-            self._counters(self._next_segment, self._next_tablet),
-            RowMutations(_TABLE, MANIFEST_SEGMENT_PREFIX + number.to_bytes(8, "big"), (DeleteRow(),)),
-        ]
-        self._engine.mutate_rows(rows, durability)
+        gone = RowMutations(_TABLE, MANIFEST_SEGMENT_PREFIX + number.to_bytes(8, "big"), (DeleteRow(),))
+        counters = self._counters(self._next_segment, self._next_tablet)
+        plan = Plan().write(Stage.NUMBERS, [counters]).remove(Stage.ALLOCATION, [gone])
+        apply(self._engine, plan, durability)
         self._stored_counters = (self._next_segment, self._next_tablet)
         self._segments.pop(number, None)
 
@@ -358,12 +358,9 @@ class Manifest:
         left_bytes = left.raw_bytes * middle // len(row_keys)
         right = _Range(self._next_tablet, row_keys[middle], left.raw_bytes - left_bytes, sample_is_whole=False)
         smaller = _Range(left.number, left.start, left_bytes, sample_is_whole=False)
-        rows = [
-            self._counters(self._next_segment, self._next_tablet + 1),
-            _tablet_mutation(right, right.raw_bytes),
-            _tablet_mutation(smaller, left_bytes),
-        ]
-        self._engine.mutate_rows(rows, durability)
+        rows = [_tablet_mutation(right, right.raw_bytes), _tablet_mutation(smaller, left_bytes)]
+        plan = Plan().write(Stage.NUMBERS, [self._counters(self._next_segment, self._next_tablet + 1)])
+        apply(self._engine, plan.write(Stage.ALLOCATION, rows), durability)
         self._next_tablet += 1
         self._stored_counters = (self._next_segment, self._next_tablet)
         smaller.pending_bytes = left.pending_bytes
@@ -406,9 +403,9 @@ class Manifest:
             if 2 * together_bytes >= self._tablet_bytes or {left, right} & self._touched:
                 index += 1
                 continue
-            self._engine.mutate_rows([_tablet_mutation(left, together_bytes)], durability)
+            plan = Plan().write(Stage.ALLOCATION, [_tablet_mutation(left, together_bytes)])
             gone = RowMutations(_TABLE, MANIFEST_TABLET_PREFIX + right.start, (DeleteRow(),))
-            self._engine.mutate_rows([gone], durability)
+            apply(self._engine, plan.remove(Stage.ALLOCATION, [gone]), durability)
             wide = _Range(left.number, left.start, together_bytes, sample_is_whole=False)
             ranges = [*self._ranges[:index], wide, *self._ranges[index + 2 :]]
             self._ranges, self._starts = ranges, [item.start for item in ranges]

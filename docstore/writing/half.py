@@ -22,6 +22,7 @@ from docstore.model.format import COMPACTION_ROW
 from docstore.model.pointers import PagePointer
 from docstore.model.types import CellsAt, DeleteCells, DeleteRow, ReadSpec, RowMutations, VerdictKind
 from docstore.reading.documents import Document, DocumentReader
+from docstore.storage.plan import Plan, Stage
 from docstore.storage.table import Table
 from docstore.tablets.commit import Committer
 from docstore.tablets.layout import Opened
@@ -250,14 +251,16 @@ class Writing:
         linked = {row for body in self._bodies(row_key) for row in self._linked_from(row_key, body)} if purge else set()
         with self._committer.lock:
             is_current = self._sequencer.is_current()
-            rows = [RowMutations(PAGES, row_key, [DeleteRow()])]
-            rows += [RowMutations("meta", COMPACTION_ROW, [DeleteRow()])] if purge else []
-            rows += self._index.remove(row_key, captures[:SLICE_POSTINGS])
+            plan = Plan()
+            if purge:  # before the row: without it, the same call again finds nothing to do
+                plan.write(Stage.ALLOCATION, [RowMutations("meta", COMPACTION_ROW, [DeleteRow()])])
+                plan.write(Stage.ANCHORS, self._anchors_taken_back(row_key, sorted(linked)))
             for pointer in sorted(self._referrers.of_row(row_key) - referring):
-                rows += self._postings_of(pointer)
-            rows += self._anchors_taken_back(row_key, sorted(linked))
+                plan.write(Stage.POSTINGS, self._postings_of(pointer))
+            plan.remove(Stage.PAGES, [RowMutations(PAGES, row_key, [DeleteRow()])])
+            plan.remove(Stage.POSTINGS, self._index.remove(row_key, captures[:SLICE_POSTINGS]))
             self._opened.placement.mark(delete_row(row_key, self._clock()))
-            self._commit(rows)
+            self._commit(plan)
             if is_current:
                 self._sequencer.note_delete(row_key)
         while not self._table.finish_deletes(row_key):
@@ -266,7 +269,7 @@ class Writing:
             some = captures[start : start + SLICE_POSTINGS]
             with self._committer.lock:
                 gone = [one for one in some if self._rows.page(PagePointer(one.timestamp, row_key)) is None]
-                self._commit(self._index.remove(row_key, gone))
+                self._commit(Plan().remove(Stage.POSTINGS, self._index.remove(row_key, gone)))
 
     def _posted(self, row_key: bytes) -> list[Posted]:
         """The captures of a row, hidden by a policy or not, and under which names they may have been posted."""
@@ -294,7 +297,10 @@ class Writing:
         for start in range(0, len(pointers), POSTED_AT_ONCE):
             analysed = [(pointer, self._analysed(pointer)) for pointer in pointers[start : start + POSTED_AT_ONCE]]
             with self._committer.lock:
-                self._commit([row for pointer, one in analysed if one for row in self._postings(pointer, one)])
+                plan = Plan()
+                for pointer, one in analysed:
+                    plan.write(Stage.POSTINGS, self._postings(pointer, one) if one else ())
+                self._commit(plan)
 
     def _bodies(self, row_key: bytes) -> Iterator[_Body]:
         """The different bodies of a row that can still be read: a damaged one must not keep its page from going."""
@@ -328,26 +334,27 @@ class Writing:
         """See `DocumentStore.post_again`."""
         found = 0
         with self._committer.lock:
-            rows: list[RowMutations] = []
+            plan = Plan()
             for row_key, timestamp in captures:
                 pointer = PagePointer(timestamp, row_key)
                 analysis = self._analysed(pointer)
                 if analysis is None:
                     continue
                 found += 1
-                rows += self._postings(pointer, analysis)
+                plan.write(Stage.POSTINGS, self._postings(pointer, analysis))
                 values = capture.text_values(analysis.page) | capture.fingerprint_values(analysis.page)
                 envelopes = self._opened.placement.place_all(row_key, timestamp, values)
-                rows.append(RowMutations(PAGES, row_key, CellsAt(timestamp, envelopes)))
-            self._commit(rows)
+                plan.write(Stage.PAGES, [RowMutations(PAGES, row_key, CellsAt(timestamp, envelopes))])
+            self._commit(plan)
         return found
 
-    def _commit(self, rows: list[RowMutations]) -> None:
-        """Commit rows and what was posted with them."""
+    def _commit(self, plan: Plan) -> None:
+        """Commit a plan and what was posted with it."""
         committed = False
         try:
-            if rows:
-                self._committer.commit([*rows, *self._index.group_mutations()])
+            if plan:
+                plan.write(Stage.POSTINGS, self._index.group_mutations())
+                self._committer.commit(plan)
             committed = True
         finally:
             self._index.end_group(committed=committed)

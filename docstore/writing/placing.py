@@ -14,6 +14,7 @@ from docstore.model import capture
 from docstore.model.format import INLINE_LIMIT_BYTES, SCHEME_BLAKE3_256
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, CellsAt, RowMutations, SetCell, VerdictKind
+from docstore.storage.plan import Plan, Stage
 from docstore.tablets.placement import TEXT_DELTA, Placement, Sorted
 from docstore.tablets.sharing import BODY_FAMILY, DYING, ENVELOPE, TABLE, TEXT, TEXT_NAME, Base, SharedBodies, body_name
 from docstore.tablets.values import encode_inline
@@ -38,6 +39,7 @@ class Judged(NamedTuple):
         cells: of its row, as far as they are known.
         long: values of its row that go into Bodies, beside body and text.
         damaged: cells of its row's version of the same bytes that cannot be read; what is stored now takes their place.
+        turn: of its row in the plan: behind the pages of the plan that its verdict asked for.
     """
 
     page: Prepared
@@ -49,6 +51,7 @@ class Judged(NamedTuple):
     cells: capture.Values
     long: capture.Values
     damaged: Sequence[Cell] = ()
+    turn: int = 0
 
     def row(self) -> RowMutations:
         """Its row, once all values are placed."""
@@ -81,34 +84,27 @@ def known_cells(one: Prepared, verdict: capture.StoredVerdict) -> Sorted:
 
 
 class PagePlacer:
-    """Places the values of pages.
-
-    Attributes:
-        shared_rows: what the group in flight writes to rows of shared bodies; whoever commits it takes them.
-        healed_rows: what it writes into other versions of its rows, in place of values that cannot be read; likewise.
-    """
+    """Places the values of pages, and adds to their plan what they change in other rows."""
 
     def __init__(self, placement: Placement, rows: PageRows, sharing: SharedBodies) -> None:
-        self.shared_rows: list[RowMutations] = []
-        self.healed_rows: list[RowMutations] = []
         self._placement = placement
         self._rows = rows
         self._sharing = sharing
         self._siblings = Siblings()
 
-    def place(self, one: Judged) -> None:
-        """Place the values of a page that has its verdict."""
+    def place(self, one: Judged, plan: Plan) -> None:
+        """Place the values of a page that has its verdict; what it needs of shared bodies goes into the plan."""
         timestamp, row_key = one.pointer
         if one.verdict.stored == capture.STORED_CONFIRMED:
             self._confirm(one)
         elif one.verdict.stored != capture.STORED_REJECTED:
-            base = self._place_body(one)
+            base = self._place_body(one, plan)
             if one.pending is not None:
                 pending = PendingPage(*one.pending[:5], one.cells[capture.BODY], base)
                 self._rows.add_pending(one.pointer, pending)
         if one.long:
             one.cells.update(self._placement.place_all(row_key, timestamp, one.long))
-        self._heal(one)
+        self._heal(one, plan)
 
     def place_visit(self, one: Visit) -> RowMutations:
         """Place the values of a visit; -> its row."""
@@ -128,7 +124,7 @@ class PagePlacer:
         for cell in self._rows.confirmations(one.pointer.row_key, version, one.pointer.timestamp):
             one.cells[cell.family, cell.qualifier] = cell.value
 
-    def _place_body(self, one: Judged) -> Base | None:
+    def _place_body(self, one: Judged, plan: Plan) -> Base | None:
         """Place body and text by what became of them, and by what they resemble.
 
         Returns:
@@ -139,9 +135,9 @@ class PagePlacer:
         duplicate = one.judgement.of if one.verdict.stored == capture.STORED_REFERENCE else None
         if duplicate is not None and one.verdict.kind is VerdictKind.EXACT:
             shared = self._rows.base(duplicate)
-            if shared is not None and shared.raw == body and self._lean_on(shared, pointer):
+            if shared is not None and shared.raw == body and self._lean_on(shared, pointer, plan):
                 one.cells[capture.BODY] = shared.envelope
-                self._place_text(one, shared)
+                self._place_text(one, shared, plan)
                 return shared
         bases = [] if one.damaged else self._bases(one)
         envelope, leans_on = self._placement.place_near(
@@ -150,16 +146,16 @@ class PagePlacer:
         one.cells[capture.BODY] = envelope
         referred_to = None if duplicate is None else self._rows.body(duplicate)
         if referred_to is not None:
-            self.shared_rows.append(self._sharing.refer(body_name(referred_to), pointer))
+            plan.write(Stage.BASES, [self._sharing.refer(body_name(referred_to), pointer)])
         base = next((base for base in bases if base.name == leans_on), None)
         if base is not None:
-            self._lean_on(base, pointer)
-        text = self._place_text(one, base)
+            self._lean_on(base, pointer, plan)
+        text = self._place_text(one, base, plan)
         if base is None and INLINE_LIMIT_BYTES < len(body) <= LARGEST_BASE_BYTES:
             base = Base(_name(one.page), body, envelope, pointer, text)
         return base
 
-    def _heal(self, one: Judged) -> None:
+    def _heal(self, one: Judged, plan: Plan) -> None:
         """Put what was stored now where the row's other versions, and the row of the shared body, hold what is damaged.
 
         Body and text are those of the same bytes, so that what holds for one holds for all; headers are not.
@@ -173,16 +169,16 @@ class PagePlacer:
             others = (at for at in self._rows.holders(row_key, damaged) if at != one.pointer.timestamp)
             cells = [SetCell(*column, at, envelope) for at in others]
             if cells:
-                self.healed_rows.append(RowMutations(PAGES, row_key, cells))
+                plan.write(Stage.PAGES, [RowMutations(PAGES, row_key, cells)])
             name = _name(one.page)
             shared = self._rows.shared_cells(name)
             qualifier = {capture.BODY: ENVELOPE, capture.MAIN: TEXT}.get(column, b"")
             if shared.get(qualifier) != damaged.value or DYING in shared:
                 continue
             if qualifier == ENVELOPE or shared.get(TEXT_NAME) == encode_inline(body_name(_text(one.page))):
-                self.shared_rows.append(RowMutations(TABLE, name, [SetCell(BODY_FAMILY, qualifier, 0, envelope)]))
+                plan.write(Stage.BASES, [RowMutations(TABLE, name, [SetCell(BODY_FAMILY, qualifier, 0, envelope)])])
 
-    def _place_text(self, one: Judged, base: Base | None) -> bytes:
+    def _place_text(self, one: Judged, base: Base | None, plan: Plan) -> bytes:
         """Place the text of a page whose body leans on that base, or on none; -> its envelope.
 
         Where it leans on one, the text goes as a delta against the base's text, if that pays.
@@ -193,23 +189,23 @@ class PagePlacer:
         if base is None or text_base is None:
             envelope = self._placement.place(row_key, capture.MAIN, timestamp, raw)
             if base is not None:
-                self._mend_text(base, raw, envelope)
+                self._mend_text(base, raw, envelope, plan)
         else:
             envelope, leans_on = self._placement.place_near(
                 row_key, capture.MAIN, timestamp, raw, [(base.name, text_base.raw)], cost=TEXT_DELTA
             )
             if leans_on and not text_base.named:
                 name = body_name(text_base.raw)
-                self.shared_rows.append(self._sharing.name_text(base.name, text_base.envelope, name))
+                plan.write(Stage.BASES, [self._sharing.name_text(base.name, text_base.envelope, name)])
                 self._rows.name_text(base.name, text_base)
         one.cells[capture.MAIN] = envelope
         return envelope
 
-    def _mend_text(self, base: Base, raw: bytes, envelope: bytes) -> None:
+    def _mend_text(self, base: Base, raw: bytes, envelope: bytes, plan: Plan) -> None:
         """Let a base's row name this text, placed by itself, where it names the same one and that cannot be read."""
         shared = self._rows.shared_cells(base.name)
         if TEXT in shared and self._placement.is_ref(envelope) and shared[TEXT_NAME] == encode_inline(body_name(raw)):
-            self.shared_rows.append(RowMutations(TABLE, base.name, [SetCell(BODY_FAMILY, TEXT, 0, envelope)]))
+            plan.write(Stage.BASES, [RowMutations(TABLE, base.name, [SetCell(BODY_FAMILY, TEXT, 0, envelope)])])
 
     def _bases(self, one: Judged) -> list[Base]:
         """What the page may lean on, the cheapest to find first: its own older version, the page of the same path in
@@ -229,13 +225,13 @@ class PagePlacer:
         }
         return list(bases.values())
 
-    def _lean_on(self, base: Base, pointer: PagePointer) -> bool:
+    def _lean_on(self, base: Base, pointer: PagePointer, plan: Plan) -> bool:
         shared = self._rows.shared_cells(base.name)
         row = self._sharing.lean_on(base, pointer, shared)
         if row is not None:
-            self.shared_rows.append(row)
+            plan.write(Stage.BASES, [row])
             if ENVELOPE in shared and not self._rows.can_read(base, shared[ENVELOPE]):
-                self.shared_rows.append(self._sharing.replace(base))
+                plan.write(Stage.BASES, [self._sharing.replace(base)])
         return row is not None
 
 

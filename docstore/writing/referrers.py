@@ -7,11 +7,11 @@ resembles its original.  That may go in many ways: by a delete of the page, of i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from docstore.model import capture
 from docstore.model.pointers import PagePointer
-from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Mutation, ReadSpec, VerdictKind
+from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Mutation, ReadSpec, SetCell, VerdictKind
 from docstore.reading.documents import DocumentReader
 from docstore.storage.table import Table
 from docstore.tablets.placement import Placement
@@ -41,6 +41,17 @@ class Referrers:
             found.update(pointer for pointer in self._sharing.referrers(name) if pointer.row_key != row_key)
         return found
 
+    def losing(self, row_key: bytes, mutations: Sequence[Mutation]) -> Iterator[PagePointer]:
+        """Pages of other rows that were stored by reference to what these mutations of a row take away."""
+        if any(isinstance(mutation, DeleteRow | DeleteFamily | DeleteCells) for mutation in mutations):
+            for pointer in self.of_row(row_key):
+                encoded = self._reader.value(pointer.row_key, capture.VERDICT, pointer.timestamp)
+                verdict = capture.decode_verdict(encoded) if encoded else None
+                if verdict is None or verdict.of_row_key != row_key or not _refers(verdict):
+                    continue
+                if any(_takes(mutations, column, verdict.of_timestamp) for column in _ORIGINAL):
+                    yield pointer
+
     def all(self) -> Iterator[PagePointer]:
         """All pages stored by reference, left-overs among them; some of them several times."""
         for name in self._sharing.names_with_referrers():
@@ -55,7 +66,7 @@ class Referrers:
 
     def lost_original(self, verdict: capture.StoredVerdict) -> bool:
         """Whether a page with this verdict was stored by reference to a page that is gone."""
-        if verdict.stored != capture.STORED_REFERENCE or verdict.kind is VerdictKind.EXACT:
+        if not _refers(verdict):
             return False
         at = verdict.of_timestamp
         families = tuple(sorted(family for family, _ in _ORIGINAL))
@@ -64,10 +75,23 @@ class Referrers:
         return not columns.issuperset(_ORIGINAL)
 
 
-def takes_originals(mutation: Mutation) -> bool:
-    """Whether a mutation may take away a page that others refer to."""
-    if isinstance(mutation, DeleteFamily):
-        return any(family == mutation.family for family, _ in _ORIGINAL)
-    if isinstance(mutation, DeleteCells):
-        return (mutation.family, mutation.qualifier) in _ORIGINAL
-    return isinstance(mutation, DeleteRow)
+def _refers(verdict: capture.StoredVerdict) -> bool:
+    """Whether a page with this verdict has no postings: it was stored by reference to one that is like it."""
+    return verdict.stored == capture.STORED_REFERENCE and verdict.kind is not VerdictKind.EXACT
+
+
+def _takes(mutations: Sequence[Mutation], column: capture.Column, timestamp: int) -> bool:
+    """Whether a cell is gone after these mutations of its row."""
+    gone = False
+    for mutation in mutations:
+        if isinstance(mutation, DeleteRow):
+            gone = True
+        elif isinstance(mutation, DeleteFamily):
+            gone |= mutation.family == column[0]
+        elif (mutation.family, mutation.qualifier) == column:
+            if isinstance(mutation, SetCell):
+                gone &= mutation.timestamp != timestamp
+            else:
+                start, end = mutation.start or 0, timestamp + 1 if mutation.end is None else mutation.end
+                gone |= start <= timestamp < end
+    return gone

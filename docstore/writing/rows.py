@@ -66,6 +66,7 @@ class PageRows:
         in_doubt: since the group in flight was begun, a version was asked for of which only its commit can tell whether
             a policy hides it.
         hides: whether a policy may hide versions at all.
+        turn: of the page that is judged: behind the pages in flight that were asked for since this was set to 0.
 
     Args:
         table: of pages.
@@ -90,6 +91,8 @@ class PageRows:
         self._unusable: set[PagePointer] = set()
         """Live versions that were found to be unreadable."""
         self._pending: dict[PagePointer, PendingPage] = {}
+        self._turns: dict[PagePointer, int] = {}
+        self.turn = 0
         self._pending_rows: set[bytes] = set()
         self.in_doubt = False
         self.hides = table.collects(_FAMILIES_OF_A_VERSION)
@@ -115,6 +118,7 @@ class PageRows:
             return None
         pending = self._pending.get(pointer)
         if pending is not None:
+            self.turn = max(self.turn, self._turns[pointer] + 1)
             return pending.page
         recent = None if self._recent is None else self._recent.get(pointer)
         if recent is not None:
@@ -447,6 +451,7 @@ class PageRows:
         self._pending_rows.add(pointer.row_key)
         if pending is not None:
             self._pending[pointer] = pending
+            self._turns.setdefault(pointer, self.turn)
             if self.hides and self._table.keeps_newest(pointer.row_key, pointer.timestamp, _FAMILIES_OF_A_VERSION):
                 self._lasting.add(pointer)
 
@@ -489,6 +494,7 @@ class PageRows:
         if self._unusable:
             self._unusable = {pointer for pointer in self._unusable if pointer.row_key not in self._pending_rows}
         self._pending.clear()
+        self._turns.clear()
         self._group_texts.clear()
         self._pending_rows.clear()
         self._lasting.clear()

@@ -1,18 +1,18 @@
 """The sequencer of writes: verdicts in input order, groups committed in input order, one commit point.
 
-Knows both tablets and dedup.  One page after the other is judged against the committed store and the pages of
-its own group before it; then the values of the group are appended to the active segment; the segment is synced and one
-`mutate_rows` writes postings, rows and manifest.  An answer is handed out after its own and every earlier group is
-committed, so a crash leaves a prefix of the input, and any number of analysing threads gives the same store.
+Knows both tablets and dedup.  One page after the other is judged against the committed store and the pages of its own
+group before it; then the values of the group are appended to the active segment; the segment is synced and one plan
+writes manifest, postings and rows.  An answer is handed out after its own and every earlier group is committed, so a
+crash leaves a prefix of the input, and any number of analysing threads gives the same store.
 
 A group goes through these steps together, because each finds in the processor's cache what it needs: zstd between two
 verdicts would push that out, and a write would take a twentieth longer.  Nothing that a verdict asks of a page in
 flight depends on where its values lie.
 
-Three rules keep input order true.  A row that the group in flight has touched is committed before it is touched again.
-Where a policy may hide a page that a verdict asks for as soon as the group is committed, it is committed first.  A page
-is rejected or stored by reference only against a committed page, and rejected only while that page still shows what it
-duplicates (`PageRows.stands`).
+Three rules keep input order true, and cut a plan short (`Cut`).  A row that the group in flight has touched is
+committed before it is touched again.  Where a policy may hide a page that a verdict asks for as soon as the group is
+committed, it is committed first.  A page is rejected or stored by reference only against a committed page, and rejected
+only while that page still shows what it duplicates (`PageRows.stands`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from docstore.model.format import TIMESTAMP_MAX
 from docstore.model.keys import same_host
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Mutation, Policy, Previous, PutResult, RowMutations, SetCell, VerdictKind
+from docstore.storage.plan import Cut, Plan, Stage
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
 from docstore.tablets.commit import Committer
 from docstore.tablets.placement import Placement
@@ -97,7 +98,8 @@ class Sequencer:
         self._taken = taken
         self._tally = tally
         self._placer = PagePlacer(placement, rows, sharing)
-        self._postings: list[RowMutations] = []
+        self._plan = Plan()
+        """Of the group in flight."""
         self._in_flight: list[Judged | Visit] = []
         self._anchor_cells: dict[bytes, list[Mutation]] = {}
         self._anchor_count = 0
@@ -139,50 +141,43 @@ class Sequencer:
         self._taken.forget()
         self._commits = self._committer.commits
 
-    def commit(self) -> None:
-        """Place the values of the group in flight and commit it: the one commit point."""
+    def commit(self, cut: Cut | None = None) -> None:
+        """Place the values of the group in flight and commit its plan: the one commit point.
+
+        Args:
+            cut: why it is not committed later, with more pages.
+        """
         if not self._in_flight and not self._anchor_cells:
             return
-        visits = []
+        plan = self._plan
+        plan.cut = cut
+        judged = [one for one in self._in_flight if isinstance(one, Judged)]
         for one in self._in_flight:
             if isinstance(one, Judged):
-                self._placer.place(one)
+                self._placer.place(one, plan)
+                self._post_names(one)
+                plan.write(Stage.PAGES, (one.row(),), turn=one.turn)
             else:
-                visits.append(self._placer.place_visit(one))
-        judged = [one for one in self._in_flight if isinstance(one, Judged)]
-        for one in judged:
-            self._post_names(one)
+                plan.write(Stage.PAGES, (self._placer.place_visit(one),))
         self._committer.manifest.note_writes((one.pointer.row_key, len(one.page.page.body)) for one in judged)
         self._tally.count((one.verdict, len(one.page.page.body)) for one in judged)
-        # Anchors come before the rows of their pages, so that a page that is known has given its anchors.
-        anchors = [RowMutations(PAGES, row_key, cells) for row_key, cells in self._anchor_cells.items()]
-        self._committer.commit(
-            [
-                *self._placer.shared_rows,
-                *self._postings,
-                *self._index.group_mutations(),
-                *anchors,
-                *visits,
-                *self._placer.healed_rows,
-                *[one.row() for one in judged],
-                *self._tally.mutations(),
-            ]
-        )
+        plan.write(Stage.POSTINGS, self._index.group_mutations())
+        plan.write(Stage.ANCHORS, (RowMutations(PAGES, key, cells) for key, cells in self._anchor_cells.items()))
+        plan.write(Stage.COUNTS, self._tally.mutations())
+        self._committer.commit(plan)
         self._commits = self._committer.commits
         self._tally.committed()
         self._forget(committed=True)
 
     def _forget(self, *, committed: bool = False) -> None:
-        shared, self._placer.shared_rows = self._placer.shared_rows, []
-        self._placer.healed_rows = []
-        self._postings.clear()
+        plan, self._plan = self._plan, Plan()
         self._in_flight.clear()
         self._anchor_cells = {}
         self._anchor_count = 0
         self._index.end_group(committed=committed)
         if self._rows.hides:
             self._index.forget_gone()  # not seen while it was in doubt, or confirmed by this very group
-        self._rows.end_group(committed=committed, shared=shared)
+        self._rows.end_group(committed=committed, shared=plan.written(Stage.BASES))
         self._tally.rollback()
         if not committed:
             self._taken.forget()
@@ -196,8 +191,11 @@ class Sequencer:
         """
         if one.error:
             return Answer(one.page.url, one.timestamp, _UNJUDGED, one.error)
-        if self._rows.in_flight(one.row_key) or self._anchor_count >= GROUP_ANCHORS:
-            self.commit()
+        if self._rows.in_flight(one.row_key):
+            self.commit(Cut.ROW_AGAIN)
+        elif self._anchor_count >= GROUP_ANCHORS:
+            self.commit(Cut.ANCHORS)
+        self._rows.turn = 0
         if one.analysis is None:
             return self._judge_visit(one)
         own, timestamp = self._settle(one)
@@ -216,7 +214,7 @@ class Sequencer:
         previous, previous_similarity = self._compare_with_previous(one, own.previous)
         judgement = self._detector.judge(one.row_key, one.page.body, one.analysis, status=one.page.status)
         if self._rows.in_doubt:
-            self.commit()
+            self.commit(Cut.POLICY)
             judgement = self._detector.judge(one.row_key, one.page.body, one.analysis, status=one.page.status)
         confirms = previous is Previous.SAME_BYTES and self._answers_alike(one, own.previous)
         if confirms and own.previous is not None:
@@ -248,7 +246,10 @@ class Sequencer:
         pending = self._post(one, pointer, verdict)
         self._rows.add_pending(pointer, pending)
         cells, long = known_cells(one, verdict)
-        self._in_flight.append(Judged(one, pointer, verdict, judgement, own.previous, pending, cells, long, damaged))
+        turn = self._rows.turn
+        self._in_flight.append(
+            Judged(one, pointer, verdict, judgement, own.previous, pending, cells, long, damaged, turn)
+        )
         if one.anchors and stored != capture.STORED_REJECTED:
             self._add_anchors(one, timestamp, again=own.previous is not None)
         return Answer(one.url, timestamp, verdict)
@@ -259,7 +260,7 @@ class Sequencer:
         if of is None or policy is Policy.FLAG or (policy is Policy.REJECT and not same_host(row_key, of.row_key)):
             return capture.STORED_BODY
         if self._rows.in_flight(of.row_key):
-            self.commit()
+            self.commit(Cut.ORIGINAL)
         if policy is Policy.REFERENCE:
             return capture.STORED_REFERENCE
         return capture.STORED_REJECTED if self._rows.stands(of) else capture.STORED_BODY
@@ -333,9 +334,9 @@ class Sequencer:
         if not (verdict.stored == capture.STORED_BODY or exact_reference) or not one.page.body:
             return None
         good = text_compares(one.page.status)
-        self._postings += self._index.add(
-            one.row_key, pointer.timestamp, analysis, text=good, near=good and analysis.word_count >= MIN_NEAR_WORDS
-        )
+        near = good and analysis.word_count >= MIN_NEAR_WORDS
+        postings = self._index.add(one.row_key, pointer.timestamp, analysis, text=good, near=near)
+        self._plan.write(Stage.POSTINGS, postings)
         stored = StoredPage(analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count)
         return PendingPage(stored, analysis.title, one.page.status, analysis.main_bytes, one.page.body, b"", None)
 
@@ -343,9 +344,8 @@ class Sequencer:
         """Post the names under which others know a page; no verdict asks for them."""
         page, analysis = one.page.page, one.page.analysis
         if analysis is not None and (page.payload_digest or page.docno):
-            self._postings += self._index.add_names(
-                one.pointer, analysis.body_checksum, page.payload_digest, page.docno
-            )
+            names = self._index.add_names(one.pointer, analysis.body_checksum, page.payload_digest, page.docno)
+            self._plan.write(Stage.POSTINGS, names)
 
     def _add_anchors(self, one: Prepared, timestamp: int, *, again: bool) -> None:
         """What a page that is stored says of others; of a page that is written `again`, only what it said otherwise."""

@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from docstore.model.errors import StorageError
 from docstore.model.format import CODEC_STORED, RECORD_VALUE
 from docstore.model.types import Durability
+from docstore.storage.plan import Plan, apply
 from docstore.tablets.engines.memory import MemoryEngine
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import Record
@@ -71,8 +72,9 @@ class SegmentMachine(RuleBasedStateMachine):
             self.files.fail_at = {}
         for record in records:
             self.manifest.note_writes([(record.row_key, record.raw_bytes)])
-        rows = self.manifest.mutations(self.bodies.progress(), self.bodies.take_freed())
-        self.engine.mutate_rows(rows, Durability.SYNC)
+        plan = Plan()
+        self.manifest.add_to(plan, self.bodies.progress(), self.bodies.take_freed())
+        apply(self.engine, plan, Durability.SYNC)
         self.manifest.committed()
         self.manifest.split_grown(Durability.SYNC)
         self.known |= dict(zip(refs, records, strict=True))
@@ -91,9 +93,10 @@ class SegmentMachine(RuleBasedStateMachine):
         except StorageError:
             self.bodies.abandon()
             return
-        rows = self.manifest.mutations(self.bodies.progress())
+        plan = Plan()
+        self.manifest.add_to(plan, self.bodies.progress())
         if applied:
-            self.engine.mutate_rows(rows, Durability.SYNC)
+            apply(self.engine, plan, Durability.SYNC)
             self.known[refs[0]] = record
         self.manifest.aborted()
         self.bodies.abandon()

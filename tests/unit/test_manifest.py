@@ -10,6 +10,7 @@ import pytest
 from docstore.model.errors import CommitUnknown, CorruptionError
 from docstore.model.format import MANIFEST_COUNTERS_ROW, SEGMENT_ACTIVE, SEGMENT_DRAINING, SEGMENT_LIVE
 from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
+from docstore.storage.plan import Plan
 from docstore.tablets.bodies import SegmentProgress, SegmentRow
 from docstore.tablets.engines.memory import MemoryEngine
 from docstore.tablets.manifest import Manifest
@@ -25,8 +26,16 @@ def write_group(
         manifest.note_writes([(row_key, raw_bytes)])
     rows = [RowMutations("pages", row_key, (SetCell("page", b"body", 0, b"x"),)) for row_key in row_keys]
     progress = [SegmentProgress(1, True, written_bytes, written_bytes)]
-    engine.mutate_rows([*rows, *manifest.mutations(progress)], NONE)
+    engine.mutate_rows([*rows, *rows_of(manifest, progress)], NONE)
     manifest.committed()
+
+
+def rows_of(
+    manifest: Manifest, progress: list[SegmentProgress], freed: dict[int, int] | None = None
+) -> list[RowMutations]:
+    plan = Plan()
+    manifest.add_to(plan, progress, freed)
+    return plan.rows()
 
 
 def keys(count: int, seed: int = 1) -> list[bytes]:
@@ -62,7 +71,7 @@ def test_a_group_that_changes_nothing_writes_only_its_number() -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     write_group(engine, manifest, keys(3))
-    (row,) = manifest.mutations([SegmentProgress(1, True, 500, 500)])
+    (row,) = rows_of(manifest, [SegmentProgress(1, True, 500, 500)])
     assert row.row_key == MANIFEST_COUNTERS_ROW
     assert (manifest.group, Manifest.load(engine).group) == (1, 1)
     engine.mutate_rows([row], NONE)
@@ -73,7 +82,7 @@ def test_a_group_that_failed_gives_its_number_to_the_next() -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     write_group(engine, manifest, [b"a"])
-    manifest.mutations([])
+    rows_of(manifest, [])
     manifest.aborted()
     manifest.write_segment(SegmentRow(9, SEGMENT_LIVE, 24, 24), NONE)
     assert Manifest.load(engine).group == 1
@@ -86,7 +95,7 @@ def test_an_aborted_group_leaves_no_count() -> None:
     manifest = Manifest.load(engine)
     write_group(engine, manifest, [b"a"])
     manifest.note_writes([(b"b", 5000)])
-    manifest.mutations([SegmentProgress(1, True, 900, 900)])
+    rows_of(manifest, [SegmentProgress(1, True, 900, 900)])
     manifest.aborted()
     assert manifest.tablets() == [(1, b"", None, 1000)]
     write_group(engine, manifest, [b"c"], written_bytes=1000)
@@ -99,30 +108,30 @@ def test_a_group_whose_answer_got_lost_keeps_the_bytes_that_its_rows_may_refer_t
     manifest = Manifest.load(engine)
     write_group(engine, manifest, [b"a"])
     manifest.note_writes([(b"b", 5000)])
-    rows = manifest.mutations([SegmentProgress(1, True, 900, 900)])
+    rows = rows_of(manifest, [SegmentProgress(1, True, 900, 900)])
     if applied:
         engine.mutate_rows(rows, NONE)
     manifest.aborted()
     progress = [SegmentProgress(1, False, None, 900)]  # the store gave the segment up
     for _ in range(2):
-        engine.mutate_rows(manifest.mutations(progress), NONE)
+        engine.mutate_rows(rows_of(manifest, progress), NONE)
         manifest.committed()
         assert Manifest.load(engine).segments() == manifest.segments() == [SegmentRow(1, SEGMENT_LIVE, 900, 900)]
         assert Manifest.load(engine).tablets() == manifest.tablets() == [(1, b"", None, 1000)]
         progress.append(SegmentProgress(2, False, None, 0))
-    assert [row.row_key for row in manifest.mutations(progress)] == [MANIFEST_COUNTERS_ROW]
+    assert [row.row_key for row in rows_of(manifest, progress)] == [MANIFEST_COUNTERS_ROW]
 
 
 def test_writes_noted_while_a_group_commits_belong_to_the_next() -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     manifest.note_writes([(b"a", 10)])
-    rows = manifest.mutations([])
+    rows = rows_of(manifest, [])
     manifest.note_writes([(b"b", 100)])
     engine.mutate_rows(rows, NONE)
     manifest.committed()
     assert Manifest.load(engine).tablets()[0].raw_bytes == 10
-    engine.mutate_rows(manifest.mutations([]), NONE)
+    engine.mutate_rows(rows_of(manifest, []), NONE)
     manifest.committed()
     assert Manifest.load(engine).tablets()[0].raw_bytes == 110
 
@@ -233,7 +242,7 @@ def test_segments_go_from_active_to_live_and_remember_the_committed_tail() -> No
     manifest = Manifest.load(engine)
     write_group(engine, manifest, [b"a"], written_bytes=300)
     engine.mutate_rows(
-        manifest.mutations([SegmentProgress(1, False, 400, 400), SegmentProgress(2, True, 90, 24)], {1: 50}), NONE
+        rows_of(manifest, [SegmentProgress(1, False, 400, 400), SegmentProgress(2, True, 90, 24)], {1: 50}), NONE
     )
     manifest.committed()
     assert manifest.segments() == [
@@ -249,7 +258,7 @@ def test_a_failed_segment_keeps_its_committed_length() -> None:
     manifest = Manifest.load(engine)
     write_group(engine, manifest, [b"a"], written_bytes=300)
     engine.mutate_rows(
-        manifest.mutations([SegmentProgress(1, False, None, 300), SegmentProgress(2, True, 90, 90)]), NONE
+        rows_of(manifest, [SegmentProgress(1, False, None, 300), SegmentProgress(2, True, 90, 90)]), NONE
     )
     manifest.committed()
     assert manifest.segments() == [SegmentRow(1, SEGMENT_LIVE, 300, 300), SegmentRow(2, SEGMENT_ACTIVE, 90, 90)]
@@ -257,7 +266,7 @@ def test_a_failed_segment_keeps_its_committed_length() -> None:
 
 def test_a_segment_that_failed_before_its_first_commit_gets_no_row() -> None:
     manifest = Manifest.load(MemoryEngine())
-    manifest.mutations([SegmentProgress(1, False, None, 0)])
+    rows_of(manifest, [SegmentProgress(1, False, None, 0)])
     manifest.committed()
     assert manifest.segments() == []
 

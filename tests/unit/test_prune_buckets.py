@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 
 import numpy as np
@@ -10,7 +9,8 @@ import numpy as np
 from docstore.dedup.buckets import RowBuckets
 from docstore.dedup.prune import Pruner
 from docstore.dedup.ranking import BUCKET_LIMIT
-from docstore.model.types import Durability, RowMutations
+from docstore.model.types import Durability
+from docstore.storage.plan import Plan, Stage, apply
 from docstore.tablets.engines.memory import MemoryEngine
 
 FULL, ROOMY = np.array([5], np.uint64), np.array([6], np.uint64)
@@ -22,10 +22,10 @@ def test_a_full_bucket_stays_full_and_others_lose_what_is_gone() -> None:
     for text in range(1, BUCKET_LIMIT + 10):
         buckets.post(text, FULL, *([ROOMY] if text < BUCKET_LIMIT else []))
 
-    def commit(rows: Sequence[RowMutations]) -> None:
-        engine.mutate_rows(rows, Durability.NONE)
+    def commit(plan: Plan) -> None:
+        apply(engine, plan, Durability.NONE)
 
-    commit(buckets.mutations())
+    commit(Plan().write(Stage.POSTINGS, buckets.mutations()))
     buckets.end_group(committed=True)
     removed = Pruner(engine, buckets, lambda pointer, head: False, nullcontext(), commit).run()
     assert removed == BUCKET_LIMIT - 1

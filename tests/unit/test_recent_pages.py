@@ -30,6 +30,7 @@ from docstore.model.types import (
     VerdictKind,
 )
 from docstore.reports.check import check
+from docstore.storage.plan import Plan, Stage
 from docstore.tablets.layout import Layout
 from docstore.writing.recent import RecentPage, RecentPages
 
@@ -68,7 +69,7 @@ OTHERS: dict[str, Callable[[docstore.DocumentStore], object]] = {
     "a deleted body": lambda store: store.cells.apply(A, [DeleteCells("page", b"body")]),
     "a deleted family": lambda store: store.cells.apply(A, [DeleteFamily("dedup")]),
     "a delete from a table of rows": lambda store: store.committer.commit(
-        [RowMutations("pages", store.cells.row_key(A), [DeleteRow()])]
+        Plan().remove(Stage.PAGES, [RowMutations("pages", store.cells.row_key(A), [DeleteRow()])])
     ),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,9 @@ from pages import changed, page, words
 
 from docstore import DeleteCells, DeleteFamily, DeleteRow, Policy, VerdictKind
 from docstore.model.capture import BODY, CHECKSUM, TITLE
-from docstore.model.types import ColumnFamily, Durability, GCPolicy, Mutation, RowMutations, Schema
+from docstore.model.types import ColumnFamily, Durability, GCPolicy, Mutation, Schema
 from docstore.reports.check import check
+from docstore.storage.plan import Plan
 from docstore.store import DocumentStore
 from docstore.tablets.layout import Layout
 from docstore.writing import half
@@ -84,9 +84,9 @@ def test_many_referrers_are_posted_a_few_at_a_time(store: DocumentStore, monkeyp
     sizes: list[int] = []
     real = store.committer.commit
 
-    def commit(rows: Sequence[RowMutations]) -> None:
-        sizes.append(len(rows))
-        real(rows)
+    def commit(plan: Plan) -> None:
+        sizes.append(len(plan))
+        real(plan)
 
     monkeypatch.setattr(store.committer, "commit", commit)
     store.delete(ORIGINAL)

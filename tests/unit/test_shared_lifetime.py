@@ -15,6 +15,7 @@ from docstore.dedup import prune
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, ColumnFamily, DeleteCells, Durability, GCPolicy, RowMutations, Schema, SetCell
 from docstore.reports.check import check
+from docstore.storage.plan import Plan, Stage
 from docstore.store import DocumentStore
 from docstore.tablets.compaction import lifetime, relocation
 from docstore.tablets.compaction.lifetime import Lifetimes
@@ -86,7 +87,7 @@ def test_nobody_leans_on_a_body_that_is_being_freed(store: DocumentStore) -> Non
     first, _ = shared_pair(store)
     name = body_name(first)
     row = RowMutations("bodies", name, [SetCell(BODY_FAMILY, DYING, 0, b"")])
-    store.committer.commit([row])
+    store.committer.commit(Plan().write(Stage.BASES, [row]))
     third = page(changed(words(5, 600), 2, 12))
     store.put_page("https://c.example/", third, headers=HTML, fetched_at=T0)
     users = {pointer.row_key for pointer in store.opened.sharing.users(name)}
@@ -276,7 +277,8 @@ def test_a_body_that_comes_to_be_held_while_it_is_marked_is_not_freed(
         envelope = store.opened.sharing.envelope(body_name(first))
         assert envelope is not None
         row = store.cells.row_key("https://a.example/")
-        store.committer.commit([RowMutations("pages", row, [SetCell("page", b"body", T0, envelope)])])
+        cells = [SetCell("page", b"body", T0, envelope)]
+        store.committer.commit(Plan().write(Stage.PAGES, [RowMutations("pages", row, cells)]))
         return real(names)
 
     monkeypatch.setattr(lifetimes, "_mark", hold_then_mark)

@@ -19,6 +19,7 @@ from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.pointers import PagePointer
 from docstore.model.types import ColumnFamily, DeleteCells, Durability, GCPolicy, RowMutations, Schema, SetCell
 from docstore.reports.check import check
+from docstore.storage.plan import Plan, Stage
 from docstore.store import DocumentStore
 from docstore.tablets.compaction.lifetime import Lifetimes
 from docstore.tablets.compaction.segments import usage
@@ -69,7 +70,8 @@ def leaning(store: DocumentStore, urls: Sequence[str] = URLS) -> list[bool]:
 
 def mark_dying(store: DocumentStore, name: bytes) -> None:
     with store._committer.lock:
-        store._committer.commit([RowMutations("bodies", name, [SetCell(BODY_FAMILY, DYING, 0, b"")])])
+        row = RowMutations("bodies", name, [SetCell(BODY_FAMILY, DYING, 0, b"")])
+        store._committer.commit(Plan().write(Stage.BASES, [row]))
 
 
 @pytest.mark.parametrize("level", ["fast", "best"])

@@ -42,6 +42,7 @@ from docstore.model.format import (
 from docstore.model.pointers import PagePointer, body_head
 from docstore.model.types import DeleteRow, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import ScannedRow
+from docstore.storage.plan import Plan, Stage
 from docstore.storage.table import Table
 from docstore.tablets.bodies import SegmentRow
 from docstore.tablets.commit import Committer
@@ -55,6 +56,7 @@ from docstore.tablets.compaction.segments import (
     removable,
     remove_segments,
     segment_of,
+    segments_of,
     usage,
 )
 from docstore.tablets.dictionaries import STAGES
@@ -283,7 +285,7 @@ class Compaction:
             opened.sharing.names_texts = True
         report.removed_dictionaries = self._drop_dictionaries(relocator.dictionaries)
         with committer.lock:
-            committer.commit([RowMutations(META, COMPACTION_ROW, [DeleteRow()])])
+            committer.commit(Plan().remove(Stage.ALLOCATION, [RowMutations(META, COMPACTION_ROW, [DeleteRow()])]))
         self._tell(self._total_bytes)
         report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())
 
@@ -342,9 +344,11 @@ class Compaction:
                 if noted["level"] == self._level_name and time.time() - noted["began"] < RESUME_SECONDS:
                     first_new = min(first_new, noted["first_segment"])
             note = msgpack.packb({"level": self._level_name, "first_segment": first_new, "began": int(time.time())})
-            rows = [RowMutations(META, COMPACTION_ROW, [SetCell("m", b"run", 0, note)])] if whole else []
+            plan = Plan()
+            if whole:
+                plan.write(Stage.ALLOCATION, [RowMutations(META, COMPACTION_ROW, [SetCell("m", b"run", 0, note)])])
             self._bodies.seal()
-            self._committer.commit(rows)
+            self._committer.commit(plan)
             return {
                 row.number for row in self._opened.manifest.segments() if not (row.tablet and row.number >= first_new)
             }
@@ -393,18 +397,21 @@ class Compaction:
         opened = self._opened
         prefix = DICTIONARY_ROW_PREFIX + b"tablet " + tablet.number.to_bytes(8, "big")
         with self._committer.lock:
-            rows = []
+            plan = Plan()
             sites = DICTIONARY_ROW_PREFIX + b"site "
             stop = sites + (b"\xff" if tablet.end is None else tablet.end)
             for row in opened.engine.scan(META, sites + tablet.start, stop, ReadSpec(keys_only=True)):
-                rows.append(RowMutations(META, row.row_key, [DeleteRow()]))
+                plan.remove(Stage.ALLOCATION, [RowMutations(META, row.row_key, [DeleteRow()])])
+            values = {
+                prefix + f" {family}:".encode() + qualifier: made for (family, qualifier), made in checksums.items()
+            }
             for row in opened.engine.scan(META, prefix, prefix + b"\xff", ReadSpec(keys_only=True)):
-                rows.append(RowMutations(META, row.row_key, [DeleteRow()]))
-            for (family, qualifier), checksum in checksums.items():
-                value = bytes((len(STAGES),)) + checksum
-                name = prefix + f" {family}:".encode() + qualifier
-                rows.append(RowMutations(META, name, [SetCell(MANIFEST_FAMILY, MANIFEST_QUALIFIER, 0, value)]))
-            self._committer.commit(rows)
+                if row.row_key not in values:
+                    plan.remove(Stage.ALLOCATION, [RowMutations(META, row.row_key, [DeleteRow()])])
+            for name, checksum in values.items():
+                cell = SetCell(MANIFEST_FAMILY, MANIFEST_QUALIFIER, 0, bytes((len(STAGES),)) + checksum)
+                plan.write(Stage.ALLOCATION, [RowMutations(META, name, [cell])])
+            self._committer.commit(plan)
             opened.placement.forget_dictionaries()
 
     # --- files
@@ -412,22 +419,23 @@ class Compaction:
     def _unlink(self, old: set[int]) -> tuple[int, int]:
         """Remove the old segments that no row refers to; -> how many went, how many stay."""
         opened, committer = self._opened, self._committer
+        written: set[int] = set()
         with committer.lock:
-            committer.watched = set()
+            committer.watch = lambda plan: written.update(segments_of(plan))
         try:
             referred_to = set(usage(opened.engine))
             with committer.lock:
-                referred_to |= committer.watched
+                referred_to |= written
                 rows: list[SegmentRow] = opened.manifest.segments()
             removed = 0
             for number in removable(rows, old, referred_to):
                 with committer.lock:  # for each: every one costs two fsyncs and an unlink
-                    if self._bodies.is_pinned() or number in committer.watched:
+                    if self._bodies.is_pinned() or number in written:
                         break  # those behind it may hold delete marks that concern it
                     remove_segments(opened.manifest, self._bodies, [number])
                 removed += 1
         finally:
-            committer.watched = None
+            committer.watch = None
         return removed, len(old) - removed
 
     def _drop_dictionaries(self, known: dict[int, set[bytes]]) -> int:

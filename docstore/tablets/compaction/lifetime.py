@@ -20,6 +20,7 @@ from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteCells, DeleteRow, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine
+from docstore.storage.plan import Plan, Stage
 from docstore.storage.table import Table
 from docstore.tablets.bodies import Bodies
 from docstore.tablets.commit import Committer
@@ -106,7 +107,8 @@ class Lifetimes:
             held = [name for name, envelope in marked.items() if self._is_held(name, envelope)]
             if held:
                 with self._committer.lock:
-                    self._commit([RowMutations(TABLE, name, [DeleteCells(BODY_FAMILY, DYING)]) for name in held])
+                    rows = (RowMutations(TABLE, name, [DeleteCells(BODY_FAMILY, DYING)]) for name in held)
+                    self._commit(Plan().write(Stage.BASES, rows))
                 dying -= len(held)
         return dying
 
@@ -119,7 +121,8 @@ class Lifetimes:
             marked = {name: found[ENVELOPE] for name, found in cells.items() if ENVELOPE in found}
             if not marked:
                 return {}
-            self._commit([RowMutations(TABLE, name, [SetCell(BODY_FAMILY, DYING, 0, b"")]) for name in marked])
+            rows = (RowMutations(TABLE, name, [SetCell(BODY_FAMILY, DYING, 0, b"")]) for name in marked)
+            self._commit(Plan().write(Stage.BASES, rows))
         return marked
 
     def free_unused(self) -> int:
@@ -127,20 +130,20 @@ class Lifetimes:
         freed = 0
         for units in _batches(unit for name in self._names() for unit in self._units(name)):
             with self._committer.lock:
-                rows = []
+                plan = Plan()
                 for unit in units:
                     mutations, gone = self._judge(unit)
                     freed += gone
                     if mutations:
-                        rows.append(RowMutations(TABLE, unit.name, mutations))
-                if rows:
-                    self._commit(rows)
+                        plan.remove(Stage.BASES, [RowMutations(TABLE, unit.name, mutations)])
+                if plan:
+                    self._commit(plan)
                     self._committer.forget_bases()
         return freed
 
-    def _commit(self, rows: Sequence[RowMutations]) -> None:
-        """Change rows of shared bodies, under the lock; a writer that has them at hand must look again."""
-        self._committer.commit(rows)
+    def _commit(self, plan: Plan) -> None:
+        """Change rows of shared bodies, under the lock; a writer that has them in a cache must look again."""
+        self._committer.commit(plan)
         self._sharing.moves += 1
 
     def _names(self) -> Iterator[bytes]:

@@ -19,6 +19,7 @@ from docstore.model.format import CODEC_ZSTD_DELTA, INLINE_LIMIT_BYTES, RECORD_V
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, DeleteCells, Mutation, Position, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine
+from docstore.storage.plan import Plan, Stage
 from docstore.storage.table import Table
 from docstore.tablets.bodies import decode_ref
 from docstore.tablets.commit import Committer
@@ -188,7 +189,7 @@ class Relocator:
         while cells := list(islice(dropped, SLICE_CELLS)):
             drops = [DeleteCells(c.family, c.qualifier, c.timestamp, c.timestamp + 1) for c in cells]
             with self._committer.lock:
-                self._committer.commit([RowMutations(PAGES, row_key, drops)])
+                self._committer.commit(Plan().remove(Stage.PAGES, [RowMutations(PAGES, row_key, drops)]))
             self.moved.expired_cells += len(drops)
 
     # --- planning
@@ -391,7 +392,11 @@ class Relocator:
                 for planned in batch:
                     self._apply(planned, rows)
                 if rows:
-                    self._committer.commit([RowMutations(*key, mutations) for key, mutations in rows.items()])
+                    plan = Plan()
+                    for key, mutations in rows.items():
+                        stage = Stage.BASES if key[0] == TABLE else Stage.PAGES
+                        plan.write(stage, [RowMutations(*key, mutations)])
+                    self._committer.commit(plan)
                     self._sharing.moves += 1
 
     def _apply(self, planned: PlannedRow, rows: dict[tuple[str, bytes], list[Mutation]]) -> None:

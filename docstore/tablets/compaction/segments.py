@@ -23,9 +23,10 @@ from docstore.model.format import (
     SEGMENT_LIVE,
     VALUE_REF,
 )
-from docstore.model.types import Durability, Position, ReadSpec
+from docstore.model.types import Durability, Position, ReadSpec, SetCell
 from docstore.storage.engine import Engine
 from docstore.storage.files import AppendFile, Files
+from docstore.storage.plan import Plan
 from docstore.tablets.bodies import SegmentRow, encode_ref
 from docstore.tablets.header import encode_header
 from docstore.tablets.manifest import Manifest
@@ -46,6 +47,15 @@ def segment_of(envelope: bytes) -> int | None:
         return None
     _, offset = decode_varint(envelope, 1)
     return decode_varint(envelope, offset)[0]
+
+
+def segments_of(plan: Plan) -> Iterator[int]:
+    """The segments that the cells of a plan refer to."""
+    for row in plan.rows():
+        if row.table in ENVELOPE_TABLES:
+            for mutation in row.mutations:
+                if isinstance(mutation, SetCell) and (segment := segment_of(mutation.value)) is not None:
+                    yield segment
 
 
 class SegmentWriter:
