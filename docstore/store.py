@@ -149,6 +149,8 @@ class DocumentStore:
         if not self._closed:
             self._closed = True
             with self._committer.lock:
+                if self._writing is not None:
+                    self.opened.make_reserve()  # the store may have grown
                 self.opened.close()
 
     # --- writing pages
@@ -481,8 +483,14 @@ class DocumentStore:
         """Live captures by their recorded payload digest or document number.
 
         Raises:
-            InvalidArgument: neither is given.
+            InvalidArgument: neither is given, or one is no text that could have been stored.
         """
+        try:
+            "".join((payload_digest, docno)).encode("utf-8", "surrogateescape")
+        except (TypeError, UnicodeEncodeError) as error:
+            raise InvalidArgument(
+                f"payload_digest and docno must be str, without surrogates other than those of surrogateescape: {error}"
+            ) from error
         if not payload_digest and not docno:
             raise InvalidArgument("find needs a payload_digest or a docno")
         return self._write_half().find(payload_digest, docno)

@@ -196,23 +196,32 @@ class ReadSpec(NamedTuple):
     keys_only: bool = False
 
 
+def checked_families(families: Iterable[str]) -> tuple[str, ...]:
+    """Names of families, as a caller gave them.
+
+    Raises:
+        InvalidArgument: they are no collection of names; one name alone would be taken for its letters.
+    """
+    if not isinstance(families, tuple | list | set | frozenset):
+        raise InvalidArgument(f"families must be names in a tuple, such as ('http',), not {families!r:.100}")
+    for family in families:
+        _check_type("each of families", family, str)
+    return tuple(families)
+
+
 def checked_spec(spec: ReadSpec) -> ReadSpec:
     """What to read of a row, as a caller gave it; times as microseconds.
 
     Raises:
         InvalidArgument: a field is of another type or out of its range, so that nothing or something else were read.
     """
-    if spec.families is not None and not isinstance(spec.families, tuple | list | set | frozenset):
-        raise InvalidArgument(f"families must be names in a tuple, such as ('http',), not {spec.families!r:.100}")
-    for family in spec.families or ():
-        _check_type("each of families", family, str)
     _check_type("qualifier_prefix", spec.qualifier_prefix, bytes)
     for name, count in (("versions", spec.versions), ("cell_limit", spec.cell_limit)):
         if count is not None:
             _check_count(name, count)
     if spec.after is not None:
         _check_type("after", spec.after, Position)
-    families = None if spec.families is None else tuple(sorted(spec.families))
+    families = None if spec.families is None else tuple(sorted(checked_families(spec.families)))
     end = None if spec.end is None else micros(spec.end)
     return spec._replace(families=families, start=micros(spec.start), end=end)
 
@@ -395,6 +404,11 @@ class Schema:
         _check_number("contained_threshold", self.contained_threshold, 1)
         if self.similar_threshold is not None:
             _check_number("similar_threshold", self.similar_threshold, 1)
+            if self.similar_threshold > self.near_threshold:
+                raise InvalidArgument(
+                    f"similar_threshold {self.similar_threshold} is above near_threshold {self.near_threshold}: no "
+                    "page were similar; give a lower one, or None for a store without this grade"
+                )
         _check_type("checksum", self.checksum, str)
         _check_type("keyed_bands", self.keyed_bands, bool)
         object.__setattr__(self, "policies", tuple(checked_policies(self.policies).items()))

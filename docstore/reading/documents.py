@@ -14,7 +14,7 @@ from docstore.model import capture
 from docstore.model.capture import Column, StoredVerdict
 from docstore.model.errors import CorruptionError
 from docstore.model.keys import url_of
-from docstore.model.types import Cell, Headers, ReadSpec, Verdict
+from docstore.model.types import Cell, Headers, ReadSpec, Verdict, checked_families
 from docstore.storage.table import Table
 from docstore.tablets.placement import READ_AHEAD_BYTES, Placement, through_moves
 from docstore.tablets.unreadable import Place
@@ -142,9 +142,9 @@ class DocumentReader:
         Returns:
             None when the row has no live capture.
         """
-        wanted = DOCUMENT_FAMILIES if families is None else tuple(families)
-        if wanted == ("page",) and versions == 1:
+        if families == ("page",) and versions == 1:
             return self._get_body(row_key, at)
+        wanted = DOCUMENT_FAMILIES if families is None else checked_families(families)
         end = None if at is None else at + 1
         captures: list[Capture] = []
         while len(captures) < versions:
@@ -205,7 +205,7 @@ class DocumentReader:
             at: only captures up to this timestamp, inclusive; None for all.
             families: of page, http, text, dedup; None for all four.
         """
-        wanted = DOCUMENT_FAMILIES if families is None else tuple(families)
+        wanted = DOCUMENT_FAMILIES if families is None else checked_families(families)
         end = None if at is None else at + 1
         ahead: list[tuple[bytes, _Found | None]] = []
         raw_bytes = 0

@@ -134,7 +134,8 @@ class Opened:
     def make_reserve(self) -> None:
         """Keep room for a full disk; for whoever has begun to write, or has given space back."""
         if self.scratch is None:
-            self.reserve.make(sum(row.committed_bytes for row in self.manifest.segments()))
+            segment_bytes = sum(row.committed_bytes for row in self.manifest.segments())
+            self.reserve.make(segment_bytes + self.files.tree_bytes(self.path / ENGINE_DIRECTORY))
 
     def stats(self) -> dict[str, Any]:
         """Totals, sizes and tablets as plain data; see `docs/operations.md` for each name."""
@@ -425,6 +426,9 @@ def decode_schema(value: bytes) -> Schema:
         families = tuple(ColumnFamily(f["name"], GCPolicy(**f["gc"])) for f in fields.pop("families"))
         # Stores made before contained pages were kept in any case may say otherwise.
         policies = tuple((kind, policy) for kind, policy in pairs if (kind, policy) != _NEVER_REJECTED)
-        return Schema(families=families, policies=policies, **{"similar_threshold": None, **fields})
+        fields = {"similar_threshold": None, **fields}
+        if (fields["similar_threshold"] or 0) > fields["near_threshold"]:  # taken before it was refused: never given
+            fields["similar_threshold"] = None
+        return Schema(families=families, policies=policies, **fields)
     except (ValueError, TypeError, KeyError) as error:
         raise CorruptionError(f"the store's schema does not decode: {error}", path="meta row `schema`") from error

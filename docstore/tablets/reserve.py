@@ -16,12 +16,12 @@ from typing import TypeVar
 from docstore.model.errors import StorageError
 from docstore.storage.files import Files
 
-LEAST_BYTES = 8 << 20
+LEAST_BYTES = 1 << 20
 MOST_BYTES = 40 << 20
 """LevelDB's log has 32 MB at most, and recovery after a failed write makes a table of it."""
 SHARE_OF_STORE = 2
 SHARE_OF_ROOM = 4
-"""The reserve takes at most a half of what the segments have, and a quarter of the room that is left."""
+"""The reserve takes at most a half of what the store has, and a quarter of the room that is left."""
 PARTS = 4
 WORTH_BYTES = 256 << 10
 """A smaller reserve is not made."""
@@ -49,7 +49,7 @@ class Reserve:
         """Make it, or make it again where the store has grown, if there is room; never fails.
 
         Args:
-            store_bytes: of the store's segments.
+            store_bytes: of the store's segments and its engine.
         """
         there = self.length_bytes()
         wanted = min(max(store_bytes // SHARE_OF_STORE, LEAST_BYTES), MOST_BYTES)

@@ -63,6 +63,17 @@ def test_the_reserve_grows_with_the_store_and_is_left_alone_otherwise(tmp_path: 
     assert reserve.length_bytes() == LEAST_BYTES * 2
 
 
+def test_a_small_store_has_a_small_reserve_that_grows_with_it(tmp_path: Path) -> None:
+    def length_bytes() -> int:
+        return (tmp_path / "s" / "RESERVE").stat().st_size
+
+    with docstore.open(tmp_path / "s", create=True) as store:
+        store.put_page("https://a.example/", b"x")
+        assert length_bytes() == LEAST_BYTES == 1 << 20
+        list(store.put_pages(filler(number) for number in range(600)))
+    assert length_bytes() > 2 * LEAST_BYTES
+
+
 def test_the_reserve_is_spent_on_a_full_disk_alone(tmp_path: Path) -> None:
     reserve = Reserve(Room(GB), tmp_path / "RESERVE")
     reserve.make(0)

@@ -143,5 +143,6 @@ def test_a_store_is_at_every_time_what_was_put_into_it(tmp_path: Path, seed: int
         life.sweep()
         life.compact()
         life.verify("the end")
+        assert any(life.holds.values()), "a life that ends with nothing has shown nothing"
     finally:
         life.store.close()

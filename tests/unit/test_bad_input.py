@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pages import words
@@ -171,3 +172,20 @@ def test_one_bad_page_does_not_stop_a_run(store: docstore.DocumentStore) -> None
     results = list(store.put_pages(pages))
     assert [n for n, result in enumerate(results) if result.stored == "refused"] == [50, 60]
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 4 << 20
+
+
+@pytest.mark.parametrize("families", ["page", 5, [5], b"page"], ids=repr)
+def test_families_that_are_no_names_are_refused_in_words(store: docstore.DocumentStore, families: Any) -> None:
+    store.put_page("https://a.example/", b"x")
+    with pytest.raises(InvalidArgument, match="families"):
+        store.get("https://a.example/", families=families)
+    with pytest.raises(InvalidArgument, match="families"):
+        list(store.get_many(["https://a.example/"], families=families))
+
+
+@pytest.mark.parametrize("name", ["\ud800", 5], ids=repr)
+@pytest.mark.parametrize("field", ["docno", "payload_digest"])
+def test_a_name_that_nothing_can_have_is_refused(store: docstore.DocumentStore, field: str, name: Any) -> None:
+    with pytest.raises(InvalidArgument, match="docno"):
+        store.find(**{field: name})
+    assert store.find(docno="\udcff") == []

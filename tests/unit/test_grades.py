@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgpack
 import pytest
 from pages import changed, page, words
 
@@ -125,3 +126,12 @@ def test_judged_pairs_are_scored_by_the_similarity_that_verdicts_report(tmp_path
     rows = {row[0]: row[1] for row in table({"one": pairs}).rows}
     assert rows["0.80 (near)"] == "1.00 / 0.50 / 0.67"
     assert rows["0.50 (similar)"] == "1.00 / 1.00 / 1.00"
+
+
+def test_a_similar_threshold_above_that_of_near_is_refused_and_read_of_older_stores() -> None:
+    with pytest.raises(docstore.InvalidArgument, match=r"similar_threshold 0.5 is above near_threshold 0.4"):
+        Schema(near_threshold=0.4)
+    assert Schema(near_threshold=0.5).similar_threshold == 0.5
+    fields = msgpack.unpackb(encode_schema(Schema()))
+    older = decode_schema(msgpack.packb({**fields, "near_threshold": 0.4}))
+    assert (older.near_threshold, older.similar_threshold) == (0.4, None)

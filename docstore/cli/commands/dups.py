@@ -6,17 +6,18 @@ Shows what `DocumentStore.similar`, `DocumentStore.rejected` and `DocumentStore.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named, typed_url
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
-from docstore.model.types import VerdictKind
-from docstore.store import DocumentStore
+from docstore.model.types import Verdict, VerdictKind
 
 if TYPE_CHECKING:  # numpy comes with it
     from docstore.writing.half import Similar
+    from docstore.writing.orphans import Orphan
 
 DESCRIPTION = """\
 List live pages that are like a page, older and younger ones, with exact
@@ -37,6 +38,10 @@ docstore dups --orphans --json
 """
 
 DEFAULT_LIMIT = 10
+NO_ORPHANS = "nothing to fetch again: every page that was rejected for another still has that one"
+
+Shown = tuple[Sequence[str], dict[str, Any]]
+"""A line of a table, and the same as JSON."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,9 +79,10 @@ def run(args: argparse.Namespace) -> int:
         )
     with open_named(args) as store:
         if args.rejected:
-            return _print_rejected(args, store)
+            headings = ("kind", "similarity", "time", "url", "of")
+            return _print(args, map(_rejected, store.rejected()), headings, "nothing was rejected", right=(1,))
         if args.orphans:
-            return _print_orphans(args, store)
+            return _print(args, map(_orphan, store.orphans()), ("loss", "verdict", "time", "url", "of"), NO_ORPHANS)
         if args.file is not None:
             asked: str | bytes = arguments.read_input(args.file)
             timestamp = None
@@ -133,48 +139,30 @@ def _fields(one: Similar, timestamp: int | None) -> dict[str, Any]:
     }
 
 
-def _print_rejected(args: argparse.Namespace, store: DocumentStore) -> int:
-    rejected = islice(store.rejected(), args.limit)
-    first = next(rejected, None)
-    if first is None:
-        output.note("nothing was rejected")
-        return EXIT_NOTHING_FOUND
-    found = chain([first], rejected)
-    if args.json:
-        for url, timestamp, verdict in found:
-            output.json_line({"url": url, **answers.time_fields(timestamp), "verdict": answers.verdict_fields(verdict)})
-    else:
-        output.table(
-            (
-                (str(verdict.kind), answers.similarity(verdict.similarity), output.iso(timestamp), url, verdict.of_url)
-                for url, timestamp, verdict in found
-            ),
-            ("kind", "similarity", "time", "url", "of"),
-            right=(1,),
-        )
-    return EXIT_OK
+def _rejected(one: tuple[str, int, Verdict]) -> Shown:
+    url, timestamp, verdict = one
+    row = (str(verdict.kind), answers.similarity(verdict.similarity), output.iso(timestamp), url, verdict.of_url)
+    return row, {"url": url, **answers.time_fields(timestamp), "verdict": answers.verdict_fields(verdict)}
 
 
-def _print_orphans(args: argparse.Namespace, store: DocumentStore) -> int:
-    orphans = islice(store.orphans(), args.limit)
-    first = next(orphans, None)
+def _orphan(one: Orphan) -> Shown:
+    row = (str(one.loss), str(one.verdict.kind), output.iso(one.timestamp), one.url, one.verdict.of_url)
+    words = {"checksum": one.checksum.hex(), "loss": str(one.loss), "verdict": answers.verdict_fields(one.verdict)}
+    return row, {"url": one.url, **answers.time_fields(one.timestamp), **words}
+
+
+def _print(
+    args: argparse.Namespace, found: Iterator[Shown], headings: Sequence[str], nothing: str, right: Sequence[int] = ()
+) -> int:
+    found = islice(found, args.limit)
+    first = next(found, None)
     if first is None:
-        output.note("nothing to fetch again: every page that was rejected for another still has that one")
+        output.note(nothing)
         return EXIT_NOTHING_FOUND
-    found = chain([first], orphans)
+    found = chain([first], found)
     if args.json:
-        for one in found:
-            verdict, words = (
-                answers.verdict_fields(one.verdict),
-                {"checksum": one.checksum.hex(), "loss": str(one.loss)},
-            )
-            output.json_line({"url": one.url, **answers.time_fields(one.timestamp), **words, "verdict": verdict})
+        for _, fields in found:
+            output.json_line(fields)
     else:
-        output.table(
-            (
-                (str(one.loss), str(one.verdict.kind), output.iso(one.timestamp), one.url, one.verdict.of_url)
-                for one in found
-            ),
-            ("loss", "verdict", "time", "url", "of"),
-        )
+        output.table((row for row, _ in found), headings, right)
     return EXIT_OK
