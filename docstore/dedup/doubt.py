@@ -6,11 +6,12 @@ Main text is *doubtful* where less than a quarter of the title's words stand in 
 `LEAST_LETTERS` and more, each once, case folded; they stand in the text where it has their letters in a row.  A title
 without such a word says nothing.
 
-Two texts *speak of neither page* where each title has words that the other has not, and neither text holds two thirds
-of those of its own title: what tells the pages apart was left out of both, so that what they share is likely to be a
-notice or a menu of their site.  No verdict stands on such texts.  Words are those of `html.words`, of three bytes and
-more in UTF-8 (one letter of a script without spaces), numbers left out.  One text that holds its title's words is
-enough for a verdict: who copies a page under another title is found all the same.  `docs/dedup.md` has the figures.
+Two texts *speak of neither page* where each title has words that the other has not (or one has words, and the other
+none at all), and neither text holds two thirds of those of its own title: what tells the pages apart was left out of
+both, so that what they share is likely to be a notice or a menu of their site.  No verdict stands on such texts.  Words
+are those of `text.words`, of three bytes and more in UTF-8 (one letter of a script without spaces), numbers left out.
+One text that holds its title's words is enough for a verdict: who copies a page under another title is found all the
+same.  `docs/dedup.md` has the figures.
 """
 
 from __future__ import annotations
@@ -75,8 +76,9 @@ def speak_of_neither(one: TitledText, other: TitledText) -> bool:
     if one.title == other.title:
         return False
     own, others = one.title_words - other.title_words, other.title_words - one.title_words
-    return bool(own and others) and _leaves_out(one, own) and _leaves_out(other, others)
+    adds_to_other = bool(own) != bool(others) and bool(one.title_words and other.title_words)
+    return bool(own or others) and not adds_to_other and _leaves_out(one, own) and _leaves_out(other, others)
 
 
 def _leaves_out(page: TitledText, own: frozenset[str]) -> bool:
-    return len(own & page.held) * HELD_SHARE[1] < len(own) * HELD_SHARE[0]
+    return not own or len(own & page.held) * HELD_SHARE[1] < len(own) * HELD_SHARE[0]

@@ -48,7 +48,9 @@ def pairs_of(store: docstore.DocumentStore) -> set[tuple[str, str]]:
         ((LAMP, "a blue lamp"), (KNIFE, "free shipping"), False),  # two of three
         ((LAMP, "a blue shop"), (KNIFE, "a shop"), True),  # what both titles have does not count
         ((LAMP, "free shipping"), (LAMP, "free shipping"), False),
-        ((LAMP, "free shipping"), ("", "free shipping"), False),
+        ((LAMP, "free shipping"), ("", "free shipping"), True),
+        ((LAMP, "a blue enamel lamp"), ("$ 124", "a blue enamel lamp"), False),
+        (("12", "free shipping"), ("$ 124", "free shipping"), False),
         ((LAMP, "free shipping"), ("Shop", "free shipping"), False),  # that has no word of its own
         (("Manual 6.1.0, page 200", "rings"), ("Manual 5.4.0, page 300", "rings"), False),  # numbers
         (("青い琺瑯のランプ", "送料無料"), ("台所の包丁", "送料無料"), True),
@@ -90,7 +92,7 @@ def test_a_copy_under_another_title_is_found(store: docstore.DocumentStore) -> N
     put(store, "a", LAMP, text)
     assert put(store, "b", KNIFE, text).kind is VerdictKind.NEAR
     assert put(store, "c", "", text).kind is VerdictKind.NEAR
-    assert pairs_of(store) == {("a", "b"), ("a", "c"), ("b", "c")}
+    assert pairs_of(store) == {("a", "b"), ("a", "c")}  # b and c alone have nothing that speaks for them
 
 
 def test_the_sweep_has_every_pair_that_a_verdict_names(store: docstore.DocumentStore) -> None:
