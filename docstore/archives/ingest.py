@@ -13,7 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
@@ -308,7 +308,7 @@ class _Run:
         else:
             report.known += 1
         if self._options.on_rejected is not None and STORED_REJECTED in (result.stored, result.known_as):
-            self._options.on_rejected(replace(result, stored=STORED_REJECTED, known_as=""))
+            self._options.on_rejected(result._replace(stored=STORED_REJECTED, known_as=""))
 
     def pages(self) -> Iterator[Page]:
         """Pages of all sources, read here; revisits are put aside, everything else is counted."""

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import sys
+from contextlib import suppress
 from typing import NamedTuple, NoReturn, Protocol, cast
 
 from docstore.model.errors import InvalidArgument
@@ -71,6 +74,18 @@ exit codes:
 """
 
 
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Asks the system for the terminal's width: argparse makes a formatter an argument, and imports shutil for it."""
+
+    def __init__(self, prog: str) -> None:
+        columns = os.environ.get("COLUMNS", "")
+        width = int(columns) if columns.isdecimal() else 0
+        if not width:
+            with suppress(OSError, ValueError):
+                width = os.get_terminal_size(sys.stdout.fileno()).columns
+        super().__init__(prog, width=(width or 80) - 2)
+
+
 class CommandParser(argparse.ArgumentParser):
     """A parser whose errors are `InvalidArgument`, so that they leave by the same door as all others."""
 
@@ -91,7 +106,6 @@ def load(command: Command) -> CommandModule:
 
 def fill(parser: argparse.ArgumentParser, module: CommandModule) -> argparse.ArgumentParser:
     """Give a parser a command's description, arguments and examples."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = module.DESCRIPTION
     parser.epilog = "examples:\n" + "".join(f"  {line}\n" if line else "\n" for line in module.EXAMPLES.splitlines())
     module.add_arguments(parser)
@@ -100,7 +114,10 @@ def fill(parser: argparse.ArgumentParser, module: CommandModule) -> argparse.Arg
 
 def parser_of(command: Command) -> argparse.ArgumentParser:
     """The parser of one command."""
-    return fill(CommandParser(prog=f"docstore {command.name}", allow_abbrev=False), load(command))
+    return fill(
+        CommandParser(prog=f"docstore {command.name}", allow_abbrev=False, formatter_class=_HelpFormatter),
+        load(command),
+    )
 
 
 def whole_parser() -> argparse.ArgumentParser:
@@ -110,7 +127,10 @@ def whole_parser() -> argparse.ArgumentParser:
     parser.add_argument("--store", metavar="PATH", help="directory of the store; behind the command it means the same")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
     for command in COMMANDS:
-        fill(commands.add_parser(command.name, help=command.summary, allow_abbrev=False), load(command))
+        fill(
+            commands.add_parser(command.name, help=command.summary, allow_abbrev=False, formatter_class=_HelpFormatter),
+            load(command),
+        )
     return parser
 
 

@@ -1,19 +1,17 @@
 """The words of the data model as frozen types: cells, mutations, families, pages, verdicts.  No I/O.
 
 Knows `errors`.  Bigtable's words with one meaning each; see `docs/architecture.md`.  Types that are made once
-a cell are NamedTuples (half the cost of a dataclass); types that a caller holds are frozen dataclasses.
+a cell are NamedTuples, not dataclasses, whose import costs a cold `docstore get` as much as an empty Python does.
 """
-
-from __future__ import annotations
 
 import enum
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import wraps
 from importlib import import_module
 from operator import index
 from types import UnionType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, overload
 
 from docstore.model.errors import InvalidArgument
 
@@ -240,8 +238,27 @@ class Durability(enum.Enum):
 # --- schema ---
 
 
-@dataclass(frozen=True, slots=True)
-class GCPolicy:
+_Fields = TypeVar("_Fields", bound=tuple[Any, ...])
+
+
+def _checks(fields: type[_Fields]) -> type[_Fields]:
+    """Let a NamedTuple check what it is made of: its `_checked` raises, or gives the fields to be replaced."""
+    plain: Any = fields.__new__
+
+    @wraps(plain)
+    def new(cls: Any, *values: object, **named: object) -> Any:
+        made = plain(cls, *values, **named)
+        replaced = made._checked()
+        return plain(cls, **(made._asdict() | replaced)) if replaced else made
+
+    made_of: Any = fields
+    made_of.__new__ = new
+    made_of._make = classmethod(lambda cls, values: cls(*values))  # `_replace` calls it
+    return fields
+
+
+@_checks
+class GCPolicy(NamedTuple):
     """Which cell versions a family keeps; enforced when reading and by compaction.
 
     Attributes:
@@ -255,17 +272,18 @@ class GCPolicy:
     max_age_seconds: float | None = None
     intersection: bool = False
 
-    def __post_init__(self) -> None:
+    def _checked(self) -> dict[str, Any]:
         if self.max_versions is not None:
             _check_count("max_versions", self.max_versions)
         if self.max_age_seconds is not None:
             _check_number("max_age_seconds", self.max_age_seconds, math.inf)
         if not isinstance(self.intersection, bool):
             raise InvalidArgument(f"intersection must be True or False, not {self.intersection!r}")
+        return {}
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnFamily:
+@_checks
+class ColumnFamily(NamedTuple):
     """A declared family of columns.
 
     Attributes:
@@ -274,14 +292,15 @@ class ColumnFamily:
     """
 
     name: str
-    gc: GCPolicy = field(default_factory=GCPolicy)
+    gc: GCPolicy = GCPolicy()
 
-    def __post_init__(self) -> None:
+    def _checked(self) -> dict[str, Any]:
         allowed = set("abcdefghijklmnopqrstuvwxyz0123456789_-")
         _check_type("the name of a family", self.name, str)
         _check_type("gc", self.gc, GCPolicy)
         if not 1 <= len(self.name) <= 64 or not set(self.name) <= allowed:
             raise InvalidArgument(f"family name {self.name!r} must be 1 to 64 characters of a-z, 0-9, _ and -")
+        return {}
 
 
 class VerdictKind(enum.StrEnum):
@@ -360,8 +379,8 @@ def checked_policies(policies: Policies) -> dict[VerdictKind, Policy]:
     return {VerdictKind(kind): Policy(policy) for kind, policy in pairs}
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
+@_checks
+class Schema(NamedTuple):
     """What a store declares once, at its making.
 
     Attributes:
@@ -389,9 +408,8 @@ class Schema:
     similar_threshold: float | None = 0.5
     keyed_bands: bool = False
 
-    def __post_init__(self) -> None:
+    def _checked(self) -> dict[str, Any]:
         _check_type("families", self.families, tuple | list)
-        object.__setattr__(self, "families", tuple(self.families))
         for family in self.families:
             _check_type("each of families", family, ColumnFamily)
         names = [family.name for family in self.families]
@@ -411,7 +429,7 @@ class Schema:
                 )
         _check_type("checksum", self.checksum, str)
         _check_type("keyed_bands", self.keyed_bands, bool)
-        object.__setattr__(self, "policies", tuple(checked_policies(self.policies).items()))
+        return {"families": tuple(self.families), "policies": tuple(checked_policies(self.policies).items())}
 
     def policy(self, kind: VerdictKind) -> Policy:
         """The policy for one verdict; `flag` unless the schema says otherwise."""
@@ -454,8 +472,8 @@ BUILT_IN_FAMILIES = (
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+@_checks
+class Page(NamedTuple):
     """One fetched page on its way in.
 
     Attributes:
@@ -478,9 +496,9 @@ class Page:
     payload_digest: str = ""
     docno: str = ""
 
-    def __post_init__(self) -> None:
-        if self.fetched_at is not None and type(self.fetched_at) is not int:
-            object.__setattr__(self, "fetched_at", micros(self.fetched_at))
+    def _checked(self) -> dict[str, Any]:
+        is_number = self.fetched_at is None or type(self.fetched_at) is int
+        return {} if is_number else {"fetched_at": micros(self.fetched_at)}  # type: ignore[arg-type]
 
     def header(self, name: str) -> str | None:
         """The first header of that name, case folded; None if there is none."""
@@ -491,8 +509,7 @@ class Page:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What a page is to the pages of other URLs, when it was written.
 
     Attributes:
@@ -519,8 +536,7 @@ class Verdict:
     verified: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PutResult:
+class PutResult(NamedTuple):
     """The answer to one written page.
 
     Attributes:

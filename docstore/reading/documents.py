@@ -4,10 +4,7 @@ Knows the table, the columns of `capture` and where values lie; must not know th
 written.  Only the families asked for are read, and no value is fetched that is not shown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from docstore.model import capture
@@ -72,8 +69,7 @@ class Capture(NamedTuple):
         return None if self.verdict is None else capture.shown_verdict(self.verdict)
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """A page of the store.
 
     Attributes:
@@ -120,6 +116,13 @@ class Document:
     def timestamp(self) -> int:
         """The newest capture's timestamp, in microseconds since 1970."""
         return self.captures[0].timestamp
+
+
+class _Found(NamedTuple):
+    """The cell of a capture's body, and cells of its row that belong to it or to visits that confirm it."""
+
+    body: Cell
+    cells: list[Cell]
 
 
 class DocumentReader:
@@ -292,13 +295,6 @@ class DocumentReader:
             if verdict is not None and verdict.stored == capture.STORED_REFERENCE:
                 fields["served_from"] = url_of(verdict.of_row_key)
         return Capture(body.timestamp, **fields)  # type: ignore[arg-type]
-
-
-class _Found(NamedTuple):
-    """The cell of a capture's body, and cells of its row that belong to it or to visits that confirm it."""
-
-    body: Cell
-    cells: list[Cell]
 
 
 def _columns_of(found: _Found) -> dict[Column, bytes]:

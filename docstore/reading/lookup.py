@@ -6,7 +6,7 @@ Knows how URLs vary and what a redirect is; must not know how a row becomes a do
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from docstore.model import keys
 from docstore.reading.documents import Document, DocumentReader
@@ -15,8 +15,7 @@ MAX_REDIRECTS = 10
 REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
+class Lookup(NamedTuple):
     """What to read of the row that is found.
 
     Attributes:

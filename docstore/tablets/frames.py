@@ -7,12 +7,10 @@ decodes all of them; the bytes of the two differ, what they decode to does not.
 
 from __future__ import annotations
 
-import logging
+from importlib import import_module
 
 from docstore import compiled
 from docstore.compiled import docstore_native
-
-_LOG = logging.getLogger(__name__)
 
 
 class IndexedDictionary:
@@ -58,4 +56,6 @@ def delta(raw: bytes, base: bytes) -> bytes | None:
 
 
 def _report(error: RuntimeError, raw: bytes) -> None:
-    _LOG.error("%s; the reference encodes these %d bytes: please report it", error, len(raw))
+    import_module("logging").getLogger(__name__).error(  # loaded late: a cold read logs nothing
+        "%s; the reference encodes these %d bytes: please report it", error, len(raw)
+    )

@@ -10,11 +10,9 @@ were cut or put back), that is noted, and the records are set aside.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,7 +72,6 @@ _MADE_BEFORE_FORMAT = frozenset(
 """What a folder may hold in which a store is made: left by a making that was interrupted, or by mkfs."""
 
 
-@dataclass
 class Opened:
     """The parts of an open store.
 
@@ -90,26 +87,47 @@ class Opened:
         set_aside: files of records that no row names, as long as they lie in the store's folder `set-aside`.
     """
 
-    path: Path
-    lock: StoreLock
-    files: Files
-    engine: Engine
-    bodies: Bodies
-    manifest: Manifest
-    placement: Placement
-    dictionaries: DictionaryFiles
-    sharing: SharedBodies
-    schema: Schema
-    identity: bytes
-    band_secret: bytes
-    lost: tuple[LostVersion, ...]
-    lost_commits: tuple[LostCommits, ...]
-    set_aside: tuple[SetAside, ...]
-    index: Path
-    scratch: Path | None
-    reserve: Reserve
-    buckets: Buckets | None = dataclasses.field(default=None, kw_only=True)
-    """Opened by whoever first needs the index: reading never does."""
+    def __init__(
+        self,
+        path: Path,
+        lock: StoreLock,
+        files: Files,
+        engine: Engine,
+        bodies: Bodies,
+        manifest: Manifest,
+        placement: Placement,
+        dictionaries: DictionaryFiles,
+        sharing: SharedBodies,
+        schema: Schema,
+        identity: bytes,
+        band_secret: bytes,
+        lost: tuple[LostVersion, ...],
+        lost_commits: tuple[LostCommits, ...],
+        set_aside: tuple[SetAside, ...],
+        index: Path,
+        scratch: Path | None,
+        reserve: Reserve,
+    ) -> None:
+        self.path = path
+        self.lock = lock
+        self.files = files
+        self.engine = engine
+        self.bodies = bodies
+        self.manifest = manifest
+        self.placement = placement
+        self.dictionaries = dictionaries
+        self.sharing = sharing
+        self.schema = schema
+        self.identity = identity
+        self.band_secret = band_secret
+        self.lost = lost
+        self.lost_commits = lost_commits
+        self.set_aside = set_aside
+        self.index = index
+        self.scratch = scratch
+        self.reserve = reserve
+        self.buckets: Buckets | None = None
+        """Opened by whoever first needs the index: reading never does."""
 
     def close(self) -> None:
         """Close the index, segments, engine and lock, in that order, whatever fails."""
@@ -158,7 +176,7 @@ class Opened:
                 for tablet in self.manifest.tablets()
             ],
             "directory_bytes": self.files.tree_bytes(self.path) - self.reserve.length_bytes(),
-            "lost": [dataclasses.asdict(lost) for lost in self.lost],
+            "lost": [lost._asdict() for lost in self.lost],
             "unreadable": [one.as_dict() for one in self.placement.unreadable.listed()],
             "lost_commits": sum(one.last - one.first + 1 for one in self.lost_commits),
             "set_aside_bytes": sum(one.length_bytes for one in self.set_aside),
@@ -321,7 +339,7 @@ class Layout:
         if cells:
             stored = decode_schema(cells[0].value)
             # A store that was made without the grade `similar` takes a schema that has it by default.
-            if schema is not None and stored not in (schema, dataclasses.replace(schema, similar_threshold=None)):
+            if schema is not None and stored not in (schema, schema._replace(similar_threshold=None)):
                 raise InvalidArgument(f"the store was made with another schema: {stored}; open it without one")
             return stored
         if not is_new:
@@ -389,7 +407,8 @@ def _check_analyses(schema: Schema) -> None:
 
 def encode_schema(schema: Schema) -> bytes:
     """Encode for the `schema` row of `meta`."""
-    fields = dataclasses.asdict(schema)
+    families = [family._asdict() | {"gc": family.gc._asdict()} for family in schema.families]
+    fields = schema._asdict() | {"families": families}
     fields["policies"] = [[str(kind), str(policy)] for kind, policy in schema.policies]
     if schema.similar_threshold is None:  # so that versions that know no such grade open the store
         del fields["similar_threshold"]
@@ -419,7 +438,7 @@ def decode_schema(value: bytes) -> Schema:
     """
     try:
         fields = msgpack.unpackb(value)
-        _check_known("field", fields, [field.name for field in dataclasses.fields(Schema)])
+        _check_known("field", fields, Schema._fields)
         pairs = fields.pop("policies")
         _check_known("verdict", [kind for kind, _ in pairs], list(VerdictKind))
         _check_known("policy", [policy for _, policy in pairs], list(Policy))

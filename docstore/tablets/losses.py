@@ -15,7 +15,6 @@ import time
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgpack
@@ -44,8 +43,7 @@ _COMMITS = b"commits"
 """First in the qualifiers of LOST_ROW."""
 
 
-@dataclass(frozen=True, slots=True)
-class LostVersion:
+class LostVersion(NamedTuple):
     """A capture, or a cell of another family, that was dropped because bytes of it are missing.
 
     Attributes:

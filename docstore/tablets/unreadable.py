@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
@@ -35,8 +34,7 @@ NO_PAGE = Place()
 """Of a value that is no page's: a dictionary, say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(NamedTuple):
     """A stored value that could not be read.
 
     Attributes:
@@ -63,7 +61,7 @@ class Unreadable:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
-        return asdict(self)
+        return self._asdict()
 
 
 class UnreadableValues:

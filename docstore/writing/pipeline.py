@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import TypeVar
@@ -94,7 +93,7 @@ class PageWriter:
         if links and not anchors:
             prepared = [one._replace(anchors=()) for one in prepared]
         results = self._sequencer.write(prepared, policies)
-        return [replace(result, links=urls) for result, urls in zip(results, found, strict=True)] if links else results
+        return [result._replace(links=urls) for result, urls in zip(results, found, strict=True)] if links else results
 
 
 def _write_ready(

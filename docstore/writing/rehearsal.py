@@ -7,12 +7,11 @@ disk, in the system's temporary folder) is removed when it ends.
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from docstore.dedup.buckets import Buckets, LayeredBuckets, RowBuckets
 from docstore.dedup.runbuckets import RunBuckets
@@ -75,12 +74,15 @@ class OverlayBodies:
         self._upper.close()
 
 
-@dataclass
 class Rehearsal(Opened):
     """The parts of a store with a temporary layer over them; closing it removes that layer."""
 
-    folder: tempfile.TemporaryDirectory[str] = dataclasses.field(kw_only=True)
-    pins: ExitStack = dataclasses.field(kw_only=True)
+    def __init__(
+        self, opened: Opened, folder: tempfile.TemporaryDirectory[str], pins: ExitStack, **replaced: Any
+    ) -> None:
+        vars(self).update(vars(opened) | replaced)
+        self.folder = folder
+        self.pins = pins
 
     def close(self) -> None:
         """Remove the temporary layer; the store below stays open."""
@@ -101,13 +103,12 @@ def rehearse(opened: Opened, buckets: Buckets) -> Rehearsal:
     engine = OverlayEngine(opened.engine, upper)
     bodies = OverlayBodies(opened.bodies, scratch)
     sharing = SharedBodies(engine)
-    parts = {field.name: getattr(opened, field.name) for field in dataclasses.fields(opened)}
     manifest = Manifest.load(engine)
     dictionary_folder = Path(folder.name) / DICTIONARY_DIRECTORY
     opened.files.make_folder(dictionary_folder)
     dictionary_files = DictionaryFiles(opened.files, dictionary_folder, opened.dictionaries)
     dictionaries = SiteDictionaries(dictionary_files, engine, manifest)
-    parts |= {
+    replaced = {
         "engine": engine,
         "bodies": bodies,
         "sharing": sharing,
@@ -120,7 +121,7 @@ def rehearse(opened: Opened, buckets: Buckets) -> Rehearsal:
     pins = ExitStack()
     if isinstance(opened.bodies, SegmentBodies):
         pins.enter_context(opened.bodies.pinned())  # rows of the layer may hold refs of the store below
-    return Rehearsal(**parts, folder=folder, pins=pins)
+    return Rehearsal(opened, folder, pins, **replaced)
 
 
 def _layer(lower: Buckets, both: Engine, upper: Engine, folder: Path) -> Buckets:

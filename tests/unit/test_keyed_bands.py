@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from pathlib import Path
 
@@ -101,4 +100,4 @@ def test_stores_without_a_secret_are_as_they_were(tmp_path: Path) -> None:
     assert b"keyed_bands" not in encode_schema(Schema()) and b"keyed_bands" in encode_schema(KEYED)
     for schema in (Schema(), KEYED):
         assert decode_schema(encode_schema(schema)) == schema
-    assert dataclasses.replace(KEYED, keyed_bands=False) == Schema()
+    assert KEYED._replace(keyed_bands=False) == Schema()

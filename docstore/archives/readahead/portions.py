@@ -146,7 +146,7 @@ def _url(entry: Entry) -> str:
 
 def _without_password(entry: Entry) -> Entry:
     if isinstance(entry, PageEntry):
-        return replace(entry, page=replace(entry.page, url=without_password(entry.page.url)))
+        return replace(entry, page=entry.page._replace(url=without_password(entry.page.url)))
     if isinstance(entry, RevisitEntry):
         refers_to = without_password(entry.refers_to_uri)
         return replace(entry, url=without_password(entry.url), refers_to_uri=refers_to)

@@ -6,7 +6,6 @@ Knows the schema's options; the store checks their values.
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +122,8 @@ def _share_or_none(text: str) -> float | None:
 
 def schema_fields(schema: Schema) -> dict[str, Any]:
     """A schema for JSON."""
-    fields = asdict(schema)
-    fields["families"] = [asdict(one) for one in schema.families]
+    fields = schema._asdict()
+    fields["families"] = [one._asdict() | {"gc": one.gc._asdict()} for one in schema.families]
     fields["policies"] = {str(kind): str(policy) for kind, policy in schema.policies}
     return fields
 
