@@ -10,8 +10,8 @@ are; it is made again, larger and of pieces, as the site grows (`STAGES`).  A ta
 to have one; when its values take much more than they did (other sites have come), it is sampled anew.
 
 Which dictionary a record needs stands in the record, so nothing here is ever rewritten, and a dictionary's file is
-durable before any record that needs it.  At most DICTIONARIES_HELD are held prepared.  A page whose dictionary is not
-held is written with its tablet's, or without: to prepare one costs as much as some pages, so that each page that is
+durable before any record that needs it.  PREPARED_BYTES of them are held prepared.  A page whose dictionary is not held
+is written with its tablet's, or without: to prepare one costs as much as some pages, so that each page that is
 written earns a part of it (`PAGES_A_LOAD`), and pages of ever other sites cannot make the store prepare without end.
 """
 
@@ -38,14 +38,21 @@ from docstore.model.format import (
     MANIFEST_QUALIFIER,
 )
 from docstore.model.types import RowMutations, SetCell
+from docstore.storage.cache import LruCache
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.unreadable import UnreadableValues
-from docstore.tablets.values import DICTIONARIES_HELD, PACK_LEVEL, Dictionary, checksum16, pack, unpack
+from docstore.tablets.values import PACK_LEVEL, Dictionary, checksum16, pack, unpack
 
 PIECE_BYTES = 1024
-SCOPES_HELD = 4 * DICTIONARIES_HELD
+PREPARED_BYTES = 64 << 20
+"""Contents of dictionaries that are held prepared for writing; with its tables each takes three times its content."""
+CONTENTS_HELD_BYTES = 16 << 20
+"""Contents of dictionaries as their files have them: those that were just written, and are prepared next."""
+LOADS_IN_STOCK = 64
+"""So many may be prepared at once before pages have earned more."""
+SCOPES_HELD = 256
 PAGES_A_LOAD = 32
 """Values written for each dictionary that is read and prepared again, some 3 ms: at most 100 us a value."""
 LARGEST_DICTIONARY_BYTES = 1 << 20
@@ -67,7 +74,7 @@ class DictionaryFiles:
         self._files = files
         self._folder = folder
         self._below = below
-        self._held: OrderedDict[bytes, bytes] = OrderedDict()
+        self._held: LruCache[bytes, bytes] = LruCache(CONTENTS_HELD_BYTES, len)
         self._unsettled = False
         self._lock = Lock()
         """Held while names are given and made durable: the writer and compaction each wait for all names."""
@@ -106,7 +113,7 @@ class DictionaryFiles:
             with self._lock:
                 self._unsettled = True
                 self._files.replace_name(path, head + payload)
-        self._hold(checksum, content)
+        self._held.put(checksum, content)
         return checksum
 
     def load(self, checksum: bytes) -> bytes:
@@ -126,7 +133,7 @@ class DictionaryFiles:
         content = decode_dictionary(self._files.read_whole(path), str(path))
         if checksum16(content) != checksum:
             raise CorruptionError("not the dictionary of this name", path=str(path), expected=checksum.hex(), found="")
-        self._hold(checksum, content)
+        self._held.put(checksum, content)
         return content
 
     def _is_there(self, checksum: bytes) -> bool:
@@ -150,15 +157,10 @@ class DictionaryFiles:
     def remove(self, checksum: bytes) -> None:
         """Remove a dictionary that no record needs."""
         self._files.unlink(self._path(checksum))
-        self._held.pop(checksum, None)
+        self._held.drop(checksum)
 
     def _path(self, checksum: bytes) -> Path:
         return self._folder / (checksum.hex() + DICTIONARY_SUFFIX)
-
-    def _hold(self, checksum: bytes, content: bytes) -> None:
-        self._held[checksum] = content
-        while len(self._held) > DICTIONARIES_HELD:
-            self._held.popitem(last=False)
 
 
 def decode_dictionary(raw: bytes, path: str = "") -> bytes:
@@ -276,8 +278,8 @@ class SiteDictionaries:
         self._manifest = manifest
         self._scopes: OrderedDict[bytes, _Scope] = OrderedDict()
         self._changed: dict[bytes, bytes] = {}
-        self._prepared: OrderedDict[bytes, Dictionary] = OrderedDict()
-        self._earned = DICTIONARIES_HELD * PAGES_A_LOAD
+        self._prepared: LruCache[bytes, Dictionary] = LruCache(PREPARED_BYTES, lambda one: len(one.content))
+        self._earned = LOADS_IN_STOCK * PAGES_A_LOAD
         self._last: tuple[bytes, Column, bytes, _Scope] | None = None
         """The site that was asked for last, which is the next one to learn from."""
         self._used: set[bytes] | None = None
@@ -299,7 +301,7 @@ class SiteDictionaries:
         """
         if column not in COLUMNS:
             return
-        self._earned = min(self._earned + 1, DICTIONARIES_HELD * PAGES_A_LOAD)
+        self._earned = min(self._earned + 1, LOADS_IN_STOCK * PAGES_A_LOAD)
         if dictionary and self._used is not None:
             self._used.add(dictionary)
         site, scope = self._site(row_key, column)
@@ -407,9 +409,7 @@ class SiteDictionaries:
         if not checksum:
             return None
         dictionary = self._prepared.get(checksum)
-        if dictionary is not None:
-            self._prepared.move_to_end(checksum)
-        elif self._earned >= PAGES_A_LOAD:
+        if dictionary is None and self._earned >= PAGES_A_LOAD:
             self._earned -= PAGES_A_LOAD
             dictionary = self.unreadable.attempt(lambda: self._prepare(checksum))
             if dictionary is None:
@@ -418,9 +418,8 @@ class SiteDictionaries:
         return dictionary
 
     def _prepare(self, checksum: bytes) -> Dictionary:
-        dictionary = self._prepared[checksum] = Dictionary(self._files.load(checksum))
-        while len(self._prepared) > DICTIONARIES_HELD:
-            self._prepared.popitem(last=False)
+        dictionary = Dictionary(self._files.load(checksum))
+        self._prepared.put(checksum, dictionary)
         return dictionary
 
 

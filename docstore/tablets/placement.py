@@ -13,9 +13,9 @@ from typing import NamedTuple, TypeVar
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, INLINE_LIMIT_BYTES, RECORD_VALUE
 from docstore.model.types import Durability, RowMutations
+from docstore.storage.cache import LruCache
 from docstore.tablets.bodies import Bodies, SegmentProgress
 from docstore.tablets.dictionaries import SiteDictionaries
-from docstore.tablets.held import HeldValues
 from docstore.tablets.record import Record
 from docstore.tablets.values import (
     INLINE_TAG,
@@ -116,7 +116,7 @@ class Placement:
         self._dictionaries = dictionaries
         self._base_envelope = base_envelope
         self._envelopes: dict[tuple[bytes, str], bytes] = {}
-        self._held_bases = HeldValues(BASES_HELD_BYTES)
+        self._held_bases: LruCache[tuple[bytes, str], bytes] = LruCache(BASES_HELD_BYTES, len)
         self._load = dictionaries.load
         self.unreadable = dictionaries.unreadable
 
@@ -212,7 +212,7 @@ class Placement:
     def forget_bases(self) -> None:
         """Look up anew where bases lie: some were freed, and what bears their name next may be another text."""
         self._envelopes = {}
-        self._held_bases = HeldValues(BASES_HELD_BYTES)
+        self._held_bases.clear()
 
     def progress(self) -> tuple[list[SegmentProgress], dict[int, int]]:
         """How far segments are written, and what was freed in them: for the manifest, with the group's rows."""

@@ -32,8 +32,8 @@ from docstore.model.format import INLINE_LIMIT_BYTES
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Previous, ReadSpec, RowMutations, SetCell
 from docstore.reading.documents import DocumentReader
+from docstore.storage.cache import LruCache
 from docstore.storage.table import Table
-from docstore.tablets.held import HeldValues
 from docstore.tablets.placement import Placement
 from docstore.tablets.sharing import BODY_FAMILY, ENVELOPE, TEXT, Base, SharedBodies, body_name
 from docstore.tablets.unreadable import Place
@@ -87,7 +87,7 @@ class PageRows:
         self._texts: OrderedDict[bytes, TextBase] = OrderedDict()
         self._texts_bytes = 0
         self._group_texts: dict[bytes, TextBase | None] = {}
-        self._plain_texts = HeldValues(PLAIN_TEXTS_HELD_BYTES)
+        self._plain_texts: LruCache[tuple[bytes, str], bytes] = LruCache(PLAIN_TEXTS_HELD_BYTES, len)
         self._unusable: set[PagePointer] = set()
         """Live versions that were found to be unreadable."""
         self._pending: dict[PagePointer, PendingPage] = {}
@@ -433,7 +433,7 @@ class PageRows:
             self._bases_bytes = 0
             self._texts.clear()
             self._texts_bytes = 0
-            self._plain_texts = HeldValues(PLAIN_TEXTS_HELD_BYTES)
+            self._plain_texts.clear()
 
     def _body_envelope(self, pointer: PagePointer) -> bytes | None:
         recent = self._recent_page(pointer)

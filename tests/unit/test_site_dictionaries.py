@@ -24,9 +24,7 @@ from docstore.tablets.dictionaries import (
     PASSING_PACK_LEVEL,
     PIECE_BYTES,
     STAGES,
-    SiteDictionaries,
     _Sample,
-    _site_name,
 )
 from docstore.tablets.record import Record
 from docstore.tablets.values import PACK_LEVEL, pack, parse_envelope
@@ -53,10 +51,6 @@ def record_of(store: DocumentStore, url: str) -> Record:
     return store.opened.bodies.read(ref)
 
 
-def in_use(store: DocumentStore) -> SiteDictionaries:
-    return store.opened.placement._dictionaries
-
-
 def test_site_gets_a_dictionary_of_its_first_pages(store: DocumentStore) -> None:
     given = pages(1, 12)
     list(store.put_pages(given))
@@ -67,39 +61,45 @@ def test_site_gets_a_dictionary_of_its_first_pages(store: DocumentStore) -> None
     assert first.body in content
 
 
-def test_no_more_dictionaries_are_prepared_than_may_be_held(
-    store: DocumentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dictionaries, "DICTIONARIES_HELD", 2)
-    monkeypatch.setattr(dictionaries, "PAGES_A_LOAD", 1000)
+ROOM_OF_ONE = 150_000
+"""Bytes: more than a first dictionary of such a site, less than two."""
+
+
+def own_dictionary(store: DocumentStore, site: int) -> bytes:
+    """The dictionary of a site, made while these pages were written."""
+    given = pages(site, 8)
+    list(store.put_pages(given))
+    return record_of(store, given[-1].url).related
+
+
+def test_no_more_dictionaries_are_held_than_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dictionaries, "PREPARED_BYTES", 2 * ROOM_OF_ONE)
+    monkeypatch.setattr(dictionaries, "LOADS_IN_STOCK", 0)
     sites = range(1, 5)
-    for site in sites:
-        list(store.put_pages(pages(site, 8)))
-        assert len(in_use(store)._prepared) <= 2
-    in_use(store)._earned = 0
-    later = [one for site in sites for one in pages(site, 1, start=100)]
-    results = list(store.put_pages(later))
-    assert {result.stored for result in results} == {"body"}
-    own = [in_use(store)._scope(_site_name(row_key(one.url), ("page", b"body"))).checksum for one in later]
-    used = [record_of(store, one.url).related for one in later]
-    assert used[-1] == own[-1] != b"", "the last site's dictionary is held"
-    assert used[1] != own[1] != b"", "the second site's was pushed out, and has not been paid for again"
-    for one in later:
-        document = store.get(one.url)
-        assert document is not None and document.body == one.body
+    with docstore.open(tmp_path / "s", create=True) as store:
+        own = [own_dictionary(store, site) for site in sites]
+        later = [one for site in sites for one in pages(site, 1, start=100)]
+        results = list(store.put_pages(later))
+        assert {result.stored for result in results} == {"body"}
+        used = [record_of(store, one.url).related for one in later]
+        assert used[-1] == own[-1] != b"", "the last site's dictionary is held"
+        assert used[1] != own[1] != b"", "the second site's was pushed out, and nothing was earned to load it"
+        for one in later:
+            document = store.get(one.url)
+            assert document is not None and document.body == one.body
 
 
-def test_pages_earn_a_dictionary_that_was_pushed_out(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dictionaries, "DICTIONARIES_HELD", 1)
+def test_pages_earn_a_dictionary_that_was_pushed_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dictionaries, "PREPARED_BYTES", ROOM_OF_ONE)
+    monkeypatch.setattr(dictionaries, "LOADS_IN_STOCK", 1)
     monkeypatch.setattr(dictionaries, "PAGES_A_LOAD", 4)
-    for site in (2, 1, 3):
-        list(store.put_pages(pages(site, 8)))
-    in_use(store)._earned = 0
-    later = pages(1, 8, start=100)
-    list(store.put_pages(later))
-    own = in_use(store)._scope(_site_name(row_key(later[0].url), ("page", b"body"))).checksum
-    used = [record_of(store, one.url).related for one in later]
-    assert used[0] != own == used[-1]
+    with docstore.open(tmp_path / "s", create=True) as store:
+        own = {site: own_dictionary(store, site) for site in (2, 1, 3)}
+        list(store.put_pages(pages(2, 1, start=100)))  # spends what was in stock
+        later = pages(1, 8, start=100)
+        list(store.put_pages(later))
+        used = [record_of(store, one.url).related for one in later]
+    assert used[0] != own[1] == used[-1] != b""
 
 
 @pytest.mark.parametrize("stride_pieces", [0, 8])
