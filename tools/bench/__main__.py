@@ -47,7 +47,7 @@ def main() -> None:
         "![Size against read time](img/size-and-reads.svg)\n\n"
         "How that was measured, re-crawls, and where every byte goes: [size](benchmarks-size.md). What takes longer:\n"
         "[the full corpus](benchmarks-full.md). A write by stage: [writing](benchmarks-write.md). What a page costs\n"
-        "as its kind becomes many: [growth](benchmarks-growth.md).\n"
+        "as its kind becomes many: [growth](benchmarks-growth.md). What verdicts find: [dedup](benchmarks-dedup.md).\n"
     )
     arguments.output.write_text("\n".join([head, *parts]), encoding="utf-8")
 
