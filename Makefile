@@ -44,7 +44,7 @@ lint: $(STAMP)  ## linters, formatter and type checker
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(STAMP)  ## measure; writes docs/benchmarks.md (BENCH_ARGS="--corpus DIR" for more pages)
+bench: $(STAMP)  ## measure; prints tables of docs/benchmarks.md (BENCH_ARGS="--corpus DIR" for more pages)
 	@$(SAYING) "installing what docstore is compared with" $(BIN)/python -m pip install --quiet -e '.[bench]'
 	$(BIN)/python -m tools.bench $(BENCH_ARGS)
 

@@ -1,9 +1,8 @@
-"""`python -m tools.bench [--corpus DIR] [--limit N] [--only NAME]`: measure, and write docs/benchmarks.md."""
+"""`python -m tools.bench [--corpus DIR] [--limit N] [--only NAME]`: print tables of docs/benchmarks.md."""
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
 import sys
 from pathlib import Path
@@ -25,31 +24,15 @@ def main() -> None:
     )
     parser.add_argument("--limit", type=int, help="at most so many pages")
     parser.add_argument("--only", choices=sorted(SECTIONS), action="append", help="only this section; may be repeated")
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "benchmarks.md")
     arguments = parser.parse_args()
     pages = load_pages(arguments.corpus, arguments.limit)
     if not pages:
         sys.exit(f"no pages in {arguments.corpus}: name a folder of WARC files with --corpus")
-    parts = []
+    print(machine())
     for name, module in SECTIONS.items():
-        if arguments.only and name not in arguments.only:
-            continue
-        section = module.run(pages, f"python -m tools.bench --corpus DIR --only {name}")
-        print(section.render(), flush=True)
-        parts.append(section.render())
-    if arguments.only:
-        return
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    head = (
-        "# Benchmarks\n\n"
-        f"Made by `make bench` on {today}: {machine()}. Every figure is from one run in which the contenders take\n"
-        "turns on the same pages; quote the ratios, for absolute speeds are those of a small shared machine.\n\n"
-        "![Size against read time](img/size-and-reads.svg)\n\n"
-        "How that was measured, re-crawls, and where every byte goes: [size](benchmarks-size.md). What takes longer:\n"
-        "[the full corpus](benchmarks-full.md). A write by stage: [writing](benchmarks-write.md). What a page costs\n"
-        "as its kind becomes many: [growth](benchmarks-growth.md). What verdicts find: [dedup](benchmarks-dedup.md).\n"
-    )
-    arguments.output.write_text("\n".join([head, *parts]), encoding="utf-8")
+        if not arguments.only or name in arguments.only:
+            section = module.run(pages, f"python -m tools.bench --corpus DIR --only {name}")
+            print(f"\n{section.render()}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,9 @@
 """Re-crawls: the same URLs again and again, every version kept; what they take on disk, and what reading one costs.
 
-usage: python -m tools.bench.recrawl [--corpus CORPUS_DIR] [--manual DIR] [--versions N] [--stages live,fast,best]
+    python -m tools.bench.recrawl --corpus CORPUS_DIR [--stages live,fast,best]
 
-Two sets.  `llvm`: the manuals of LLVM and Clang 13 to 16 at the same URLs, out of the WARC files of a corpus made by
-`make_debdocs_corpus.py`.  `manual`: releases of one manual, out of the source archives that
-`tools/make_manual_versions.py` fetches.  Versions are dated a month apart.  Sizes are percent of the raw bytes of all
-bodies, as in `tools.bench.size`; beside them gzip per record, as WARC files have it.
+The manuals of LLVM and Clang 13 to 16 at the same URLs, out of the WARC files of a corpus of Debian's manuals, dated a
+month apart.  Sizes are percent of the raw bytes of all bodies, as in `tools.bench.size`; beside them gzip per record.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from __future__ import annotations
 import argparse
 import random
 import re
-import tarfile
 import tempfile
 import time
 import zlib
@@ -32,10 +29,6 @@ from tools.bench.size import MEGABYTE, NAMES, STAGES, compact, tell
 
 FIRST_VISIT = 1_600_000_000_000_000
 MONTH = 30 * 86_400_000_000
-HEADERS = (("content-type", "text/html; charset=utf-8"),)
-MANUAL_URL = "https://docs.sqlalchemy.org/en/latest/"
-
-Release = tuple[int, ...]
 
 
 def llvm_versions(corpus: Path) -> Iterator[Iterator[Page]]:
@@ -51,27 +44,6 @@ def llvm_versions(corpus: Path) -> Iterator[Iterator[Page]]:
 def _dated(number: int, pages: Iterable[Page]) -> Iterator[Page]:
     for page in pages:
         yield Page(page.url, page.body, page.status, page.headers, FIRST_VISIT + number * MONTH)
-
-
-def manual_versions(folder: Path, limit: int | None) -> Iterator[Iterator[Page]]:
-    """Pages of each release of the manual, oldest first; `limit` takes so many, evenly."""
-    releases: dict[Release, Path] = {}
-    for path in folder.glob("*.tar.gz"):
-        if found := re.search(r"-(\d+)\.(\d+)\.(\d+)\.tar\.gz$", path.name):
-            releases[tuple(map(int, found.groups()))] = path
-    paths = [path for _, path in sorted(releases.items())]
-    count = min(limit or len(paths), len(paths))
-    for number in range(count):
-        yield _released(number, paths[number * len(paths) // count])
-
-
-def _released(number: int, path: Path) -> Iterator[Page]:
-    with tarfile.open(path) as archive:
-        for member in archive:
-            _, slash, name = member.name.partition("/doc/")
-            stream = archive.extractfile(member) if slash and name.endswith(".html") else None
-            if stream is not None:
-                yield Page(MANUAL_URL + name, stream.read(), 200, HEADERS, FIRST_VISIT + number * MONTH)
 
 
 def time_versions(store: DocumentStore, count: int) -> str:
@@ -139,20 +111,12 @@ def run(name: str, versions: Iterable[Iterator[Page]], stages: Sequence[str], re
 def main() -> None:
     """Run as a program."""
     parser = argparse.ArgumentParser(description="the same URLs again and again")
-    parser.add_argument("--corpus", type=Path, help="folder of WARC files with LLVM and Clang")
-    parser.add_argument("--manual", type=Path, help="folder of source archives of one manual")
-    parser.add_argument("--versions", type=int, help="at most so many of the manual, evenly chosen; all by default")
+    parser.add_argument("--corpus", type=Path, required=True, help="folder of WARC files with LLVM and Clang")
     parser.add_argument("--stages", default=",".join(STAGES), help="which of live,fast,best, in that order")
     parser.add_argument("--reads", type=int, default=2000)
     args = parser.parse_args()
-    stages = args.stages.split(",")
-    if args.corpus:
-        name = "LLVM and Clang 13 to 16"
-        print(run(name, llvm_versions(args.corpus), stages, args.reads).render(), flush=True)
-    if args.manual:
-        print(run("one manual", manual_versions(args.manual, args.versions), stages, args.reads).render(), flush=True)
-    if not args.corpus and not args.manual:
-        parser.error("name a set: --corpus or --manual")
+    section = run("LLVM and Clang 13 to 16", llvm_versions(args.corpus), args.stages.split(","), args.reads)
+    print(section.render(), flush=True)
 
 
 if __name__ == "__main__":
