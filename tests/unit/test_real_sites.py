@@ -9,8 +9,9 @@ from pathlib import Path
 
 import docstore
 from docstore.model.types import Durability, Page, Previous, PutResult, Verdict, VerdictKind
+from tools.bench.adverts import Advert, advert
 from tools.bench.page_kinds import KindPage
-from tools.bench.real_pages import SlotKind, Template, Words, other_content, slot_kinds, template_of
+from tools.bench.real_pages import SlotKind, Template, Vocabulary, Words, other_content, slot_kinds, template_of
 from tools.bench.real_sites import Content, Site, SitePage, judge, make_pages, render, table
 
 POSTS = [" ".join(f"post{number}word{place}" for place in range(90)) for number in range(4)]
@@ -22,7 +23,8 @@ SOURCE = f"""<!DOCTYPE html><html><head><title>A walk in the hills | Forum</titl
 </main><p>{NOTICE}</p><footer>All rights reserved</footer></body></html>"""
 WANTED = "A walk in the hills " + " ".join(POSTS)
 WORDS = Words([[f"other{place}" for place in range(3000)]])
-ADVERTS = Words([["buy", "now", "and", "save"]])
+ADVERTS = [["buy", "now", "and", "save"] * 40]
+VOCABULARY = Vocabulary(WORDS, Words([[f"name{place}" for place in range(3000)]]), ADVERTS)
 
 
 def cut() -> Template:
@@ -37,7 +39,7 @@ def text_of(source: str) -> list[str]:
 
 def test_siblings_share_the_template_and_no_content() -> None:
     template = cut()
-    first, second = (template.fill(WORDS, random.Random(seed), ADVERTS, None) for seed in (1, 2))
+    first, second = (template.fill(VOCABULARY, random.Random(seed), None) for seed in (1, 2))
     for source in (first, second):
         assert "post" not in source
         assert "Home" in source and NOTICE in source and "All rights reserved" in source and "| Forum" in source
@@ -45,17 +47,27 @@ def test_siblings_share_the_template_and_no_content() -> None:
         assert len(text_of(source)) == len(text_of(SOURCE)) - 91  # structured data is taken out
         title, heading = re.findall("<title>(.*) \\| Forum</title>|<h1>(.*)</h1>", source)
         assert title[0] == heading[1] != "A walk in the hills"
+        assert title[0].startswith("name")
     assert first != second
 
 
 def test_a_copy_has_the_content_and_other_counters_and_adverts() -> None:
     template = cut()
-    page = template.fill(WORDS, random.Random(1), ADVERTS, None)
-    copy = template.fill(WORDS, random.Random(1), ADVERTS, random.Random(7))
+    page = template.fill(VOCABULARY, random.Random(1), None)
+    copy = template.fill(VOCABULARY, random.Random(1), random.Random(7), Advert.UNMARKED)
     own = [word for word in text_of(page) if word.startswith("other")]
     assert [word for word in text_of(copy) if word.startswith("other")] == own
     assert "buy now" in copy and "buy now" not in page
     assert re.findall(r"\d+ replies", copy) != re.findall(r"\d+ replies", page)
+
+
+def test_most_marked_adverts_have_no_words_and_unmarked_ones_have_no_name() -> None:
+    source = random.Random(3)
+    marked = [advert(Advert.MARKED, ADVERTS, source) for _ in range(400)]
+    assert 0.7 < sum(not text_of(each) for each in marked) / 400 < 0.85
+    assert all(re.search(r"\b(ad|ads|adsbygoogle|sponsored|taboola)\b", each) for each in marked)
+    unmarked = [advert(Advert.UNMARKED, ADVERTS, source) for _ in range(50)]
+    assert all(12 <= len(text_of(each)) <= 40 and "class" not in each for each in unmarked)
 
 
 def test_prices_get_other_digits_and_labels_stay() -> None:
@@ -75,7 +87,7 @@ def test_a_page_without_its_wanted_text_makes_no_site() -> None:
 
 
 def write(tmp_path: Path, extractor: str) -> tuple[list[Site], list[SitePage], docstore.DocumentStore]:
-    sites = [Site("1", "forum", cut(), WORDS, ADVERTS)]
+    sites = [Site("1", "forum", cut(), VOCABULARY)]
     schema = docstore.Schema(extractor=extractor)
     store = docstore.open(tmp_path / "store", create=True, schema=schema, durability=Durability.NONE)
     return sites, make_pages(sites, siblings=6, copies=3, seed=1), store
@@ -109,14 +121,14 @@ class AllNear:
 
 
 def test_verdicts_that_name_other_content_are_false() -> None:
-    sites = [Site("1", "forum", cut(), WORDS, ADVERTS)]
+    sites = [Site("1", "forum", cut(), VOCABULARY)]
     own, other = Content(0, 1), Content(0, 2)
     pages = [
-        SitePage("https://a/", own, False),
-        SitePage("https://b/", other, False),
-        SitePage("https://c/", own, True),
+        SitePage("https://a/", own, None),
+        SitePage("https://b/", other, None),
+        SitePage("https://c/", own, Advert.MARKED),
     ]
-    pages.append(SitePage("https://d/", other, True))
+    pages.append(SitePage("https://d/", other, Advert.UNMARKED))
     (outcome,) = judge(AllNear(), sites, pages, seed=1)  # type: ignore[arg-type]
     assert (outcome.verdicts, [page.url for page, _ in outcome.false]) == (3, ["https://b/", "https://d/"])
     assert (outcome.pairs, outcome.found, outcome.missed) == (2, 1, {"near": 1})

@@ -7,9 +7,9 @@ The text nodes of the page are of three kinds:
 - *content*, where their words follow each other in the wanted text: of three words and more anywhere, shorter ones
   between the first and the last of these.  A text that the page has three times or more is a label ("add to cart",
   "reply") and stays.  Content of which half of the letters are digits (a price, a number of an article) gets other
-  digits; other content gets words of other pages of the kind, as many as it has.  A text that the page has
-  twice is the same twice.  Of the title the content that it repeats, if that is half of it, is content; else all but
-  the site's name.
+  digits; other content gets words of other pages of the kind, as many as it has, and the title words of their titles.
+  A text that the page has twice is the same twice.  Of the title the content that it repeats, if that is half of it, is
+  content; else all but the site's name.
 - *counters*, where other text nodes of few words have digits and read like a date, a time or a count: "(12)",
   "3 days ago", "1,204 views".
 - template: everything else, left as it is.
@@ -32,6 +32,7 @@ from lxml import etree
 from lxml import html as lxml_html
 
 from docstore.text.charset import decode
+from tools.bench.adverts import Advert, advert, how_many
 from tools.bench.page_kinds import KindPage
 
 KINDS: Final = ("product", "collection", "forum", "listing")
@@ -43,17 +44,6 @@ LABEL_TIMES: Final = 3
 COUNTER_WORDS: Final = 6
 PIECE_WORDS: Final = 12
 """Longest run of words that is taken from one place of another page: two siblings share no more by chance."""
-ADVERTS: Final = (
-    '<div class="ad-slot"><p>{}</p></div>',
-    '<aside class="advertisement"><h4>Advertisement</h4><p>{}</p></aside>',
-    '<ins class="adsbygoogle"><a href="https://ads.example/click">{}</a></ins>',
-    '<div id="div-gpt-ad-1510-0" class="gpt-ad">{}</div>',
-    '<div class="sponsored-content"><span>Sponsored</span> <a href="https://ads.example/go">{}</a></div>',
-    '<section class="promo banner"><p>{} <a href="https://ads.example/more">Learn more</a></p></section>',
-)
-ADVERT_WORDS: Final = (12, 40)
-MOST_ADVERTS: Final = 3
-
 _WORD: Final = re.compile(r"\w+")
 _DIGIT: Final = re.compile(r"\d")
 _COUNTER: Final = re.compile(
@@ -101,6 +91,20 @@ class Words:
         return " ".join(drawn)
 
 
+class Vocabulary(NamedTuple):
+    """What pages of a site are filled with.
+
+    Attributes:
+        content: words of other pages of the kind.
+        titles: words of their titles.
+        adverts: texts that adverts are cut from.
+    """
+
+    content: Words
+    titles: Words
+    adverts: list[list[str]]
+
+
 class Template(NamedTuple):
     """A page in pieces: source that stays, with slots between.
 
@@ -108,37 +112,41 @@ class Template(NamedTuple):
         source: one piece more than there are slots.
         slots: in order.
         content_share: of the words of the wanted text, those in content slots.
+        title: what of the title is content; "" where it has none.
     """
 
     source: Sequence[str]
     slots: Sequence[Slot]
     content_share: float
+    title: str
 
-    def fill(self, words: Words, own: random.Random, adverts: Words, around: random.Random | None) -> str:
+    def fill(
+        self, vocabulary: Vocabulary, own: random.Random, around: random.Random | None, kind: Advert = Advert.MARKED
+    ) -> str:
         """The source of a page.
 
         Args:
-            words: its content is made of these.
+            vocabulary: of the site.
             own: draws its content.
-            adverts: their words.
             around: draws what is not content, counters and adverts; None leaves it as on the real page.
+            kind: of its adverts.
         """
         places = [number for number, slot in enumerate(self.slots) if slot.kind is SlotKind.ADVERT]
         with_advert: set[int] = set()
         if around is not None:
-            with_advert.update(around.sample(places, min(len(places), around.randint(1, MOST_ADVERTS))))
+            with_advert.update(around.sample(places, min(len(places), how_many(kind, around))))
         parts = [self.source[0]]
         said: dict[str, str] = {}
         for number, (slot, behind) in enumerate(zip(self.slots, self.source[1:], strict=True)):
             if slot.kind is SlotKind.CONTENT:
                 if slot.text.strip() not in said:
+                    words = vocabulary.titles if slot.text.strip() == self.title else vocabulary.content
                     said[slot.text.strip()] = other_content(slot.text.strip(), words, own)
                 parts.append(html.escape(slot.text.replace(slot.text.strip(), said[slot.text.strip()]), quote=False))
             elif slot.kind is SlotKind.COUNTER:
                 parts.append(html.escape(slot.text if around is None else other_digits(slot.text, around), quote=False))
             elif around is not None and number in with_advert:
-                advert = adverts.draw(around.randint(*ADVERT_WORDS), around)
-                parts.append(around.choice(ADVERTS).format(html.escape(advert, quote=False)))
+                parts.append(advert(kind, vocabulary.adverts, around))
             parts.append(behind)
         return "".join(parts)
 
@@ -173,6 +181,7 @@ def template_of(page: KindPage) -> Template | None:
     for text, kind in zip(texts, slot_kinds([text.value for text in texts], page.wanted), strict=True):
         if kind is not None:
             text.set(_mark(slots, Slot(kind, text.value)))
+    own = ""
     title = tree.find("head/title")
     if title is not None and title.text and _WORD.search(title.text):
         name = _SITE_NAME.search(title.text, 1)
@@ -190,7 +199,7 @@ def template_of(page: KindPage) -> Template | None:
     found = sum(len(_WORD.findall(slot.text)) for slot in slots if slot.kind is SlotKind.CONTENT)
     if found < LEAST_CONTENT_WORDS or found < LEAST_CONTENT_SHARE * wanted:
         return None
-    return Template(pieces[::2], [slots[int(number)] for number in pieces[1::2]], found / wanted)
+    return Template(pieces[::2], [slots[int(number)] for number in pieces[1::2]], found / wanted, own.strip())
 
 
 class _Text(NamedTuple):

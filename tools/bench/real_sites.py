@@ -10,7 +10,8 @@ A site is made of one real page of a shop, a forum or a listing (`real_pages` cu
 
 - *siblings* have other content in the page's own content (titles, names, prices, posts), and the same template: menus,
   footer, notices, dialogs;
-- *copies* have the content of one sibling, other dates and counters outside of it, and one to three adverts.
+- *copies* have the content of one sibling, other dates and counters outside of it, and adverts: four of five such as
+  say by their markup that they are adverts, every fifth one to three without any mark (`adverts`).
 
 All pages of all sites are written to one store in an order drawn from the seed.  A verdict on text (`same_text`,
 `near`, `contained`) is *true* where it names a page with the same content.  *Precision* is the true ones among these
@@ -30,15 +31,18 @@ from typing import Final, NamedTuple
 
 import docstore
 from docstore.model.types import Durability, Page, PutResult, VerdictKind
+from tools.bench.adverts import Advert
 from tools.bench.harness import Section
 from tools.bench.page_kinds import KindPage, read_pages
-from tools.bench.real_pages import KINDS, Template, Words, template_of
+from tools.bench.real_pages import KINDS, Template, Vocabulary, Words, template_of
 
 COMMAND: Final = "python -m tools.bench.real_sites DATA_DIR"
 SEED: Final = 20261122
 TEXT_VERDICTS: Final = frozenset({VerdictKind.SAME_TEXT, VerdictKind.NEAR, VerdictKind.CONTAINED})
 FOUND_VERDICTS: Final = frozenset({VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR})
 FIRST_WORDS: Final = 10
+UNMARKED_EVERY: Final = 5
+RECALLS: Final = tuple(f"recall, {each.value} adverts" for each in Advert)
 
 
 class Content(NamedTuple):
@@ -54,8 +58,7 @@ class Site(NamedTuple):
     name: str
     kind: str
     template: Template
-    words: Words
-    adverts: Words
+    vocabulary: Vocabulary
 
 
 class SitePage(NamedTuple):
@@ -63,7 +66,8 @@ class SitePage(NamedTuple):
 
     url: str
     content: Content
-    is_copy: bool
+    adverts: Advert | None
+    """Of a copy; a sibling has those of the real page."""
 
 
 @dataclass
@@ -76,6 +80,7 @@ class Outcome:
         false: of these, what named a page with other content: (page, result).
         pairs: of a sibling and its copy.
         found: of these, where the later named the earlier.
+        pairs_with, found_with: the same, by the adverts of the copy.
         missed: kinds of the verdicts on the later of the other pairs.
     """
 
@@ -84,6 +89,8 @@ class Outcome:
     false: list[tuple[SitePage, PutResult]] = field(default_factory=list)
     pairs: int = 0
     found: int = 0
+    pairs_with: Counter[Advert] = field(default_factory=Counter)
+    found_with: Counter[Advert] = field(default_factory=Counter)
     missed: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -103,10 +110,10 @@ class Outcome:
 def make_sites(pages: Sequence[KindPage], count: int, seed: int) -> list[Site]:
     """Sites of pages that have content enough, kinds in turn, drawn from the seed."""
     source = random.Random(seed)
-    words_of: dict[str, dict[str, list[str]]] = defaultdict(dict)
-    for page in pages:
-        words_of[page.kind][page.name] = page.wanted.split()
-    adverts = Words([words for name, words in sorted(words_of["article"].items())])
+    of_kind: dict[str, list[KindPage]] = defaultdict(list)
+    for page in sorted(pages, key=lambda page: page.name):
+        of_kind[page.kind].append(page)
+    adverts = [page.wanted.split() for page in of_kind["article"]]
     by_kind = {kind: _templates([page for page in pages if page.kind == kind], source) for kind in KINDS}
     sites: list[Site] = []
     while by_kind and len(sites) < count:
@@ -116,8 +123,10 @@ def make_sites(pages: Sequence[KindPage], count: int, seed: int) -> list[Site]:
                 del by_kind[kind]
             elif len(sites) < count:
                 page, template = found
-                others = [words for name, words in sorted(words_of[kind].items()) if name != page.name]
-                sites.append(Site(page.name, kind, template, Words(others), adverts))
+                others = [other for other in of_kind[kind] if other.name != page.name]
+                contents = Words([other.wanted.split() for other in others])
+                titles = Words([other.title.split() for other in others])
+                sites.append(Site(page.name, kind, template, Vocabulary(contents, titles, adverts)))
     return sites
 
 
@@ -134,9 +143,10 @@ def make_pages(sites: Sequence[Site], siblings: int, copies: int, seed: int) -> 
     made = []
     for number in range(len(sites)):
         contents = [Content(number, sibling) for sibling in range(siblings)]
-        made += [SitePage(f"https://site-{number}.example/{each.sibling}", each, False) for each in contents]
-        for each in source.sample(contents, min(copies, siblings)):
-            made.append(SitePage(f"https://copy-{number}.example/{each.sibling}", each, True))
+        made += [SitePage(f"https://site-{number}.example/{each.sibling}", each, None) for each in contents]
+        for place, each in enumerate(source.sample(contents, min(copies, siblings))):
+            kind = Advert.MARKED if place % UNMARKED_EVERY else Advert.UNMARKED
+            made.append(SitePage(f"https://copy-{number}.example/{each.sibling}", each, kind))
     source.shuffle(made)
     return made
 
@@ -145,8 +155,11 @@ def render(page: SitePage, sites: Sequence[Site], seed: int) -> Page:
     """The page as fetched: what it says depends on its content, the seed, and whether it is a copy."""
     site = sites[page.content.site]
     own = random.Random(f"{seed} {site.name} {page.content.sibling}")
-    around = random.Random(f"{seed} {site.name} {page.content.sibling} copy") if page.is_copy else None
-    source = site.template.fill(site.words, own, site.adverts, around)
+    around = random.Random(f"{seed} {site.name} {page.content.sibling} copy")
+    if page.adverts is None:
+        source = site.template.fill(site.vocabulary, own, None)
+    else:
+        source = site.template.fill(site.vocabulary, own, around, page.adverts)
     return Page(url=page.url, body=source.encode(), headers=(("Content-Type", "text/html; charset=utf-8"),))
 
 
@@ -157,6 +170,7 @@ def judge(store: docstore.DocumentStore, sites: Sequence[Site], pages: Sequence[
     """Write the pages; what came out for each site."""
     outcomes = [Outcome() for _ in sites]
     content_of = {page.url: page.content for page in pages}
+    adverts_of = {page.content: page.adverts for page in pages if page.adverts is not None}
     seen: set[Content] = set()
     results = store.put_pages(render(page, sites, seed) for page in pages)
     for page, result in zip(pages, results, strict=True):
@@ -169,8 +183,10 @@ def judge(store: docstore.DocumentStore, sites: Sequence[Site], pages: Sequence[
                 outcome.false.append((page, result))
         if page.content in seen:  # the other of its pair was written before
             outcome.pairs += 1
+            outcome.pairs_with[adverts_of[page.content]] += 1
             if is_true and verdict.kind in FOUND_VERDICTS:
                 outcome.found += 1
+                outcome.found_with[adverts_of[page.content]] += 1
             else:
                 outcome.missed[str(verdict.kind)] += 1
         seen.add(page.content)
@@ -186,20 +202,34 @@ def together(outcomes: Sequence[Outcome]) -> Outcome:
         total.false += each.false
         total.pairs += each.pairs
         total.found += each.found
+        total.pairs_with += each.pairs_with
+        total.found_with += each.found_with
         total.missed += each.missed
     return total
 
 
 def table(sites: Sequence[Site], outcomes: Sequence[Outcome], command: str) -> Section:
     """Precision and recall by kind of page."""
-    columns = ("kind", "sites", "pages", "verdicts on text", "false", "precision", "pairs", "recall", "missed pairs")
+    columns = (
+        "kind",
+        "sites",
+        "pages",
+        "verdicts on text",
+        "false",
+        "precision",
+        "pairs",
+        "recall",
+        *RECALLS,
+        "missed pairs",
+    )
     section = Section("Verdicts on sites made of real pages", command, columns)
     for kind in ("all", *KINDS):
         chosen = [each for site, each in zip(sites, outcomes, strict=True) if kind in ("all", site.kind)]
         total = together(chosen)
         missed = ", ".join(f"{count} {reason}" for reason, count in total.missed.most_common())
         numbers = (len(chosen), total.pages, total.verdicts, len(total.false), f"{total.precision:.4f}", total.pairs)
-        section.rows.append((kind, *map(str, numbers), f"{total.recall:.4f}", missed))
+        recalls = [f"{total.found_with[each] / max(1, total.pairs_with[each]):.4f}" for each in Advert]
+        section.rows.append((kind, *map(str, numbers), f"{total.recall:.4f}", *recalls, missed))
     return section
 
 
