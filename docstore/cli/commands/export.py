@@ -15,10 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from docstore.archives.export import Selection, export, selected
-from docstore.archives.writers.jsonl import JsonLinesExport
-from docstore.archives.writers.pages import PageWriter
-from docstore.archives.writers.trecweb import TrecWebExport
-from docstore.archives.writers.warc import WarcExport
+from docstore.archives.writers import JsonLinesExport, PageWriter, TrecWebExport, WarcExport
 from docstore.cli import answers, arguments, output, progress
 from docstore.cli.opening import open_named
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
