@@ -25,17 +25,17 @@ from docstore.model.types import (
     Headers,
     Page,
     Policies,
-    Policy,
     PutResult,
     ReadSpec,
     Schema,
     SetCell,
     Time,
     Verdict,
-    VerdictKind,
+    WriteOptions,
     checked_policies,
     checked_spec,
     micros,
+    page_of,
 )
 from docstore.reading.cells import CellStore
 from docstore.reading.collapse import Belongings, Collapser
@@ -148,6 +148,8 @@ class DocumentStore:
         """Finish and let go of the directory; a second call does nothing."""
         if not self._closed:
             self._closed = True
+            if self._writing is not None:
+                self._writing.queue.close()
             with self._committer.lock:
                 if self._writing is not None:
                     self.opened.make_reserve()  # the store may have grown
@@ -168,7 +170,7 @@ class DocumentStore:
         links: bool = False,
         any_time: bool = False,
     ) -> PutResult:
-        """Write one fetched page and learn what it is.
+        """Write one fetched page and learn what it is; threads that write at the same time share commits.
 
         Args:
             url: as fetched.
@@ -187,11 +189,31 @@ class DocumentStore:
                 policy.
             StorageError: not applied; free space, and write it again.
         """
-        pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
-        page = Page(url, body, status, pairs, None if fetched_at is None else micros(fetched_at))
-        result = self._writer().put(page, self._policies(policies), anchors=anchors, links=links, any_time=any_time)
-        if result.error:
-            raise InvalidArgument(result.error)
+        options = self._options(policies, anchors, links, any_time)
+        return self._writer().put(page_of(url, body, headers, status, fetched_at), options)
+
+    async def put_page_async(
+        self,
+        url: str,
+        body: bytes = b"",
+        *,
+        headers: Headers | Mapping[str, str] = (),
+        status: int = 200,
+        fetched_at: Time | None = None,
+        policies: Policies | None = None,
+        anchors: bool = False,
+        links: bool = False,
+        any_time: bool = False,
+    ) -> PutResult:
+        """As `put_page`, without blocking the event loop; tasks that write at the same time share commits.
+
+        A task that is cancelled before its page's turn writes nothing; later its page may be stored.
+        """
+        page = page_of(url, body, headers, status, fetched_at)
+        options = self._options(policies, anchors, links, any_time)
+        asyncio = importlib.import_module("asyncio")  # loaded where there is an event loop
+        writer = self._writer() if self._writing else await asyncio.to_thread(self._writer)
+        result: PutResult = await asyncio.wrap_future(writer.submit(page, options))
         return result
 
     def put_pages(
@@ -206,26 +228,27 @@ class DocumentStore:
     ) -> Iterator[PutResult]:
         """Write many pages; yields their results in order, each once it is committed.
 
-        Nothing is written before the iterator is asked.  A page that cannot be stored gives a result with
-        ``stored="refused"`` and an `error`; it never stops the others.
+        Nothing is written before the iterator is asked.  `pages` is read in the thread that asks; what has been
+        read is committed while it keeps the next page, and of a slow source each page is answered before the next is
+        read.  A page that cannot be stored gives a result with ``stored="refused"`` and an `error`; it never stops the
+        others.
 
         Args:
             pages: `Page` objects, or (url, body) pairs.
             policies: what to do per verdict, in place of the schema's.
-            threads: that analyse pages; any number gives the same store.
+            threads: that analyse pages; any number gives the same store, of a fast source the same bytes.
             anchors: write what each page says of the pages that it links to into their `anchor` family.
             links: give each result its `links`.
             any_time: take times before 1990, and more than a day ahead of the clock, too.
         Raises:
             StorageError: pages without a result are not applied.
+            StoreUnavailable: the store was closed; pages without a result are not applied.
         """
-        given = map(_as_page, pages)  # unlike a generator, it does not hold a long page until the next one is there
-        writer = self._writer()
-        return writer.put_all(given, self._policies(policies), threads, anchors=anchors, links=links, any_time=any_time)
+        return self._writer().put_all(pages, self._options(policies, anchors, links, any_time), threads)
 
     def put_prepared(self, prepared: Iterable[Prepared], *, policies: Policies | None = None) -> Iterator[PutResult]:
         """Write pages that a `Preparer` of this store's schema made ready, in another process say; as `put_pages`."""
-        return self._writer().put_prepared(prepared, self._policies(policies))
+        return self._writer().put_prepared(prepared, self._options(policies))
 
     def add_anchor(
         self, target_url: str, source_url: str, text: str, at: Time | None = None, *, any_time: bool = False
@@ -543,8 +566,11 @@ class DocumentStore:
 
     # --- pieces
 
-    def _policies(self, policies: Policies | None) -> dict[VerdictKind, Policy]:
-        return dict(self.schema.policies) if policies is None else checked_policies(policies)
+    def _options(
+        self, policies: Policies | None, anchors: bool = False, links: bool = False, any_time: bool = False
+    ) -> WriteOptions:
+        chosen = dict(self.schema.policies) if policies is None else checked_policies(policies)
+        return WriteOptions(chosen, anchors, links, any_time)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -569,7 +595,3 @@ class DocumentStore:
 def declared_families(schema: Schema) -> dict[str, ColumnFamily]:
     """Built-in families, replaced and joined by the schema's own."""
     return {family.name: family for family in (*BUILT_IN_FAMILIES, *schema.families)}
-
-
-def _as_page(given: Page | tuple[str, bytes]) -> Page:
-    return given if isinstance(given, Page) else Page(*given)

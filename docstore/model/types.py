@@ -536,6 +536,30 @@ class Verdict(NamedTuple):
     verified: int = 0
 
 
+def page_of(
+    url: str, body: bytes, headers: Headers | Mapping[str, str], status: int, fetched_at: "Time | None"
+) -> Page:
+    """A page of what a caller names one by one."""
+    pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
+    return Page(url, body, status, pairs, None if fetched_at is None else micros(fetched_at))
+
+
+class WriteOptions(NamedTuple):
+    """How a page is written.
+
+    Attributes:
+        policies: what to do per verdict.
+        anchors: write with the page what it says of the pages that it links to.
+        links: name those pages in the result.
+        any_time: take what `times.refusal_of_time` refuses.
+    """
+
+    policies: Mapping[VerdictKind, Policy]
+    anchors: bool = False
+    links: bool = False
+    any_time: bool = False
+
+
 class PutResult(NamedTuple):
     """The answer to one written page.
 

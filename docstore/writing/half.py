@@ -34,6 +34,7 @@ from docstore.writing.orphans import Orphan, orphans
 from docstore.writing.pipeline import PageWriter
 from docstore.writing.placing import PAGES
 from docstore.writing.prepared import Preparer
+from docstore.writing.queue import WriteQueue
 from docstore.writing.referrers import Referrers
 from docstore.writing.reindexing import kernel_of, open_buckets
 from docstore.writing.rows import PageRows
@@ -122,7 +123,8 @@ class Writing:
             taken=TakenTimes(table, opened.placement),
             tally=Tally(opened.engine),
         )
-        self.writer = PageWriter(Preparer(self.kernel, clock), self._sequencer)
+        self.queue = WriteQueue(self._sequencer)
+        self.writer = PageWriter(Preparer(self.kernel, clock), self.queue)
 
     def _make_detector(self, index: HashIndex, rows: PageRows) -> Detector:
         return Detector(

@@ -71,6 +71,13 @@ class Answer(NamedTuple):
     known_as: str = ""
 
 
+class Written(NamedTuple):
+    """What became of pages: the results of those that are committed, the first ones, and why the others are not."""
+
+    results: list[PutResult]
+    error: BaseException | None
+
+
 def _known(url: str, timestamp: int, known: capture.StoredVerdict) -> Answer:
     """The answer to a capture that is there already."""
     return Answer(url, timestamp, known._replace(stored=capture.STORED_KNOWN), known_as=known.stored)
@@ -106,15 +113,18 @@ class Sequencer:
         self._commits = committer.commits
         """The committer's count when what index and rows remember was true: only our own commits move it along."""
 
-    def write(self, prepared: Sequence[Prepared], policies: Policies) -> list[PutResult]:
+    def write(self, pages: Sequence[Prepared], policies: Sequence[Policies]) -> Written:
         """Judge, store and commit pages, in order.
 
+        Args:
+            pages: to be written.
+            policies: what to do per verdict, for each page.
         Returns:
-            One result a page; all of them are committed at the store's durability.
-        Raises:
-            StorageError: the pages that were not committed yet are not applied.
-            CommitUnknown: they may be applied; writing them again is safe.
+            The results of all, committed at the store's durability; or of the first ones, and why there are no more.
+            A StorageError says that the rest is not applied; after CommitUnknown, writing it again is safe.
         """
+        answers: list[Answer] = []
+        committed = 0
         with self._committer.lock:
             try:
                 if not self.is_current():  # a compaction, a sweep, a cell set by hand
@@ -122,14 +132,21 @@ class Sequencer:
                     self._rows.forget()
                     self._taken.forget()
                     self._commits = self._committer.commits
-                self._rows.prepare([one.row_key for one in prepared if not one.error])
-                self._index.prepare(one.analysis for one in prepared if one.analysis is not None)
-                answers = [self._judge(one, policies) for one in prepared]
+                self._rows.prepare([one.row_key for one in pages if not one.error])
+                self._index.prepare(one.analysis for one in pages if one.analysis is not None)
+                for one, policy in zip(pages, policies, strict=True):
+                    commits = self._commits
+                    try:
+                        answer = self._judge(one, policy)
+                    finally:
+                        if self._commits != commits:  # what came before is committed
+                            committed = len(answers)
+                    answers.append(answer)
                 self.commit()
-            except BaseException:
+            except BaseException as error:
                 self._forget()
-                raise
-        return [_result(answer) for answer in answers]
+                return Written([_result(answer) for answer in answers[:committed]], error)
+        return Written([_result(answer) for answer in answers], None)
 
     def is_current(self) -> bool:
         """Whether what index and rows remember is what is stored; the caller holds the lock."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 from contextlib import ExitStack
 
 from docstore.cli import arguments, output, progress
@@ -27,7 +28,9 @@ docstore backup /backups/webtable --store crawl-2024 --json
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("folder", metavar="DIR", help="of the backup; made if it is not there")
-    arguments.add_progress(parser)
+    parser.add_argument(
+        "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
+    )
     arguments.add_store(parser)
     arguments.add_read_only(parser)
     arguments.add_json(parser, "{segments, copied_segments, copied_bytes, total_bytes} as one JSON object")
@@ -37,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
     """Back up."""
     with ExitStack() as stack:
         store = stack.enter_context(open_named(args))
-        report = store.backup(args.folder, progress.of_bytes(args, stack, "backup"))
+        wanted = sys.stderr.isatty() if args.progress is None else args.progress
+        report = store.backup(args.folder, progress.bytes_bar(stack, "backup") if wanted else None)
     if args.json:
         output.json_line(dataclasses.asdict(report))
     else:

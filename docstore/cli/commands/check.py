@@ -6,6 +6,7 @@ Prints the findings of `docstore.reports.check`.
 from __future__ import annotations
 
 import argparse
+import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -33,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--acknowledge", action="store_true", help="list what was found to be lost at an open, and forget it; no check"
     )
-    arguments.add_progress(parser)
+    parser.add_argument(
+        "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
+    )
     arguments.add_store(parser)
     arguments.add_read_only(parser)
     arguments.add_json(parser, "one JSON object a line: one a finding, {where, what, remedy}")
@@ -49,8 +52,9 @@ def run(args: argparse.Namespace) -> int:
         opened = stack.enter_context(
             closing(Layout(Path(args.store)).open(create=False, schema=None, read_only=read_only))
         )
+        wanted = sys.stderr.isatty() if args.progress is None else args.progress
         findings = (
-            losses(opened) if args.acknowledge else check(opened, progress.of_count(args, stack, " rows", "check"))
+            losses(opened) if args.acknowledge else check(opened, progress.rows_bar(stack, "check") if wanted else None)
         )
         for finding in findings:
             found += 1

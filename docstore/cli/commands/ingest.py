@@ -12,11 +12,13 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+from tqdm import tqdm
 
 from docstore.archives.formats.entries import BODY_LIMIT_BYTES
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
-from docstore.cli import answers, arguments, output, progress
+from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named
 from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 from docstore.model.types import DUPLICATES, REJECTING, Policy, PutResult, VerdictKind
@@ -86,7 +88,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read and analyse in a process beside the writing one (default: for files of 16 MB and more, with a "
         "second core and not --threads 1)",
     )
-    arguments.add_progress(parser)
+    parser.add_argument(
+        "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
+    )
     arguments.add_durability(parser)
     arguments.add_create(parser)
     arguments.add_store(parser)
@@ -121,7 +125,8 @@ def run(args: argparse.Namespace) -> int:
         )
         try:
             with ExitStack() as drawn:  # the bar's line ends before anything else is said
-                report = ingest(store, sources, options, _progress(args, drawn))
+                wanted = sys.stderr.isatty() if args.progress is None else args.progress
+                report = ingest(store, sources, options, _progress(drawn) if wanted else None)
         except KeyboardInterrupt:
             if not args.dry_run:
                 lists = " and writes the list of --rejects" if args.rejects else ""
@@ -162,13 +167,17 @@ def _reject_writer(file: IO[bytes]) -> Callable[[PutResult], None]:
     return write
 
 
-def _progress(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
+def _progress(stack: ExitStack) -> Progress:
     """A bar of the bytes of the files, with the time that is left; of pages where a stream is read."""
-    bar = progress.bar(args, stack, unit=" pages")
+    shown: list[Any] = []
 
     def show(report: IngestReport) -> None:
-        if report.file_bytes and not bar.total:
-            bar.total, bar.unit, bar.unit_scale = report.file_bytes, "B", True
+        if not shown:
+            unit = "B" if report.file_bytes else " pages"
+            total = report.file_bytes or None
+            bar = tqdm(total=total, unit=unit, unit_scale=total is not None, file=sys.stderr, dynamic_ncols=True)
+            shown.append(stack.enter_context(bar))
+        bar = shown[0]
         seconds = bar.format_dict["elapsed"] or 1e-9
         pages = f"{report.pages} pages, {report.pages / seconds:.0f} pages/s, " if report.file_bytes else ""
         verdicts = " ".join(f"{kind} {count}" for kind, count in report.verdicts.items() if count)
@@ -177,7 +186,7 @@ def _progress(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
         bar.set_postfix_str(f"{pages}{rate}, {verdicts}{errors}", refresh=False)
         bar.update((report.done_bytes if report.file_bytes else report.pages) - bar.n)
 
-    return None if bar is None else show
+    return show
 
 
 def _print_errors(report: IngestReport) -> None:

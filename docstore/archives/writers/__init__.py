@@ -1,0 +1,1 @@
+"""Pages out: WARC 1.1, TREC Web, JSON Lines."""

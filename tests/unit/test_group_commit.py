@@ -1,0 +1,335 @@
+"""Writes of one store from many callers: slow sources, shared commits, asyncio, and what is left of who goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import docstore
+from docstore import Page, PutResult, StorageError, StoreUnavailable
+from docstore.model.errors import InvalidArgument
+from docstore.store import DocumentStore
+from docstore.writing.prepared import Prepared
+from docstore.writing.sequencer import GROUP_BYTES, GROUP_PAGES, Sequencer, Written
+
+T0 = 1_700_000_000_000_000
+
+
+class Groups:
+    """The groups that a store writes, by their sizes; the one that `stops` asks for waits until it may go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sizes: list[int] = []
+        self.written = threading.Condition()
+        self.stops: Callable[[list[str]], bool] = lambda urls: False
+        self.reached, self.go_on = threading.Event(), threading.Event()
+        self.fails: Callable[[list[str]], Exception | None] = lambda urls: None
+        write = Sequencer.write
+
+        def noted(sequencer: Sequencer, pages: list[Prepared], policies: list[object]) -> Written:
+            urls = [one.url for one in pages]
+            if self.stops(urls):
+                self.reached.set()
+                assert self.go_on.wait(60)
+            if error := self.fails(urls):
+                return Written([], error)
+            written = write(sequencer, pages, policies)  # type: ignore[arg-type]
+            with self.written:
+                self.sizes.append(len(pages))
+                self.written.notify_all()
+            return written
+
+        monkeypatch.setattr(Sequencer, "write", noted)
+
+    def wait(self, pages: int) -> None:
+        """Until so many pages are committed."""
+        with self.written:
+            assert self.written.wait_for(lambda: sum(self.sizes) >= pages, 60)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[DocumentStore]:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as opened:
+        yield opened
+
+
+@pytest.fixture
+def groups(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Groups]:
+    made = Groups(monkeypatch)
+    yield made
+    made.go_on.set()
+
+
+@pytest.fixture
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No source is too slow: a busy machine cuts no groups."""
+    monkeypatch.setattr("docstore.writing.pipeline.GROUP_SECONDS", 1e9)
+
+
+def page(number: int) -> Page:
+    return Page(f"https://a.example/{number}", b"<p>page %d" % number, fetched_at=T0)
+
+
+def pages(count: int) -> list[Page]:
+    return [page(number) for number in range(count)]
+
+
+# --- sources of pages
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_slow_source_gets_each_answer_before_it_is_asked_again(
+    store: DocumentStore, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    monkeypatch.setattr("docstore.writing.pipeline.GROUP_SECONDS", -1)  # any source is slow
+    answered: list[PutResult] = []
+
+    def source() -> Iterator[Page]:
+        for number in range(3):
+            assert len(answered) == number
+            yield page(number)
+
+    for result in store.put_pages(source(), threads=threads):
+        answered.append(result)
+    assert [result.stored for result in answered] == ["body"] * 3
+
+
+@pytest.mark.usefixtures("fast")
+def test_the_first_answer_comes_before_the_second_page_is_asked_for(store: DocumentStore) -> None:
+    answered: list[PutResult] = []
+
+    def source() -> Iterator[Page]:
+        yield page(0)
+        assert len(answered) == 1
+        yield page(1)
+
+    for result in store.put_pages(source()):
+        answered.append(result)
+    assert len(answered) == 2
+
+
+def test_what_was_read_is_committed_while_the_source_keeps_the_next_page(store: DocumentStore, groups: Groups) -> None:
+    def source() -> Iterator[Page]:
+        yield from pages(5)
+        groups.wait(5)
+        assert page(4).url in store
+        yield page(5)
+
+    assert len(list(store.put_pages(source()))) == 6
+
+
+def test_prepared_pages_are_committed_while_the_next_one_is_awaited(store: DocumentStore, groups: Groups) -> None:
+    ready = prepared(store, 3)
+
+    def source() -> Iterator[Prepared]:
+        yield from ready[:2]
+        groups.wait(2)
+        yield ready[2]
+
+    assert [result.stored for result in store.put_prepared(source())] == ["body"] * 3
+
+
+def prepared(store: DocumentStore, count: int) -> list[Prepared]:
+    from docstore.dedup.kernel import Kernel
+    from docstore.writing.prepared import Preparer
+
+    kernel = Kernel(extractor=store.schema.extractor, shingle_words=store.schema.shingle_words)
+    return Preparer(kernel, lambda: T0).prepare(pages(count))
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_fast_source_fills_whole_groups(store: DocumentStore, groups: Groups, threads: int) -> None:
+    list(store.put_pages(pages(GROUP_PAGES + 3), threads=threads))
+    assert groups.sizes == [GROUP_PAGES, 3]
+    list(store.put_pages(iter(pages(GROUP_PAGES + 3)), threads=threads))
+    assert groups.sizes[2:] == [1, GROUP_PAGES, 2]
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_long_page_is_alone_and_answered_before_the_next_is_asked_for(store: DocumentStore, groups: Groups) -> None:
+    long = Page("https://long.example/", b"x" * (GROUP_BYTES + 1), fetched_at=T0)
+    answered: list[PutResult] = []
+
+    def source() -> Iterator[Page]:
+        yield from pages(3)
+        yield long
+        assert len(answered) == 4
+        yield page(3)
+
+    for result in store.put_pages(source()):
+        answered.append(result)
+    assert groups.sizes == [1, 2, 1, 1]
+
+
+def test_a_source_is_read_by_the_thread_that_asks(store: DocumentStore) -> None:
+    readers = set()
+
+    def source() -> Iterator[Page]:
+        for number in range(40):
+            readers.add(threading.get_ident())
+            yield page(number)
+
+    assert len(list(store.put_pages(source()))) == 40
+    assert readers == {threading.get_ident()}
+
+
+def test_nothing_is_read_or_written_before_the_first_result_is_asked_for(store: DocumentStore, groups: Groups) -> None:
+    asked: list[int] = []
+
+    def source() -> Iterator[Page]:
+        asked.append(1)
+        yield page(0)
+
+    results = store.put_pages(source())
+    assert asked == [] and groups.sizes == []
+    assert len(list(results)) == 1
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_source_that_fails_does_so_when_all_before_it_is_answered(store: DocumentStore) -> None:
+    def source() -> Iterator[Page]:
+        yield from pages(20)
+        raise ZeroDivisionError("the source")
+
+    answered = []
+    with pytest.raises(ZeroDivisionError):
+        for result in store.put_pages(source()):
+            answered.append(result)
+    assert len(answered) == 20 and page(19).url in store
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_nothing_is_written_behind_a_group_that_failed(store: DocumentStore, groups: Groups, threads: int) -> None:
+    groups.fails = lambda urls: StorageError("disk full") if page(GROUP_PAGES + 1).url in urls else None
+    answered = []
+    with pytest.raises(StorageError, match="disk full"):
+        for result in store.put_pages(pages(4 * GROUP_PAGES), threads=threads):
+            answered.append(result)
+    assert len(answered) == GROUP_PAGES
+    assert groups.sizes == [GROUP_PAGES]
+
+
+@pytest.mark.usefixtures("fast")
+def test_an_iterator_that_nobody_advances_reads_little_and_stops_nobody(store: DocumentStore, groups: Groups) -> None:
+    read: list[int] = []
+
+    def source() -> Iterator[Page]:
+        for number in range(10**6):
+            read.append(number)
+            yield Page(f"https://b.example/{number}", b"x")
+
+    results = store.put_pages(source())
+    for _ in range(2):
+        next(results)
+    assert len(read) <= 2 * GROUP_PAGES + 1
+    assert store.put_page("https://a.example/", b"x").stored == "body"
+    assert len(list(store.put_pages(pages(3)))) == 3
+    del results
+    gc.collect()
+    assert store.put_page("https://a.example/2", b"x").stored == "body"
+
+
+# --- callers that share commits
+
+
+def test_pages_of_many_threads_share_a_commit_each_with_its_own_policies(store: DocumentStore, groups: Groups) -> None:
+    store.put_page("https://a.example/original", b"<p>the same", fetched_at=T0)
+    groups.stops = lambda urls: urls == ["https://a.example/0"]
+    policies: list[dict[str, str]] = [{"exact": ("flag", "reject", "reference")[number % 3]} for number in range(12)]
+    results: dict[int, PutResult] = {}
+
+    def put(number: int) -> None:
+        url = f"https://a.example/{number}"
+        results[number] = store.put_page(url, b"<p>the same", fetched_at=T0, policies=policies[number])
+
+    threads = [threading.Thread(target=put, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+        assert thread is not threads[0] or groups.reached.wait(60)
+    groups.go_on.set()
+    for thread in threads:
+        thread.join(60)
+    stored = {"flag": "body", "reject": "rejected", "reference": "reference"}
+    assert [results[number].stored for number in range(12)] == [stored[one["exact"]] for one in policies]
+
+
+def test_tasks_share_commits_and_a_page_that_is_refused_fails_alone(store: DocumentStore, groups: Groups) -> None:
+    async def main() -> list[PutResult | BaseException]:
+        puts = [store.put_page_async(one.url, one.body, fetched_at=T0, links=True) for one in pages(100)]
+        bad = store.put_page_async("no url at all")
+        return await asyncio.gather(*puts[:50], bad, *puts[50:], return_exceptions=True)
+
+    store.put_page("https://b.example/", b"loaded")
+    results = asyncio.run(main())
+    refused = results.pop(50)
+    assert isinstance(refused, InvalidArgument) and "scheme" in str(refused)
+    assert [one.url for one in results if isinstance(one, PutResult)] == [one.url for one in pages(100)]
+    assert sum(groups.sizes) == 102 and len(groups.sizes) < 20
+
+
+def test_a_task_that_is_cancelled_in_time_writes_nothing(store: DocumentStore, groups: Groups) -> None:
+    async def main() -> None:
+        first = asyncio.create_task(store.put_page_async(page(0).url, b"0"))
+        await asyncio.to_thread(groups.reached.wait, 60)
+        second = asyncio.create_task(store.put_page_async(page(1).url, b"1"))
+        third = asyncio.create_task(store.put_page_async(page(2).url, b"2"))
+        await asyncio.sleep(0)
+        third.cancel()
+        groups.go_on.set()
+        await asyncio.gather(first, second)
+        with pytest.raises(asyncio.CancelledError):
+            await third
+
+    store.put_page("https://b.example/", b"loaded")
+    groups.stops = lambda urls: not groups.reached.is_set()
+    asyncio.run(main())
+    assert page(1).url in store
+
+
+def test_closing_a_store_fails_what_still_waits_by_name(store: DocumentStore, groups: Groups) -> None:
+    results = store.put_pages(iter(pages(600)))
+    assert next(results).stored == "body"
+    assert next(results).stored == "body"
+    store.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        list(results)
+    with pytest.raises(StoreUnavailable, match="closed"):
+        asyncio.run(store.put_page_async("https://a.example/", b"x"))
+
+
+def test_an_interpreter_ends_whatever_is_left_of_its_writes(tmp_path: Path) -> None:
+    program = """
+import asyncio, sys, threading
+import docstore
+store = docstore.open(sys.argv[1], create=True, durability="none")
+def source():
+    for number in range(10**6):
+        yield docstore.Page(f"https://a.example/{number}", b"x")
+results = store.put_pages(source())
+print(next(results).stored, next(results).stored)
+other = store.put_pages(source())
+async def main():
+    task = asyncio.create_task(store.put_page_async("https://b.example/", b"x"))
+    await asyncio.sleep(0)
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "s")], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "body body\n", "")
+
+
+def test_the_collector_of_garbage_is_left_alone(store: DocumentStore, groups: Groups) -> None:
+    seen = set()
+    groups.fails = lambda urls: seen.add(gc.isenabled())
+    list(store.put_pages(pages(3)))
+    assert seen == {gc.isenabled()}

@@ -1,0 +1,232 @@
+"""The queue of writes: what shares a commit, what fails alone, and who goes on when a caller is interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
+from docstore.model.types import Page, Policy, Previous, PutResult, Verdict, VerdictKind
+from docstore.tablets.placement import Sorted
+from docstore.writing.prepared import Prepared
+from docstore.writing.queue import Request, WriteQueue
+from docstore.writing.sequencer import GROUP_BYTES, GROUP_PAGES, Policies, Written
+
+FLAG: Policies = {}
+REJECT: Policies = {VerdictKind.EXACT: Policy.REJECT}
+
+
+def prepared(name: str, length_bytes: int = 1) -> Prepared:
+    return Prepared(Page(name, b"x" * length_bytes), b"", name, 0, None, "", (), Sorted({}, {}), b"")
+
+
+def request(*names: str, policies: Policies = FLAG, length_bytes: int = 1, in_order: bool = True) -> Request:
+    return Request([prepared(name, length_bytes) for name in names], [policies] * len(names), in_order=in_order)
+
+
+class Writes:
+    """In the place of a sequencer: stops at the first group until it may go on, and notes what it is given."""
+
+    def __init__(self) -> None:
+        self.reached, self.go_on = threading.Event(), threading.Event()
+        self.groups: list[list[str]] = []
+        self.policies: list[list[Policies]] = []
+        self.judge: Callable[[list[str]], BaseException | None] = lambda names: None
+
+    def write(self, pages: Sequence[Prepared], policies: Sequence[Policies]) -> Written:
+        names = [one.url for one in pages]
+        self.groups.append(names)
+        self.policies.append(list(policies))
+        if not self.reached.is_set():
+            self.reached.set()
+            assert self.go_on.wait(60)
+        error = self.judge(names)
+        done = names if error is None else []
+        verdict = Verdict(VerdictKind.NEW)
+        return Written([PutResult(name, 0, verdict, Previous.NONE, 0.0, "body") for name in done], error)
+
+
+@pytest.fixture
+def writes() -> Writes:
+    return Writes()
+
+
+@pytest.fixture
+def queue(writes: Writes) -> WriteQueue:
+    return WriteQueue(writes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(16) as made:
+        yield made
+
+
+def busy(queue: WriteQueue, writes: Writes, pool: ThreadPoolExecutor, *behind: Request) -> list[Future[None]]:
+    """Let a caller write "first", and while that is under way others queue up behind it."""
+    futures = [pool.submit(queue.write, request("first"))]
+    assert writes.reached.wait(60)
+    for one in behind:
+        queue.add(one)
+    return futures + [pool.submit(queue.write, one) for one in behind]
+
+
+def answers(*requests: Request) -> list[list[str]]:
+    shown = [[one.url if isinstance(one, PutResult) else str(one) for one in given.outcomes] for given in requests]
+    assert all(given.is_answered for given in requests)
+    return shown
+
+
+def test_what_waits_during_a_commit_is_the_next_group(
+    queue: WriteQueue, writes: Writes, pool: ThreadPoolExecutor
+) -> None:
+    behind = [request("a"), request("b", "c", policies=REJECT), request("d")]
+    futures = busy(queue, writes, pool, *behind)
+    writes.go_on.set()
+    for future in futures:
+        future.result(60)
+    assert writes.groups == [["first"], ["a", "b", "c", "d"]]
+    assert writes.policies[1] == [FLAG, REJECT, REJECT, FLAG]
+    assert answers(*behind) == [["a"], ["b", "c"], ["d"]]
+
+
+def test_a_lone_caller_waits_for_nobody(queue: WriteQueue, writes: Writes) -> None:
+    writes.go_on.set()
+    for name in ("a", "b"):
+        queue.write(request(name))
+    assert writes.groups == [["a"], ["b"]]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "groups"),
+    [
+        ([(1, 1)] * (GROUP_PAGES + 2), [GROUP_PAGES, 2]),
+        ([(GROUP_PAGES - 1, 1), (2, 1), (1, 1)], [GROUP_PAGES - 1, 3]),
+        ([(1, 1), (1, GROUP_BYTES + 1), (1, 1), (1, 1)], [1, 1, 2]),
+        ([(1, GROUP_BYTES // 2), (1, GROUP_BYTES // 2), (1, 1)], [2, 1]),
+    ],
+)
+def test_a_group_has_its_bounds_and_a_long_page_is_alone(
+    queue: WriteQueue, writes: Writes, pool: ThreadPoolExecutor, sizes: list[tuple[int, int]], groups: list[int]
+) -> None:
+    behind = [request(*"x" * count, length_bytes=length) for count, length in sizes]
+    futures = [pool.submit(queue.write, request("first"))]
+    assert writes.reached.wait(60)
+    for one in behind:
+        queue.add(one)
+    writes.go_on.set()
+    for one in behind:
+        queue.write(one)
+    futures[0].result(60)
+    assert [len(group) for group in writes.groups[1:]] == groups
+
+
+def test_a_page_that_cannot_be_written_fails_with_its_own_request_alone(
+    queue: WriteQueue, writes: Writes, pool: ThreadPoolExecutor
+) -> None:
+    writes.judge = lambda names: ValueError("bad page") if "bad" in names else None
+    behind = [request("a"), request("b", "bad", "c"), request("d", "bad", "e", in_order=False), request("f")]
+    futures = busy(queue, writes, pool, *behind)
+    writes.go_on.set()
+    for future in futures:
+        future.result(60)
+    assert answers(*behind) == [["a"], ["bad page"] * 3, ["d", "bad page", "e"], ["f"]]
+
+
+@pytest.mark.parametrize("error", [StorageError("disk full"), CommitUnknown("who knows")])
+def test_a_group_that_fails_on_disk_fails_its_own_pages_once(
+    queue: WriteQueue, writes: Writes, pool: ThreadPoolExecutor, error: Exception
+) -> None:
+    writes.judge = lambda names: error if "a" in names else None
+    behind = [request("a"), request("b"), *(request(*"c" * GROUP_PAGES) for _ in range(2))]
+    futures = busy(queue, writes, pool, *behind)
+    writes.go_on.set()
+    for future in futures:
+        future.result(60)
+    assert [len(group) for group in writes.groups] == [1, 2, GROUP_PAGES, GROUP_PAGES]
+    assert [one.outcomes[-1] is error for one in behind] == [True, True, False, False]
+
+
+def test_closing_lets_the_group_under_way_be_finished_and_fails_the_rest(
+    queue: WriteQueue, writes: Writes, pool: ThreadPoolExecutor
+) -> None:
+    behind = request("late")
+    first, _ = busy(queue, writes, pool, behind)
+    closing = pool.submit(queue.close)
+    with pytest.raises(StoreUnavailable):
+        while True:
+            queue.check()
+    assert not closing.done()
+    writes.go_on.set()
+    closing.result(60)
+    first.result(60)
+    pool.shutdown()
+    assert isinstance(behind.outcomes[0], StoreUnavailable) and "closed before this page was written" in str(
+        behind.outcomes[0]
+    )
+    assert writes.groups == [["first"]]
+    with pytest.raises(StoreUnavailable):
+        queue.write(request("later"))
+
+
+def test_an_interrupted_leader_leaves_the_others_to_the_next_one(
+    queue: WriteQueue, writes: Writes, pool: ThreadPoolExecutor
+) -> None:
+    interrupts = [KeyboardInterrupt()]
+    writes.judge = lambda names: interrupts.pop() if "a" in names and interrupts else None
+    behind = [request("a"), request("b"), request("c")]
+    futures = busy(queue, writes, pool, *behind)
+    writes.go_on.set()
+    with pytest.raises(KeyboardInterrupt):
+        futures[1].result(60)
+    for future in futures[2:]:
+        future.result(60)
+    assert writes.groups == [["first"], ["a", "b", "c"], ["b", "c"]]
+    assert answers(*behind[1:]) == [["b"], ["c"]]
+
+
+def test_an_interrupted_follower_takes_its_pages_along(
+    queue: WriteQueue, writes: Writes, pool: ThreadPoolExecutor
+) -> None:
+    follower, other = request("follower"), request("other")
+    futures = busy(queue, writes, pool)
+    main = threading.get_ident()
+
+    def interrupt() -> None:
+        while not follower.is_queued:
+            pass
+        signal.pthread_kill(main, signal.SIGINT)
+
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    with pytest.raises(KeyboardInterrupt):
+        queue.write(follower)
+    interrupting.join()
+    futures.append(pool.submit(queue.write, other))
+    writes.go_on.set()
+    for future in futures:
+        future.result(60)
+    assert answers(other) == [["other"]]
+    queue.write(request("again"))
+    assert writes.groups[-1] == ["again"]
+
+
+def test_a_forked_child_is_refused_while_the_parent_writes(
+    queue: WriteQueue, writes: Writes, pool: ThreadPoolExecutor
+) -> None:
+    futures = busy(queue, writes, pool)
+    child = os.fork()
+    if child == 0:
+        try:
+            queue.write(request("child"))
+        except StoreUnavailable:
+            os._exit(7)
+        os._exit(8)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    writes.go_on.set()
+    futures[0].result(60)
