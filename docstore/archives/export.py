@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from docstore.archives.writers.pages import ExportPage, PageWriter, one_line
+from docstore.archives.writers import ExportPage, PageWriter, one_line
 from docstore.model import capture
 from docstore.model.types import Headers, Page, ReadSpec, micros
 from docstore.reading.cells import Row

@@ -21,9 +21,8 @@ import msgpack
 
 from docstore.archives.formats.entries import BODY_LIMIT_BYTES, RevisitEntry
 from docstore.archives.readahead import process
-from docstore.archives.readahead.job import Job
 from docstore.archives.readahead.portions import Place, Rest, portions
-from docstore.archives.readahead.process import ReadingProcess
+from docstore.archives.readahead.process import Job, ReadingProcess
 from docstore.model.capture import (
     STORED_BODY,
     STORED_CONFIRMED,

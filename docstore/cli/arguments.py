@@ -54,6 +54,15 @@ def add_json(parser: argparse.ArgumentParser, shape: str) -> None:
     parser.add_argument("--json", action="store_true", help=f"print {shape}")
 
 
+def add_progress(parser: argparse.ArgumentParser, when: str = "") -> None:
+    """`--progress` and `--no-progress`; see `docstore.cli.progress`."""
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help=f"{when}show progress on stderr (default: on a terminal)",
+    )
+
+
 def add_any_time(parser: argparse.ArgumentParser) -> None:
     """`--any-time`."""
     parser.add_argument(

@@ -1,35 +1,38 @@
-"""Progress bars on stderr, of bytes or of rows.
+"""Progress bars on stderr, where `--progress` asks for one (default: on a terminal).
 
-The one place that draws them for maintenance commands.
+The one place that draws them; a command adds `arguments.add_progress`.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from importlib import import_module
+from typing import Any
 
 
-def bytes_bar(stack: ExitStack, what: str) -> Callable[[int, int], None]:
-    """A function to tell (bytes done, bytes in all); the bar is closed with the stack."""
+def bar(args: argparse.Namespace, stack: ExitStack, **look: Any) -> Any:
+    """A bar of tqdm that is closed with the stack; None where none is wanted."""
+    if not (sys.stderr.isatty() if args.progress is None else args.progress):
+        return None
     # Loaded here: it takes longer than most commands.
-    tqdm = import_module("tqdm").tqdm
-    bar = stack.enter_context(tqdm(desc=what, unit="B", unit_scale=True, file=sys.stderr, dynamic_ncols=True))
+    return stack.enter_context(import_module("tqdm").tqdm(file=sys.stderr, dynamic_ncols=True, **look))
+
+
+def of_bytes(args: argparse.Namespace, stack: ExitStack, what: str) -> Callable[[int, int], None] | None:
+    """A function to call with (bytes done, bytes in all)."""
+    drawn = bar(args, stack, desc=what, unit="B", unit_scale=True)
 
     def show(done: int, total: int) -> None:
-        bar.total = total
-        bar.update(done - bar.n)
+        drawn.total = total
+        drawn.update(done - drawn.n)
 
-    return show
+    return None if drawn is None else show
 
 
-def rows_bar(stack: ExitStack, what: str) -> Callable[[int], None]:
-    """A function to tell the rows done; how many there are is not known before."""
-    tqdm = import_module("tqdm").tqdm
-    bar = stack.enter_context(tqdm(desc=what, unit=" rows", file=sys.stderr, dynamic_ncols=True))
-
-    def show(done: int) -> None:
-        bar.update(done - bar.n)
-
-    return show
+def of_count(args: argparse.Namespace, stack: ExitStack, unit: str, what: str = "") -> Callable[[int], None] | None:
+    """A function to call with the number done; how many there are is not known before."""
+    drawn = bar(args, stack, desc=what, unit=unit)
+    return None if drawn is None else lambda done: drawn.update(done - drawn.n)

@@ -139,8 +139,7 @@ def band_candidates(band_keys: NDArray[np.uint64], limit: int = 1024) -> Candida
 def sketch_agreements(sketches: NDArray[np.uint8], first: Numbers, second: Numbers) -> Numbers:
     """Bins in which the sketches of each pair agree, (pairs,) int64.
 
-    With `curves.sketch_estimate` and `curves.sketch_margin` it tells which candidates cannot reach a threshold but for
-    a chance that is stated, before any text is read.
+    It tells which candidates cannot reach a threshold but for a chance that is stated, before any text is read.
 
     Args:
         sketches: (pages, bins) uint8.

@@ -173,6 +173,9 @@ IDENTITY_ROW = b"identity"
 """Cell m: -> IDENTITY_BYTES random bytes, which a store has in common with its backups and what is restored of them."""
 IDENTITY_BYTES = 16
 
+BACKUPS_ROW = b"backups"
+"""Cells m:mark -> empty, a mark of IDENTITY_BYTES random bytes for each backup that this state comes after."""
+
 LOST_ROW = b"lost"
 """Cells m: of what was found to be missing at open, until it is acknowledged; see docs/format.md."""
 
@@ -182,7 +185,7 @@ COMPACTION_ROW = b"compaction"
 BACKUP_FILE = "BACKUP"
 BACKUP_FORMAT_VERSION = 1
 BACKUP_ENGINE_PREFIX = "engine-"
-"""BACKUP is JSON: format, store (its identity in hex), group (its last commit), engine (the folder's name),
+"""BACKUP is JSON: format, store (its identity in hex), mark (of this backup in hex), engine (the folder's name),
 segments (name -> bytes), dictionaries (names), runs (name -> bytes), made (seconds)."""
 
 # --- dictionaries ---

@@ -152,13 +152,13 @@ def _similar_sizes(sizes: Numbers, left: Numbers, right: Numbers, threshold: flo
 
 
 def _own_bins(sizes: Numbers) -> NDArray[np.float64]:
-    """Expected bins of each sketch that are its own, not borrowed: `curves.occupied_bins` of many at once."""
+    """Expected bins of each sketch that are its own, not borrowed: `theory.occupied_bins` of many at once."""
     own: NDArray[np.float64] = -BINS * np.expm1(np.maximum(sizes, 1) * np.log1p(-1.0 / BINS))
     return own
 
 
 def _least_agreement(bins: NDArray[np.float64], left: Numbers, right: Numbers, threshold: float) -> NDArray[np.float64]:
-    """Bins that have to agree for a pair to be verified: as `curves.sketch_margin` has it, of many pairs at once."""
+    """Bins that have to agree for a pair to be verified: as `theory.sketch_margin`, of many pairs at once."""
     agreement = bin_agreement(threshold, _KEPT_BITS)
     # A borrowed bin repeats another one's value, so that some count for more than others: three quarters are safe.
     own = 0.75 * np.minimum(bins[left], bins[right])

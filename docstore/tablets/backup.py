@@ -8,6 +8,7 @@ last: until then the earlier backup stands, and a copy that was interrupted goes
 grow and their numbers are never given twice, so that what is there already is not copied again.
 
 Before anything in the folder is changed it is compared: what its BACKUP names has to be an earlier state of this store.
+Each backup has a mark, which the store keeps: what was restored of an earlier backup has not the marks of later ones.
 Bytes that it names are never changed; a file that is written anew is written beside and renamed.
 
 The runs of the index go with it, so that the first write after a restore need not make them anew.  They are derived:
@@ -17,6 +18,7 @@ where they changed while the engine's copy was fixed, or are not whole in the ba
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -29,20 +31,25 @@ from docstore.model.format import (
     BACKUP_ENGINE_PREFIX,
     BACKUP_FILE,
     BACKUP_FORMAT_VERSION,
+    BACKUPS_ROW,
     DICTIONARY_DIRECTORY,
     DICTIONARY_SUFFIX,
     ENGINE_DIRECTORY,
     FORMAT_FILE,
+    IDENTITY_BYTES,
     INDEX_DIRECTORY,
     RUN_FOOTER_BYTES,
     RUN_SUFFIX,
     SEGMENT_DIRECTORY,
+    SET_ASIDE_DIRECTORY,
 )
+from docstore.model.types import RowMutations, SetCell
 from docstore.storage.engine import Copyable
 from docstore.storage.files import Files, ReadFile
-from docstore.storage.plan import Plan
+from docstore.storage.plan import Plan, Stage
 from docstore.tablets.commit import Committer
-from docstore.tablets.layout import Opened
+from docstore.tablets.layout import META_FAMILY, Opened
+from docstore.tablets.leftovers import list_set_aside
 from docstore.tablets.segment import SegmentBodies
 
 COPY_BYTES = 1 << 20
@@ -52,7 +59,7 @@ TAIL_BYTES = 4096
 PARTIAL_SUFFIX = ".partial"
 """Of a file that is being copied."""
 
-FOLDERS = (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, INDEX_DIRECTORY)
+FOLDERS = (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, INDEX_DIRECTORY, SET_ASIDE_DIRECTORY)
 
 Progress = Callable[[int, int], None]
 
@@ -120,9 +127,11 @@ def backup(opened: Opened, committer: Committer, folder: Path, on_progress: Prog
 
         try:
             opened.bodies.sync()
-            committer.commit(Plan())
-            group = opened.manifest.group
+            mark = os.urandom(IDENTITY_BYTES)
+            noted = RowMutations("meta", BACKUPS_ROW, [SetCell(META_FAMILY, mark, 0, b"")])
+            committer.commit(Plan().write(Stage.ALLOCATION, [noted]))
             lengths = _segment_lengths(opened)
+            aside = [one.name for one in list_set_aside(files, opened.path / SET_ASIDE_DIRECTORY)]
             dictionaries = [checksum.hex() + DICTIONARY_SUFFIX for checksum in opened.dictionaries.names()]
             runs = _open_runs(opened)
             opened.engine.copy_to(folder / engine, release)
@@ -133,16 +142,19 @@ def backup(opened: Opened, committer: Committer, folder: Path, on_progress: Prog
         named = {} if earlier is None else earlier["segments"]
         pieces = list(_segment_pieces(files, folder, lengths, named))
         copied_segments = len(pieces)
-        copied_bytes = _copy_files(opened, folder, pieces, dictionaries, runs, on_progress)
+        whole = [Path(DICTIONARY_DIRECTORY, name) for name in dictionaries]
+        whole += [Path(SET_ASIDE_DIRECTORY, name) for name in aside]
+        copied_bytes = _copy_files(opened, folder, pieces, whole, runs, on_progress)
     files.replace_whole(folder / FORMAT_FILE, files.read_whole(opened.path / FORMAT_FILE))
     content = {
         "format": BACKUP_FORMAT_VERSION,
         "store": opened.identity.hex(),
-        "group": group,
+        "mark": mark.hex(),
         "engine": engine,
         "segments": {path.name: length for path, length in lengths.items()},
         "dictionaries": dictionaries,
         "runs": {name: run.file.length_bytes() for name, run in runs.items()},
+        "set_aside": aside,
         "made": int(time.time()),
     }
     files.replace_whole(folder / BACKUP_FILE, json.dumps(content, indent=1).encode() + b"\n")
@@ -170,10 +182,10 @@ def restore(folder: Path, target: Path, files: Files | None = None, on_progress:
     if files.names(target):
         raise InvalidArgument(f"{target} is not empty; name a folder that is not there")
     wanted = {Path(SEGMENT_DIRECTORY, name): int(length) for name, length in content["segments"].items()}
-    for name in content["dictionaries"]:
-        wanted[Path(DICTIONARY_DIRECTORY, name)] = _length(files, folder / DICTIONARY_DIRECTORY / name)
-    for name in files.names(folder / content["engine"]):
-        wanted[Path(content["engine"], name)] = _length(files, folder / content["engine"] / name)
+    whole = [Path(DICTIONARY_DIRECTORY, name) for name in content["dictionaries"]]
+    whole += [Path(SET_ASIDE_DIRECTORY, name) for name in content["set_aside"]]
+    whole += [Path(content["engine"], name) for name in files.names(folder / content["engine"])]
+    wanted |= {path: _length(files, folder / path) for path in whole}
     for path, length in wanted.items():
         if _length(files, folder / path) < length:
             raise CorruptionError("a file of the backup is too short", path=str(folder / path), expected=f"{length}")
@@ -221,15 +233,15 @@ def _copy_files(
     opened: Opened,
     folder: Path,
     pieces: list[_Piece],
-    dictionaries: list[str],
+    whole: list[Path],
     runs: dict[str, _OpenRun],
     on_progress: Progress | None,
 ) -> int:
-    """Copy what segments lack, and the dictionaries and runs that are not there; returns the bytes."""
+    """Copy what segments lack, and the whole files and runs that are not there; returns the bytes."""
     files = opened.files
-    for name in dictionaries:
-        path = opened.path / DICTIONARY_DIRECTORY / name
-        pieces += _whole_file(files, _Piece(path, folder / DICTIONARY_DIRECTORY / name, 0, _length(files, path)))
+    for place in whole:
+        path = opened.path / place
+        pieces += _whole_file(files, _Piece(path, folder / place, 0, _length(files, path)))
     for name, run in runs.items():
         piece = _Piece(run.file.path, folder / INDEX_DIRECTORY / name, 0, run.file.length_bytes(), run.file)
         pieces += _whole_file(files, piece, run.footer)
@@ -256,10 +268,11 @@ def _check_earlier(opened: Opened, folder: Path, earlier: dict[str, Any], length
     named = {name: int(length) for name, length in earlier["segments"].items()}
     if earlier["store"] and earlier["store"] != opened.identity.hex():
         raise InvalidArgument(f"{folder} holds the backup of another store; name another folder")
-    if int(earlier["group"]) > opened.manifest.group:
+    marks = [cell.qualifier.hex() for cell in opened.engine.read_row("meta", BACKUPS_ROW)]
+    if earlier["mark"] and earlier["mark"] not in marks:
         raise InvalidArgument(
-            f"{folder} holds the backup of a later state of this store: commit {earlier['group']} is its last, and "
-            f"{opened.manifest.group} is the store's; name another folder"
+            f"{folder} holds the backup of a later state of this store, or of another that was restored from an "
+            "earlier backup; name another folder"
         )
     shared = {path: named[path.name] for path in lengths if path.name in named}
     is_later = not shared and min((path.name for path in lengths), default="") > max(named, default="")
@@ -343,7 +356,7 @@ def _read(files: Files, folder: Path) -> dict[str, Any]:
         content = json.loads(files.read_whole(path))
         version = int(content["format"])
         if version == BACKUP_FORMAT_VERSION and {"engine", "segments", "dictionaries"} <= content.keys():
-            return {"runs": {}, "store": "", "group": 0, **content}
+            return {"runs": {}, "set_aside": [], "store": "", "mark": "", **content}
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptionError("not a list of a backup", path=str(path), expected="JSON with a format") from error
     raise UnsupportedFormat(f"{path} has backup format {version}, this docstore knows {BACKUP_FORMAT_VERSION}")
@@ -362,7 +375,7 @@ def _next_engine(files: Files, folder: Path) -> int:
 
 def _remove_others(files: Files, folder: Path, content: dict[str, Any]) -> None:
     """Remove what this backup does not name: segments that were compacted since, the engine of the one before."""
-    for directory, named in zip(FOLDERS, ("segments", "dictionaries", "runs"), strict=True):
+    for directory, named in zip(FOLDERS, ("segments", "dictionaries", "runs", "set_aside"), strict=True):
         for name in files.names(folder / directory):
             if name not in content[named]:
                 files.unlink(folder / directory / name)

@@ -329,12 +329,13 @@ def test_the_backup_of_a_later_state_is_refused_untouched(tmp_path: Path) -> Non
         assert restored.backup(tmp_path / "early").copied_segments == 0  # its own: the store is the same
         for one in some_pages(200, 60):  # longer than the later state, and another
             restored.put_page(one.url, one.body, headers=HTML, fetched_at=T0)
-        with pytest.raises(InvalidArgument, match="another store"):
+        with pytest.raises(InvalidArgument, match="restored from an earlier backup"):
             restored.backup(tmp_path / "late")
     assert tree(tmp_path / "late") == before
 
 
-def test_the_backup_of_a_later_state_is_told_by_its_last_commit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("goes_on", [0, 60])
+def test_the_backup_of_a_later_state_is_told_by_its_mark(tmp_path: Path, goes_on: int) -> None:
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         list(store.put_pages(some_pages(0, 10)))
         store.backup(tmp_path / "early")
@@ -344,10 +345,32 @@ def test_the_backup_of_a_later_state_is_told_by_its_last_commit(tmp_path: Path) 
     before = tree(tmp_path / "late")
     restore(tmp_path / "early", tmp_path / "r")
     with docstore.open(tmp_path / "r", durability="none") as restored:
+        for one in some_pages(50, goes_on):  # more commits than the later state has
+            restored.put_page(one.url, one.body, headers=HTML, fetched_at=T0)
         restored.compact()  # now no segment of the same number is in both
         with pytest.raises(InvalidArgument, match="later state"):
             restored.backup(tmp_path / "late")
     assert tree(tmp_path / "late") == before
+    with docstore.open(tmp_path / "r", durability="none") as restored:
+        restored.backup(tmp_path / "early")
+        restored.backup(tmp_path / "early")
+
+
+def test_files_set_aside_go_with_a_backup(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True) as store:
+        list(store.put_pages(some_pages(0, 10)))
+    aside = tmp_path / "s" / "set-aside"
+    aside.mkdir()
+    [segment, *_] = sorted((tmp_path / "s" / "segments").iterdir())
+    (aside / "00000009-0.seg").write_bytes(segment.read_bytes())
+    with docstore.open(tmp_path / "s") as store:
+        store.backup(tmp_path / "b")
+    restore(tmp_path / "b", tmp_path / "r")
+    assert (tmp_path / "r" / "set-aside" / "00000009-0.seg").read_bytes() == segment.read_bytes()
+    (aside / "00000009-0.seg").unlink()
+    with docstore.open(tmp_path / "s") as store:
+        store.backup(tmp_path / "b")
+    assert not list((tmp_path / "b" / "set-aside").iterdir())
 
 
 def test_a_backup_from_before_stores_had_an_identity_is_told_by_its_segments(tmp_path: Path) -> None:
@@ -356,7 +379,7 @@ def test_a_backup_from_before_stores_had_an_identity_is_told_by_its_segments(tmp
         store.backup(tmp_path / "b")
         listing = tmp_path / "b" / "BACKUP"
         content = json.loads(listing.read_text())
-        del content["store"], content["group"]
+        del content["store"], content["mark"]
         listing.write_text(json.dumps(content))
         before = tree(tmp_path / "b")
         with docstore.open(tmp_path / "other", create=True, durability="none") as other:

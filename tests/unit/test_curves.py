@@ -10,6 +10,7 @@ import pytest
 
 from docstore.dedup import curves
 from docstore.model.errors import InvalidArgument
+from tools.bench import theory
 
 SEED = 20261120
 
@@ -73,16 +74,16 @@ def test_sketch_estimate_is_unbiased_and_its_variance_is_bounded(jaccard: float,
     agree = (codes[minima[:, 0]] == codes[minima[:, 1]]) & (minima >= 0).all(axis=1) & occupied
     estimates = np.array(
         [
-            curves.sketch_estimate(float(row.sum()), float(used.sum()), bits)
+            theory.sketch_estimate(float(row.sum()), float(used.sum()), bits)
             for row, used in zip(agree, occupied, strict=True)
         ]
     )
-    bound = curves.sketch_variance(jaccard, curves.occupied_bins(union, bins), bits)
+    bound = theory.sketch_variance(jaccard, theory.occupied_bins(union, bins), bits)
     assert abs(float(estimates.mean()) - jaccard) < 4 * math.sqrt(bound / trials) + 0.002
     assert float(estimates.var()) < bound * 1.15
     if bits == 8:
         assert float(estimates.var()) > bound * 0.6
-    margin = curves.sketch_margin(jaccard, bins, bits, sigmas=4.0)
+    margin = theory.sketch_margin(jaccard, bins, bits, sigmas=4.0)
     assert float(np.mean(estimates < jaccard - margin)) < 0.001
 
 
@@ -90,13 +91,13 @@ def test_occupied_bins_match_balls_thrown_into_bins() -> None:
     rng = np.random.default_rng(SEED)
     for elements in (10, 100, 1000):
         seen = [len(np.unique(rng.integers(0, 256, elements))) for _ in range(400)]
-        assert float(np.mean(seen)) == pytest.approx(curves.occupied_bins(elements, 256), rel=0.02)
-    assert curves.occupied_bins(3, 1) == 1.0
+        assert float(np.mean(seen)) == pytest.approx(theory.occupied_bins(elements, 256), rel=0.02)
+    assert theory.occupied_bins(3, 1) == 1.0
 
 
 @pytest.mark.parametrize(("blocks", "intact"), [(4, 1), (6, 3), (8, 2), (5, 1)])
 def test_pigeonhole_formula_matches_random_placements_of_differing_bits(blocks: int, intact: int) -> None:
-    widths = curves.block_widths(blocks)
+    widths = theory.block_widths(blocks)
     owner = np.repeat(np.arange(blocks), widths)
     rng = np.random.default_rng(SEED)
     trials = 20_000
@@ -105,7 +106,7 @@ def test_pigeonhole_formula_matches_random_placements_of_differing_bits(blocks: 
         touched = np.zeros((trials, blocks), bool)
         np.put_along_axis(touched, owner[order], True, axis=1)
         share = float(np.mean((~touched).sum(axis=1) >= intact))
-        expected = curves.pigeonhole_probability(differing, widths, intact)
+        expected = theory.pigeonhole_probability(differing, widths, intact)
         assert abs(share - expected) < 4 * standard_error(expected, trials) + 1e-9
 
 
@@ -115,14 +116,14 @@ def test_pigeonhole_formula_is_exact_on_a_small_fingerprint() -> None:
     for differing in range(9):
         placements = list(itertools.combinations(range(8), differing))
         good = sum(3 - len({owner[bit] for bit in bits}) >= 1 for bits in placements)
-        assert curves.pigeonhole_probability(differing, widths) == pytest.approx(good / len(placements))
+        assert theory.pigeonhole_probability(differing, widths) == pytest.approx(good / len(placements))
 
 
 def test_fewer_differing_bits_than_blocks_always_leave_one_intact() -> None:
-    widths = curves.block_widths(6)
+    widths = theory.block_widths(6)
     assert sum(widths) == 64
-    assert all(curves.pigeonhole_probability(differing, widths, 3) == 1.0 for differing in range(4))
-    assert curves.pigeonhole_probability(4, widths, 3) < 1.0
+    assert all(theory.pigeonhole_probability(differing, widths, 3) == 1.0 for differing in range(4))
+    assert theory.pigeonhole_probability(4, widths, 3) < 1.0
 
 
 def test_chance_that_unrelated_simhashes_share_a_block_matches_simulation() -> None:
@@ -132,7 +133,7 @@ def test_chance_that_unrelated_simhashes_share_a_block_matches_simulation() -> N
     blocks = np.stack([part.all(axis=1) for part in np.split(agree, np.cumsum(widths)[:-1], axis=1)], axis=1)
     for intact in (1, 2):
         share = float(np.mean(blocks.sum(axis=1) >= intact))
-        expected = curves.chance_blocks_probability(widths, intact)
+        expected = theory.chance_blocks_probability(widths, intact)
         assert abs(share - expected) < 4 * standard_error(expected, 40_000)
 
 
@@ -142,7 +143,7 @@ def test_simhash_bits_agree_as_the_angle_says() -> None:
     planes = rng.standard_normal((60_000, 2))
     first = planes[:, 0] > 0
     second = planes @ np.array([cosine, math.sqrt(1 - cosine**2)]) > 0
-    assert float(np.mean(first == second)) == pytest.approx(curves.simhash_agreement(cosine), abs=0.01)
+    assert float(np.mean(first == second)) == pytest.approx(theory.simhash_agreement(cosine), abs=0.01)
 
 
 @pytest.mark.parametrize(("shared", "modulus", "needed"), [(41, 12, 1), (41, 12, 2), (200, 32, 3), (3, 5, 4)])
@@ -150,14 +151,14 @@ def test_containment_recall_matches_sampled_shingles(shared: int, modulus: int, 
     rng = np.random.default_rng(SEED)
     trials = 20_000
     kept = (rng.integers(0, 1 << 62, (trials, shared)) % modulus == 0).sum(axis=1)
-    expected = curves.containment_recall(shared, modulus, needed)
+    expected = theory.containment_recall(shared, modulus, needed)
     assert abs(float(np.mean(kept >= needed)) - expected) < 4 * standard_error(expected, trials)
 
 
 def test_containment_modulus_is_the_largest_that_keeps_the_recall() -> None:
-    modulus = curves.containment_modulus(words=50, shingle_words=5, containment=0.9, recall=0.95)
+    modulus = theory.containment_modulus(words=50, shingle_words=5, containment=0.9, recall=0.95)
     shared = math.floor(46 * 0.9)
-    assert curves.containment_recall(shared, modulus) >= 0.95 > curves.containment_recall(shared, modulus + 1)
+    assert theory.containment_recall(shared, modulus) >= 0.95 > theory.containment_recall(shared, modulus + 1)
 
 
 def test_tune_meets_its_promise_and_no_fewer_bands_would() -> None:
@@ -190,12 +191,12 @@ def test_mean_recall_averages_over_the_pairs() -> None:
         lambda: curves.tune(0.5, 0.999, background=0.45, max_false_candidates=0.001),
         lambda: curves.miss_probability(1.2, 4, 14),
         lambda: curves.miss_probability(0.5, 0, 14),
-        lambda: curves.pigeonhole_probability(65, curves.block_widths(4)),
-        lambda: curves.block_widths(65),
-        lambda: curves.containment_modulus(4, 5, 0.9, 0.95),
-        lambda: curves.containment_recall(-1, 8),
-        lambda: curves.sketch_estimate(0, 0, 8),
-        lambda: curves.simhash_agreement(2.0),
+        lambda: theory.pigeonhole_probability(65, theory.block_widths(4)),
+        lambda: theory.block_widths(65),
+        lambda: theory.containment_modulus(4, 5, 0.9, 0.95),
+        lambda: theory.containment_recall(-1, 8),
+        lambda: theory.sketch_estimate(0, 0, 8),
+        lambda: theory.simhash_agreement(2.0),
     ],
 )
 def test_impossible_arguments_are_refused_with_a_reason(call) -> None:  # type: ignore[no-untyped-def]

@@ -14,6 +14,7 @@ from docstore.dedup.analysis import Analysis
 from docstore.dedup.bands import BAND_WIDTH, BANDS
 from docstore.dedup.kernel import Kernel
 from tests.pages import changed, page, words
+from tools.bench import theory
 
 SEED = 20261121
 PAIRS = 1500
@@ -53,13 +54,13 @@ def test_bands_propose_and_miss_as_their_curves_say() -> None:
 def test_blocks_of_simhashes_stay_intact_as_the_pigeonhole_formula_says() -> None:
     distances = np.array([(one.simhash ^ two.simhash).bit_count() for one, two, _ in pairs()])
     for blocks, intact in ((4, 1), (6, 3)):
-        widths = curves.block_widths(blocks)
+        widths = theory.block_widths(blocks)
         ends = np.cumsum(widths)[:-1]
         expected, found = [], []
         for (one, two, _), distance in zip(pairs(), distances.tolist(), strict=True):
             differing = np.array([(one.simhash ^ two.simhash) >> bit & 1 for bit in range(64)], bool)
             found.append(sum(not block.any() for block in np.split(differing, ends)) >= intact)
-            expected.append(curves.pigeonhole_probability(distance, widths, intact))
+            expected.append(theory.pigeonhole_probability(distance, widths, intact))
         near = distances <= blocks - intact
         assert near.sum() >= 10
         assert np.array(found)[near].all()
@@ -77,7 +78,7 @@ def test_a_part_of_a_page_shares_a_fingerprint_with_it_as_containment_recall_say
         shingle.overlap(shingle.asked(part.fingerprints), text.fingerprints) > 0
         for part, text in zip(inside, whole, strict=True)
     ]
-    expected = curves.containment_recall(26, shingle.SAMPLE_MODULUS)
+    expected = theory.containment_recall(26, shingle.SAMPLE_MODULUS)
     assert 0.8 < expected < 0.95
     assert abs(np.mean(hits) - expected) < allowed(expected, len(texts))
 
@@ -87,7 +88,7 @@ def test_sketches_of_pages_err_within_their_bound() -> None:
     for one, two, jaccard in pairs():
         union = round((one.shingle_count + two.shingle_count) / (1 + jaccard))
         errors.append(sketch.similarity(one.sketch, two.sketch) - jaccard)
-        bounds.append(math.sqrt(curves.sketch_variance(jaccard, curves.occupied_bins(union, sketch.BINS), 8)))
+        bounds.append(math.sqrt(theory.sketch_variance(jaccard, theory.occupied_bins(union, sketch.BINS), 8)))
     assert abs(np.mean(errors)) < 0.005
     assert 0.3 * np.mean(bounds) < np.std(errors) < np.mean(bounds)
     assert np.mean(np.abs(errors) > 4 * np.array(bounds)) < 0.001

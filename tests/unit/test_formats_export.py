@@ -15,10 +15,7 @@ from hypothesis import strategies as st
 
 from docstore.archives.formats.entries import Entry, PageEntry, RevisitEntry, SkippedEntry
 from docstore.archives.formats.reader import read
-from docstore.archives.writers.jsonl import JsonLinesExport
-from docstore.archives.writers.pages import ExportPage
-from docstore.archives.writers.trecweb import TrecWebExport, document_number
-from docstore.archives.writers.warc import WarcExport
+from docstore.archives.writers import ExportPage, JsonLinesExport, TrecWebExport, WarcExport, document_number
 from docstore.model.types import Page
 
 CRAWL = Path(__file__).parents[2] / "examples" / "sample-crawl.warc.gz"

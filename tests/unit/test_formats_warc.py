@@ -20,7 +20,7 @@ from warc_records import DATE, HTML, MICROS, message, numbered, packings, page, 
 from docstore.archives.formats import entries as limits
 from docstore.archives.formats.detect import detect
 from docstore.archives.formats.entries import DamagedEntry, PageEntry, RevisitEntry, SkippedEntry
-from docstore.archives.formats.fields import parse_fields
+from docstore.archives.formats.http import parse_fields
 from docstore.archives.formats.reader import read
 from docstore.archives.formats.warc import parse_date, parse_date14
 from docstore.model.errors import InvalidArgument

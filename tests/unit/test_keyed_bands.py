@@ -9,7 +9,7 @@ import pytest
 
 import docstore
 from docstore.archives.readahead import child
-from docstore.archives.readahead.job import Job
+from docstore.archives.readahead.process import Job
 from docstore.dedup import bands
 from docstore.model.errors import CorruptionError
 from docstore.model.format import BAND_SECRET_ROW

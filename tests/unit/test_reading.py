@@ -26,8 +26,8 @@ from docstore.archives import ingest as ingesting
 from docstore.archives.ingest import IngestOptions, IngestReport, ingest
 from docstore.archives.readahead import child, frames, process
 from docstore.archives.readahead.frames import End, Failure
-from docstore.archives.readahead.job import Job
 from docstore.archives.readahead.portions import MAX_REST, Place, Portion, Rest, portions
+from docstore.archives.readahead.process import Job
 from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument, StorageError
 from docstore.model.types import Page

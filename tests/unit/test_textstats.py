@@ -15,7 +15,7 @@ from pages import page
 
 import docstore
 from docstore import InvalidArgument
-from docstore.reports.plot import statistics_png
+from docstore.reports.pictures import statistics_png
 from docstore.reports.text import WordCounts, fit, statistics_of, text_statistics
 from docstore.text.words import words
 

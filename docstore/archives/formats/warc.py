@@ -1,6 +1,6 @@
 """WARC 0.17 to 1.1 and ARC 1 and 2: what a record's header says, and which entry its block makes.
 
-Knows `records`, `http`, `fields`, `entries`.  Must not know the store.
+Knows `records`, `http`, `entries`.  Must not know the store.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from docstore.archives.formats.entries import (
     RevisitEntry,
     SkippedEntry,
 )
-from docstore.archives.formats.fields import parse_fields
 from docstore.archives.formats.http import (
     ORIGINAL_PREFIX,
     Refused,
     as_received,
     has_status_line,
+    parse_fields,
     parse_head,
     parse_message,
 )

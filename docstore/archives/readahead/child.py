@@ -23,8 +23,8 @@ from typing import IO
 
 from docstore.archives.readahead import frames
 from docstore.archives.readahead.frames import End, Failure
-from docstore.archives.readahead.job import HELLO, Job
 from docstore.archives.readahead.portions import Portion, portions
+from docstore.archives.readahead.process import HELLO, Job
 from docstore.dedup import bands
 from docstore.dedup.kernel import Kernel
 from docstore.writing.prepared import BATCH_BYTES, BATCH_PAGES, Preparer

@@ -134,16 +134,8 @@ class Receiver:
 def _plain(one: Prepared) -> list[Any]:
     page, analysis = one.page, one.analysis
     plain: list[Any] = list(one)
-    plain[_PAGE] = (
-        page.url,
-        page.body if len(page.body) < LONG_BODY_BYTES else pickle.PickleBuffer(page.body),
-        page.status,
-        page.headers,
-        page.fetched_at,
-        page.ip,
-        page.payload_digest,
-        page.docno,
-    )
+    is_long = len(page.body) >= LONG_BODY_BYTES
+    plain[_PAGE] = (page.url, pickle.PickleBuffer(page.body) if is_long else page.body, *page[2:])
     plain[_ANCHORS] = [tuple(anchor) for anchor in one.anchors]
     plain[_VALUES] = tuple(one.values)
     if analysis is not None:

@@ -9,6 +9,7 @@ without a main guard would run twice.  It is of the same executable and has the 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib
 import logging
 import os
@@ -19,20 +20,50 @@ import sys
 from collections.abc import Iterator
 from io import BufferedReader
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from docstore.archives.readahead.job import HELLO, Job
 from docstore.archives.readahead.portions import Place
 from docstore.model.errors import StorageError
+from docstore.version import __version__
 
 if TYPE_CHECKING:  # numpy comes with it
     from docstore.archives.readahead.frames import ReadyPortion
 
+HELLO: Final = f"docstore {__version__} reads\n".encode()
+"""What comes before the first frame, bare: the process has loaded, and it is this very docstore."""
 _PROGRAM: Final = "import sys; sys.path[:] = sys.argv[1:]; from docstore.archives.readahead.child import main; main()"
 _PIPE_BYTES: Final = 1 << 20
 """Asked of Linux for the pipe: fewer turns between the two processes than with its 64 KB."""
 _LOG = logging.getLogger(__name__)
 _said: list[str] = []
+
+
+class Job(NamedTuple):
+    """What to read, and how to analyse it.
+
+    Attributes:
+        files: paths, as the working directory has them.
+        extractor, shingle_words, checksum: as in the store's schema.
+        threads: that analyse pages.
+        anchors: give what each page says of the pages that it links to.
+        body_limit_bytes: longest body.
+        salvage: take what there is of pages that are cut or break.
+        band_secret: of the store, or b"".
+        any_time: take pages of times that are refused otherwise.
+        strip_passwords: leave user and password out of URLs that name both.
+    """
+
+    files: tuple[str, ...]
+    extractor: str
+    shingle_words: int
+    checksum: str
+    threads: int
+    anchors: bool
+    body_limit_bytes: int
+    salvage: bool
+    any_time: bool = False
+    band_secret: bytes = b""
+    strip_passwords: bool = False
 
 
 class ReadingProcess:
@@ -49,7 +80,10 @@ class ReadingProcess:
         if getattr(sys, "frozen", False) or not sys.executable:
             raise OSError("this program is not run by a Python interpreter")
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, *sys.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, **_own_group()
+            [sys.executable, "-c", _PROGRAM, *sys.path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            process_group=0,  # a Ctrl-C goes past it: it ends with the process that started it
         )
         assert self._process.stdin is not None and isinstance(self._process.stdout, BufferedReader)
         self._to, self._from = self._process.stdin, self._process.stdout
@@ -131,16 +165,8 @@ def _say_once(reason: str) -> None:
         _LOG.warning("no process beside this one can read the archives (%s): this one reads, too", reason)
 
 
-def _own_group() -> dict[str, Any]:
-    """Options of Popen that keep a Ctrl-C from the process: it ends with the one that started it."""
-    if sys.platform == "win32":
-        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-    return {"process_group": 0}
-
-
 def _widen(descriptor: int) -> None:
     if sys.platform == "linux":
-        fcntl = importlib.import_module("fcntl")
         # Refused where the user has too many wide pipes: the narrow one does.
         with contextlib.suppress(OSError):
             fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from contextlib import ExitStack
 
 from docstore.cli import arguments, output, progress
@@ -28,9 +27,7 @@ docstore backup /backups/webtable --store crawl-2024 --json
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("folder", metavar="DIR", help="of the backup; made if it is not there")
-    parser.add_argument(
-        "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
-    )
+    arguments.add_progress(parser)
     arguments.add_store(parser)
     arguments.add_read_only(parser)
     arguments.add_json(parser, "{segments, copied_segments, copied_bytes, total_bytes} as one JSON object")
@@ -40,8 +37,7 @@ def run(args: argparse.Namespace) -> int:
     """Back up."""
     with ExitStack() as stack:
         store = stack.enter_context(open_named(args))
-        wanted = sys.stderr.isatty() if args.progress is None else args.progress
-        report = store.backup(args.folder, progress.bytes_bar(stack, "backup") if wanted else None)
+        report = store.backup(args.folder, progress.of_bytes(args, stack, "backup"))
     if args.json:
         output.json_line(dataclasses.asdict(report))
     else:

@@ -6,7 +6,6 @@ Prints the findings of `docstore.reports.check`.
 from __future__ import annotations
 
 import argparse
-import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -34,9 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--acknowledge", action="store_true", help="list what was found to be lost at an open, and forget it; no check"
     )
-    parser.add_argument(
-        "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
-    )
+    arguments.add_progress(parser)
     arguments.add_store(parser)
     arguments.add_read_only(parser)
     arguments.add_json(parser, "one JSON object a line: one a finding, {where, what, remedy}")
@@ -52,9 +49,8 @@ def run(args: argparse.Namespace) -> int:
         opened = stack.enter_context(
             closing(Layout(Path(args.store)).open(create=False, schema=None, read_only=read_only))
         )
-        wanted = sys.stderr.isatty() if args.progress is None else args.progress
         findings = (
-            losses(opened) if args.acknowledge else check(opened, progress.rows_bar(stack, "check") if wanted else None)
+            losses(opened) if args.acknowledge else check(opened, progress.of_count(args, stack, " rows", "check"))
         )
         for finding in findings:
             found += 1

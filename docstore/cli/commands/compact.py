@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from contextlib import ExitStack
 
 from docstore.cli import answers, arguments, output, progress
@@ -42,9 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--level", choices=("fast", "best"), default="fast", help="best is smaller and takes longer (default: fast)"
     )
     parser.add_argument("--dry-run", action="store_true", help="say what there is to do, change nothing")
-    parser.add_argument(
-        "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
-    )
+    arguments.add_progress(parser)
     arguments.add_store(parser)
     arguments.add_json(parser, "the report as one JSON object")
 
@@ -53,8 +50,7 @@ def run(args: argparse.Namespace) -> int:
     """Compact."""
     with ExitStack() as stack:
         store = stack.enter_context(open_named(args))
-        wanted = sys.stderr.isatty() if args.progress is None else args.progress
-        show = progress.bytes_bar(stack, "compact") if wanted and not args.dry_run else None
+        show = None if args.dry_run else progress.of_bytes(args, stack, "compact")
         report = store.compact(tablets=args.tablets or None, level=args.level, dry_run=args.dry_run, on_progress=show)
     if args.json:
         output.json_line(dataclasses.asdict(report))

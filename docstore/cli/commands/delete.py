@@ -46,11 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="take pages down for good: compacts the store, after which their bytes are nowhere in it",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        help="with --purge: show progress on stderr (default: on a terminal)",
-    )
+    arguments.add_progress(parser, "with --purge: ")
     arguments.add_store(parser)
     arguments.add_json(parser, "one JSON object: {deleted}, the number of rows that lost something")
 
@@ -69,8 +65,7 @@ def run(args: argparse.Namespace) -> int:
         urls = [typed_url(args.url)] if args.prefix is None else _urls(store, args.prefix)
         deleted = sum(_delete(args, store, url) for url in urls)
         if args.purge:
-            wanted = sys.stderr.isatty() if args.progress is None else args.progress
-            store.compact(on_progress=progress.bytes_bar(stack, "compact") if wanted else None)
+            store.compact(on_progress=progress.of_bytes(args, stack, "compact"))
     if args.json:
         output.json_line({"deleted": deleted})
     elif deleted:

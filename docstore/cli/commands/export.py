@@ -9,19 +9,14 @@ import argparse
 import importlib
 import io
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from tqdm import tqdm
-
-from docstore.archives.export import ExportReport, Selection, export, selected
-from docstore.archives.writers.jsonl import JsonLinesExport
-from docstore.archives.writers.pages import PageWriter
-from docstore.archives.writers.trecweb import TrecWebExport
-from docstore.archives.writers.warc import WarcExport
-from docstore.cli import answers, arguments, output
+from docstore.archives.export import Selection, export, selected
+from docstore.archives.writers import JsonLinesExport, PageWriter, TrecWebExport, WarcExport
+from docstore.cli import answers, arguments, output, progress
 from docstore.cli.opening import open_named
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 from docstore.store import DocumentStore
@@ -71,9 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dropped", metavar="FILE", help="with --unique: write URL, canonical and similarity of what is left out"
     )
     parser.add_argument("--bodies", action="store_true", help="with --format jsonl: bodies too, in base64")
-    parser.add_argument(
-        "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
-    )
+    arguments.add_progress(parser)
     arguments.add_store(parser)
     arguments.add_read_only(parser)
     arguments.add_json(parser, "{pages, body_bytes, output} as one JSON object; needs --output FILE")
@@ -93,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         store = stack.enter_context(open_named(args))
         stream = stack.enter_context(_stdout() if to_stdout else output.replaced(Path(args.output)))
-        show = _progress(stack) if (sys.stderr.isatty() if args.progress is None else args.progress) else None
+        show = progress.of_count(args, stack, " pages")
         selection = _selection(args)
         survivors = _survivors(store, selection, args.dropped) if args.unique else None
         report = export(
@@ -102,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
             selection,
             texts=args.format == "jsonl",
             keep=None if survivors is None else survivors.keeps,
-            on_progress=show,
+            on_progress=show and (lambda report: show(report.pages)),
         )
     if args.json:
         output.json_line({"pages": report.pages, "body_bytes": report.body_bytes, "output": args.output})
@@ -151,11 +144,6 @@ def _writer(args: argparse.Namespace, stream: BinaryIO) -> PageWriter:
     if args.format == "warc":
         return WarcExport(stream, f"docstore {__version__}")
     return TrecWebExport(stream) if args.format == "trecweb" else JsonLinesExport(stream, bodies=args.bodies)
-
-
-def _progress(stack: ExitStack) -> Callable[[ExportReport], None]:
-    bar = stack.enter_context(tqdm(unit=" pages", file=sys.stderr, dynamic_ncols=True))
-    return lambda report: cast(None, bar.update(report.pages - bar.n))
 
 
 class _RawStdout(io.RawIOBase):

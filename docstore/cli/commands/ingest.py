@@ -12,13 +12,11 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any
-
-from tqdm import tqdm
+from typing import IO
 
 from docstore.archives.formats.entries import BODY_LIMIT_BYTES
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
-from docstore.cli import answers, arguments, output
+from docstore.cli import answers, arguments, output, progress
 from docstore.cli.opening import open_named
 from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 from docstore.model.types import DUPLICATES, REJECTING, Policy, PutResult, VerdictKind
@@ -88,9 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read and analyse in a process beside the writing one (default: for files of 16 MB and more, with a "
         "second core and not --threads 1)",
     )
-    parser.add_argument(
-        "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
-    )
+    arguments.add_progress(parser)
     arguments.add_durability(parser)
     arguments.add_create(parser)
     arguments.add_store(parser)
@@ -125,8 +121,7 @@ def run(args: argparse.Namespace) -> int:
         )
         try:
             with ExitStack() as drawn:  # the bar's line ends before anything else is said
-                wanted = sys.stderr.isatty() if args.progress is None else args.progress
-                report = ingest(store, sources, options, _progress(drawn) if wanted else None)
+                report = ingest(store, sources, options, _progress(args, drawn))
         except KeyboardInterrupt:
             if not args.dry_run:
                 lists = " and writes the list of --rejects" if args.rejects else ""
@@ -167,17 +162,13 @@ def _reject_writer(file: IO[bytes]) -> Callable[[PutResult], None]:
     return write
 
 
-def _progress(stack: ExitStack) -> Progress:
+def _progress(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
     """A bar of the bytes of the files, with the time that is left; of pages where a stream is read."""
-    shown: list[Any] = []
+    bar = progress.bar(args, stack, unit=" pages")
 
     def show(report: IngestReport) -> None:
-        if not shown:
-            unit = "B" if report.file_bytes else " pages"
-            total = report.file_bytes or None
-            bar = tqdm(total=total, unit=unit, unit_scale=total is not None, file=sys.stderr, dynamic_ncols=True)
-            shown.append(stack.enter_context(bar))
-        bar = shown[0]
+        if report.file_bytes and not bar.total:
+            bar.total, bar.unit, bar.unit_scale = report.file_bytes, "B", True
         seconds = bar.format_dict["elapsed"] or 1e-9
         pages = f"{report.pages} pages, {report.pages / seconds:.0f} pages/s, " if report.file_bytes else ""
         verdicts = " ".join(f"{kind} {count}" for kind, count in report.verdicts.items() if count)
@@ -186,7 +177,7 @@ def _progress(stack: ExitStack) -> Progress:
         bar.set_postfix_str(f"{pages}{rate}, {verdicts}{errors}", refresh=False)
         bar.update((report.done_bytes if report.file_bytes else report.pages) - bar.n)
 
-    return show
+    return None if bar is None else show
 
 
 def _print_errors(report: IngestReport) -> None:

@@ -1,6 +1,6 @@
 """`docstore plateau`: a picture of a page's tag curve with its plateau.
 
-Fetches a body and writes what `docstore.reports.plateau` draws.
+Fetches a body and writes what `docstore.reports.pictures` draws.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import argparse
 from docstore.cli import arguments, output
 from docstore.cli.opening import open_named, typed_url
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
-from docstore.reports.plateau import plateau_png
+from docstore.reports.pictures import plateau_png
 
 DESCRIPTION = """\
 Draw the cumulative tag curve of a page, with the span that the extractor

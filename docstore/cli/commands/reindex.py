@@ -6,13 +6,9 @@ Shows what `docstore.sweep.reindex` gives.
 from __future__ import annotations
 
 import argparse
-import sys
 from contextlib import ExitStack
-from typing import cast
 
-from tqdm import tqdm
-
-from docstore.cli import arguments, output
+from docstore.cli import arguments, output, progress
 from docstore.cli.opening import open_named
 from docstore.model.errors import EXIT_OK
 from docstore.sweep.reindex import reindex
@@ -32,9 +28,7 @@ docstore reindex --dry-run --json
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("--dry-run", action="store_true", help="count them and write nothing")
-    parser.add_argument(
-        "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
-    )
+    arguments.add_progress(parser)
     arguments.add_store(parser)
     arguments.add_json(parser, "{pages, unposted, outdated, unseen, posted} as one JSON object")
 
@@ -43,11 +37,8 @@ def run(args: argparse.Namespace) -> int:
     """Reindex."""
     with ExitStack() as stack:
         store = stack.enter_context(open_named(args))
-        show = None
-        if sys.stderr.isatty() if args.progress is None else args.progress:
-            bar = stack.enter_context(tqdm(unit=" pages", file=sys.stderr, dynamic_ncols=True))
-            show = lambda report: cast(None, bar.update(report.pages - bar.n))  # noqa: E731 - one line, one use
-        report = reindex(store, dry_run=args.dry_run, on_progress=show)
+        show = progress.of_count(args, stack, " pages")
+        report = reindex(store, dry_run=args.dry_run, on_progress=show and (lambda report: show(report.pages)))
     if args.json:
         output.json_line(report.as_dict())
         return EXIT_OK

@@ -6,7 +6,6 @@ Shows what `docstore.tablets.backup.restore` does.
 from __future__ import annotations
 
 import argparse
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -30,17 +29,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("folder", metavar="DIR", help="of the backup")
     parser.add_argument("store", metavar="STORE", help="directory of the new store; must not be there, or be empty")
-    parser.add_argument(
-        "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
-    )
+    arguments.add_progress(parser)
     arguments.add_json(parser, "{store, captures} as one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
     """Restore."""
     with ExitStack() as stack:
-        wanted = sys.stderr.isatty() if args.progress is None else args.progress
-        show = progress.bytes_bar(stack, "restore") if wanted else None
+        show = progress.of_bytes(args, stack, "restore")
         restore(Path(args.folder), Path(args.store), on_progress=show)
     with open_named(args) as store:
         # Counted, because the totals of a store do not go down where pages are deleted.

@@ -9,9 +9,7 @@ import argparse
 import dataclasses
 from pathlib import Path
 
-from docstore.archives.writers.jsonl import JsonLinesExport
-from docstore.archives.writers.pages import ExportPage, PageWriter
-from docstore.archives.writers.warc import WarcExport
+from docstore.archives.writers import ExportPage, JsonLinesExport, PageWriter, WarcExport
 from docstore.cli import arguments, output
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 from docstore.model.types import Page

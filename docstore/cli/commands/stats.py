@@ -198,7 +198,7 @@ def _run_text(args: argparse.Namespace) -> int:
         output.note(f"no text{f' on {args.host}' if args.host else ''}")
         return EXIT_NOTHING_FOUND
     if args.png is not None:
-        output.write_file(args.png, import_module("docstore.reports.plot").statistics_png(found))
+        output.write_file(args.png, import_module("docstore.reports.pictures").statistics_png(found))
     if args.json:
         output.json_line(found.as_dict())
         return EXIT_OK

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from tqdm import tqdm
-
-from docstore.cli import answers, arguments, output
+from docstore.cli import answers, arguments, output, progress
 from docstore.cli.opening import open_named
 from docstore.dedup.clusters import CanonicalPolicy
 from docstore.model.errors import EXIT_OK
@@ -61,9 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", metavar="N", type=arguments.positive, default=os.cpu_count() or 1, help="default: all cores"
     )
-    parser.add_argument(
-        "--progress", action=argparse.BooleanOptionalAction, help="show progress on stderr (default: on a terminal)"
-    )
+    arguments.add_progress(parser)
     arguments.add_store(parser)
     arguments.add_json(parser, "the report as one JSON object")
 
@@ -83,8 +78,7 @@ def run(args: argparse.Namespace) -> int:
     )
     with ExitStack() as stack:
         store = stack.enter_context(open_named(args))
-        show = _progress(stack) if (sys.stderr.isatty() if args.progress is None else args.progress) else None
-        report = sweep(store, options, show)
+        report = sweep(store, options, _stages(args, stack))
     if args.json:
         output.json_line(report.as_dict())
     else:
@@ -93,8 +87,8 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _progress(stack: ExitStack) -> Progress:
-    bar = stack.enter_context(tqdm(file=sys.stderr, dynamic_ncols=True))
+def _stages(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
+    bar = progress.bar(args, stack)
 
     def show(stage: str, done: int, total: int) -> None:
         if bar.desc != f"{stage}: ":
@@ -103,7 +97,7 @@ def _progress(stack: ExitStack) -> Progress:
         bar.total = total or None
         bar.update(done - bar.n)
 
-    return show
+    return None if bar is None else show
 
 
 def _lines(report: SweepReport, *, dry_run: bool) -> list[tuple[str, str]]:

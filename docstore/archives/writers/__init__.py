@@ -1,1 +1,0 @@
-"""Pages out: WARC 1.1, TREC Web, JSON Lines."""

@@ -1,0 +1,122 @@
+"""Pictures as PNG: a page's tag curve with its plateau, and the laws of words of a store.
+
+The one place that loads matplotlib, and only when a picture is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from io import BytesIO
+from itertools import accumulate
+from typing import Any, Final
+
+from docstore.model.errors import InvalidArgument
+from docstore.reports.text import PowerLaw, TextStatistics
+from docstore.text.charset import decode
+from docstore.text.plateau import WORD_VALUE, Ratio, Span, best_span, stream
+from docstore.text.tokens import split
+
+DOTS_PER_INCH: Final = 100
+
+
+def new_figure(width_inches: float, height_inches: float, **options: Any) -> Any:
+    """An empty figure of matplotlib, of a size in inches.
+
+    Raises:
+        InvalidArgument: matplotlib is not installed.
+    """
+    try:
+        canvas = import_module("matplotlib.backends.backend_agg")
+        figure = import_module("matplotlib.figure").Figure
+    except ImportError as error:
+        raise InvalidArgument(
+            f"drawing needs matplotlib, which cannot be imported ({error}): pip install 'docstore[plot]'"
+        ) from error
+    made = figure(figsize=(width_inches, height_inches), dpi=DOTS_PER_INCH, **options)
+    canvas.FigureCanvasAgg(made)
+    return made
+
+
+def png(figure: Any) -> bytes:
+    """A figure as PNG; without its version in the file, one matplotlib gives the same bytes for the same figure."""
+    out = BytesIO()
+    figure.savefig(out, format="png", metadata={"Software": None})
+    return out.getvalue()
+
+
+MOST_POINTS: Final = 20_000
+"""Longer curves are thinned: a picture has some 800 columns."""
+
+
+def curve(tags: list[int], word_counts: list[int]) -> tuple[list[int], list[int]]:
+    """Corners of the curve: tokens up to each place, and tags among them; flat where words stand."""
+    steps = [step for tag, word in zip(tags, word_counts, strict=True) for step in ((tag, tag), (word, 0))]
+    return [0, *accumulate(length for length, _ in steps)], [0, *accumulate(height for _, height in steps)]
+
+
+def span_tokens(tags: list[int], word_counts: list[int], span: Span) -> tuple[int, int]:
+    """First token of a span, and the one behind its last."""
+    if span.start == span.end:
+        return 0, 0
+    first = sum(tags[: span.start + 1]) + sum(word_counts[: span.start])
+    return first, sum(tags[: span.end]) + sum(word_counts[: span.end])
+
+
+def plateau_png(body: bytes, content_type: str | None = None, *, title: str = "", value: Ratio = WORD_VALUE) -> bytes:
+    """Draw the cumulative tag curve of a page and mark the span that `plateau` keeps.
+
+    Args:
+        body: the page as fetched.
+        content_type: its Content-Type header, for the encoding.
+        title: stands above the curve, its URL say.
+        value: what a word is worth in tags.
+    Raises:
+        InvalidArgument: matplotlib is not installed, or the value is no positive ratio.
+    """
+    tags, word_counts = stream(split(decode(body, content_type).text.replace("\0", "\ufffd")))
+    first, end = span_tokens(tags, word_counts, best_span(tags, word_counts, value))
+    tokens, tags_before = curve(tags, word_counts)
+    every = -(-len(tokens) // MOST_POINTS)
+    figure = new_figure(8.0, 5.0)
+    axes = figure.add_subplot()
+    axes.plot([*tokens[::every], tokens[-1]], [*tags_before[::every], tags_before[-1]], color="black", linewidth=1)
+    if end > first:
+        label = f"plateau: tokens {first:,} to {end:,}, c = {value.numerator}/{value.denominator}"
+        axes.axvspan(first, end, color="tab:orange", alpha=0.3, label=label)
+        axes.legend(loc="upper left")
+    axes.set_xlabel("tokens (tags and words)")
+    axes.set_ylabel("tags so far")
+    axes.set_title(title.replace("$", r"\$")[:100])
+    axes.margins(0.01)
+    return png(figure)
+
+
+def statistics_png(statistics: TextStatistics) -> bytes:
+    """Draw both laws, as PNG.
+
+    Raises:
+        InvalidArgument: matplotlib is not installed, or there is no word.
+    """
+    if not statistics.words:
+        raise InvalidArgument("there is no word to draw; ingest pages with text, or name another host")
+    figure = new_figure(11.0, 5.0, layout="constrained")
+    ranks, growth = figure.subplots(1, 2)
+    _draw(ranks, statistics.rank_frequency, statistics.zipf, "rank", "frequency")
+    _draw(growth, statistics.growth, statistics.heaps, "words read", "vocabulary")
+    ranks.set_title("Zipf: words by rank")
+    growth.set_title("Heaps: growth of the vocabulary")
+    where = statistics.host or "all pages"
+    figure.suptitle(f"{where}: {statistics.words:,} words, {statistics.vocabulary:,} different".replace("$", r"\$"))
+    return png(figure)
+
+
+def _draw(axes: Any, points: Sequence[tuple[int, int]], law: PowerLaw | None, x_name: str, y_name: str) -> None:
+    first = [x for x, _ in points]
+    axes.loglog(first, [y for _, y in points], "o", color="black", markersize=3)
+    if law is not None:
+        label = f"{law.factor:.3g} * x^{law.exponent:.3f}, R2 {law.r_squared:.3f}"
+        axes.loglog(first, [law.factor * x**law.exponent for x in first], color="tab:orange", label=label)
+        axes.legend()
+    axes.set_xlabel(x_name)
+    axes.set_ylabel(y_name)
