@@ -80,8 +80,3 @@ def band_keys(minimum_values: NDArray[np.uint64], order: bytes = IN_ORDER) -> ND
             for depth, width in enumerate(WIDTHS)
         ]
     )
-
-
-def candidate_probability(jaccard: float, bands: int = BANDS, band_width: int = BAND_WIDTH) -> float:
-    """Chance that two texts of that similarity share at least one band key, for independent bands."""
-    return float(1 - (1 - jaccard**band_width) ** bands)

@@ -7,7 +7,7 @@ decides nothing: what it proposes `join.verify_pairs` decides exactly.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +20,6 @@ CHUNK_PAIRS = 1 << 22
 """Pairs or members that one step holds: about 32 MB an array."""
 _AGREEMENT_PAIRS = 1 << 12
 """Pairs whose sketches are gathered at once: what fits into a processor's cache."""
-
-
-class Candidates(NamedTuple):
-    """Pairs to verify, each once, sorted by (first, second), first < second, with the buckets that proposed each."""
-
-    first: Numbers
-    second: Numbers
-    buckets: Numbers
 
 
 def spans(starts: Numbers, lengths: Numbers) -> Numbers:
@@ -56,12 +48,6 @@ def leaders(checksums: NDArray[np.uint64]) -> Numbers:
     result = np.empty(len(order), np.int64)
     result[order] = order[np.flatnonzero(fresh)[np.cumsum(fresh) - 1]] if len(order) else order
     return result
-
-
-def star_pairs(leader: Numbers) -> tuple[Numbers, Numbers]:
-    """Pairs (leader, page) for every page that is not its own leader: equal texts as a star."""
-    second = np.flatnonzero(leader != np.arange(len(leader)))
-    return leader[second], second
 
 
 def expand_pairs(leader: Numbers, first: Numbers, second: Numbers) -> tuple[Numbers, Numbers, Numbers]:
@@ -110,30 +96,6 @@ def bucket_pairs(keys: NDArray[np.uint64], ties: NDArray[np.uint64], limit: int)
     left = order[np.repeat(place, partners)]
     right = order[spans(place + 1, partners)]
     return np.minimum(left, right), np.maximum(left, right)
-
-
-def merge_candidates(parts: list[tuple[Numbers, Numbers]], count: int) -> Candidates:
-    """Each pair once, with how many parts gave it; `count` is one more than the highest number."""
-    nothing = np.empty(0, np.int64)
-    codes = np.concatenate([first * count + second for first, second in parts]) if parts else nothing
-    unique, buckets = np.unique(codes, return_counts=True)
-    return Candidates(unique // max(count, 1), unique % max(count, 1), buckets.astype(np.int64))
-
-
-def band_candidates(band_keys: NDArray[np.uint64], limit: int = 1024) -> Candidates:
-    """Pairs of pages that share a band key; the sweep's candidate stage.
-
-    Bands are merged by union, so a pair that a large bucket's bound leaves out is still proposed by any other band
-    that the two share.  Inside a large bucket pages are ordered by their key of the next band: those that share
-    two neighbouring bands lie together and are paired first.
-
-    Args:
-        band_keys: (pages, bands) uint64; pass one page of each group of equal texts.
-        limit: see `bucket_pairs`.
-    """
-    pages, bands = band_keys.shape
-    parts = [bucket_pairs(band_keys[:, band], band_keys[:, (band + 1) % bands], limit) for band in range(bands)]
-    return merge_candidates(parts, pages)
 
 
 def sketch_agreements(sketches: NDArray[np.uint8], first: Numbers, second: Numbers) -> Numbers:

@@ -12,7 +12,6 @@ is the Jaccard coefficient itself (Broder 1997) and for simhash 1 - angle / pi (
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from docstore.model.errors import InvalidArgument
@@ -52,13 +51,6 @@ def miss_probability(agreement: float, band_width: int, bands: int) -> float:
 def false_candidate_probability(agreement: float, band_width: int, bands: int) -> float:
     """Chance that a pair that should not be proposed shares a band: ``1 - (1 - q^k)^L``."""
     return 1.0 - miss_probability(agreement, band_width, bands)
-
-
-def mean_recall(jaccards: Sequence[float], band_width: int, bands: int) -> float:
-    """Expected share of pairs with these Jaccard coefficients that become candidates; 1.0 of none."""
-    if not jaccards:
-        return 1.0
-    return 1.0 - math.fsum(miss_probability(jaccard, band_width, bands) for jaccard in jaccards) / len(jaccards)
 
 
 def curve_midpoint(band_width: int, bands: int) -> float:

@@ -177,12 +177,6 @@ def test_tune_meets_its_promise_and_no_fewer_bands_would() -> None:
             assert curves.false_candidate_probability(0.2, band_width, bands) > 0.15
 
 
-def test_mean_recall_averages_over_the_pairs() -> None:
-    assert curves.mean_recall([], 4, 14) == 1.0
-    both = curves.mean_recall([0.8, 0.9], 4, 14)
-    assert both == pytest.approx(1 - (curves.miss_probability(0.8, 4, 14) + curves.miss_probability(0.9, 4, 14)) / 2)
-
-
 @pytest.mark.parametrize(
     "call",
     [

@@ -122,57 +122,40 @@ def test_leaders_are_the_smallest_page_of_each_group() -> None:
     assert candidates.leaders(checksums[:0]).tolist() == []
 
 
-def test_a_star_joins_each_page_to_its_leader_and_expansion_gives_all_pairs() -> None:
+def test_expansion_gives_all_pairs_of_pages_behind_pairs_of_leaders() -> None:
     leader = np.array([0, 1, 0, 1, 0, 5])
-    first, second = candidates.star_pairs(leader)
-    assert list(zip(first.tolist(), second.tolist(), strict=True)) == [(0, 2), (1, 3), (0, 4)]
     left, right, source = candidates.expand_pairs(leader, np.array([0, 0, 1]), np.array([0, 1, 5]))
     found = sorted(zip(left.tolist(), right.tolist(), source.tolist(), strict=True))
     across = [(min(a, b), max(a, b), 1) for a in (0, 2, 4) for b in (1, 3)]
     assert found == sorted([(0, 2, 0), (0, 4, 0), (2, 4, 0), *across, (1, 5, 2), (3, 5, 2)])
 
 
-def test_band_candidates_are_the_pairs_that_share_a_band_key() -> None:
+def pairs_of(keys: np.ndarray, ties: np.ndarray, limit: int = 1024) -> set[tuple[int, int]]:
+    first, second = candidates.bucket_pairs(keys, ties, limit)
+    pairs = list(zip(first.tolist(), second.tolist(), strict=True))
+    assert len(set(pairs)) == len(pairs)
+    return set(pairs)
+
+
+def test_pairs_of_a_bucket_are_those_with_one_key_whatever_the_order() -> None:
     rng = np.random.default_rng(SEED)
-    keys = rng.integers(0, 30, (120, 4)).astype(np.uint64)
-    found = candidates.band_candidates(keys)
-    expected = {
-        (a, b): int((keys[a] == keys[b]).sum())
-        for a in range(120)
-        for b in range(a + 1, 120)
-        if (keys[a] == keys[b]).any()
-    }
-    assert (
-        dict(zip(zip(found.first.tolist(), found.second.tolist(), strict=True), found.buckets.tolist(), strict=True))
-        == expected
-    )
+    keys, ties = rng.integers(0, 30, (2, 120)).astype(np.uint64)
+    expected = {(a, b) for a in range(120) for b in range(a + 1, 120) if keys[a] == keys[b]}
+    assert pairs_of(keys, ties) == expected
+    order = rng.permutation(120)
+    turned = pairs_of(keys[order], ties[order])
+    assert {tuple(sorted((int(order[a]), int(order[b])))) for a, b in turned} == expected
 
 
-def test_a_giant_bucket_is_bounded_and_loses_no_pair_that_another_band_gives() -> None:
+def test_a_giant_bucket_is_bounded_and_pairs_what_the_next_key_draws_together() -> None:
     rng = np.random.default_rng(SEED)
     pages, limit = 3000, 20
-    keys = rng.integers(0, 1 << 62, (pages, 5)).astype(np.uint64)
-    keys[:, 2] = 1  # everything falls into one bucket of band 2
-    twins = rng.permutation(pages).reshape(-1, 2)[:400]
-    keys[twins[:, 1], 4] = keys[twins[:, 0], 4]  # these share band 4 too
-    keys[twins[:100, 1], 3] = keys[twins[:100, 0], 3]  # and these the band behind the giant
-    found = candidates.band_candidates(keys, limit=limit)
-    assert len(found.first) <= pages * limit + len(twins)
-    pairs = set(zip(found.first.tolist(), found.second.tolist(), strict=True))
-    assert all((min(a, b), max(a, b)) in pairs for a, b in twins.tolist())
-    only_giant = candidates.merge_candidates([candidates.bucket_pairs(keys[:, 2], keys[:, 3], limit)], pages)
-    near = set(zip(only_giant.first.tolist(), only_giant.second.tolist(), strict=True))
-    assert all((min(a, b), max(a, b)) in near for a, b in twins[:100].tolist())
-
-
-def test_candidates_do_not_depend_on_the_order_of_pages_while_no_bucket_is_giant() -> None:
-    rng = np.random.default_rng(SEED)
-    keys = rng.integers(0, 50, (200, 3)).astype(np.uint64)
-    order = rng.permutation(200)
-    plain = candidates.band_candidates(keys)
-    turned = candidates.band_candidates(keys[order])
-    back = {tuple(sorted((int(order[a]), int(order[b])))) for a, b in zip(turned.first, turned.second, strict=True)}
-    assert back == set(zip(plain.first.tolist(), plain.second.tolist(), strict=True))
+    ties = rng.integers(0, 1 << 62, pages).astype(np.uint64)
+    twins = rng.permutation(pages).reshape(-1, 2)[:100]
+    ties[twins[:, 1]] = ties[twins[:, 0]]
+    found = pairs_of(np.ones(pages, np.uint64), ties, limit)
+    assert len(found) <= pages * limit
+    assert all((min(a, b), max(a, b)) in found for a, b in twins.tolist())
 
 
 @pytest.mark.parametrize("bins", [16, 64, 256])
