@@ -6,6 +6,7 @@ Knows `feeds`.  Must not know how a record is read.
 from __future__ import annotations
 
 import re
+from io import BytesIO
 from typing import Literal, NamedTuple, TypeAlias
 
 from docstore.archives.formats.feeds import (
@@ -81,12 +82,12 @@ def detect(stream: ReadableBytes) -> tuple[Detected, Feed]:
             reason = f"{name} compression is not supported: recompress with gzip or zstd, one record a member"
             return Detected("plain", "unknown", reason), PlainFeed(replayed)
     if head.startswith(GZIP_MAGIC):
-        return _inside("gzip", GzipFeed(_Replay(head, _Nothing())), GzipFeed(replayed))
+        return _inside("gzip", GzipFeed(BytesIO(head)), GzipFeed(replayed))
     if head.startswith((ZSTD_MAGIC, ZSTD_DICTIONARY_MAGIC)):
         # The dictionary alone may be longer than the head; nobody else than WARC writers puts one in front.
         if head.startswith(ZSTD_DICTIONARY_MAGIC):
             return Detected("zstd", "warc"), ZstdFeed(replayed)
-        return _inside("zstd", ZstdFeed(_Replay(head, _Nothing())), ZstdFeed(replayed))
+        return _inside("zstd", ZstdFeed(BytesIO(head)), ZstdFeed(replayed))
     return _named("plain", head), PlainFeed(replayed)
 
 
@@ -99,11 +100,6 @@ def _read_fully(stream: ReadableBytes, count: int) -> bytes:
         pieces.append(piece)
         count -= len(piece)
     return b"".join(pieces)
-
-
-class _Nothing:
-    def read(self, size: int = -1, /) -> bytes:
-        return b""
 
 
 def _inside(compression: Compression, trial: Feed, feed: Feed) -> tuple[Detected, Feed]:

@@ -151,14 +151,15 @@ class _Window:
             self.at += 1
 
 
-class GzipFeed:
-    """Gzip members, one behind the other; each is verified against its CRC-32 where it ends."""
+class _PackedFeed:
+    """Members behind each other, of one compression: what gzip members and zstd frames have in common."""
 
     compressed = True
+    magic: bytes
 
     def __init__(self, raw: ReadableBytes) -> None:
         self._window = _Window(raw)
-        self._inflater: zlib._Decompress | None = None
+        self._is_open = False
         self._member_offset = 0
         self._failure = ""
         self._rest = b""
@@ -170,9 +171,11 @@ class GzipFeed:
                 reason, self._failure = self._failure, ""
                 rest, self._rest = self._rest, b""
                 raise Broken(self._member_offset, reason, rest)
-            if self._inflater is None and not self._open_member():
-                return b""
-            output = self._inflate()
+            if not self._is_open:
+                self._is_open = self._open_member()
+                if not self._is_open:
+                    return b""
+            output = self._decode()
             if output:
                 return output
 
@@ -181,9 +184,37 @@ class GzipFeed:
         return self._member_offset
 
     def resync(self) -> bool:
-        """Go to the next gzip header behind the damaged member's, as far as it is still in memory."""
-        self._inflater = None
-        return self._window.seek_magic(GZIP_MAGIC, self._member_offset + 1, _is_gzip)
+        """Go to the next member behind the damaged one's beginning, as far as it is still in memory."""
+        self._is_open = False
+        return self._window.seek_magic(self.magic, self._member_offset + 1, self._is_member)
+
+    def _fail(self, reason: str, output: bytes = b"") -> bytes:
+        """Give what came out before the damage; the next chunk raises."""
+        self._is_open = False
+        self._failure = reason
+        return output
+
+    def _open_member(self) -> bool:
+        """Go to the next member; False at the end of the file."""
+        raise NotImplementedError
+
+    def _decode(self) -> bytes:
+        """Some bytes of the open member; b"" where more has to be read, or it has ended or failed."""
+        raise NotImplementedError
+
+    def _is_member(self, piece: bytes) -> bool:
+        """Whether a member begins here, by a piece of it."""
+        raise NotImplementedError
+
+
+class GzipFeed(_PackedFeed):
+    """Gzip members, one behind the other; each is verified against its CRC-32 where it ends."""
+
+    magic = GZIP_MAGIC
+
+    def __init__(self, raw: ReadableBytes) -> None:
+        super().__init__(raw)
+        self._inflater = zlib.decompressobj(16 + zlib.MAX_WBITS)
 
     def _open_member(self) -> bool:
         window = self._window
@@ -199,33 +230,39 @@ class GzipFeed:
         self._inflater = zlib.decompressobj(16 + zlib.MAX_WBITS)
         return True
 
-    def _inflate(self) -> bytes:
-        assert self._inflater is not None
+    def _decode(self) -> bytes:
         window = self._window
         source = self._inflater.unconsumed_tail
         fresh = b""
         if not source:
             fresh = source = window.slice(_GZIP_SLICE_BYTES)
             if not source:
-                self._inflater = None
-                self._failure = "the file ends inside a gzip member"
-                return b""
+                return self._fail("the file ends inside a gzip member")
         # An error takes along what came before it: a copy gives that again.
         spare = self._inflater.copy() if window.offset > self._member_offset else None
         try:
             output = self._inflater.decompress(source, CHUNK_BYTES)
         except zlib.error as error:
-            self._failure = f"gzip member damaged ({str(error).partition(': ')[2] or error})"
-            self._inflater = None
-            if spare is None:
-                self._rest = _salvage(zlib.decompressobj(16 + zlib.MAX_WBITS), source)
-                return b""
-            return _salvage(spare, source)
+            reason = f"gzip member damaged ({str(error).partition(': ')[2] or error})"
+            if spare is not None:
+                return self._fail(reason, _salvage(spare, source))
+            self._rest = _salvage(zlib.decompressobj(16 + zlib.MAX_WBITS), source)
+            return self._fail(reason)
         window.at += len(fresh)
         if self._inflater.eof:
             window.at -= len(self._inflater.unused_data)
-            self._inflater = None
+            self._is_open = False
         return output
+
+    def _is_member(self, piece: bytes) -> bool:
+        """Whether reserved flags are 0, and the first bytes can be inflated."""
+        if len(piece) < 18 or piece[3] & 0xE0:
+            return False
+        try:
+            inflater = zlib.decompressobj(16 + zlib.MAX_WBITS)
+            return bool(inflater.decompress(piece, _TRIAL_OUTPUT_BYTES)) or not inflater.eof
+        except zlib.error:
+            return False
 
 
 def _salvage(inflater: zlib._Decompress, source: bytes) -> bytes:
@@ -242,52 +279,18 @@ def _salvage(inflater: zlib._Decompress, source: bytes) -> bytes:
     return bytes(output)
 
 
-def _is_gzip(piece: bytes) -> bool:
-    """Whether a gzip member begins here: reserved flags are 0, and its first bytes can be inflated."""
-    if len(piece) < 18 or piece[3] & 0xE0:
-        return False
-    try:
-        inflater = zlib.decompressobj(16 + zlib.MAX_WBITS)
-        return bool(inflater.decompress(piece, _TRIAL_OUTPUT_BYTES)) or not inflater.eof
-    except zlib.error:
-        return False
-
-
-class ZstdFeed:
+class ZstdFeed(_PackedFeed):
     """Zstandard frames, one behind the other, with the dictionary that the file begins with, if any."""
 
-    compressed = True
+    magic = ZSTD_MAGIC
 
     def __init__(self, raw: ReadableBytes) -> None:
-        self._window = _Window(raw)
+        super().__init__(raw)
         self._decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_LIMIT_BYTES)
-        self._frame: zstandard.ZstdDecompressionObj | None = None
+        self._frame = self._decompressor.decompressobj()
         self._slice_bytes = _ZSTD_BOMB_SLICE_BYTES
-        self._member_offset = 0
-        self._failure = ""
 
-    def chunk(self) -> bytes:
-        """The next bytes of this or the next frame."""
-        while True:
-            if self._failure:
-                reason, self._failure = self._failure, ""
-                raise Broken(self._member_offset, reason)
-            if self._frame is None and not self._open_frame():
-                return b""
-            output = self._decode()
-            if output:
-                return output
-
-    def member_offset(self) -> int:
-        """Where the frame of the last chunk begins."""
-        return self._member_offset
-
-    def resync(self) -> bool:
-        """Go to the next frame behind the damaged one's header, as far as it is still in memory."""
-        self._frame = None
-        return self._window.seek_magic(ZSTD_MAGIC, self._member_offset + 1, self._is_frame)
-
-    def _open_frame(self) -> bool:
+    def _open_member(self) -> bool:
         window = self._window
         while window.need(1):
             self._member_offset = window.offset
@@ -330,27 +333,22 @@ class ZstdFeed:
             raise Broken(self._member_offset, "the file ends inside a skippable zstd frame")
 
     def _decode(self) -> bytes:
-        assert self._frame is not None
         window = self._window
         source = window.slice(self._slice_bytes)
         if not source:
-            self._frame = None
-            self._failure = "the file ends inside a zstd frame"
-            return b""
+            return self._fail("the file ends inside a zstd frame")
         try:
             output = self._frame.decompress(source)
         except zstandard.ZstdError as error:
-            self._frame = None
-            self._failure = f"zstd frame damaged ({str(error).rpartition(': ')[2]})"
-            return b""
+            return self._fail(f"zstd frame damaged ({str(error).rpartition(': ')[2]})")
         self._slice_bytes = _ZSTD_SLICE_BYTES if len(output) <= CHUNK_BYTES else _ZSTD_BOMB_SLICE_BYTES
         window.at += len(source)
         if self._frame.eof:
             window.at -= len(self._frame.unused_data)
-            self._frame = None
+            self._is_open = False
         return output
 
-    def _is_frame(self, piece: bytes) -> bool:
+    def _is_member(self, piece: bytes) -> bool:
         try:
             self._decompressor.decompressobj().decompress(piece[:_ZSTD_SLICE_BYTES])
         except zstandard.ZstdError:
