@@ -472,6 +472,12 @@ BUILT_IN_FAMILIES = (
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 
+def header_of(headers: Headers, name: str) -> str | None:
+    """The first header of that name, case folded; None if there is none."""
+    wanted = name.lower()
+    return next((value for key, value in headers if key.lower() == wanted), None)
+
+
 @_checks
 class Page(NamedTuple):
     """One fetched page on its way in.
@@ -502,11 +508,7 @@ class Page(NamedTuple):
 
     def header(self, name: str) -> str | None:
         """The first header of that name, case folded; None if there is none."""
-        wanted = name.lower()
-        for key, value in self.headers:
-            if key.lower() == wanted:
-                return value
-        return None
+        return header_of(self.headers, name)
 
 
 class Verdict(NamedTuple):

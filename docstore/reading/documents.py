@@ -11,7 +11,7 @@ from docstore.model import capture
 from docstore.model.capture import Column, StoredVerdict
 from docstore.model.errors import CorruptionError
 from docstore.model.keys import url_of
-from docstore.model.types import Cell, Headers, ReadSpec, Verdict, checked_families
+from docstore.model.types import Cell, Headers, ReadSpec, Verdict, checked_families, header_of
 from docstore.storage.table import Table
 from docstore.tablets.placement import READ_AHEAD_BYTES, Placement, through_moves
 from docstore.tablets.unreadable import Place
@@ -60,8 +60,7 @@ class Capture(NamedTuple):
 
     def header(self, name: str) -> str | None:
         """The first header of that name, case folded; None if there is none."""
-        wanted = name.lower()
-        return next((value for key, value in self.headers or () if key.lower() == wanted), None)
+        return header_of(self.headers or (), name)
 
     @property
     def shown_verdict(self) -> Verdict | None:

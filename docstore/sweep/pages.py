@@ -34,8 +34,9 @@ from docstore.model import capture, keys
 from docstore.model.capture import Column, StoredVerdict
 from docstore.model.errors import CorruptionError
 from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
-from docstore.model.types import Cell, ReadSpec, VerdictKind
+from docstore.model.types import Cell, ReadSpec, VerdictKind, header_of
 from docstore.reading.documents import DocumentReader
+from docstore.reading.lookup import MAX_REDIRECTS, REDIRECT_STATUSES
 from docstore.store import DocumentStore
 from docstore.tablets.values import envelope_raw_bytes, parse_envelope
 from docstore.text.words import words
@@ -46,7 +47,6 @@ BY_BODY, BY_TITLE, BY_TEXT = 0, 1, 2
 LONG_TEXT_BYTES = 2048
 """A longer text is taken to have 50 words without counting them; the pairs of one that has not are dropped later."""
 PROGRESS_ROWS = 1000
-REDIRECTS = (301, 302, 303, 307, 308)
 _NAMED = (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR)
 
 
@@ -291,11 +291,11 @@ class _Reading:
     def _note_redirect(self, row_key: bytes, captures: dict[int, dict[Column, bytes]]) -> None:
         timestamp = max(captures)
         newest = captures[timestamp]
-        if int(self._value(row_key, timestamp, newest, capture.STATUS) or b"0") not in REDIRECTS:
+        if int(self._value(row_key, timestamp, newest, capture.STATUS) or b"0") not in REDIRECT_STATUSES:
             return
         encoded = self._value(row_key, timestamp, newest, capture.HEADERS)
         headers = capture.decode_headers(encoded) if encoded else ()
-        location = next((value for name, value in headers if name.lower() == "location"), "")
+        location = header_of(headers, "location")
         target = keys.resolve(keys.url_of(row_key), location) if location else None
         if target is not None:
             self._redirects[row_key] = keys.row_key(target)
@@ -352,13 +352,13 @@ class _Reading:
             versions.declared[number] = versions.find(self._end_of(target), latest)
         for source in self._redirects:
             target = self._end_of(source)
-            found = versions.find(target, latest) if _host(target) == _host(source) else -1
+            found = versions.find(target, latest) if keys.same_host(target, source) else -1
             if found >= 0:
                 versions.redirected[found] += 1
 
     def _end_of(self, row_key: bytes) -> bytes:
-        """Where stored redirects from a row lead, at most ten of them."""
-        for _ in range(10):
+        """Where stored redirects from a row lead, at most MAX_REDIRECTS."""
+        for _ in range(MAX_REDIRECTS):
             following = self._redirects.get(row_key)
             if following is None:
                 break
@@ -389,10 +389,6 @@ def text_identity(text_checksum: bytes, title: bytes) -> bytes:
     """Names a text under titles of which all have the same words, 16 bytes."""
     found = "\n".join(sorted(telling_words(title.decode("utf-8", "surrogatepass"))))
     return _digest(b"n", text_checksum + found.encode("utf-8", "surrogatepass"))
-
-
-def _host(row_key: bytes) -> bytes:
-    return row_key.partition(b")")[0]
 
 
 def anchor_counts(store: DocumentStore, versions: Versions, chosen: Numbers) -> Numbers:

@@ -10,8 +10,11 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +34,8 @@ from docstore.model.format import (
 INPUT_BYTES = 16
 _HEADER = struct.Struct(SWEEP_LOG_HEADER)
 _FRAME = struct.Struct(SWEEP_FRAME_HEADER)
+_Part = TypeVar("_Part")
+_Result = TypeVar("_Result")
 
 
 class Workspace:
@@ -154,6 +159,18 @@ class ShingleFile:
         if not self._members:
             return np.empty(0, np.uint64)
         return np.memmap(self._path, "<u8", "r", shape=(self._members,))
+
+
+def in_order(threads: int, work: Callable[[_Part], _Result], parts: Iterable[_Part]) -> Iterator[_Result]:
+    """Results of the parts, in their order, worked out in threads; at most two parts a thread are held."""
+    with ThreadPoolExecutor(threads, thread_name_prefix="docstore-sweep") as pool:
+        window: deque[Future[_Result]] = deque()
+        for part in parts:
+            window.append(pool.submit(work, part))
+            if len(window) >= 2 * threads:
+                yield window.popleft().result()
+        while window:
+            yield window.popleft().result()
 
 
 def _storage(error: OSError, path: Path) -> StorageError:

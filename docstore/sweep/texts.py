@@ -6,10 +6,9 @@ file does not depend on the number of threads; each is logged, so that a sweep t
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import msgpack
@@ -25,10 +24,11 @@ from docstore.dedup.kernel import Kernel
 from docstore.dedup.sketch import BINS, minima
 from docstore.model import capture
 from docstore.model.errors import CorruptionError
+from docstore.model.types import header_of
 from docstore.reading.documents import DocumentReader
 from docstore.store import DocumentStore
 from docstore.sweep.pages import BY_TEXT, Versions, identify
-from docstore.sweep.stages import INPUT_BYTES, ShingleFile, Workspace
+from docstore.sweep.stages import INPUT_BYTES, ShingleFile, Workspace, in_order
 from docstore.tablets.values import envelope_raw_bytes
 from docstore.text.words import words
 
@@ -127,7 +127,7 @@ class Maker:
                 break
             take(frame)
         file.keep(members)
-        for batch in self._batches(chosen[done:], sketches):
+        for batch in in_order(self._threads, partial(self._work, sketches=sketches), self._cut(chosen[done:])):
             checksum = file.append(np.concatenate([made.shingles for made in batch]))
             frame = _frame(batch, checksum)
             log.append(frame)
@@ -146,17 +146,6 @@ class Maker:
             np.frombuffer(b"".join(other[1] for other in others), np.uint8),
             np.frombuffer(b"".join(other[2] for other in others), np.uint64).reshape(-1, 2),
         )
-
-    def _batches(self, chosen: Numbers, sketches: bool) -> Iterator[list[Made]]:
-        """What each text gave, batch by batch, in order; at most two batches a thread are in hand."""
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="docstore-sweep") as pool:
-            window: deque[Future[list[Made]]] = deque()
-            for numbers in self._cut(chosen):
-                window.append(pool.submit(self._work, numbers, sketches))
-                if len(window) >= 2 * self._threads:
-                    yield window.popleft().result()
-            while window:
-                yield window.popleft().result()
 
     def _cut(self, chosen: Numbers) -> Iterator[list[int]]:
         batch: list[int] = []
@@ -193,8 +182,7 @@ class Maker:
     def _analyse(self, number: int) -> Analysis:
         encoded = self._value(number, capture.HEADERS)
         headers = capture.decode_headers(encoded) if encoded else ()
-        content_type = next((value for name, value in headers if name.lower() == "content-type"), None)
-        return self._kernel.analyse(self._value(number, capture.BODY), content_type)
+        return self._kernel.analyse(self._value(number, capture.BODY), header_of(headers, "content-type"))
 
     def _from_body(self, number: int, sketch: bool) -> Made:
         analysis = self._analyse(number)

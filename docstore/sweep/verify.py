@@ -6,9 +6,7 @@ there is any.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 from blake3 import blake3
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.join import Sets
 from docstore.dedup.kernel import shared_members
-from docstore.sweep.stages import INPUT_BYTES, Workspace
+from docstore.sweep.stages import INPUT_BYTES, Workspace, in_order
 
 BATCH_MEMBERS = 1 << 22
 """Members of the pairs of a batch, or one pair; its sets are copied, so that one takes at most about 100 MB."""
@@ -49,7 +47,9 @@ def verify(
     for frame in log.frames():
         found.append(np.frombuffer(frame, "<i8"))
         done += len(found[-1])
-    for batch in _counted(sets, first[done:], second[done:], threads):
+    for batch in in_order(
+        threads, lambda pairs: shared_members(sets, *pairs), _batches(sets, first[done:], second[done:])
+    ):
         log.append(batch.astype("<i8").tobytes())
         found.append(batch)
         done += len(batch)
@@ -58,17 +58,12 @@ def verify(
     return np.concatenate([np.empty(0, np.int64), *found])
 
 
-def _counted(sets: Sets, first: Numbers, second: Numbers, threads: int) -> Iterator[Numbers]:
+def _batches(sets: Sets, first: Numbers, second: Numbers) -> Iterator[tuple[Numbers, Numbers]]:
+    """The pairs, cut so that the sets of a batch have at most BATCH_MEMBERS members, or are those of one pair."""
     work = np.cumsum(sets.lengths[first] + sets.lengths[second])
-    with ThreadPoolExecutor(threads, thread_name_prefix="docstore-sweep") as pool:
-        window: deque[Future[Numbers]] = deque()
-        begin = 0
-        while begin < len(first):
-            before = int(work[begin - 1]) if begin else 0
-            end = max(begin + 1, int(np.searchsorted(work, before + BATCH_MEMBERS, "right")))
-            window.append(pool.submit(shared_members, sets, first[begin:end], second[begin:end]))
-            begin = end
-            if len(window) >= 2 * threads:
-                yield window.popleft().result()
-        while window:
-            yield window.popleft().result()
+    begin = 0
+    while begin < len(first):
+        before = int(work[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(work, before + BATCH_MEMBERS, "right")))
+        yield first[begin:end], second[begin:end]
+        begin = end

@@ -17,7 +17,7 @@ from docstore.archives.formats.entries import BODY_LIMIT_BYTES, DamagedEntry, En
 from docstore.archives.formats.http import Refused, has_status_line, parse_head
 from docstore.archives.formats.source import Source
 from docstore.archives.formats.warc import CUT, TRUNCATED_HEADER, parse_date, parse_date14
-from docstore.model.types import Headers, Page
+from docstore.model.types import Headers, Page, header_of
 
 _DOC = re.compile(rb"[ \t]*<DOC>", re.IGNORECASE)
 _DOC_LINE = re.compile(rb"^[ \t]*<DOC>", re.IGNORECASE | re.MULTILINE)
@@ -135,7 +135,7 @@ def _body(source: Source, declared: int | None, limit_bytes: int) -> bytes:
 
 def _http_date(headers: Headers) -> int | None:
     """GOV2 has no date of its own: the server's Date header is the nearest thing."""
-    value = next((value for name, value in headers if name.lower() == "date"), "")
+    value = header_of(headers, "date") or ""
     try:
         return parse_date(email.utils.parsedate_to_datetime(value).isoformat())
     except (ValueError, TypeError):
