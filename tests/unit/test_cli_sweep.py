@@ -37,9 +37,9 @@ def terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
     with docstore.open(tmp_path / "store", create=True, durability="none") as store:
         for second, (url, body) in enumerate(
             [
-                (A, html("A", text)),
-                (NEAR, html("Near", changed(text, 3, 2))),
-                (COPY, html("A", text)),
+                (A, html("Tablets", text)),
+                (NEAR, html("Tablets", changed(text, 3, 2))),
+                (COPY, html("Tablets", text)),
                 (OTHER, html("Other", article(2))),
                 (OTHER, html("Other", [*article(2)[:100], *ENDING])),
             ]
@@ -134,10 +134,10 @@ def test_collapse_keeps_rank_order_and_one_page_of_each_cluster(terminal: Termin
             assert store.collapse([COPY, A]) == [COPY]
             docstore_sweep(store)
         late = "https://example.com/late"  # written after the sweep: its verdict names a page of a cluster
-        store.put_page(late, html("Late", article(1, 200)), headers=TYPE, fetched_at=9 * SECOND, any_time=True)
+        store.put_page(late, html("The tablets", article(1, 200)), headers=TYPE, fetched_at=9 * SECOND, any_time=True)
         assert store.collapse([late, NEAR, OTHER]) == [late, OTHER]
         # a version that has changed since is no longer what the sweep saw
-        store.put_page(NEAR, html("Near", article(77)), headers=TYPE, fetched_at=10 * SECOND, any_time=True)
+        store.put_page(NEAR, html("Tablets", article(77)), headers=TYPE, fetched_at=10 * SECOND, any_time=True)
         assert store.collapse([A, NEAR]) == [A, NEAR]
 
 
@@ -244,7 +244,7 @@ def test_reindex_posts_what_the_detector_cannot_see(terminal: Terminal) -> None:
     assert "posted" in terminal("reindex").out
     assert terminal("check").code == 0
     with docstore.open(terminal.store) as store:
-        result = store.put_page("https://new.example/", html("New", article(1, 200)), headers=TYPE)
+        result = store.put_page("https://new.example/", html("The tablets", article(1, 200)), headers=TYPE)
     assert str(result.verdict.kind) == "near"
     assert result.verdict.similarity == 1.0
 
