@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from docstore.backends import open_backend
 from docstore.model import capture, keys
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.pointers import PagePointer
@@ -41,17 +42,14 @@ from docstore.reading.cells import CellStore
 from docstore.reading.collapse import Belongings, Collapser
 from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.lookup import Lookup
+from docstore.storage.port import Backend, Committer
 from docstore.storage.table import Table
-from docstore.tablets.commit import Committer
-from docstore.tablets.layout import Layout, Opened
-from docstore.tablets.losses import acknowledge
 from docstore.writing.referrers import Referrers
 from docstore.writing.times import refusal_of_time
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.reading.snippet import Snippet, SnippetReader
-    from docstore.tablets.backup import BackupReport
-    from docstore.tablets.compaction.job import CompactionReport
+    from docstore.storage.reports import BackupReport, CompactionReport
     from docstore.writing.half import Similar, Writing
     from docstore.writing.orphans import Orphan
     from docstore.writing.pipeline import PageWriter
@@ -89,7 +87,7 @@ def open_store(
         raise InvalidArgument(f"durability {durability!r} is none of sync, flush, none") from error
     if schema is not None and not isinstance(schema, Schema):
         raise InvalidArgument(f"schema must be a Schema, such as Schema(near_threshold=0.9), not {schema!r:.100}")
-    return DocumentStore(Layout(Path(path)).open(create=create, schema=schema, read_only=read_only), level)
+    return DocumentStore(open_backend(path, create=create, schema=schema, read_only=read_only), level)
 
 
 def now_micros() -> int:
@@ -109,7 +107,7 @@ class DocumentStore:
             acknowledged; none at durability `sync`.
     """
 
-    def __init__(self, opened: Opened, durability: Durability, *, clock: Callable[[], int] = now_micros) -> None:
+    def __init__(self, opened: Backend, durability: Durability, *, clock: Callable[[], int] = now_micros) -> None:
         self.opened = opened
         self._clock = clock
         self._closed = False
@@ -119,9 +117,7 @@ class DocumentStore:
         self.lost = opened.lost
         families = declared_families(opened.schema)
         self._table = Table(opened.engine, "pages", families, clock, same_value=opened.placement.same_value)
-        self._committer = Committer(
-            opened.engine, opened.placement, opened.manifest, durability, opened.check_writable, opened.reserve
-        )
+        self._committer = opened.committer(durability)
         self._reader = DocumentReader(self._table, opened.placement)
         self.referrers = Referrers(self._table, opened.placement, opened.sharing)
         self.cells = CellStore(self._table, opened.placement, self._committer, clock, self.referrers, self._post_unseen)
@@ -140,9 +136,8 @@ class DocumentStore:
         Close it before this one.
         """
         self._check_open()
-        buckets = self._write_half().buckets
-        layer = importlib.import_module("docstore.writing.rehearsal").rehearse(self.opened, buckets)
-        return DocumentStore(layer, Durability.NONE, clock=self._clock)
+        self._write_half()  # opens the index that the layer's lies over
+        return DocumentStore(self.opened.layer(), Durability.NONE, clock=self._clock)
 
     def close(self) -> None:
         """Finish and let go of the directory; a second call does nothing."""
@@ -300,9 +295,8 @@ class DocumentStore:
         self.opened.check_writable()
         count = len(self.opened.lost) + len(self.opened.lost_commits)
         with self._committer.lock:
-            acknowledge(self.opened.engine)
-        self.lost = self.opened.lost = ()
-        self.opened.lost_commits = ()
+            self.opened.acknowledge()
+        self.lost = ()
         return count
 
     def compact(
@@ -330,13 +324,14 @@ class DocumentStore:
         if not dry_run:
             self.opened.check_writable()
         run: Callable[[], CompactionReport] = partial(
-            importlib.import_module("docstore.tablets.compaction.job").compact,
-            *(self.opened, self._table, self._committer),
+            self.opened.compact,
+            self._table,
+            self._committer,
+            lambda: self._write_half().upkeep,
             tablets=tablets,
             level=level,
             dry_run=dry_run,
             on_progress=on_progress,
-            on_unseen=self._post_unseen,
         )
         if dry_run:
             return run()
@@ -369,10 +364,7 @@ class DocumentStore:
             InvalidArgument: the folder holds something else.
         """
         self._check_open()
-        report: BackupReport = importlib.import_module("docstore.tablets.backup").backup(
-            self.opened, self._committer, Path(folder), on_progress
-        )
-        return report
+        return self.opened.backup(self._committer, Path(folder), on_progress)
 
     # --- reading pages
 
@@ -536,7 +528,7 @@ class DocumentStore:
 
     def stored_bytes(self) -> int:
         """Bytes committed in segments, all families, records that nothing refers to any more included."""
-        return sum(row.committed_bytes for row in self.opened.manifest.segments())
+        return self.opened.stored_bytes()
 
     @property
     def table(self) -> Table:
@@ -559,10 +551,7 @@ class DocumentStore:
     def codec_stats(self) -> dict[str, dict[str, int]]:
         """What records take on disk by column and codec: records, raw bytes, record bytes.  Reads all segments."""
         self._check_open()
-        found: dict[str, dict[str, int]] = importlib.import_module("docstore.tablets.compaction.job").codec_stats(
-            self.opened, self._committer
-        )
-        return found
+        return self.opened.codec_stats(self._committer)
 
     # --- pieces
 

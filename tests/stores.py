@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from docstore.model.types import Durability
+from docstore.storage.envelope import parse_envelope
 from docstore.store import DocumentStore
 from docstore.tablets.bodies import SegmentRow, decode_ref
 from docstore.tablets.record import Record
-from docstore.tablets.values import parse_envelope
 from docstore.tablets.walk import Damage
 
 Contents = dict[tuple[bytes, str, bytes, int], bytes]

@@ -15,8 +15,8 @@ from docstore.model import capture
 from docstore.model.types import Headers, Page, ReadSpec, micros
 from docstore.reading.cells import Row
 from docstore.reading.documents import Capture, Document
+from docstore.storage.unreadable import Place, Unreadable
 from docstore.store import DocumentStore
-from docstore.tablets.unreadable import Place, Unreadable
 from docstore.text.words import words
 
 NOT_MODIFIED = 304

@@ -33,8 +33,8 @@ from docstore.model.capture import (
 )
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Page, Policy, Previous, PutResult, VerdictKind
+from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore
-from docstore.tablets.unreadable import Unreadable
 
 if TYPE_CHECKING:  # loaded at the first write
     from docstore.writing.prepared import Prepared

@@ -14,7 +14,7 @@ from docstore.reading.documents import Capture, Document
 
 if TYPE_CHECKING:  # most answers hold no snippet, and a cold start counts milliseconds
     from docstore.reading.snippet import Snippet
-    from docstore.tablets.unreadable import Unreadable
+    from docstore.storage.unreadable import Unreadable
 
 SHOWN_UNREADABLE = 20
 KIND_COLOURS = {

@@ -463,9 +463,14 @@ class HashIndex:
 
     def holds(self, row_key: bytes, timestamp: int, body_checksum: bytes) -> bool:
         """Whether the page's body posting is there: without it the detector cannot see the page."""
-        wanted = timestamp.to_bytes(8, "big") + row_key
-        body_row = _BODY + body_head(body_checksum)
-        if wanted in self._pending.get(body_row, ()):
+        return self._holds(_BODY + body_head(body_checksum), timestamp.to_bytes(8, "big") + row_key)
+
+    def holds_text(self, text_checksum: bytes, body_checksum: bytes) -> bool:
+        """Whether a text leads to a body: without that no page is found by its text."""
+        return self._holds(_TEXT + text_number(text_checksum), body_head(body_checksum))
+
+    def _holds(self, posting_row: bytes, wanted: bytes) -> bool:
+        if wanted in self._pending.get(posting_row, ()):
             return True
-        cells = self._engine.read_row(TABLE, body_row, ReadSpec((FAMILY,), qualifier_prefix=wanted, cell_limit=1))
+        cells = self._engine.read_row(TABLE, posting_row, ReadSpec((FAMILY,), qualifier_prefix=wanted, cell_limit=1))
         return bool(cells) and cells[0].qualifier == wanted

@@ -179,6 +179,10 @@ BACKUPS_ROW = b"backups"
 LOST_ROW = b"lost"
 """Cells m: of what was found to be missing at open, until it is acknowledged; see docs/format.md."""
 
+COUNTS_ROW = b"tally"
+"""+ name of a writer session -> msgpack of its counts by name, absolute."""
+COUNTS_FOLDED_ROW = b"tally-folded"
+"""-> msgpack of the counts of sessions that have ended, and beside it of the keys of the rows that it holds."""
 COMPACTION_ROW = b"compaction"
 """Cell m:run -> msgpack {"level", "first_segment", "began"} of a compaction of all tablets that has not ended."""
 

@@ -18,7 +18,6 @@ from docstore.model.types import (
     Append,
     Cell,
     Condition,
-    DeleteCells,
     DeleteFamily,
     DeleteRow,
     Increment,
@@ -30,12 +29,11 @@ from docstore.model.types import (
     checked_spec,
 )
 from docstore.storage.engine import ScannedRow
+from docstore.storage.envelope import envelope_raw_bytes
 from docstore.storage.plan import Plan, Stage
+from docstore.storage.port import Committer
 from docstore.storage.table import Table, changed
-from docstore.tablets.commit import Committer
-from docstore.tablets.placement import READ_AHEAD_BYTES, Placement
-from docstore.tablets.record import delete_column, delete_family, delete_row
-from docstore.tablets.values import envelope_raw_bytes
+from docstore.storage.values import READ_AHEAD_BYTES, Values
 from docstore.writing.referrers import Referrers
 
 SLICE_CELLS = 1000
@@ -76,7 +74,7 @@ class CellStore:
     def __init__(
         self,
         table: Table,
-        placement: Placement,
+        placement: Values,
         committer: Committer,
         clock: Callable[[], int],
         referrers: Referrers,
@@ -299,16 +297,9 @@ class CellStore:
                 placed.append(
                     mutation._replace(value=self._placement.place(row_key, column, mutation.timestamp, mutation.value))
                 )
-                continue
-            placed.append(mutation)
-            if isinstance(mutation, DeleteRow):
-                self._placement.mark(delete_row(row_key, now))
-            elif isinstance(mutation, DeleteFamily):
-                self._placement.mark(delete_family(row_key, mutation.family, now))
-            elif isinstance(mutation, DeleteCells):
-                self._placement.mark(
-                    delete_column(row_key, mutation.family, mutation.qualifier, now, mutation.start, mutation.end)
-                )
+            else:
+                placed.append(mutation)
+                self._placement.mark_deleted(row_key, mutation, now)
         return placed
 
     def _newest(self, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:

@@ -14,7 +14,7 @@ from docstore.model import capture
 from docstore.model.capture import ClusterPlace
 from docstore.model.types import Cell, ReadSpec, VerdictKind
 from docstore.storage.table import Table
-from docstore.tablets.placement import Placement
+from docstore.storage.values import Values
 
 DUPLICATES = (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR)
 """Verdicts that make two pages one; a contained page holds less than the other and is not the same."""
@@ -52,7 +52,7 @@ class _Span(NamedTuple):
 class Belongings:
     """Reads what pages belong to.  Thread-safe."""
 
-    def __init__(self, table: Table, placement: Placement) -> None:
+    def __init__(self, table: Table, placement: Values) -> None:
         self._table = table
         self._placement = placement
 

@@ -12,10 +12,10 @@ from docstore.model.capture import Column, StoredVerdict
 from docstore.model.errors import CorruptionError
 from docstore.model.keys import url_of
 from docstore.model.types import Cell, Headers, ReadSpec, Verdict, checked_families, header_of
+from docstore.storage.envelope import INLINE_TAG, envelope_raw_bytes
 from docstore.storage.table import Table
-from docstore.tablets.placement import READ_AHEAD_BYTES, Placement, through_moves
-from docstore.tablets.unreadable import Place
-from docstore.tablets.values import INLINE_TAG, envelope_raw_bytes
+from docstore.storage.unreadable import Place
+from docstore.storage.values import READ_AHEAD_BYTES, Values, through_moves
 
 DOCUMENT_FAMILIES = ("page", "http", "text", "dedup")
 ROWS_AHEAD = 256
@@ -127,7 +127,7 @@ class _Found(NamedTuple):
 class DocumentReader:
     """Reads documents.  Thread-safe, as the table and Bodies are."""
 
-    def __init__(self, table: Table, placement: Placement) -> None:
+    def __init__(self, table: Table, placement: Values) -> None:
         self._table = table
         self._placement = placement
 

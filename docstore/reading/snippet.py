@@ -25,7 +25,7 @@ from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import row_key, url_of
 from docstore.model.types import Cell, ReadSpec
 from docstore.storage.table import Table
-from docstore.tablets.placement import Placement
+from docstore.storage.values import Values
 from docstore.text.finding import FoldedText, Term, terms
 from docstore.text.graphemes import cut_after, cut_before, is_boundary
 
@@ -358,7 +358,7 @@ def _cut(folded: FoldedText, wanted: Sequence[Term], start: int, end: int) -> Pa
 class SnippetReader:
     """Snippets of stored pages.  Reads the `text` family and nothing else; thread-safe."""
 
-    def __init__(self, table: Table, placement: Placement) -> None:
+    def __init__(self, table: Table, placement: Values) -> None:
         self._table = table
         self._placement = placement
 

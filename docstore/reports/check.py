@@ -8,93 +8,58 @@ records that nothing refers to) are no findings.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
-from typing import NamedTuple
 
 from docstore.dedup.checksum import checksum_matches
 from docstore.model import capture
 from docstore.model.capture import Column
 from docstore.model.errors import CorruptionError
-from docstore.model.format import RECORD_VALUE, SEGMENT_HEADER_BYTES, SET_ASIDE_DIRECTORY
 from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, GCPolicy, Position, ReadSpec
+from docstore.storage.envelope import encode_inline
+from docstore.storage.port import Backend, Problem
+from docstore.storage.sharing import BODY_FAMILY, ENVELOPE, TEXT, TEXT_NAME, body_name
 from docstore.storage.table import Table
 from docstore.store import declared_families, now_micros
-from docstore.tablets.layout import Opened
-from docstore.tablets.leftovers import SetAside
-from docstore.tablets.sharing import BODY_FAMILY, ENVELOPE, TEXT, TEXT_NAME, body_name
-from docstore.tablets.values import encode_inline
-from docstore.tablets.walk import Damage, walk_records
 from docstore.writing.reindexing import SeenPages
 
 SLICE_CELLS = 10_000
 REINDEX = "run `docstore reindex`"
 ACKNOWLEDGE = "then `docstore check --acknowledge`"
 RESTORE_ALL = "restore a backup, or fetch the pages again that are missing"
-SALVAGE = "take what you need with `docstore salvage`, then remove the file"
 RESTORE = "fetch the page again, or restore it from a backup"
 
 
-class Finding(NamedTuple):
-    """Something that is not as it should be.
-
-    Attributes:
-        where: table, row and column, or file.
-        what: found, and expected.
-        remedy: what to do.
-    """
-
-    where: str
-    what: str
-    remedy: str
-
-
-def check(opened: Opened, on_row: Callable[[int], None] | None = None) -> Iterator[Finding]:
+def check(opened: Backend, on_row: Callable[[int], None] | None = None) -> Iterator[Problem]:
     """Walk the manifest, every cell of every row, every shared body; read and verify every value.
 
     Args:
         opened: the parts of the store.
         on_row: called with the number of rows seen so far.
     """
-    for problem in opened.manifest.problems():
-        yield Finding("manifest", problem, "report this with the output of `docstore stats --json`")
     yield from losses(opened)
-    for one in opened.set_aside:
-        yield Finding(f"{SET_ASIDE_DIRECTORY}/{one.name}", _what_is_in(opened, one), SALVAGE)
+    yield from opened.problems()
     yield from _check_pages(opened, on_row)
     yield from _check_shared(opened)
 
 
-def losses(opened: Opened) -> Iterator[Finding]:
+def losses(opened: Backend) -> Iterator[Problem]:
     """What this open or an earlier one has found to be lost, and nobody has acknowledged."""
     for lost in opened.lost:
         what = f"bytes of {', '.join(lost.columns)} were missing at open: dropped"
-        yield Finding(f"{lost.url} @{lost.timestamp}", what, f"{RESTORE}; {ACKNOWLEDGE}")
+        yield Problem(f"{lost.url} @{lost.timestamp}", what, f"{RESTORE}; {ACKNOWLEDGE}")
     for commits in opened.lost_commits:
         what = f"the rows of commits {commits.first} to {commits.last} are lost: LevelDB's files were cut or put back"
-        yield Finding("engine", what, f"{RESTORE_ALL}; {ACKNOWLEDGE}")
+        yield Problem("engine", what, f"{RESTORE_ALL}; {ACKNOWLEDGE}")
 
 
-def _what_is_in(opened: Opened, one: SetAside) -> str:
-    """What can be had back of records that no row names."""
-    handle = opened.files.open_read(opened.path / SET_ASIDE_DIRECTORY / one.name)
-    found = walk_records(handle, one.segment, SEGMENT_HEADER_BYTES, handle.length_bytes())
-    values = [record for _, record in found if not isinstance(record, Damage) and record.kind == RECORD_VALUE]
-    bodies = sum((record.family, record.qualifier) == capture.BODY for record in values)
-    texts = sum((record.family, record.qualifier) == capture.MAIN for record in values)
-    return (
-        f"records that no row names, set aside: {bodies} bodies and {texts} texts with their URLs and times, "
-        "without status and headers"
-    )
-
-
-def _check_pages(opened: Opened, on_row: Callable[[int], None] | None) -> Iterator[Finding]:
+def _check_pages(opened: Backend, on_row: Callable[[int], None] | None) -> Iterator[Problem]:
     families = declared_families(opened.schema)
     expires = families[capture.VERDICT[0]].gc != GCPolicy()
     table = Table(opened.engine, "pages", families, now_micros, same_value=opened.placement.same_value)
     seen = SeenPages(opened, table)
     for problem in seen.damage():
-        yield Finding("index", problem, REINDEX)
+        yield Problem("index", problem, REINDEX)
     for number, row in enumerate(opened.engine.scan("pages", spec=ReadSpec(cell_limit=SLICE_CELLS)), 1):
         cells = row.cells
         captures: dict[int, dict[Column, bytes]] = {}
@@ -112,15 +77,15 @@ def _check_pages(opened: Opened, on_row: Callable[[int], None] | None) -> Iterat
 
 
 def _check_cell(
-    opened: Opened,
+    opened: Backend,
     row_key: bytes,
     cell: Cell,
     families: Set[str],
     captures: dict[int, dict[Column, bytes]],
-) -> Iterator[Finding]:
+) -> Iterator[Problem]:
     where = f"{_shown(row_key)} {cell.family}:{cell.qualifier.decode('utf-8', 'replace')} @{cell.timestamp}"
     if cell.family not in families:
-        yield Finding(where, f"family {cell.family} is not declared", "report this: no call can have written it")
+        yield Problem(where, f"family {cell.family} is not declared", "report this: no call can have written it")
         return
     column = (cell.family, cell.qualifier)
     try:
@@ -133,12 +98,12 @@ def _check_cell(
         else:
             captures.setdefault(cell.timestamp, {})[column] = cell.value
     except CorruptionError as error:
-        yield Finding(where, str(error), RESTORE)
+        yield Problem(where, str(error), RESTORE)
 
 
 def _check_capture(
-    opened: Opened, seen: SeenPages, row_key: bytes, timestamp: int, columns: dict[Column, bytes], expires: bool
-) -> Iterator[Finding]:
+    opened: Backend, seen: SeenPages, row_key: bytes, timestamp: int, columns: dict[Column, bytes], expires: bool
+) -> Iterator[Problem]:
     envelope = columns.get(capture.BODY)
     checksum = columns.get(capture.CHECKSUM)
     where = f"{_shown(row_key)} page:body @{timestamp}"
@@ -147,26 +112,26 @@ def _check_capture(
     try:
         body = opened.placement.fetch(envelope)
     except CorruptionError as error:
-        yield Finding(where, str(error), RESTORE)
+        yield Problem(where, str(error), RESTORE)
         return
     if checksum is None:
         return  # a visit that confirmed the version before it (304), or a body set as a plain cell
     if not checksum_matches(checksum, body):
-        yield Finding(where, "the body does not have the checksum that its row names", RESTORE)
+        yield Problem(where, "the body does not have the checksum that its row names", RESTORE)
     encoded = columns.get(capture.VERDICT)
     if encoded is None:
         if not expires:  # a visit that confirms a version keeps its body and checksum, but has a verdict of its own
-            yield Finding(where, "the capture has no verdict", REINDEX)
+            yield Problem(where, "the capture has no verdict", REINDEX)
         return
     verdict = capture.decode_verdict(encoded)
     if verdict.stored == capture.STORED_BODY and body:
-        if not seen.index.holds(row_key, timestamp, checksum):
-            yield Finding(where, "no posting leads to it: the detector cannot see this page", REINDEX)
+        if not seen.is_posted(PagePointer(timestamp, row_key), checksum):
+            yield Problem(where, "no posting leads to it: the detector cannot see this page", REINDEX)
         elif not seen.finds_near(PagePointer(timestamp, row_key)):
-            yield Finding(where, "no band key or fingerprint leads to its text", REINDEX)
+            yield Problem(where, "no band key or fingerprint leads to its text", REINDEX)
 
 
-def _check_shared(opened: Opened) -> Iterator[Finding]:
+def _check_shared(opened: Backend) -> Iterator[Problem]:
     for row in opened.engine.scan("bodies", spec=ReadSpec(families=(BODY_FAMILY,))):
         text_name = next((cell.value for cell in row.cells if cell.qualifier == TEXT_NAME), encode_inline(b""))
         for cell in row.cells:
@@ -176,12 +141,12 @@ def _check_shared(opened: Opened) -> Iterator[Finding]:
             try:
                 body = opened.placement.fetch(cell.value)
             except CorruptionError as error:
-                yield Finding(where, str(error), RESTORE)
+                yield Problem(where, str(error), RESTORE)
                 continue
             if cell.qualifier == ENVELOPE and body_name(body) != row.row_key:
-                yield Finding(where, "the record is not the body that the row is named by", RESTORE)
+                yield Problem(where, "the record is not the body that the row is named by", RESTORE)
             if cell.qualifier == TEXT and encode_inline(body_name(body)) != text_name:
-                yield Finding(where, "the record is not the text that the row names", RESTORE)
+                yield Problem(where, "the record is not the text that the row names", RESTORE)
 
 
 def _shown(row_key: bytes) -> str:

@@ -20,10 +20,9 @@ from docstore.model.capture import Column, StoredVerdict
 from docstore.model.keys import url_of
 from docstore.model.types import DUPLICATES, ReadSpec, VerdictKind
 from docstore.storage.engine import ScannedRow
+from docstore.storage.envelope import envelope_raw_bytes
 from docstore.store import DocumentStore
 from docstore.sweep.reindex import reindex
-from docstore.tablets.bodies import decode_ref
-from docstore.tablets.values import envelope_raw_bytes, parse_envelope
 
 CLUSTER_SIZES = ((2, 2), (3, 5), (6, 20), (21, 100), (101, None))
 FAMILIES = ("dedup", "page")
@@ -166,7 +165,9 @@ class _Counting:
                 verdict = capture.decode_verdict(self._fetch(columns[capture.VERDICT]))
                 if verdict.reason == capture.REASON_NOT_MODIFIED:
                     continue
-                _count(groups, verdict, columns.get(capture.BODY))
+                body = columns.get(capture.BODY)
+                stored_bytes = 0 if body is None else self._store.opened.placement.stored_bytes(body)
+                _count(groups, verdict, body, stored_bytes)
                 if verdict.stored == capture.STORED_REJECTED:
                     rejected[timestamp] = verdict
         self._note_cluster(captures)
@@ -251,15 +252,13 @@ def _parameters(query: str) -> list[tuple[str, str]]:
     return [(unquote_plus(text.partition("=")[0]), text) for text in query.split("&") if text]
 
 
-def _count(groups: list[GroupCounts], verdict: StoredVerdict, body: bytes | None) -> None:
+def _count(groups: list[GroupCounts], verdict: StoredVerdict, body: bytes | None, stored_bytes: int) -> None:
     raw = 0 if body is None else envelope_raw_bytes(body)
     saved = 0
     if body is not None:
-        ref = parse_envelope(body).ref
-        own = raw if ref is None else decode_ref(ref).length
         shared = verdict.stored == capture.STORED_CONFIRMED
         shared |= verdict.stored == capture.STORED_REFERENCE and verdict.kind is VerdictKind.EXACT
-        saved = raw if shared else max(0, raw - own) if verdict.kind in DUPLICATES else 0
+        saved = raw if shared else max(0, raw - stored_bytes) if verdict.kind in DUPLICATES else 0
     for group in groups:
         group.captures += 1
         group.verdicts[str(verdict.kind)] += 1

@@ -112,10 +112,6 @@ class Engine(Protocol):
         """Remove up to `max_cells` cells that a row or family mark has deleted; True when none are left."""
         ...
 
-    def tablets(self, table: str) -> list[tuple[bytes, bytes | None]]:
-        """Row-key ranges ``[start, end)`` that the engine itself keeps apart; one for all in a local engine."""
-        ...
-
     def approximate_bytes(self, table: str, start: bytes = b"", end: bytes | None = None) -> int:
         """Bytes on disk of a row-key range, roughly."""
         ...

@@ -1,4 +1,4 @@
-"""Bigtable's semantics over an engine: declared families, versions, garbage collection, conditional change.
+"""Bigtable's semantics over an engine: declared families, versions, garbage collection; what may be written.
 
 Knows the engine protocol, `model` and `errors`.  Must not know what the columns mean or how a value is stored.
 
@@ -19,16 +19,13 @@ from docstore.model.types import (
     Append,
     Cell,
     ColumnFamily,
-    Condition,
     DeleteCells,
     DeleteRow,
-    Durability,
     GCPolicy,
     Increment,
     Mutation,
     Position,
     ReadSpec,
-    RowMutations,
     SetCell,
 )
 from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
@@ -87,7 +84,6 @@ class Table:
         name: of the table.
         families: what is declared, by name; anything else is refused.
         clock: microseconds since 1970, for `max_age_seconds`.
-        durability: of the writes that go through this object.
         same_value: whether two stored values are one.
     """
 
@@ -97,14 +93,12 @@ class Table:
         name: str,
         families: Mapping[str, ColumnFamily],
         clock: Callable[[], int],
-        durability: Durability = Durability.SYNC,
         same_value: SameValue = eq,
     ) -> None:
         self._engine = engine
         self._name = name
         self._families = dict(families)
         self._clock = clock
-        self._durability = durability
         self._same_value = same_value
         self._collected = {family.name: family.gc for family in self._families.values() if not _keeps_all(family.gc)}
 
@@ -281,85 +275,6 @@ class Table:
                     if bound is not None:
                         self._check_timestamp(bound)
         return mutations
-
-    def apply(self, row_key: bytes, mutations: Sequence[Mutation]) -> None:
-        """Apply mutations to one row, all or none, in their order."""
-        self.apply_many([(row_key, mutations)])
-
-    def apply_many(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
-        """Apply mutations to rows, each row all or none; nothing at all when one is refused."""
-        checked = [RowMutations(self._name, row_key, self.checked(mutations)) for row_key, mutations in rows]
-        self._engine.mutate_rows(checked, self._durability)
-
-    def check_and_mutate(
-        self,
-        row_key: bytes,
-        condition: Condition,
-        then: Sequence[Mutation],
-        otherwise: Sequence[Mutation] = (),
-    ) -> bool:
-        """Apply `then` if the condition holds, else `otherwise`, atomically; returns whether it held.
-
-        The condition looks at the newest cell that is stored, whether or not a policy hides it.
-        """
-        self._check_families((condition.family,))
-        return self._engine.check_and_mutate(
-            self._name, row_key, condition, self.checked(then), self.checked(otherwise), self._durability
-        )
-
-    def read_modify_write(
-        self, row_key: bytes, rules: Sequence[Append | Increment], timestamp: int | None = None
-    ) -> Cell:
-        """Change the newest value of one column atomically, by rules that follow each other.
-
-        Args:
-            row_key: the row.
-            rules: at least one, all on one column.
-            timestamp: of the new cell; None means now.  Where the column's newest cell is younger, the new one takes
-                that timestamp, so that the change is the newest.
-        Returns:
-            The new cell.
-        Raises:
-            InvalidArgument: rules on several columns, an Increment of a value that is not 8 bytes, or a sum that does
-                not fit into them.
-        """
-        if timestamp is None:
-            timestamp = self._clock() // TIMESTAMP_STEP_MICROS * TIMESTAMP_STEP_MICROS
-        self._check_timestamp(timestamp)
-        columns = {(rule.family, rule.qualifier) for rule in rules}
-        if len(columns) != 1:
-            raise InvalidArgument(f"rules must be on one column, not on {len(columns)}; call once for each")
-        ((family, qualifier),) = columns
-        self._check_families((family,))
-        while True:
-            stored = self._newest_stored(row_key, family, qualifier)
-            shown = self._unless_expired(stored)
-            value = shown.value if shown is not None else b""
-            for rule in rules:
-                value = changed(rule, value)
-            stamp = timestamp if stored is None else max(timestamp, stored.timestamp)
-            condition = Condition(family, qualifier, None if stored is None else stored.value)
-            put = SetCell(family, qualifier, stamp, value)
-            if self._engine.check_and_mutate(self._name, row_key, condition, [put], (), self._durability):
-                return Cell(*put)
-
-    def _newest_stored(self, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
-        # Columns that only begin like this one sort behind it.
-        spec = ReadSpec((family,), qualifier, versions=1, cell_limit=1)
-        cells = self._engine.read_row(self._name, row_key, spec)
-        return cells[0] if cells and cells[0].qualifier == qualifier else None
-
-    def _unless_expired(self, cell: Cell | None) -> Cell | None:
-        if cell is None:
-            return None
-        kept = visible([cell], self._collected.get(cell.family, _KEEP_ALL), self._clock())
-        return kept[0] if kept else None
-
-    def delete_row(self, row_key: bytes) -> None:
-        """Delete what the row holds now, and remove it a slice at a time without holding up other writers."""
-        self.apply(row_key, [DeleteRow()])
-        while not self.finish_deletes(row_key):
-            pass
 
     def finish_deletes(self, row_key: bytes, max_cells: int = _SLICE_CELLS) -> bool:
         """Remove up to `max_cells` cells that a row or family delete has hidden; True when none are left."""

@@ -33,6 +33,7 @@ from docstore.model.capture import BODY, ClusterPlace
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import url_of
 from docstore.reading.documents import DocumentReader
+from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore
 from docstore.sweep.candidates import candidates, expected_recall
 from docstore.sweep.columns import write_back
@@ -42,7 +43,6 @@ from docstore.sweep.stages import Workspace
 from docstore.sweep.texts import Maker
 from docstore.sweep.titles import standing
 from docstore.sweep.verify import verify
-from docstore.tablets.unreadable import Unreadable
 
 MANY_DUPLICATES = 500
 TEXTS = ("main", "visible")

@@ -37,8 +37,8 @@ from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
 from docstore.model.types import Cell, ReadSpec, VerdictKind, header_of
 from docstore.reading.documents import DocumentReader
 from docstore.reading.lookup import MAX_REDIRECTS, REDIRECT_STATUSES
+from docstore.storage.envelope import envelope_raw_bytes, parse_envelope
 from docstore.store import DocumentStore
-from docstore.tablets.values import envelope_raw_bytes, parse_envelope
 from docstore.text.words import words
 
 FAMILIES = ("dedup", "http", "page", "text")

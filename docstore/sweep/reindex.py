@@ -18,8 +18,8 @@ from docstore.model.capture import Column, StoredVerdict
 from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1
 from docstore.model.pointers import PagePointer
 from docstore.model.types import ReadSpec, VerdictKind
+from docstore.storage.envelope import envelope_raw_bytes
 from docstore.store import DocumentStore
-from docstore.tablets.values import envelope_raw_bytes
 from docstore.writing.reindexing import SeenPages
 
 GROUP_PAGES = 64
@@ -110,16 +110,15 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
             if not _should_be_seen(store, verdict, confirms=confirms):
                 continue
             report.pages += 1
+            pointer = PagePointer(timestamp, row.row_key)
             if _is_outdated(columns, fetch):
                 report.outdated += 1
-            elif keys_were_outdated and seen.has_keys(PagePointer(timestamp, row.row_key)):
+            elif keys_were_outdated and seen.has_keys(pointer):
                 report.outdated += 1
-                if not dry_run and seen.index.holds(row.row_key, timestamp, fetch(columns[capture.CHECKSUM])):
+                if not dry_run and seen.is_posted(pointer, fetch(columns[capture.CHECKSUM])):
                     report.posted += 1  # with all others, when the runs were made anew
                     continue
-            elif seen.index.holds(row.row_key, timestamp, fetch(columns[capture.CHECKSUM])) and seen.finds_near(
-                PagePointer(timestamp, row.row_key)
-            ):
+            elif seen.is_posted(pointer, fetch(columns[capture.CHECKSUM])) and seen.finds_near(pointer):
                 continue
             else:
                 report.unposted += 1

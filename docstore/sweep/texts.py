@@ -26,10 +26,10 @@ from docstore.model import capture
 from docstore.model.errors import CorruptionError
 from docstore.model.types import header_of
 from docstore.reading.documents import DocumentReader
+from docstore.storage.envelope import envelope_raw_bytes
 from docstore.store import DocumentStore
 from docstore.sweep.pages import BY_TEXT, Versions, identify
 from docstore.sweep.stages import INPUT_BYTES, ShingleFile, Workspace, in_order
-from docstore.tablets.values import envelope_raw_bytes
 from docstore.text.words import words
 
 BATCH_TEXTS = 256

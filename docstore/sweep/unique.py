@@ -15,8 +15,8 @@ from docstore.dedup.kernel import Kernel
 from docstore.model.capture import MAIN
 from docstore.model.keys import url_of
 from docstore.reading.collapse import Belonging, Belongings, own_group
+from docstore.storage.unreadable import Place
 from docstore.store import DocumentStore
-from docstore.tablets.unreadable import Place
 
 
 class Dropped(NamedTuple):

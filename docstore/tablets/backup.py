@@ -21,8 +21,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,10 +46,11 @@ from docstore.model.types import RowMutations, SetCell
 from docstore.storage.engine import Copyable
 from docstore.storage.files import Files, ReadFile
 from docstore.storage.plan import Plan, Stage
+from docstore.storage.port import Progress
+from docstore.storage.reports import BackupReport
 from docstore.tablets.commit import Committer
-from docstore.tablets.layout import META_FAMILY, Opened
+from docstore.tablets.layout import META_FAMILY, LocalBackend
 from docstore.tablets.leftovers import list_set_aside
-from docstore.tablets.segment import SegmentBodies
 
 COPY_BYTES = 1 << 20
 TAIL_BYTES = 4096
@@ -60,8 +60,6 @@ PARTIAL_SUFFIX = ".partial"
 """Of a file that is being copied."""
 
 FOLDERS = (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, INDEX_DIRECTORY, SET_ASIDE_DIRECTORY)
-
-Progress = Callable[[int, int], None]
 
 
 class _Piece(NamedTuple):
@@ -81,26 +79,11 @@ class _OpenRun(NamedTuple):
     footer: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class BackupReport:
-    """What a backup copied.
-
-    Attributes:
-        segments: in the backup.
-        copied_segments: of those, new or grown since the last one.
-        copied_bytes: of segments, dictionaries and runs of the index.
-        total_bytes: of the whole backup.
-    """
-
-    segments: int
-    copied_segments: int
-    copied_bytes: int
-    total_bytes: int
-
-
-def backup(opened: Opened, committer: Committer, folder: Path, on_progress: Progress | None = None) -> BackupReport:
+def backup(
+    opened: LocalBackend, committer: Committer, folder: Path, on_progress: Progress | None = None
+) -> BackupReport:
     """Copy an open store; see `DocumentStore.backup`."""
-    if not isinstance(opened.engine, Copyable) or not isinstance(opened.bodies, SegmentBodies):
+    if not isinstance(opened.engine, Copyable):
         raise InvalidArgument("this store's engine cannot be copied while it is open; back up its own files")
     files = opened.files
     if folder.resolve().is_relative_to(opened.path.resolve()):
@@ -207,9 +190,10 @@ def restore(folder: Path, target: Path, files: Files | None = None, on_progress:
     files.replace_whole(target / FORMAT_FILE, files.read_whole(folder / FORMAT_FILE))  # last: now it is a store
 
 
-def _open_runs(opened: Opened) -> dict[str, _OpenRun]:
+def _open_runs(opened: LocalBackend) -> dict[str, _OpenRun]:
     """The finished runs of the index by name; none where one was merged away meanwhile, or cannot be read."""
-    folder = opened.index
+    assert opened.runs is not None
+    folder = opened.runs.folder
     runs: dict[str, _OpenRun] = {}
     if not opened.files.exists(folder):
         return runs
@@ -223,14 +207,13 @@ def _open_runs(opened: Opened) -> dict[str, _OpenRun]:
     return runs
 
 
-def _segment_lengths(opened: Opened) -> dict[Path, int]:
+def _segment_lengths(opened: LocalBackend) -> dict[Path, int]:
     bodies = opened.bodies
-    assert isinstance(bodies, SegmentBodies)
     return {bodies.path(row.number): row.committed_bytes for row in opened.manifest.segments()}
 
 
 def _copy_files(
-    opened: Opened,
+    opened: LocalBackend,
     folder: Path,
     pieces: list[_Piece],
     whole: list[Path],
@@ -258,7 +241,7 @@ def _copy_files(
     return total
 
 
-def _check_earlier(opened: Opened, folder: Path, earlier: dict[str, Any], lengths: dict[Path, int]) -> None:
+def _check_earlier(opened: LocalBackend, folder: Path, earlier: dict[str, Any], lengths: dict[Path, int]) -> None:
     """Refuse a folder whose backup is not an earlier state of this store; changes nothing.
 
     Raises:

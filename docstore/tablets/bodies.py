@@ -39,7 +39,7 @@ class SegmentRow(NamedTuple):
         state: SEGMENT_ACTIVE, SEGMENT_LIVE or SEGMENT_DRAINING.
         committed_bytes: rows refer to nothing behind this.
         synced_bytes: this much has survived an fsync; at most `committed_bytes`.
-        freed_bytes: bytes of records that no row refers to any more, roughly.
+        freed_bytes: always 0; earlier versions may have counted records that no row refers to any more.
         tablet: number of the tablet that its records belong to; 0 for records of any tablet.
     """
 
@@ -118,20 +118,12 @@ class Bodies(Protocol):
         """Records of refs in the order in which they lie, each with its index in `refs`."""
         ...
 
-    def free(self, refs: Sequence[bytes]) -> None:
-        """Say that no row refers to these any more; their space may come back, now or by compaction."""
-        ...
-
     def tail(self) -> Tail:
         """Where the next record would go, if no new segment is begun."""
         ...
 
     def progress(self) -> list[SegmentProgress]:
         """How far each segment written by this object has got; the manifest is told with the group's rows."""
-        ...
-
-    def take_freed(self) -> dict[int, int]:
-        """Bytes freed in each segment since the last call."""
         ...
 
     def close(self) -> None:
@@ -170,7 +162,6 @@ class MemoryBodies:
     def __init__(self) -> None:
         self._records: dict[bytes, Record] = {}
         self._offset = 0
-        self._freed_bytes = 0
         self._lock = Lock()
 
     def begin_group(self, number: int) -> None:
@@ -209,13 +200,6 @@ class MemoryBodies:
         for index in sorted(range(len(refs)), key=lambda index: decode_ref(refs[index])):
             yield index, self.read(refs[index])
 
-    def free(self, refs: Sequence[bytes]) -> None:
-        """See `Bodies`."""
-        with self._lock:
-            for ref in refs:
-                if self._records.pop(ref, None) is not None:
-                    self._freed_bytes += decode_ref(ref).length
-
     def tail(self) -> Tail:
         """See `Bodies`."""
         return Tail(0, self._offset)
@@ -223,11 +207,6 @@ class MemoryBodies:
     def progress(self) -> list[SegmentProgress]:
         """Nothing that a manifest would have to know."""
         return []
-
-    def take_freed(self) -> dict[int, int]:
-        """See `Bodies`."""
-        freed, self._freed_bytes = self._freed_bytes, 0
-        return {0: freed} if freed else {}
 
     def close(self) -> None:
         """See `Bodies`."""

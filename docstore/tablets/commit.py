@@ -8,7 +8,7 @@ the rows beside it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from docstore.model.types import Durability
@@ -39,8 +39,8 @@ class Committer:
         placement: Placement,
         manifest: Manifest,
         durability: Durability,
-        check_writable: Callable[[], None] = lambda: None,
-        reserve: Reserve | None = None,
+        check_writable: Callable[[], None],
+        reserve: Reserve,
     ) -> None:
         self.lock = threading.RLock()
         self.manifest = manifest
@@ -68,7 +68,7 @@ class Committer:
             self.watch(plan)
         self._placement.settle(self.durability)
         plan.write(Stage.ALLOCATION, self._placement.mutations())
-        self.manifest.add_to(plan, *self._placement.progress())
+        self.manifest.add_to(plan, self._placement.progress())
         try:
             apply(self._engine, plan, self.durability)
         except BaseException:
@@ -79,9 +79,13 @@ class Committer:
         self._placement.begin_group(self.manifest.group + 1)
         self.manifest.split_grown(self.durability)
 
+    def note_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
+        """Count bodies of the plan being made: the row of each, and its length in bytes."""
+        self.manifest.note_writes(writes)
+
     def give_back(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
         """Do what gives space back; where the disk is full, with the room that the store keeps for that."""
-        return work() if self._reserve is None else self._reserve.spend(work, in_parts=in_parts)
+        return self._reserve.spend(work, in_parts=in_parts)
 
     def forget_bases(self) -> None:
         """Shared bodies were freed by the last commit; the caller holds the lock still."""

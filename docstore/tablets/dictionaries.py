@@ -41,8 +41,8 @@ from docstore.model.types import RowMutations, SetCell
 from docstore.storage.cache import LruCache
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files
+from docstore.storage.unreadable import UnreadableValues
 from docstore.tablets.manifest import Manifest
-from docstore.tablets.unreadable import UnreadableValues
 from docstore.tablets.values import PACK_LEVEL, Dictionary, checksum16, pack, unpack
 
 PIECE_BYTES = 1024

@@ -11,10 +11,11 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from docstore.model.errors import CorruptionError
 from docstore.model.format import CODEC_ZSTD_DELTA
+from docstore.storage.envelope import envelope_raw_bytes
+from docstore.storage.values import BODY_DELTA, DeltaCost
 from docstore.tablets.dictionaries import DictionaryFiles
-from docstore.tablets.placement import BODY_DELTA, DeltaCost
 from docstore.tablets.sampling import PIECE_BYTES, even_places, telling
-from docstore.tablets.values import PACK_LEVEL, Dictionary, Encoded, ValueCodec, envelope_raw_bytes
+from docstore.tablets.values import PACK_LEVEL, Dictionary, Encoded, ValueCodec
 
 Column = tuple[str, bytes]
 

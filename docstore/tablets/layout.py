@@ -1,6 +1,7 @@
 """The directory of a store: making, opening, recovering and closing it.
 
-Knows the lock, the engine, the segments, the manifest and the schema's encoding; must not know pages.
+Knows the lock, the engine, the segments, the manifest and the schema's encoding, and offers them as a `Backend`.  What
+a page loses with a record is known to `losses` alone.
 
 At open: lock; FORMAT; engine; manifest; segments recovered against their committed lengths.  Where bytes of committed
 rows are missing (power loss below durability `sync`, or a hand that cut a file), captures that need them are dropped
@@ -11,7 +12,7 @@ were cut or put back), that is noted, and the records are set aside.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
+from docstore.model.capture import BODY, MAIN
 from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable, UnsupportedFormat
 from docstore.model.format import (
     BAND_SECRET_BYTES,
@@ -32,38 +34,59 @@ from docstore.model.format import (
     IDENTITY_ROW,
     INDEX_DIRECTORY,
     LOCK_FILE,
+    RECORD_VALUE,
     RESERVE_FILE,
     RUN_SUFFIX,
     SEGMENT_DIRECTORY,
+    SEGMENT_HEADER_BYTES,
     SET_ASIDE_DIRECTORY,
     TABLE_TAGS,
 )
 from docstore.model.types import ColumnFamily, Durability, GCPolicy, Policy, RowMutations, Schema, SetCell, VerdictKind
+from docstore.storage.counts import totals
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files, ReadOnlyFiles, StoreLock, read_only_error, translated
 from docstore.storage.plan import Plan, Stage, apply
-from docstore.tablets.bodies import Bodies
+from docstore.storage.port import (
+    Backend,
+    Closing,
+    Problem,
+    Progress,
+    RunStorage,
+    Upkeep,
+)
+from docstore.storage.sharing import SharedBodies
+from docstore.storage.table import Table
+from docstore.tablets.commit import Committer
 from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.engines.readcopy import copy_to_read
 from docstore.tablets.leftovers import SetAside, list_set_aside
-from docstore.tablets.losses import LostCommits, LostVersion, drop_lost, lost_commits, lost_versions, note_lost_commits
+from docstore.tablets.losses import (
+    LostCommits,
+    LostVersion,
+    acknowledge,
+    drop_lost,
+    lost_commits,
+    lost_versions,
+    note_lost_commits,
+)
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.placement import Placement
 from docstore.tablets.reserve import Reserve
 from docstore.tablets.segment import SegmentBodies
-from docstore.tablets.sharing import SharedBodies
 from docstore.tablets.values import ValueCodec
+from docstore.tablets.walk import Damage, walk_records
 from docstore.version import __version__
-from docstore.writing.tally import Tally
 
-if TYPE_CHECKING:  # numpy stays out of the read path
-    from docstore.dedup.buckets import Buckets
+if TYPE_CHECKING:  # reading needs none
+    from docstore.storage.reports import BackupReport, CompactionReport
 
 SCHEMA_ROW = b"schema"
 META_FAMILY = "m"
 SCHEMA_QUALIFIER = b"schema"
 
+SALVAGE = "take what you need with `docstore salvage`, then remove the file"
 RESTORE = "restore a backup, or take bodies and texts from the records with `docstore salvage`"
 
 _MADE_BEFORE_FORMAT = frozenset(
@@ -72,15 +95,11 @@ _MADE_BEFORE_FORMAT = frozenset(
 """What a folder may hold in which a store is made: left by a making that was interrupted, or by mkfs."""
 
 
-class Opened:
-    """The parts of an open store.
+class LocalBackend:
+    """An open store in a directory; see `Backend`.
 
     Attributes:
         identity: random bytes that this store and its copies have, and no other.
-        band_secret: chooses the bins of bands; b"" where they are as they come.
-        lost: what was dropped because its bytes were missing, until that is acknowledged.
-        lost_commits: commits whose rows are gone from the engine, until that is acknowledged.
-        index: folder of the index's runs.
         scratch: of a store that is open for reading only, the folder with copies of what LevelDB and the index would
             change; it goes when the store is closed.
         reserve: room for what gives space back on a full disk.
@@ -93,7 +112,7 @@ class Opened:
         lock: StoreLock,
         files: Files,
         engine: Engine,
-        bodies: Bodies,
+        bodies: SegmentBodies,
         manifest: Manifest,
         placement: Placement,
         dictionaries: DictionaryFiles,
@@ -104,7 +123,7 @@ class Opened:
         lost: tuple[LostVersion, ...],
         lost_commits: tuple[LostCommits, ...],
         set_aside: tuple[SetAside, ...],
-        index: Path,
+        runs: RunStorage | None,
         scratch: Path | None,
         reserve: Reserve,
     ) -> None:
@@ -123,11 +142,66 @@ class Opened:
         self.lost = lost
         self.lost_commits = lost_commits
         self.set_aside = set_aside
-        self.index = index
+        self.runs = runs
         self.scratch = scratch
         self.reserve = reserve
-        self.buckets: Buckets | None = None
-        """Opened by whoever first needs the index: reading never does."""
+        self.index: Closing | None = None
+        self.below: Backend | None = None
+
+    def committer(self, durability: Durability) -> Committer:
+        """See `Backend`."""
+        return Committer(self.engine, self.placement, self.manifest, durability, self.check_writable, self.reserve)
+
+    def layer(self) -> Backend:
+        """See `Backend`."""
+        made: Backend = import_module("docstore.tablets.layered").layer(self)
+        return made
+
+    def compact(
+        self, table: Table, committer: Committer, upkeep: Callable[[], Upkeep], **options: Any
+    ) -> CompactionReport:
+        """See `Backend`."""
+        job = import_module("docstore.tablets.compaction.job")
+        report: CompactionReport = job.compact(self, table, committer, upkeep=upkeep, **options)
+        return report
+
+    def backup(self, committer: Committer, folder: Path, on_progress: Progress | None) -> BackupReport:
+        """See `Backend`."""
+        report: BackupReport = import_module("docstore.tablets.backup").backup(self, committer, folder, on_progress)
+        return report
+
+    def codec_stats(self, committer: Committer) -> dict[str, dict[str, int]]:
+        """See `Backend`."""
+        found: dict[str, dict[str, int]] = import_module("docstore.tablets.compaction.job").codec_stats(self, committer)
+        return found
+
+    def acknowledge(self) -> None:
+        """See `Backend`."""
+        acknowledge(self.engine)
+        self.lost, self.lost_commits = (), ()
+
+    def problems(self) -> Iterator[Problem]:
+        """See `Backend`: of the manifest, and records that no row names."""
+        for problem in self.manifest.problems():
+            yield Problem("manifest", problem, "report this with the output of `docstore stats --json`")
+        for one in self.set_aside:
+            yield Problem(f"{SET_ASIDE_DIRECTORY}/{one.name}", self._what_is_in(one), SALVAGE)
+
+    def _what_is_in(self, one: SetAside) -> str:
+        """What can be had back of records that no row names."""
+        handle = self.files.open_read(self.path / SET_ASIDE_DIRECTORY / one.name)
+        found = walk_records(handle, one.segment, SEGMENT_HEADER_BYTES, handle.length_bytes())
+        values = [record for _, record in found if not isinstance(record, Damage) and record.kind == RECORD_VALUE]
+        bodies = sum((record.family, record.qualifier) == BODY for record in values)
+        texts = sum((record.family, record.qualifier) == MAIN for record in values)
+        return (
+            f"records that no row names, set aside: {bodies} bodies and {texts} texts with their URLs and times, "
+            "without status and headers"
+        )
+
+    def stored_bytes(self) -> int:
+        """See `Backend`: bytes committed in segments, all families."""
+        return sum(row.committed_bytes for row in self.manifest.segments())
 
     def close(self) -> None:
         """Close the index, segments, engine and lock, in that order, whatever fails."""
@@ -137,8 +211,8 @@ class Opened:
                 stack.callback(_remove_tree, self.scratch)
             stack.callback(self.engine.close)
             stack.callback(self.bodies.close)
-            if self.buckets is not None:
-                stack.callback(self.buckets.close)
+            if self.index is not None:
+                stack.callback(self.index.close)
 
     def check_writable(self) -> None:
         """Refuse a change of a store that is open for reading only.
@@ -152,8 +226,7 @@ class Opened:
     def make_reserve(self) -> None:
         """Keep room for a full disk; for whoever has begun to write, or has given space back."""
         if self.scratch is None:
-            segment_bytes = sum(row.committed_bytes for row in self.manifest.segments())
-            self.reserve.make(segment_bytes + self.files.tree_bytes(self.path / ENGINE_DIRECTORY))
+            self.reserve.make(self.stored_bytes() + self.files.tree_bytes(self.path / ENGINE_DIRECTORY))
 
     def stats(self) -> dict[str, Any]:
         """Totals, sizes and tablets as plain data; see `docs/operations.md` for each name."""
@@ -162,10 +235,10 @@ class Opened:
         return {
             "path": str(self.path),
             "format_version": FORMAT_VERSION,
-            "totals": Tally(self.engine).totals(),
+            "totals": totals(self.engine),
             "segments": len(segments),
             "dictionaries": len(self.dictionaries.names()),
-            "segment_bytes": sum(row.committed_bytes for row in segments),
+            "segment_bytes": self.stored_bytes(),
             "engine_bytes": tables,
             "tablets": [
                 {
@@ -184,17 +257,26 @@ class Opened:
 
 
 class Layout:
-    """A store's directory."""
+    """A store's directory.
 
-    def __init__(self, path: Path, files: Files | None = None) -> None:
+    Args:
+        path: of the directory.
+        files: the file system.
+        check_schema: refuses a schema by which no page could be analysed, before anything is made.
+    """
+
+    def __init__(
+        self, path: Path, files: Files | None = None, check_schema: Callable[[Schema], None] = lambda schema: None
+    ) -> None:
         self._path = path
         self._files = Files() if files is None else files
+        self._check_schema = check_schema
 
     def exists(self) -> bool:
         """Whether a store was made here."""
         return self._files.exists(self._path / FORMAT_FILE)
 
-    def open(self, *, create: bool, schema: Schema | None, read_only: bool | None = False) -> Opened:
+    def open(self, *, create: bool, schema: Schema | None, read_only: bool | None = False) -> LocalBackend:
         """Open the store, making it first if asked to.
 
         Args:
@@ -215,7 +297,7 @@ class Layout:
         if is_new:
             self._check_empty()
             if schema is not None:
-                _check_analyses(schema)
+                self._check_schema(schema)
         else:
             self._check_engine()
         if read_only is None:
@@ -263,7 +345,7 @@ class Layout:
             if is_new:  # last, so that a crash while making a store leaves none
                 self._files.replace_whole(self._path / FORMAT_FILE, FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION)
             undo.pop_all()
-        return Opened(
+        return LocalBackend(
             self._path,
             lock,
             files,
@@ -279,7 +361,7 @@ class Layout:
             lost_versions(engine),
             lost_commits(engine),
             tuple(list_set_aside(self._files, aside)),
-            index,
+            RunStorage(engine, index, files),
             scratch,
             reserve,
         )
@@ -393,16 +475,6 @@ def _settle_identity(engine: Engine) -> bytes:
     cell = SetCell(META_FAMILY, b"", 0, made)
     engine.mutate_rows([RowMutations("meta", IDENTITY_ROW, [cell])], Durability.SYNC)
     return made
-
-
-def _check_analyses(schema: Schema) -> None:
-    """Refuse a schema by which no page could be analysed, before anything is made.
-
-    Raises:
-        InvalidArgument: no extractor or checksum has that name, or the library that it needs is not installed.
-    """
-    kernel = import_module("docstore.dedup.kernel")  # numpy comes with it: opening does without
-    kernel.Kernel(schema.extractor, schema.shingle_words, schema.checksum).analyse(b"<p>A page.", "text/html")
 
 
 def encode_schema(schema: Schema) -> bytes:

@@ -25,12 +25,12 @@ from docstore.model.format import CODEC_ZSTD_DELTA, LOST_ROW
 from docstore.model.keys import url_of
 from docstore.model.types import Cell, DeleteCells, DeleteRow, Durability, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine
+from docstore.storage.envelope import parse_envelope
 from docstore.storage.plan import Plan, Stage, apply
+from docstore.storage.sharing import BODY_FAMILY, ENVELOPE, TABLE, TEXT, TEXT_NAME, SharedBodies
 from docstore.tablets.bodies import Bodies
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.segment import Recovery
-from docstore.tablets.sharing import BODY_FAMILY, ENVELOPE, TABLE, TEXT, TEXT_NAME, SharedBodies
-from docstore.tablets.values import parse_envelope
 
 CAPTURE_FAMILIES = frozenset(("page", "http", "text", "dedup"))
 """Their cells of one row and time are one capture."""

@@ -198,19 +198,18 @@ class Manifest:
             item.sample(row_key)
             self._touched.add(item)
 
-    def add_to(self, plan: Plan, progress: Sequence[SegmentProgress], freed: Mapping[int, int] | None = None) -> None:
+    def add_to(self, plan: Plan, progress: Sequence[SegmentProgress]) -> None:
         """Add the manifest's rows to a group's plan: changed counters, and how far the segments are written.
 
         Args:
             plan: of the group.
             progress: of `Bodies.progress`, after the flush or sync of this group.
-            freed: of `Bodies.take_freed`.
         """
         self._sealed = [(item, item.pending_bytes) for item in self._touched]
         for item in self._touched:
             item.pending_bytes = 0
         self._touched = set()
-        self._sealed_segments = self._changed_segments(progress, freed or {})
+        self._sealed_segments = self._changed_segments(progress)
         next_segment = max(self._next_segment, *(number + 1 for number in self._sealed_segments), 1)
         plan.write(Stage.NUMBERS, [self._counters(next_segment, self._next_tablet, self._group + 1)])
         plan.write(Stage.ALLOCATION, map(_segment_mutation, self._sealed_segments.values()))
@@ -250,11 +249,11 @@ class Manifest:
         value["group"] = self._group if group is None else group
         return _mutation(MANIFEST_COUNTERS_ROW, value)
 
-    def _changed_segments(self, progress: Sequence[SegmentProgress], freed: Mapping[int, int]) -> dict[int, SegmentRow]:
+    def _changed_segments(self, progress: Sequence[SegmentProgress]) -> dict[int, SegmentRow]:
         active = next((item.segment for item in progress if item.active), None)
         if active is None:
             active = self._active
-        touched = {item.segment for item in progress} | freed.keys() | self._unwritten | {self._active}
+        touched = {item.segment for item in progress} | self._unwritten | {self._active}
         rows = {number: self._segments[number] for number in touched if number in self._segments}
         for item in progress:
             if item.written_bytes is None:
@@ -267,8 +266,6 @@ class Manifest:
         for number, row in rows.items():
             if row.state == SEGMENT_ACTIVE and (number != active or number in given_up):
                 row = row._replace(state=SEGMENT_LIVE)
-            if freed.get(number):
-                row = row._replace(freed_bytes=min(row.freed_bytes + freed[number], row.committed_bytes))
             rows[number] = row
         self._active = active
         return {

@@ -8,93 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, TypeVar
 
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, INLINE_LIMIT_BYTES, RECORD_VALUE
-from docstore.model.types import Durability, RowMutations
+from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Durability, Mutation, RowMutations
 from docstore.storage.cache import LruCache
-from docstore.tablets.bodies import Bodies, SegmentProgress
+from docstore.storage.envelope import encode_inline, encode_ref_envelope, envelope_raw_bytes, parse_envelope
+from docstore.storage.values import BODY_DELTA, READ_AHEAD_BYTES, Column, DeltaCost, NamedBase, through_moves
+from docstore.tablets.bodies import Bodies, SegmentProgress, decode_ref
 from docstore.tablets.dictionaries import SiteDictionaries
-from docstore.tablets.record import Record
-from docstore.tablets.values import (
-    INLINE_TAG,
-    Encoded,
-    ValueCodec,
-    encode_inline,
-    encode_ref_envelope,
-    envelope_raw_bytes,
-    parse_envelope,
-)
+from docstore.tablets.record import Record, delete_column, delete_family, delete_row
+from docstore.tablets.values import Encoded, ValueCodec
 
-Found = TypeVar("Found")
-Value = TypeVar("Value")
-Column = tuple[str, bytes]
-Base = tuple[bytes, bytes]
-"""Name of a base (16 bytes), and its raw value."""
 ENVELOPES_HELD = 50_000
 """Where bases lie, some 8 MB: spares every read of a delta a look-up.  A segment's number is never given twice, so a
 place that is out of date leads nowhere, not astray."""
 BASES_HELD_BYTES = 16 << 20
 """Bases at hand: versions of a page lean on one, and results of a search on few.  Random reads of 3,359 pages found
 three quarters of theirs here and took a tenth less time; those of a store with far more bases find hardly any."""
-READ_AHEAD_BYTES = 8 << 20
-"""Raw bytes that a scan fetches at once, and as much again of bases."""
-
-
-class DeltaCost(NamedTuple):
-    """What a delta is weighed against.
-
-    Attributes:
-        small: a delta below this part of the raw bytes is taken at once.
-        cost_bytes: what it has to save: a user's cell in table `bodies`, and a second decode at every read.
-    """
-
-    small: int
-    cost_bytes: int
-
-
-BODY_DELTA = DeltaCost(12, 200)
-"""A twelfth: zstd alone hardly ever gets there."""
-TEXT_DELTA = DeltaCost(6, 50)
-"""Text alone hardly gets to a quarter; the user's cell is there already, for the body."""
-
-
-def through_moves(look_up: Callable[[], Found], fetch: Callable[[Found], Value]) -> Value:
-    """Fetch what a look-up found; where that fails, look up once more, for compaction may have moved it meanwhile.
-
-    Raises:
-        CorruptionError: it failed, and the look-up finds the same again.
-    """
-    found = look_up()
-    while True:
-        try:
-            return fetch(found)
-        except CorruptionError:
-            again = look_up()
-            if again == found:
-                raise
-            found = again
-
-
-class Sorted(NamedTuple):
-    """Values of one row and time, sorted by where they go.
-
-    Attributes:
-        inline: envelopes of those that stand in their cells.
-        long: the others, as they are: they go into Bodies.
-    """
-
-    inline: dict[Column, bytes]
-    long: dict[Column, bytes]
-
-
-def sort_values(values: Mapping[Column, bytes]) -> Sorted:
-    """Sort values by where they go: needs no store, so it can be done before a page's turn."""
-    if max(map(len, values.values()), default=0) <= INLINE_LIMIT_BYTES:
-        return Sorted({column: INLINE_TAG + raw for column, raw in values.items()}, {})
-    long = {column: raw for column, raw in values.items() if len(raw) > INLINE_LIMIT_BYTES}
-    return Sorted({column: INLINE_TAG + raw for column, raw in values.items() if column not in long}, long)
 
 
 class Placement:
@@ -122,11 +53,11 @@ class Placement:
 
     # --- placing
 
-    def place(self, row_key: bytes, column: Column, timestamp: int, raw: bytes, *, base: Base | None = None) -> bytes:
+    def place(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         """Place one value; returns the envelope to put into its cell."""
         if len(raw) <= INLINE_LIMIT_BYTES:
             return encode_inline(raw)
-        encoded = self._codec.encode(raw, base=base, dictionary=self._dictionaries.get(row_key, column))
+        encoded = self._codec.encode(raw, dictionary=self._dictionaries.get(row_key, column))
         return self._append(row_key, column, timestamp, raw, encoded)
 
     def place_all(self, row_key: bytes, timestamp: int, values: Mapping[Column, bytes]) -> dict[Column, bytes]:
@@ -139,21 +70,13 @@ class Placement:
         column: Column,
         timestamp: int,
         raw: bytes,
-        bases: Sequence[Base],
+        bases: Sequence[NamedBase],
         *,
         cost: DeltaCost = BODY_DELTA,
     ) -> tuple[bytes, bytes]:
-        """Place one value in the smallest way: as a delta against one of the bases, or by itself.
+        """See `Values`.
 
         Bases are tried in order until one makes a small delta; the plain way is tried only where no delta is small.
-
-        Args:
-            row_key, column, timestamp: of the cell.
-            raw: the value.
-            bases: to lean on, the likeliest first.
-            cost: what a delta is weighed against.
-        Returns:
-            The envelope, and the name of the base that it leans on: b"" for none.
         """
         if len(raw) <= INLINE_LIMIT_BYTES:
             return encode_inline(raw), b""
@@ -173,8 +96,16 @@ class Placement:
         envelope = self._append(row_key, column, timestamp, raw, best)
         return envelope, best.related if best.codec == CODEC_ZSTD_DELTA else b""
 
-    def mark(self, record: Record) -> None:
-        """Append a delete mark, so that rows rebuilt from segments do not bring back what was deleted."""
+    def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
+        """See `Values`: a record of its own."""
+        if isinstance(mutation, DeleteRow):
+            record = delete_row(row_key, now)
+        elif isinstance(mutation, DeleteFamily):
+            record = delete_family(row_key, mutation.family, now)
+        elif isinstance(mutation, DeleteCells):
+            record = delete_column(row_key, mutation.family, mutation.qualifier, now, mutation.start, mutation.end)
+        else:
+            return
         self._bodies.append([record])
 
     def _append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes, encoded: Encoded) -> bytes:
@@ -214,9 +145,9 @@ class Placement:
         self._envelopes = {}
         self._held_bases.clear()
 
-    def progress(self) -> tuple[list[SegmentProgress], dict[int, int]]:
-        """How far segments are written, and what was freed in them: for the manifest, with the group's rows."""
-        return self._bodies.progress(), self._bodies.take_freed()
+    def progress(self) -> list[SegmentProgress]:
+        """How far segments are written: for the manifest, with the group's rows."""
+        return self._bodies.progress()
 
     def abandon(self) -> None:
         """The rows of what was placed could not be committed."""
@@ -341,10 +272,10 @@ class Placement:
         except CorruptionError:
             return False
 
-    @staticmethod
-    def is_ref(envelope: bytes) -> bool:
-        """Whether the value lies in Bodies."""
-        return parse_envelope(envelope)[1] is not None
+    def stored_bytes(self, envelope: bytes) -> int:
+        """See `Values`."""
+        value, ref = parse_envelope(envelope)
+        return len(value) if ref is None else decode_ref(ref).length
 
     def _decode(self, record: Record) -> bytes:
         if record.codec != CODEC_ZSTD_DELTA:

@@ -156,7 +156,6 @@ class SegmentBodies:
         """Of the active segment; read without the lock by `read`."""
         self._handles: dict[int, ReadFile] = {}
         self._closed_progress: dict[int, SegmentProgress] = {}
-        self._freed_bytes: dict[int, int] = {}
         self._next_number = 1
         self._group = 0
         self._pins = 0
@@ -499,19 +498,6 @@ class SegmentBodies:
         )
 
     # --- the rest ---
-
-    def free(self, refs: Sequence[bytes]) -> None:
-        """See `Bodies`.  The bytes stay until compaction rewrites their segment."""
-        with self._lock:
-            for ref in refs:
-                segment, _, length = decode_ref(ref)
-                self._freed_bytes[segment] = self._freed_bytes.get(segment, 0) + length
-
-    def take_freed(self) -> dict[int, int]:
-        """See `Bodies`."""
-        with self._lock:
-            freed, self._freed_bytes = self._freed_bytes, {}
-        return freed
 
     @contextmanager
     def pinned(self) -> Iterator[None]:

@@ -17,7 +17,6 @@ from typing import NamedTuple, TypeAlias
 import zstandard
 from blake3 import blake3
 
-from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CODEC_STORED,
@@ -25,8 +24,6 @@ from docstore.model.format import (
     CODEC_ZSTD_DELTA,
     CODEC_ZSTD_DICTIONARY,
     RECORD_RELATED_BYTES,
-    VALUE_INLINE,
-    VALUE_REF,
     ZSTD_FRAME_MAGIC,
 )
 from docstore.storage.cache import LruCache
@@ -324,57 +321,6 @@ def unpack(frame: bytes, raw_bytes: int) -> bytes:
     if len(raw) != raw_bytes:
         raise CorruptionError("a zstd frame has another length", expected=str(raw_bytes), found=str(len(raw)))
     return raw
-
-
-# --- the envelope in a cell ---
-
-INLINE_TAG = bytes((VALUE_INLINE,))
-"""Goes before a value that stands in its cell."""
-_REF = bytes((VALUE_REF,))
-
-
-class Envelope(NamedTuple):
-    """What a cell holds: the value itself, with no ref, or a ref, with no value."""
-
-    value: bytes
-    ref: bytes | None
-
-
-def encode_inline(value: bytes) -> bytes:
-    """The envelope of a value that stands in the cell."""
-    return INLINE_TAG + value
-
-
-def encode_ref_envelope(raw_bytes: int, ref: bytes) -> bytes:
-    """The envelope of a value that lies in Bodies; its raw length can be told without reading it."""
-    return _REF + encode_varint(raw_bytes) + ref
-
-
-def parse_envelope(envelope: bytes) -> Envelope:
-    """Take an envelope apart.
-
-    Raises:
-        CorruptionError: it is empty, or of an unknown tag.
-    """
-    tag = envelope[0] if envelope else -1
-    if tag == VALUE_INLINE:
-        return Envelope(envelope[1:], None)
-    if tag == VALUE_REF:
-        offset = 1
-        while offset < len(envelope) and envelope[offset] >= 0x80:
-            offset += 1
-        if offset + 1 < len(envelope):
-            return Envelope(b"", envelope[offset + 1 :])
-    raise CorruptionError(
-        "a cell's envelope is damaged", expected="tag 00 or 01", found=envelope[:8].hex() or "nothing"
-    )
-
-
-def envelope_raw_bytes(envelope: bytes) -> int:
-    """Length of the raw value of a cell."""
-    if parse_envelope(envelope).ref is None:
-        return len(envelope) - 1
-    return decode_varint(envelope, 1)[0]
 
 
 def _related(checksum: bytes, resolve: Resolve | None) -> bytes:

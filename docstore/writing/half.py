@@ -23,12 +23,10 @@ from docstore.model.pointers import PagePointer
 from docstore.model.types import CellsAt, DeleteCells, DeleteRow, ReadSpec, RowMutations, VerdictKind
 from docstore.reading.documents import Document, DocumentReader
 from docstore.storage.plan import Plan, Stage
+from docstore.storage.port import Backend, Committer
+from docstore.storage.sharing import body_name
 from docstore.storage.table import Table
-from docstore.tablets.commit import Committer
-from docstore.tablets.layout import Opened
-from docstore.tablets.record import delete_column, delete_row
-from docstore.tablets.sharing import body_name
-from docstore.tablets.unreadable import Place
+from docstore.storage.unreadable import Place
 from docstore.writing import anchors
 from docstore.writing.orphans import Orphan, orphans
 from docstore.writing.pipeline import PageWriter
@@ -41,6 +39,7 @@ from docstore.writing.rows import PageRows
 from docstore.writing.sequencer import Sequencer
 from docstore.writing.taken import TakenTimes
 from docstore.writing.tally import Tally
+from docstore.writing.upkeep import PageUpkeep
 
 POSTED_AT_ONCE = 64
 """Pages posted under one hold of the lock; they are analysed before it is taken."""
@@ -98,7 +97,7 @@ class _Body(NamedTuple):
 class Writing:
     """Everything that needs fingerprints."""
 
-    def __init__(self, opened: Opened, table: Table, committer: Committer, clock: Callable[[], int]) -> None:
+    def __init__(self, opened: Backend, table: Table, committer: Committer, clock: Callable[[], int]) -> None:
         schema = opened.schema
         self.kernel = kernel_of(opened)
         self._schema = schema
@@ -108,9 +107,9 @@ class Writing:
         self._clock = clock
         self._reader = DocumentReader(table, opened.placement)
         self._referrers = Referrers(table, opened.placement, opened.sharing)
-        self.buckets = open_buckets(opened, table)
+        self._buckets = open_buckets(opened, table)
         remembers = opened.engine.caps.single_writer
-        self._index = HashIndex(opened.engine, self.buckets, remembers=remembers)
+        self._index = HashIndex(opened.engine, self._buckets, remembers=remembers)
         self._rows = PageRows(table, opened.placement, opened.sharing, remembers=remembers)
         self._detector = self._make_detector(self._index, self._rows)
         self._sequencer = Sequencer(
@@ -123,6 +122,7 @@ class Writing:
             taken=TakenTimes(table, opened.placement),
             tally=Tally(opened.engine),
         )
+        self.upkeep = PageUpkeep(opened, table, committer, self.post)
         self.queue = WriteQueue(self._sequencer)
         self.writer = PageWriter(Preparer(self.kernel, clock), self.queue)
 
@@ -148,7 +148,7 @@ class Writing:
         least = (schema.similar_threshold or schema.near_threshold) if threshold is None else threshold
         asked = self._asked(page)
         analysis = self.kernel.analyse(asked.body, asked.content_type)
-        index = HashIndex(self._opened.engine, self.buckets)  # its own: the sequencer's belongs to the sequencer
+        index = HashIndex(self._opened.engine, self._buckets)  # its own: the sequencer's belongs to the sequencer
         rows = PageRows(self._table, self._opened.placement, self._opened.sharing)
         detector = self._make_detector(index, rows)
         found = self._equal(index, rows, detector, asked, analysis, limit)
@@ -217,7 +217,7 @@ class Writing:
 
     def find(self, payload_digest: str, docno: str) -> list[Document]:
         """See `DocumentStore.find`."""
-        index = HashIndex(self._opened.engine, self.buckets)
+        index = HashIndex(self._opened.engine, self._buckets)
         pointers = list(index.pages_with_payload_digest(payload_digest)) if payload_digest else []
         pointers += index.pages_with_docno(docno) if docno else []
         found = []
@@ -261,7 +261,7 @@ class Writing:
                 plan.write(Stage.POSTINGS, self._postings_of(pointer))
             plan.remove(Stage.PAGES, [RowMutations(PAGES, row_key, [DeleteRow()])])
             plan.remove(Stage.POSTINGS, self._index.remove(row_key, captures[:SLICE_POSTINGS]))
-            self._opened.placement.mark(delete_row(row_key, self._clock()))
+            self._opened.placement.mark_deleted(row_key, DeleteRow(), self._clock())
             self._commit(plan)
             if is_current:
                 self._sequencer.note_delete(row_key)
@@ -329,8 +329,9 @@ class Writing:
         spec = ReadSpec(families=(anchors.FAMILY,), qualifier_prefix=source, keys_only=True)
         for target in linked:
             if any(cell.qualifier == source for cell in self._opened.engine.read_row(PAGES, target, spec)):
-                self._opened.placement.mark(delete_column(target, anchors.FAMILY, source, self._clock()))
-                yield RowMutations(PAGES, target, [DeleteCells(anchors.FAMILY, source)])
+                gone = DeleteCells(anchors.FAMILY, source)
+                self._opened.placement.mark_deleted(target, gone, self._clock())
+                yield RowMutations(PAGES, target, [gone])
 
     def post_again(self, captures: Sequence[tuple[bytes, int]]) -> int:
         """See `DocumentStore.post_again`."""

@@ -14,7 +14,7 @@ from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, ReadSpec, Verdict
 from docstore.storage.table import Table
-from docstore.tablets.placement import Placement
+from docstore.storage.values import Values
 from docstore.writing.rows import PageRows
 
 
@@ -46,7 +46,7 @@ class Orphan:
     loss: Loss
 
 
-def orphans(table: Table, placement: Placement, rows: PageRows) -> Iterator[Orphan]:
+def orphans(table: Table, placement: Values, rows: PageRows) -> Iterator[Orphan]:
     """Orphans of a store, in row-key order; one scan of the verdicts, no body is read."""
     family, qualifier = capture.VERDICT
     for row in table.scan(spec=ReadSpec(families=(family,), qualifier_prefix=qualifier)):
@@ -63,7 +63,7 @@ def orphans(table: Table, placement: Placement, rows: PageRows) -> Iterator[Orph
         yield Orphan(url_of(row.row_key), timestamp, checksum, capture.shown_verdict(verdict), loss)
 
 
-def _newest_verdict(cells: list[Cell], placement: Placement) -> tuple[int, capture.StoredVerdict] | None:
+def _newest_verdict(cells: list[Cell], placement: Values) -> tuple[int, capture.StoredVerdict] | None:
     """The newest verdict of a row with its time; a visit without a body (304) has none of its own."""
     for cell in cells:
         verdict = capture.decode_verdict(placement.fetch(cell.value))
@@ -72,7 +72,7 @@ def _newest_verdict(cells: list[Cell], placement: Placement) -> tuple[int, captu
     return None
 
 
-def _checksum(table: Table, placement: Placement, row_key: bytes, timestamp: int) -> bytes:
+def _checksum(table: Table, placement: Values, row_key: bytes, timestamp: int) -> bytes:
     family, qualifier = capture.CHECKSUM
     spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, start=timestamp, end=timestamp + 1)
     return next((placement.fetch(cell.value) for cell in table.read_row(row_key, spec)), b"")

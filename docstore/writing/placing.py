@@ -14,12 +14,23 @@ from docstore.model import capture
 from docstore.model.format import INLINE_LIMIT_BYTES, SCHEME_BLAKE3_256
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, CellsAt, RowMutations, SetCell, VerdictKind
+from docstore.storage.envelope import encode_inline, is_ref
 from docstore.storage.plan import Plan, Stage
-from docstore.tablets.placement import TEXT_DELTA, Placement, Sorted
-from docstore.tablets.sharing import BODY_FAMILY, DYING, ENVELOPE, TABLE, TEXT, TEXT_NAME, Base, SharedBodies, body_name
-from docstore.tablets.values import encode_inline
+from docstore.storage.sharing import (
+    BODY_FAMILY,
+    DYING,
+    ENVELOPE,
+    LARGEST_BASE_BYTES,
+    TABLE,
+    TEXT,
+    TEXT_NAME,
+    Base,
+    SharedBodies,
+    body_name,
+)
+from docstore.storage.values import TEXT_DELTA, Sorted, Values
 from docstore.writing.prepared import Prepared
-from docstore.writing.rows import LARGEST_BASE_BYTES, PageRows
+from docstore.writing.rows import PageRows
 from docstore.writing.siblings import Siblings
 from docstore.writing.versions import OwnVersion, PendingPage
 
@@ -86,7 +97,7 @@ def known_cells(one: Prepared, verdict: capture.StoredVerdict) -> Sorted:
 class PagePlacer:
     """Places the values of pages, and adds to their plan what they change in other rows."""
 
-    def __init__(self, placement: Placement, rows: PageRows, sharing: SharedBodies) -> None:
+    def __init__(self, placement: Values, rows: PageRows, sharing: SharedBodies) -> None:
         self._placement = placement
         self._rows = rows
         self._sharing = sharing
@@ -204,7 +215,7 @@ class PagePlacer:
     def _mend_text(self, base: Base, raw: bytes, envelope: bytes, plan: Plan) -> None:
         """Let a base's row name this text, placed by itself, where it names the same one and that cannot be read."""
         shared = self._rows.shared_cells(base.name)
-        if TEXT in shared and self._placement.is_ref(envelope) and shared[TEXT_NAME] == encode_inline(body_name(raw)):
+        if TEXT in shared and is_ref(envelope) and shared[TEXT_NAME] == encode_inline(body_name(raw)):
             plan.write(Stage.BASES, [RowMutations(TABLE, base.name, [SetCell(BODY_FAMILY, TEXT, 0, envelope)])])
 
     def _bases(self, one: Judged) -> list[Base]:

@@ -18,7 +18,7 @@ from docstore.model.errors import InvalidArgument
 from docstore.model.keys import row_key_and_url
 from docstore.model.types import Page
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
-from docstore.tablets.placement import Sorted, sort_values
+from docstore.storage.values import Sorted, sort_values
 from docstore.writing.anchors import Anchor, outgoing
 from docstore.writing.siblings import version_less
 from docstore.writing.times import refusal_of_time

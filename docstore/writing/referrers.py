@@ -13,9 +13,9 @@ from docstore.model import capture
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Mutation, ReadSpec, SetCell, VerdictKind
 from docstore.reading.documents import DocumentReader
+from docstore.storage.sharing import SharedBodies, body_name
 from docstore.storage.table import Table
-from docstore.tablets.placement import Placement
-from docstore.tablets.sharing import SharedBodies, body_name
+from docstore.storage.values import Values
 
 _ORIGINAL = (capture.BODY, capture.CHECKSUM)
 """Without one of these a page is none that others are judged against."""
@@ -24,7 +24,7 @@ _ORIGINAL = (capture.BODY, capture.CHECKSUM)
 class Referrers:
     """Finds pages stored by reference.  Thread-safe."""
 
-    def __init__(self, table: Table, placement: Placement, sharing: SharedBodies) -> None:
+    def __init__(self, table: Table, placement: Values, sharing: SharedBodies) -> None:
         self._table = table
         self._sharing = sharing
         self._reader = DocumentReader(table, placement)

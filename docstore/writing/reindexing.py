@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import cast
 
 from docstore.dedup import bands
-from docstore.dedup.buckets import TABLE, Buckets, RowBuckets
+from docstore.dedup.buckets import TABLE, Buckets, LayeredBuckets, RowBuckets
 from docstore.dedup.comparable import text_compares
 from docstore.dedup.detector import MIN_NEAR_WORDS
 from docstore.dedup.index import HashIndex
@@ -22,8 +23,8 @@ from docstore.model.format import KEYS_SCHEME_ROW, POSTING_TEXT, RUN_LOG_FAMILY,
 from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import Durability, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine
+from docstore.storage.port import Backend, RunStorage
 from docstore.storage.table import Table
-from docstore.tablets.layout import Opened
 from docstore.text.words import words
 from docstore.writing.rows import PageRows
 
@@ -34,27 +35,37 @@ _TEXTS_END = bytes((POSTING_TEXT + 1,))
 _opening = threading.Lock()
 
 
-def open_buckets(opened: Opened, table: Table) -> Buckets:
-    """The buckets of a store's index, opened once; runs where one process writes, rows elsewhere.
+def open_buckets(opened: Backend, table: Table) -> Buckets:
+    """The buckets of a store's index, opened once: runs where the backend has room for them, else rows.
 
     Runs that are damaged or missing are made anew from the stored texts, which is logged; the store opens all the same.
+    Those of a layer lie over those below: a full bucket leaves out the texts that it would leave out in a real run.
     """
     with _opening:
-        if opened.buckets is None:
-            opened.buckets = (
-                _open_runs(opened, table) if opened.engine.caps.single_writer else RowBuckets(opened.engine)
-            )
-        return opened.buckets
+        if opened.index is None:
+            opened.index = _opened(opened, table)
+        return cast("Buckets", opened.index)
 
 
-def _open_runs(opened: Opened, table: Table) -> RunBuckets:
+def _opened(opened: Backend, table: Table) -> Buckets:
+    if opened.runs is None:
+        return RowBuckets(opened.engine)
+    if opened.below is None:
+        return _open_runs(opened, opened.runs, table)
+    below = cast("Buckets", opened.below.index)
+    return LayeredBuckets(
+        below, RunBuckets(opened.runs.engine, opened.runs.folder, lambda: iter(()), opened.runs.files)
+    )
+
+
+def _open_runs(opened: Backend, storage: RunStorage, table: Table) -> RunBuckets:
     rows = PageRows(table, opened.placement, opened.sharing)
 
     def texts() -> Iterator[Question]:
         yield from stored_texts(opened, rows, kernel_of(opened))
         _note_scheme(opened.engine)  # whoever asks makes all runs anew, and begins again where that is cut short
 
-    runs = RunBuckets(opened.engine, opened.index, texts, opened.files)
+    runs = RunBuckets(storage.engine, storage.folder, texts, storage.files)
     if runs.is_new:
         if next(opened.engine.scan(TABLE, _TEXTS_BEGIN, _TEXTS_END), None) is not None:
             runs.rebuild()  # its texts were posted as rows, or its log was taken away
@@ -74,14 +85,14 @@ def _has_todays_scheme(engine: Engine) -> bool:
     return bool(cells) and cells[0].value == bytes((SCHEME_KEYS_3,))
 
 
-def kernel_of(opened: Opened) -> Kernel:
+def kernel_of(opened: Backend) -> Kernel:
     """The kernel that a store's schema and its secret ask for."""
     schema = opened.schema
     order = bands.order_of(opened.band_secret)
     return Kernel(schema.extractor, schema.shingle_words, schema.checksum, order=order)
 
 
-def stored_texts(opened: Opened, rows: PageRows, kernel: Kernel) -> Iterator[Question]:
+def stored_texts(opened: Backend, rows: PageRows, kernel: Kernel) -> Iterator[Question]:
     """What every text that pages may be found near to is posted under, once; in the order of their numbers."""
     index = HashIndex(opened.engine, RowBuckets(opened.engine))
     for row in opened.engine.scan(TABLE, _TEXTS_BEGIN, _TEXTS_END, ReadSpec(cell_limit=1)):
@@ -116,7 +127,7 @@ def keys_of_text(kernel: Kernel, text: str, number: int) -> Question | None:
 class SeenPages:
     """What the detector sees of the stored pages: for checks and repairs."""
 
-    def __init__(self, opened: Opened, table: Table) -> None:
+    def __init__(self, opened: Backend, table: Table) -> None:
         self._kernel = kernel_of(opened)
         self._rows = PageRows(table, opened.placement, opened.sharing)
         self._engine = opened.engine
@@ -139,6 +150,15 @@ class SeenPages:
         """
         if isinstance(self._buckets, RunBuckets) and (self.keys_are_outdated or self._buckets.damaged()):
             self._buckets.rebuild()
+
+    def is_posted(self, pointer: PagePointer, checksum: bytes) -> bool:
+        """Whether its body leads to a page, and its text to its body where others may have the same."""
+        if not self.index.holds(pointer.row_key, pointer.timestamp, checksum):
+            return False
+        page = self._rows.page(pointer)
+        if page is None or not page.text_checksum or not text_compares(self._rows.status(pointer)):
+            return True
+        return self.index.holds_text(page.text_checksum, checksum)
 
     def finds_near(self, pointer: PagePointer) -> bool:
         """Whether pages near this one would be judged against its text; True where that is not asked of it."""

@@ -33,11 +33,11 @@ from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Previous, ReadSpec, RowMutations, SetCell
 from docstore.reading.documents import DocumentReader
 from docstore.storage.cache import LruCache
+from docstore.storage.envelope import envelope_raw_bytes, is_ref
+from docstore.storage.sharing import BODY_FAMILY, ENVELOPE, LARGEST_BASE_BYTES, TEXT, Base, SharedBodies, body_name
 from docstore.storage.table import Table
-from docstore.tablets.placement import Placement
-from docstore.tablets.sharing import BODY_FAMILY, ENVELOPE, TEXT, Base, SharedBodies, body_name
-from docstore.tablets.unreadable import Place
-from docstore.tablets.values import envelope_raw_bytes
+from docstore.storage.unreadable import Place
+from docstore.storage.values import Values
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.writing.recent import SHARED_ROWS_HELD, RecentPage, RecentPages
 from docstore.writing.versions import OwnRow, OwnVersion, PendingPage, TextBase
@@ -46,8 +46,6 @@ BASE_CACHE_BYTES = 32 << 20
 """Raw bodies kept at hand as bases: the next page is likely to resemble the last ones."""
 PLAIN_TEXTS_HELD_BYTES = 8 << 20
 """Texts kept at hand of pages that others are about to lean on: mostly the next ones of the same site."""
-LARGEST_BASE_BYTES = 4 << 20
-"""A larger body is no base: every read of a delta decodes its base."""
 
 _COLUMNS_OF_A_VERSION = ("dedup", "page")
 _JUDGED_COLUMNS = ("dedup", "page", "text")
@@ -76,7 +74,7 @@ class PageRows:
             again.  Whoever asks for that calls `forget` before the next read, once anybody else may have committed.
     """
 
-    def __init__(self, table: Table, placement: Placement, sharing: SharedBodies, *, remembers: bool = False) -> None:
+    def __init__(self, table: Table, placement: Values, sharing: SharedBodies, *, remembers: bool = False) -> None:
         self._table = table
         self._placement = placement
         self._reader = DocumentReader(table, placement)
@@ -181,7 +179,7 @@ class PageRows:
         if pointer in self._pending:
             return True
         envelope = self._body_envelope(pointer)
-        if envelope is not None and not self._placement.is_ref(envelope):
+        if envelope is not None and not is_ref(envelope):
             return True
         if envelope is not None and self._shared is not None and self.base_at(envelope, pointer) is not None:
             return True  # and held for whoever leans on it next
@@ -347,7 +345,7 @@ class PageRows:
         if cached is not None:
             self._bases.move_to_end(envelope)
             return cached
-        if not self._placement.is_ref(envelope) or envelope_raw_bytes(envelope) > LARGEST_BASE_BYTES:
+        if not is_ref(envelope) or envelope_raw_bytes(envelope) > LARGEST_BASE_BYTES:
             return None
         place = Place(pointer.row_key, *BODY, pointer.timestamp)
         base = self._placement.unreadable.attempt(lambda: self._read_base(envelope, pointer), place)
@@ -411,7 +409,7 @@ class PageRows:
             recent = self._recent_page(base.pointer)
             known = None if recent is None else recent.text
             envelope = (self._envelope(base.pointer, MAIN) or b"") if known is None else known
-        if not envelope or not self._placement.is_ref(envelope):
+        if not envelope or not is_ref(envelope):
             return None
         if pending is not None and pending.base is base:
             return TextBase(pending.text, envelope, False)

@@ -28,12 +28,12 @@ from docstore.model.format import TIMESTAMP_MAX
 from docstore.model.keys import same_host
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Mutation, Policy, Previous, PutResult, RowMutations, SetCell, VerdictKind
+from docstore.storage.envelope import encode_inline
 from docstore.storage.plan import Cut, Plan, Stage
+from docstore.storage.port import Committer
+from docstore.storage.sharing import SharedBodies
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
-from docstore.tablets.commit import Committer
-from docstore.tablets.placement import Placement
-from docstore.tablets.sharing import SharedBodies
-from docstore.tablets.values import encode_inline
+from docstore.storage.values import Values
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.writing.placing import PAGES, Judged, PagePlacer, Visit, known_cells
 from docstore.writing.prepared import Prepared
@@ -90,7 +90,7 @@ class Sequencer:
         self,
         *,
         committer: Committer,
-        placement: Placement,
+        placement: Values,
         index: HashIndex,
         rows: PageRows,
         detector: Detector,
@@ -176,11 +176,11 @@ class Sequencer:
                 plan.write(Stage.PAGES, (one.row(),), turn=one.turn)
             else:
                 plan.write(Stage.PAGES, (self._placer.place_visit(one),))
-        self._committer.manifest.note_writes((one.pointer.row_key, len(one.page.page.body)) for one in judged)
+        self._committer.note_writes((one.pointer.row_key, len(one.page.page.body)) for one in judged)
         self._tally.count((one.verdict, len(one.page.page.body)) for one in judged)
         plan.write(Stage.POSTINGS, self._index.group_mutations())
         plan.write(Stage.ANCHORS, (RowMutations(PAGES, key, cells) for key, cells in self._anchor_cells.items()))
-        plan.write(Stage.COUNTS, self._tally.mutations())
+        plan.write(Stage.COUNTS, self._tally.rows())
         self._committer.commit(plan)
         self._commits = self._committer.commits
         self._tally.committed()

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from docstore.model.capture import BODY, CHECKSUM
 from docstore.model.types import ReadSpec
 from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table
-from docstore.tablets.placement import Placement
+from docstore.storage.values import Values
 
 WINDOW_MICROS = 1000 * TIMESTAMP_STEP_MICROS
 """Captures read at a time."""
@@ -32,7 +32,7 @@ class TakenTimes:
         placement: where values lie.
     """
 
-    def __init__(self, table: Table, placement: Placement) -> None:
+    def __init__(self, table: Table, placement: Values) -> None:
         self._table = table
         self._placement = placement
         self._runs: dict[bytes, _Run] = {}

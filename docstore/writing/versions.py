@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from docstore.dedup.detector import StoredPage
-from docstore.tablets.sharing import Base
+from docstore.storage.sharing import Base
 
 
 class PendingPage(NamedTuple):

@@ -109,16 +109,6 @@ def test_a_ref_to_nothing_is_corruption(bodies: Bodies) -> None:
             bodies.read(bad)
 
 
-def test_free_counts_what_it_gives_back(bodies: Bodies) -> None:
-    refs = bodies.append(some_records(3))
-    bodies.sync()
-    assert bodies.take_freed() == {}
-    bodies.free(refs[:2])
-    assert sum(bodies.take_freed().values()) > 40
-    assert bodies.take_freed() == {}
-    assert bodies.read(refs[2]).raw_bytes == 14
-
-
 def test_tail_moves_with_every_append(bodies: Bodies) -> None:
     tails = []
     for _ in range(5):

@@ -484,11 +484,6 @@ def test_a_reader_never_sees_half_a_row_change(engine: Engine) -> None:
 # --- the rest ---
 
 
-def test_tablets_cover_the_whole_table(engine: Engine) -> None:
-    tablets = engine.tablets("pages")
-    assert tablets[0][0] == b"" and tablets[-1][1] is None
-
-
 def test_approximate_bytes_grow_with_what_is_stored(engine: Engine) -> None:
     value = random.Random(1).randbytes(1000)
     for number in range(200):

@@ -13,9 +13,9 @@ from pages import changed, page, words
 import docstore
 from docstore import DeleteCells, VerdictKind
 from docstore.reports.check import check
+from docstore.storage.envelope import parse_envelope
 from docstore.store import DocumentStore
 from docstore.tablets.bodies import decode_ref
-from docstore.tablets.values import parse_envelope
 
 HTML = (("content-type", "text/html"),)
 LONG = (*HTML, ("X-Long", "h" * 700))

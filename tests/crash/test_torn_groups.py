@@ -254,8 +254,8 @@ def run_torn(folder: Path, act: Act, seed: int, stop_at: int | None) -> int:
         pass
     finally:
         opened.engine.close()
-        if opened.buckets is not None:
-            opened.buckets.close()
+        if opened.index is not None:
+            opened.index.close()
         opened.lock.release()
     return tearing.applied
 

@@ -73,7 +73,7 @@ class SegmentMachine(RuleBasedStateMachine):
         for record in records:
             self.manifest.note_writes([(record.row_key, record.raw_bytes)])
         plan = Plan()
-        self.manifest.add_to(plan, self.bodies.progress(), self.bodies.take_freed())
+        self.manifest.add_to(plan, self.bodies.progress())
         apply(self.engine, plan, Durability.SYNC)
         self.manifest.committed()
         self.manifest.split_grown(Durability.SYNC)

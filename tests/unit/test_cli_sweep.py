@@ -14,7 +14,7 @@ from docstore.dedup import bands, shingle, sketch
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.ranking import Question
 from docstore.dedup.runbuckets import RunBuckets
-from docstore.model.format import KEYS_SCHEME_ROW
+from docstore.model.format import KEYS_SCHEME_ROW, POSTING_TEXT
 from docstore.model.types import DeleteRow, Durability, RowMutations, VerdictKind
 from docstore.reports.dedup import dedup_stats
 from docstore.storage.engine import Engine
@@ -52,6 +52,23 @@ def drop_postings(engine: Engine, keep: int) -> None:
     """Delete all postings but the first few rows."""
     rows = [row.row_key for row in engine.scan("postings")][keep:]
     engine.mutate_rows([RowMutations("postings", row_key, [DeleteRow()]) for row_key in rows], Durability.NONE)
+
+
+# --- reindex
+
+
+def test_a_text_that_leads_to_no_page_is_found_and_posted_again(terminal: Terminal) -> None:
+    """Body and keys are posted, the row between them is not: no page would be found by that text."""
+    with docstore.open(terminal.store, durability="none") as store:
+        texts = list(store.opened.engine.scan("postings", bytes((POSTING_TEXT,)), bytes((POSTING_TEXT + 1,))))
+        rows = [RowMutations("postings", row.row_key, [DeleteRow()]) for row in texts]
+        store.opened.engine.mutate_rows(rows, Durability.NONE)
+    assert terminal("check").code == 5
+    assert terminal("reindex", "--json").object()["posted"] == 5
+    assert terminal("check").code == 0
+    with docstore.open(terminal.store, durability="none") as store:
+        again = list(store.opened.engine.scan("postings", bytes((POSTING_TEXT,)), bytes((POSTING_TEXT + 1,))))
+        assert again == texts
 
 
 # --- sweep
@@ -276,7 +293,7 @@ def test_reindex_takes_a_store_over_whose_texts_were_posted_under_fewer_keys(
     with docstore.open(terminal.store, create=True, durability="none") as store:
         store.put_page(A, html("Book", book), headers=TYPE, fetched_at=SECOND, any_time=True)
         store.put_page(OTHER, html("Short", article(6, 10)), headers=TYPE, fetched_at=SECOND, any_time=True)
-        todays = store.opened.buckets
+        todays = store.opened.index
         assert isinstance(todays, RunBuckets)
         with monkeypatch.context() as patch:
             patch.setattr(reindexing, "keys_of_text", keys_of_scheme_1)

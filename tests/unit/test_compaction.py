@@ -21,9 +21,9 @@ from docstore.model.format import COMPACTION_ROW
 from docstore.model.types import ColumnFamily, Durability, GCPolicy, ReadSpec, RowMutations, Schema, SetCell
 from docstore.reports.check import check
 from docstore.storage.files import Files
+from docstore.storage.sharing import body_name
 from docstore.store import DocumentStore
 from docstore.tablets.dictionaries import decode_dictionary
-from docstore.tablets.sharing import body_name
 
 SAMPLE = Path(__file__).parent.parent.parent / "examples" / "sample-crawl.warc.gz"
 T0 = 1_700_000_000_000_000

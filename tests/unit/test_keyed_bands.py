@@ -67,8 +67,8 @@ def test_a_secret_is_kept_by_backups_and_by_the_runs_made_anew(tmp_path: Path) -
         store.backup(tmp_path / "backup")
         secret = store.opened.band_secret
         with store.committer.lock:
-            store.opened.buckets = store.opened.buckets or SeenPages(store.opened, store.table)._buckets
-            assert store.opened.buckets.rebuild() == 1  # type: ignore[union-attr]
+            store.opened.index = store.opened.index or SeenPages(store.opened, store.table)._buckets
+            assert store.opened.index.rebuild() == 1  # type: ignore[union-attr]
     assert finds(path)
     restore(tmp_path / "backup", tmp_path / "again")
     assert finds(tmp_path / "again")

@@ -30,11 +30,9 @@ def write_group(
     manifest.committed()
 
 
-def rows_of(
-    manifest: Manifest, progress: list[SegmentProgress], freed: dict[int, int] | None = None
-) -> list[RowMutations]:
+def rows_of(manifest: Manifest, progress: list[SegmentProgress]) -> list[RowMutations]:
     plan = Plan()
-    manifest.add_to(plan, progress, freed)
+    manifest.add_to(plan, progress)
     return plan.rows()
 
 
@@ -241,12 +239,11 @@ def test_segments_go_from_active_to_live_and_remember_the_committed_tail() -> No
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     write_group(engine, manifest, [b"a"], written_bytes=300)
-    engine.mutate_rows(
-        rows_of(manifest, [SegmentProgress(1, False, 400, 400), SegmentProgress(2, True, 90, 24)], {1: 50}), NONE
-    )
+    progress = [SegmentProgress(1, False, 400, 400), SegmentProgress(2, True, 90, 24)]
+    engine.mutate_rows(rows_of(manifest, progress), NONE)
     manifest.committed()
     assert manifest.segments() == [
-        SegmentRow(1, SEGMENT_LIVE, 400, 400, 50),
+        SegmentRow(1, SEGMENT_LIVE, 400, 400),
         SegmentRow(2, SEGMENT_ACTIVE, 90, 24),
     ]
     assert Manifest.load(engine).segments() == manifest.segments()

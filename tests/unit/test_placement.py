@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from docstore.model.format import INLINE_LIMIT_BYTES
-from docstore.tablets.placement import Sorted, sort_values
-from docstore.tablets.values import encode_inline, parse_envelope
+from docstore.storage.envelope import encode_inline, parse_envelope
+from docstore.storage.values import Sorted, sort_values
 
 columns = st.tuples(st.sampled_from(["http", "text"]), st.binary(max_size=3))
 lengths = st.sampled_from([0, 1, 100, INLINE_LIMIT_BYTES, INLINE_LIMIT_BYTES + 1, 5000])

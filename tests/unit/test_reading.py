@@ -32,7 +32,7 @@ from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument, StorageError
 from docstore.model.types import Page
 from docstore.reports.check import check
-from docstore.tablets.placement import Sorted
+from docstore.storage.values import Sorted
 from docstore.writing.anchors import Anchor
 from docstore.writing.prepared import Prepared, Preparer
 

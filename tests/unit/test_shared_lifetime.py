@@ -15,13 +15,13 @@ from docstore.dedup import prune
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, ColumnFamily, DeleteCells, Durability, GCPolicy, RowMutations, Schema, SetCell
 from docstore.reports.check import check
+from docstore.storage.envelope import parse_envelope
 from docstore.storage.plan import Plan, Stage
+from docstore.storage.sharing import BODY_FAMILY, DYING, Base, body_name
 from docstore.store import DocumentStore
 from docstore.tablets.compaction import lifetime, relocation
 from docstore.tablets.compaction.lifetime import Lifetimes
 from docstore.tablets.layout import Layout
-from docstore.tablets.sharing import BODY_FAMILY, DYING, Base, body_name
-from docstore.tablets.values import parse_envelope
 
 T0 = 1_700_000_000_000_000
 HTML = (("content-type", "text/html"),)

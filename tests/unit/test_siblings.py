@@ -11,7 +11,7 @@ import docstore
 from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.keys import row_key
 from docstore.model.pointers import PagePointer
-from docstore.tablets.values import parse_envelope
+from docstore.storage.envelope import parse_envelope
 from docstore.writing import siblings
 from docstore.writing.siblings import Siblings, version_less
 

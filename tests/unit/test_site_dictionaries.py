@@ -15,6 +15,7 @@ from docstore.model.errors import StorageError
 from docstore.model.format import CODEC_ZSTD_DICTIONARY
 from docstore.model.keys import row_key
 from docstore.reports.check import check
+from docstore.storage.envelope import parse_envelope
 from docstore.storage.files import Files
 from docstore.store import DocumentStore
 from docstore.tablets import dictionaries
@@ -27,7 +28,7 @@ from docstore.tablets.dictionaries import (
     _Sample,
 )
 from docstore.tablets.record import Record
-from docstore.tablets.values import PACK_LEVEL, pack, parse_envelope
+from docstore.tablets.values import PACK_LEVEL, pack
 
 HTML = (("content-type", "application/octet-stream"),)
 T0 = 1_700_000_000_000_000

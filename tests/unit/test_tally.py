@@ -6,6 +6,7 @@ from docstore.dedup.comparable import REASON_CROWDED
 from docstore.model import capture
 from docstore.model.capture import StoredVerdict
 from docstore.model.types import Durability, Previous, VerdictKind
+from docstore.storage.counts import totals
 from docstore.tablets.engines.memory import MemoryEngine
 from docstore.writing.tally import Tally
 
@@ -20,7 +21,7 @@ def test_pages_for_which_the_index_ran_out_of_depth_are_counted() -> None:
     tally.count([(verdict(REASON_CROWDED), 10)])
     tally.rollback()
     tally.count([(verdict(""), 10), (verdict(REASON_CROWDED), 10), (verdict("short_text"), 10)])
-    engine.mutate_rows(tally.mutations(), Durability.NONE)
+    engine.mutate_rows(tally.rows(), Durability.NONE)
     tally.committed()
-    for totals in (tally.totals(), Tally(engine).totals()):
-        assert (totals[REASON_CROWDED], totals["captures"], totals["verdict.new"]) == (1, 3, 3)
+    found = totals(engine)
+    assert (found[REASON_CROWDED], found["captures"], found["verdict.new"]) == (1, 3, 3)

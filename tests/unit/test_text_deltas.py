@@ -10,8 +10,8 @@ from pages import changed, page, words
 from stores import before_refs_change
 
 import docstore
+import docstore.storage.sharing
 import docstore.tablets.backup
-import docstore.tablets.sharing
 from docstore import Page
 from docstore.model.capture import MAIN
 from docstore.model.errors import StorageError
@@ -19,14 +19,14 @@ from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.pointers import PagePointer
 from docstore.model.types import ColumnFamily, DeleteCells, Durability, GCPolicy, RowMutations, Schema, SetCell
 from docstore.reports.check import check
+from docstore.storage.envelope import parse_envelope
 from docstore.storage.plan import Plan, Stage
+from docstore.storage.sharing import BODY_FAMILY, DYING, TEXT, TEXT_NAME, body_name
 from docstore.store import DocumentStore
 from docstore.tablets.compaction.lifetime import Lifetimes
 from docstore.tablets.compaction.segments import usage
 from docstore.tablets.layout import Layout
 from docstore.tablets.record import Record
-from docstore.tablets.sharing import BODY_FAMILY, DYING, TEXT, TEXT_NAME, body_name
-from docstore.tablets.values import parse_envelope
 
 T0 = 1_700_000_000_000_000
 HTML = (("content-type", "text/html"),)
@@ -160,7 +160,7 @@ def test_two_texts_never_become_each_others_base(store: DocumentStore) -> None:
         """The page of the first body leans on the second by now; somebody comes to lean on the first, with its text."""
         pointer = PagePointer(T0, store.cells.row_key(URLS[1]))
         cells = {cell.family: cell.value for cell in store.opened.engine.read_row("pages", pointer.row_key)}
-        base = docstore.tablets.sharing.Base(body_name(FIRST), FIRST, cells["page"], pointer)
+        base = docstore.storage.sharing.Base(body_name(FIRST), FIRST, cells["page"], pointer)
         row = store.opened.sharing.lean_on(base, pointer)
         assert row is not None
         rows = [row, store.opened.sharing.name_text(base.name, cells["text"], body_name(other))]

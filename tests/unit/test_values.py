@@ -12,18 +12,9 @@ from hypothesis import strategies as st
 
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, RECORD_VALUE
+from docstore.storage.envelope import encode_inline, encode_ref_envelope, envelope_raw_bytes, parse_envelope
 from docstore.tablets.record import Record
-from docstore.tablets.values import (
-    BASE_LIMIT_BYTES,
-    Dictionary,
-    Encoded,
-    ValueCodec,
-    checksum16,
-    encode_inline,
-    encode_ref_envelope,
-    envelope_raw_bytes,
-    parse_envelope,
-)
+from docstore.tablets.values import BASE_LIMIT_BYTES, Dictionary, Encoded, ValueCodec, checksum16
 
 WORDS = [bytes(random.Random(7).choices(b"abcdefghijklmnopqrstuvwxyz", k=6)) for _ in range(2000)]
 

@@ -24,11 +24,11 @@ from docstore.model.format import (
     TABLE_TAGS,
 )
 from docstore.model.types import ReadSpec
+from docstore.storage.envelope import parse_envelope
 from docstore.storage.files import Files
 from docstore.store import DocumentStore
 from docstore.tablets.bodies import decode_ref
-from docstore.tablets.segment import SegmentBodies
-from docstore.tablets.values import parse_envelope
+from docstore.tablets.layout import LocalBackend
 from docstore.tablets.walk import Damage
 
 BODY = ("page", "body")
@@ -70,8 +70,8 @@ class Account:
 
 def account(store: DocumentStore) -> Account:
     """Count what a store takes; LevelDB's ranges are compacted first, so that its estimate holds."""
+    assert isinstance(store.opened, LocalBackend)
     bodies = store.opened.bodies
-    assert isinstance(bodies, SegmentBodies)
     bodies.flush()
     for table in TABLE_TAGS:
         store.opened.engine.compact(table)

@@ -204,7 +204,7 @@ def _leaning_on_one(count: int, policy: Policy) -> Iterator[DocumentStore]:
 
 def _longest_hold(store: DocumentStore, act: Callable[[], object]) -> tuple[float, float]:
     lock = LongestHold()
-    store._committer.lock = lock  # type: ignore[assignment]
+    store._committer.lock = lock  # type: ignore[misc]
     before = time.process_time()
     act()
     return time.process_time() - before, lock.seconds

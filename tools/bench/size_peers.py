@@ -36,9 +36,10 @@ from docstore.dedup.kernel import Kernel
 from docstore.model.capture import MAIN
 from docstore.model.format import RECORD_NARROW_HEADER_BYTES, RECORD_RELATED_BYTES
 from docstore.model.types import Page, ReadSpec
+from docstore.storage.envelope import parse_envelope
 from docstore.store import DocumentStore
 from docstore.tablets.bodies import decode_ref
-from docstore.tablets.values import ValueCodec, checksum16, parse_envelope
+from docstore.tablets.values import ValueCodec, checksum16
 from tools.bench.accounts import account
 from tools.bench.harness import Section, load_pages, one_core
 from tools.bench.scatter import Point, scatter

@@ -26,11 +26,11 @@ from docstore.dedup.detector import Detector
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.model.types import Page
+from docstore.storage.sharing import SharedBodies
 from docstore.tablets.commit import Committer
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.placement import Placement
-from docstore.tablets.sharing import SharedBodies
 from docstore.tablets.values import ValueCodec
 from docstore.writing import sequencer
 from docstore.writing.placing import PagePlacer

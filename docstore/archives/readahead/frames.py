@@ -19,7 +19,7 @@ import numpy as np
 from docstore.archives.readahead.portions import Place, Portion, Rest
 from docstore.dedup.analysis import Analysis
 from docstore.model.types import Page
-from docstore.tablets.placement import Sorted
+from docstore.storage.values import Sorted
 from docstore.writing.anchors import Anchor
 from docstore.writing.prepared import Prepared
 

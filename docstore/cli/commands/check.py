@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import argparse
 from contextlib import ExitStack, closing
-from pathlib import Path
 
+from docstore.backends import open_backend
 from docstore.cli import arguments, output, progress
 from docstore.model.errors import EXIT_OK, CorruptionError, InvalidArgument
 from docstore.reports.check import check, losses
-from docstore.tablets.layout import Layout
-from docstore.tablets.losses import acknowledge
 
 DESCRIPTION = """\
 Read every value of a store and verify it; print what is not as it should be,
@@ -46,9 +44,7 @@ def run(args: argparse.Namespace) -> int:
     found = 0
     with ExitStack() as stack:
         read_only = False if args.acknowledge else args.read_only
-        opened = stack.enter_context(
-            closing(Layout(Path(args.store)).open(create=False, schema=None, read_only=read_only))
-        )
+        opened = stack.enter_context(closing(open_backend(args.store, read_only=read_only)))
         findings = (
             losses(opened) if args.acknowledge else check(opened, progress.of_count(args, stack, " rows", "check"))
         )
@@ -59,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
             else:
                 output.line(f"{finding.where}: {finding.what}; {finding.remedy}")
         if args.acknowledge:
-            acknowledge(opened.engine)
+            opened.acknowledge()
     if args.acknowledge:
         output.note(f"{found} {'loss' if found == 1 else 'losses'} acknowledged")
         return EXIT_OK

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from docstore.cli import answers, arguments, output, progress
 from docstore.cli.opening import open_named
 from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED
-from docstore.tablets.compaction.job import CompactionReport
+from docstore.storage.reports import CompactionReport
 
 DESCRIPTION = """\
 Apply the families' policies, finish deletes, and write everything that is live

@@ -6,14 +6,13 @@ Knows the schema's options; the store checks their values.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
+from docstore.backends import store_exists
 from docstore.cli import arguments, output
 from docstore.cli.opening import open_named
 from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.model.types import ColumnFamily, GCPolicy, Schema
-from docstore.tablets.layout import Layout
 
 DESCRIPTION = """\
 Make a store.  What it declares here holds for good: a store is judged by one
@@ -94,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Make the store."""
-    if Layout(Path(args.store)).exists():
+    if store_exists(args.store):
         raise InvalidArgument(f"there is a store at {args.store} already; `docstore stats` shows it")
     schema = Schema(
         families=tuple(args.family),

@@ -22,14 +22,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import islice
 
 import msgpack
 
-from docstore.dedup.index import HashIndex
-from docstore.dedup.prune import Pruner
-from docstore.model.capture import BODY, CHECKSUM
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.format import (
     COMPACTION_ROW,
@@ -39,10 +34,13 @@ from docstore.model.format import (
     SET_ASIDE_DIRECTORY,
     TABLE_TAGS,
 )
-from docstore.model.pointers import PagePointer, body_head
 from docstore.model.types import DeleteRow, ReadSpec, RowMutations, SetCell
+from docstore.storage.counts import fold
 from docstore.storage.engine import ScannedRow
+from docstore.storage.envelope import envelope_raw_bytes
 from docstore.storage.plan import Plan, Stage
+from docstore.storage.port import Progress, Upkeep
+from docstore.storage.reports import CompactionReport
 from docstore.storage.table import Table
 from docstore.tablets.bodies import SegmentRow
 from docstore.tablets.commit import Committer
@@ -61,79 +59,23 @@ from docstore.tablets.compaction.segments import (
 )
 from docstore.tablets.dictionaries import STAGES
 from docstore.tablets.encoding import LEVELS, Column, Encoder, Level, make_dictionaries
-from docstore.tablets.layout import Opened
+from docstore.tablets.layout import LocalBackend
 from docstore.tablets.leftovers import dictionaries_set_aside
 from docstore.tablets.manifest import Tablet
-from docstore.tablets.segment import SegmentBodies
-from docstore.tablets.unreadable import Unreadable
-from docstore.tablets.values import ValueCodec, envelope_raw_bytes
-from docstore.writing.referrers import Referrers
-from docstore.writing.reindexing import open_buckets
+from docstore.tablets.values import ValueCodec
 
 PASSES = 3
 """Looks at a tablet: what lost a race in one is moved in the next; what is left then waits for the next compaction."""
 RESUME_SECONDS = 86_400
 """An interrupted run older than this is not gone on with: what it wrote may hold much garbage by now."""
 META = "meta"
-UNSEEN_AT_ONCE = 1024
 _FULL_SCAN = ReadSpec(cell_limit=10_000)
 _SAMPLED_SCAN = ReadSpec(families=("http", "page", "text"), cell_limit=10_000)
 """Families whose columns get dictionaries."""
 
-Progress = Callable[[int, int], None]
-
-
-@dataclass
-class CompactionReport:
-    """What a compaction did, or with `dry_run` what there is to do.
-
-    Attributes:
-        level: fast or best.
-        dry_run: nothing was changed.
-        tablets: dealt with.
-        rows, values: looked at, and moved.
-        raw_bytes: of the values moved, before compression.
-        old_bytes: of segments before.
-        new_bytes: of segments after.
-        live_bytes: that rows of these tablets refer to, before; with all tablets the rest of `old_bytes` is garbage.
-        expired_cells: dropped by the families' policies.
-        freed_bodies: shared bodies that nobody leans on any more.
-        pruned_postings: that led nowhere.
-        removed_segments, removed_dictionaries: files that went.
-        kept_segments: old ones that some row still refers to, or that a reader pins.
-        lost_races: cells that a writer changed meanwhile.
-        left_values: that could not be moved in this run, for what they were to lean on went meanwhile.
-        damaged_values: could not be read, and stay where they are.
-        unreadable: these, by name.
-        codec_bytes: bytes of payloads written, by family and codec.
-        seconds: it took.
-    """
-
-    level: str
-    dry_run: bool = False
-    tablets: int = 0
-    rows: int = 0
-    values: int = 0
-    raw_bytes: int = 0
-    old_bytes: int = 0
-    new_bytes: int = 0
-    live_bytes: int = 0
-    expired_cells: int = 0
-    freed_bodies: int = 0
-    pruned_postings: int = 0
-    removed_segments: int = 0
-    removed_dictionaries: int = 0
-    kept_segments: int = 0
-    lost_races: int = 0
-    left_values: int = 0
-    damaged_values: int = 0
-    unreadable: list[Unreadable] = field(default_factory=list)
-    codec_bytes: dict[str, int] = field(default_factory=dict)
-    seconds: float = 0.0
-
 
 def compact(
-    opened: Opened,
+    opened: LocalBackend,
     table: Table,
     committer: Committer,
     *,
@@ -141,7 +83,7 @@ def compact(
     level: str = "fast",
     dry_run: bool = False,
     on_progress: Progress | None = None,
-    on_unseen: Callable[[Sequence[PagePointer]], None] | None = None,
+    upkeep: Callable[[], Upkeep],
 ) -> CompactionReport:
     """Compact a store, or some of its tablets.
 
@@ -153,19 +95,17 @@ def compact(
         level: `fast` or `best`.
         dry_run: only say what there is to do.
         on_progress: called with the bytes of records dealt with, and of all there are.
-        on_unseen: told of pages stored by reference whose original is gone, so that the detector comes to see them.
+        upkeep: asked for when pages and the index have to be seen to.
     Raises:
         InvalidArgument: no such level or tablet.
         StoreUnavailable: another compaction of this store is under way.
         StorageError: what was done stays done; free space, and run it again.
     """
-    return Compaction(opened, table, committer, level, on_progress, on_unseen).run(tablets, dry_run=dry_run)
+    return Compaction(opened, table, committer, level, on_progress, upkeep).run(tablets, dry_run=dry_run)
 
 
-def codec_stats(opened: Opened, committer: Committer) -> dict[str, dict[str, int]]:
+def codec_stats(opened: LocalBackend, committer: Committer) -> dict[str, dict[str, int]]:
     """See `DocumentStore.codec_stats`."""
-    if not isinstance(opened.bodies, SegmentBodies):
-        raise InvalidArgument("only a store on disk has segments")
     with opened.bodies.pinned():
         with committer.lock:
             opened.bodies.flush()
@@ -178,17 +118,15 @@ class Compaction:
 
     def __init__(
         self,
-        opened: Opened,
+        opened: LocalBackend,
         table: Table,
         committer: Committer,
         level: str,
         on_progress: Progress | None,
-        on_unseen: Callable[[Sequence[PagePointer]], None] | None = None,
+        upkeep: Callable[[], Upkeep],
     ) -> None:
         if level not in LEVELS:
             raise InvalidArgument(f"level {level!r} is none of {', '.join(LEVELS)}")
-        if not isinstance(opened.bodies, SegmentBodies):
-            raise InvalidArgument("only a store on disk can be compacted, not a dry run over it")
         check_movable(opened.engine)
         self._opened = opened
         self._bodies = opened.bodies
@@ -197,7 +135,7 @@ class Compaction:
         self._level_name = level
         self._level: Level = LEVELS[level]
         self._on_progress = on_progress
-        self._on_unseen = on_unseen
+        self._upkeep = upkeep
         self._done_bytes = 0
         self._total_bytes = 0
         self._left_values = 0
@@ -277,7 +215,7 @@ class Compaction:
         report.lost_races, report.left_values = moved.lost_races, self._left_values
         report.codec_bytes = dict(moved.codecs)
         report.live_bytes = self._done_bytes
-        self._post_unseen()
+        self._upkeep().post_referrers()
         opened.sharing.names_texts = False
         try:
             self._give_back(report, lifetimes, held_bytes, old)
@@ -285,7 +223,8 @@ class Compaction:
             opened.sharing.names_texts = True
         report.removed_dictionaries = self._drop_dictionaries(relocator.dictionaries)
         with committer.lock:
-            committer.commit(Plan().remove(Stage.ALLOCATION, [RowMutations(META, COMPACTION_ROW, [DeleteRow()])]))
+            plan = fold(opened.engine)
+            committer.commit(plan.remove(Stage.ALLOCATION, [RowMutations(META, COMPACTION_ROW, [DeleteRow()])]))
         self._tell(self._total_bytes)
         report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())
 
@@ -295,8 +234,7 @@ class Compaction:
         """From freeing shared bodies to unlinking the segments of records that leant on them."""
         opened, committer = self._opened, self._committer
         report.freed_bodies = lifetimes.free_unused()
-        buckets = open_buckets(opened, self._table)
-        report.pruned_postings = Pruner(opened.engine, buckets, self._is_live, committer.lock, committer.commit).run()
+        report.pruned_postings = self._upkeep().prune()
         with committer.lock:
             opened.manifest.recount(held_bytes, committer.durability)
             opened.manifest.merge_small(committer.durability)
@@ -304,26 +242,6 @@ class Compaction:
         for name in TABLE_TAGS:
             opened.engine.compact(name)  # which makes the changed refs durable, whatever the level of their commits
         report.removed_segments, report.kept_segments = self._unlink(old)
-
-    def _post_unseen(self) -> None:
-        """Tell of pages stored by reference whose original has expired or gone unseen, and that no posting leads to."""
-        opened = self._opened
-        referrers = Referrers(self._table, opened.placement, opened.sharing)
-        index = HashIndex(opened.engine, open_buckets(opened, self._table))
-        unseen = (
-            pointer
-            for pointer in referrers.all()
-            if (checksum := referrers.checksum_of_unseen(pointer)) and not index.holds(*pointer[::-1], checksum)
-        )
-        while self._on_unseen is not None and (found := list(islice(unseen, UNSEEN_AT_ONCE))):
-            self._on_unseen(found)
-
-    def _is_live(self, pointer: PagePointer, body: bytes) -> bool:
-        """Whether a version is there; with a body's head also whether that is its body."""
-        spec = ReadSpec((BODY[0], CHECKSUM[0]), start=pointer.timestamp, end=pointer.timestamp + 1)
-        cells = {(c.family, c.qualifier): c.value for c in self._table.read_row(pointer.row_key, spec)}
-        checksum = cells.get(CHECKSUM, b"")
-        return BODY in cells and (not body or not checksum or body_head(checksum[1:]) == body)
 
     def _tell(self, record_bytes: int) -> None:
         self._done_bytes += record_bytes

@@ -20,11 +20,9 @@ from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteCells, DeleteRow, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine
+from docstore.storage.envelope import parse_envelope
 from docstore.storage.plan import Plan, Stage
-from docstore.storage.table import Table
-from docstore.tablets.bodies import Bodies
-from docstore.tablets.commit import Committer
-from docstore.tablets.sharing import (
+from docstore.storage.sharing import (
     BODY_FAMILY,
     DYING,
     ENVELOPE,
@@ -34,7 +32,9 @@ from docstore.tablets.sharing import (
     SharedBodies,
     user_qualifier,
 )
-from docstore.tablets.values import parse_envelope
+from docstore.storage.table import Table
+from docstore.tablets.bodies import Bodies
+from docstore.tablets.commit import Committer
 
 SLICE_ROWS = 64
 """Bodies marked under one hold of the lock."""

@@ -15,18 +15,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from docstore.dedup.sketch import BINS
 from docstore.model.capture import BODY
-from docstore.model.format import CODEC_ZSTD_DELTA
+from docstore.model.format import CODEC_ZSTD_DELTA, SKETCH_BYTES
 from docstore.model.pointers import PagePointer
 from docstore.model.types import ReadSpec
+from docstore.storage.envelope import envelope_raw_bytes, is_ref
+from docstore.storage.sharing import DYING, ENVELOPE, LARGEST_BASE_BYTES, TEXT, Base, SharedBodies, body_name
 from docstore.storage.table import Table
+from docstore.storage.unreadable import Place
 from docstore.tablets.manifest import Tablet
 from docstore.tablets.placement import Placement
-from docstore.tablets.sharing import DYING, ENVELOPE, TEXT, Base, SharedBodies, body_name
-from docstore.tablets.unreadable import Place
-from docstore.tablets.values import envelope_raw_bytes
-from docstore.writing.rows import LARGEST_BASE_BYTES
 
 CACHE_BYTES = 64 << 20
 CANDIDATES = 8192
@@ -35,7 +33,7 @@ LEAST_BASE_BYTES = 1024
 SMALL_BASE_BYTES = 64 << 10
 TIMES_LARGER = 2
 """A base above SMALL_BASE_BYTES may be so many times as long as the body: every read of the body decodes it as well."""
-_SKETCH_BYTES = 1 + BINS
+BINS = SKETCH_BYTES - 1
 
 
 class MovedText(NamedTuple):
@@ -91,7 +89,7 @@ class Relatives:
         if self._row[0] != base.pointer.row_key:
             self._row = (base.pointer.row_key, [])
         self._row[1].append(bare)
-        if len(sketch) == _SKETCH_BYTES:
+        if len(sketch) == SKETCH_BYTES:
             place = self._next % CANDIDATES
             self._sketches[place] = np.frombuffer(sketch, np.uint8, offset=1)
             if place == len(self._sketched):
@@ -105,7 +103,7 @@ class Relatives:
     def likeness(self, sketch: bytes, base: Base) -> float:
         """How like a base's text is to the text of a sketch, estimated; 0.0 where that is not known."""
         place = self._places.get(base.name)
-        if place is None or len(sketch) != _SKETCH_BYTES:
+        if place is None or len(sketch) != SKETCH_BYTES:
             return 0.0
         equal = self._sketches[place] == np.frombuffer(sketch, np.uint8, offset=1)
         return float(equal.mean())
@@ -158,7 +156,7 @@ class Relatives:
     ) -> Iterator[Base]:
         if self._row[0] == row_key:
             yield from reversed(self._row[1][-2:])
-        if len(sketch) == _SKETCH_BYTES and self._sketched:
+        if len(sketch) == SKETCH_BYTES and self._sketched:
             yield from self._alike(sketch)
         elif self._last is not None:
             yield self._last
@@ -188,7 +186,7 @@ class Relatives:
         known = self._by_old_envelope.get(envelope)
         if known is not None:
             return known
-        if not self._placement.is_ref(envelope) or envelope_raw_bytes(envelope) > LARGEST_BASE_BYTES:
+        if not is_ref(envelope) or envelope_raw_bytes(envelope) > LARGEST_BASE_BYTES:
             return None
         record, raw = self._placement.fetch_record(envelope)
         if record.codec == CODEC_ZSTD_DELTA:

@@ -19,20 +19,22 @@ from docstore.model.format import CODEC_ZSTD_DELTA, INLINE_LIMIT_BYTES, RECORD_V
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, DeleteCells, Mutation, Position, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine
+from docstore.storage.envelope import encode_ref_envelope, envelope_raw_bytes, parse_envelope
 from docstore.storage.plan import Plan, Stage
+from docstore.storage.sharing import BODY_FAMILY, DYING, ENVELOPE, TABLE, TEXT, Base, SharedBodies, body_name
 from docstore.storage.table import Table
+from docstore.storage.unreadable import Place
+from docstore.storage.values import TEXT_DELTA
 from docstore.tablets.bodies import decode_ref
 from docstore.tablets.commit import Committer
 from docstore.tablets.compaction.relatives import MovedText, Relatives
 from docstore.tablets.compaction.segments import SegmentWriter, segment_of
 from docstore.tablets.encoding import Encoder
 from docstore.tablets.manifest import Tablet
-from docstore.tablets.placement import TEXT_DELTA, Placement
+from docstore.tablets.placement import Placement
 from docstore.tablets.record import CODEC_NAMES, Record
 from docstore.tablets.segment import SEGMENT_LIMIT_BYTES
-from docstore.tablets.sharing import BODY_FAMILY, DYING, ENVELOPE, TABLE, TEXT, Base, SharedBodies, body_name
-from docstore.tablets.unreadable import Place
-from docstore.tablets.values import Encoded, encode_ref_envelope, envelope_raw_bytes, parse_envelope
+from docstore.tablets.values import Encoded
 
 PAGES = "pages"
 INLINE = bytes((VALUE_INLINE,))

@@ -522,11 +522,6 @@ class LevelDBEngine:
             self._cursors[prefix] = low
         return finished
 
-    def tablets(self, table: str) -> list[tuple[bytes, bytes | None]]:
-        """See `Engine.tablets`."""
-        check_table(table)
-        return [(b"", None)]
-
     def approximate_bytes(self, table: str, start: bytes = b"", end: bytes | None = None) -> int:
         """See `Engine.approximate_bytes`; what is still in LevelDB's memory counts nothing."""
         check_table(table)

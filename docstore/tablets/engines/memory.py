@@ -271,11 +271,6 @@ class MemoryEngine:
         self._check_open()
         return True
 
-    def tablets(self, table: str) -> list[tuple[bytes, bytes | None]]:
-        """See `Engine.tablets`."""
-        check_table(table)
-        return [(b"", None)]
-
     def approximate_bytes(self, table: str, start: bytes = b"", end: bytes | None = None) -> int:
         """See `Engine.approximate_bytes`; keys and values, without Python's own cost."""
         check_table(table)

@@ -98,10 +98,6 @@ class OverlayEngine:
         """See `Engine`: there is nothing to finish."""
         return True
 
-    def tablets(self, table: str) -> list[tuple[bytes, bytes | None]]:
-        """See `Engine`."""
-        return self._lower.tablets(table)
-
     def approximate_bytes(self, table: str, start: bytes = b"", end: bytes | None = None) -> int:
         """See `Engine`."""
         return self._lower.approximate_bytes(table, start, end) + self._upper.approximate_bytes(table, start, end)

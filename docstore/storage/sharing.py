@@ -25,7 +25,7 @@ from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine
-from docstore.tablets.values import encode_inline
+from docstore.storage.envelope import encode_inline
 
 TABLE = "bodies"
 BODY_FAMILY = "b"
@@ -35,6 +35,8 @@ ENVELOPE = b"envelope"
 TEXT = b"text"
 TEXT_NAME = b"text_name"
 DYING = b"dying"
+LARGEST_BASE_BYTES = 4 << 20
+"""A larger body is no base: every read of a delta decodes its base."""
 
 
 def body_name(body: bytes) -> bytes:

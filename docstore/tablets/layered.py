@@ -1,32 +1,33 @@
-"""A dry run: every verdict, nothing written to the store.
+"""A layer over an open store: reads see both, what is written goes into a temporary folder.  What a dry run stands on.
 
-Puts a temporary engine and temporary segments over those of an open store.  Pages of the run are judged
-against the store and each other, exactly as a real run would; what the run itself needs to remember (compressed, on
-disk, in the system's temporary folder) is removed when it ends.
+Puts a temporary engine and temporary segments over those of the store.  What the layer needs to remember (compressed,
+on disk, in the system's temporary folder) is removed when it is closed; the store below stays open.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from docstore.dedup.buckets import Buckets, LayeredBuckets, RowBuckets
-from docstore.dedup.runbuckets import RunBuckets
+from docstore.model.errors import InvalidArgument
 from docstore.model.format import DICTIONARY_DIRECTORY, ENGINE_DIRECTORY, INDEX_DIRECTORY, SEGMENT_DIRECTORY
-from docstore.storage.engine import Engine
+from docstore.storage.port import Backend, RunStorage, Upkeep
+from docstore.storage.reports import CompactionReport
+from docstore.storage.sharing import SharedBodies
+from docstore.storage.table import Table
 from docstore.tablets.bodies import Bodies, SegmentProgress, Tail, decode_ref
+from docstore.tablets.commit import Committer
 from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.engines.overlay import OverlayEngine
-from docstore.tablets.layout import Opened
+from docstore.tablets.layout import LocalBackend
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.placement import Placement
 from docstore.tablets.record import Record
 from docstore.tablets.segment import SegmentBodies
-from docstore.tablets.sharing import SharedBodies
 from docstore.tablets.values import ValueCodec
 
 FIRST_SEGMENT = 1 << 40
@@ -54,9 +55,6 @@ class OverlayBodies:
         for number, ref in enumerate(refs):
             yield number, self.read(ref)
 
-    def free(self, refs: Sequence[bytes]) -> None:
-        """Nothing to do: it all goes with the run."""
-
     def tail(self) -> Tail:
         """See `Bodies`."""
         return self._upper.tail()
@@ -65,48 +63,57 @@ class OverlayBodies:
         """See `Bodies`."""
         return self._upper.progress()
 
-    def take_freed(self) -> dict[int, int]:
-        """See `Bodies`."""
-        return {}
-
     def close(self) -> None:
         """See `Bodies`; the upper one alone."""
         self._upper.close()
 
 
-class Rehearsal(Opened):
-    """The parts of a store with a temporary layer over them; closing it removes that layer."""
+class Layer(LocalBackend):
+    """The parts of a store with a temporary layer over them."""
 
     def __init__(
-        self, opened: Opened, folder: tempfile.TemporaryDirectory[str], pins: ExitStack, **replaced: Any
+        self, lower: LocalBackend, folder: tempfile.TemporaryDirectory[str], pins: ExitStack, **replaced: Any
     ) -> None:
-        vars(self).update(vars(opened) | replaced)
+        vars(self).update(vars(lower) | replaced)
         self.folder = folder
         self.pins = pins
 
+    def compact(
+        self, table: Table, committer: Committer, upkeep: Callable[[], Upkeep], **options: Any
+    ) -> CompactionReport:
+        """Refuse: there is nothing to gain."""
+        raise InvalidArgument("only a store on disk can be compacted, not a dry run over it")
+
+    def codec_stats(self, committer: Committer) -> dict[str, dict[str, int]]:
+        """Refuse: the records are those of two stores."""
+        raise InvalidArgument("only a store on disk has segments")
+
+    def layer(self) -> Backend:
+        """Refuse: one layer is enough."""
+        raise InvalidArgument("a dry run takes no dry run over it")
+
     def close(self) -> None:
-        """Remove the temporary layer; the store below stays open."""
+        """Remove the layer; the store below stays open."""
         self.bodies.close()
         self.engine.close()
         self.folder.cleanup()
         self.pins.close()
 
 
-def rehearse(opened: Opened, buckets: Buckets) -> Rehearsal:
-    """Put a temporary layer over the parts of an open store and over the buckets of its index."""
+def layer(below: LocalBackend) -> Layer:
+    """Put a temporary layer over an open store."""
     folder = tempfile.TemporaryDirectory(prefix="docstore-dry-run-")
-    upper = LevelDBEngine(Path(folder.name) / ENGINE_DIRECTORY, create=True)
-    segments = Path(folder.name) / SEGMENT_DIRECTORY
-    opened.files.make_folder(segments)
-    scratch = SegmentBodies(opened.files, segments)
+    path = Path(folder.name)
+    upper = LevelDBEngine(path / ENGINE_DIRECTORY, create=True)
+    for name in (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY):
+        below.files.make_folder(path / name)
+    scratch = SegmentBodies(below.files, path / SEGMENT_DIRECTORY)
     scratch.recover([], FIRST_SEGMENT)
-    engine = OverlayEngine(opened.engine, upper)
-    bodies = OverlayBodies(opened.bodies, scratch)
+    engine = OverlayEngine(below.engine, upper)
+    bodies = OverlayBodies(below.bodies, scratch)
     sharing = SharedBodies(engine)
     manifest = Manifest.load(engine)
-    dictionary_folder = Path(folder.name) / DICTIONARY_DIRECTORY
-    opened.files.make_folder(dictionary_folder)
-    dictionary_files = DictionaryFiles(opened.files, dictionary_folder, opened.dictionaries)
+    dictionary_files = DictionaryFiles(below.files, path / DICTIONARY_DIRECTORY, below.dictionaries)
     dictionaries = SiteDictionaries(dictionary_files, engine, manifest)
     replaced = {
         "engine": engine,
@@ -116,23 +123,10 @@ def rehearse(opened: Opened, buckets: Buckets) -> Rehearsal:
         "dictionaries": dictionary_files,
         "placement": Placement(bodies, ValueCodec(), dictionaries, sharing.envelope_for),
         "scratch": None,
-        "buckets": _layer(buckets, engine, upper, Path(folder.name) / INDEX_DIRECTORY),
+        "runs": below.runs and RunStorage(upper, path / INDEX_DIRECTORY, below.files),
+        "index": None,
+        "below": below,
     }
     pins = ExitStack()
-    if isinstance(opened.bodies, SegmentBodies):
-        pins.enter_context(opened.bodies.pinned())  # rows of the layer may hold refs of the store below
-    return Rehearsal(opened, folder, pins, **replaced)
-
-
-def _layer(lower: Buckets, both: Engine, upper: Engine, folder: Path) -> Buckets:
-    """Buckets that a dry run posts to: a full one leaves out just the texts that it would leave out in a real run.
-
-    Args:
-        lower: of the store.
-        both: the upper engine over the store's.
-        upper: what the dry run writes to.
-        folder: for runs of the dry run.
-    """
-    if isinstance(lower, RowBuckets):
-        return RowBuckets(both)
-    return LayeredBuckets(lower, RunBuckets(upper, folder, lambda: iter(())))
+    pins.enter_context(below.bodies.pinned())  # rows of the layer may hold refs of the store below
+    return Layer(below, folder, pins, **replaced)

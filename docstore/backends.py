@@ -1,0 +1,57 @@
+"""Which backend a store's address names: the one place that knows them all.
+
+An address is the path of a directory, or a URL of another backend.  A backend is loaded when it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+from docstore.model.errors import InvalidArgument
+from docstore.model.types import Schema
+from docstore.storage.port import Backend
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+def open_backend(
+    address: str | Path, *, create: bool = False, schema: Schema | None = None, read_only: bool | None = None
+) -> Backend:
+    """Open the backend of a store, making the store first if asked to; see `docstore.open`.
+
+    Raises:
+        InvalidArgument: the address names a backend that is not there.
+    """
+    backend: Backend = _layout(address).open(create=create, schema=schema, read_only=read_only)
+    return backend
+
+
+def store_exists(address: str | Path) -> bool:
+    """Whether a store was made at an address.
+
+    Raises:
+        InvalidArgument: the address names a backend that is not there.
+    """
+    return bool(_layout(address).exists())
+
+
+def _layout(address: str | Path) -> Any:
+    scheme = _SCHEME.match(str(address))
+    if scheme is not None:
+        raise InvalidArgument(
+            f"{address}: this version of docstore has no backend {scheme[1]}://; give the path of a directory"
+        )
+    return importlib.import_module("docstore.tablets.layout").Layout(Path(address), check_schema=_check_schema)
+
+
+def _check_schema(schema: Schema) -> None:
+    """Refuse a schema by which no page could be analysed, before anything is made.
+
+    Raises:
+        InvalidArgument: no extractor or checksum has that name, or the library that it needs is not installed.
+    """
+    kernel = importlib.import_module("docstore.dedup.kernel")  # numpy comes with it: opening does without
+    kernel.Kernel(schema.extractor, schema.shingle_words, schema.checksum).analyse(b"<p>A page.", "text/html")

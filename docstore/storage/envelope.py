@@ -1,0 +1,65 @@
+"""What stands in a cell: the value itself, up to 512 bytes, or its length and the ref under which a backend has it.
+
+Knows the two tags of `format`.  A ref is opaque: only the backend that gave it takes it apart.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from docstore.model.codec import decode_varint, encode_varint
+from docstore.model.errors import CorruptionError
+from docstore.model.format import VALUE_INLINE, VALUE_REF
+
+INLINE_TAG = bytes((VALUE_INLINE,))
+"""Goes before a value that stands in its cell."""
+_REF = bytes((VALUE_REF,))
+
+
+class Envelope(NamedTuple):
+    """What a cell holds: the value itself, with no ref, or a ref, with no value."""
+
+    value: bytes
+    ref: bytes | None
+
+
+def encode_inline(value: bytes) -> bytes:
+    """The envelope of a value that stands in the cell."""
+    return INLINE_TAG + value
+
+
+def encode_ref_envelope(raw_bytes: int, ref: bytes) -> bytes:
+    """The envelope of a value that lies in Bodies; its raw length can be told without reading it."""
+    return _REF + encode_varint(raw_bytes) + ref
+
+
+def parse_envelope(envelope: bytes) -> Envelope:
+    """Take an envelope apart.
+
+    Raises:
+        CorruptionError: it is empty, or of an unknown tag.
+    """
+    tag = envelope[0] if envelope else -1
+    if tag == VALUE_INLINE:
+        return Envelope(envelope[1:], None)
+    if tag == VALUE_REF:
+        offset = 1
+        while offset < len(envelope) and envelope[offset] >= 0x80:
+            offset += 1
+        if offset + 1 < len(envelope):
+            return Envelope(b"", envelope[offset + 1 :])
+    raise CorruptionError(
+        "a cell's envelope is damaged", expected="tag 00 or 01", found=envelope[:8].hex() or "nothing"
+    )
+
+
+def envelope_raw_bytes(envelope: bytes) -> int:
+    """Length of the raw value of a cell."""
+    if parse_envelope(envelope).ref is None:
+        return len(envelope) - 1
+    return decode_varint(envelope, 1)[0]
+
+
+def is_ref(envelope: bytes) -> bool:
+    """Whether the value lies behind a ref."""
+    return parse_envelope(envelope).ref is not None

@@ -1,0 +1,224 @@
+"""The storage port: what a store asks of a backend, whichever it is.
+
+Knows rows, values behind opaque refs, plans and reports; must not know a segment, nor any backend.  A backend is one
+package: `tablets/` is the local one, in a directory.  What it offers:
+
+    rows         `engine`, cells by row; read and scanned at any time, written by plans alone
+    values       `placement`, where long values lie
+    bases        `sharing`, values that others lean on
+    postings     rows of `engine`; where `runs` is not None, buckets may be kept as files instead
+    lease        taken when it is opened, held until `close`: this process is the one that writes
+    commit       `committer`, the one commit point
+    maintenance  `compact`; `backup` takes the state away
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from docstore.model.types import Durability, Schema
+from docstore.storage.engine import Engine
+from docstore.storage.files import Files
+from docstore.storage.plan import Plan
+from docstore.storage.sharing import SharedBodies
+from docstore.storage.table import Table
+from docstore.storage.values import Values
+
+if TYPE_CHECKING:  # reading needs none
+    from docstore.storage.reports import BackupReport, CompactionReport
+
+Result = TypeVar("Result")
+Progress = Callable[[int, int], None]
+"""Told of the bytes dealt with, and of all there are."""
+
+
+class Problem(NamedTuple):
+    """Something in a backend's own bookkeeping that is not as it should be.
+
+    Attributes:
+        where: part of the store.
+        what: found, and expected.
+        remedy: what to do.
+    """
+
+    where: str
+    what: str
+    remedy: str
+
+
+class RunStorage(NamedTuple):
+    """Where an index may keep sorted runs: files in a folder, and the engine that holds the log of what they lack."""
+
+    engine: Engine
+    folder: Path
+    files: Files
+
+
+class Closing(Protocol):
+    """Something that is let go of with the store."""
+
+    def close(self) -> None:
+        """Let go; a second call does nothing."""
+        ...
+
+
+class Upkeep(Protocol):
+    """What compaction asks of those who know pages and the index."""
+
+    def post_referrers(self) -> None:
+        """Post pages stored by reference whose original is gone, and that no posting leads to."""
+        ...
+
+    def prune(self) -> int:
+        """Remove postings that lead to no page; returns how many."""
+        ...
+
+
+class Committer(Protocol):
+    """The one commit point of a store.
+
+    Attributes:
+        commits: how many were tried; whoever remembers what is stored forgets it when others have committed.
+        durability: what an acknowledged write survives.
+    """
+
+    commits: int
+    durability: Durability
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """Held by whoever places values, until they are committed."""
+        ...
+
+    def commit(self, plan: Plan) -> None:
+        """Make placed values durable, then write a plan; the caller holds the lock.
+
+        Raises:
+            StorageError: nothing was applied.
+            CommitUnknown: it may be applied; the same write again is safe.
+        """
+        ...
+
+    def note_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
+        """Count bodies of the plan being made: the row of each, and its length in bytes."""
+        ...
+
+    def give_back(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
+        """Do what gives space back, with what room is kept for that."""
+        ...
+
+
+class Backend(Protocol):
+    """An open store below its pages; made by `docstore.backends.open_backend`.
+
+    Attributes:
+        path: a folder of the store's own, where a sweep may keep what it has done so far.
+        schema: what the store declares.
+        engine: rows of cells.
+        sharing: values that others lean on.
+        band_secret: chooses the bins of bands; b"" where they are as they come.
+        runs: where an index may keep sorted runs; None where postings are rows.
+        index: the index, once somebody has opened it: reading never does.  Closed with the backend.
+        below: of a layer, the backend that it lies over.
+    """
+
+    path: Path
+    schema: Schema
+    engine: Engine
+    sharing: SharedBodies
+    band_secret: bytes
+    runs: RunStorage | None
+    index: Closing | None
+    below: Backend | None
+
+    @property
+    def placement(self) -> Values:
+        """Where values lie."""
+        ...
+
+    @property
+    def lost(self) -> tuple[Any, ...]:
+        """Captures that an open found to be lost, until that is acknowledged."""
+        ...
+
+    @property
+    def lost_commits(self) -> tuple[Any, ...]:
+        """Commits that an open found to be lost, until that is acknowledged."""
+        ...
+
+    @property
+    def set_aside(self) -> tuple[Any, ...]:
+        """Files of records that no row names."""
+        ...
+
+    def committer(self, durability: Durability) -> Committer:
+        """The one commit point, at a durability; made once."""
+        ...
+
+    def layer(self) -> Backend:
+        """A backend over this one: reads see both, what is written is gone when it is closed."""
+        ...
+
+    def compact(
+        self,
+        table: Table,
+        committer: Any,
+        upkeep: Callable[[], Upkeep],
+        *,
+        tablets: Sequence[int] | None,
+        level: str,
+        dry_run: bool,
+        on_progress: Progress | None,
+    ) -> CompactionReport:
+        """Drop what was deleted or has expired, write the rest anew, and give space back.
+
+        Args:
+            table: of pages, with their policies.
+            committer: of all writers.
+            upkeep: asked for when pages and the index have to be seen to.
+            tablets, level, dry_run, on_progress: see `DocumentStore.compact`.
+        """
+        ...
+
+    def backup(self, committer: Any, folder: Path, on_progress: Progress | None) -> BackupReport:
+        """Copy the store as it is now; see `DocumentStore.backup`."""
+        ...
+
+    def acknowledge(self) -> None:
+        """Forget what was found to be lost."""
+        ...
+
+    def check_writable(self) -> None:
+        """Refuse a change of a store that is open for reading only.
+
+        Raises:
+            StorageError: it is; `errno` is EROFS.
+        """
+        ...
+
+    def make_reserve(self) -> None:
+        """Keep room for a full disk; for whoever has begun to write, or has given space back."""
+        ...
+
+    def problems(self) -> Iterator[Problem]:
+        """What is wrong with the backend's own bookkeeping."""
+        ...
+
+    def stored_bytes(self) -> int:
+        """Bytes of values, records that nothing refers to any more included."""
+        ...
+
+    def stats(self) -> dict[str, Any]:
+        """Totals, sizes and tablets as plain data."""
+        ...
+
+    def codec_stats(self, committer: Any) -> dict[str, dict[str, int]]:
+        """What records take by column and codec; reads all of them."""
+        ...
+
+    def close(self) -> None:
+        """Finish and let go; a second call does nothing."""
+        ...

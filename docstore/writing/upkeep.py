@@ -1,0 +1,62 @@
+"""What compaction asks of those who know pages and the index: see `Upkeep`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from docstore.dedup.index import HashIndex
+from docstore.dedup.prune import Pruner
+from docstore.model.capture import BODY, CHECKSUM
+from docstore.model.pointers import PagePointer, body_head
+from docstore.model.types import ReadSpec
+from docstore.storage.port import Backend, Committer
+from docstore.storage.table import Table
+from docstore.writing.referrers import Referrers
+from docstore.writing.reindexing import open_buckets
+
+POSTED_AT_ONCE = 1024
+
+
+class PageUpkeep:
+    """Sees to pages and the index of an open store.
+
+    Args:
+        opened: the backend.
+        table: of pages.
+        committer: of all writers.
+        post: posts pages, so that the detector comes to see them.
+    """
+
+    def __init__(
+        self, opened: Backend, table: Table, committer: Committer, post: Callable[[Sequence[PagePointer]], None]
+    ) -> None:
+        self._opened = opened
+        self._table = table
+        self._committer = committer
+        self._post = post
+        self._buckets = open_buckets(opened, table)
+
+    def post_referrers(self) -> None:
+        """See `Upkeep`."""
+        referrers = Referrers(self._table, self._opened.placement, self._opened.sharing)
+        index = HashIndex(self._opened.engine, self._buckets)
+        unseen = (
+            pointer
+            for pointer in referrers.all()
+            if (checksum := referrers.checksum_of_unseen(pointer)) and not index.holds(*pointer[::-1], checksum)
+        )
+        while found := list(islice(unseen, POSTED_AT_ONCE)):
+            self._post(found)
+
+    def prune(self) -> int:
+        """See `Upkeep`."""
+        committer = self._committer
+        return Pruner(self._opened.engine, self._buckets, self._is_live, committer.lock, committer.commit).run()
+
+    def _is_live(self, pointer: PagePointer, body: bytes) -> bool:
+        """Whether a version is there; with a body's head also whether that is its body."""
+        spec = ReadSpec((BODY[0], CHECKSUM[0]), start=pointer.timestamp, end=pointer.timestamp + 1)
+        cells = {(c.family, c.qualifier): c.value for c in self._table.read_row(pointer.row_key, spec)}
+        checksum = cells.get(CHECKSUM, b"")
+        return BODY in cells and (not body or not checksum or body_head(checksum[1:]) == body)

@@ -1,0 +1,181 @@
+"""The storage port: a store does the same on any backend, and a backend is chosen by the store's address."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from faulty_files import SimulatedCrash
+from memory_backend import MemoryBackend
+from pages import changed, page, words
+
+import docstore
+from docstore import Page, Policy, PutResult, Schema, VerdictKind
+from docstore.backends import open_backend
+from docstore.model.errors import CommitUnknown, InvalidArgument, StorageError
+from docstore.model.types import Durability, RowMutations, SetCell
+from docstore.reports.check import check
+from docstore.storage.counts import Counts, fold, totals
+from docstore.storage.plan import Plan, Stage, apply
+from docstore.storage.port import Backend
+from docstore.store import DocumentStore
+from docstore.tablets.engines.memory import MemoryEngine
+
+HTML = (("Content-Type", "text/html"),)
+T0 = 1_700_000_000_000_000
+PAGES = [
+    Page("https://a.example/", page(words(1, 300)), 200, HTML, T0, payload_digest="sha1:A"),
+    Page("https://b.example/", page(changed(words(1, 300), 1, 9)), 200, HTML, T0 + 1000),
+    Page("https://c.example/", page(words(1, 300)), 200, HTML, T0 + 2000, docno="D-3"),
+    Page("https://d.example/", page(words(1, 300), title="Other"), 200, HTML, T0 + 3000),
+    Page("https://a.example/", page(words(1, 300)), 200, HTML, T0 + 4000),
+    Page("https://a.example/", b"", 304, (), T0 + 5000),
+    Page("https://e.example/", page(changed(words(1, 300), 2, 9)), 200, HTML, T0 + 6000),
+    Page("https://f.example/", page(words(9, 300)), 200, HTML, T0 + 7000),
+]
+BY_REFERENCE = {VerdictKind.EXACT: Policy.REFERENCE, VerdictKind.NEAR: Policy.REFERENCE}
+
+
+def write(store: DocumentStore) -> list[PutResult]:
+    results = list(store.put_pages(PAGES, threads=1, policies=BY_REFERENCE, anchors=True))
+    store.cells.apply("https://f.example/", [SetCell("anchor", b"https://a.example/", 0, b"the last one")])
+    store.delete("https://c.example/")
+    return results
+
+
+def shown(store: DocumentStore) -> list[object]:
+    return [(row.url, row.cells) for row in store.cells.scan()]
+
+
+def test_a_store_is_the_same_on_a_backend_of_values_in_their_rows(tmp_path: Path) -> None:
+    backend: Backend = MemoryBackend()
+    memory = DocumentStore(backend, Durability.NONE)
+    with docstore.open(tmp_path / "s", create=True, schema=Schema(keyed_bands=False), durability="none") as local:
+        assert write(memory) == write(local)
+        assert shown(memory) == shown(local)
+        assert [str(one.url) for one in memory.find(payload_digest="sha1:A")] == ["https://a.example/"]
+        assert memory.similar(PAGES[0].body) == local.similar(PAGES[0].body)
+        assert memory.stats()["totals"] == local.stats()["totals"]
+    assert list(check(backend)) == []
+
+
+class RowByRow(MemoryEngine):
+    """Applies the rows of a stage one by one, in a seeded order, and stops behind so many."""
+
+    caps = MemoryEngine.caps._replace(atomic_batches=False)
+
+    def __init__(self, seed: int, stop_at: int) -> None:
+        super().__init__()
+        self._source = random.Random(seed)
+        self.left = stop_at
+
+    def mutate_rows(self, rows: Sequence[RowMutations], durability: Durability) -> None:
+        for row in self._source.sample(list(rows), len(rows)):
+            if not self.left:
+                raise SimulatedCrash("stopped")
+            self.left -= 1
+            super().mutate_rows([row], durability)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_backend_without_batches_may_stop_behind_any_row(seed: int) -> None:
+    whole = DocumentStore(MemoryBackend(), Durability.NONE)
+    list(whole.put_pages(PAGES, threads=1))
+    counter = RowByRow(seed, 10**6)
+    list(DocumentStore(MemoryBackend(counter), Durability.NONE).put_pages(PAGES, threads=1))
+    for stop_at in range(0, 10**6 - counter.left, 7):
+        engine = RowByRow(seed, stop_at)
+        with pytest.raises(SimulatedCrash):
+            list(DocumentStore(MemoryBackend(engine), Durability.NONE).put_pages(PAGES, threads=1))
+        engine.left = 10**6
+        backend = MemoryBackend(engine)
+        store = DocumentStore(backend, Durability.NONE)
+        assert list(check(backend)) == [], stop_at
+        list(store.put_pages(PAGES, threads=1))
+        assert [(row.url, len(row.cells)) for row in store.cells.scan()] == [
+            (row.url, len(row.cells)) for row in whole.cells.scan()
+        ], stop_at
+        assert list(check(backend)) == [], stop_at
+
+
+def test_an_address_of_another_backend_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    for address in ("hbase://zookeeper:2181/web", "s3://bucket/store"):
+        with pytest.raises(InvalidArgument, match=rf"{address}: this version of docstore has no backend \w+://"):
+            open_backend(address, create=True)
+        with pytest.raises(InvalidArgument, match="give the path of a directory"):
+            docstore.open(address)
+    assert not list(tmp_path.iterdir())
+
+
+# --- plans
+
+
+def row(key: bytes) -> RowMutations:
+    return RowMutations("meta", key, [SetCell("m", b"", 0, key)])
+
+
+def test_a_plan_is_written_in_stages_and_removed_the_other_way_round() -> None:
+    plan = Plan().remove(Stage.BASES, [row(b"base gone")]).write(Stage.PAGES, [row(b"later page")], turn=1)
+    plan.write(Stage.COUNTS, [row(b"count")]).write(Stage.PAGES, [row(b"page")]).remove(Stage.PAGES, [row(b"gone")])
+    plan.write(Stage.NUMBERS, [row(b"number")]).write(Stage.POSTINGS, [])
+    keys = [[one.row_key for one in stage] for stage in plan.stages()]
+    assert keys == [[b"number"], [b"page"], [b"later page"], [b"count"], [b"gone"], [b"base gone"]]
+    assert [one.row_key for one in plan.rows()] == [key for stage in keys for key in stage]
+    assert len(plan) == 6 and not Plan()
+
+
+class Refusing(MemoryEngine):
+    """Takes a few stages, then its disk is full."""
+
+    caps = MemoryEngine.caps._replace(atomic_batches=False)
+
+    def __init__(self, takes: int) -> None:
+        super().__init__()
+        self.takes = takes
+
+    def mutate_rows(self, rows: Sequence[RowMutations], durability: Durability) -> None:
+        if not self.takes:
+            raise StorageError(28, "no room")
+        self.takes -= 1
+        super().mutate_rows(rows, durability)
+
+
+def test_a_plan_that_fails_behind_its_first_stage_is_not_known_to_have_failed() -> None:
+    plan = Plan().write(Stage.NUMBERS, [row(b"a")]).write(Stage.PAGES, [row(b"b")])
+    with pytest.raises(StorageError):
+        apply(Refusing(0), plan, Durability.NONE)
+    with pytest.raises(CommitUnknown, match="the same write again"):
+        apply(Refusing(1), plan, Durability.NONE)
+
+
+# --- counts
+
+
+def counted(engine: MemoryEngine, session: bytes, pages: int) -> None:
+    counts = Counts(engine, session)
+    counts.add({"pages": pages})
+    engine.mutate_rows(counts.rows(), Durability.NONE)
+    counts.committed()
+
+
+def test_counts_of_sessions_add_up_and_are_folded_once_wherever_folding_stops() -> None:
+    engine = RowByRow(1, 10**6)
+    counted(engine, b"", 1)
+    counted(engine, b" one", 10)
+    counted(engine, b" two", 100)
+    counted(engine, b" two", 1000)
+    for stop_at in range(4):
+        engine.left = stop_at
+        with suppress(SimulatedCrash):
+            apply(engine, fold(engine), Durability.NONE)
+        assert totals(engine) == {"pages": 1111}, stop_at
+    engine.left = 10**6
+    counted(engine, b" three", 10_000)
+    apply(engine, fold(engine), Durability.NONE)
+    counted(engine, b"", 100_000)
+    assert totals(engine) == {"pages": 111_111}
+    assert [found.row_key for found in engine.scan("meta")] == [b"tally", b"tally-folded"]
+    assert not fold(engine)

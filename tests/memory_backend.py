@@ -1,0 +1,144 @@
+"""A backend in memory: values stand in their cells, nothing is kept.  Shows what the port asks for, and no more."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from docstore.model.errors import InvalidArgument
+from docstore.model.types import Durability, Mutation, Schema
+from docstore.storage.counts import totals
+from docstore.storage.engine import Engine
+from docstore.storage.envelope import encode_inline, parse_envelope
+from docstore.storage.plan import Plan, apply
+from docstore.storage.port import Backend, Closing, Problem, RunStorage
+from docstore.storage.sharing import SharedBodies
+from docstore.storage.unreadable import UnreadableValues
+from docstore.storage.values import BODY_DELTA, Column, DeltaCost, NamedBase
+from docstore.tablets.engines.memory import MemoryEngine
+
+Result = TypeVar("Result")
+
+
+class InlineValues:
+    """See `Values`: every value stands in its cell."""
+
+    def __init__(self) -> None:
+        self.unreadable = UnreadableValues()
+
+    def place(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
+        return encode_inline(raw)
+
+    def place_all(self, row_key: bytes, timestamp: int, values: Mapping[Column, bytes]) -> dict[Column, bytes]:
+        return {column: encode_inline(raw) for column, raw in values.items()}
+
+    def place_near(
+        self,
+        row_key: bytes,
+        column: Column,
+        timestamp: int,
+        raw: bytes,
+        bases: Sequence[NamedBase],
+        *,
+        cost: DeltaCost = BODY_DELTA,
+    ) -> tuple[bytes, bytes]:
+        return encode_inline(raw), b""
+
+    def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
+        pass
+
+    def fetch(self, envelope: bytes) -> bytes:
+        return parse_envelope(envelope).value
+
+    def fetch_many(self, envelopes: Sequence[bytes]) -> list[bytes]:
+        return [self.fetch(envelope) for envelope in envelopes]
+
+    def fetch_leaning(self, envelope: bytes) -> tuple[bytes, bytes]:
+        return self.fetch(envelope), b""
+
+    def verify(self, envelope: bytes) -> None:
+        self.fetch(envelope)
+
+    def same_value(self, one: bytes, other: bytes) -> bool:
+        return one == other
+
+    def stored_bytes(self, envelope: bytes) -> int:
+        return len(envelope)
+
+
+class MemoryCommitter:
+    """See `Committer`."""
+
+    def __init__(self, engine: Engine, durability: Durability) -> None:
+        self.lock = threading.RLock()
+        self.commits = 0
+        self.durability = durability
+        self._engine = engine
+
+    def commit(self, plan: Plan) -> None:
+        self.commits += 1
+        apply(self._engine, plan, self.durability)
+
+    def note_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
+        pass
+
+    def give_back(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
+        return work()
+
+
+class MemoryBackend:
+    """See `Backend`; give it the engine of an earlier one to open the same store again."""
+
+    path = Path("/nowhere")
+    band_secret = b""
+    runs: RunStorage | None = None
+    below: Backend | None = None
+    lost: tuple[Any, ...] = ()
+    lost_commits: tuple[Any, ...] = ()
+    set_aside: tuple[Any, ...] = ()
+
+    def __init__(self, engine: Engine | None = None, schema: Schema | None = None) -> None:
+        self.engine: Engine = MemoryEngine() if engine is None else engine
+        self.schema = schema or Schema(keyed_bands=False)
+        self.placement = InlineValues()
+        self.sharing = SharedBodies(self.engine)
+        self.index: Closing | None = None
+
+    def committer(self, durability: Durability) -> MemoryCommitter:
+        return MemoryCommitter(self.engine, durability)
+
+    def layer(self) -> Backend:
+        raise InvalidArgument("no layer")
+
+    def compact(self, *args: Any, **options: Any) -> Any:
+        raise InvalidArgument("nothing to compact")
+
+    def backup(self, *args: Any) -> Any:
+        raise InvalidArgument("nothing to copy")
+
+    def acknowledge(self) -> None:
+        pass
+
+    def check_writable(self) -> None:
+        pass
+
+    def make_reserve(self) -> None:
+        pass
+
+    def problems(self) -> Iterator[Problem]:
+        return iter(())
+
+    def stored_bytes(self) -> int:
+        return self.engine.approximate_bytes("pages")
+
+    def stats(self) -> dict[str, Any]:
+        return {"totals": totals(self.engine)}
+
+    def codec_stats(self, committer: Any) -> dict[str, dict[str, int]]:
+        return {}
+
+    def close(self) -> None:
+        if self.index is not None:
+            self.index.close()
