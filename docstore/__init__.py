@@ -7,39 +7,57 @@ with docstore.open("webtable", create=True) as store:
     print(result.verdict.kind, store.get("https://example.com/").text)
 """
 
-from docstore.model.errors import (
-    CommitUnknown,
-    CorruptionError,
-    DocstoreError,
-    InvalidArgument,
-    StorageError,
-    StoreUnavailable,
-    UnsupportedFormat,
-)
-from docstore.model.types import (
-    Append,
-    Cell,
-    ColumnFamily,
-    Condition,
-    DeleteCells,
-    DeleteFamily,
-    DeleteRow,
-    Durability,
-    GCPolicy,
-    Increment,
-    Page,
-    Policy,
-    Previous,
-    PutResult,
-    ReadSpec,
-    Schema,
-    SetCell,
-    Verdict,
-    VerdictKind,
-)
-from docstore.store import DocumentStore
-from docstore.store import open_store as open  # noqa: A004 - `docstore.open` reads as `gzip.open` does
-from docstore.version import __version__
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from docstore.model.errors import (
+        CommitUnknown,
+        CorruptionError,
+        DocstoreError,
+        InvalidArgument,
+        StorageError,
+        StoreUnavailable,
+        UnsupportedFormat,
+    )
+    from docstore.model.types import (
+        Append,
+        Cell,
+        ColumnFamily,
+        Condition,
+        DeleteCells,
+        DeleteFamily,
+        DeleteRow,
+        Durability,
+        GCPolicy,
+        Increment,
+        Page,
+        Policy,
+        Previous,
+        PutResult,
+        ReadSpec,
+        Schema,
+        SetCell,
+        Verdict,
+        VerdictKind,
+    )
+    from docstore.store import DocumentStore
+    from docstore.store import open_store as open  # noqa: A004 - `docstore.open` reads as `gzip.open` does
+    from docstore.version import __version__
+else:
+
+    def __getattr__(name: str) -> object:
+        """A public name, loaded when it is first asked for, so that a command of the terminal loads what it needs."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        for module in ("version", "model.errors", "model.types", "store"):
+            loaded = import_module(f"{__name__}.{module}")
+            found = getattr(loaded, "open_store" if name == "open" else name, None)
+            if found is not None:
+                globals()[name] = found
+                return found
+        raise AssertionError(name)
+
 
 __all__ = [
     "Append",
