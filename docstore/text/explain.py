@@ -29,6 +29,12 @@ _WORDS_SAY: Final = {
     "currency": "has a sign of currency",
     "consent": "names cookies, consent or privacy",
     "copyright": "claims a copyright",
+    "repeats": "an earlier element has the same text",
+    "is repeated": "a later element has the same text",
+    "title heading": "stands in the title of the page",
+    "title block": "stands in the title of the page",
+    "behind a heading": "a heading stands before it",
+    "before any heading": "no heading stands before it",
     "before taken": "stands before what the rule `combined` takes",
     "among taken": "stands among what the rule `combined` takes",
     "behind taken": "stands behind what the rule `combined` takes",
@@ -43,7 +49,7 @@ class ExplainedBlock(NamedTuple):
     Attributes:
         text: lines as shown, white space folded.
         is_kept: it is main text.
-        score: hundredths, above 0 where it is kept, of `scored`; None where the extractor gives none.
+        score: hundredths, of `scored`; None where the extractor gives none.
         because: what spoke for that, the strongest first; with scores, these add up to no more than the greater part.
     """
 
@@ -68,7 +74,7 @@ def explain(source: str, extractor: str) -> list[ExplainedBlock]:
         full = outline(markup)
         if scored.without_never(full).blocks != page.blocks:
             full = outline(markup, HIDDEN - {"noscript"})
-        return list(_of_scored(full, page, taken, scored.title_words(markup)))
+        return list(_of_scored(full, page, taken, scored.title_of(markup)))
     if extractor == "combined":
         return list(_of_combined(outline(markup)))
     main = Counter(content.extractor(extractor)(markup).split("\n"))
@@ -98,26 +104,27 @@ def doubts(title: str, headings: str, main: str, visible: str) -> list[str]:
 # --- scored
 
 
-def _of_scored(full: Outline, page: Outline, taken: Sequence[int], title: frozenset[str]) -> Iterator[ExplainedBlock]:
+def _of_scored(full: Outline, page: Outline, taken: Sequence[int], title: str) -> Iterator[ExplainedBlock]:
     kept = frozenset(scored.select(page, taken, title))
-    is_widened = kept != frozenset(scored.select(page, taken, frozenset()))
-    features_of = list(scored.block_features(page, taken))
-    is_fallback = not any(scored.score(features) > 0 for features in features_of)
+    features_of = list(scored.block_features(page, taken, title))
+    scores = [scored.score(features) for features in features_of]
+    found = scored.choose(page, scores)
     number = 0
     for block in full.blocks:
         if number == len(page.blocks) or page.blocks[number] != block:
-            yield ExplainedBlock(render([block]), False, None, ("inside a dialog or a notice of consent",))
+            yield ExplainedBlock(render([block]), False, None, ("inside a dialog, a notice of consent or an advert",))
             continue
-        features = features_of[number]
-        score, is_kept = scored.score(features), number in kept
-        if is_widened:
-            said = "what was found has no part in the title, so all but boilerplate is kept"
-            yield ExplainedBlock(render([block]), is_kept, score, (said,))
-        elif is_fallback:
-            said = "no block scores above zero, so the rule `combined` decides"
-            yield ExplainedBlock(render([block]), is_kept, score, (said,))
-        else:
-            yield ExplainedBlock(render([block]), is_kept, score, tuple(_causes(features, 1 if is_kept else -1)))
+        score, is_kept = scores[number], number in kept
+        because: tuple[str, ...] = tuple(_causes(features_of[number], 1 if is_kept else -1))
+        if kept != frozenset(found or taken):
+            because = ("what was found has no part in the title, so all but boilerplate is kept",)
+        elif not found:
+            because = ("no block scores high enough, so the rule `combined` decides",)
+        elif is_kept and score <= 0:
+            because = ("little of the page scores above zero, so the bar is lower", *because)
+        elif not is_kept and score > 0:
+            because = ("an earlier element that is kept has the same text",)
+        yield ExplainedBlock(render([block]), is_kept, score, because)
         number += 1
 
 
@@ -142,6 +149,8 @@ def _cause(feature: str) -> str:
         return "the blocks next to it"
     if feature in _WORDS_SAY:
         return _WORDS_SAY[feature]
+    if first == "fifth":
+        return "where it stands in the text"
     if first == "sentence":
         return _WORDS_SAY[first]
     if " of amount " in feature or " of share " in feature:

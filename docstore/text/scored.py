@@ -5,17 +5,21 @@ for.  Integers only, no order of hashing, linear time: another implementation gi
 
 The rule:
 
-1. The blocks of the page but for those in elements that are never content (see `marks`), and what `combined` takes of
-   the blocks.  An element that holds more than 19/20 of the text is the page itself, whatever it is called, unless a
-   fifth of what it holds or more names cookies or consent.  Where what is taken weighs less than 300 and the page has
-   noscript elements, these are shown, and if 300 or more is taken then, the page is read so: it is a shell for browsers
-   that run scripts, and its text stands there for those that do not.
+1. The blocks of the page but for those in elements that are never content (see `marks`) or say that they are adverts
+   and hold at most half of the text, and what `combined` takes of the blocks.  An element that holds more than 19/20
+   of the text is the page itself, whatever it is called, unless a fifth of what it holds or more names cookies or
+   consent; html and body always are.  Where what is taken weighs less than 300 and the page has noscript elements,
+   these are shown, and if 300 or more is taken then, the page is read so: it is a shell for browsers that run scripts,
+   and its text stands there for those that do not.
 2. A block's *score* is the sum of what the scorecard gives for: the marks of the elements around it and of its own tag;
    its size, its share of links and whether it is a heading, together with whether `combined` took it; where it stands
-   to what was taken; how many blocks of the page have just the same marks and element; whether it ends a sentence,
-   has a sign of currency, names cookies or consent, or claims a copyright; and the same things of the two blocks before
-   and the two behind.
-3. Blocks with a score above zero are the main content; where there is none, what `combined` took.
+   to what was taken, in which fifth of the page's text, and whether a heading comes before it; whether its text stands
+   in the title, or in another element too; how many blocks of the page have just the same marks and element; whether it
+   ends a sentence, has a sign of currency, names cookies or consent, or claims a copyright; and the same things of the
+   two blocks before and the two behind.
+3. Blocks with a score above zero are the main content, and where these weigh less than 500 or a sixteenth of the page's
+   text, those above -100 too; but of blocks of 40 and more with the same text only those in the element of the first,
+   as pages repeat a text for other sizes of screen, and replies quote.  Where there is none, what `combined` took.
 4. That is *doubtful* where it weighs less than an eighth of the page's text, or no block scored above zero, and it has
    less than a fifth of the words of the title (of those with four characters or more, as they are written).  Then it is
    likely to be a notice that the whole site shares, and the page's text is that of step 5 of `combined`: all that does
@@ -35,6 +39,7 @@ from typing import Final, NamedTuple
 from docstore.text import marks
 from docstore.text.combined import LITTLE_WEIGHT, lenient, subtree_sums
 from docstore.text.combined import select as select_combined
+from docstore.text.evidence import ADVERT, MAIN, WHOLE
 from docstore.text.outline import Block, Outline, outline, render
 from docstore.text.references import decode_text
 from docstore.text.scorecard import SCORES
@@ -49,9 +54,19 @@ TAKEN_WEIGHTS: Final = (300, 1000, 4000)
 SHARES: Final = 4
 WRAPPER_SHARE: Final = (19, 20)
 CONSENT_SHARE: Final = 5
+ADVERT_SHARE: Final = 2
 DOUBTFUL_SHARE: Final = 8
+LITTLE_FOUND: Final = 500
+LITTLE_SHARE: Final = 16
+LOWER_BAR: Final = -100
+COPY_WEIGHT: Final = 40
 TITLE_SHARE: Final = 5
 TITLE_WORD_CHARACTERS: Final = 4
+FIFTHS: Final = 5
+TITLE_WEIGHT: Final = 8
+"""A block of less says nothing by standing in the title; it must be at least a quarter of the title, too."""
+REPEATED_WEIGHT: Final = 4
+"""Likewise by standing on the page twice."""
 NEIGHBOURS: Final = (-2, -1, 1, 2)
 
 SENTENCE_ENDS: Final = tuple(".!?:…。！？؟।")
@@ -82,7 +97,7 @@ class Traits(NamedTuple):
 def scored(markup: Markup) -> str:
     """Main content of a page: blocks on lines of their own, white space folded; "" only where there is no text."""
     page, taken = read(markup)
-    return render(page.blocks[number] for number in select(page, taken, title_words(markup)))
+    return render(page.blocks[number] for number in select(page, taken, title_of(markup)))
 
 
 def read(markup: Markup) -> tuple[Outline, list[int]]:
@@ -100,8 +115,11 @@ def read(markup: Markup) -> tuple[Outline, list[int]]:
 def without_never(page: Outline) -> Outline:
     """The page without the blocks in elements that are never content."""
     parents = page.parents
-    says_so = [bool(marks.tag_marks(*tag) & marks.NEVER) for tag in page.tags]
-    if not any(says_so):
+    says_so = [
+        bool(marks.tag_marks(*tag) & marks.NEVER) and not evidence & WHOLE
+        for tag, evidence in zip(page.tags, page.evidence, strict=True)
+    ]
+    if not any(says_so) and not any(evidence & ADVERT for evidence in page.evidence):
         return page
     sums = subtree_sums(page, [block.weight for block in page.blocks])
     of_consent = subtree_sums(page, [block.weight * _names(render([block]), CONSENT) for block in page.blocks])
@@ -109,31 +127,47 @@ def without_never(page: Outline) -> Outline:
     for element in range(1, len(parents)):
         is_page = sums[element] * WRAPPER_SHARE[1] > sums[0] * WRAPPER_SHARE[0]
         is_dialog = says_so[element] and (not is_page or of_consent[element] * CONSENT_SHARE >= sums[element])
-        never[element] = never[parents[element]] or is_dialog
+        is_named = page.evidence[element] & ADVERT and not page.evidence[element] & (MAIN | WHOLE)
+        is_advert = bool(is_named) and sums[element] * ADVERT_SHARE <= sums[0]
+        never[element] = never[parents[element]] or is_dialog or is_advert
     return page._replace(blocks=[block for block in page.blocks if not never[block.owner]])
 
 
-def select(page: Outline, taken: Sequence[int], title: frozenset[str]) -> list[int]:
+def select(page: Outline, taken: Sequence[int], title: str) -> list[int]:
     """Numbers of the blocks that are main content, ascending."""
-    kept = [number for number, features in enumerate(block_features(page, taken)) if score(features) > 0]
-    if not kept:
-        return lenient(page) if is_of_another(page, taken, title) else list(taken)
+    kept = choose(page, [score(features) for features in block_features(page, taken, title)])
+    found = kept or list(taken)
     is_little = _weigh(page, kept) * DOUBTFUL_SHARE < _weigh(page, range(len(page.blocks)))
-    return lenient(page) if is_little and is_of_another(page, kept, title) else kept
+    return lenient(page) if is_little and is_of_another(page, found, title) else found
 
 
-def is_of_another(page: Outline, found: Sequence[int], title: frozenset[str]) -> bool:
+def choose(page: Outline, scores: Sequence[int]) -> list[int]:
+    """Step 3 without `combined`: numbers of the blocks that their scores keep, ascending."""
+    kept = [number for number, each in enumerate(scores) if each > 0]
+    weight = _weigh(page, kept)
+    if weight < LITTLE_FOUND or weight * LITTLE_SHARE < _weigh(page, range(len(page.blocks))):
+        kept = [number for number, each in enumerate(scores) if each > LOWER_BAR]
+    owners: dict[str, int] = {}
+    chosen = []
+    for number in kept:
+        block = page.blocks[number]
+        if block.weight < COPY_WEIGHT or owners.setdefault(render([block]), block.owner) == block.owner:
+            chosen.append(number)
+    return chosen
+
+
+def is_of_another(page: Outline, found: Sequence[int], title: str) -> bool:
     """Whether what was found is not what the title names."""
     text = render(page.blocks[number] for number in found)
-    return sum(word in text for word in title) * TITLE_SHARE < len(title)
+    telling = {word for word in title.split(" ") if len(word) >= TITLE_WORD_CHARACTERS}
+    return sum(word in text for word in telling) * TITLE_SHARE < len(telling)
 
 
-def title_words(markup: Markup) -> frozenset[str]:
-    """The words of the first title element, as they are written, that are long enough to tell something."""
+def title_of(markup: Markup) -> str:
+    """The text of the first title element, white space folded."""
     if "title" not in markup.names:
-        return frozenset()
-    title = decode_text(markup.contents[markup.names.index("title")] or "")
-    return frozenset(word for word in title.split() if len(word) >= TITLE_WORD_CHARACTERS)
+        return ""
+    return " ".join(decode_text(markup.contents[markup.names.index("title")] or "").split())
 
 
 def score(features: Sequence[str]) -> int:
@@ -141,9 +175,18 @@ def score(features: Sequence[str]) -> int:
     return SCORES["any"] + sum(SCORES.get(feature, 0) for feature in features)
 
 
-def block_features(page: Outline, taken: Sequence[int]) -> Iterator[list[str]]:
+def block_features(page: Outline, taken: Sequence[int], title: str) -> Iterator[list[str]]:
     """What is known of each block, in the scorecard's words."""
     blocks = page.blocks
+    texts = [render([block]) for block in blocks]
+    first_owners: dict[str, int] = {}
+    repeated = {
+        text
+        for text, block in zip(texts, blocks, strict=True)
+        if first_owners.setdefault(text, block.owner) != block.owner
+    }
+    weight_before = 0
+    heading_before = False
     around = path_marks(page)
     is_taken = [False] * len(blocks)
     for number in taken:
@@ -171,7 +214,17 @@ def block_features(page: Outline, taken: Sequence[int]) -> Iterator[list[str]]:
             features.append("before taken" if number < first else "behind taken" if number > last else "among taken")
         features += [f"like {like}", f"like {like} {own.fate}", f"like {like} links {own.links}"]
         features.append(f"like {like} of amount {amount} {own.fate}")
-        features += text_features(render([block]), own.fate)
+        fifth = FIFTHS * weight_before // total
+        weight_before += block.weight
+        heading_before = heading_before or block.is_heading
+        features += [f"fifth {fifth}", f"fifth {fifth} {own.fate}"]
+        features.append("behind a heading" if heading_before else "before any heading")
+        text = texts[number]
+        if block.weight >= TITLE_WEIGHT and len(text) * 4 >= len(title) and text in title:
+            features.append(f"title {own.shape.partition(' ')[0]}")
+        if text in repeated and block.weight >= REPEATED_WEIGHT:
+            features.append("is repeated" if block.owner == first_owners[text] else "repeats")
+        features += text_features(text, own.fate)
         for step in NEIGHBOURS:
             if not 0 <= number + step < len(blocks):
                 features.append(f"{step:+d} nothing")

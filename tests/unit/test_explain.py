@@ -34,7 +34,7 @@ def test_every_block_of_the_default_rule_has_a_score_or_is_never_content() -> No
     story, dialog = block_of(blocks, "The walk over hill number 0"), block_of(blocks, "We use cookies")
     assert story.is_kept and story.score is not None and story.score > 0
     assert not dialog.is_kept and dialog.score is None
-    assert dialog.because == ("inside a dialog or a notice of consent",)
+    assert dialog.because == ("inside a dialog, a notice of consent or an advert",)
     footer = block_of(blocks, "©")
     assert not footer.is_kept and footer.score is not None and footer.score < 0
     assert any(cause.startswith("inside <footer> (-") for cause in footer.because)

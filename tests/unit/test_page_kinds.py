@@ -8,7 +8,8 @@ import pytest
 
 from docstore.model.types import Schema
 from tests.pages import page, words
-from tools.bench.page_kinds import KindPage, false_verdicts, read_pages, word_score
+from tools.bench.extraction import Runner
+from tools.bench.page_kinds import Guarded, KindPage, false_verdicts, read_pages, word_score
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,23 @@ def test_pages_are_read_with_kind_and_wanted_text(tmp_path: Path) -> None:
     (tmp_path / "dev" / "ground-truth" / "0002.json").write_text(json.dumps(truth))
     (tmp_path / "dev" / "html" / "0002.html.gz").write_bytes(gzip.compress(b"<p>tea"))
     assert list(read_pages(tmp_path)) == [KindPage("0002", "collection", b"<p>tea", "", "tea")]
+
+
+def extract_or_hang(body: bytes) -> str | None:
+    while body == b"hang":
+        pass
+    return None if body == b"none" else body.decode()
+
+
+def hanging() -> Runner:
+    return extract_or_hang
+
+
+def test_an_extractor_that_fails_or_hangs_on_a_page_goes_on_with_the_next() -> None:
+    extractor = Guarded(hanging, timeout_seconds=1.0)
+    bodies = (b"tea", b"\xff", b"none", b"hang", b"time")
+    assert [extractor.run(body)[0] for body in bodies] == ["tea", "", "", "", "time"]
+    extractor.close()
 
 
 def test_a_verdict_that_the_wanted_texts_deny_is_found() -> None:

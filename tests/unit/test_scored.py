@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from docstore.text import scored as rule
 from docstore.text.combined import combined
 from docstore.text.content import visible
-from docstore.text.outline import outline
+from docstore.text.outline import outline, render
+from docstore.text.scorecard import SCORES
 from docstore.text.scored import scored
 from docstore.text.tokens import split
 from tests.pages import words
@@ -79,20 +80,57 @@ NOTICE = "<div class=description><p>We ask you to call us for the price: makers 
 
 def test_little_text_without_a_word_of_the_title_is_doubtful() -> None:
     page = outline(split(f"<title>Camping lanterns</title>{NOTICE}<ul>{GRID}</ul>"))
-    title = rule.title_words(split("<title>Camping lanterns | A&amp;B</title><title>Other</title>"))
-    assert title == {"Camping", "lanterns"}
+    title = rule.title_of(split("<title>Camping \n lanterns | A&amp;B</title><title>Other</title>"))
+    assert title == "Camping lanterns | A&B"
     assert rule.is_of_another(page, [0], title)
-    assert not rule.is_of_another(page, [0], frozenset())
-    assert not rule.is_of_another(page, [0], frozenset({"price", "Camping"}))
-    assert not rule.is_of_another(page, range(9), frozenset({"lantern"}))
+    assert not rule.is_of_another(page, [0], "")
+    assert not rule.is_of_another(page, [0], "price Camping")
+    assert not rule.is_of_another(page, range(9), "lantern")
 
 
 def test_scores_are_sums_of_what_the_features_give() -> None:
     page, taken = rule.read(split(f"<body><main>{PARAGRAPHS}</main><footer><p>{PROSE[7]}</p></footer>"))
-    features = list(rule.block_features(page, taken))
+    features = list(rule.block_features(page, taken, ""))
     assert "in <footer>" in features[-1] and "left of share 3" in features[-1]
     assert rule.score(features[-1]) <= 0 < rule.score(features[0])
-    assert rule.score([]) == rule.SCORES["any"]
+    assert rule.score([]) == SCORES["any"]
+
+
+def test_title_place_and_repetition_are_signs_of_a_block() -> None:
+    page, taken = rule.read(split("<p>Menu</p><h1>Blue lamp</h1><div><p>Menu</p><p>of</p></div><p>of</p>"))
+    menu, heading, again, short, _ = rule.block_features(page, taken, "Blue lamp | Shop Menu")
+    assert {"before any heading", "is repeated", "fifth 0"} <= set(menu)
+    assert {"behind a heading", "title heading", "fifth 1"} <= set(heading)
+    assert {"behind a heading", "repeats", "fifth 3"} <= set(again)
+    assert not {"title block", "repeats", "is repeated"}.intersection(short)
+    page, taken = rule.read(split("<h1>Blue lamp</h1><p>Menu</p><p>Menu</p>"))
+    assert not any("repeat" in sign for signs in rule.block_features(page, taken, "") for sign in signs)
+    assert "title heading" not in next(rule.block_features(page, taken, "Blue lamp " * 5))
+
+
+def test_of_long_blocks_with_one_text_those_in_the_first_element_are_kept() -> None:
+    page = outline(split(f"<p>{PROSE[0]}</p><p>short</p><div><p>{PROSE[0]}</p><p>short</p></div><p>{PROSE[0]}</p>"))
+    assert rule.choose(page, [100] * 5) == [0, 1, 3, 4]
+    assert rule.choose(page, [-200, 0, 100, 0, 100]) == [1, 2, 3]
+
+
+def test_the_bar_is_lower_where_little_is_found() -> None:
+    page = outline(split("".join(f"<p>{each}</p>" for each in PROSE)))
+    assert rule.choose(page, [10, -99, -100, -101, *[-200] * 8]) == [0, 1]
+    assert rule.choose(page, [10, 10, 10, 10, *[-99] * 8]) == [0, 1, 2, 3]
+    assert rule.choose(page, [-200] * 12) == []
+
+
+def test_a_named_advert_changes_nothing_else() -> None:
+    page = f"<body><main><h1>Lamp</h1>{PARAGRAPHS}%s</main>"
+    assert text(page % f"<div class=ad-slot><p>{PROSE[8]}</p></div>") == text(page % "")
+    assert PROSE[0] in text(f"<body><div class=ad-slot>{PARAGRAPHS}</div><p>Home</p>")
+
+
+def test_a_name_on_html_or_body_makes_no_dialog_of_the_page() -> None:
+    notice = "<p>" + "We use cookies. " * 40 + "</p>"
+    page = f'<html class="cookie-banner-visible"><body id=cookie-notice><main>{PARAGRAPHS}{notice}</main>'
+    assert PROSE[0] in text(page)
 
 
 PIECES = (
@@ -106,6 +144,6 @@ PIECES = (
 def test_main_text_is_lines_of_the_visible_text_or_of_noscript(pieces: list[str]) -> None:
     markup = split("".join(pieces))
     shown = visible(markup).split("\n") + [
-        line for block in outline(markup, frozenset()).blocks for line in rule.render([block]).split("\n")
+        line for block in outline(markup, frozenset()).blocks for line in render([block]).split("\n")
     ]
     assert all(line in shown for line in scored(markup).split("\n") if line)

@@ -13,7 +13,8 @@ test split is not read: its authors ask that it be left alone.
 - *False verdicts*: every pair of pages that would be `same_text`, `near` or `contained` by the text that carries the
   fingerprints, though the wanted texts of the two have less than .4 of their shingles in common.
 
-Times are processor time from bytes to text, decoding included.
+Times are processor time from bytes to text, decoding included.  Each extractor runs in a process of its own; a page
+that takes longer than ``--timeout`` counts as an empty text.
 """
 
 from __future__ import annotations
@@ -24,10 +25,15 @@ import json
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import combinations
+from multiprocessing import Pipe, Process
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +93,12 @@ def read_pages(directory: Path) -> Iterator[KindPage]:
         yield KindPage(truth.stem, kind, body, wanted.get("title") or "", wanted.get("main_content") or "")
 
 
+def host_of(directory: Path, page: KindPage) -> str:
+    """Host that a page was fetched from; its name where that is not known."""
+    truth = json.loads((directory / "dev" / "ground-truth" / f"{page.name}.json").read_text("utf-8"))
+    return urlsplit(truth.get("url") or "").hostname or page.name
+
+
 def word_score(text: str, wanted: str) -> tuple[float, float, float]:
     """Precision, recall and F1 of the words of a text, as the set's ``evaluate.py`` counts them."""
     found, expected = Counter(_WORD.findall(text.lower())), Counter(_WORD.findall(wanted.lower()))
@@ -97,17 +109,61 @@ def word_score(text: str, wanted: str) -> tuple[float, float, float]:
     return precision, recall, 2 * precision * recall / (precision + recall) if shared else 0.0
 
 
-def score(pages: Sequence[KindPage], run: Runner) -> list[Score]:
-    """One extractor on all pages; an exception is an empty text."""
-    scores = []
-    for page in pages:
+class Guarded:
+    """An extractor in a process of its own, which is ended when a page takes too long."""
+
+    def __init__(self, make: Callable[[], Runner], timeout_seconds: float) -> None:
+        """Start the process; `make` gives the extractor there."""
+        self._make, self._timeout_seconds = make, timeout_seconds
+        self._start()
+
+    def _start(self) -> None:
+        self._ours, theirs = Pipe()
+        self._process = Process(target=_extract_on_demand, args=(self._make, theirs), daemon=True)
+        self._process.start()
+
+    def run(self, body: bytes) -> tuple[str, float]:
+        """Text and seconds of processor time; "" where there was an exception or no text in time."""
+        self._ours.send(body)
+        if self._ours.poll(self._timeout_seconds):
+            with suppress(EOFError):
+                found: tuple[str, float] = self._ours.recv()
+                return found
+        self.close()
+        self._start()
+        return "", self._timeout_seconds
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+def _extract_on_demand(make: Callable[[], Runner], pages: Connection) -> None:
+    """Read bodies from a pipe, and answer with text and seconds."""
+    run = make()
+    while True:
+        body = pages.recv()
         started = time.process_time()
         try:
-            text = run(page.body) or ""
+            text = run(body) or ""
         except Exception:
             text = ""  # a peer's failure on one page is that peer's miss, whatever it raises; ours raise nothing
-        seconds = time.process_time() - started
+        pages.send((text, time.process_time() - started))
+
+
+def runner_of(name: str) -> Runner:
+    """Our extractor or peer of that name; ImportError where it is not there."""
+    return our_runner(name) if name in OURS and name in EXTRACTORS else peer_runner(name)
+
+
+def score(pages: Sequence[KindPage], name: str, timeout_seconds: float) -> list[Score]:
+    """One extractor on all pages; an exception, or a page that takes too long, is an empty text."""
+    extractor = Guarded(partial(runner_of, name), timeout_seconds)
+    scores = []
+    for page in pages:
+        text, seconds = extractor.run(page.body)
         scores.append(Score(*word_score(text, page.wanted), seconds))
+    extractor.close()
     return scores
 
 
@@ -199,6 +255,7 @@ def main() -> None:
     parser.add_argument("--half", choices=("even", "odd"), help="only the pages with an even or odd number")
     parser.add_argument("--limit", type=int, default=None, help="only the first so many pages")
     parser.add_argument("--worst", type=int, default=0, help="list so many pages of each extractor, worst first")
+    parser.add_argument("--timeout", type=float, default=20.0, help="seconds that an extractor has for a page")
     parser.add_argument("--false-verdicts", action="store_true", help="list pairs with a wrong text verdict instead")
     arguments = parser.parse_args()
     pages = [
@@ -214,11 +271,11 @@ def main() -> None:
     print("|---" * (len(KINDS) + 6) + "|")
     for name in arguments.extractors:
         try:
-            run = our_runner(name) if name in OURS and name in EXTRACTORS else peer_runner(name)
+            runner_of(name)
         except ImportError as error:
             print(f"left out: {name} cannot be imported ({error})")
             continue
-        scores = score(pages, run)
+        scores = score(pages, name, arguments.timeout)
         print(row(name, pages, scores), flush=True)
         ranked = sorted(zip(scores, pages, strict=True), key=lambda each: each[0].f1)[: arguments.worst]
         for one, page in ranked:

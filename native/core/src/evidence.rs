@@ -112,7 +112,7 @@ pub fn element_evidence(element: u32) -> u8 {
     TAG_EVIDENCE.get(element as usize).copied().unwrap_or(0)
 }
 
-const REMEMBERED: usize = 64;
+const REMEMBERED: usize = 256;
 
 /// What attributes of a page say: a page's tags repeat their attributes, which are looked through once.
 pub struct Remembered {

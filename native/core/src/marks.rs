@@ -1,6 +1,5 @@
 //! What the tags around a text say of it: `docstore/text/marks.py`.
 
-use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use crate::bytes;
@@ -124,39 +123,53 @@ impl Words {
     }
 }
 
-fn add_words(names: &str, found: &mut Marks) {
-    let words = words();
-    for name in names.split(is_space) {
-        let (mut negated, mut says_consent, mut says_notice) = (false, false, false);
-        any_word(name.as_bytes(), |word| {
-            let said = words.find(word);
-            if !negated {
-                found.add(said.mark.unwrap_or(NONE));
-                if said.is_manager || (said.is_consent && says_notice) || (said.is_notice && says_consent) {
-                    found.add(MARK_NEVER);
-                }
-            }
-            says_consent |= said.is_consent;
-            says_notice |= said.is_notice;
-            negated = said.negates;
-            false
-        });
+fn add_words(names: &[u8], found: &mut Marks) {
+    if names.is_ascii() {
+        // Of the white space of `str.split`, what a name in ASCII can have.
+        let is_blank = |byte: &u8| matches!(byte, 9..=13 | 28..=32);
+        return names.split(is_blank).for_each(|name| add_name(name, found));
     }
+    String::from_utf8_lossy(names).split(is_space).for_each(|name| add_name(name.as_bytes(), found));
+}
+
+fn add_name(name: &[u8], found: &mut Marks) {
+    let words = words();
+    let (mut negated, mut says_consent, mut says_notice) = (false, false, false);
+    any_word(name, |word| {
+        let said = words.find(word);
+        if !negated {
+            found.add(said.mark.unwrap_or(NONE));
+            if said.is_manager || (said.is_consent && says_notice) || (said.is_notice && says_consent) {
+                found.add(MARK_NEVER);
+            }
+        }
+        says_consent |= said.is_consent;
+        says_notice |= said.is_notice;
+        negated = said.negates;
+        false
+    });
 }
 
 fn named(known: &[(&str, u16)], name: &str) -> u16 {
     known.iter().find(|(each, _)| each.eq_ignore_ascii_case(name)).map_or(NONE, |&(_, mark)| mark)
 }
 
-/// An attribute's value, references decoded.
-fn value_of(source: &[u8]) -> Cow<'_, str> {
-    if memchr::memchr(b'&', source).is_some() {
-        return attribute_value(source).into();
-    }
-    String::from_utf8_lossy(source)
+/// The number of an attribute that can say something.
+fn number_of(name: &[u8]) -> Option<usize> {
+    const NAMES: [&str; 8] = ["class", "id", "role", "itemprop", "aria-modal", "aria-hidden", "hidden", "style"];
+    let number = match name.len() {
+        2 => 1,
+        4 => 2,
+        5 if name[0] | 32 == b'c' => 0,
+        5 => 7,
+        6 => 6,
+        8 => 3,
+        10 => 4,
+        11 => 5,
+        _ => return None,
+    };
+    name.eq_ignore_ascii_case(NAMES[number].as_bytes()).then_some(number)
 }
-
-const ATTRIBUTES: [&str; 8] = ["class", "id", "role", "itemprop", "aria-modal", "aria-hidden", "hidden", "style"];
 
 /// Marks of the attributes of one start tag, as in the source.
 #[inline(never)]
@@ -164,14 +177,15 @@ fn attribute_marks(attributes: &[u8]) -> Marks {
     let mut found = Marks::default();
     let mut seen = 0u8;
     each_attribute(attributes, |name, value| {
-        let Some(place) = ATTRIBUTES.iter().position(|each| name.eq_ignore_ascii_case(each.as_bytes())) else { return };
-        if seen & 1 << place != 0 {
-            return;
+        let Some(number) = number_of(name).filter(|number| seen & 1 << number == 0) else { return };
+        seen |= 1 << number;
+        let decoded = memchr::memchr(b'&', value).map(|_| attribute_value(value));
+        let value = decoded.as_ref().map_or(value, |decoded| decoded.as_bytes());
+        if number < 2 {
+            return add_words(value, &mut found);
         }
-        seen |= 1 << place;
-        let value = value_of(value);
-        match place {
-            0 | 1 => add_words(&value, &mut found),
+        let value = String::from_utf8_lossy(value);
+        match number {
             2 => {
                 let role = value.trim_matches(is_space);
                 found.add(named(&ROLE_MARKS, role));
@@ -197,7 +211,7 @@ pub fn name_marks(element: u32) -> Marks {
     found
 }
 
-const REMEMBERED: usize = 256;
+const REMEMBERED: usize = 1024;
 
 /// What attributes of a page say: a page's tags repeat their attributes, which are looked through once.
 pub struct Remembered {

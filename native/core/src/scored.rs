@@ -6,22 +6,32 @@ use std::sync::OnceLock;
 
 use memchr::memmem::{self, Finder};
 
+use crate::bytes;
 use crate::combined::{self, Combined, LITTLE_WEIGHT};
+use crate::evidence::{ADVERT, MAIN, WHOLE};
 use crate::flow::{Flow, Source};
 use crate::marks::{name_marks, Marks, Remembered};
 use crate::names::{NAME_NOSCRIPT, NAME_TITLE};
 use crate::outline::{Block, Outline};
 use crate::tables::scorecard::{
-    AMOUNT, ANY, CONSENT, COPYRIGHT, CURRENCIES, LIKE, LIKES, NEIGHBOUR, NEIGHBOUR_FATE, NOTHING, PLACE, SAME_ELEMENT,
-    SENTENCE, SENTENCE_ENDS, SHAPE, SHARE, SIZES, TAKEN_WEIGHTS, WORDS,
+    AMOUNT, ANY, CONSENT, COPYRIGHT, CURRENCIES, FIFTH, HEADING_BEFORE, LIKE, LIKES, NEIGHBOUR, NEIGHBOUR_FATE, NOTHING,
+    PLACE, REPEATED, SAME_ELEMENT, SENTENCE, SENTENCE_ENDS, SHAPE, SHARE, SIZES, TAKEN_WEIGHTS, TITLE, WORDS,
 };
 use crate::tokens::Tag;
 
 const WRAPPER_SHARE: (u64, u64) = (19, 20);
 const CONSENT_SHARE: u64 = 5;
+const ADVERT_SHARE: u64 = 2;
 const DOUBTFUL_SHARE: u64 = 8;
+const LITTLE_FOUND: u64 = 500;
+const LITTLE_SHARE: u64 = 16;
+const LOWER_BAR: i32 = -100;
+const COPY_WEIGHT: u64 = 40;
 const TITLE_SHARE: usize = 5;
 const TITLE_WORD_CHARACTERS: usize = 4;
+const TITLE_WEIGHT: u64 = 8;
+const REPEATED_WEIGHT: u64 = 4;
+const FIFTHS: u64 = (FIFTH.len() / 2) as u64;
 /// Of the bits of `Scored::words`.
 const OF_CONSENT: u8 = 1 << 1;
 const LINKS: usize = 5;
@@ -42,6 +52,11 @@ pub struct Scored {
     traits: Vec<Traits>,
     /// Of each block: which of the kinds of words in `WORDS` it has, as bits.
     words: Vec<u8>,
+    /// Of each block: the number of the first block with its text, and whether a later element has it.
+    first: Vec<(usize, bool)>,
+    scores: Vec<i32>,
+    /// The text of the first title element, folded.
+    title: String,
 }
 
 /// What of a block its neighbours' scores depend on, too.
@@ -55,13 +70,14 @@ struct Traits {
 
 /// Main content of a page, in `flow`.
 pub fn scored(source: &[u8], tags: &[Tag], buffers: &mut Scored, flow: &mut Flow) {
+    buffers.read_title(source, tags, flow);
     let taken = buffers.read(source, tags);
     let kept = buffers.select(source, &taken);
     let page = &buffers.combined.page;
     let total: u64 = page.blocks.iter().map(|block| block.weight).sum();
     let may_be_doubtful = weigh(page, &kept) * DOUBTFUL_SHARE < total;
     let found = if kept.is_empty() { taken } else { kept };
-    if may_be_doubtful && buffers.is_of_another(source, tags, &found, flow) {
+    if may_be_doubtful && buffers.is_of_another(&found, flow) {
         buffers.combined.write(&combined::lenient(page), flow);
     } else {
         buffers.combined.write(&found, flow);
@@ -94,6 +110,7 @@ impl Scored {
     /// Numbers of the blocks that are main content, ascending.
     #[inline(never)]
     fn select(&mut self, source: &[u8], taken: &[usize]) -> Vec<usize> {
+        self.find_first();
         let page = &self.combined.page;
         let blocks = &page.blocks;
         self.traits.clear();
@@ -108,7 +125,9 @@ impl Scored {
         let share = (SHARES * taken_weight).checked_div(total).map_or(0, |share| share.min(SHARES - 1)) as usize;
         let first = taken.first().copied().unwrap_or(blocks.len());
         let last = taken.last().copied().unwrap_or(0);
-        let mut kept = Vec::new();
+        self.scores.clear();
+        let mut weight_before = 0;
+        let mut heading_before = false;
         for (number, block) in blocks.iter().enumerate() {
             let own = self.traits[number];
             let fate = usize::from(own.is_taken);
@@ -122,6 +141,16 @@ impl Scored {
             }
             let like = steps(alike[number].into(), &LIKES);
             score += at(&LIKE, ((like * 2 + fate) * LINKS + own.links) * AMOUNTS + amount);
+            score += at(&FIFTH, fate * FIFTHS as usize + (FIFTHS * weight_before / total) as usize);
+            weight_before += block.weight;
+            heading_before |= block.is_heading;
+            score += at(&HEADING_BEFORE, heading_before.into());
+            let first = self.first[number].0;
+            let is_in_first = blocks[first].owner == block.owner;
+            score += at(&REPEATED, if is_in_first { usize::from(self.first[first].1) } else { 2 });
+            if block.weight >= TITLE_WEIGHT && self.is_in_title(block) {
+                score += at(&TITLE, block.is_heading.into());
+            }
             score += self.combined.word_score(block, self.words[number], fate);
             for (neighbour, step) in STEPS.into_iter().enumerate() {
                 let Some(other) = number.checked_add_signed(step).filter(|&other| other < blocks.len()) else {
@@ -135,21 +164,40 @@ impl Scored {
                     score += at(&SAME_ELEMENT, neighbour);
                 }
             }
-            if score > 0 {
-                kept.push(number);
-            }
+            self.scores.push(score);
         }
+        self.choose()
+    }
+
+    /// Step 3 without `combined`: numbers of the blocks that their scores keep, ascending.
+    fn choose(&self) -> Vec<usize> {
+        let page = &self.combined.page;
+        let above = |bar| (0..self.scores.len()).filter(|&number| self.scores[number] > bar).collect();
+        let mut kept: Vec<usize> = above(0);
+        let weight = weigh(page, &kept);
+        if weight < LITTLE_FOUND || weight * LITTLE_SHARE < page.blocks.iter().map(|block| block.weight).sum() {
+            kept = above(LOWER_BAR);
+        }
+        let mut owners = vec![None; self.scores.len()];
+        kept.retain(|&number| {
+            let block = &page.blocks[number];
+            block.weight < COPY_WEIGHT || *owners[self.first[number].0].get_or_insert(block.owner) == block.owner
+        });
         kept
     }
 
-    /// Whether what was found is not what the title names.
-    fn is_of_another(&self, source: &[u8], tags: &[Tag], found: &[usize], flow: &mut Flow) -> bool {
-        let Some(title) = tags.iter().find(|tag| tag.name == NAME_TITLE << 1) else { return false };
+    fn read_title(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow) {
         flow.clear();
-        flow.push(source, title.content as usize, title.end as usize, Source::Text);
-        let title = flow.to_line();
+        if let Some(title) = tags.iter().find(|tag| tag.name == NAME_TITLE << 1) {
+            flow.push(source, title.content as usize, title.end as usize, Source::Text);
+        }
+        self.title = flow.to_line();
+    }
+
+    /// Whether what was found is not what the title names.
+    fn is_of_another(&self, found: &[usize], flow: &mut Flow) -> bool {
         let mut words: Vec<&str> =
-            title.split(' ').filter(|word| word.chars().count() >= TITLE_WORD_CHARACTERS).collect();
+            self.title.split(' ').filter(|word| word.chars().count() >= TITLE_WORD_CHARACTERS).collect();
         words.sort_unstable();
         words.dedup();
         self.combined.write(found, flow);
@@ -168,7 +216,7 @@ impl Scored {
             let (around, worth) = self.around[page.parents[element] as usize];
             let (name, attributes) = page.tags[element];
             let own = name_marks(name).with(self.remembered.marks(source, attributes));
-            if own.is_never() {
+            if own.is_never() && page.evidence[element] & WHOLE == 0 {
                 self.never.push(element);
             }
             self.around.push((around.with(own), worth + own.score_beyond(around)));
@@ -177,18 +225,21 @@ impl Scored {
 
     /// Drop the blocks in elements that are never content.
     fn drop_never(&mut self) {
-        if self.never.is_empty() {
+        let page = &mut self.combined.page;
+        if self.never.is_empty() && page.evidence.iter().all(|evidence| evidence & ADVERT == 0) {
             return;
         }
-        let page = &mut self.combined.page;
         let sums = combined::subtree_sums(page, page.blocks.iter().map(|block| block.weight));
         let named = page.blocks.iter().zip(&self.words);
         let named = named.map(|(block, kinds)| if kinds & OF_CONSENT != 0 { block.weight } else { 0 });
         let of_consent = combined::subtree_sums(page, named);
-        let mut never = vec![false; page.parents.len()];
+        let is_advert = |(&evidence, &sum): (&u8, &u64)| {
+            evidence & ADVERT != 0 && evidence & (MAIN | WHOLE) == 0 && sum * ADVERT_SHARE <= sums[0]
+        };
+        let mut never: Vec<bool> = page.evidence.iter().zip(&sums).map(is_advert).collect();
         for &element in &self.never {
             let is_page = sums[element] * WRAPPER_SHARE.1 > sums[0] * WRAPPER_SHARE.0;
-            never[element] = !is_page || of_consent[element] * CONSENT_SHARE >= sums[element];
+            never[element] |= !is_page || of_consent[element] * CONSENT_SHARE >= sums[element];
         }
         for element in 1..never.len() {
             never[element] |= never[page.parents[element] as usize];
@@ -196,6 +247,30 @@ impl Scored {
         let mut is_kept = page.blocks.iter().map(|block| !never[block.owner as usize]).collect::<Vec<_>>().into_iter();
         self.words.retain(|_| is_kept.next() == Some(true));
         page.blocks.retain(|block| !never[block.owner as usize]);
+    }
+
+    /// Whether the title has the text of a block, which must be a quarter of it.
+    fn is_in_title(&self, block: &Block) -> bool {
+        let text = &self.combined.text()[block.text.clone()];
+        let is_quarter = || characters_of(text) * 4 >= characters_of(self.title.as_bytes());
+        text.len() <= self.title.len() && is_quarter() && memmem::find(self.title.as_bytes(), text).is_some()
+    }
+
+    fn find_first(&mut self) {
+        let text = self.combined.text();
+        let mut known: HashMap<&[u8], usize, BuildHasherDefault<Mixed>> = HashMap::default();
+        self.first.clear();
+        let blocks = &self.combined.page.blocks;
+        for (number, block) in blocks.iter().enumerate() {
+            let mut first = number;
+            if block.weight >= REPEATED_WEIGHT {
+                first = *known.entry(&text[block.text.clone()]).or_insert(number);
+                if blocks[first].owner != block.owner {
+                    self.first[first].1 = true;
+                }
+            }
+            self.first.push((first, false));
+        }
     }
 
     /// How many blocks have the marks and the element of each block.
@@ -267,6 +342,11 @@ fn link_share(block: &Block) -> usize {
     }
 }
 
+/// Characters of a text.
+fn characters_of(text: &[u8]) -> usize {
+    text.iter().filter(|&&byte| byte & 0xc0 != 0x80).count()
+}
+
 #[inline(always)]
 fn at(table: &[i16], place: usize) -> i32 {
     table[place].into()
@@ -294,19 +374,26 @@ fn finders() -> &'static [(Finder<'static>, usize)] {
 #[derive(Default)]
 struct Mixed(u64);
 
+impl Mixed {
+    fn mix(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
 impl Hasher for Mixed {
     fn finish(&self) -> u64 {
         self.0
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        for part in bytes.chunks(8) {
-            let word = part.iter().rev().fold(0, |word: u64, &byte| word << 8 | u64::from(byte));
-            self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let (words, rest) = bytes.as_chunks();
+        for &word in words {
+            self.mix(u64::from_le_bytes(word));
         }
+        self.mix(bytes::load_padded(rest, 0));
     }
 
     fn write_u32(&mut self, word: u32) {
-        self.0 = (self.0.rotate_left(23) ^ u64::from(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.mix(word.into());
     }
 }

@@ -1,0 +1,338 @@
+"""Fit the numbers of docstore/text/scorecard.py to pages with known content.
+
+    python -m tools.fit_scorecard WCXB_DIR [--passages CHECKOUT] [--texts CHECKOUT]
+    python -m tools.fit_scorecard WCXB_DIR --held-out
+
+WCXB_DIR is the development split that `tools.bench.page_kinds` reads, the checkouts are the sets that
+`tools.bench.extraction` reads: adbar/trafilatura (passages; its even pages alone are fitted to) and mozilla/readability
+(texts; likewise).  Without ``--held-out`` the table is written; then run `tools.make_native_tables`.  With it nothing
+is written: WCXB's hosts are dealt into five parts, each is judged by what a fit to the other four says, and F1 is
+printed by kind of page.
+
+The signs of a block are those of `scored.block_features`, so the fit sees what the product sees.  A class word, tag or
+attribute is a sign where the table names it: to try another, write it into the table with 0.  All other signs are
+found by themselves.
+
+- A block *is content* where six tenths of its words are among the wanted ones that no larger block has used up; of a
+  page with passages, where it holds a wanted one, and not where it holds an unwanted one.  It counts by its share of
+  the page's words, so that a page counts once, and by `KIND_WEIGHTS`.
+- The fit is logistic regression with a ridge penalty, by L-BFGS.  Names of boilerplate may only take away: a page whose
+  content stands in its sidebar is no reason to look there.  The same input gives the same table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import textwrap
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import Pool
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docstore.text import scorecard, scored
+from docstore.text.evidence import HINT_WORDS
+from docstore.text.outline import Outline, render
+from tools.bench.extraction import folded, markup_of, passage_pages, text_pages
+from tools.bench.page_kinds import KINDS, host_of, mean, read_pages, word_score
+
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.int32]
+
+PARTS: Final = 5
+CONTENT_SHARE: Final = 0.6
+BLOCK_WEIGHT: Final = 30.0
+PASSAGE_WEIGHT: Final = 3.0
+KIND_WEIGHTS: Final = {"product": 1.6, "listing": 1.2, "collection": 1.2, "forum": 1.3, "service": 1.2, "text": 2.5}
+LEAST_PAGES: Final = 8
+"""A sign on fewer pages is no sign."""
+LIKELIHOOD_WEIGHT: Final = 0.1
+"""Against half the sum of the squared scores."""
+STEPS: Final = 60
+REMEMBERED_STEPS: Final = 8
+THRESHOLD: Final = -0.5
+"""What is kept scores above it: a word missed costs more F1 than a word too much.  It goes into the sign "any"."""
+
+_ALSO_BOILERPLATE = """
+backdrop bag basket bundle cart checkout country currency drawer error facet facets filter filters fixed floating flyout
+hamburger hidden hide input label language languages lightbox loading locale logo logos megamenu minicart modals
+notice notification offscreen phone placeholder policy popover privacy profile refine region replies signature signup
+skeleton sort sr sticky tab tabs terms tip tool tools tooltip upsell user username visually warning wishlist
+<nav> <footer> <aside> <form> <button> <select> <option> <dialog> <fieldset> <menu> <figcaption> aria-hidden
+role=navigation role=complementary role=banner role=contentinfo role=search role=menu role=menuitem itemprop=author
+"""
+TAKES_AWAY: Final = {f"in {name}" for name in HINT_WORDS | set(_ALSO_BOILERPLATE.split())}
+
+_WORD = re.compile(r"\w+")
+
+
+@dataclass
+class Page:
+    """A page as the fit sees it.
+
+    Attributes:
+        kind: of WCXB, or "passages" or "text".
+        part: number of the part that judges it.
+        names: signs of all blocks, one behind the other; none once `Signs` has numbered them.
+        starts: where those of each block begin.
+        outline: its blocks and elements.
+        texts: of each block.
+        taken: numbers of the blocks that are kept where none scores above the threshold.
+        wanted: the whole text.
+        is_content: of each block.
+        weights: what each block counts.
+        signs: numbers of `names`, given by `Signs`.
+    """
+
+    kind: str
+    part: int
+    names: list[str]
+    starts: Numbers
+    outline: Outline
+    texts: list[str]
+    taken: list[int]
+    wanted: str
+    is_content: NDArray[np.bool_]
+    weights: Floats
+    signs: Numbers = field(default_factory=lambda: np.zeros(0, np.int32))
+
+
+def read_wcxb(directory: Path) -> Iterator[tuple[str, int, bytes, str]]:
+    """Kind, part, body and wanted text; pages of one site are in one part."""
+    for page in read_pages(directory):
+        site = ".".join(host_of(directory, page).split(".")[-2:])
+        yield page.kind, int(hashlib.md5(site.encode()).hexdigest(), 16) % PARTS, page.body, page.wanted
+
+
+def look(item: tuple[str, int, bytes, str | tuple[list[str], list[str]]]) -> Page:
+    """Read one page."""
+    kind, part, body, wanted = item
+    markup = markup_of(body)
+    outline, taken = scored.read(markup)
+    of_blocks = list(scored.block_features(outline, taken, scored.title_of(markup)))
+    starts = np.cumsum([0, *map(len, of_blocks[:-1])], dtype=np.int32)
+    names = [name for of_block in of_blocks for name in of_block]
+    texts = [render([block]) for block in outline.blocks]
+    if isinstance(wanted, tuple):
+        return Page(kind, part, names, starts, outline, texts, taken, "", *label_passages(texts, *wanted))
+    return Page(kind, part, names, starts, outline, texts, taken, wanted, *label_words(texts, wanted, taken))
+
+
+def label_words(texts: Sequence[str], wanted: str, taken: Sequence[int]) -> tuple[NDArray[np.bool_], Floats]:
+    """Which blocks are content by the wanted text, the largest first, and what each counts."""
+    left = Counter(_WORD.findall(wanted.lower()))
+    counts = [Counter(_WORD.findall(text.lower())) for text in texts]
+    sizes = [each.total() for each in counts]
+    usual = max(left.total(), 0.7 * sum(sizes[number] for number in taken), BLOCK_WEIGHT)
+    is_content = np.zeros(len(texts), np.bool_)
+    for number in sorted(range(len(texts)), key=lambda each: -sizes[each]):
+        if sizes[number] and (counts[number] & left).total() >= CONTENT_SHARE * sizes[number]:
+            is_content[number] = True
+            left -= counts[number]
+    return is_content, BLOCK_WEIGHT * np.minimum(np.array(sizes, np.float64) / usual, 1.0)
+
+
+def label_passages(
+    texts: Sequence[str], wanted: Sequence[str], unwanted: Sequence[str]
+) -> tuple[NDArray[np.bool_], Floats]:
+    """Which blocks hold, or are part of, a wanted or an unwanted passage; all others count nothing."""
+    is_content, weights = np.zeros(len(texts), np.bool_), np.zeros(len(texts))
+    lines = [folded(text) for text in texts]
+    for passages, wish in ((wanted, True), (unwanted, False)):
+        for passage in passages:
+            holders = [number for number, line in enumerate(lines) if passage in line]
+            holders = holders or [number for number, line in enumerate(lines) if len(line) >= 15 and line in passage]
+            for number in holders:
+                if wish or not is_content[number]:
+                    is_content[number] = wish
+                    weights[number] = max(weights[number], PASSAGE_WEIGHT / len(holders))
+    return is_content, weights
+
+
+class Signs:
+    """The signs that take part, and the blocks of pages as rows of their numbers."""
+
+    def __init__(self, pages: Iterable[Page]) -> None:
+        """Signs of the pages of WCXB that enough of them have, and all marks of the table; every block has the last."""
+        numbers: dict[str, int] = {}
+        support: Counter[int] = Counter()
+        self.pages = []
+        for page in pages:
+            page.signs = np.array([numbers.setdefault(sign, len(numbers)) for sign in page.names], np.int32)
+            page.names = []
+            if page.kind in KINDS:
+                support.update(np.unique(page.signs).tolist())
+            self.pages.append(page)
+        taking_part = {name for name, number in numbers.items() if support[number] >= LEAST_PAGES}
+        self.names = sorted(taking_part.union(f"in {mark}" for mark in scorecard.MARKS))
+        self.upper = np.array([0.0 if name in TAKES_AWAY else np.inf for name in self.names] + [np.inf])
+        places = {name: place for place, name in enumerate(self.names)}
+        self._places = np.array([places.get(name, -1) for name in numbers], np.int32)
+
+    def rows(self, pages: Iterable[Page]) -> tuple[Numbers, Numbers]:
+        """Numbers of the signs of all blocks, one behind the other, and where those of each block begin."""
+        found, lengths = [], []
+        for page in pages:
+            places = self._places[page.signs]
+            known = np.append(0, np.cumsum(places >= 0))
+            of_blocks = np.diff(known[np.append(page.starts, len(places))])
+            with_any = np.insert(places[places >= 0], np.cumsum(of_blocks), len(self.names))
+            found.append(with_any.astype(np.int32))
+            lengths.append(of_blocks + 1)
+        starts = np.cumsum(np.append(0, np.concatenate(lengths))[:-1])
+        return np.concatenate(found), starts.astype(np.int32)
+
+
+def sums(scores: Floats, rows: tuple[Numbers, Numbers]) -> Floats:
+    """Score of each block."""
+    found, starts = rows
+    of_blocks: Floats = np.add.reduceat(scores[found], starts)
+    return of_blocks
+
+
+def fit(signs: Signs, pages: Sequence[Page], first: Floats | None = None) -> Floats:
+    """Scores of the signs, and last what every block has."""
+    rows = signs.rows(pages)
+    found, starts = rows
+    lengths = np.diff(np.append(starts, len(found)))
+    is_content = np.concatenate([page.is_content for page in pages]).astype(np.float64)
+    weights = np.concatenate([page.weights * KIND_WEIGHTS.get(page.kind, 1.0) for page in pages]) * LIKELIHOOD_WEIGHT
+    ridge = np.append(np.ones(len(signs.names)), 0.0)
+
+    def loss(scores: Floats) -> tuple[float, Floats]:
+        margins = sums(scores, rows)
+        value = float(weights @ (np.logaddexp(0.0, margins) - is_content * margins) + ridge @ scores**2 / 2)
+        blame = weights * (1 / (1 + np.exp(-np.clip(margins, -40, 40))) - is_content)
+        slope = np.bincount(found, weights=np.repeat(blame, lengths), minlength=len(scores))
+        return value, slope + ridge * scores
+
+    return minimum(loss, np.zeros(len(ridge)) if first is None else first, signs.upper)
+
+
+def minimum(loss: Callable[[Floats], tuple[float, Floats]], place: Floats, upper: Floats) -> Floats:
+    """Where a convex function is least below an upper bound: L-BFGS on what does not press against the bound."""
+    history: list[tuple[Floats, Floats]] = []
+    value, slope = loss(place)
+    for _ in range(STEPS):
+        free = (place < upper) | (slope > 0)
+        step = -np.where(free, slope, 0.0)
+        factors = []
+        for moved, turned in reversed(history):
+            factors.append((moved @ step) / (moved @ turned))
+            step = step - factors[-1] * turned
+        if history:
+            moved, turned = history[-1]
+            step = step * ((moved @ turned) / (turned @ turned))
+        else:
+            step = step / max(1.0, float(np.linalg.norm(step)))
+        for (moved, turned), factor in zip(history, reversed(factors), strict=True):
+            step = step + (factor - (turned @ step) / (moved @ turned)) * moved
+        step = np.where(free, step, 0.0)
+        for halving in range(20):
+            next_place = np.minimum(place + step / 2**halving, upper)
+            next_value, next_slope = loss(next_place)
+            if next_value <= value + 1e-4 * float(slope @ (next_place - place)):
+                break
+        else:
+            break
+        moved, turned = next_place - place, next_slope - slope
+        if moved @ turned > 1e-10:
+            history = [*history[1 - REMEMBERED_STEPS :], (moved, turned)]
+        place, value, slope = next_place, next_value, next_slope
+    return place
+
+
+def f1(page: Page, scores: Floats) -> float:
+    """F1 of words of what the scores keep of a page."""
+    points = np.rint(100 * (scores - THRESHOLD)).astype(np.int64)
+    kept = scored.choose(page.outline, points.tolist()) or page.taken
+    return word_score("\n".join(page.texts[number] for number in kept), page.wanted)[2]
+
+
+def is_learned(page: Page, part: int | None) -> bool:
+    """Whether a fit that a part judges learns from a page; the odd pages of the other sets are for nobody."""
+    return page.part != part if page.kind in KINDS else page.part % 2 == 0
+
+
+def show_held_out(signs: Signs) -> None:
+    """Print F1 by kind of pages that the fit did not see, and of those that it saw."""
+    pages = signs.pages
+    held_out: dict[str, list[float]] = defaultdict(list)
+    seen: dict[str, list[float]] = defaultdict(list)
+    scores = None
+    for part in range(PARTS):
+        scores = fit(signs, [page for page in pages if is_learned(page, part)], scores)
+        for page in pages:
+            if page.kind in KINDS:
+                f1_of_page = f1(page, sums(scores, signs.rows([page])))
+                (held_out if page.part == part else seen)[page.kind].append(f1_of_page)
+    print(f"| judged | all | {' | '.join(KINDS)} |\n{'|---' * (len(KINDS) + 2)}|")
+    for name, by_kind in (("held out", held_out), ("fitted to", seen)):
+        every = mean([each for values in by_kind.values() for each in values])
+        print(f"| {name} | {every:.4f} | {' | '.join(f'{mean(by_kind[kind]):.3f}' for kind in KINDS)} |")
+
+
+# --- the table
+
+
+def group(sign: str) -> str:
+    """Name of the part of the table that holds a sign."""
+    if sign.startswith("in "):
+        mark = sign[3:]
+        return "_TAGS" if mark[0] == "<" else "_WORDS" if mark.isalpha() and mark != "hidden" else "_STATES"
+    if sign[0] in "+-":
+        return "_NEIGHBOURS"
+    if sign.startswith("like "):
+        return "_ALIKE"
+    return "_SHAPES" if re.fullmatch(r"(?:(?:left|taken) )?(?:block|heading) \d\d", sign) else "_OTHERS"
+
+
+def write_table(path: Path, signs: Signs, scores: Floats) -> None:
+    """Put the scores into the table's groups; marks stay when they are worth nothing, other signs go."""
+    points = {name: round(100 * score) for name, score in zip(signs.names, scores.tolist(), strict=False)}
+    points["any"] = round(100 * (scores.tolist()[-1] - THRESHOLD))
+    groups: dict[str, list[str]] = defaultdict(list)
+    for sign in sorted(points):
+        if points[sign] or sign.startswith("in ") or sign == "any":
+            groups[group(sign)].append(f"{sign.removeprefix('in ')}:{points[sign]}".replace(" ", "\0"))
+    text = path.read_text("utf-8")
+    for name in re.findall(r"(_[A-Z]+): Final = _table", text):
+        lines = textwrap.wrap("  ".join(groups[name]), 116, break_long_words=False, break_on_hyphens=False)
+        body = "\n".join(lines).replace("\0", " ")
+        text = re.sub(rf'(?s)({name}: Final = _table\("""\n).*?(\n"""\))', rf"\g<1>{body}\g<2>", text)
+    path.write_text(text, "utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--passages", type=Path, help="checkout of adbar/trafilatura")
+    parser.add_argument("--texts", type=Path, help="checkout of mozilla/readability")
+    parser.add_argument("--held-out", action="store_true", help="judge the fit and write nothing")
+    arguments = parser.parse_args()
+    items: list[tuple[str, int, bytes, str | tuple[list[str], list[str]]]] = list(read_wcxb(arguments.directory))
+    if arguments.passages:
+        found = enumerate(passage_pages(arguments.passages))
+        items += [("passages", number, page.body, (page.wanted, page.unwanted)) for number, page in found]
+    if arguments.texts:
+        texts = enumerate(text_pages(arguments.texts))
+        items += [("text", number, page.body, " ".join(page.expected.elements())) for number, page in texts]
+    with Pool() as pool:
+        signs = Signs(page for page in pool.imap(look, items, chunksize=8) if page.texts)
+    if arguments.held_out:
+        show_held_out(signs)
+        return
+    scores = fit(signs, [page for page in signs.pages if is_learned(page, None)])
+    path = Path(scorecard.__file__)
+    write_table(path, signs, scores)
+    print(f"{len(signs.names)} signs of {len(signs.pages)} pages: {path}")
+
+
+if __name__ == "__main__":
+    main()
