@@ -12,7 +12,7 @@ import pytest
 
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.types import Page, Policy, Previous, PutResult, Verdict, VerdictKind
-from docstore.tablets.placement import Sorted
+from docstore.storage.values import Sorted
 from docstore.writing.prepared import Prepared
 from docstore.writing.queue import Request, WriteQueue
 from docstore.writing.sequencer import GROUP_BYTES, GROUP_PAGES, Policies, Written
