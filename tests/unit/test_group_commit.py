@@ -14,9 +14,10 @@ import pytest
 
 import docstore
 from docstore import Page, PutResult, StorageError, StoreUnavailable
+from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument
 from docstore.store import DocumentStore
-from docstore.writing.prepared import Prepared
+from docstore.writing.prepared import Prepared, Preparer
 from docstore.writing.sequencer import GROUP_BYTES, GROUP_PAGES, Sequencer, Written
 
 T0 = 1_700_000_000_000_000
@@ -81,6 +82,17 @@ def pages(count: int) -> list[Page]:
     return [page(number) for number in range(count)]
 
 
+class Sure(list[Page]):
+    """Pages that come by and by, and claim to be there: the first is not answered before the second is asked for."""
+
+    def __init__(self, source: Iterator[Page]) -> None:
+        super().__init__()
+        self.source = source
+
+    def __iter__(self) -> Iterator[Page]:
+        return self.source
+
+
 # --- sources of pages
 
 
@@ -137,9 +149,6 @@ def test_prepared_pages_are_committed_while_the_next_one_is_awaited(store: Docum
 
 
 def prepared(store: DocumentStore, count: int) -> list[Prepared]:
-    from docstore.dedup.kernel import Kernel
-    from docstore.writing.prepared import Preparer
-
     kernel = Kernel(extractor=store.schema.extractor, shingle_words=store.schema.shingle_words)
     return Preparer(kernel, lambda: T0).prepare(pages(count))
 
@@ -206,16 +215,38 @@ def test_a_source_that_fails_does_so_when_all_before_it_is_answered(store: Docum
     assert len(answered) == 20 and page(19).url in store
 
 
-@pytest.mark.usefixtures("fast")
 @pytest.mark.parametrize("threads", [1, 2])
-def test_nothing_is_written_behind_a_group_that_failed(store: DocumentStore, groups: Groups, threads: int) -> None:
-    groups.fails = lambda urls: StorageError("disk full") if page(GROUP_PAGES + 1).url in urls else None
-    answered = []
+def test_nothing_is_written_behind_a_group_that_failed(
+    store: DocumentStore, groups: Groups, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    failed, taken = threading.Event(), threading.Event()
+    prepare = Preparer.prepare
+
+    def noted(preparer: Preparer, given: list[Page], **options: bool) -> list[Prepared]:
+        if page(GROUP_PAGES) in given:  # alone, when its group is taken to be written
+            taken.set()
+        return prepare(preparer, given, **options)
+
+    monkeypatch.setattr(Preparer, "prepare", noted)
+
+    def fail(urls: list[str]) -> Exception | None:
+        if page(0).url not in urls:
+            return None
+        failed.set()
+        return StorageError("disk full")
+
+    def source() -> Iterator[Page]:
+        yield from pages(GROUP_PAGES)
+        yield page(GROUP_PAGES)
+        assert failed.wait(60) and taken.wait(60)
+        for number in range(3):
+            store.put_page(f"https://b.example/{number}", b"x")
+        yield page(GROUP_PAGES + 1)
+
+    groups.fails = fail
     with pytest.raises(StorageError, match="disk full"):
-        for result in store.put_pages(pages(4 * GROUP_PAGES), threads=threads):
-            answered.append(result)
-    assert len(answered) == GROUP_PAGES
-    assert groups.sizes == [GROUP_PAGES]
+        list(store.put_pages(Sure(source()), threads=threads))
+    assert page(GROUP_PAGES).url not in store
 
 
 @pytest.mark.usefixtures("fast")

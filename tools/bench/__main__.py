@@ -11,7 +11,14 @@ from tools.bench import cold_get, dedup_peers, kernel, read_path, write_path
 from tools.bench.harness import load_pages, machine
 
 ROOT = Path(__file__).parent.parent.parent
-SECTIONS = {"kernel": kernel, "write": write_path, "read": read_path, "cold": cold_get, "dedup": dedup_peers}
+SECTIONS = {
+    "kernel": kernel.run,
+    "write": write_path.run,
+    "callers": write_path.callers,
+    "read": read_path.run,
+    "cold": cold_get.run,
+    "dedup": dedup_peers.run,
+}
 
 
 def main() -> None:
@@ -29,9 +36,9 @@ def main() -> None:
     if not pages:
         sys.exit(f"no pages in {arguments.corpus}: name a folder of WARC files with --corpus")
     print(machine())
-    for name, module in SECTIONS.items():
+    for name, run in SECTIONS.items():
         if not arguments.only or name in arguments.only:
-            section = module.run(pages, f"python -m tools.bench --corpus DIR --only {name}")
+            section = run(pages, f"python -m tools.bench --corpus DIR --only {name}")
             print(f"\n{section.render()}", flush=True)
 
 

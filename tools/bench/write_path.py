@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import sqlite3
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
@@ -13,12 +16,16 @@ import zstandard
 
 import docstore
 from docstore import compiled
-from docstore.model.types import Page
+from docstore.model.types import Page, PutResult
+from docstore.store import DocumentStore
 from tools.bench.harness import Section, median, one_core, seconds_of, zstd_seconds
 from tools.bench.write_profile import without_deltas
 
 ROUNDS = 3
 TRANSACTION_PAGES = 256
+CALLER_PAGES = 1500
+SLOW_SECONDS = 0.5
+SLOW_PAGES = 6
 
 
 def write_docstore(pages: Sequence[Page], folder: Path, **options: object) -> None:
@@ -150,5 +157,90 @@ def run(pages: Sequence[Page], command: str) -> Section:
     section.notes.append(
         f"{len(pages)} pages, {raw_bytes / 1e6:.0f} MB of bodies, in memory. Only docstore extracts text, computes "
         "fingerprints, answers with a verdict and keeps headers; the others store the body under its URL."
+    )
+    return section
+
+
+# --- many callers
+
+
+def put_by_threads(store: DocumentStore, pages: Sequence[Page], threads: int) -> None:
+    """Each page by a `put_page` of its own."""
+
+    def put(page: Page) -> PutResult:
+        return store.put_page(page.url, page.body, headers=page.headers, status=page.status, fetched_at=page.fetched_at)
+
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(put, pages):
+            pass
+
+
+def put_by_tasks(store: DocumentStore, pages: Sequence[Page], tasks: int) -> None:
+    """The same from as many tasks of one event loop."""
+    waiting = iter(pages)
+
+    async def task() -> None:
+        for page in waiting:
+            await store.put_page_async(
+                page.url, page.body, headers=page.headers, status=page.status, fetched_at=page.fetched_at
+            )
+
+    async def main() -> None:
+        await asyncio.gather(*(task() for _ in range(tasks)))
+
+    asyncio.run(main())
+
+
+CALLERS: tuple[tuple[str, Callable[[DocumentStore, Sequence[Page]], object]], ...] = (
+    ("put_pages", lambda store, pages: list(store.put_pages(pages))),
+    ("put_page from 16 threads", lambda store, pages: put_by_threads(store, pages, 16)),
+    ("put_page from 8 threads", lambda store, pages: put_by_threads(store, pages, 8)),
+    ("put_page from 1 thread", lambda store, pages: put_by_threads(store, pages, 1)),
+    ("put_page_async from 16 tasks", lambda store, pages: put_by_tasks(store, pages, 16)),
+)
+
+
+def waits_of_a_slow_source(pages: Sequence[Page]) -> list[float]:
+    """Seconds from the reading of a page to its answer, of a source that takes SLOW_SECONDS for the next one."""
+    read: list[float] = []
+
+    def source() -> Iterator[Page]:
+        for page in pages[:SLOW_PAGES]:
+            read.append(time.perf_counter())
+            yield page
+            time.sleep(SLOW_SECONDS)
+
+    with tempfile.TemporaryDirectory() as folder, docstore.open(Path(folder) / "store", create=True) as store:
+        store.put_page("https://first.example/", b"<p>loads the write half")
+        return [time.perf_counter() - read[number] for number, _ in enumerate(store.put_pages(source()))]
+
+
+def callers(pages: Sequence[Page], command: str) -> Section:
+    """Pages a second of one store, durability sync, by who writes them; medians of rounds in turns."""
+    pages = pages[:CALLER_PAGES]
+    section = Section(
+        "Writing: callers that share commits",
+        command,
+        ("who writes", "pages/s", "of put_pages", "processor us a page"),
+    )
+    found: dict[str, list[tuple[float, float, float]]] = {}
+    for _ in range(ROUNDS):
+        whole = 0.0
+        for name, write in CALLERS:
+            with tempfile.TemporaryDirectory() as folder, docstore.open(Path(folder) / "store", create=True) as store:
+                store.put_page("https://first.example/", b"<p>loads the write half")
+                busy = time.process_time()
+                speed = len(pages) / seconds_of(lambda write=write, store=store: write(store, pages))  # type: ignore[misc]
+                busy = (time.process_time() - busy) / len(pages) * 1e6
+            whole = whole or speed
+            found.setdefault(name, []).append((speed, speed / whole, busy))
+    for name, rounds in found.items():
+        speed, ratio, busy = (median(values) for values in zip(*rounds, strict=True))
+        section.rows.append((name, f"{speed:.0f}", f"{ratio:.2f}", f"{busy:.0f}"))
+    waits = waits_of_a_slow_source(pages)
+    section.notes.append(
+        f"{len(pages)} pages, durability sync. Of a source that takes {SLOW_SECONDS} s for a page, put_pages gives the "
+        f"first answer {1000 * waits[0]:.0f} ms after its page was read, and the others after at most "
+        f"{1000 * max(waits[1:]):.0f} ms."
     )
     return section
