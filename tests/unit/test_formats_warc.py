@@ -21,7 +21,7 @@ from docstore.archives.formats import entries as limits
 from docstore.archives.formats.detect import detect
 from docstore.archives.formats.entries import DamagedEntry, PageEntry, RevisitEntry, SkippedEntry
 from docstore.archives.formats.http import parse_fields
-from docstore.archives.formats.reader import read
+from docstore.archives.formats.reader import FORMATS, read
 from docstore.archives.formats.warc import parse_date, parse_date14
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Page
@@ -541,21 +541,21 @@ def test_blocks_that_ignore_record_borders_are_read() -> None:
 @pytest.mark.parametrize(
     ("raw", "compression", "form"),
     [
-        (numbered(1)[0], "plain", "warc"),
-        (gzip.compress(numbered(1)[0], mtime=0), "gzip", "warc"),
-        (zstandard.compress(numbered(1)[0]), "zstd", "warc"),
-        (b"\n\nfiledesc://a.arc 0.0.0.0 20040712071242 text/plain 10\n", "plain", "arc"),
-        (gzip.compress(b"<DOC>\n<DOCNO>x</DOCNO>", mtime=0), "gzip", "trecweb"),
-        (b"garbage\n" + numbered(1)[0], "plain", "warc"),
-        (b"", "plain", "unknown"),
-        (b"\x04\x22\x4d\x18rest", "plain", "unknown"),
-        (b"hello", "plain", "unknown"),
+        (numbered(1)[0], "plain", "WARC"),
+        (gzip.compress(numbered(1)[0], mtime=0), "gzip", "WARC"),
+        (zstandard.compress(numbered(1)[0]), "zstd", "WARC"),
+        (b"\n\nfiledesc://a.arc 0.0.0.0 20040712071242 text/plain 10\n", "plain", "ARC"),
+        (gzip.compress(b"<DOC>\n<DOCNO>x</DOCNO>", mtime=0), "gzip", "TREC Web"),
+        (b"garbage\n" + numbered(1)[0], "plain", "WARC"),
+        (b"", "plain", ""),
+        (b"\x04\x22\x4d\x18rest", "plain", ""),
+        (b"hello", "plain", ""),
     ],
 )
 def test_files_are_told_apart_by_content(raw: bytes, compression: str, form: str) -> None:
-    detected, _ = detect(io.BytesIO(raw))
+    detected, _ = detect(io.BytesIO(raw), {name: known.start for name, known in FORMATS.items()})
     assert (detected.compression, detected.format) == (compression, form)
-    assert bool(detected.reason) == (form == "unknown")
+    assert bool(detected.reason) == (not form)
 
 
 def test_stream_that_gives_one_byte_at_a_time_is_read() -> None:

@@ -1,11 +1,12 @@
 """Which compression and which format a file has, by its first bytes and never by its name.
 
-Knows `feeds`.  Must not know how a record is read.
+Knows `feeds`.  Must not know the formats: the caller gives the pattern of each (`reader.FORMATS`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from io import BytesIO
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -22,17 +23,9 @@ from docstore.archives.formats.feeds import (
 )
 
 Compression: TypeAlias = Literal["plain", "gzip", "zstd"]
-Format: TypeAlias = Literal["warc", "arc", "trecweb", "unknown"]
 
 HEAD_BYTES = 64 * 1024
 """So much is looked at: a file may begin with garbage and have sound records behind it."""
-
-WARC_START = re.compile(rb"^WARC/\d[^\r\n]{0,20}\r?$", re.MULTILINE | re.IGNORECASE)
-ARC_START = re.compile(
-    rb"^[A-Za-z][A-Za-z0-9+.-]*:[^\r\n]{1,65536} [0-9A-Fa-f.:-]+ \d{8,17} (?:[^ \r\n]* ){0,8}\d+[ \t]*\r?$",
-    re.MULTILINE,
-)
-TREC_START = re.compile(rb"^[ \t]*<DOC>", re.MULTILINE | re.IGNORECASE)
 
 _UNSUPPORTED = (
     (b"\x04\x22\x4d\x18", "lz4"),
@@ -50,12 +43,12 @@ class Detected(NamedTuple):
 
     Attributes:
         compression: how its bytes are packed.
-        format: what they hold; `unknown` is for the caller to name as damaged.
+        format: name of the format; "" where it is unknown, and the caller reports the file as damaged.
         reason: why the format is unknown, with what to do; else "".
     """
 
     compression: Compression
-    format: Format
+    format: str
     reason: str = ""
 
 
@@ -73,22 +66,27 @@ class _Replay:
         return self._rest.read(size)
 
 
-def detect(stream: ReadableBytes) -> tuple[Detected, Feed]:
-    """What a stream is, and a feed of its bytes from the first one on."""
+def detect(stream: ReadableBytes, starts: Mapping[str, re.Pattern[bytes]]) -> tuple[Detected, Feed]:
+    """What a stream is, and a feed of its bytes from the first one on.
+
+    Args:
+        stream: open, at its first byte.
+        starts: by name of a format, what the beginning of its records matches.
+    """
     head = _read_fully(stream, HEAD_BYTES)
     replayed = _Replay(head, stream)
     for magic, name in _UNSUPPORTED:
         if head.startswith(magic):
             reason = f"{name} compression is not supported: recompress with gzip or zstd, one record a member"
-            return Detected("plain", "unknown", reason), PlainFeed(replayed)
+            return Detected("plain", "", reason), PlainFeed(replayed)
     if head.startswith(GZIP_MAGIC):
-        return _inside("gzip", GzipFeed(BytesIO(head)), GzipFeed(replayed))
+        return _inside("gzip", GzipFeed(BytesIO(head)), GzipFeed(replayed), starts)
     if head.startswith((ZSTD_MAGIC, ZSTD_DICTIONARY_MAGIC)):
         # The dictionary alone may be longer than the head; nobody else than WARC writers puts one in front.
         if head.startswith(ZSTD_DICTIONARY_MAGIC):
-            return Detected("zstd", "warc"), ZstdFeed(replayed)
-        return _inside("zstd", ZstdFeed(BytesIO(head)), ZstdFeed(replayed))
-    return _named("plain", head), PlainFeed(replayed)
+            return Detected("zstd", "WARC"), ZstdFeed(replayed)
+        return _inside("zstd", ZstdFeed(BytesIO(head)), ZstdFeed(replayed), starts)
+    return _named("plain", head, starts), PlainFeed(replayed)
 
 
 def _read_fully(stream: ReadableBytes, count: int) -> bytes:
@@ -102,7 +100,9 @@ def _read_fully(stream: ReadableBytes, count: int) -> bytes:
     return b"".join(pieces)
 
 
-def _inside(compression: Compression, trial: Feed, feed: Feed) -> tuple[Detected, Feed]:
+def _inside(
+    compression: Compression, trial: Feed, feed: Feed, starts: Mapping[str, re.Pattern[bytes]]
+) -> tuple[Detected, Feed]:
     """Look into a compressed file, past damaged members if need be."""
     seen = bytearray()
     damage = ""
@@ -120,20 +120,16 @@ def _inside(compression: Compression, trial: Feed, feed: Feed) -> tuple[Detected
             break
         seen += piece
     if damage and not seen.strip():
-        return Detected(compression, "unknown", f"nothing in it can be unpacked: {damage}"), feed
-    return _named(compression, bytes(seen[:HEAD_BYTES])), feed
+        return Detected(compression, "", f"nothing in it can be unpacked: {damage}"), feed
+    return _named(compression, bytes(seen[:HEAD_BYTES]), starts), feed
 
 
-def _named(compression: Compression, head: bytes) -> Detected:
+def _named(compression: Compression, head: bytes, starts: Mapping[str, re.Pattern[bytes]]) -> Detected:
     """The format whose record starts come first."""
-    starts: list[tuple[int, Format]] = []
-    for pattern, name in ((WARC_START, "warc"), (ARC_START, "arc"), (TREC_START, "trecweb")):
-        found = pattern.search(head)
-        if found:
-            starts.append((found.start(), name))  # type: ignore[arg-type]
-    if starts:
-        return Detected(compression, min(starts)[1])
+    found = [(match.start(), name) for name, pattern in starts.items() if (match := pattern.search(head))]
+    if found:
+        return Detected(compression, min(found)[1])
     if not head.strip():
-        return Detected(compression, "unknown", "the file is empty")
+        return Detected(compression, "", "the file is empty")
     shown = head.lstrip()[:40]
-    return Detected(compression, "unknown", f"not a WARC, ARC or TREC Web file: it begins with {shown!r}")
+    return Detected(compression, "", f"not a {' or '.join(starts)} file: it begins with {shown!r}")

@@ -1,21 +1,49 @@
-"""Any archive file -> its entries: detect, then hand to the reader of that format.
+"""Any archive file -> its entries: detect its format, then call the reader of that format.
 
 Knows `detect`, `source`, `records`, `warc`, `trecweb`.  Must not know the store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from docstore.archives.formats.detect import detect
 from docstore.archives.formats.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry
 from docstore.archives.formats.feeds import ReadableBytes
 from docstore.archives.formats.records import read_records
 from docstore.archives.formats.source import Source
-from docstore.archives.formats.trecweb import read_trecweb
-from docstore.archives.formats.warc import ArcDialect, WarcDialect
+from docstore.archives.formats.trecweb import TREC_START, read_trecweb
+from docstore.archives.formats.warc import ARC_START, WARC_START, ArcDialect, WarcDialect
 from docstore.model.errors import InvalidArgument
+
+
+class ArchiveFormat(NamedTuple):
+    """A format of archives.
+
+    Attributes:
+        start: matches where a record begins; a file is of the format whose pattern matches first.
+        entries: reads a source, given the longest body in bytes and whether to salvage; see `read`.
+    """
+
+    start: re.Pattern[bytes]
+    entries: Callable[[Source, int, bool], Iterator[Entry]]
+
+
+FORMATS = {
+    "WARC": ArchiveFormat(
+        WARC_START, lambda source, limit_bytes, salvage: read_records(source, WarcDialect(limit_bytes, salvage))
+    ),
+    "ARC": ArchiveFormat(
+        ARC_START, lambda source, limit_bytes, salvage: read_records(source, ArcDialect(limit_bytes, salvage))
+    ),
+    "TREC Web": ArchiveFormat(
+        TREC_START, lambda source, limit_bytes, salvage: read_trecweb(source, limit_bytes, salvage=salvage)
+    ),
+}
+"""Every format that `read` takes, by its name in messages."""
 
 
 def read(
@@ -45,14 +73,8 @@ def read(
 
 
 def _read_stream(stream: ReadableBytes, body_limit_bytes: int, salvage: bool) -> Iterator[Entry]:
-    detected, feed = detect(stream)
-    source = Source(feed)
-    match detected.format:
-        case "warc":
-            yield from read_records(source, WarcDialect(body_limit_bytes, salvage))
-        case "arc":
-            yield from read_records(source, ArcDialect(body_limit_bytes, salvage))
-        case "trecweb":
-            yield from read_trecweb(source, body_limit_bytes, salvage=salvage)
-        case _:
-            yield DamagedEntry(0, detected.reason)
+    detected, feed = detect(stream, {name: known.start for name, known in FORMATS.items()})
+    if detected.format:
+        yield from FORMATS[detected.format].entries(Source(feed), body_limit_bytes, salvage)
+    else:
+        yield DamagedEntry(0, detected.reason)

@@ -20,7 +20,7 @@ from docstore.archives.formats.warc import CUT, TRUNCATED_HEADER, parse_date, pa
 from docstore.model.types import Headers, Page, header_of
 
 _DOC = re.compile(rb"[ \t]*<DOC>", re.IGNORECASE)
-_DOC_LINE = re.compile(rb"^[ \t]*<DOC>", re.IGNORECASE | re.MULTILINE)
+TREC_START = re.compile(rb"^[ \t]*<DOC>", re.IGNORECASE | re.MULTILINE)
 _HEAD_END = re.compile(rb"</DOCHDR>[ \t]*\r?\n?|\n(?=[ \t]*<DOC>)", re.IGNORECASE)
 _HEAD = re.compile(rb"<DOCHDR>[ \t]*(?:\r?\n)?(.*)</DOCHDR>", re.IGNORECASE | re.DOTALL)
 _DOCNO = re.compile(rb"<DOCNO>\s*(.*?)\s*</DOCNO>", re.IGNORECASE | re.DOTALL)
@@ -64,7 +64,7 @@ def read_trecweb(source: Source, body_limit_bytes: int = BODY_LIMIT_BYTES, *, sa
 
 def _resync(source: Source) -> None:
     def accept(at: Source, looked: int) -> int | None:
-        return at.find_start(_DOC_LINE, max(at.tell(), looked), at.held_end())
+        return at.find_start(TREC_START, max(at.tell(), looked), at.held_end())
 
     source.skip_to(accept)
 

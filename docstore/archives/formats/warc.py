@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from docstore.archives.formats.detect import ARC_START, WARC_START
 from docstore.archives.formats.entries import (
     BODY_LIMIT_BYTES,
     HEADER_LIMIT_BYTES,
@@ -41,6 +40,11 @@ CUT = "unspecified"
 RECORDED_DIGEST = ORIGINAL_PREFIX + "WARC-Payload-Digest"
 """In the header of a record that we exported: the payload digest as it was recorded, where that written is another."""
 
+WARC_START = re.compile(rb"^WARC/\d[^\r\n]{0,20}\r?$", re.MULTILINE | re.IGNORECASE)
+ARC_START = re.compile(
+    rb"^[A-Za-z][A-Za-z0-9+.-]*:[^\r\n]{1,65536} [0-9A-Fa-f.:-]+ \d{8,17} (?:[^ \r\n]* ){0,8}\d+[ \t]*\r?$",
+    re.MULTILINE,
+)
 _HEADER_END = re.compile(rb"\n(?:[ \t\r]*\n|(?=WARC/\d))", re.IGNORECASE)
 """An empty line, or the next record: a header without end must not be looked for through the whole file."""
 _EMPTY_LINE = re.compile(rb"\n[ \t\r]*\n\Z")
