@@ -39,7 +39,7 @@ from docstore.model.types import (
     page_of,
 )
 from docstore.reading.cells import CellStore
-from docstore.reading.collapse import Belongings, Collapser
+from docstore.reading.collapse import ClusterLookup, Collapser
 from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.lookup import Lookup
 from docstore.storage.port import Backend, Committer
@@ -50,10 +50,10 @@ from docstore.writing.times import refusal_of_time
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.reading.snippet import Snippet, SnippetReader
     from docstore.storage.reports import BackupReport, CompactionReport
-    from docstore.writing.half import Similar, Writing
     from docstore.writing.orphans import Orphan
     from docstore.writing.pipeline import PageWriter
     from docstore.writing.prepared import Prepared
+    from docstore.writing.write_side import Similar, WriteSide
 
 MICROS = 1_000_000
 SNIPPET_LENGTH = 200
@@ -111,7 +111,7 @@ class DocumentStore:
         self.opened = opened
         self._clock = clock
         self._closed = False
-        self._writing: Writing | None = None
+        self._writes: WriteSide | None = None
         self._snippets: SnippetReader | None = None
         self.schema = opened.schema
         self.lost = opened.lost
@@ -136,17 +136,17 @@ class DocumentStore:
         Close it before this one.
         """
         self._check_open()
-        self._write_half()  # opens the index that the layer's lies over
+        self._write_side()  # opens the index that the layer's lies over
         return DocumentStore(self.opened.layer(), Durability.NONE, clock=self._clock)
 
     def close(self) -> None:
         """Finish and let go of the directory; a second call does nothing."""
         if not self._closed:
             self._closed = True
-            if self._writing is not None:
-                self._writing.queue.close()
+            if self._writes is not None:
+                self._writes.queue.close()
             with self._committer.lock:
-                if self._writing is not None:
+                if self._writes is not None:
                     self.opened.make_reserve()  # the store may have grown
                 self.opened.close()
 
@@ -207,7 +207,7 @@ class DocumentStore:
         page = page_of(url, body, headers, status, fetched_at)
         options = self._options(policies, anchors, links, any_time)
         asyncio = importlib.import_module("asyncio")  # loaded where there is an event loop
-        writer = self._writer() if self._writing else await asyncio.to_thread(self._writer)
+        writer = self._writer() if self._writes else await asyncio.to_thread(self._writer)
         result: PutResult = await asyncio.wrap_future(writer.submit(page, options))
         return result
 
@@ -281,7 +281,7 @@ class DocumentStore:
         row_key = self.cells.row_key(url)
         if not self._table.stored_row(row_key, ReadSpec(cell_limit=1, keys_only=True)):
             return False
-        self._committer.give_back(lambda: self._write_half().delete(row_key, purge=purge))
+        self._committer.give_back(lambda: self._write_side().delete(row_key, purge=purge))
         return True
 
     # --- maintenance
@@ -327,7 +327,7 @@ class DocumentStore:
             self.opened.compact,
             self._table,
             self._committer,
-            lambda: self._write_half().upkeep,
+            lambda: self._write_side().upkeep,
             tablets=tablets,
             level=level,
             dry_run=dry_run,
@@ -342,7 +342,7 @@ class DocumentStore:
 
     def _post_unseen(self, pointers: Sequence[PagePointer]) -> None:
         """Let the detector see pages whose original is gone."""
-        self._write_half().post(pointers)
+        self._write_side().post(pointers)
 
     def post_again(self, captures: Sequence[tuple[bytes, int]]) -> int:
         """Fingerprint captures (row key, timestamp) again by today's schemes and post them for the detector.
@@ -350,7 +350,7 @@ class DocumentStore:
         Returns:
             How many of them there still are.
         """
-        return self._write_half().post_again(captures)
+        return self._write_side().post_again(captures)
 
     def backup(self, folder: str | Path, on_progress: Callable[[int, int], None] | None = None) -> BackupReport:
         """Copy the store as it is now into a folder; reading and writing go on meanwhile.
@@ -458,7 +458,7 @@ class DocumentStore:
                 grade.
             limit: most pages to give.
         """
-        return self._write_half().similar(page, threshold=threshold, limit=limit)
+        return self._write_side().similar(page, threshold=threshold, limit=limit)
 
     def snippet(
         self, url: str, query: str = "", *, length: int = SNIPPET_LENGTH, at: Time | None = None
@@ -491,7 +491,7 @@ class DocumentStore:
         Clusters are those of the last sweep; a page written since goes by its verdict.  URLs that are not stored stay.
         """
         self._check_open()
-        collapser = Collapser(Belongings(self._table, self.opened.placement))
+        collapser = Collapser(ClusterLookup(self._table, self.opened.placement))
         return [url for url in urls if collapser.keeps(keys.row_key(url))]
 
     def find(self, *, payload_digest: str = "", docno: str = "") -> list[Document]:
@@ -508,7 +508,7 @@ class DocumentStore:
             ) from error
         if not payload_digest and not docno:
             raise InvalidArgument("find needs a payload_digest or a docno")
-        return self._write_half().find(payload_digest, docno)
+        return self._write_side().find(payload_digest, docno)
 
     def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
         """Captures that a policy rejected, and kept no body of: URL, timestamp, verdict; in row-key order."""
@@ -524,7 +524,7 @@ class DocumentStore:
 
         In row-key order.  A page leaves the list when its URL is stored, or rejected for a page that stands.
         """
-        return self._write_half().orphans()
+        return self._write_side().orphans()
 
     def stored_bytes(self) -> int:
         """Bytes committed in segments, all families, records that nothing refers to any more included."""
@@ -568,17 +568,17 @@ class DocumentStore:
     def _writer(self) -> PageWriter:
         self._check_open()
         self.opened.check_writable()
-        return self._write_half().writer
+        return self._write_side().writer
 
-    def _write_half(self) -> Writing:
+    def _write_side(self) -> WriteSide:
         self._check_open()
-        if self._writing is None:
+        if self._writes is None:
             with self._committer.lock:
-                if self._writing is None:
-                    module = importlib.import_module("docstore.writing.half")
+                if self._writes is None:
+                    module = importlib.import_module("docstore.writing.write_side")
                     self.opened.make_reserve()
-                    self._writing = module.Writing(self.opened, self._table, self._committer, self._clock)
-        return self._writing
+                    self._writes = module.WriteSide(self.opened, self._table, self._committer, self._clock)
+        return self._writes
 
 
 def declared_families(schema: Schema) -> dict[str, ColumnFamily]:

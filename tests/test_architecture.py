@@ -86,7 +86,7 @@ def imports(path: Path, *, by_name: bool = True) -> Iterator[tuple[int, str]]:
 
 LOADED_LATER = {
     ("docstore.reading.cells", "docstore.writing.referrers"),
-    ("docstore.store", "docstore.writing.half"),
+    ("docstore.store", "docstore.writing.write_side"),
     ("docstore.store", "docstore.writing.prepared"),
     ("docstore.store", "docstore.reading.snippet"),
     ("docstore.model.capture", "docstore.dedup.analysis"),

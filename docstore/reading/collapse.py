@@ -21,7 +21,7 @@ DUPLICATES = (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR)
 _FAMILIES = ("dedup", "page")
 
 
-class Belonging(NamedTuple):
+class Membership(NamedTuple):
     """What a version of a page belongs to.
 
     Attributes:
@@ -49,14 +49,14 @@ class _Span(NamedTuple):
     last: int
 
 
-class Belongings:
-    """Reads what pages belong to.  Thread-safe."""
+class ClusterLookup:
+    """Reads which cluster a page belongs to.  Thread-safe."""
 
     def __init__(self, table: Table, placement: Values) -> None:
         self._table = table
         self._placement = placement
 
-    def of(self, row_key: bytes, at: int | None = None) -> Belonging | None:
+    def of(self, row_key: bytes, at: int | None = None) -> Membership | None:
         """What the newest version up to a time belongs to; None where there is none."""
         spec = ReadSpec(families=_FAMILIES, end=None if at is None else at + 1, versions=2)
         cells = self._table.read_row(row_key, spec)
@@ -67,7 +67,7 @@ class Belongings:
             cells = self._table.read_row(row_key, spec._replace(end=body.timestamp + 1))
         checksums = [cell for cell in cells if (cell.family, cell.qualifier) == capture.CHECKSUM]
         if not checksums:
-            return Belonging(row_key, body.timestamp, None, seen=body.timestamp)
+            return Membership(row_key, body.timestamp, None, seen=body.timestamp)
         seen = checksums[0].timestamp
         span = _Span(seen, seen)
         if at is not None or (len(checksums) > 1 and checksums[1].value == checksums[0].value):
@@ -80,8 +80,8 @@ class Belongings:
             verdict = None if encoded is None else capture.decode_verdict(self._placement.fetch(encoded.value))
             if verdict is not None and verdict.kind in DUPLICATES:
                 named = (verdict.of_row_key, verdict.of_timestamp, verdict.similarity)
-                return Belonging(row_key, span.first, None, *named, seen)
-        return Belonging(row_key, span.first, place, seen=seen)
+                return Membership(row_key, span.first, None, *named, seen)
+        return Membership(row_key, span.first, place, seen=seen)
 
     def _span(self, row_key: bytes, seen: int) -> _Span:
         """The version that a capture belongs to; rejected captures have no body and are passed over."""
@@ -114,7 +114,7 @@ class Belongings:
         cells = self._table.read_row(row_key, spec._replace(families=(family,), qualifier_prefix=qualifier))
         return [cell for cell in cells if cell.qualifier == qualifier]
 
-    def group(self, page: Belonging) -> bytes:
+    def group(self, page: Membership) -> bytes:
         """Name of the group that a page is in: its cluster, or the star around the page that its verdict names."""
         if page.place is not None:
             return page.place.cluster
@@ -122,11 +122,11 @@ class Belongings:
             return own_group(page)
         centre = self.of(page.of_row_key, page.of_timestamp)
         if centre is None or centre.seen != page.of_timestamp:
-            return own_group(Belonging(page.of_row_key, page.of_timestamp, None))
+            return own_group(Membership(page.of_row_key, page.of_timestamp, None))
         return own_group(centre) if centre.place is None else centre.place.cluster
 
 
-def own_group(page: Belonging) -> bytes:
+def own_group(page: Membership) -> bytes:
     """Name of the group around a page."""
     return ClusterPlace(page.row_key, page.timestamp, 1.0).cluster
 
@@ -134,16 +134,16 @@ def own_group(page: Belonging) -> bytes:
 class Collapser:
     """Takes pages in rank order and keeps one of each group."""
 
-    def __init__(self, belongings: Belongings) -> None:
-        self._belongings = belongings
+    def __init__(self, clusters: ClusterLookup) -> None:
+        self._clusters = clusters
         self._taken: set[bytes] = set()
 
     def keeps(self, row_key: bytes) -> bool:
         """Whether a page is the first of its group; pages that are not stored are always kept."""
-        page = self._belongings.of(row_key)
+        page = self._clusters.of(row_key)
         if page is None:
             return True
-        names = {self._belongings.group(page), own_group(page)}
+        names = {self._clusters.group(page), own_group(page)}
         if not self._taken.isdisjoint(names):
             return False
         self._taken |= names

@@ -71,16 +71,16 @@ class SharedBodies:
     """Adds, lists and resolves users of shared bodies.
 
     Attributes:
-        moves: how often compaction has moved bodies; whoever keeps an envelope at hand forgets it when this changes.
-        names_texts: a row that names no text may name one now.  Not from when compaction frees rows until the records
+        relocation_epoch: raised when compaction has moved bodies; whoever keeps envelopes in a cache then drops them.
+        takes_texts: a row that names no text may name one now.  Not from when compaction frees rows until the records
             that leant on them are out of reach: a reader that is about to decode one would take another text for its
             base, if a row of that name came back with it.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.moves = 0
-        self.names_texts = True
+        self.relocation_epoch = 0
+        self.takes_texts = True
 
     def envelope(self, body_name: bytes, qualifier: bytes = ENVELOPE) -> bytes | None:
         """Where a shared body lies, or with TEXT its text; None when no such body is shared."""
@@ -99,7 +99,7 @@ class SharedBodies:
         Args:
             base: the body, where it lies, and the page that brought it, which becomes a user too.
             pointer: the page that leans on it.
-            known: the qualifiers of `cells`, where they are at hand.
+            known: the qualifiers of `cells`, where the caller has them.
         Returns:
             None when the body is being freed: the caller does without it.
         """

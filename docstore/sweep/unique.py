@@ -14,7 +14,7 @@ from docstore.dedup.detector import jaccard
 from docstore.dedup.kernel import Kernel
 from docstore.model.capture import MAIN
 from docstore.model.keys import url_of
-from docstore.reading.collapse import Belonging, Belongings, own_group
+from docstore.reading.collapse import ClusterLookup, Membership, own_group
 from docstore.storage.unreadable import Place
 from docstore.store import DocumentStore
 
@@ -40,16 +40,16 @@ class Survivors:
 
     def __init__(self, store: DocumentStore) -> None:
         self._store = store
-        self._belongings = Belongings(store.table, store.opened.placement)
+        self._clusters = ClusterLookup(store.table, store.opened.placement)
         self._groups: dict[bytes, _Survivor] = {}
         self._kernel = Kernel(store.schema.extractor, store.schema.shingle_words, store.schema.checksum)
 
     def add(self, row_key: bytes, timestamp: int) -> None:
         """Take a selected capture into account."""
-        page = self._belongings.of(row_key, timestamp)
+        page = self._clusters.of(row_key, timestamp)
         if page is None:
             return
-        group = self._belongings.group(page)
+        group = self._clusters.group(page)
         candidate = _Survivor(own_group(page) != group, page.timestamp, page.row_key)
         best = self._groups.get(group)
         if best is None or candidate < best:
@@ -67,16 +67,16 @@ class Survivors:
         page, survivor = instead
         return Dropped(url_of(row_key), url_of(survivor.row_key), self._similarity(page, survivor))
 
-    def _instead(self, row_key: bytes, timestamp: int) -> tuple[Belonging, _Survivor] | None:
-        page = self._belongings.of(row_key, timestamp)
+    def _instead(self, row_key: bytes, timestamp: int) -> tuple[Membership, _Survivor] | None:
+        page = self._clusters.of(row_key, timestamp)
         if page is None:
             return None
-        survivor = self._groups.get(self._belongings.group(page))
+        survivor = self._groups.get(self._clusters.group(page))
         if survivor is None or (survivor.row_key, survivor.timestamp) == (row_key, page.timestamp):
             return None
         return page, survivor
 
-    def _similarity(self, page: Belonging, survivor: _Survivor) -> float:
+    def _similarity(self, page: Membership, survivor: _Survivor) -> float:
         known = (survivor.row_key, survivor.timestamp)
         if page.place is not None and page.place[:2] == known:
             return page.place.similarity

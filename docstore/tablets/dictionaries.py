@@ -351,7 +351,7 @@ class SiteDictionaries:
         return rows
 
     def forget(self) -> None:
-        """Scopes and dictionaries at hand are stale: compaction has changed which are in use."""
+        """Cached scopes and dictionaries are stale: compaction has changed which are in use."""
         self._scopes.clear()
         self._prepared.clear()
         self._last = None

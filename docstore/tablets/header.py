@@ -48,7 +48,7 @@ def refuse_newer_format(handle: ReadFile, path: Path) -> None:
     """
     header = handle.read(SEGMENT_HEADER_BYTES, 0)
     if len(header) < SEGMENT_HEADER_BYTES or _CRC.unpack_from(header, _HEADER.size)[0] != crc32(header[: _HEADER.size]):
-        return  # damage, which `check` reports; the records vouch for themselves
+        return  # damage, which `check` reports; each record has a checksum of its own
     magic, version, _, _ = _HEADER.unpack_from(header)
     if magic == SEGMENT_MAGIC and version > SEGMENT_FORMAT_VERSION:
         raise UnsupportedFormat(

@@ -24,7 +24,7 @@ ENVELOPES_HELD = 50_000
 """Where bases lie, some 8 MB: spares every read of a delta a look-up.  A segment's number is never given twice, so a
 place that is out of date leads nowhere, not astray."""
 BASES_HELD_BYTES = 16 << 20
-"""Bases at hand: versions of a page lean on one, and results of a search on few.  Random reads of 3,359 pages found
+"""LRU cache of bases: versions of a page lean on one, results of a search on few.  Random reads of 3,359 pages found
 three quarters of theirs here and took a tenth less time; those of a store with far more bases find hardly any."""
 
 

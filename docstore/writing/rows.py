@@ -81,7 +81,7 @@ class PageRows:
         self._sharing = sharing
         self._bases: OrderedDict[bytes, Base] = OrderedDict()
         self._bases_bytes = 0
-        self._bases_as_of = sharing.moves
+        self._bases_epoch = sharing.relocation_epoch
         self._texts: OrderedDict[bytes, TextBase] = OrderedDict()
         self._texts_bytes = 0
         self._group_texts: dict[bytes, TextBase | None] = {}
@@ -399,7 +399,7 @@ class PageRows:
         return text
 
     def _text_of_holder(self, base: Base) -> TextBase | None:
-        if not self._sharing.names_texts:
+        if not self._sharing.takes_texts:
             return None
         pending = self._pending.get(base.pointer)
         envelope = base.text
@@ -425,8 +425,8 @@ class PageRows:
 
     def _forget_moved(self) -> None:
         """What compaction has moved or freed is looked up anew."""
-        if self._bases_as_of != self._sharing.moves:
-            self._bases_as_of = self._sharing.moves
+        if self._bases_epoch != self._sharing.relocation_epoch:
+            self._bases_epoch = self._sharing.relocation_epoch
             self._bases.clear()
             self._bases_bytes = 0
             self._texts.clear()

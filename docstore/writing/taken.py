@@ -16,7 +16,7 @@ from docstore.storage.values import Values
 WINDOW_MICROS = 1000 * TIMESTAMP_STEP_MICROS
 """Captures read at a time."""
 ROWS_HELD = 16
-"""Rows that are at hand: the ones that were asked for last."""
+"""Rows in the cache: the ones that were asked for last."""
 
 _NOT_KNOWN = b""
 """In place of the checksum of a capture whose cell is gone."""

@@ -169,7 +169,7 @@ def test_the_last_pages_are_read_from_memory(store: docstore.DocumentStore) -> N
     fill(store)
     pointer = PagePointer(T0, store.cells.row_key(A))
     with mock.patch.object(store.opened.engine, "read_row") as read_row:
-        assert store._write_half()._rows.page(pointer) is not None
+        assert store._write_side()._rows.page(pointer) is not None
     assert not read_row.called
 
 
@@ -190,9 +190,9 @@ def test_a_store_that_remembers_answers_as_one_that_reads(tmp_path: Path, seed: 
     urls = [f"https://{name}.example/{number}" for name in "ab" for number in range(6)]
     schema = Schema(families=(ColumnFamily("page", GCPolicy(max_versions=versions)),) if versions else ())
     with docstore.open(tmp_path / "one", create=True, schema=schema, durability="none") as one:
-        one._write_half()
+        one._write_side()
         with docstore.open(tmp_path / "two", create=True, schema=schema, durability="none") as two:
-            half = two._write_half()
+            half = two._write_side()
             half._rows._recent = None
             half._rows._shared = None
             half._index._rows = None

@@ -8,13 +8,13 @@ import pytest
 from pages import changed, page, words
 
 from docstore import DeleteCells, DeleteFamily, DeleteRow, Policy, VerdictKind
-from docstore.model.capture import BODY, CHECKSUM, TITLE
+from docstore.model.capture import BODY, CHECKSUM, HEADINGS
 from docstore.model.types import ColumnFamily, Durability, GCPolicy, Mutation, Schema
 from docstore.reports.check import check
 from docstore.storage.plan import Plan
 from docstore.store import DocumentStore
 from docstore.tablets.layout import Layout
-from docstore.writing import half
+from docstore.writing import write_side
 
 T0 = 1_700_000_000_000_000
 HTML = (("content-type", "text/html"),)
@@ -55,7 +55,7 @@ def test_a_referrer_is_seen_once_cells_of_its_original_are_deleted(store: Docume
 def test_a_referrer_is_not_posted_where_its_original_stays(store: DocumentStore) -> None:
     put_pair(store)
     before = list(store.opened.engine.scan("postings"))
-    store.cells.apply(ORIGINAL, [DeleteCells(*BODY, T0 + 1000), DeleteCells(*TITLE)])
+    store.cells.apply(ORIGINAL, [DeleteCells(*BODY, T0 + 1000), DeleteCells(*HEADINGS)])
     assert list(store.opened.engine.scan("postings")) == before
     assert named_for_the_next(store) == ORIGINAL
 
@@ -80,7 +80,7 @@ def test_many_referrers_are_posted_a_few_at_a_time(store: DocumentStore, monkeyp
         body = page(changed(words(5, 600), number, 10))
         url = f"https://r.example/{number}"
         assert store.put_page(url, body, headers=HTML, policies=BY_REFERENCE).stored == "reference"
-    monkeypatch.setattr(half, "POSTED_AT_ONCE", 4)
+    monkeypatch.setattr(write_side, "POSTED_AT_ONCE", 4)
     sizes: list[int] = []
     real = store.committer.commit
 

@@ -16,8 +16,8 @@ from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.types import Verdict, VerdictKind
 
 if TYPE_CHECKING:  # numpy comes with it
-    from docstore.writing.half import Similar
     from docstore.writing.orphans import Orphan
+    from docstore.writing.write_side import Similar
 
 DESCRIPTION = """\
 List live pages that are like a page, older and younger ones, with exact

@@ -216,11 +216,11 @@ class Compaction:
         report.codec_bytes = dict(moved.codecs)
         report.live_bytes = self._done_bytes
         self._upkeep().post_referrers()
-        opened.sharing.names_texts = False
+        opened.sharing.takes_texts = False
         try:
             self._give_back(report, lifetimes, held_bytes, old)
         finally:
-            opened.sharing.names_texts = True
+            opened.sharing.takes_texts = True
         report.removed_dictionaries = self._drop_dictionaries(relocator.dictionaries)
         with committer.lock:
             plan = fold(opened.engine)

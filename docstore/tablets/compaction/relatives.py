@@ -8,7 +8,6 @@ the base that it leans on now; the page that its verdict names.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from docstore.model.capture import BODY
 from docstore.model.format import CODEC_ZSTD_DELTA, SKETCH_BYTES
 from docstore.model.pointers import PagePointer
 from docstore.model.types import ReadSpec
+from docstore.storage.cache import LruCache
 from docstore.storage.envelope import envelope_raw_bytes, is_ref
 from docstore.storage.sharing import DYING, ENVELOPE, LARGEST_BASE_BYTES, TEXT, Base, SharedBodies, body_name
 from docstore.storage.table import Table
@@ -74,14 +74,13 @@ class Relatives:
         self._texts: dict[bytes, tuple[bytes, bytes]] = {}
         """Texts written plain in this run, of bodies written plain: name of the body -> old and new envelope."""
         self._verified: set[bytes] = set()
-        self._raw: OrderedDict[bytes, bytes] = OrderedDict()
-        self._raw_bytes = 0
+        self._raw: LruCache[bytes, bytes] = LruCache(CACHE_BYTES, len)
 
     def add(self, sketch: bytes, base: Base, old_envelope: bytes) -> None:
         """A body that was written plain, with its raw bytes, and the envelope that still leads to them."""
         if not LEAST_BASE_BYTES <= len(base.raw) <= LARGEST_BASE_BYTES:
             return
-        self._keep(base.name, base.raw)
+        self._raw.put(base.name, base.raw)
         bare = base._replace(raw=b"")
         self._by_old_envelope[old_envelope] = bare
         self._old_envelopes[base.name] = old_envelope
@@ -130,9 +129,7 @@ class Relatives:
             raw = self._placement.unreadable.attempt(lambda: self._placement.fetch(envelope))
             if raw is None:
                 return None
-            self._keep(key, raw)
-        else:
-            self._raw.move_to_end(key)
+            self._raw.put(key, raw)
         return base._replace(raw=raw), None if written is None else MovedText(*written, body_name(raw))
 
     def near(
@@ -197,7 +194,7 @@ class Relatives:
         if inside or len(raw) < LEAST_BASE_BYTES:
             return None  # it may be on its way to becoming a delta itself
         name = body_name(raw)
-        self._keep(name, raw)
+        self._raw.put(name, raw)
         return Base(name, b"", envelope, pointer)
 
     def _is_usable(self, name: bytes) -> bool:
@@ -224,14 +221,5 @@ class Relatives:
             if envelope is None:
                 return None
             raw = self._placement.fetch(envelope)
-            self._keep(base.name, raw)
-        else:
-            self._raw.move_to_end(base.name)
+            self._raw.put(base.name, raw)
         return base._replace(raw=raw)
-
-    def _keep(self, name: bytes, raw: bytes) -> None:
-        if name not in self._raw:
-            self._raw[name] = raw
-            self._raw_bytes += len(raw)
-            while self._raw_bytes > CACHE_BYTES and len(self._raw) > 1:
-                self._raw_bytes -= len(self._raw.popitem(last=False)[1])

@@ -399,7 +399,7 @@ class Relocator:
                         stage = Stage.BASES if key[0] == TABLE else Stage.PAGES
                         plan.write(stage, [RowMutations(*key, mutations)])
                     self._committer.commit(plan)
-                    self._sharing.moves += 1
+                    self._sharing.relocation_epoch += 1
 
     def _apply(self, planned: PlannedRow, rows: dict[tuple[str, bytes], list[Mutation]]) -> None:
         """Decide under the lock what of a row's plan still holds."""
@@ -434,7 +434,7 @@ class Relocator:
     def _settle_sharing(self, row_key: bytes, move: Move, rows: dict[tuple[str, bytes], list[Mutation]]) -> bool:
         """Users and rows of shared bodies, changed with the cell; False where the new record cannot be used.
 
-        Whom the old record leant on is told by nobody: users that use nothing go when bodies are freed.
+        The user of the base that the old record leant on stays: users that use nothing go when bodies are freed.
         """
         pointer = PagePointer(move.timestamp, row_key)
         shared = self._sharing.cells(move.name)

@@ -94,7 +94,7 @@ class _Body(NamedTuple):
     content_type: str | None
 
 
-class Writing:
+class WriteSide:
     """Everything that needs fingerprints."""
 
     def __init__(self, opened: Backend, table: Table, committer: Committer, clock: Callable[[], int]) -> None:
