@@ -310,7 +310,7 @@ class _Run:
             self._options.on_rejected(result._replace(stored=STORED_REJECTED, known_as=""))
 
     def pages(self) -> Iterator[Page]:
-        """Pages of all sources, read here; revisits are put aside, everything else is counted."""
+        """Pages of all sources, read here; revisits are kept for later, everything else is counted."""
         # A page is given as soon as it is read: a slow stream is not waited for.
         options = self._options
         found = portions(

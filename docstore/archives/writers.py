@@ -196,7 +196,7 @@ class WarcExport:
             warc_content_type=content_type,
         )
         if kind == "resource" and not content_type:
-            # warcio would call it application/warc-record; nobody said what it is.
+            # warcio would call it application/warc-record; its type is not known.
             record.rec_headers.remove_header("Content-Type")
             record.content_type = None
         self._writer.write_record(record)

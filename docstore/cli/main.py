@@ -1,4 +1,4 @@
-"""The door: one command is found, imported and run; whatever goes wrong leaves as one line and an exit code.
+"""The entry point: finds, imports and runs one command; every error becomes one line on stderr and an exit code.
 
 Knows the table of commands and the exit codes; must not know what any command does.  Only the module of the
 command that runs is imported: a cold `docstore get` counts milliseconds.
@@ -57,7 +57,7 @@ def program() -> NoReturn:
     prepare_streams()
     try:
         code = main()
-    except BrokenPipeError:  # whoever read stderr has left
+    except BrokenPipeError:  # the reader of stderr has closed it
         code = EXIT_BROKEN_PIPE
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # what could not be written has been reported, or cannot be
@@ -122,7 +122,7 @@ def _unknown(name: str) -> str:
 
 
 def _forget_stdout() -> None:
-    """Let the interpreter's last flush go nowhere: whoever read the pipe has left."""
+    """Send the interpreter's last flush to /dev/null: the reader of the pipe has closed it."""
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):

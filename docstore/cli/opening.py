@@ -20,7 +20,7 @@ def open_named(
     schema: Schema | None = None,
     durability: str = Durability.SYNC.value,
 ) -> DocumentStore:
-    """The store that `--store` names; versions lost by a power cut are told on stderr.
+    """The store that `--store` names; warns on stderr of captures and commits that were lost.
 
     Commands with an option `--read-only` read what they cannot write to; all others are refused there.
     """

@@ -44,7 +44,7 @@ def check(opened: Backend, on_row: Callable[[int], None] | None = None) -> Itera
 
 
 def losses(opened: Backend) -> Iterator[Problem]:
-    """What this open or an earlier one has found to be lost, and nobody has acknowledged."""
+    """What this open or an earlier one found to be lost, as long as it is not acknowledged."""
     for lost in opened.lost:
         what = f"bytes of {', '.join(lost.columns)} were missing at open: dropped"
         yield Problem(f"{lost.url} @{lost.timestamp}", what, f"{RESTORE}; {ACKNOWLEDGE}")

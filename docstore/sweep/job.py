@@ -309,7 +309,7 @@ class _Sweep:
             readable |= asked
             if all(asked.values()):
                 break
-            # Nobody stands for others whose body cannot be read, as long as there is another.
+            # A page whose body cannot be read is canonical only where every other one is unreadable too.
             last = np.isin(chosen[order], [number for number, is_readable in readable.items() if not is_readable])
             order = np.concatenate([order[~last], order[last]])
         sizes = np.bincount(result.canonical, minlength=1)

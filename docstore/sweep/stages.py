@@ -1,8 +1,8 @@
 """The working folder of a sweep: what its stages have done so far, so that a kill costs one batch.
 
 Knows the layouts named SWEEP_* in `format`; must not know what a stage does.  Nothing here is needed by a
-store: a log that is damaged, cut, or of another input is begun anew.  It needs no sync for that reason: whatever a
-power cut leaves of it, the checksums tell.
+store: a log that is damaged, cut, or of another input is begun anew.  It needs no sync for that reason: checksums
+find what a power cut has damaged.
 """
 
 from __future__ import annotations

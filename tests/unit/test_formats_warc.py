@@ -324,7 +324,7 @@ def test_huge_length_ends_at_the_next_record(length: int) -> None:
         assert len(reasons(found)) == 1
 
 
-def test_record_whose_length_lies_is_taken_where_http_vouches_for_it() -> None:
+def test_record_whose_length_lies_is_taken_where_http_confirms_it() -> None:
     found = run(record(message(), length=len(message()) + 50) + numbered(1)[0])
     assert urls(found) == ["http://example.com/", "http://example.com/0"]
     assert page(found).body == HTML

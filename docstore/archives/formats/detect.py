@@ -82,7 +82,7 @@ def detect(stream: ReadableBytes, starts: Mapping[str, re.Pattern[bytes]]) -> tu
     if head.startswith(GZIP_MAGIC):
         return _inside("gzip", GzipFeed(BytesIO(head)), GzipFeed(replayed), starts)
     if head.startswith((ZSTD_MAGIC, ZSTD_DICTIONARY_MAGIC)):
-        # The dictionary alone may be longer than the head; nobody else than WARC writers puts one in front.
+        # The dictionary alone may be longer than the head; only WARC writers put one in front.
         if head.startswith(ZSTD_DICTIONARY_MAGIC):
             return Detected("zstd", "WARC"), ZstdFeed(replayed)
         return _inside("zstd", ZstdFeed(BytesIO(head)), ZstdFeed(replayed), starts)

@@ -1,4 +1,4 @@
-"""What a reader finds in an archive: pages, revisits, records passed over, damage.  Types and limits only.
+"""What a reader finds in an archive: pages, revisits, skipped records, damage.  Types and limits only.
 
 Knows `model`.  Must not know a file format or the store.
 """
@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from docstore.model.types import Headers, Page
 
 BODY_LIMIT_BYTES = 256 * 1024 * 1024
-"""Longest body, decoded, unless told.  A longer one is refused with a reason, for a body is held in memory."""
+"""Default limit of a decoded body.  A longer one is refused with a reason, because a body is held in memory."""
 HEADER_LIMIT_BYTES = 1024 * 1024
 """Longest header of a record or of an HTTP message."""
 
@@ -39,7 +39,7 @@ class PageEntry:
 
 @dataclass(frozen=True, slots=True)
 class RevisitEntry:
-    """A visit that found what an earlier record holds; whoever has that record resolves it.
+    """A visit that found what an earlier record holds; `ingest` resolves it.
 
     Attributes:
         url: as fetched.

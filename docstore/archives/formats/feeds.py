@@ -48,8 +48,8 @@ class Broken(Exception):
     Attributes:
         member_offset: where the member begins in the file.
         reason: what is wrong with it.
-        rest: what a short member holds before the damage; not given as a chunk, for whoever knows records must say
-            whether that is worth anything.
+        rest: what a short member holds before the damage; not given as a chunk, because only the reader
+            of records can say whether it is of use.
     """
 
     def __init__(self, member_offset: int, reason: str, rest: bytes = b"") -> None:
@@ -305,7 +305,7 @@ class ZstdFeed(_PackedFeed):
         return False
 
     def _skippable(self, head: bytes, length_bytes: int) -> None:
-        """Pass over a frame that is none; the first may be the dictionary, plain or a zstd frame itself."""
+        """Skip a skippable frame; the first may hold the dictionary, plain or as a zstd frame."""
         window = self._window
         is_dictionary = window.offset == 0 and head.startswith(ZSTD_DICTIONARY_MAGIC)
         if is_dictionary and length_bytes > _DICTIONARY_LIMIT_BYTES:

@@ -187,7 +187,7 @@ def _dechunk(body: bytes, truncated: bool, *, unchunked: bool) -> tuple[bytes, b
     """The body without its chunk sizes, and whether the last chunk says that it is all.
 
     None if the first line is no size, so that the body was not chunked, or if the first chunk is none where
-    `unchunked` says that the length of the body speaks for the same.  Many servers and crawlers leave the last out,
+    `unchunked` says that the length of the body confirms it.  Many servers and crawlers leave the last out,
     so a body that ends between two chunks is taken.
     """
     pieces: list[bytes] = []

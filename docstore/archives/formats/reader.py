@@ -56,9 +56,9 @@ def read(
 
     Args:
         source: a path, or an open binary stream, which need not be seekable and is not closed.
-        body_limit_bytes: longest body, decoded; a longer one is a `DamagedEntry` that says so.
+        body_limit_bytes: longest body, decoded; a longer one is a `DamagedEntry`.
         salvage: take what there is of a page whose record is cut or whose encoding breaks; its headers and its `flaw`
-            say so.
+            name it.
     Raises:
         InvalidArgument: the file cannot be opened or read.
     """

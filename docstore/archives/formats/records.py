@@ -2,8 +2,8 @@
 
 Knows `source`, `http`, `entries`.  Must not know how a header reads: a `Dialect` does.
 
-A length in a header may lie.  It is believed when white space and then a record, a new member or the end of the file
-follow. Otherwise the record is taken only if its own content vouches for it (HTTP length, last chunk, block digest);
+A length in a header may lie.  It is accepted when white space and then a record, a new member or the end of the file
+follow. Otherwise the record is taken only if its own content confirms it (HTTP length, last chunk, block digest);
 if not, it is named as damaged. When a record begins inside the claimed length, reading goes on there, so that no
 sound record is lost.
 """
@@ -45,14 +45,14 @@ class Header(Protocol):
 
 
 class Built(NamedTuple):
-    """An entry, and whether HTTP vouches for its length; None where it does not say."""
+    """An entry, and whether HTTP confirms its length; None where HTTP gives no length."""
 
     entry: Entry
-    vouched: bool | None
+    is_whole: bool | None
 
 
 class Dialect(Protocol):
-    """WARC or ARC; a record that is longer than the longest body and its header is passed over.
+    """WARC or ARC; a record longer than the longest body and its header is skipped.
 
     With `salvage`, what there is of a page is taken and marked, where its record is cut or its encoding breaks.
     """
@@ -121,7 +121,7 @@ class _Digests:
         # Revisits are known to carry the digest of another record.
         wrong = isinstance(entry, PageEntry) and (self._agrees is False or (doubted and self._agrees is None))
         if wrong and self._count and (self._follows or not self._odd):
-            reason = "no digest vouches for it, in a damaged member of several records"
+            reason = "no digest confirms it, in a damaged member of several records"
             entry = DamagedEntry(self._member, reason, _url(entry))
         if isinstance(entry, DamagedEntry):
             self._damaged_member = self._member
@@ -137,7 +137,7 @@ def read_records(source: Source, dialect: Dialect) -> Iterator[Entry]:
             if source.broken is None:
                 return
             if len(list(islice(dialect.start.finditer(source.broken.rest), 2))) == 2:
-                source.take_rest(source.broken)  # of one record alone nothing can be told: it is lost
+                source.take_rest(source.broken)  # one record alone cannot be checked: it is lost
                 continue
             yield DamagedEntry(source.broken.member_offset, source.broken.reason)
             if not source.recover():
@@ -191,8 +191,8 @@ def _read_block(source: Source, dialect: Dialect, header: Header, offset: int, b
     if not whole:
         return _cut_off(source, dialect, header, offset)
     source.seek(end)
-    believed = _is_followed(source, dialect, end)
-    if believed is None:
+    confirmed = _is_followed(source, dialect, end)
+    if confirmed is None:
         broken = source.broken
         assert broken is not None
         source.seek(block_start)
@@ -202,20 +202,20 @@ def _read_block(source: Source, dialect: Dialect, header: Header, offset: int, b
         source.recover()
         return entry
     after = source.tell()
-    if header.skipped and believed:
+    if header.skipped and confirmed:
         return SkippedEntry(header.skipped, offset)
     source.seek(block_start)
     block = source.take(header.length)
     source.seek(after)
-    if believed and _shares_member(source, begin):
+    if confirmed and _shares_member(source, begin):
         digests.seen(header, block)
-    if believed:
+    if confirmed:
         # A long block is then held once, not twice, while it is decoded.
         source.forget()
     built = _build(dialect, header, block, offset)
-    if believed or built.vouched or dialect.agrees(header, block):
+    if confirmed or built.is_whole or dialect.agrees(header, block):
         return built.entry
-    return _unbelieved(source, dialect, header, block_start, offset)
+    return _unconfirmed(source, dialect, header, block_start, offset)
 
 
 def _shares_member(source: Source, begin: int) -> bool:
@@ -228,7 +228,7 @@ def _shares_member(source: Source, begin: int) -> bool:
 
 
 def _is_followed(source: Source, dialect: Dialect, end: int) -> bool | None:
-    """Whether what lies behind a record speaks for its length; None when the record's own member is damaged."""
+    """Whether what follows a record confirms its length; None when the record's own member is damaged."""
     begin_offset = source.offset(end - 1) if source.compressed else 0
     source.skip_blank(_BLANK_LIMIT_BYTES)
     if source.at_end():
@@ -240,8 +240,8 @@ def _is_followed(source: Source, dialect: Dialect, end: int) -> bool | None:
     return source.match(dialect.start, look_bytes=dialect.look_bytes)
 
 
-def _unbelieved(source: Source, dialect: Dialect, header: Header, block_start: int, offset: int) -> Entry:
-    """A length that nothing speaks for: go on at the record inside it, else behind the garbage that follows."""
+def _unconfirmed(source: Source, dialect: Dialect, header: Header, block_start: int, offset: int) -> Entry:
+    """A length that nothing confirms: go on at the record inside it, else behind the garbage that follows."""
     after = source.tell()
     inside = source.find_start(dialect.start, block_start, block_start + header.length)
     if inside is not None:
@@ -264,7 +264,7 @@ def _cut_off(source: Source, dialect: Dialect, header: Header, offset: int) -> E
         return _ends_early(source, dialect, header, inside, offset)
     if source.broken is None:
         built = _build(dialect, header, source.peek(header.length), offset, overlong=True)
-        if built.vouched:
+        if built.is_whole:
             source.seek(source.held_end())
             return built.entry
     cause = source.broken.reason if source.broken else "the file ends inside a record"
@@ -294,7 +294,7 @@ def _ends_early(source: Source, dialect: Dialect, header: Header, inside: int, o
     block = source.take(there)
     built = _build(dialect, header, block, offset, overlong=True)
     source.seek(inside)
-    if built.vouched:
+    if built.is_whole:
         return built.entry
     reason = f"record of {header.length} bytes ends after {there}, where the next begins"
     return _salvaged(dialect, header, block.removesuffix(b"\r\n\r\n"), offset, reason)

@@ -109,7 +109,7 @@ class Source:
         return len(self._held) - self._at
 
     def skip_blank(self, limit_bytes: int | None = None) -> None:
-        """Pass over white space; without a limit what was passed over is forgotten, for it may be endless."""
+        """Skip white space; without a limit its memory is given back, because it may be endless."""
         passed = 0
         while True:
             matched = _BLANK.match(self._held, self._at)

@@ -118,7 +118,7 @@ class _WarcHeader:
 
     @property
     def payload_digest(self) -> str:
-        """As recorded by whoever fetched the page."""
+        """As the crawler recorded it."""
         return self.get(RECORDED_DIGEST.lower()) or self.get("warc-payload-digest")
 
 
@@ -243,21 +243,21 @@ def build_page(
     if is_response and (page.url[:5].lower() in {"http:", "https"} or content_type.startswith("application/http")):
         if not block:
             return Built(SkippedEntry("empty response", offset), None)
-        status, body, vouched = 200, block, None
+        status, body, is_whole = 200, block, None
         if has_status_line(block):
-            status, headers, body, vouched, short = parse_message(
+            status, headers, body, is_whole, short = parse_message(
                 block, truncated=bool(truncated), overlong=overlong, limit_bytes=limit_bytes
             )
             flaw = cut or short
         kind = "response"
     else:
-        status, body, vouched, kind = 200, block, None, "resource"
+        status, body, is_whole, kind = 200, block, None, "resource"
     if cut and not body:
         raise Refused(cut)
     if truncated:
         headers += ((TRUNCATED_HEADER, truncated),)
     whole = Page(page.url, body, status, headers, page.fetched_at, page.ip, page.payload_digest, page.docno)
-    return Built(PageEntry(whole, "response" if kind == "response" else "resource", offset, record_id, flaw), vouched)
+    return Built(PageEntry(whole, "response" if kind == "response" else "resource", offset, record_id, flaw), is_whole)
 
 
 def _revisit(header: _WarcHeader, url: str, fetched_at: int, block: bytes, offset: int) -> RevisitEntry:

@@ -32,11 +32,11 @@ from docstore.writing.prepared import BATCH_BYTES, BATCH_PAGES, Preparer
 AHEAD_BYTES = 16 << 20
 """Bodies that have been read and wait to be sent; a longer one passes alone."""
 EXIT_LEFT = 1
-"""The other side has gone: nobody reads this exit code."""
+"""The other process has ended, so the value of this exit code does not matter."""
 
 
 class Allowance:
-    """So many bytes may be under way; whoever wants more waits."""
+    """Bounds the bytes that are read and not yet sent; a reader that wants more waits."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
@@ -65,7 +65,7 @@ def serve(job: Job, answers: IO[bytes]) -> None:
     """Read everything that a job names, and send it.
 
     Raises:
-        OSError: the other side has gone.
+        OSError: the other process has ended.
     """
     try:
         for parts in _frames(job):
@@ -144,7 +144,7 @@ def main() -> None:
 
 
 def _end_with(lifeline: int) -> None:
-    """End when the process at the other end of a pipe has gone, whatever this one is doing."""
+    """End when the process at the other end of a pipe ends, whatever this one is doing."""
     while os.read(lifeline, 1):
         pass
     os._exit(EXIT_LEFT)

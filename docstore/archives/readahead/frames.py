@@ -46,7 +46,7 @@ class ReadyPortion(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Reading ended with an exception that nobody foresaw."""
+    """Reading ended with an unexpected exception."""
 
     error: BaseException
 
@@ -107,7 +107,7 @@ class Receiver:
         self._buffer = bytearray(BUFFER_BYTES)
 
     def take(self) -> Message | None:
-        """The next message; None where the other side has gone."""
+        """The next message; None where the other process has ended."""
         count = self._lengths(1)
         lengths = self._lengths(count[0]) if count else None
         if lengths is None:
@@ -126,7 +126,7 @@ class Receiver:
         return message
 
     def _lengths(self, count: int) -> list[int] | None:
-        """So many lengths; None where the other side has gone."""
+        """So many lengths; None where the other process has ended."""
         raw = self._stream.read(count * _LENGTH.size)
         return [length for (length,) in _LENGTH.iter_unpack(raw)] if len(raw) == count * _LENGTH.size else None
 

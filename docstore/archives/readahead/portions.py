@@ -1,7 +1,7 @@
 """Archives, one after the other -> portions: some pages, where they lay, and what else was met before the last of them.
 
-Knows the readers of `formats`.  Must not know the store, nor which process it runs in: whoever ingests sees
-the same portions of the same input, so that counts and damage do not depend on where it was read.
+Knows the readers of `formats`.  Must not know the store, nor which process it runs in: the same
+input gives the same portions in both, so that counts and damage do not depend on where it was read.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Rest:
     """What is no page.
 
     Attributes:
-        skipped: records passed over, by reason, damaged ones among them.
+        skipped: number of skipped records by reason, damaged ones among them.
         errors: the damaged ones, and what is wrong with pages that were taken all the same.
         revisits: with the numbers of their sources.
         passwords: pages and revisits whose URL names a user and a password.

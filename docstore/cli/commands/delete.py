@@ -20,7 +20,7 @@ DESCRIPTION = """\
 Delete a page with all its versions, or one family or column of it.  A delete
 removes what is there now; what is put later is seen, whatever its time.
 With --prefix every page whose URL begins so; a terminal is asked first, and
-where there is none, --yes has to say so."""
+without a terminal --yes is required."""
 
 EXAMPLES = """\
 docstore delete https://example.com/private

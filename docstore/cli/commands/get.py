@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("--body", action="store_true", help="the bytes as fetched, nothing added")
     shown.add_argument("--headers", action="store_true", help="status and response headers")
     shown.add_argument(
-        "--explain", action="store_true", help="each block of the page: whether it is main text, and what speaks for it"
+        "--explain", action="store_true", help="each block of the page: whether it is main text, and why"
     )
     shown.add_argument(
         "--column",

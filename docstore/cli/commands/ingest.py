@@ -24,8 +24,8 @@ from docstore.model.types import DUPLICATES, REJECTING, Policy, PutResult, Verdi
 DESCRIPTION = """\
 Write the pages of WARC 1.0/1.1, ARC and TREC Web files, plain, gzip or zstd,
 told apart by content.  Revisits are resolved when all files are read, so their
-order does not matter.  Damaged records are named by file and offset and passed
-over; the exit code is then 8, as where a revisit refers to what neither these
+order does not matter.  Damaged records are reported by file and offset, and
+skipped; the exit code is then 8, as where a revisit refers to what neither these
 files nor the store hold.  The same run again writes nothing twice."""
 
 EXAMPLES = """\
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="BYTES",
         type=arguments.positive,
         default=BODY_LIMIT_BYTES,
-        help="longest body; a page with a longer one is named and passed over; memory is at most some four times that "
+        help="longest body; a page with a longer one is reported and skipped; memory is at most some four times that "
         f"(default: {BODY_LIMIT_BYTES})",
     )
     parser.add_argument(
