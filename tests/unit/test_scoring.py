@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.bench import same_site_curve as site
 from tools.bench.pairset import PairSet, recall
 
 COUNT = 12
@@ -56,28 +55,3 @@ def test_a_pairs_file_is_read_by_names(tmp_path: Path) -> None:
         (0, 1, 0.9),
         (0, 2, 1.0),
     ]
-
-
-def test_a_page_that_is_more_like_a_sibling_than_like_its_older_version_is_wrong_by_pages() -> None:
-    scores = site.Scores(
-        positive=[np.array([0.9, 0.7, 0.6])],
-        rival=[np.array([0.9, 0.8, 0.0])],
-        negative=[np.array([0.9, 0.8, 0.55])],
-        strays=[np.array([0.55, 0.0])],
-    )
-    at = {threshold: place for place, threshold in enumerate(site.GRID.tolist())}
-    pages, pairs = (site.curve([scores], measure) for measure in site.MEASURES)
-    assert (pages.precision[at[0.5]], pages.recall[at[0.5]]) == (pytest.approx(2 / 4), pytest.approx(2 / 3))
-    assert (pages.precision[at[0.85]], pages.recall[at[0.85]]) == (1.0, pytest.approx(1 / 3))
-    assert (pairs.precision[at[0.5]], pairs.recall[at[0.5]]) == (pytest.approx(3 / 6), 1.0)
-    assert (pairs.precision[at[0.75]], pairs.recall[at[0.75]]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
-    assert pages.precision[at[0.95]] == 1.0  # nobody is named
-
-
-def test_discounted_sets_have_lost_what_most_pages_have() -> None:
-    rows = [np.array([1, 2, 100 + number], np.uint64) for number in range(10)]
-    rows[0] = np.array([1, 2, 7], np.uint64)
-    rows[1] = np.array([1, 2, 7], np.uint64)
-    kept = site.discounted(site.as_sets(rows), 0.3)
-    assert kept.lengths.tolist() == [1] * 10
-    assert kept.members[:3].tolist() == [7, 7, 102]
