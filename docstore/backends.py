@@ -14,6 +14,8 @@ from docstore.model.errors import InvalidArgument
 from docstore.model.types import Schema
 from docstore.storage.port import Backend
 
+_MODULES = {"": "docstore.tablets.layout"}
+"""By scheme of an address, "" for a path: the module whose class `Layout` makes and opens a store there."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
@@ -39,12 +41,14 @@ def store_exists(address: str | Path) -> bool:
 
 
 def _layout(address: str | Path) -> Any:
-    scheme = _SCHEME.match(str(address))
-    if scheme is not None:
+    matched = _SCHEME.match(str(address))
+    scheme = matched[1].lower() if matched else ""
+    module = _MODULES.get(scheme)
+    if module is None:
         raise InvalidArgument(
-            f"{address}: this version of docstore has no backend {scheme[1]}://; give the path of a directory"
+            f"{address}: this version of docstore has no backend {scheme}://; give the path of a directory"
         )
-    return importlib.import_module("docstore.tablets.layout").Layout(Path(address), check_schema=_check_schema)
+    return importlib.import_module(module).Layout(address, check_schema=_check_schema)
 
 
 def _check_schema(schema: Schema) -> None:

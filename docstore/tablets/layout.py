@@ -266,9 +266,9 @@ class Layout:
     """
 
     def __init__(
-        self, path: Path, files: Files | None = None, check_schema: Callable[[Schema], None] = lambda schema: None
+        self, path: str | Path, files: Files | None = None, check_schema: Callable[[Schema], None] = lambda schema: None
     ) -> None:
-        self._path = path
+        self._path = Path(path)
         self._files = Files() if files is None else files
         self._check_schema = check_schema
 

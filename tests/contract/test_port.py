@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -50,8 +50,13 @@ def shown(store: DocumentStore) -> list[object]:
     return [(row.url, row.cells) for row in store.cells.scan()]
 
 
-def test_a_store_is_the_same_on_a_backend_of_values_in_their_rows(tmp_path: Path) -> None:
-    backend: Backend = MemoryBackend()
+BACKENDS: dict[str, Callable[[], Backend]] = {"memory": MemoryBackend}
+"""What must do the same as the local backend; a new backend needs an entry."""
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_store_is_the_same_on_every_backend(name: str, tmp_path: Path) -> None:
+    backend = BACKENDS[name]()
     memory = DocumentStore(backend, Durability.NONE)
     with docstore.open(tmp_path / "s", create=True, schema=Schema(keyed_bands=False), durability="none") as local:
         assert write(memory) == write(local)
