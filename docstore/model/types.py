@@ -317,6 +317,8 @@ class VerdictKind(enum.StrEnum):
 
 DUPLICATES = (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR, VerdictKind.CONTAINED)
 """Verdicts for which there are policies."""
+SAME_PAGE = (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR)
+"""Verdicts that make two pages one in collapsed results and in a sweep; a contained page holds less than the other."""
 
 
 class Previous(enum.StrEnum):

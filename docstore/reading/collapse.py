@@ -12,12 +12,10 @@ from typing import NamedTuple
 
 from docstore.model import capture
 from docstore.model.capture import ClusterPlace
-from docstore.model.types import Cell, ReadSpec, VerdictKind
+from docstore.model.types import SAME_PAGE, Cell, ReadSpec
 from docstore.storage.table import Table
 from docstore.storage.values import Values
 
-DUPLICATES = (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR)
-"""Verdicts that make two pages one; a contained page holds less than the other and is not the same."""
 _FAMILIES = ("dedup", "page")
 
 
@@ -78,7 +76,7 @@ class ClusterLookup:
                 (c for c in cells if (c.family, c.qualifier) == capture.VERDICT and c.timestamp == seen), None
             )
             verdict = None if encoded is None else capture.decode_verdict(self._placement.fetch(encoded.value))
-            if verdict is not None and verdict.kind in DUPLICATES:
+            if verdict is not None and verdict.kind in SAME_PAGE:
                 named = (verdict.of_row_key, verdict.of_timestamp, verdict.similarity)
                 return Membership(row_key, span.first, None, *named, seen)
         return Membership(row_key, span.first, place, seen=seen)

@@ -34,7 +34,7 @@ from docstore.model import capture, keys
 from docstore.model.capture import Column, StoredVerdict
 from docstore.model.errors import CorruptionError
 from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
-from docstore.model.types import Cell, ReadSpec, VerdictKind, header_of
+from docstore.model.types import SAME_PAGE, Cell, ReadSpec, header_of
 from docstore.reading.documents import DocumentReader
 from docstore.reading.lookup import MAX_REDIRECTS, REDIRECT_STATUSES
 from docstore.storage.envelope import envelope_raw_bytes, parse_envelope
@@ -47,7 +47,6 @@ BY_BODY, BY_TITLE, BY_TEXT = 0, 1, 2
 LONG_TEXT_BYTES = 2048
 """A longer text is taken to have 50 words without counting them; the pairs of one that has not are dropped later."""
 PROGRESS_ROWS = 1000
-_NAMED = (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR)
 
 
 class Blobs(Sequence[bytes]):
@@ -278,7 +277,7 @@ class _Reading:
 
     def _note_verdict(self, verdict: StoredVerdict | None) -> None:
         """What the verdict of a capture says of the last version, which it brought or confirms."""
-        if verdict is not None and verdict.kind in _NAMED:
+        if verdict is not None and verdict.kind in SAME_PAGE:
             self._duplicate[-1] = True
             self._verdicts.append((len(self._rows) - 1, verdict.of_row_key, verdict.of_timestamp))
 

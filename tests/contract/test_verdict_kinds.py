@@ -1,0 +1,30 @@
+"""Every verdict kind is stored, shown and documented; a new one fails here until it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from docstore.cli.answers import KIND_COLOURS
+from docstore.model.capture import StoredVerdict, decode_verdict, encode_verdict
+from docstore.model.types import DUPLICATES, SAME_PAGE, Previous, VerdictKind
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize("kind", VerdictKind)
+def test_a_verdict_comes_back_as_it_was_stored(kind: VerdictKind) -> None:
+    verdict = StoredVerdict(kind, b"com,example)/ https", 1, 0.5, "", b"", 2, 1, Previous.NONE, 0.0, "body")
+    assert decode_verdict(encode_verdict(verdict)) == verdict
+
+
+@pytest.mark.parametrize("kind", VerdictKind)
+def test_a_verdict_has_a_colour_and_stands_in_the_docs(kind: VerdictKind) -> None:
+    assert kind in KIND_COLOURS
+    for page in ("dedup.md", "format.md"):
+        assert f"`{kind}`" in (DOCS / page).read_text(encoding="utf-8"), page
+
+
+def test_what_is_the_same_page_is_a_duplicate() -> None:
+    assert set(SAME_PAGE) < set(DUPLICATES) < set(VerdictKind)
