@@ -42,7 +42,8 @@ from docstore.dedup.detector import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.dedup.doubt import TitledText, speak_of_neither
 from docstore.dedup.kernel import Kernel
 from docstore.model.types import Schema
-from docstore.text.content import EXTRACTORS
+from docstore.text.content import EXTRACTORS, visible
+from docstore.text.tokens import split
 from tools.bench.extraction import OURS, PEERS, Runner, our_runner, peer_runner
 
 KINDS: Final = ("article", "documentation", "service", "forum", "product", "listing", "collection")
@@ -153,7 +154,10 @@ def _extract_on_demand(make: Callable[[], Runner], pages: Connection) -> None:
 
 def runner_of(name: str) -> Runner:
     """Our extractor or peer of that name; ImportError where it is not there."""
-    return our_runner(name) if name in OURS and name in EXTRACTORS else peer_runner(name)
+    run = our_runner(name) if name in OURS and name in EXTRACTORS else peer_runner(name)
+    if name == "readability-lxml":  # it gives markup
+        return lambda body: visible(split(run(body) or ""))
+    return run
 
 
 def score(pages: Sequence[KindPage], name: str, timeout_seconds: float) -> list[Score]:
