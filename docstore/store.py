@@ -120,7 +120,9 @@ class DocumentStore:
         self._committer = opened.committer(durability)
         self._reader = DocumentReader(self._table, opened.placement)
         self.referrers = Referrers(self._table, opened.placement, opened.sharing)
-        self.cells = CellStore(self._table, opened.placement, self._committer, clock, self.referrers, self._post_unseen)
+        self.cells = CellStore(
+            self._table, opened.placement, self._committer, clock, self.referrers.losing, self._post_unseen
+        )
 
     def __enter__(self) -> Self:
         return self

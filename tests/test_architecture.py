@@ -85,7 +85,6 @@ def imports(path: Path, *, by_name: bool = True) -> Iterator[tuple[int, str]]:
 
 
 LOADED_LATER = {
-    ("docstore.reading.cells", "docstore.writing.referrers"),
     ("docstore.store", "docstore.writing.write_side"),
     ("docstore.store", "docstore.writing.prepared"),
     ("docstore.store", "docstore.reading.snippet"),

@@ -1,14 +1,14 @@
 """General cells in Bigtable's words: apply, scan, check_and_mutate, read_modify_write, delete, over a page's row.
 
-Knows the table, where values lie and the commit point; must not know the built-in columns.  Values above 512
-bytes go to Bodies and come back by themselves, so a condition on such a value is checked by reading it first and then
-comparing its envelope: the same optimistic loop as `read_modify_write`.
+Knows the table, where values lie and the commit point; must not know the built-in columns.  Values above 512 bytes are
+placed elsewhere and come back by themselves.  A condition is checked, and a value read and changed, under the lock of
+whoever writes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from docstore.model import keys
@@ -34,7 +34,6 @@ from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Committer
 from docstore.storage.table import Table, changed
 from docstore.storage.values import READ_AHEAD_BYTES, Values
-from docstore.writing.referrers import Referrers
 
 SLICE_CELLS = 1000
 """Cells read or deleted at a time, so that a row of a million anchors neither fills memory nor stalls writers."""
@@ -67,7 +66,7 @@ class CellStore:
         placement: where values lie.
         committer: of all writers.
         clock: microseconds since 1970.
-        referrers: finds pages stored by reference to what a delete takes away.
+        losing: finds pages stored by reference to what mutations of a row take away.
         on_unseen: told of those whose original is about to go, so that the detector comes to see them.
     """
 
@@ -77,11 +76,11 @@ class CellStore:
         placement: Values,
         committer: Committer,
         clock: Callable[[], int],
-        referrers: Referrers,
+        losing: Callable[[bytes, Sequence[Mutation]], Iterable[PagePointer]],
         on_unseen: Callable[[Sequence[PagePointer]], None],
     ) -> None:
         self._table = table
-        self._referrers = referrers
+        self._losing = losing
         self._on_unseen = on_unseen
         self._placement = placement
         self._committer = committer
@@ -265,7 +264,7 @@ class CellStore:
 
     def _post_referrers(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
         """Post the pages stored by reference to what is about to go; seen beside their original they do no harm."""
-        losing = {pointer for row_key, mutations in rows for pointer in self._referrers.losing(row_key, mutations)}
+        losing = {pointer for row_key, mutations in rows for pointer in self._losing(row_key, mutations)}
         if losing:
             self._on_unseen(sorted(losing))
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -37,12 +37,13 @@ from docstore.model.format import (
     MANIFEST_FAMILY,
     MANIFEST_QUALIFIER,
 )
-from docstore.model.types import RowMutations, SetCell
+from docstore.model.types import DeleteRow, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import LruCache
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files
+from docstore.storage.plan import Plan, Stage
 from docstore.storage.unreadable import UnreadableValues
-from docstore.tablets.manifest import Manifest
+from docstore.tablets.manifest import Manifest, Tablet
 from docstore.tablets.values import PACK_LEVEL, Dictionary, checksum16, pack, unpack
 
 PIECE_BYTES = 1024
@@ -343,10 +344,7 @@ class SiteDictionaries:
 
     def mutations(self) -> list[RowMutations]:
         """Rows that say which dictionary a scope uses, to be written with the group."""
-        rows = [
-            RowMutations("meta", DICTIONARY_ROW_PREFIX + name, [SetCell(MANIFEST_FAMILY, MANIFEST_QUALIFIER, 0, value)])
-            for name, value in self._changed.items()
-        ]
+        rows = [_row(DICTIONARY_ROW_PREFIX + name, value) for name, value in self._changed.items()]
         self._changed.clear()
         return rows
 
@@ -446,3 +444,29 @@ def _site_name(row_key: bytes, column: Column) -> bytes:
 
 def _column_name(column: Column) -> bytes:
     return f" {column[0]}:".encode() + column[1]
+
+
+def plan_for_tablet(engine: Engine, tablet: Tablet, checksums: Mapping[Column, bytes]) -> Plan:
+    """The plan by which a tablet's next values get these dictionaries, and those of its sites go."""
+    prefix = DICTIONARY_ROW_PREFIX + b"tablet " + tablet.number.to_bytes(8, "big")
+    sites = DICTIONARY_ROW_PREFIX + b"site "
+    stop = sites + (b"\xff" if tablet.end is None else tablet.end)
+    rows = {prefix + _column_name(column): bytes((len(STAGES),)) + made for column, made in checksums.items()}
+    plan = Plan().write(Stage.ALLOCATION, map(_row, rows, rows.values()))
+    for start, end in ((sites + tablet.start, stop), (prefix, prefix + b"\xff")):
+        for row in engine.scan("meta", start, end, ReadSpec(keys_only=True)):
+            if row.row_key not in rows:
+                plan.remove(Stage.ALLOCATION, [RowMutations("meta", row.row_key, [DeleteRow()])])
+    return plan
+
+
+def checksums_in_use(engine: Engine) -> Iterator[bytes]:
+    """Dictionaries that a tablet or site uses for its next values."""
+    end = DICTIONARY_ROW_PREFIX[:-1] + bytes((DICTIONARY_ROW_PREFIX[-1] + 1,))
+    for row in engine.scan("meta", DICTIONARY_ROW_PREFIX, end):
+        for cell in row.cells:
+            yield cell.value[1:]
+
+
+def _row(row_key: bytes, value: bytes) -> RowMutations:
+    return RowMutations("meta", row_key, [SetCell(MANIFEST_FAMILY, MANIFEST_QUALIFIER, 0, value)])

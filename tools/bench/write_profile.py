@@ -133,7 +133,7 @@ def write(pages: Sequence[Page], schema: docstore.Schema) -> float:
         tempfile.TemporaryDirectory() as folder,
         docstore.open(Path(folder) / "s", create=True, schema=schema) as store,
     ):
-        half = store._write_half()
+        half = store._write_side()
         preparer = Preparer(half.kernel, now_micros)
         began = time.thread_time()
         for start in range(0, len(pages), sequencer.GROUP_PAGES):  # as put_pages, all in this thread

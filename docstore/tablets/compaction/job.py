@@ -28,9 +28,6 @@ import msgpack
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.format import (
     COMPACTION_ROW,
-    DICTIONARY_ROW_PREFIX,
-    MANIFEST_FAMILY,
-    MANIFEST_QUALIFIER,
     SET_ASIDE_DIRECTORY,
     TABLE_TAGS,
 )
@@ -57,7 +54,7 @@ from docstore.tablets.compaction.segments import (
     segments_of,
     usage,
 )
-from docstore.tablets.dictionaries import STAGES
+from docstore.tablets.dictionaries import plan_for_tablet
 from docstore.tablets.encoding import LEVELS, Column, Encoder, Level, make_dictionaries
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.leftovers import dictionaries_set_aside
@@ -312,25 +309,10 @@ class Compaction:
 
     def _use_dictionaries(self, tablet: Tablet, checksums: dict[Column, bytes]) -> None:
         """The tablet's next values get the dictionaries made now; those of its sites go."""
-        opened = self._opened
-        prefix = DICTIONARY_ROW_PREFIX + b"tablet " + tablet.number.to_bytes(8, "big")
         with self._committer.lock:
-            plan = Plan()
-            sites = DICTIONARY_ROW_PREFIX + b"site "
-            stop = sites + (b"\xff" if tablet.end is None else tablet.end)
-            for row in opened.engine.scan(META, sites + tablet.start, stop, ReadSpec(keys_only=True)):
-                plan.remove(Stage.ALLOCATION, [RowMutations(META, row.row_key, [DeleteRow()])])
-            values = {
-                prefix + f" {family}:".encode() + qualifier: made for (family, qualifier), made in checksums.items()
-            }
-            for row in opened.engine.scan(META, prefix, prefix + b"\xff", ReadSpec(keys_only=True)):
-                if row.row_key not in values:
-                    plan.remove(Stage.ALLOCATION, [RowMutations(META, row.row_key, [DeleteRow()])])
-            for name, checksum in values.items():
-                cell = SetCell(MANIFEST_FAMILY, MANIFEST_QUALIFIER, 0, bytes((len(STAGES),)) + checksum)
-                plan.write(Stage.ALLOCATION, [RowMutations(META, name, [cell])])
+            plan = plan_for_tablet(self._opened.engine, tablet, checksums)
             self._committer.commit(plan)
-            opened.placement.forget_dictionaries()
+            self._opened.placement.forget_dictionaries()
 
     # --- files
 

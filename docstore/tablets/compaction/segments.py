@@ -16,7 +16,6 @@ from typing import NamedTuple
 from docstore.model.codec import decode_varint
 from docstore.model.format import (
     CODEC_ZSTD_DICTIONARY,
-    DICTIONARY_ROW_PREFIX,
     RECORD_COLUMNS,
     RECORD_VALUE,
     SEGMENT_DRAINING,
@@ -28,6 +27,7 @@ from docstore.storage.engine import Engine
 from docstore.storage.files import AppendFile, Files
 from docstore.storage.plan import Plan
 from docstore.tablets.bodies import SegmentRow, encode_ref
+from docstore.tablets.dictionaries import checksums_in_use
 from docstore.tablets.header import encode_header
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import CODEC_NAMES, Record, copies_mark, encode_record
@@ -189,19 +189,12 @@ def remove_segments(manifest: Manifest, bodies: SegmentBodies, numbers: Iterable
 
 def dictionaries_named(engine: Engine, bodies: SegmentBodies, rows: Iterable[SegmentRow]) -> set[bytes]:
     """Dictionaries that records of these segments need, or that a tablet or site uses for its next values."""
-    named = set(_dictionaries_in_use(engine))
+    named = set(checksums_in_use(engine))
     for row in rows:
         for _, found in bodies.walk(row.number, end=row.committed_bytes):
             if not isinstance(found, Damage) and found.codec == CODEC_ZSTD_DICTIONARY:
                 named.add(found.related)
     return named
-
-
-def _dictionaries_in_use(engine: Engine) -> Iterator[bytes]:
-    end = DICTIONARY_ROW_PREFIX[:-1] + bytes((DICTIONARY_ROW_PREFIX[-1] + 1,))
-    for row in engine.scan("meta", DICTIONARY_ROW_PREFIX, end):
-        for cell in row.cells:
-            yield cell.value[-16:]
 
 
 def codec_totals(bodies: SegmentBodies, rows: Iterable[SegmentRow]) -> dict[str, dict[str, int]]:
