@@ -71,7 +71,6 @@ class SharedBodies:
     """Adds, lists and resolves users of shared bodies.
 
     Attributes:
-        relocation_epoch: raised when compaction has moved bodies; whoever keeps envelopes in a cache then drops them.
         takes_texts: a row that names no text may name one now.  Not from when compaction frees rows until the records
             that leant on them are out of reach: a reader that is about to decode one would take another text for its
             base, if a row of that name came back with it.
@@ -79,7 +78,6 @@ class SharedBodies:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.relocation_epoch = 0
         self.takes_texts = True
 
     def envelope(self, body_name: bytes, qualifier: bytes = ENVELOPE) -> bytes | None:

@@ -5,7 +5,6 @@ Knows the table, the columns of `capture` and where values lie; gives the detect
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 from docstore.dedup.checksum import decides_alone
@@ -32,20 +31,14 @@ from docstore.model.format import INLINE_LIMIT_BYTES
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Previous, ReadSpec, RowMutations, SetCell
 from docstore.reading.documents import DocumentReader
-from docstore.storage.cache import LruCache
 from docstore.storage.envelope import envelope_raw_bytes, is_ref
 from docstore.storage.sharing import BODY_FAMILY, ENVELOPE, LARGEST_BASE_BYTES, TEXT, Base, SharedBodies, body_name
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
 from docstore.storage.values import Values
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
-from docstore.writing.recent import SHARED_ROWS_HELD, RecentPage, RecentPages
+from docstore.writing.recent import PAGES_HELD, SHARED_ROWS_HELD, Recent, RecentPage
 from docstore.writing.versions import OwnRow, OwnVersion, PendingPage, TextBase
-
-BASE_CACHE_BYTES = 32 << 20
-"""Raw bodies kept at hand as bases: the next page is likely to resemble the last ones."""
-PLAIN_TEXTS_HELD_BYTES = 8 << 20
-"""Texts kept at hand of pages that others are about to lean on: mostly the next ones of the same site."""
 
 _COLUMNS_OF_A_VERSION = ("dedup", "page")
 _JUDGED_COLUMNS = ("dedup", "page", "text")
@@ -79,13 +72,7 @@ class PageRows:
         self._placement = placement
         self._reader = DocumentReader(table, placement)
         self._sharing = sharing
-        self._bases: OrderedDict[bytes, Base] = OrderedDict()
-        self._bases_bytes = 0
-        self._bases_epoch = sharing.relocation_epoch
-        self._texts: OrderedDict[bytes, TextBase] = OrderedDict()
-        self._texts_bytes = 0
         self._group_texts: dict[bytes, TextBase | None] = {}
-        self._plain_texts: LruCache[tuple[bytes, str], bytes] = LruCache(PLAIN_TEXTS_HELD_BYTES, len)
         self._unusable: set[PagePointer] = set()
         """Live versions that were found to be unreadable."""
         self._pending: dict[PagePointer, PendingPage] = {}
@@ -97,11 +84,13 @@ class PageRows:
         self._lasting: set[PagePointer] = set()
         policies = [table.policy(family) for family in _FAMILIES_OF_A_VERSION]
         ages = any(policy.max_age_seconds is not None for policy in policies)
-        self._recent = RecentPages() if remembers and not ages else None
-        self._remembers_writes = all(policy.max_versions is None for policy in policies)
+        self._remembers = remembers
+        self._recent = Recent(
+            pages=PAGES_HELD if remembers and not ages else 0, shared=SHARED_ROWS_HELD if remembers else 0
+        )
+        self._remembers_writes = remembers and all(policy.max_versions is None for policy in policies)
         """A capture older than the ones that are stored may be hidden as soon as it is written."""
         self._absent: set[bytes] = set()
-        self._shared: dict[bytes, dict[bytes, bytes]] | None = {} if remembers else None
 
     # --- the detector's view
 
@@ -118,7 +107,7 @@ class PageRows:
         if pending is not None:
             self.turn = max(self.turn, self._turns[pointer] + 1)
             return pending.page
-        recent = None if self._recent is None else self._recent.get(pointer)
+        recent = self._recent.page(pointer)
         if recent is not None:
             return recent.page
         if pointer in self._unusable:
@@ -129,8 +118,7 @@ class PageRows:
             return None
         text_checksum = self._value(columns, TEXT_CHECKSUM) if MAIN in columns else b""
         page = StoredPage(self._value(columns, CHECKSUM), text_checksum, *decode_sketch(self._value(columns, SKETCH)))
-        if self._recent is not None:
-            self._recent.put(pointer, RecentPage(page))
+        self._recent.put_page(pointer, RecentPage(page))
         return page
 
     def title(self, pointer: PagePointer) -> str:
@@ -138,7 +126,7 @@ class PageRows:
         pending = self._pending.get(pointer)
         if pending is not None:
             return pending.title
-        recent = self._recent_page(pointer)
+        recent = self._recent.page(pointer)
         if recent is not None and recent.title is not None:
             return recent.title
         title = (self._column(pointer, TITLE) or b"").decode("utf-8", "surrogatepass")
@@ -151,7 +139,7 @@ class PageRows:
         pending = self._pending.get(pointer)
         if pending is not None:
             return pending.status
-        recent = self._recent_page(pointer)
+        recent = self._recent.page(pointer)
         if recent is not None and recent.status is not None:
             return recent.status
         status = int(self._column(pointer, STATUS) or b"0")
@@ -181,18 +169,15 @@ class PageRows:
         envelope = self._body_envelope(pointer)
         if envelope is not None and not is_ref(envelope):
             return True
-        if envelope is not None and self._shared is not None and self.base_at(envelope, pointer) is not None:
+        if envelope is not None and self._remembers and self.base_at(envelope, pointer) is not None:
             return True  # and held for whoever leans on it next
         return self.body(pointer) is not None
-
-    def _recent_page(self, pointer: PagePointer) -> RecentPage | None:
-        return None if self._recent is None else self._recent.get(pointer)
 
     # --- the writer's view
 
     def prepare(self, row_keys: Sequence[bytes]) -> None:
         """Say which rows are written next: those that are not there yet, most of a crawl, are found out together."""
-        self._absent = self._table.absent_rows(row_keys) if self._recent is not None and len(row_keys) > 1 else set()
+        self._absent = self._table.absent_rows(row_keys) if self._remembers and len(row_keys) > 1 else set()
 
     def own(self, row_key: bytes, timestamp: int) -> OwnRow:
         """What the row holds at and before a timestamp; the row must not be in flight."""
@@ -318,14 +303,11 @@ class PageRows:
         return None if envelope is None else self.base_at(envelope, pointer)
 
     def shared_cells(self, name: bytes) -> dict[bytes, bytes]:
-        """`SharedBodies.cells`, with the last rows at hand; not to be changed."""
-        if self._shared is None:
-            return self._sharing.cells(name)
-        cells = self._shared.get(name)
+        """`SharedBodies.cells`, from the cache where it has them; not to be changed."""
+        cells = self._recent.shared.get(name)
         if cells is None:
-            cells = self._shared[name] = self._sharing.cells_of_likely_absent(name)
-            if len(self._shared) > SHARED_ROWS_HELD:
-                del self._shared[next(iter(self._shared))]
+            cells = self._sharing.cells_of_likely_absent(name)
+            self._recent.shared.put(name, cells)
         return cells
 
     def can_read(self, base: Base, envelope: bytes) -> bool:
@@ -340,17 +322,15 @@ class PageRows:
 
     def base_at(self, envelope: bytes, pointer: PagePointer) -> Base | None:
         """The same, of a body whose envelope is at hand."""
-        self._forget_moved()
-        cached = self._bases.get(envelope)
+        cached = self._recent.bases.get(envelope)
         if cached is not None:
-            self._bases.move_to_end(envelope)
             return cached
         if not is_ref(envelope) or envelope_raw_bytes(envelope) > LARGEST_BASE_BYTES:
             return None
         place = Place(pointer.row_key, *BODY, pointer.timestamp)
         base = self._placement.unreadable.attempt(lambda: self._read_base(envelope, pointer), place)
         if base is not None:
-            self._hold_base(envelope, base)
+            self._recent.bases.put(envelope, base)
         return base
 
     def _read_base(self, envelope: bytes, pointer: PagePointer) -> Base | None:
@@ -362,12 +342,6 @@ class PageRows:
             return None
         return Base(leans_on, self._placement.fetch(inner), inner, pointer)
 
-    def _hold_base(self, envelope: bytes, base: Base) -> None:
-        self._bases[envelope] = base
-        self._bases_bytes += len(base.raw)
-        while self._bases_bytes > BASE_CACHE_BYTES and len(self._bases) > 1:
-            self._bases_bytes -= len(self._bases.popitem(last=False)[1].raw)
-
     def text_base(self, base: Base) -> TextBase | None:
         """What the text of a page can lean on whose body leans on a base.
 
@@ -375,10 +349,8 @@ class PageRows:
 
         It is the text that the base's row names; while that names none, the text of the page that holds the base.
         """
-        self._forget_moved()
-        known = self._texts.get(base.name)
+        known = self._recent.texts.get(base.name)
         if known is not None:
-            self._texts.move_to_end(base.name)
             return known
         if base.name in self._group_texts:
             return self._group_texts[base.name]
@@ -387,15 +359,12 @@ class PageRows:
         attempt = self._placement.unreadable.attempt
         if named is not None:
             raw = attempt(lambda: self._placement.fetch(named), place)
-            return None if raw is None else self._remember_text(base.name, TextBase(raw, named, True))
+            if raw is None:
+                return None
+            found = TextBase(raw, named, True)
+            self._recent.texts.put(base.name, found)
+            return found
         text = self._group_texts[base.name] = attempt(lambda: self._text_of_holder(base), place)
-        return text
-
-    def _remember_text(self, name: bytes, text: TextBase) -> TextBase:
-        self._texts[name] = text
-        self._texts_bytes += len(text.raw)
-        while self._texts_bytes > BASE_CACHE_BYTES and len(self._texts) > 1:
-            self._texts_bytes -= len(self._texts.popitem(last=False)[1].raw)
         return text
 
     def _text_of_holder(self, base: Base) -> TextBase | None:
@@ -406,14 +375,14 @@ class PageRows:
         if pending is None:
             if self._body_envelope(base.pointer) != base.envelope:
                 return None  # the page leans on the base itself
-            recent = self._recent_page(base.pointer)
+            recent = self._recent.page(base.pointer)
             known = None if recent is None else recent.text
             envelope = (self._envelope(base.pointer, MAIN) or b"") if known is None else known
         if not envelope or not is_ref(envelope):
             return None
         if pending is not None and pending.base is base:
             return TextBase(pending.text, envelope, False)
-        held = self._plain_texts.get((envelope, MAIN[0]))
+        held = self._recent.plain.get(envelope)
         if held is not None:
             return TextBase(held, envelope, False)
         raw, leans_on = self._placement.fetch_leaning(envelope)
@@ -423,18 +392,8 @@ class PageRows:
         """The base's row names this text, from this group on."""
         self._group_texts[name] = text._replace(named=True)
 
-    def _forget_moved(self) -> None:
-        """What compaction has moved or freed is looked up anew."""
-        if self._bases_epoch != self._sharing.relocation_epoch:
-            self._bases_epoch = self._sharing.relocation_epoch
-            self._bases.clear()
-            self._bases_bytes = 0
-            self._texts.clear()
-            self._texts_bytes = 0
-            self._plain_texts.clear()
-
     def _body_envelope(self, pointer: PagePointer) -> bytes | None:
-        recent = self._recent_page(pointer)
+        recent = self._recent.page(pointer)
         if recent is not None and recent.envelope is not None:
             return recent.envelope
         envelope = self._envelope(pointer, BODY)
@@ -464,31 +423,30 @@ class PageRows:
             committed: which of the two.
             shared: what it wrote to rows of shared bodies: set cells alone.
         """
-        if self._shared is not None and committed:
-            for _, name, mutations in shared:
-                if name in self._shared:
-                    cells = (cell for cell in mutations if isinstance(cell, SetCell) and cell.family == BODY_FAMILY)
-                    self._shared[name] = self._shared[name] | {cell.qualifier: cell.value for cell in cells}
-        if self._recent is not None:
-            self._absent -= self._pending_rows
-            self._recent.forget_rows(self._pending_rows)
-            if committed and self._remembers_writes:
-                self._forget_moved()
-                for pointer, page in self._pending.items():
-                    stored, title, status, raw_text, _, envelope, base = page
-                    text = None
-                    if base is not None:
-                        if base.pointer == pointer:
-                            text = base.text
-                            if len(raw_text) > INLINE_LIMIT_BYTES:
-                                self._plain_texts.put((text, MAIN[0]), raw_text)
-                        if envelope not in self._bases:
-                            self._hold_base(envelope, base)
-                    self._recent.put(pointer, RecentPage(stored, title, status, envelope, text))
+        recent = self._recent
         if committed:
+            for _, name, mutations in shared:
+                before = recent.shared.get(name)
+                if before is not None:
+                    cells = (cell for cell in mutations if isinstance(cell, SetCell) and cell.family == BODY_FAMILY)
+                    recent.shared.put(name, before | {cell.qualifier: cell.value for cell in cells})
             for name, text_base in self._group_texts.items():
                 if text_base is not None and text_base.named:
-                    self._remember_text(name, text_base)
+                    recent.texts.put(name, text_base)
+        self._absent -= self._pending_rows
+        recent.forget_rows(self._pending_rows)
+        if committed and self._remembers_writes:
+            for pointer, page in self._pending.items():
+                stored, title, status, raw_text, _, envelope, base = page
+                text = None
+                if base is not None:
+                    if base.pointer == pointer:
+                        text = base.text
+                        if len(raw_text) > INLINE_LIMIT_BYTES:
+                            recent.plain.put(text, raw_text)
+                    if envelope not in recent.bases:
+                        recent.bases.put(envelope, base)
+                recent.put_page(pointer, RecentPage(stored, title, status, envelope, text))
         if self._unusable:
             self._unusable = {pointer for pointer in self._unusable if pointer.row_key not in self._pending_rows}
         self._pending.clear()
@@ -500,17 +458,13 @@ class PageRows:
 
     def forget_row(self, row_key: bytes) -> None:
         """A row was deleted."""
-        if self._recent is not None:
-            self._recent.forget_rows({row_key})
+        self._recent.forget_rows((row_key,))
 
     def forget(self) -> None:
         """Others may have committed: read everything anew."""
         self._absent.clear()
         self._unusable.clear()
-        if self._recent is not None:
-            self._recent.forget()
-        if self._shared is not None:
-            self._shared.clear()
+        self._recent.forget()
 
     # --- pieces
 
@@ -543,8 +497,7 @@ class PageRows:
         value = self._reader.value(pointer.row_key, column, pointer.timestamp)
         if value is None:
             self._unusable.add(pointer)
-            if self._recent is not None:
-                self._recent.forget_rows({pointer.row_key})
+            self._recent.forget_rows((pointer.row_key,))
         return value
 
     def _read(self, row_key: bytes, cell: Cell) -> bytes | None:

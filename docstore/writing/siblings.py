@@ -12,11 +12,11 @@ the other's; this finds it where there is hardly any text, or another one, and t
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from functools import lru_cache
 
 from docstore.model.format import ROW_KEY_HOST_END, ROW_KEY_SCHEME_MARK
 from docstore.model.pointers import PagePointer
+from docstore.storage.cache import LruCache
 
 FOLDERS_HELD = 1024
 """Folders that were looked at last: pages of one come together."""
@@ -54,14 +54,12 @@ class Siblings:
     """The newest page of each key without its versions.  Not thread-safe: the sequencer owns it."""
 
     def __init__(self) -> None:
-        self._newest: OrderedDict[bytes, PagePointer] = OrderedDict()
+        self._newest: LruCache[bytes, PagePointer] = LruCache(KEYS_HELD)
 
     def meet(self, key: bytes, pointer: PagePointer) -> PagePointer | None:
         """The page that came last under a key of `version_less`, if its row is another; this one is next."""
         if not key:
             return None
-        before = self._newest.pop(key, None)
-        self._newest[key] = pointer
-        if len(self._newest) > KEYS_HELD:
-            self._newest.popitem(last=False)
+        before = self._newest.get(key)
+        self._newest.put(key, pointer)
         return before if before is not None and before.row_key != pointer.row_key else None

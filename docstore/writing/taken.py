@@ -10,6 +10,7 @@ from bisect import bisect_left
 
 from docstore.model.capture import BODY, CHECKSUM
 from docstore.model.types import ReadSpec
+from docstore.storage.cache import LruCache
 from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table
 from docstore.storage.values import Values
 
@@ -35,18 +36,16 @@ class TakenTimes:
     def __init__(self, table: Table, placement: Values) -> None:
         self._table = table
         self._placement = placement
-        self._runs: dict[bytes, _Run] = {}
+        self._runs: LruCache[bytes, _Run] = LruCache(ROWS_HELD)
 
     def next(self, row_key: bytes, timestamp: int, checksum: bytes) -> int:
         """The first time, from this one on, that is free, or has or may have this checksum."""
-        run = self._runs.pop(row_key, None)
+        run = self._runs.get(row_key)
         if run is None or not run.start <= timestamp <= run.end + TIMESTAMP_STEP_MICROS:
             run = _Run(timestamp)
         if timestamp > run.end or not run.is_read:
             self._read(row_key, run)
-        self._runs[row_key] = run
-        if len(self._runs) > ROWS_HELD:
-            del self._runs[next(iter(self._runs))]
+        self._runs.put(row_key, run)
         found = [run.end]
         for same in (run.at.get(checksum, ()), run.at.get(_NOT_KNOWN, ())):
             found += same[(place := bisect_left(same, timestamp)) : place + 1]

@@ -142,9 +142,8 @@ class Lifetimes:
         return freed
 
     def _commit(self, plan: Plan) -> None:
-        """Change rows of shared bodies, under the lock; a writer that has them in a cache must look again."""
+        """Change rows of shared bodies, under the lock; a writer that has them in a cache looks again."""
         self._committer.commit(plan)
-        self._sharing.relocation_epoch += 1
 
     def _names(self) -> Iterator[bytes]:
         for row in self._engine.scan(TABLE, spec=ReadSpec(keys_only=True, cell_limit=1)):

@@ -399,7 +399,6 @@ class Relocator:
                         stage = Stage.BASES if key[0] == TABLE else Stage.PAGES
                         plan.write(stage, [RowMutations(*key, mutations)])
                     self._committer.commit(plan)
-                    self._sharing.relocation_epoch += 1
 
     def _apply(self, planned: PlannedRow, rows: dict[tuple[str, bytes], list[Mutation]]) -> None:
         """Decide under the lock what of a row's plan still holds."""
