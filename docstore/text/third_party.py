@@ -37,4 +37,5 @@ def trafilatura(markup: Markup) -> str:
 def resiliparse(markup: Markup) -> str:
     """What resiliparse finds as main content."""
     extract = _library("resiliparse.extract.html2text", "resiliparse").extract_plain_text
-    return _lines(extract(rebuild(markup), main_content=True))
+    source = rebuild(markup).encode("utf-8", "replace").decode()  # it takes no lone surrogates
+    return _lines(extract(source, main_content=True))

@@ -8,7 +8,7 @@ from processor_time import least_seconds
 
 from docstore.text import combined as rule
 from docstore.text.combined import combined, select
-from docstore.text.content import EXTRACTORS, extractor, visible
+from docstore.text.content import extractor, visible
 from docstore.text.outline import outline
 from docstore.text.tokens import split
 
@@ -170,11 +170,6 @@ def test_rule_is_in_integers_alone() -> None:
     source = Path(rule.__file__).read_text("utf-8").split('"""', 2)[2]
     code = "\n".join(line for line in source.split("\n") if '"""' not in line)
     assert " / " not in code and "float" not in code
-
-
-def test_every_extractor_has_its_function() -> None:
-    for name in EXTRACTORS:
-        assert callable(extractor(name))
 
 
 @pytest.mark.parametrize("name", ["combined", "plateau", "slope"])
