@@ -32,7 +32,7 @@ from docstore.model import format as disk_format
 from tools import make_cli_reference
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXIT_NOTE = re.compile(r"\s+# exit (\d+)$")
 ELSEWHERE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -130,6 +130,50 @@ def test_the_convention_notices_what_is_wrong(tmp_path: Path) -> None:
     assert run_session(Session("docstore key", 2, "docstore: error: key takes..."), tmp_path) == ""
     found = list(sessions("$ make demo\nx\n$ docstore get x  # exit 1\nshown\nmore\n$ docstore key y\n"))
     assert found == [Session("docstore get x", 1, "shown\nmore"), Session("docstore key y", 0, "")]
+
+
+# --- names of the code
+
+NAMED_PAGES = [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md"]
+SPAN = re.compile(r"`([^`\n]+)`")
+PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_/-]*(?:\.(?:py|md|rs|toml)|/)")
+IDENTIFIER = re.compile(r"_?[A-Z][A-Za-z0-9_]{3,}")
+PLACES = ("", "docs", "docstore", "docstore/archives", "docstore/tablets", "docstore/tablets/engines")
+
+
+def defined() -> set[str]:
+    """Names of classes, functions and module constants of the package and its tests."""
+    names: set[str] = set()
+    for path in [*(ROOT / "docstore").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                    names.add(node.name)
+                case ast.Assign(targets=[ast.Name(name)]) | ast.AnnAssign(target=ast.Name(name)):
+                    names.add(name)
+                case _:
+                    pass
+    return names
+
+
+@pytest.mark.parametrize("page", NAMED_PAGES, ids=lambda page: page.name)
+def test_files_and_names_of_the_code_that_a_page_gives_exist(page: Path) -> None:
+    known = defined() | {"NAME"}
+    folder = "docs"
+    missing = []
+    for line in page.read_text(encoding="utf-8").splitlines():
+        for span in SPAN.findall(line):
+            if "NAME" in span:
+                continue
+            if PATH.fullmatch(span):
+                where = next((place for place in (folder, *PLACES) if (ROOT / place / span).exists()), None)
+                if where is None:
+                    missing.append(span)
+                elif span.endswith("/"):  # what follows may lie in it
+                    folder = f"{where}/{span}"
+            elif IDENTIFIER.fullmatch(span) and span not in known:
+                missing.append(span)
+    assert missing == []
 
 
 # --- commands
