@@ -170,7 +170,7 @@ def test_files_and_names_of_the_code_that_a_page_gives_exist(page: Path) -> None
                 if where is None:
                     missing.append(span)
                 elif span.endswith("/"):  # what follows may lie in it
-                    folder = f"{where}/{span}"
+                    folder = f"{where}/{span}".lstrip("/")
             elif IDENTIFIER.fullmatch(span) and span not in known:
                 missing.append(span)
     assert missing == []
