@@ -7,6 +7,7 @@ the store that an undisturbed run makes.
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections.abc import Callable, Sequence
@@ -34,10 +35,12 @@ from docstore.model.types import (
     RowMutations,
     SetCell,
 )
-from docstore.reports.check import check
+from docstore.reports.check import ACKNOWLEDGE, check
 from docstore.store import DocumentStore
 from docstore.sweep.job import sweep
 from docstore.sweep.reindex import reindex
+from docstore.tablets import layout
+from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.layout import Layout
 
 HTML = (("Content-Type", "text/html"),)
@@ -386,3 +389,62 @@ def test_a_plan_is_stopped_behind_each_of_its_rows(
 ) -> None:
     for stop_at in range(case(name).rows(tmp_path / "s", seed)):
         case(name).stop(tmp_path / "s", seed, stop_at)
+
+
+# --- opening after power loss
+
+
+class TornEngine(LevelDBEngine):
+    """Applies rows one by one, as `Tearing`, from its opening on."""
+
+    caps = LevelDBEngine.caps._replace(atomic_batches=False)
+    left = 10**6
+    source = random.Random(1)
+
+    def mutate_rows(self, rows: Sequence[RowMutations], durability: Durability) -> None:
+        for row in TornEngine.source.sample(list(rows), len(rows)):
+            if not TornEngine.left:
+                raise SimulatedCrash("stopped")
+            TornEngine.left -= 1
+            super().mutate_rows([row], Durability.NONE)
+
+
+def cut(store: DocumentStore, folder: Path) -> None:
+    """Copy a store as its writer has it now, without the last half of what it has written to its segment."""
+    shutil.copytree(store.opened.path, folder)
+    segment = max((folder / "segments").glob("*.seg"))
+    os.truncate(segment, segment.stat().st_size // 2)
+
+
+def lost_of(store: DocumentStore) -> tuple[set[tuple[object, ...]], Contents]:
+    return {(lost.url, lost.timestamp, lost.columns) for lost in store.lost}, contents(store)
+
+
+def test_an_open_that_drops_what_is_lost_is_stopped_behind_every_third_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(tmp_path / "s") as store:
+        fill(store)
+        put(store, [*NEW_PAGES, a_page("a.example/0", near(0, 7), 1)], policies=BY_REFERENCE)
+        cut(store, tmp_path / "lost")
+    shutil.copytree(tmp_path / "lost", tmp_path / "whole")
+    with open_store(tmp_path / "whole") as store:
+        expected = lost_of(store)
+        assert len(expected[0]) > 3
+    monkeypatch.setattr(layout, "LevelDBEngine", TornEngine)
+    stop_at = 0
+    while True:
+        shutil.copytree(tmp_path / "lost", tmp_path / "torn")
+        TornEngine.left = stop_at
+        try:
+            Layout(tmp_path / "torn").open(create=False, schema=None).close()
+            break
+        except SimulatedCrash:
+            pass
+        TornEngine.left = 10**6
+        with open_store(tmp_path / "torn") as store:
+            assert lost_of(store) == expected, stop_at
+            assert {one.remedy.split("; ")[-1] for one in check(store.opened)} == {ACKNOWLEDGE}, stop_at
+        shutil.rmtree(tmp_path / "torn")
+        stop_at += 3
+    assert stop_at > 6
