@@ -2,7 +2,7 @@
 
 Plain array kernels, so that a batch engine can run each stage: repartition by key, sort,
 emit, merge.  A page is known by its number 0..n-1.  Must not know texts, URLs, the store or how a key is computed, and
-decides nothing: what it proposes `join.verify_pairs` decides exactly.
+decides nothing: what it proposes is counted exactly (`overlaps`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from docstore.model.errors import InvalidArgument
 
 Numbers: TypeAlias = NDArray[np.int64]
 
+ROUNDING = 1e-9
+"""Taken off before rounding up, so that a float error never asks for one member too many; the final test is exact."""
 CHUNK_PAIRS = 1 << 22
 """Pairs or members that one step holds: about 32 MB an array."""
 _AGREEMENT_PAIRS = 1 << 12
@@ -48,25 +50,6 @@ def leaders(checksums: NDArray[np.uint64]) -> Numbers:
     result = np.empty(len(order), np.int64)
     result[order] = order[np.flatnonzero(fresh)[np.cumsum(fresh) - 1]] if len(order) else order
     return result
-
-
-def expand_pairs(leader: Numbers, first: Numbers, second: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """All pairs of pages behind pairs of leaders; a pair (leader, itself) stands for the pairs inside its group.
-
-    Returns:
-        first, second (first < second, unsorted), and for each which of the given pairs it comes from.
-    """
-    by_leader = np.argsort(leader, kind="stable")
-    begin = np.searchsorted(leader[by_leader], np.arange(len(leader) + 1))
-    size = np.diff(begin)
-    many = size[first] * size[second]
-    source = np.repeat(np.arange(len(first)), many)
-    inner = spans(np.zeros(len(many), np.int64), many)
-    left = by_leader[begin[first[source]] + inner // size[second[source]]]
-    right = by_leader[begin[second[source]] + inner % size[second[source]]]
-    keep = (left < right) | (first != second)[source]
-    left, right, source = left[keep], right[keep], source[keep]
-    return np.minimum(left, right), np.maximum(left, right), source
 
 
 # --- candidates from buckets ---

@@ -18,7 +18,7 @@ from docstore.dedup import bands, native, overlaps, reference, shingle, texts
 from docstore.dedup import checksum as checksums
 from docstore.dedup.analysis import Analysis, TextKeys
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.join import Sets
+from docstore.dedup.overlaps import Sets
 from docstore.dedup.sketches import SketchBounds
 from docstore.model.errors import InvalidArgument
 from docstore.text import content

@@ -20,7 +20,7 @@ from docstore.compiled import docstore_native
 from docstore.dedup import checksum, reference
 from docstore.dedup.analysis import Analysis, Link, TextKeys
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.join import Sets, take
+from docstore.dedup.overlaps import Sets, take
 from docstore.dedup.sketches import SketchBounds
 from docstore.model import format as disk
 from docstore.text import charset, content

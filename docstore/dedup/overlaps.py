@@ -1,23 +1,42 @@
-"""What very many pairs of sets of hashes share: the reference of the native `shared_members`.
+"""Sets of hashes, and what pairs of them share: the reference of the native `shared_members`.
 
-Knows arrays only.  The members of one set are written into a table at the place of their
-lowest bits, whole; those of the others are looked up there.  Members are hashes already, so no numbering of all members
-comes first, as `join.overlap_pairs` needs it; a member whose place was taken by another is looked up apart, so that the
-count stays exact.
+Knows arrays only; must not know texts, pages or the store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from docstore.dedup.candidates import CHUNK_PAIRS, Numbers, spans
-from docstore.dedup.join import Sets
+from docstore.dedup.candidates import Numbers, spans
+from docstore.dedup.shingle import overlap
 
-TABLE_BITS = 21
-"""16 MB a thread: a set of 1,000 members loses a place once in four sets."""
-_MASK = np.uint64((1 << TABLE_BITS) - 1)
+
+class Sets(NamedTuple):
+    """Sets in CSR form: set i has the members ``members[starts[i]:starts[i + 1]]``.
+
+    Attributes:
+        starts: (n + 1,) int64, from 0, never falling.
+        members: unsigned integers, distinct within a set, ascending within a set.
+    """
+
+    starts: Numbers
+    members: NDArray[np.unsignedinteger]
+
+    @property
+    def lengths(self) -> Numbers:
+        """Members of each set, (n,)."""
+        return self.starts[1:] - self.starts[:-1]
+
+
+def take(sets: Sets, chosen: Numbers) -> Sets:
+    """The chosen sets, in that order, as sets of their own."""
+    lengths = sets.lengths[chosen]
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return Sets(starts, sets.members[spans(sets.starts[chosen], lengths)])
 
 
 def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
@@ -25,50 +44,11 @@ def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
 
     Args:
         sets: members are uint64 hashes.
-        first, second: (pairs,) numbers of sets; fastest where `first` is ascending.
+        first, second: (pairs,) numbers of sets.
     Returns:
         (pairs,) int64.
     """
-    starts, lengths, members = sets.starts, sets.lengths, sets.members
-    shared = np.zeros(len(first), np.int64)
-    if not len(first):
-        return shared
-    table = np.zeros(1 << TABLE_BITS, np.uint64)
-    table[0] = 1  # in an empty place stands a hash that belongs elsewhere
-    order = np.argsort(first, kind="stable")
-    marked, probed = first[order], second[order]
-    begins = np.flatnonzero(np.diff(marked, prepend=-1))
-    for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(order)], strict=True):
-        one = members[starts[marked[begin]] : starts[marked[begin] + 1]]
-        places = one & _MASK
-        table[places] = one
-        lost = one[table[places] != one]
-        for at, stop in _slices(lengths[probed[begin:end]], begin):
-            others = probed[at:stop]
-            if stop - at == 1:
-                looked_up = members[starts[others[0]] : starts[others[0] + 1]]
-            else:
-                looked_up = members[spans(starts[others], lengths[others])]
-            hits = table[looked_up & _MASK] == looked_up
-            if len(lost):
-                hits |= np.isin(looked_up, lost)
-            if stop - at == 1:
-                shared[order[at]] = np.count_nonzero(hits)
-            else:
-                totals = np.concatenate([np.zeros(1, np.int64), np.cumsum(hits)])
-                ends = np.cumsum(lengths[others])
-                shared[order[at:stop]] = totals[ends] - totals[ends - lengths[others]]
-        table[places] = 0
-        table[0] = 1
-    return shared
-
-
-def _slices(lengths: Numbers, offset: int) -> Iterator[tuple[int, int]]:
-    """Cut a run of sets so that each slice has about CHUNK_PAIRS members at most, or one set."""
-    work = np.cumsum(lengths)
-    at = 0
-    while at < len(lengths):
-        done = int(work[at - 1]) if at else 0
-        stop = min(len(lengths), max(at + 1, int(np.searchsorted(work, done + CHUNK_PAIRS, "right"))))
-        yield offset + at, offset + stop
-        at = stop
+    bounds = sets.starts.tolist()
+    each = [sets.members[begin:end] for begin, end in pairwise(bounds)]
+    pairs = zip(first.tolist(), second.tolist(), strict=True)
+    return np.fromiter((overlap(each[one], each[other]) for one, other in pairs), np.int64, len(first))

@@ -14,9 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.candidates import CHUNK_PAIRS, Numbers, bucket_pairs, sketch_agreements
+from docstore.dedup.candidates import CHUNK_PAIRS, ROUNDING, Numbers, bucket_pairs, sketch_agreements
 from docstore.dedup.curves import bin_agreement, miss_probability
-from docstore.dedup.join import ROUNDING
 from docstore.dedup.shingle import distinct
 from docstore.dedup.sketch import BINS
 

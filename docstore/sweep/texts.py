@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.detector import MIN_NEAR_WORDS
-from docstore.dedup.join import Sets
 from docstore.dedup.kernel import Kernel
+from docstore.dedup.overlaps import Sets
 from docstore.dedup.sketch import BINS, minima
 from docstore.model import capture
 from docstore.model.errors import CorruptionError

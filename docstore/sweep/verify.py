@@ -13,8 +13,8 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.join import Sets
 from docstore.dedup.kernel import shared_members
+from docstore.dedup.overlaps import Sets
 from docstore.sweep.stages import INPUT_BYTES, Workspace, in_order
 
 BATCH_MEMBERS = 1 << 22

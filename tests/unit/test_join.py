@@ -11,9 +11,10 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from docstore.dedup import candidates, join
-from docstore.dedup.join import Sets
+from docstore.dedup import candidates
+from docstore.dedup.overlaps import Sets
 from docstore.model.errors import InvalidArgument
+from tools.bench import exact_join as join
 
 SEED = 20261120
 
@@ -64,7 +65,6 @@ def test_exact_join_in_tiny_chunks_finds_the_same(monkeypatch: pytest.MonkeyPatc
     sets = families(np.random.default_rng(SEED), 150)
     whole = rows(join.exact_join(sets, 0.5))
     monkeypatch.setattr(join, "CHUNK_PAIRS", 7)
-    monkeypatch.setattr(candidates, "CHUNK_PAIRS", 7)
     assert rows(join.exact_join(sets, 0.5)) == whole
 
 
@@ -124,7 +124,7 @@ def test_leaders_are_the_smallest_page_of_each_group() -> None:
 
 def test_expansion_gives_all_pairs_of_pages_behind_pairs_of_leaders() -> None:
     leader = np.array([0, 1, 0, 1, 0, 5])
-    left, right, source = candidates.expand_pairs(leader, np.array([0, 0, 1]), np.array([0, 1, 5]))
+    left, right, source = join.expand_pairs(leader, np.array([0, 0, 1]), np.array([0, 1, 5]))
     found = sorted(zip(left.tolist(), right.tolist(), source.tolist(), strict=True))
     across = [(min(a, b), max(a, b), 1) for a in (0, 2, 4) for b in (1, 3)]
     assert found == sorted([(0, 2, 0), (0, 4, 0), (2, 4, 0), *across, (1, 5, 2), (3, 5, 2)])
@@ -168,13 +168,6 @@ def test_sketch_agreements_count_equal_bins(bins: int, monkeypatch: pytest.Monke
     first[0], second[0] = 7, 9
     expected = (sketches[first] == sketches[second]).sum(axis=1)
     assert candidates.sketch_agreements(sketches, first, second).tolist() == expected.tolist()
-
-
-def test_verification_keeps_exactly_the_candidates_at_the_threshold() -> None:
-    sets = families(np.random.default_rng(SEED), 120)
-    first, second = np.triu_indices(len(sets.lengths), 1)
-    verified = join.verify_pairs(sets, second.astype(np.int64), first.astype(np.int64), 0.7)
-    assert rows(verified) == brute(sets, 0.7)
 
 
 def shared_corpus_script() -> ModuleType:

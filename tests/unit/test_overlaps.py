@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from docstore import compiled
 from docstore.dedup import native, overlaps
-from docstore.dedup.join import Sets, overlap_pairs
+from docstore.dedup.overlaps import Sets
+from tools.bench.exact_join import overlap_pairs
 
 COUNTERS = [overlaps.shared_members, *([native.shared_members] if not compiled.WHY_NOT else [])]
 
@@ -27,11 +28,8 @@ def random_sets(seed: int, count: int, members: int, wide: bool = True) -> Sets:
 
 @pytest.mark.parametrize("count", COUNTERS)
 @pytest.mark.parametrize("wide", [True, False])
-def test_shared_members_are_those_of_the_kernel_that_numbers_them(
-    wide: bool, count: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shared_members_are_those_of_the_kernel_that_numbers_them(wide: bool, count: object) -> None:
     assert callable(count)
-    monkeypatch.setattr(overlaps, "CHUNK_PAIRS", 500)
     sets = random_sets(4, 40, 200, wide)
     first, second = (side.astype(np.int64) for side in np.triu_indices(40, 1))
     assert (count(sets, first, second) == overlap_pairs(sets, first, second)).all()

@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 
 import docstore
-from docstore.dedup.join import Sets, exact_join
 from docstore.dedup.kernel import Kernel
+from docstore.dedup.overlaps import Sets
 from docstore.model.types import Page, VerdictKind
+from tools.bench.exact_join import exact_join
 from tools.bench.harness import Section, one_core
 
 THRESHOLD = 0.8

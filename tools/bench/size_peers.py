@@ -31,8 +31,8 @@ import numpy as np
 import zstandard
 
 import docstore
-from docstore.dedup.join import Sets, exact_join
 from docstore.dedup.kernel import Kernel
+from docstore.dedup.overlaps import Sets
 from docstore.model.capture import MAIN
 from docstore.model.format import RECORD_NARROW_HEADER_BYTES, RECORD_RELATED_BYTES
 from docstore.model.types import Page, ReadSpec
@@ -41,6 +41,7 @@ from docstore.store import DocumentStore
 from docstore.tablets.bodies import decode_ref
 from docstore.tablets.values import ValueCodec, checksum16
 from tools.bench.accounts import account
+from tools.bench.exact_join import exact_join
 from tools.bench.harness import Section, load_pages, one_core
 from tools.bench.scatter import Point, scatter
 from tools.bench.size import NAMES, STAGES, compact, tell

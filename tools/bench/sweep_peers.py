@@ -32,12 +32,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import docstore
-from docstore.dedup.candidates import expand_pairs, leaders
-from docstore.dedup.join import Sets, exact_join
+from docstore.dedup.candidates import leaders
 from docstore.dedup.kernel import Kernel
+from docstore.dedup.overlaps import Sets
 from docstore.model.types import Page
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.text.words import words
+from tools.bench.exact_join import exact_join, expand_pairs
 from tools.bench.harness import Section, load_pages, machine, one_core
 from tools.bench.pairset import Numbers, PairSet, recall
 

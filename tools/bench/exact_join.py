@@ -1,9 +1,9 @@
-"""Pairs of similar sets, offline: the overlap kernel that verifies, and the exact prefix-filter join.
+"""The exact prefix-filter join of similar sets: the yardstick of the benchmarks.
 
 Plain array kernels over CSR arrays (``starts``: (n + 1,) int64, and the concatenated
 members).  Must not know the store, texts or URLs; a set is known by its number 0..n-1.
 
-The exact join is the yardstick: it finds every pair whose exact Jaccard coefficient reaches the threshold, and counts
+It finds every pair whose exact Jaccard coefficient reaches the threshold, and counts
 what they share.  Laws of the prefix filter (Chaudhuri, Ganti, Kaushik 2006; Bayardo, Ma, Srikant 2007; Xiao et al.
 2008): with members in one global order, two sets x and y, |y| <= |x|, of Jaccard coefficient >= t share a member among
 the first ``|x| - ceil(t |x|) + 1`` of x and the first ``|y| - ceil(2t / (1 + t) |y|) + 1`` of y, and
@@ -15,31 +15,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from docstore.dedup.candidates import CHUNK_PAIRS, Numbers, expand_pairs, leaders, spans
+from docstore.dedup.candidates import CHUNK_PAIRS, ROUNDING, Numbers, leaders, spans
+from docstore.dedup.overlaps import Sets, take
 from docstore.dedup.shingle import distinct
 from docstore.model.errors import InvalidArgument
-
-ROUNDING = 1e-9
-"""Taken off before rounding up, so that a float error never asks for one member too many; the final test is exact."""
-
-
-class Sets(NamedTuple):
-    """Sets in CSR form: set i has the members ``members[starts[i]:starts[i + 1]]``.
-
-    Attributes:
-        starts: (n + 1,) int64, from 0, never falling.
-        members: unsigned integers, distinct within a set, ascending within a set.
-    """
-
-    starts: Numbers
-    members: NDArray[np.unsignedinteger]
-
-    @property
-    def lengths(self) -> Numbers:
-        """Members of each set, (n,)."""
-        return self.starts[1:] - self.starts[:-1]
 
 
 class Pairs(NamedTuple):
@@ -55,13 +35,6 @@ class Pairs(NamedTuple):
     second: Numbers
     shared: Numbers
     either: Numbers
-
-
-def take(sets: Sets, chosen: Numbers) -> Sets:
-    """The chosen sets, in that order, as sets of their own."""
-    lengths = sets.lengths[chosen]
-    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return Sets(starts, sets.members[spans(sets.starts[chosen], lengths)])
 
 
 def equal_sets(sets: Sets) -> Numbers:
@@ -82,6 +55,25 @@ def equal_sets(sets: Sets) -> Numbers:
     wrong = followers[distinct(owner[~same])]
     leader[wrong] = wrong  # a clash of sums: such a set stands alone, and the join still compares it
     return leader
+
+
+def expand_pairs(leader: Numbers, first: Numbers, second: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """All pairs of pages behind pairs of leaders; a pair (leader, itself) stands for the pairs inside its group.
+
+    Returns:
+        first, second (first < second, unsorted), and for each which of the given pairs it comes from.
+    """
+    by_leader = np.argsort(leader, kind="stable")
+    begin = np.searchsorted(leader[by_leader], np.arange(len(leader) + 1))
+    size = np.diff(begin)
+    many = size[first] * size[second]
+    source = np.repeat(np.arange(len(first)), many)
+    inner = spans(np.zeros(len(many), np.int64), many)
+    left = by_leader[begin[first[source]] + inner // size[second[source]]]
+    right = by_leader[begin[second[source]] + inner % size[second[source]]]
+    keep = (left < right) | (first != second)[source]
+    left, right, source = left[keep], right[keep], source[keep]
+    return np.minimum(left, right), np.maximum(left, right), source
 
 
 # --- verification ---
@@ -152,21 +144,6 @@ def overlap_pairs(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
     result = np.empty(len(order), np.int64)
     result[order] = shared
     return result
-
-
-def verify_pairs(sets: Sets, first: Numbers, second: Numbers, threshold: float) -> Pairs:
-    """Keep the pairs whose exact Jaccard coefficient reaches the threshold, sorted."""
-    lengths = sets.lengths
-    small = np.minimum(lengths[first], lengths[second])
-    large = np.maximum(lengths[first], lengths[second])
-    possible = small >= threshold * large - ROUNDING
-    first, second = np.minimum(first, second)[possible], np.maximum(first, second)[possible]
-    shared = overlap_pairs(sets, first, second)
-    either = lengths[first] + lengths[second] - shared
-    good = np.flatnonzero((either > 0) & (shared >= threshold * either - ROUNDING))
-    good = good[shared[good] / either[good] >= threshold]
-    good = good[np.lexsort((second[good], first[good]))]
-    return Pairs(first[good], second[good], shared[good], either[good])
 
 
 # --- the exact join ---
