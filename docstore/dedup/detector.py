@@ -31,8 +31,7 @@ from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.oldest import Fits
 from docstore.dedup.ranking import Proposal
-from docstore.dedup.sketches import SketchBounds
-from docstore.dedup.texts import Asking
+from docstore.dedup.texts import QueryText, SketchBounds
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import VerdictKind
@@ -227,7 +226,7 @@ class Detector:
         Returns:
             Matches, most similar first (then oldest, then row key), and what the index proposed.
         """
-        page = self._asking(analysis)
+        page = self._query_text(analysis)
         matches: list[Match] = []
         looked_at: set[int] = set()
         for _ in range(GONE_ROUNDS):
@@ -288,7 +287,7 @@ class Detector:
         return self._index.oldest_with_text(number, row_key, self._has_text(number), may_stand)
 
     def _verify_likeliest(
-        self, row_key: bytes, page: Asking, analysis: Analysis, numbers: list[int], matches: list[Match]
+        self, row_key: bytes, page: QueryText, analysis: Analysis, numbers: list[int], matches: list[Match]
     ) -> None:
         """Compare a page that has many relatives with those of other texts whose sketches say that they are near."""
         compared = {match.number for match in matches}
@@ -303,7 +302,7 @@ class Detector:
     def _verify(
         self,
         row_key: bytes,
-        page: Asking,
+        page: QueryText,
         analysis: Analysis,
         numbers: list[int],
         limit: int,
@@ -340,21 +339,21 @@ class Detector:
             return 0.0
         if analysis.text_checksum == text_checksum:
             return 1.0
-        page = self._asking(analysis)
+        page = self._query_text(analysis)
         self._texts.compare(page, [], 0)  # is at hand from now on
         overlap = self._overlap(page, _number(text_checksum), text_checksum, load_text)
         return 0.0 if overlap is None else jaccard(overlap[0], len(page.shingles), overlap[1])
 
-    def _asking(self, analysis: Analysis) -> Asking:
+    def _query_text(self, analysis: Analysis) -> QueryText:
         """A page, with its shingles as the kernel gave them, or made from its text."""
         text_checksum, shingles = analysis.text_checksum, analysis.shingles
         if not len(shingles):
             shingles = self._kernel.shingles(analysis.main)
         its = _number(text_checksum), text_checksum, analysis.sketch, analysis.shingle_count, shingles
-        return _new_tuple(Asking, its)
+        return _new_tuple(QueryText, its)
 
     def _overlap(
-        self, page: Asking, number: int, text_checksum: bytes, load_text: Callable[[], str | None]
+        self, page: QueryText, number: int, text_checksum: bytes, load_text: Callable[[], str | None]
     ) -> tuple[int, int] | None:
         """How many shingles a page that is at hand shares with a text, and how many that has; None without the text."""
         found = self._texts.overlap(page.number, number)

@@ -1,4 +1,4 @@
-"""What the compiled module offers; its callers are `native`, `packing` and `engines.cellbatch`, and say what each value
+"""What the compiled module offers; its callers are `kernel`, `packing` and `engines.cellbatch`, and say what each value
 means."""
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def shared_members(
 ) -> bytes: ...
 
 class Texts:
-    """`dedup.texts.ReferenceTexts` in native code."""
+    """`dedup.texts.Texts` in native code."""
 
     def __init__(self, limit: int, bounds: tuple[float, float, float], limit_bytes: int) -> None: ...
     @property

@@ -1,31 +1,41 @@
-"""The one place that says which code analyses a body, or counts what pairs of sets share.
+"""The one place that says which code analyses a body, compares texts, or counts what pairs of sets share.
 
-Knows `reference`, which defines every result, and `native`, which gives the same bits faster.  Native code is
-picked here and nowhere else, where it is built and has the extractor; `name` says what runs.
+Knows `reference`, `texts`, `overlaps` and `shingle`, which define every result, and native code, which gives the same
+bits faster: taken where it is built and has the extractor; `Kernel.name` says what runs.  What native code leaves alone
+goes to the reference: a body in a legacy multi-byte encoding is decoded there, and a string with lone surrogates
+analysed there.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from docstore import compiled
-from docstore.dedup import bands, native, overlaps, reference, shingle, texts
+from docstore.compiled import docstore_native
+from docstore.dedup import bands, overlaps, reference, shingle, texts
 from docstore.dedup import checksum as checksums
-from docstore.dedup.analysis import Analysis, TextKeys
+from docstore.dedup.analysis import Analysis, Link, TextKeys
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.overlaps import Sets
-from docstore.dedup.sketches import SketchBounds
+from docstore.dedup.overlaps import Sets, take
+from docstore.model import format as disk
 from docstore.model.errors import InvalidArgument
-from docstore.text import content
+from docstore.text import charset, content
 
 NATIVE: Final = "native"
 REFERENCE: Final = "reference"
+NATIVE_EXTRACTORS: Final = frozenset({"visible", "combined", "scored"})
+"""Those that native code has."""
+Texts: TypeAlias = "texts.Texts | docstore_native.Texts"
 
+_TEXT_SCHEME: Final = bytes((disk.SCHEME_TEXT_1,))
+_SKETCH_SCHEME: Final = bytes((disk.SCHEME_SKETCH_1,))
+_BLAKE3_SCHEME: Final = bytes((disk.SCHEME_BLAKE3_256,))
 _LOG = logging.getLogger(__name__)
 _said: set[str] = set()
 
@@ -74,54 +84,137 @@ class Kernel:
         self._shingle_words = shingle_words
         self._checksum = checksum
         self._order = order
-        why_not = native.why_not(extractor)
+        why_not = compiled.WHY_NOT
+        if not why_not and extractor not in NATIVE_EXTRACTORS:
+            why_not = f"the extractor {extractor!r} is in Python only"
         if prefer == NATIVE and why_not:
             raise InvalidArgument(f"the native kernel cannot be used: {why_not}; install a Rust toolchain and docstore")
-        self._native: native.NativeKernel | None = None
+        self._native: docstore_native.Kernel | None = None
         if why_not and prefer is None:
             _say_once(why_not)
         elif prefer != REFERENCE:
-            self._native = native.NativeKernel(extractor, shingle_words, checksum, order)
+            # A run of 2**60 words is as good as any longer one: no text has so many.
+            width = min(shingle_words, 1 << 60)
+            self._native = docstore_native.Kernel(extractor, width, checksum == "blake3", order)
         self.name = REFERENCE if self._native is None else NATIVE
 
     def analyse(self, body: bytes, content_type: str | None = None, *, links: bool = False) -> Analysis:
         """Text and fingerprints of one body; never raises for what is in it."""
-        if self._native is not None:
-            return self._native.analyse(body, content_type, links)
-        return reference.analyse(
-            body, content_type, self._extract, self._shingle_words, self._checksum, links=links, order=self._order
-        )
+        if self._native is None:
+            return self._by_reference(body, content_type, links)
+        try:
+            digest, outcome = self._native.analyse(body, content_type or "", links)
+            return self._of_native(body, content_type, links, digest, outcome)
+        except (UnicodeEncodeError, RuntimeError) as error:
+            return self._by_reference(body, content_type, links, error)
 
     def analyse_many(self, bodies: Sequence[tuple[bytes, str | None]], *, links: bool = False) -> list[Analysis]:
         """`analyse` of each (body, content type), in order; native code lets go of the GIL once for all."""
         if self._native is not None:
-            return self._native.analyse_many(bodies, links)
+            try:
+                found = self._native.analyse_many([(body, content_type or "") for body, content_type in bodies], links)
+                return [
+                    self._of_native(body, content_type, links, digest, outcome)
+                    for (body, content_type), (digest, outcome) in zip(bodies, found, strict=True)
+                ]
+            except (UnicodeEncodeError, RuntimeError):  # one at a time tells which body it is
+                pass
         return [self.analyse(body, content_type, links=links) for body, content_type in bodies]
 
     def shingles(self, text: str) -> NDArray[np.uint64]:
         """The shingle set of a main text: (n,) uint64, ascending."""
         if self._native is not None:
-            return self._native.shingles(text)
+            try:
+                return np.frombuffer(self._native.shingles(text), np.uint64)
+            except (UnicodeEncodeError, RuntimeError):
+                pass
         return reference.shingles(text, self._shingle_words)
 
     def text_keys(self, text: str) -> TextKeys:
         """What a main text is posted under, as its page's analysis has it."""
         if self._native is not None:
-            return self._native.text_keys(text)
+            try:
+                count, *keys = self._native.text_keys(text)
+                return TextKeys(count, *[np.frombuffer(each, np.uint64) for each in keys])
+            except (UnicodeEncodeError, RuntimeError):
+                pass
         return reference.text_keys(text, self._shingle_words, self._order)
 
-    def texts_held(self, limit: int, bounds: SketchBounds, limit_bytes: int) -> texts.Texts:
-        """Nothing at hand of any text yet; see `texts.ReferenceTexts`."""
-        if self._native is None:
-            return texts.ReferenceTexts(limit, bounds, limit_bytes)
-        return native.texts_held(limit, bounds, limit_bytes)
+    def texts_held(self, limit: int, bounds: texts.SketchBounds, limit_bytes: int) -> Texts:
+        """Nothing at hand of any text yet; see `texts.Texts`."""
+        held = texts.Texts if self._native is None else docstore_native.Texts
+        return held(limit, bounds, limit_bytes)
 
     def overlap(self, first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int:
         """How many shingles two sets share."""
-        return shingle.overlap(first, second) if self._native is None else native.overlap(first, second)
+        return shingle.overlap(first, second) if self._native is None else docstore_native.overlap(first, second)
+
+    def _of_native(
+        self,
+        body: bytes,
+        content_type: str | None,
+        links: bool,
+        digest: bytes | None,
+        outcome: docstore_native.Page | bool | None,
+    ) -> Analysis:
+        """What native code gave, as an `Analysis`; with what it left to be done."""
+        if digest is None:
+            body_checksum = checksums.body_checksum(body, self._checksum)
+        else:
+            body_checksum = _BLAKE3_SCHEME + digest
+        if outcome is None:
+            return Analysis(False, body_checksum)
+        if isinstance(outcome, bool):
+            assert self._native is not None
+            decoded = charset.decode(body[: reference.TEXT_LIMIT_BYTES], content_type)
+            outcome = self._native.source(decoded.text, decoded.encoding, links)
+        name, title, description, keywords, lang, canonical, headings, main, outlinks, numbers = outcome
+        found = tuple([Link(href, text) for href, text in outlinks]) if outlinks else ()
+        name = sys.intern(name)
+        if numbers is None:
+            return Analysis(
+                True, body_checksum, name, title, description, keywords, lang, canonical, headings, main, links=found
+            )
+        word_count, text_digest, simhash, bins, band_keys, samples, runs, shingles = numbers
+        return Analysis(
+            True,
+            body_checksum,
+            name,
+            title,
+            description,
+            keywords,
+            lang,
+            canonical,
+            headings,
+            main,
+            word_count,
+            _TEXT_SCHEME + text_digest,
+            len(shingles) // 8,
+            simhash,
+            _SKETCH_SCHEME + bins,
+            np.frombuffer(band_keys, np.uint64),
+            np.frombuffer(samples, np.uint64),
+            np.frombuffer(runs, np.uint64),
+            found,
+            np.frombuffer(shingles, np.uint64),
+        )
+
+    def _by_reference(
+        self, body: bytes, content_type: str | None, links: bool, error: Exception | None = None
+    ) -> Analysis:
+        if isinstance(error, RuntimeError):
+            _LOG.error("%s; the reference analyses this body of %d bytes: please report it", error, len(body))
+        return reference.analyse(
+            body, content_type, self._extract, self._shingle_words, self._checksum, links=links, order=self._order
+        )
 
 
 def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
     """What each pair of sets of hashes shares, (pairs,) int64; see `overlaps.shared_members`."""
-    count = overlaps.shared_members if compiled.WHY_NOT else native.shared_members
-    return count(sets, first, second)
+    if compiled.WHY_NOT:
+        return overlaps.shared_members(sets, first, second)
+    chosen, place = np.unique(np.concatenate([first, second]), return_inverse=True)
+    few = take(sets, chosen)  # native code is given the sets of these pairs alone
+    starts, members = few.starts.astype(np.uint64), few.members.astype(np.uint64, copy=False)
+    left, right = np.split(place.astype(np.uint64), 2)
+    return np.frombuffer(docstore_native.shared_members(starts, members, left, right), np.int64)

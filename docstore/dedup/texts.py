@@ -1,6 +1,6 @@
 """What is at hand of the last texts, for a page to be compared with them in one step: the readable reference.
 
-Knows `sketches`, `shingle`; must not know the index, pages, nor what a verdict is.  `native/core/src/texts.rs`
+Knows `sketch`, `shingle`; must not know the index, pages, nor what a verdict is.  `native/core/src/texts.rs`
 gives the same answers wherever it holds the same texts.  Sketch and shingles belong to a text, so what is held stays
 true whatever becomes of the pages that have it.
 """
@@ -8,25 +8,39 @@ true whatever becomes of the pages that have it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.shingle import overlap
-from docstore.dedup.sketches import SketchBounds, Sketches
+from docstore.dedup.sketch import similarity
 
 Shingles = NDArray[np.uint64]
 
 
-class Asking(NamedTuple):
-    """A page that asks what others share with it.
+class SketchBounds(NamedTuple):
+    """What two sketches must leave possible, for a text to be looked at.
 
     Attributes:
-        number: of its text.
-        text_checksum: of its text.
-        sketch: of its text.
-        shingle_count: shingles in its text.
+        least_estimate: of the Jaccard coefficient.
+        margin: added to an estimate to come to the upper end of its error.
+        least_contained: share of the smaller text that may lie in the other, taken at that upper end.
+    """
+
+    least_estimate: float
+    margin: float
+    least_contained: float
+
+
+class QueryText(NamedTuple):
+    """The text of a page that is compared with others.
+
+    Attributes:
+        number: of the text.
+        text_checksum: of the text.
+        sketch: of the text.
+        shingle_count: shingles in the text.
         shingles: (n,) uint64, ascending; never changed.
     """
 
@@ -44,84 +58,63 @@ Compared = tuple[int, bool, bytes | None, int, int]
 its `Overlap`; None and zeros where its shingles are not held.  A bare tuple: there are a few a page."""
 
 
-class Texts(Protocol):
-    """Sketches and shingle sets by text number; native code or the reference.  Not thread-safe."""
+class Texts:
+    """Sketches and shingle sets by text number.  Not thread-safe.
 
-    @property
-    def set_bytes(self) -> int:
-        """Bytes of the shingles held."""
-        ...
+    Sketches go first in first out, one that is put again keeps its place; of the sets those stay that were asked for
+    last.
 
-    def put(self, number: int, sketch: bytes, shingle_count: int) -> None:
-        """Hold the sketch of a text with so many shingles."""
-        ...
-
-    def rules_out(self, sketch: bytes, shingle_count: int, number: int) -> bool:
-        """Whether a text is unlike a page with this sketch and so many shingles; no where its sketch is not held."""
-        ...
-
-    def unheld(self, numbers: list[int]) -> list[int]:
-        """Of some texts those whose sketch is not held."""
-        ...
-
-    def likeliest(self, sketch: bytes, numbers: list[int], least: float, most: int) -> list[int]:
-        """Of some texts the `most` that are estimated most alike, `least` and more; what is not held is left out."""
-        ...
-
-    def keep(self, number: int, text_checksum: bytes, shingles: Shingles) -> None:
-        """Hold the shingles of a text: (n,) uint64, ascending, never changed."""
-        ...
-
-    def overlap(self, number: int, other: int) -> Overlap | None:
-        """What another text shares with one; None where the shingles of one are not held."""
-        ...
-
-    def compare(self, page: Asking, numbers: list[int], most: int) -> list[Compared]:
-        """Hold a page's sketch and shingles, then compare it with other texts.
-
-        Args:
-            page: the page.
-            numbers: of the texts.
-            most: so many of them that are not ruled out are compared, the first ones.
-        Returns:
-            Those that are not ruled out, in their order.
-        """
-        ...
-
-
-class ReferenceTexts:
-    """The readable `Texts`: the sets that were asked for last."""
+    Args:
+        limit: most sketches held.
+        bounds: by which a sketch rules out a text.
+        limit_bytes: of the sets held; the last one always is.
+    """
 
     def __init__(self, limit: int, bounds: SketchBounds, limit_bytes: int) -> None:
-        """Hold at most `limit` sketches, and shingles of so many bytes; but always the last set."""
-        self._sketches = Sketches(limit, bounds)
+        self._limit = limit
+        self._bounds = bounds
+        self._sketches: OrderedDict[int, tuple[bytes, int]] = OrderedDict()
         self._sets: OrderedDict[int, tuple[bytes, Shingles]] = OrderedDict()
         self._limit_bytes = limit_bytes
         self._set_bytes = 0
 
     @property
     def set_bytes(self) -> int:
-        """See `Texts`."""
+        """Bytes of the shingles held."""
         return self._set_bytes
 
     def put(self, number: int, sketch: bytes, shingle_count: int) -> None:
-        """See `Texts`."""
-        self._sketches.put(number, sketch, shingle_count)
+        """Hold the sketch of a text with so many shingles."""
+        self._sketches[number] = sketch, shingle_count
+        if len(self._sketches) > self._limit:
+            self._sketches.popitem(last=False)
 
     def rules_out(self, sketch: bytes, shingle_count: int, number: int) -> bool:
-        """See `Texts`."""
-        return not self._sketches.left(sketch, shingle_count, [number])
+        """Whether a text is unlike a page with this sketch and so many shingles; no where its sketch is not held."""
+        held = self._sketches.get(number)
+        if held is None:
+            return False
+        least_estimate, margin, least_contained = self._bounds
+        estimate = similarity(sketch, held[0])
+        if estimate >= least_estimate:
+            return False
+        shared = (estimate + margin) / (1 + estimate + margin) * (shingle_count + held[1])
+        return shared < least_contained * min(shingle_count, held[1])  # nor may one lie in the other
 
     def unheld(self, numbers: list[int]) -> list[int]:
-        """See `Texts`."""
-        return self._sketches.unheld(numbers)
+        """Of some texts those whose sketch is not held."""
+        return [number for number in numbers if number not in self._sketches]
 
     def likeliest(self, sketch: bytes, numbers: list[int], least: float, most: int) -> list[int]:
-        """See `Texts`."""
-        return self._sketches.likeliest(sketch, numbers, least, most)
+        """Of some texts the `most` with the highest estimate, `least` and more; equal ones in their order."""
+        held = [
+            (number, similarity(sketch, self._sketches[number][0])) for number in numbers if number in self._sketches
+        ]
+        likely = sorted([one for one in held if one[1] >= least], key=lambda one: -one[1])
+        return [number for number, _ in likely[:most]]
 
     def keep(self, number: int, text_checksum: bytes, shingles: Shingles) -> None:
-        """See `Texts`."""
+        """Hold the shingles of a text: (n,) uint64, ascending, never changed."""
         before = self._sets.pop(number, None)
         self._sets[number] = text_checksum, shingles
         self._set_bytes += shingles.nbytes - (0 if before is None else before[1].nbytes)
@@ -129,22 +122,31 @@ class ReferenceTexts:
             self._set_bytes -= self._sets.popitem(last=False)[1][1].nbytes
 
     def overlap(self, number: int, other: int) -> Overlap | None:
-        """See `Texts`."""
+        """What another text shares with one; None where the shingles of one are not held."""
         mine, theirs = self._sets.get(number), self._sets.get(other)
         if mine is None or theirs is None:
             return None
         self._sets.move_to_end(other)
         return theirs[0], overlap(mine[1], theirs[1]), len(theirs[1])
 
-    def compare(self, page: Asking, numbers: list[int], most: int) -> list[Compared]:
-        """See `Texts`."""
+    def compare(self, page: QueryText, numbers: list[int], most: int) -> list[Compared]:
+        """Hold a page's sketch and shingles, then compare it with other texts.
+
+        Args:
+            page: the page's text.
+            numbers: of the other texts.
+            most: so many of them that are not ruled out are compared, the first ones.
+        Returns:
+            Those that are not ruled out, in their order.
+        """
         number, text_checksum, sketch, shingle_count, shingles = page
         self.put(number, sketch, shingle_count)
         held = self._sets.get(number)
         if held is None or held[0] != text_checksum:
             self.keep(number, text_checksum, shingles)
         found: list[Compared] = []
-        for other, is_known in self._sketches.left(sketch, shingle_count, numbers):
-            its = self.overlap(number, other) if len(found) < most else None
-            found.append((other, is_known, *(its or (None, 0, 0))))
+        for other in numbers:
+            if not self.rules_out(sketch, shingle_count, other):
+                its = self.overlap(number, other) if len(found) < most else None
+                found.append((other, other in self._sketches, *(its or (None, 0, 0))))
         return found

@@ -27,9 +27,9 @@ from hypothesis import strategies as st
 from docstore import compiled
 from docstore.archives.formats.entries import PageEntry
 from docstore.archives.formats.reader import read
-from docstore.dedup import native, shingle
+from docstore.dedup import shingle
 from docstore.dedup.analysis import Analysis
-from docstore.dedup.kernel import Kernel
+from docstore.dedup.kernel import NATIVE_EXTRACTORS, Kernel
 from docstore.text.charset_tables import SINGLE_BYTE
 from docstore.text.unicode_tables import UNICODE_VERSION
 
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native kerne
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("DOCSTORE_SHARED", CHECKOUT.parent / "shared"))
-EXTRACTORS = sorted(native.EXTRACTORS)
+EXTRACTORS = sorted(NATIVE_EXTRACTORS)
 SEED = 20_260_401
 
 

@@ -17,8 +17,7 @@ from docstore.dedup.kernel import Kernel
 from docstore.dedup.packing import Packing, packing
 from docstore.dedup.ranking import LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, Question
 from docstore.dedup.runs import key_bytes
-from docstore.dedup.sketches import SketchBounds
-from docstore.dedup.texts import Asking
+from docstore.dedup.texts import QueryText, SketchBounds
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
 
@@ -53,7 +52,7 @@ def test_sets_share_as_many_values(one: tuple[int, int, int], others: list[tuple
         texts = kernel.texts_held(100, BOUNDS, 1 << 30)
         for number, other in zip(numbers, compared, strict=True):
             texts.keep(number, b"%d" % number, other)
-        page = Asking(0, b"0", b"", len(mine), mine)
+        page = QueryText(0, b"0", b"", len(mine), mine)
         for _ in range(2):  # the second time by what the first has left
             found = [(number, False, b"%d" % number, shared) for number, shared in zip(numbers, expected, strict=True)]
             assert [each[:4] for each in texts.compare(page, numbers, 100)] == found
@@ -67,7 +66,7 @@ def test_sets_that_are_not_one_piece_of_memory_are_refused() -> None:
     with pytest.raises(ValueError, match="one piece"):
         Kernel(prefer="native").texts_held(9, BOUNDS, 9).keep(1, b"1", spread)
     with pytest.raises(ValueError, match="one piece"):
-        Kernel(prefer="native").texts_held(9, BOUNDS, 9).compare(Asking(1, b"1", b"", 10, spread), [], 0)
+        Kernel(prefer="native").texts_held(9, BOUNDS, 9).compare(QueryText(1, b"1", b"", 10, spread), [], 0)
     with pytest.raises(ValueError, match="one piece"):
         Kernel(prefer="native").overlap(spread, spread)
 
@@ -87,7 +86,7 @@ def test_sketches_rule_out_the_same_texts_and_the_others_are_compared(seed: int,
         count, its = int(rng.integers(0, 3000)), int(rng.integers(0, 3000))
         numbers, most = rng.permutation(18).tolist(), int(rng.integers(0, 18))
         shingles = drawn_set(seed + count, int(rng.integers(0, 40)), 6)
-        page = Asking(20, b"%d" % rng.integers(0, 3), b"\0" + mine.tobytes(), count, shingles)
+        page = QueryText(20, b"%d" % rng.integers(0, 3), b"\0" + mine.tobytes(), count, shingles)
         compared, left, likely = [], [], []
         for store in held:
             store.put(number, b"" if length == 0 and scheme else sketch, its)

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docstore import compiled
-from docstore.dedup import native, overlaps
+from docstore.dedup import kernel, overlaps
 from docstore.dedup.overlaps import Sets
 from tools.bench.exact_join import overlap_pairs
 
-COUNTERS = [overlaps.shared_members, *([native.shared_members] if not compiled.WHY_NOT else [])]
+COUNTERS = [overlaps.shared_members, *([kernel.shared_members] if not compiled.WHY_NOT else [])]
 
 
 def random_sets(seed: int, count: int, members: int, wide: bool = True) -> Sets:
@@ -53,7 +53,7 @@ def test_native_code_counts_what_the_reference_counts(made: list[set[int]], data
     pairs = data.draw(st.lists(st.tuples(number, number), max_size=20))
     first, second = np.array(pairs, np.int64).reshape(-1, 2).T
     expected = [len(made[one] & made[other]) for one, other in pairs]
-    found = native.shared_members(sets, first, second)
+    found = kernel.shared_members(sets, first, second)
     assert found.dtype == np.int64
     assert found.tolist() == overlaps.shared_members(sets, first, second).tolist() == expected
 
