@@ -33,6 +33,7 @@ from docstore.model.capture import (
 )
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Page, Policy, Previous, PutResult, VerdictKind
+from docstore.reading.documents import Document
 from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore
 
@@ -379,38 +380,33 @@ class _Run:
         if entry.status == 304 or any(word in entry.profile for word in _NOT_MODIFIED_PROFILES):
             return Page(entry.url, b"", 304, entry.headers, entry.fetched_at, entry.ip)
         try:
-            body = self._body_referred_to(entry)
+            found = self._referred_to(entry)
         except InvalidArgument:  # a URL in the record that names nothing
-            body = None
-        if body is None:
+            found = None
+        if found is None or found.body is None:
             return None
-        original, headers, status = body
         return Page(
             entry.url,
-            original,
-            entry.status or status,
-            entry.headers or headers,
+            found.body,
+            entry.status or found.status or 200,
+            entry.headers or found.newest.headers or (),
             entry.fetched_at,
             entry.ip,
             entry.payload_digest,
             entry.docno,
         )
 
-    def _body_referred_to(self, entry: RevisitEntry) -> tuple[bytes, Any, int] | None:
+    def _referred_to(self, entry: RevisitEntry) -> Document | None:
+        """The page with the body of a revisit: by the URL and date that it names, else by its payload digest."""
         if entry.refers_to_uri:
-            document = self._store.opened.placement.unreadable.attempt(
-                lambda: self._store.get(entry.refers_to_uri, at=entry.refers_to_date, families=("page", "http"))
+            at = entry.refers_to_date
+            found = self._store.opened.placement.unreadable.attempt(
+                lambda: self._store.get(entry.refers_to_uri, at=at, families=("page", "http"))
             )
-            exact_date = entry.refers_to_date is None or (
-                document is not None and document.timestamp == entry.refers_to_date - entry.refers_to_date % 1000
-            )
-            if document is not None and document.body is not None and exact_date:
-                return document.body, document.newest.headers, document.status or 200
-        if entry.payload_digest:
-            document = next(iter(self._store.find(payload_digest=entry.payload_digest)), None)
-            if document is not None and document.body is not None:
-                return document.body, document.newest.headers, document.status or 200
-        return None
+            has_body = found is not None and found.body is not None
+            if found is not None and has_body and (at is None or found.timestamp == at - at % 1000):
+                return found
+        return next(iter(self._store.find(payload_digest=entry.payload_digest)), None) if entry.payload_digest else None
 
 
 def _lost(entry: RevisitEntry) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 
 from docstore.cli import output
-from docstore.model.keys import complete_url
 from docstore.model.types import Durability, Schema
 from docstore.store import DocumentStore, open_store
 
@@ -40,8 +39,3 @@ def open_named(
         names = ", ".join(one.name for one in store.opened.set_aside[:10])
         output.note(f"warning: records that no row names were set aside ({names}); see `docstore check`")
     return store
-
-
-def typed_url(text: str) -> str:
-    """The canonical URL of what a person typed; https:// is added where the scheme is missing."""
-    return complete_url(text)

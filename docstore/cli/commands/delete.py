@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 from docstore.cli import answers, arguments, output, progress
-from docstore.cli.opening import open_named, typed_url
+from docstore.cli.opening import open_named
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.model.keys import complete_url
 from docstore.model.types import DeleteCells, DeleteFamily, Mutation, ReadSpec
 from docstore.store import DocumentStore
 
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         if args.prefix is not None and not _agreed(args, store):
             output.note("nothing deleted")
             return EXIT_NOTHING_FOUND
-        urls = [typed_url(args.url)] if args.prefix is None else _urls(store, args.prefix)
+        urls = [complete_url(args.url)] if args.prefix is None else _urls(store, args.prefix)
         deleted = sum(_delete(args, store, url) for url in urls)
         if args.purge:
             store.compact(on_progress=progress.of_bytes(args, stack, "compact"))

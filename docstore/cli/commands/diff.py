@@ -9,9 +9,10 @@ import argparse
 from collections.abc import Iterable
 
 from docstore.cli import answers, arguments, output
-from docstore.cli.opening import open_named, typed_url
+from docstore.cli.opening import open_named
 from docstore.dedup.kernel import Kernel
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.model.keys import complete_url
 from docstore.model.types import Schema
 from docstore.reading.documents import Document
 from docstore.reports.worddiff import Change, Piece, word_diff
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if len(args.at) > 2:
         raise InvalidArgument("diff takes at most two --at; see `docstore diff --help`")
     with open_named(args) as store:
-        url = typed_url(args.url)
+        url = complete_url(args.url)
         families = ("text", "dedup")
         if args.other is None and len(args.at) < 2:
             found = store.get(url, at=args.at[0] if args.at else None, versions=2, families=families)
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
             when = args.at[0] if args.at else None
             missing = [_named(url, when) if found is None else f"version before the only one of {url}"]
         else:
-            urls = (url, typed_url(args.other) if args.other is not None else url)
+            urls = (url, complete_url(args.other) if args.other is not None else url)
             times = (*args.at, *args.at[-1:], None, None) if args.at else (None, None)
             if len(args.at) == 1:
                 times = (args.at[0], args.at[0])

@@ -11,8 +11,9 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import answers, arguments, output
-from docstore.cli.opening import open_named, typed_url
+from docstore.cli.opening import open_named
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.model.keys import complete_url
 from docstore.model.types import Verdict, VerdictKind
 
 if TYPE_CHECKING:  # numpy comes with it
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
             asked: str | bytes = arguments.read_input(args.file)
             timestamp = None
         else:
-            asked = typed_url(args.url)
+            asked = complete_url(args.url)
             document = store.get(asked, families=())
             if document is None:
                 output.note(f"no page {asked}; --file asks for a page that is not in the store")

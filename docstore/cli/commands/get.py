@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from importlib import import_module
 
 from docstore.cli import answers, arguments, output
-from docstore.cli.opening import open_named, typed_url
+from docstore.cli.opening import open_named
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.model.keys import complete_url
 from docstore.model.types import Cell, ReadSpec
 from docstore.reading.documents import Capture, Document
 from docstore.store import SNIPPET_LENGTH, DocumentStore
@@ -87,10 +88,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the page."""
     _check(args)
-    url = typed_url(args.urls[0])
+    url = complete_url(args.urls[0])
     with open_named(args) as store:
         if args.snippet is not None:
-            return _print_snippets(args, store, [typed_url(one) for one in args.urls])
+            return _print_snippets(args, store, [complete_url(one) for one in args.urls])
         if args.column is not None:
             return _print_column(args, store, url)
         document = store.get(

@@ -8,9 +8,10 @@ from __future__ import annotations
 import argparse
 
 from docstore.cli import answers, arguments, output
-from docstore.cli.opening import open_named, typed_url
+from docstore.cli.opening import open_named
 from docstore.model.capture import REASON_NOT_MODIFIED
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK
+from docstore.model.keys import complete_url
 from docstore.reading.documents import Document
 
 DESCRIPTION = """\
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List the captures."""
-    url = typed_url(args.url)
+    url = complete_url(args.url)
     with open_named(args) as store:
         documents = store.history(url)
     if not documents:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 
 from docstore.cli import answers, arguments, output
-from docstore.cli.opening import typed_url
 from docstore.model import keys
 from docstore.model.errors import EXIT_OK, InvalidArgument
 
@@ -35,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     if (args.url is None) == (args.row_key is None):
         raise InvalidArgument("key takes either a URL or --row-key; see `docstore key --help`")
     if args.row_key is None:
-        url = typed_url(args.url)
+        url = keys.complete_url(args.url)
         row_key = keys.row_key(url)
     else:
         row_key = arguments.row_key_bytes(args.row_key)

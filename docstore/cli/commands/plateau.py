@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 
 from docstore.cli import arguments, output
-from docstore.cli.opening import open_named, typed_url
+from docstore.cli.opening import open_named
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.model.keys import complete_url
 from docstore.reports.pictures import plateau_png
 
 DESCRIPTION = """\
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if args.file is not None:
         output.write_file(args.png, plateau_png(arguments.read_input(args.file), title=args.file))
         return EXIT_OK
-    url = typed_url(args.url)
+    url = complete_url(args.url)
     with open_named(args) as store:
         document = store.get(url, at=args.at, families=("page", "http"))
     if document is None or document.body is None:

@@ -9,9 +9,9 @@ import argparse
 import sys
 
 from docstore.cli import answers, arguments, output
-from docstore.cli.opening import open_named, typed_url
+from docstore.cli.opening import open_named
 from docstore.model.errors import EXIT_OK, InvalidArgument
-from docstore.model.keys import holds_password
+from docstore.model.keys import complete_url, holds_password
 
 DESCRIPTION = """\
 Write one page and print the verdict: new, exact, same_text, near, contained or similar,
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page."""
-    url = typed_url(args.url)
+    url = complete_url(args.url)
     body = _body(args.file, args.status)
     with open_named(args, create=args.create, durability=args.durability) as store:
         policies = {**dict(store.schema.policies), **dict(args.on)}
