@@ -477,7 +477,10 @@ Headers: TypeAlias = tuple[tuple[str, str], ...]
 def header_of(headers: Headers, name: str) -> str | None:
     """The first header of that name, case folded; None if there is none."""
     wanted = name.lower()
-    return next((value for key, value in headers if key.lower() == wanted), None)
+    for key, value in headers:
+        if key.lower() == wanted:
+            return value
+    return None
 
 
 @_checks
