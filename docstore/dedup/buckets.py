@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.ranking import BUCKET_LIMIT, Proposal, Question, propose
+from docstore.dedup.ranking import BUCKET_LIMIT, Proposal, Question, first_of_each, propose
 from docstore.model.format import POSTING_BAND, TEXT_NUMBER_BYTES
 from docstore.model.types import RowMutations, SetCell
 from docstore.storage.engine import Engine
@@ -82,14 +82,6 @@ class Buckets(Protocol):
     def close(self) -> None:
         """Let go of files; a second call does nothing."""
         ...
-
-
-def first_of_each(owner: Numbers, texts: Keys, limit: int = BUCKET_LIMIT) -> tuple[Numbers, Keys]:
-    """Sort what a look-up found by key, the order of one key's texts kept, and keep the first `limit` of each."""
-    order = np.argsort(owner, kind="stable")
-    owner, texts = owner[order], texts[order]
-    keep = np.arange(len(owner)) - np.searchsorted(owner, owner) < limit
-    return (owner, texts) if keep.all() else (owner[keep], texts[keep])
 
 
 class RowBuckets:

@@ -25,7 +25,6 @@ from heapq import merge
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 from blake3 import blake3
 
 from docstore.dedup.buckets import FAMILY, TABLE, Buckets
@@ -326,12 +325,6 @@ class HashIndex:
     def forget_gone(self) -> None:
         """Texts that were noted to be gone may be there again."""
         self._gone.clear()
-
-    def texts_near(self, analysis: Analysis) -> set[int]:
-        """Numbers of all texts that share a band, a 0-mod-p fingerprint or a run with the page."""
-        of_bands, of_fingerprints = _question(analysis).chains()
-        keys = np.concatenate([*of_bands, *of_fingerprints])
-        return set(self._buckets.find(keys)[1].tolist())
 
     def _is_known_absent(self, row_key: bytes) -> bool:
         """Whether a row is at hand, and empty, and the group in flight has not written to it."""

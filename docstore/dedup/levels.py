@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.packing import Packing, packing
 from docstore.dedup.ranking import Proposal, Question
-from docstore.dedup.runs import Keys, Run, bound_buckets, merged_parts, pack, pruned_parts, run_parts
+from docstore.dedup.runs import Keys, Run, bound_buckets, merged_parts, pruned_parts, run_parts
 from docstore.dedup.slices import LIST_LIMIT
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import RUN_PLACE_BITS, RUN_TEXT_GONE
@@ -182,21 +182,6 @@ class RunLevels:
         """Runs that a look-up asks."""
         return len(self._runs)
 
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes of the table in memory, which `flush_texts` bounds; runs lie in storage."""
-        return self._recent.memory_bytes
-
-    @property
-    def storage_bytes(self) -> int:
-        """Bytes of all runs, those being merged counted once."""
-        return sum(run.storage_bytes for run in self._opened)
-
-    @property
-    def postings(self) -> int:
-        """Postings in all runs and in memory."""
-        return sum(run.postings for run in self._opened) + self._recent.postings
-
     def text_numbers(self) -> Keys:
         """Numbers of all texts in runs, (n,) uint64; one posted twice is there twice.  Any thread may ask."""
         parts = [run.text_numbers(slice(0, run.texts)) for run in self._opened]
@@ -264,22 +249,6 @@ class RunLevels:
         self._adopt()
         if self.fills(len(self._recent), self._recent.postings) >= 1:
             self.flush()
-
-    def load(self, group: int, texts: Keys, keys: Keys, counts: Numbers) -> None:
-        """Add one large group at once as a run of its own: for a rebuild, many times faster than `post`.
-
-        Args:
-            group: its number, as for `end_group`.
-            texts: (n,) text numbers, at most ``2**24``.
-            keys: the keys of all texts, one text after the other.
-            counts: (n,) how many keys each has.
-        """
-        self.flush()
-        places = np.repeat(np.arange(len(texts), dtype=np.uint64), counts)
-        postings = pack(self._kernel.mix(keys), places)
-        postings.sort()
-        self.end_group(group)
-        self._write(iter([(postings, texts)]))
 
     def flush(self) -> None:
         """Turn the table in memory into a run, between two groups; `end` moves on to the next one."""

@@ -1,7 +1,7 @@
 """The one place that says which code packs runs and looks them up: native, or the readable reference.
 
-Knows `runs`, `slices` and `recent`, which define every result, and `native`, which says whether native code is
-there.  Must not know levels, files or what a key stands for.  Bytes that are not as they were written become
+Knows `runs`, `slices` and `recent`, which define every result, and native code, which gives the same bits
+faster.  Must not know levels, files or what a key stands for.  Bytes that are not as they were written become
 CorruptionError here.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,16 @@ from docstore.compiled import docstore_native
 from docstore.dedup import recent as reference
 from docstore.dedup import runs
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.ranking import FURTHER, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, Proposal, Question, propose
+from docstore.dedup.ranking import (
+    FURTHER,
+    LOOKS_INSIDE,
+    LOOKS_MOST,
+    LOOKS_NEAR,
+    Proposal,
+    Question,
+    first_of_each,
+    propose,
+)
 from docstore.dedup.runs import Encoded, Run, bound_buckets
 from docstore.dedup.slices import UNIT_BYTES, Shape, encode_slice
 from docstore.model.errors import CorruptionError, InvalidArgument
@@ -29,77 +38,9 @@ Keys = NDArray[np.uint64]
 
 NATIVE: Final = "native"
 REFERENCE: Final = "reference"
+Recent: TypeAlias = "reference.Recent | docstore_native.Recent"
+"""Postings that no run holds yet."""
 _LOOKS: Final = LOOKS_NEAR, LOOKS_INSIDE, LOOKS_MOST, FURTHER
-
-
-class Recent(Protocol):
-    """Postings that no run holds yet; see `recent.Recent`."""
-
-    def __len__(self) -> int:
-        """Texts posted."""
-        ...
-
-    @property
-    def postings(self) -> int:
-        """Postings held."""
-        ...
-
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes that it takes, about."""
-        ...
-
-    def post(self, text: int, logged: bytes) -> None:
-        """Add a text under keys of `Packing.log_keys`, different ones."""
-        ...
-
-
-class Packing(Protocol):
-    """Makes, merges and looks up runs; native and reference give the same bits."""
-
-    name: str
-
-    def mix(self, keys: Keys) -> Keys:
-        """See `runs.mix_keys`."""
-        ...
-
-    def log_keys(self, *keys: Keys) -> bytes:
-        """Keys of several arrays mixed, as a log keeps them; see `runs.key_bytes`."""
-        ...
-
-    def open(self, buffer: NDArray[np.uint8]) -> Run:
-        """A run for the other methods; see `runs.Run`."""
-        ...
-
-    def recent(self) -> Recent:
-        """An empty table for the other methods."""
-        ...
-
-    def contents(self, recent: Recent) -> tuple[Keys, Keys]:
-        """Packed postings of a table, sorted, and its texts by place."""
-        ...
-
-    def find(self, opened: Sequence[Run], recent: Recent, mixed: Keys, limit: int) -> tuple[Numbers, Keys]:
-        """Look up mixed keys in runs, oldest first, then in a table.
-
-        Returns:
-            For each posting found: which key (ascending), and its text; of one key the first `limit`, by arrival.
-        Raises:
-            CorruptionError: a run leads outside itself.
-        """
-        ...
-
-    def propose(self, opened: Sequence[Run], recent: Recent, question: Question, limit: int) -> Proposal:
-        """Look up what a page asks, as `find` does, and rank what is found: `ranking.propose`."""
-        ...
-
-    def encode(self, postings: Keys, shape: Shape) -> Encoded:
-        """See `runs.Packer`."""
-        ...
-
-    def merge(self, opened: Sequence[Run], shape: Shape, limit: int, first: int, count: int) -> Encoded:
-        """See `runs.Packer`."""
-        ...
 
 
 @contextmanager
@@ -114,60 +55,58 @@ def _damage(error: Exception) -> CorruptionError:
     return CorruptionError(f"a run of postings is damaged ({error}); it is built again from the pages")
 
 
-class ReferencePacking:
-    """The readable one."""
+class Packing:
+    """Makes, merges and looks up runs: the reference, and what `NativePacking` does with the same bits."""
 
     name = REFERENCE
 
     def mix(self, keys: Keys) -> Keys:
-        """See `Packing`."""
+        """See `runs.mix_keys`."""
         return runs.mix_keys(keys)
 
     def log_keys(self, *keys: Keys) -> bytes:
-        """See `Packing`."""
+        """Keys of several arrays mixed, as a log keeps them; see `runs.key_bytes`."""
         return b"".join([runs.key_bytes(runs.mix_keys(part)) for part in keys])
 
     def open(self, buffer: NDArray[np.uint8]) -> Run:
-        """See `Packing`."""
+        """A run for the other methods; see `runs.Run`."""
         return Run(buffer)
 
-    def recent(self) -> reference.Recent:
-        """See `Packing`."""
+    def recent(self) -> Recent:
+        """An empty table for the other methods; see `recent.Recent`."""
         return reference.Recent()
 
     def contents(self, recent: Recent) -> tuple[Keys, Keys]:
-        """See `Packing`."""
+        """Packed postings of a table, sorted, and its texts by place."""
         assert isinstance(recent, reference.Recent)
         return np.sort(recent.packed()), recent.texts()
 
     def find(self, opened: Sequence[Run], recent: Recent, mixed: Keys, limit: int) -> tuple[Numbers, Keys]:
-        """See `Packing`."""
+        """Look up mixed keys in runs, oldest first, then in a table.
+
+        Returns:
+            For each posting found: which key (ascending), and its text; of one key the first `limit`, by arrival.
+        Raises:
+            CorruptionError: a run leads outside itself.
+        """
         assert isinstance(recent, reference.Recent)
-        owners, texts = [], []
         with _translated():
-            for run in opened:
-                owner, found = run.find(mixed)
-                owners.append(owner)
-                texts.append(found)
-        owner, found = recent.find(mixed, limit)
-        owner, found = np.concatenate([*owners, owner]), np.concatenate([*texts, found])
-        order = np.argsort(owner, kind="stable")
-        owner, found = owner[order], found[order]
-        keep = np.arange(len(owner)) - np.searchsorted(owner, owner) < limit
-        return owner[keep], found[keep]
+            found = [run.find(mixed) for run in opened]
+        owners, texts = zip(*found, recent.find(mixed, limit), strict=True)
+        return first_of_each(np.concatenate(owners), np.concatenate(texts), limit)
 
     def propose(self, opened: Sequence[Run], recent: Recent, question: Question, limit: int) -> Proposal:
-        """See `Packing`."""
+        """Look up what a page asks, as `find` does, and rank what is found: `ranking.propose`."""
         return propose(question, lambda keys: self.find(opened, recent, self.mix(keys), limit))
 
     def encode(self, postings: Keys, shape: Shape) -> Encoded:
-        """See `Packing`."""
+        """See `runs.Packer`."""
         ends = np.arange(1, 1 << shape.slice_bits, dtype=np.uint64)
         ends <<= np.uint64(RUN_KEY_BITS + RUN_PLACE_BITS - shape.slice_bits)
         return _encoded(np.split(postings, np.searchsorted(postings, ends)), shape)
 
     def merge(self, opened: Sequence[Run], shape: Shape, limit: int, first: int, count: int) -> Encoded:
-        """See `Packing`."""
+        """See `runs.Packer`."""
         parts = []
         offsets = np.cumsum([0, *(run.texts for run in opened)]).astype(np.uint64)
         with _translated():
@@ -196,8 +135,8 @@ class _NativeRun(Run):
         self.view = docstore_native.RunView(buffer, self.layout, *self.shape)
 
 
-class NativePacking:
-    """The fast one."""
+class NativePacking(Packing):
+    """The same in native code; what each method gives, `Packing` says."""
 
     name = NATIVE
 
@@ -271,4 +210,4 @@ def packing(prefer: Literal["native", "reference"] | None = None) -> Packing:
     """
     if prefer == NATIVE and compiled.WHY_NOT:
         raise InvalidArgument(f"native code cannot be used: {compiled.WHY_NOT}; install a Rust toolchain and docstore")
-    return ReferencePacking() if prefer == REFERENCE or compiled.WHY_NOT else NativePacking()
+    return Packing() if prefer == REFERENCE or compiled.WHY_NOT else NativePacking()

@@ -104,6 +104,14 @@ class Proposal(NamedTuple):
     further_keys: Keys
 
 
+def first_of_each(owner: Numbers, texts: Keys, limit: int = BUCKET_LIMIT) -> tuple[Numbers, Keys]:
+    """Sort what a look-up found by key, the order of one key's texts kept, and keep the first `limit` of each."""
+    order = np.argsort(owner, kind="stable")
+    owner, texts = owner[order], texts[order]
+    keep = np.arange(len(owner)) - np.searchsorted(owner, owner) < limit
+    return (owner, texts) if keep.all() else (owner[keep], texts[keep])
+
+
 def propose(question: Question, find: Find) -> Proposal:
     """Go along the chains of a page, and rank what is found.
 

@@ -14,9 +14,6 @@ from docstore.model.format import RUN_PLACE_BITS
 
 Keys = NDArray[np.uint64]
 
-_ENTRY_BYTES = 150
-"""Of one key in a dict of integers, about."""
-
 
 class Recent:
     """Mixed key -> text numbers, in order of arrival.  Not thread-safe."""
@@ -35,11 +32,6 @@ class Recent:
     def postings(self) -> int:
         """Postings held."""
         return self._postings
-
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes that it takes, about."""
-        return len(self._table) * _ENTRY_BYTES + self._postings * 8
 
     def post(self, text: int, logged: bytes) -> None:
         """Add a text under keys as `runs.key_bytes` gives them, different ones."""

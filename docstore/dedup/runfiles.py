@@ -15,7 +15,6 @@ from __future__ import annotations
 import mmap
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -46,11 +45,7 @@ class _Merge:
 
 
 class RunFiles:
-    """Files named ``first-end.run`` in hexadecimal.  One thread at a time.
-
-    Attributes:
-        background_seconds: processor time that the background thread has taken.
-    """
+    """Files named ``first-end.run`` in hexadecimal.  One thread at a time."""
 
     def __init__(self, folder: Path, files: Files | None = None) -> None:
         """Use a folder, which is made if it is not there; what was not finished in it is removed.
@@ -64,7 +59,6 @@ class RunFiles:
         for name in self._files.names(folder):
             if name.endswith(RUN_PART_SUFFIX):
                 self._files.unlink(folder / name)
-        self.background_seconds = 0.0
         self._changed = threading.Condition()
         self._tasks: deque[Callable[[], None]] = deque()
         self._busy = False
@@ -90,7 +84,6 @@ class RunFiles:
                 self._error = StorageError(f"cannot keep the runs in {self._folder}: {error!r}")
                 self._error.__cause__ = error
             del step  # with it goes what it holds
-            self.background_seconds = time.thread_time()
 
     def _next_step(self) -> Callable[[], None] | None:
         with self._changed:

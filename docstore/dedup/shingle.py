@@ -117,13 +117,6 @@ def overlap(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int:
     return int(np.count_nonzero(second[places] == first))
 
 
-def jaccard(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> float:
-    """Share of the union of two sorted sets that both hold; 0.0 for two empty sets."""
-    shared = overlap(first, second)
-    union = len(first) + len(second) - shared
-    return shared / union if union else 0.0
-
-
 def zero_mod(values: NDArray[np.uint64], modulus: int) -> NDArray[np.uint64]:
     """The values that are 0 modulo `modulus`, in their order (Manber 1994)."""
     kept: NDArray[np.uint64] = values[values % np.uint64(modulus) == 0]

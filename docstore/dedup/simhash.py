@@ -1,19 +1,15 @@
-"""Simhash: weighted features -> one fingerprint whose bits agree as the features do.
+"""Simhash: features -> one fingerprint whose bits agree as the features do.
 
-Knows `errors`.  Must not know what a feature is.
+Must not know what a feature is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.model.errors import InvalidArgument
-
-SIMHASH_BITS: Final = 64
 _BLOCK_ROWS: Final = 1 << 16
 """Shingles spread into bits at a time (64 bytes each), so that memory stays bounded."""
 
@@ -42,32 +38,3 @@ def _bit_counts(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
         rows = values[start : start + _BLOCK_ROWS].astype("<u8").view(np.uint8).reshape(-1, 8)
         counts += np.add.reduce(np.unpackbits(rows, axis=1, bitorder="little"), axis=0, dtype=np.uint32)
     return counts
-
-
-def weighted_sums(features: Iterable[tuple[int, float]], bits: int = SIMHASH_BITS) -> list[float]:
-    """The vector V of a weighted simhash, highest bit first: the sum of weights, taken negative where the bit is 0.
-
-    Args:
-        features: (hash, weight); hashes in [0, 2**bits).
-        bits: of a hash.
-    """
-    sums: list[float] = [0] * bits
-    for hashed, weight in features:
-        if not 0 <= hashed < 1 << bits:
-            raise InvalidArgument(f"feature hash {hashed} does not fit into {bits} bits; give hashes of that width")
-        for place in range(bits):
-            sums[place] += weight if hashed >> (bits - 1 - place) & 1 else -weight
-    return sums
-
-
-def weighted_simhash(features: Iterable[tuple[int, float]], bits: int = SIMHASH_BITS) -> int:
-    """Simhash of weighted features, of any width: a bit is set where its sum is above 0."""
-    fingerprint = 0
-    for total in weighted_sums(features, bits):
-        fingerprint = fingerprint << 1 | (total > 0)
-    return fingerprint
-
-
-def similarity(first: int, second: int, bits: int = SIMHASH_BITS) -> float:
-    """Share of equal bits of two simhashes."""
-    return 1 - (first ^ second).bit_count() / bits

@@ -58,7 +58,6 @@ def test_merged_sources_go_from_the_folder_and_names_are_plain(tmp_path: Path) -
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [
         f"{name.first:016x}-{name.end:016x}.run" for name in sorted(names)
     ]
-    assert storage.background_seconds > 0
 
 
 def test_a_run_that_was_not_synced_is_no_run(tmp_path: Path) -> None:
