@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.ranking import BUCKET_LIMIT, Proposal, Question, first_of_each, propose
+from docstore.dedup.ranking import BUCKET_LIMIT, IndexQuery, Proposal, first_of_each, propose
 from docstore.model.format import POSTING_BAND, TEXT_NUMBER_BYTES
 from docstore.model.types import RowMutations, SetCell
 from docstore.storage.engine import Engine
@@ -43,7 +43,7 @@ class Buckets(Protocol):
         """
         ...
 
-    def propose(self, question: Question) -> Proposal:
+    def propose(self, query: IndexQuery) -> Proposal:
         """Look up what a page asks, and rank what is found: `ranking.propose`."""
         ...
 
@@ -98,9 +98,9 @@ class RowBuckets:
         owner = np.repeat(np.arange(len(found)), [len(texts) for texts in found])
         return owner, np.array([int.from_bytes(text, "big") for texts in found for text in texts], np.uint64)
 
-    def propose(self, question: Question) -> Proposal:
+    def propose(self, query: IndexQuery) -> Proposal:
         """See `Buckets`."""
-        return propose(question, self.find)
+        return propose(query, self.find)
 
     def _read(self, row_keys: Sequence[bytes]) -> list[list[bytes]]:
         stored = self._engine.qualifiers_of_rows(TABLE, row_keys, BUCKET_LIMIT)
@@ -164,9 +164,9 @@ class LayeredBuckets:
             return lower
         return first_of_each(np.concatenate([lower[0], upper[0]]), np.concatenate([lower[1], upper[1]]))
 
-    def propose(self, question: Question) -> Proposal:
+    def propose(self, query: IndexQuery) -> Proposal:
         """See `Buckets`."""
-        return propose(question, self.find)
+        return propose(query, self.find)
 
 
 def _row_key(key: int) -> bytes:

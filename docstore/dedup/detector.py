@@ -382,8 +382,8 @@ class Detector:
                 return False
             return alone or self._pages.body(pointer) == body
 
-        question = status_class(status), checksum if alone else blake3(body).digest()
-        return self._index.oldest_with_body(checksum, row_key, fits, question)
+        condition = status_class(status), checksum if alone else blake3(body).digest()
+        return self._index.oldest_with_body(checksum, row_key, fits, condition)
 
     def _same_text(self, row_key: bytes, analysis: Analysis) -> PagePointer | None:
         def has_title(pointer: PagePointer) -> bool:

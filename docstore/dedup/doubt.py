@@ -32,18 +32,18 @@ HELD_SHARE: Final = (2, 3)
 
 def is_doubtful(analysis: Analysis) -> bool:
     """Whether the main text is doubtful, by the rule at the head of this file."""
-    telling = {word for word in analysis.title.casefold().split() if len(word) >= LEAST_LETTERS}
-    if not telling:
+    title_words = {word for word in analysis.title.casefold().split() if len(word) >= LEAST_LETTERS}
+    if not title_words:
         return False
     text = analysis.main_bytes
-    found = [word for word in telling if word.encode("utf-8", "surrogatepass") in text]
-    if len(found) * LEAST_SHARE >= len(telling):
+    found = [word for word in title_words if word.encode("utf-8", "surrogatepass") in text]
+    if len(found) * LEAST_SHARE >= len(title_words):
         return False  # most pages end here, and no text is decoded nor folded
     folded = analysis.main.casefold()
-    return sum(word in folded for word in telling) * LEAST_SHARE < len(telling)
+    return sum(word in folded for word in title_words) * LEAST_SHARE < len(title_words)
 
 
-def telling_words(title: str) -> frozenset[str]:
+def distinctive_words(title: str) -> frozenset[str]:
     """The words of a title that tell its page from others, by the rule at the head of this file."""
     found = words(title)
     return frozenset(
@@ -62,8 +62,8 @@ class TitledText:
 
     @cached_property
     def title_words(self) -> frozenset[str]:
-        """See `telling_words`."""
-        return telling_words(self.title)
+        """See `distinctive_words`."""
+        return distinctive_words(self.title)
 
     @cached_property
     def held(self) -> frozenset[str]:

@@ -29,7 +29,7 @@ from blake3 import blake3
 
 from docstore.dedup.buckets import FAMILY, TABLE, Buckets
 from docstore.dedup.oldest import Fits, Oldest
-from docstore.dedup.ranking import BUCKET_LIMIT, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, Proposal, Question
+from docstore.dedup.ranking import BUCKET_LIMIT, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery, Proposal
 from docstore.model.format import POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT
 from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
@@ -50,8 +50,8 @@ GONE_HELD = 65_536
 """Texts known to be gone."""
 PAGES_HELD = 16_384
 """Texts whose pages are at hand, some 4 MB."""
-QUESTIONS_HELD = 128
-"""Questions about one body that very many pages have: by status class, and by text."""
+CONDITIONS_HELD = 128
+"""Conditions asked of one body that very many pages have: by status class, and by text."""
 
 _new_tuple = tuple.__new__
 """Half of what it costs to make a pointer or a cell, of which there are a dozen a page."""
@@ -77,9 +77,9 @@ def _pointer(qualifier: bytes) -> PagePointer:
     return _new_tuple(PagePointer, (int.from_bytes(qualifier[:8], "big"), qualifier[8:]))
 
 
-def _question(analysis: Analysis) -> Question:
+def _index_query(analysis: Analysis) -> IndexQuery:
     number = int.from_bytes(text_number(analysis.text_checksum), "big")
-    return Question(analysis.band_keys, analysis.fingerprints, analysis.runs, number)
+    return IndexQuery(analysis.band_keys, analysis.fingerprints, analysis.runs, number)
 
 
 def _posting(row_key: bytes, qualifier: bytes) -> RowMutations:
@@ -165,7 +165,7 @@ class HashIndex:
             last, limit = cells[-1].qualifier, min(limit * 4, MOST_POINTERS)
 
     def oldest_with_body(
-        self, body_checksum: bytes, row_key: bytes, fits: Fits, question: Hashable
+        self, body_checksum: bytes, row_key: bytes, fits: Fits, condition: Hashable
     ) -> PagePointer | None:
         """The oldest page with a body that fits and is of another row; None where there is none.
 
@@ -173,22 +173,22 @@ class HashIndex:
             body_checksum: or its head.
             row_key: pages of this row are left out.
             fits: verifies a page; one that does not fit is not asked about again, until it is posted again.
-            question: names what `fits` asks for: the same for the same answers.
+            condition: names what `fits` asks for: the same for the same answers.
         """
-        return self._oldest_of(body_checksum, self.pages_with_body(body_checksum), row_key, fits, question)
+        return self._oldest_of(body_checksum, self.pages_with_body(body_checksum), row_key, fits, condition)
 
     def _oldest_of(
-        self, body: bytes, pages: Iterable[PagePointer], row_key: bytes, fits: Fits, question: Hashable
+        self, body: bytes, pages: Iterable[PagePointer], row_key: bytes, fits: Fits, condition: Hashable
     ) -> PagePointer | None:
         if self._rows is None or isinstance(pages, list):
             return next((page for page in pages if page.row_key != row_key and fits(page)), None)
         body_row = _BODY + body_head(body)
         asked = self._oldest.setdefault(body_row, {})
-        oldest = asked.get(question)
+        oldest = asked.get(condition)
         if oldest is None:
-            if len(asked) == QUESTIONS_HELD:
+            if len(asked) == CONDITIONS_HELD:
                 del asked[next(iter(asked))]
-            oldest = asked[question] = Oldest(partial(self._pages_behind, body_row))
+            oldest = asked[condition] = Oldest(partial(self._pages_behind, body_row))
         return oldest.find(row_key, fits)
 
     def oldest_with_text(
@@ -298,20 +298,20 @@ class HashIndex:
     def propose(self, analysis: Analysis) -> Proposal:
         """Texts that share a band or a 0-mod-p fingerprint with the page: which of them to look at, and how many."""
         if self._last is None or self._last[0] is not analysis:
-            self._last = analysis, self._propose(_question(analysis))
+            self._last = analysis, self._propose(_index_query(analysis))
         return self._last[1]
 
-    def _propose(self, question: Question) -> Proposal:
+    def _propose(self, query: IndexQuery) -> Proposal:
         """What the buckets propose, less what is known to be gone: that takes no place of what is left."""
-        proposal = self._buckets.propose(question)
+        proposal = self._buckets.propose(query)
         while self._gone:
             left = [number for number in proposal.numbers if number not in self._gone]
             hidden = len(proposal.numbers) - len(left)
-            if hidden <= question.more:
+            if hidden <= query.more:
                 further = [number for number in proposal.further if number not in self._gone]
                 return proposal._replace(numbers=left[:LOOKS], further=further)
-            question = question._replace(more=2 * hidden)
-            proposal = self._buckets.propose(question)
+            query = query._replace(more=2 * hidden)
+            proposal = self._buckets.propose(query)
         return proposal
 
     def note_gone(self, number: int) -> None:
@@ -381,7 +381,7 @@ class HashIndex:
         """Post a text, unless it is: by an earlier page with this text, and that one may be gone."""
         proposal = self.propose(analysis)
         if not proposal.has_own:
-            keys = _question(analysis).first_keys()
+            keys = _index_query(analysis).first_keys()
             self._buckets.post(int.from_bytes(number, "big"), keys, proposal.further_keys)
             self._last = None
 

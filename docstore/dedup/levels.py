@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.packing import Packing, packing
-from docstore.dedup.ranking import Proposal, Question
+from docstore.dedup.ranking import IndexQuery, Proposal
 from docstore.dedup.runs import Keys, Run, bound_buckets, merged_parts, pruned_parts, run_parts
 from docstore.dedup.slices import LIST_LIMIT
 from docstore.model.errors import CorruptionError, InvalidArgument
@@ -202,13 +202,13 @@ class RunLevels:
         """
         return self._kernel.find(self._opened, self._recent, self._kernel.mix(keys), self._bucket_limit)
 
-    def propose(self, question: Question) -> Proposal:
+    def propose(self, query: IndexQuery) -> Proposal:
         """Texts to compare a page with, of all that has been posted.
 
         Raises:
             CorruptionError: a run is damaged.
         """
-        proposal = self._kernel.propose(self._opened, self._recent, question, self._bucket_limit)
+        proposal = self._kernel.propose(self._opened, self._recent, query, self._bucket_limit)
         if RUN_TEXT_GONE in proposal.numbers:
             proposal.numbers.remove(RUN_TEXT_GONE)
         return proposal

@@ -24,8 +24,8 @@ from docstore.dedup.ranking import (
     LOOKS_INSIDE,
     LOOKS_MOST,
     LOOKS_NEAR,
+    IndexQuery,
     Proposal,
-    Question,
     first_of_each,
     propose,
 )
@@ -95,9 +95,9 @@ class Packing:
         owners, texts = zip(*found, recent.find(mixed, limit), strict=True)
         return first_of_each(np.concatenate(owners), np.concatenate(texts), limit)
 
-    def propose(self, opened: Sequence[Run], recent: Recent, question: Question, limit: int) -> Proposal:
+    def propose(self, opened: Sequence[Run], recent: Recent, query: IndexQuery, limit: int) -> Proposal:
         """Look up what a page asks, as `find` does, and rank what is found: `ranking.propose`."""
-        return propose(question, lambda keys: self.find(opened, recent, self.mix(keys), limit))
+        return propose(query, lambda keys: self.find(opened, recent, self.mix(keys), limit))
 
     def encode(self, postings: Keys, shape: Shape) -> Encoded:
         """See `runs.Packer`."""
@@ -168,11 +168,11 @@ class NativePacking(Packing):
             owner, texts = docstore_native.find_postings(_views(opened), recent, mixed, limit)
         return np.frombuffer(owner, np.int64), np.frombuffer(texts, np.uint64)
 
-    def propose(self, opened: Sequence[Run], recent: Recent, question: Question, limit: int) -> Proposal:
+    def propose(self, opened: Sequence[Run], recent: Recent, query: IndexQuery, limit: int) -> Proposal:
         """See `Packing`."""
         assert isinstance(recent, docstore_native.Recent)
         try:
-            found = docstore_native.propose_texts(_views(opened), recent, question, limit, _LOOKS)
+            found = docstore_native.propose_texts(_views(opened), recent, query, limit, _LOOKS)
         except (IndexError, ValueError) as error:
             raise _damage(error) from error
         numbers, candidates, has_own, further, is_crowded, further_keys = found

@@ -53,7 +53,7 @@ Find = Callable[[Keys], tuple[Numbers, Keys]]
 """Keys -> for each posting found: which key (ascending), and its text number; at most BUCKET_LIMIT of a key."""
 
 
-class Question(NamedTuple):
+class IndexQuery(NamedTuple):
     """What a page asks the index, and what it is posted under.
 
     Attributes:
@@ -112,15 +112,15 @@ def first_of_each(owner: Numbers, texts: Keys, limit: int = BUCKET_LIMIT) -> tup
     return (owner, texts) if keep.all() else (owner[keep], texts[keep])
 
 
-def propose(question: Question, find: Find) -> Proposal:
+def propose(query: IndexQuery, find: Find) -> Proposal:
     """Go along the chains of a page, and rank what is found.
 
     A text counts what its postings count, so that one rare key outweighs any number of those that a whole site has.
     The page's own text comes first, then in turn the next that counts most of those that share a band (near), of those
     that share a fingerprint (contained), and the next that shares most keys; ties by how many, then by number.
     """
-    of_bands, of_fingerprints = question.chains()
-    bands, fingerprints = len(question.band_keys[:BANDS]), len(of_fingerprints[0])
+    of_bands, of_fingerprints = query.chains()
+    bands, fingerprints = len(query.band_keys[:BANDS]), len(of_fingerprints[0])
     counts: Counter[int] = Counter()
     shared_bands: Counter[int] = Counter()
     shared_fingerprints: Counter[int] = Counter()
@@ -160,13 +160,13 @@ def propose(question: Question, find: Find) -> Proposal:
         chains = chains[~has_room]
         if not depth:
             chains = chains[: np.searchsorted(chains, bands) + TEMPLATE_CHAINS]
-    own = question.own_number
+    own = query.own_number
     also = shared_fingerprints
     near = sorted([(text != own, -counts[text], -many, -also[text], text) for text, many in shared_bands.items()])
     inside = sorted([(-counts[text], -many, text) for text, many in also.items()])
     most = sorted([(-shared_bands[text] - also[text], -count, text) for text, count in counts.items()])
     nears, insides = [each[-1] for each in near], [each[-1] for each in inside]
-    at, then = LOOKS_NEAR + question.more, LOOKS_INSIDE + question.more
+    at, then = LOOKS_NEAR + query.more, LOOKS_INSIDE + query.more
     given = _in_turn(nears[:at], insides[:then], [each[-1] for each in most[:LOOKS_MOST]])
     after = _in_turn(nears[at : at + FURTHER], insides[then : then + FURTHER])
     return Proposal(

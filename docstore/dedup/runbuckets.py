@@ -24,7 +24,7 @@ import numpy as np
 from docstore.dedup.buckets import Keys
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.levels import RunLevels
-from docstore.dedup.ranking import BUCKET_LIMIT, Proposal, Question
+from docstore.dedup.ranking import BUCKET_LIMIT, IndexQuery, Proposal
 from docstore.dedup.runfiles import RunFiles
 from docstore.dedup.runs import Run
 from docstore.model.codec import decode_varint, encode_varint
@@ -42,7 +42,7 @@ from docstore.storage.engine import Engine
 from docstore.storage.files import Files
 from docstore.storage.plan import Plan, Stage, apply
 
-Texts = Iterable[Question]
+Texts = Iterable[IndexQuery]
 """What texts are posted under."""
 Logged = tuple[int, bytes]
 """A text number with its keys as `RunLevels.log_keys` gives them."""
@@ -113,7 +113,8 @@ class RunBuckets:
         self._posted: list[Logged] = []
         self._numbered = False
         self._failed: set[int] = set()
-        self._ailing = 0
+        self._writes_since_failure = 0
+        """1 and the texts posted since the index failed; 0 while it works."""
         self._pruning: _Pruning | None = None
         self._storage = RunFiles(folder, self._files)
         try:
@@ -143,7 +144,7 @@ class RunBuckets:
                 expected=f"groups below {settled}",
                 found=f"groups below {opened_end}",
             )
-        self._ailing = 0
+        self._writes_since_failure = 0
         for number, _, texts in rows:
             if number < following:
                 continue
@@ -167,9 +168,9 @@ class RunBuckets:
         except CorruptionError:
             raise
         except DocstoreError as error:
-            if not self._ailing:
+            if not self._writes_since_failure:
                 _LOG.warning("the detector's index in %s goes on in memory and in its log: %s", self._folder, error)
-                self._ailing = 1
+                self._writes_since_failure = 1
 
     def _log_rows(self) -> Iterator[tuple[int, int, list[Logged]]]:
         """(group, groups known durable, texts) of each row of the log, in order."""
@@ -294,15 +295,15 @@ class RunBuckets:
                 self._rebuild_noting(error)
             return self._levels.find(keys)
 
-    def propose(self, question: Question) -> Proposal:
+    def propose(self, query: IndexQuery) -> Proposal:
         """See `Buckets`."""
         with self._lock:
             try:
-                proposal = self._levels.propose(question)
+                proposal = self._levels.propose(query)
             except CorruptionError as error:
                 self._rebuild_noting(error)
-                proposal = self._levels.propose(question)
-            if proposal.has_own and not self._stays(question.own_number):
+                proposal = self._levels.propose(query)
+            if proposal.has_own and not self._stays(query.own_number):
                 return proposal._replace(has_own=False)
             return proposal
 
@@ -352,7 +353,7 @@ class RunBuckets:
         except CorruptionError as error:
             self._rebuild_noting(error)
             return
-        if self._ailing:
+        if self._writes_since_failure:
             self._recover(len(posted))
         else:
             self._trim()
@@ -362,19 +363,19 @@ class RunBuckets:
         try:
             self.rebuild()
         except DocstoreError:
-            self._ailing = max(self._ailing, 1)
+            self._writes_since_failure = max(self._writes_since_failure, 1)
 
     def _recover(self, texts: int) -> None:
         """After a failure the files are opened again now and then; what they lack is in the log."""
-        self._ailing += texts
-        if self._ailing <= _RETRY_TEXTS:
+        self._writes_since_failure += texts
+        if self._writes_since_failure <= _RETRY_TEXTS:
             return
         try:
             self._storage.close()
             self._storage = RunFiles(self._folder, self._files)
             self._open()
         except DocstoreError:
-            self._ailing = 1
+            self._writes_since_failure = 1
 
     def _trim(self) -> None:
         """Let rows of the log go that durable runs hold, but for the newest."""
@@ -395,14 +396,14 @@ class RunBuckets:
             self._storage.close()
 
 
-def _post(levels: RunLevels, question: Question) -> Logged | None:
+def _post(levels: RunLevels, query: IndexQuery) -> Logged | None:
     """Post a text as its page would be, unless it is; gives what a log keeps of it."""
-    proposal = levels.propose(question)
+    proposal = levels.propose(query)
     if proposal.has_own:
         return None
-    logged = levels.log_keys(question.first_keys(), proposal.further_keys)
-    levels.post(question.own_number, logged)
-    return question.own_number, logged
+    logged = levels.log_keys(query.first_keys(), proposal.further_keys)
+    levels.post(query.own_number, logged)
+    return query.own_number, logged
 
 
 def _log_row(number: int, settled: int, texts: Sequence[Logged]) -> RowMutations:

@@ -28,7 +28,7 @@ from docstore.dedup.candidates import Numbers
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.comparable import REASON_BLANK, says_nothing, status_class, text_compares
 from docstore.dedup.detector import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
-from docstore.dedup.doubt import telling_words
+from docstore.dedup.doubt import distinctive_words
 from docstore.dedup.sketch import BINS
 from docstore.model import capture, keys
 from docstore.model.capture import Column, StoredVerdict
@@ -386,7 +386,7 @@ def identify(word_count: int, text_checksum: bytes, title: bytes, body: bytes) -
 
 def text_identity(text_checksum: bytes, title: bytes) -> bytes:
     """Names a text under titles of which all have the same words, 16 bytes."""
-    found = "\n".join(sorted(telling_words(title.decode("utf-8", "surrogatepass"))))
+    found = "\n".join(sorted(distinctive_words(title.decode("utf-8", "surrogatepass"))))
     return _digest(b"n", text_checksum + found.encode("utf-8", "surrogatepass"))
 
 

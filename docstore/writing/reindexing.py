@@ -15,7 +15,7 @@ from docstore.dedup.comparable import text_compares
 from docstore.dedup.detector import MIN_NEAR_WORDS
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.ranking import Question
+from docstore.dedup.ranking import IndexQuery
 from docstore.dedup.runbuckets import TABLE as RUNS_TABLE
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.errors import CorruptionError
@@ -61,7 +61,7 @@ def _opened(opened: Backend, table: Table) -> Buckets:
 def _open_runs(opened: Backend, storage: RunStorage, table: Table) -> RunBuckets:
     rows = PageRows(table, opened.placement, opened.sharing)
 
-    def texts() -> Iterator[Question]:
+    def texts() -> Iterator[IndexQuery]:
         yield from stored_texts(opened, rows, kernel_of(opened))
         _note_scheme(opened.engine)  # whoever asks makes all runs anew, and begins again where that is cut short
 
@@ -92,7 +92,7 @@ def kernel_of(opened: Backend) -> Kernel:
     return Kernel(schema.extractor, schema.shingle_words, schema.checksum, order=order)
 
 
-def stored_texts(opened: Backend, rows: PageRows, kernel: Kernel) -> Iterator[Question]:
+def stored_texts(opened: Backend, rows: PageRows, kernel: Kernel) -> Iterator[IndexQuery]:
     """What every text that pages may be found near to is posted under, once; in the order of their numbers."""
     index = HashIndex(opened.engine, RowBuckets(opened.engine))
     for row in opened.engine.scan(TABLE, _TEXTS_BEGIN, _TEXTS_END, ReadSpec(cell_limit=1)):
@@ -109,19 +109,19 @@ def stored_texts(opened: Backend, rows: PageRows, kernel: Kernel) -> Iterator[Qu
                 continue  # `docstore check` lists it; another page may have the text
             if text is None:
                 continue
-            question = keys_of_text(kernel, text, int.from_bytes(number, "big"))
-            if question is not None:
-                yield question
+            query = keys_of_text(kernel, text, int.from_bytes(number, "big"))
+            if query is not None:
+                yield query
             break
 
 
-def keys_of_text(kernel: Kernel, text: str, number: int) -> Question | None:
+def keys_of_text(kernel: Kernel, text: str, number: int) -> IndexQuery | None:
     """What a text is posted under, as `HashIndex.add` posts its page; None where it is too short."""
     keys = kernel.text_keys(text)
     # A text has at least as many words as distinct shingles, so most need not be counted.
     if not keys.shingle_count or (keys.shingle_count < MIN_NEAR_WORDS and len(words(text)) < MIN_NEAR_WORDS):
         return None
-    return Question(keys.band_keys, keys.fingerprints, keys.runs, number)
+    return IndexQuery(keys.band_keys, keys.fingerprints, keys.runs, number)
 
 
 class SeenPages:
@@ -162,17 +162,17 @@ class SeenPages:
 
     def finds_near(self, pointer: PagePointer) -> bool:
         """Whether pages near this one would be judged against its text; True where that is not asked of it."""
-        question = self._posted(pointer)
-        if question is None:
+        query = self._posted(pointer)
+        if query is None:
             return True
-        proposal = self._buckets.propose(question)
+        proposal = self._buckets.propose(query)
         return proposal.has_own or proposal.is_crowded  # full buckets leave later texts out
 
     def has_keys(self, pointer: PagePointer) -> bool:
         """Whether the page's text is posted under keys."""
         return self._posted(pointer) is not None
 
-    def _posted(self, pointer: PagePointer) -> Question | None:
+    def _posted(self, pointer: PagePointer) -> IndexQuery | None:
         """What a page's text must be found by; None where that is not asked of it."""
         try:
             page = self._rows.page(pointer)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from docstore.dedup.buckets import Buckets, LayeredBuckets, RowBuckets
-from docstore.dedup.ranking import BUCKET_LIMIT, Question
+from docstore.dedup.ranking import BUCKET_LIMIT, IndexQuery
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.errors import StorageError
 from docstore.model.types import Durability
@@ -139,7 +139,7 @@ def test_an_engine_that_fails_leaves_the_buckets_in_order(
 NONE = np.empty(0, np.uint64)
 
 
-def asks(number: int) -> Question:
+def asks(number: int) -> IndexQuery:
     """Of a text whose only band has a first key that all share, a second that a hundred share, and a third of its own.
 
     Its fingerprint is shared by all, and its first run by ten.
@@ -148,15 +148,15 @@ def asks(number: int) -> Question:
     bands[0::16] = [7, 1000 + number // 100, 100_000 + number]
     bands[1:16] = np.arange(15) + number * 16 + (1 << 40)
     runs = np.array([50_000 + number // 10, 1 << 30, 1 << 31], np.uint64)
-    return Question(bands, np.array([12], np.uint64), runs, number)
+    return IndexQuery(bands, np.array([12], np.uint64), runs, number)
 
 
 def post_as_pages_do(engine: Engine, buckets: Buckets, numbers: range) -> None:
     for number in numbers:
-        question = asks(number)
-        proposal = buckets.propose(question)
+        query = asks(number)
+        proposal = buckets.propose(query)
         if not proposal.has_own:
-            buckets.post(number, question.first_keys(), proposal.further_keys)
+            buckets.post(number, query.first_keys(), proposal.further_keys)
         if number % 7 == 0:
             engine.mutate_rows(buckets.mutations(), Durability.NONE)
             buckets.end_group(committed=True)
@@ -169,13 +169,13 @@ def test_what_comes_after_the_first_texts_of_a_full_bucket_is_found_through_it(
 ) -> None:
     post_as_pages_do(engine, buckets, range(1, 300))
     for number in range(1, 300):
-        question = asks(number)
-        bands = question.band_keys.copy()
+        query = asks(number)
+        bands = query.band_keys.copy()
         bands[1:16] += np.uint64(1 << 41)  # a copy that shares one band alone
-        by_band = question._replace(band_keys=bands, fingerprints=NONE, runs=NONE, own_number=0, more=200)
+        by_band = query._replace(band_keys=bands, fingerprints=NONE, runs=NONE, own_number=0, more=200)
         assert number in buckets.propose(by_band).numbers
-        assert number in buckets.propose(question._replace(band_keys=NONE, own_number=0, more=200)).numbers
-        assert buckets.propose(question).has_own
+        assert number in buckets.propose(query._replace(band_keys=NONE, own_number=0, more=200)).numbers
+        assert buckets.propose(query).has_own
 
 
 def test_a_layer_posts_under_further_keys_where_the_bucket_below_is_full(engine: Engine, tmp_path: Path) -> None:

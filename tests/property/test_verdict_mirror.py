@@ -15,7 +15,7 @@ from docstore import compiled
 from docstore.dedup import shingle
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.packing import Packing, packing
-from docstore.dedup.ranking import LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, Question
+from docstore.dedup.ranking import LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery
 from docstore.dedup.runs import key_bytes
 from docstore.dedup.texts import QueryText, SketchBounds
 
@@ -101,11 +101,11 @@ def test_sketches_rule_out_the_same_texts_and_the_others_are_compared(seed: int,
     assert states >= {(16, False), (17, False)}  # of those nothing is known
 
 
-def proposed(kernel: Packing, question: Question, posted: list[tuple[int, Keys]], limit: int) -> list[object]:
+def proposed(kernel: Packing, query: IndexQuery, posted: list[tuple[int, Keys]], limit: int) -> list[object]:
     table = kernel.recent()
     for text, keys in posted:
         table.post(text, key_bytes(np.unique(kernel.mix(keys))))
-    found = kernel.propose([], table, question, limit)
+    found = kernel.propose([], table, query, limit)
     return [*found[:-1], found.further_keys.tolist()]
 
 
@@ -128,8 +128,8 @@ def test_the_same_texts_are_proposed_in_the_same_order(seed: int, bands: int, fi
     ]
     own = posted[0][0] if posted and seed % 3 else 7
     more = seed % 5
-    question = Question(band_keys, samples, runs, own, more)
-    expected, found = (proposed(kernel, question, posted, 64) for kernel in (packing("reference"), packing("native")))
+    query = IndexQuery(band_keys, samples, runs, own, more)
+    expected, found = (proposed(kernel, query, posted, 64) for kernel in (packing("reference"), packing("native")))
     assert found == expected
     numbers, candidates, _, further, *_ = found
     assert len(set(numbers)) == len(numbers) <= LOOKS_NEAR + LOOKS_INSIDE + LOOKS_MOST + 2 * more

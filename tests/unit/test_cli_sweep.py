@@ -12,7 +12,7 @@ import docstore
 from docstore.cli.main import main
 from docstore.dedup import bands, shingle, sketch
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.ranking import Question
+from docstore.dedup.ranking import IndexQuery
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.format import KEYS_SCHEME_ROW, POSTING_TEXT
 from docstore.model.types import DeleteRow, Durability, RowMutations, VerdictKind
@@ -316,8 +316,8 @@ def share_contained(path: Path, pages: list[bytes]) -> float:
     return sum(result.verdict.kind is VerdictKind.CONTAINED for result in found) / len(found)
 
 
-def keys_of_scheme_1(kernel: Kernel, text: str, number: int) -> Question:
+def keys_of_scheme_1(kernel: Kernel, text: str, number: int) -> IndexQuery:
     """What a text was posted under before the first release."""
     shingles = kernel.shingles(text)
     band_keys = bands.band_keys(sketch.minima(shingles))[: bands.BANDS]
-    return Question(band_keys, shingle.sample(shingles, 16, 64), np.empty(0, np.uint64), number)
+    return IndexQuery(band_keys, shingle.sample(shingles, 16, 64), np.empty(0, np.uint64), number)

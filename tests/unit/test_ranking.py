@@ -17,9 +17,9 @@ from docstore.dedup.ranking import (
     LOOKS_NEAR,
     MIDDLE_DEPTH,
     TEMPLATE_CHAINS,
+    IndexQuery,
     Keys,
     Proposal,
-    Question,
     propose,
 )
 
@@ -41,8 +41,8 @@ def ranked(bands: Sequence[Sequence[int]], fingerprints: Sequence[Sequence[int]]
     """Each list is the bucket of one key."""
     buckets = dict(enumerate([*bands, *fingerprints]))
     keys = np.arange(len(buckets), dtype=np.uint64)
-    question = Question(keys[: len(bands)], keys[len(bands) :], NONE, own_number)
-    return propose(question, finder(buckets))
+    query = IndexQuery(keys[: len(bands)], keys[len(bands) :], NONE, own_number)
+    return propose(query, finder(buckets))
 
 
 def shown(proposal: Proposal) -> tuple[list[int], int, bool]:
@@ -98,19 +98,19 @@ def test_no_more_texts_are_looked_at_than_the_bounds_say_and_all_are_counted() -
 
 def test_a_large_page_asks_for_few_of_its_fingerprints_and_is_posted_under_all() -> None:
     samples = np.arange(1, 1001, dtype=np.uint64) * np.uint64(12)
-    question = Question(np.array([3], np.uint64), samples, np.concatenate([samples + 1, samples + 2, samples + 3]), 0)
-    of_bands, of_fingerprints = question.chains()
+    query = IndexQuery(np.array([3], np.uint64), samples, np.concatenate([samples + 1, samples + 2, samples + 3]), 0)
+    of_bands, of_fingerprints = query.chains()
     assert [level.tolist() for level in of_bands] == [[3]] and 16 <= len(of_fingerprints[0]) <= 64
     asked = of_fingerprints[0].tolist()
     assert [(level - np.uint64(depth)).tolist() for depth, level in enumerate(of_fingerprints)] == [asked] * 4
-    assert question.first_keys().tolist() == [3, *samples.tolist()]
+    assert query.first_keys().tolist() == [3, *samples.tolist()]
 
 
 def chained(buckets: Mapping[int, Sequence[int]]) -> Proposal:
     """Of a page with 16 bands, keys 100 d + b at depth d, and two fingerprints, 12 and 24, with runs."""
     bands = np.concatenate([100 * depth + np.arange(16) for depth in range(1, 7)]).astype(np.uint64)
     runs = np.array([1012, 1024, 2012, 2024, 3012, 3024], np.uint64)
-    return propose(Question(bands, np.array([12, 24], np.uint64), runs, 0), finder(buckets))
+    return propose(IndexQuery(bands, np.array([12, 24], np.uint64), runs, 0), finder(buckets))
 
 
 def test_a_full_bucket_leads_on_to_the_next_key_of_its_chain() -> None:
@@ -126,13 +126,13 @@ def test_of_fingerprints_with_full_buckets_few_chains_are_gone_along() -> None:
     template = {12 * number: site for number in range(1, TEMPLATE_CHAINS + 3)}
     samples = np.array([*template, 5000], np.uint64)
     runs = np.concatenate([samples + np.uint64(1000 * length) for length in (1, 2, 3)])
-    question = Question(np.array([5], np.uint64), samples, runs, 0)
-    found = propose(question, finder({5: site, **template}))
+    query = IndexQuery(np.array([5], np.uint64), samples, runs, 0)
+    found = propose(query, finder({5: site, **template}))
     assert found.further_keys.tolist() == [key + 1000 for key in template][:TEMPLATE_CHAINS]
-    assert not propose(question, finder(template)).is_crowded
-    assert not propose(question, finder({**template, 5000: site})).is_crowded
+    assert not propose(query, finder(template)).is_crowded
+    assert not propose(query, finder({**template, 5000: site})).is_crowded
     ends = {key + 1000 * length: site for key in template for length in (1, 2, 3)}
-    assert not propose(question, finder({**template, **ends})).is_crowded
+    assert not propose(query, finder({**template, **ends})).is_crowded
 
 
 def test_a_text_in_the_middle_of_a_crowd_has_buckets_of_its_own() -> None:

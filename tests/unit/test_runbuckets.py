@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from docstore.dedup.prune import Pruner
-from docstore.dedup.ranking import Question
+from docstore.dedup.ranking import IndexQuery
 from docstore.dedup.runbuckets import RunBuckets, Texts
 from docstore.dedup.runs import pruned_parts
 from docstore.model.errors import StorageError
@@ -28,10 +28,10 @@ from docstore.tablets.engines.memory import MemoryEngine
 FLUSH = 50
 
 
-def question(number: int) -> Question:
+def query(number: int) -> IndexQuery:
     """Of a text with a key of its own, one that ten have, and one that all have."""
     none = np.empty(0, np.uint64)
-    return Question(none, np.array([number, 10**6 + number // 10, 1 << 50], np.uint64), none, number)
+    return IndexQuery(none, np.array([number, 10**6 + number // 10, 1 << 50], np.uint64), none, number)
 
 
 class Store:
@@ -40,7 +40,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.engine: Engine = MemoryEngine()
         self.folder = folder
-        self.committed: list[Question] = []
+        self.committed: list[IndexQuery] = []
         self.asked_for_texts = 0
 
     def texts(self) -> Texts:
@@ -53,7 +53,7 @@ class Store:
     def write(self, buckets: RunBuckets, groups: int, group_texts: int = 7) -> None:
         for _ in range(groups):
             first = len(self.committed)
-            group = [question(n) for n in range(first, first + group_texts)]
+            group = [query(n) for n in range(first, first + group_texts)]
             for each in group:
                 buckets.post(each.own_number, each.first_keys())
             self.engine.mutate_rows(buckets.mutations(), Durability.SYNC)
@@ -297,7 +297,7 @@ class Paused(Files):
 
 def put(store: Store, buckets: RunBuckets, number: int) -> None:
     """A text as its page would be posted."""
-    asked = question(number)
+    asked = query(number)
     if not buckets.propose(asked).has_own:
         buckets.post(number, asked.first_keys())
     store.engine.mutate_rows(buckets.mutations(), Durability.SYNC)
@@ -308,7 +308,7 @@ def put(store: Store, buckets: RunBuckets, number: int) -> None:
 def test_a_text_of_a_group_that_failed_is_in_the_log_once_it_is_written_again(store: Store) -> None:
     buckets = store.open()
     put(store, buckets, 0)
-    buckets.post(1, question(1).first_keys())
+    buckets.post(1, query(1).first_keys())
     buckets.end_group(committed=False)
     for _ in range(2):
         put(store, buckets, 1)
@@ -340,7 +340,7 @@ def test_writers_go_on_while_texts_that_are_gone_are_dropped(store: Store) -> No
     for again in before_and_after_close(store, buckets):
         assert store.all_found(again)
         assert len(again.find(np.array([50], np.uint64))[0]) == 0
-        assert again.propose(question(30)).has_own and not again.propose(question(40)).has_own
+        assert again.propose(query(30)).has_own and not again.propose(query(40)).has_own
     assert store.asked_for_texts == 0
 
 
@@ -412,10 +412,10 @@ def test_a_crash_while_texts_are_dropped_leaves_each_run_as_it_was_or_without_th
 def test_a_text_under_longer_keys_is_found_after_a_full_bucket_has_lost_texts(store: Store) -> None:
     """The 64 texts of the full bucket go; what came later is under the next key of the chain."""
 
-    def chained(number: int) -> Question:
+    def chained(number: int) -> IndexQuery:
         none = np.empty(0, np.uint64)
         fingerprints, runs = [number, 1 << 40], [1000 + number, 1 << 41]
-        return Question(none, np.array(fingerprints, np.uint64), np.array(runs, np.uint64), number)
+        return IndexQuery(none, np.array(fingerprints, np.uint64), np.array(runs, np.uint64), number)
 
     buckets = store.open()
     for number in range(1, 201):

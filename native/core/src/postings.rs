@@ -194,7 +194,7 @@ fn by_owner(found: &[(u32, u64)], keys: usize) -> (Vec<u64>, Vec<u64>) {
     (owners, texts)
 }
 
-/// What a page asks for; see `ranking.Question`.
+/// What a page asks for; see `ranking.IndexQuery`.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// Depth by depth.
