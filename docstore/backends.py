@@ -8,11 +8,14 @@ from __future__ import annotations
 import importlib
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Schema
-from docstore.storage.port import Backend
+
+if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
+    from docstore.storage.port import Backend
+
 
 _MODULES = {"": "docstore.tablets.layout"}
 """By scheme of an address, "" for a path: the module whose class `Layout` makes and opens a store there."""

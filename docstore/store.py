@@ -42,13 +42,13 @@ from docstore.reading.cells import CellStore
 from docstore.reading.collapse import ClusterLookup, Collapser
 from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.lookup import Lookup
-from docstore.storage.port import Backend, Committer
 from docstore.storage.table import Table
 from docstore.writing.referrers import Referrers
 from docstore.writing.times import refusal_of_time
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.reading.snippet import Snippet, SnippetReader
+    from docstore.storage.port import Backend, Committer
     from docstore.storage.reports import BackupReport, CompactionReport
     from docstore.writing.orphans import Orphan
     from docstore.writing.pipeline import PageWriter

@@ -12,8 +12,9 @@ from docstore.model.types import Durability, Mutation, Schema
 from docstore.storage.counts import totals
 from docstore.storage.engine import Engine
 from docstore.storage.envelope import encode_inline, parse_envelope
+from docstore.storage.parts import Problem, RunStorage
 from docstore.storage.plan import Plan, apply
-from docstore.storage.port import Backend, Closing, Problem, RunStorage
+from docstore.storage.port import Backend, Closing
 from docstore.storage.sharing import SharedBodies
 from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import BODY_DELTA, Column, DeltaCost, NamedBase

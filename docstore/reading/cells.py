@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from docstore.model import keys
 from docstore.model.errors import CorruptionError, InvalidArgument
@@ -31,9 +31,12 @@ from docstore.model.types import (
 from docstore.storage.engine import ScannedRow
 from docstore.storage.envelope import envelope_raw_bytes
 from docstore.storage.plan import Plan, Stage
-from docstore.storage.port import Committer
 from docstore.storage.table import Table, changed
-from docstore.storage.values import READ_AHEAD_BYTES, Values
+from docstore.storage.values import READ_AHEAD_BYTES
+
+if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
+    from docstore.storage.port import Committer, Values
+
 
 SLICE_CELLS = 1000
 """Cells read or deleted at a time, so that a row of a million anchors neither fills memory nor stalls writers."""

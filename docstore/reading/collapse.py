@@ -8,13 +8,16 @@ a third, or one of the other.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from docstore.model import capture
 from docstore.model.capture import ClusterPlace
 from docstore.model.types import SAME_PAGE, Cell, ReadSpec
 from docstore.storage.table import Table
-from docstore.storage.values import Values
+
+if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
+    from docstore.storage.port import Values
+
 
 _FAMILIES = ("dedup", "page")
 

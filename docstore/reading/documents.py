@@ -5,7 +5,7 @@ written.  Only the families asked for are read, and no value is fetched that is 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from docstore.model import capture
 from docstore.model.capture import Column, StoredVerdict
@@ -15,7 +15,11 @@ from docstore.model.types import Cell, Headers, ReadSpec, Verdict, checked_famil
 from docstore.storage.envelope import INLINE_TAG, envelope_raw_bytes
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
-from docstore.storage.values import READ_AHEAD_BYTES, Values, through_moves
+from docstore.storage.values import READ_AHEAD_BYTES, through_moves
+
+if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
+    from docstore.storage.port import Values
+
 
 DOCUMENT_FAMILIES = ("page", "http", "text", "dedup")
 ROWS_AHEAD = 256
@@ -127,7 +131,7 @@ class _Found(NamedTuple):
 class DocumentReader:
     """Reads documents.  Thread-safe, as the table and Bodies are."""
 
-    def __init__(self, table: Table, placement: Values) -> None:
+    def __init__(self, table: Table, placement: "Values") -> None:
         self._table = table
         self._placement = placement
 

@@ -18,16 +18,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from docstore.model.capture import DESCRIPTION, MAIN, Column
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import row_key, url_of
 from docstore.model.types import Cell, ReadSpec
 from docstore.storage.table import Table
-from docstore.storage.values import Values
 from docstore.text.finding import FoldedText, Term, terms
 from docstore.text.graphemes import cut_after, cut_before, is_boundary
+
+if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
+    from docstore.storage.port import Values
+
 
 DEFAULT_LENGTH: Final = 200
 SHORTEST_LENGTH: Final = 20

@@ -17,7 +17,8 @@ from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, GCPolicy, Position, ReadSpec
 from docstore.storage.envelope import encode_inline
-from docstore.storage.port import Backend, Problem
+from docstore.storage.parts import Problem
+from docstore.storage.port import Backend
 from docstore.storage.sharing import BODY_FAMILY, ENVELOPE, TEXT, TEXT_NAME, body_name
 from docstore.storage.table import Table
 from docstore.store import declared_families, now_micros

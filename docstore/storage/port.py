@@ -1,7 +1,8 @@
 """The storage port: what a store asks of a backend, whichever it is.
 
-Knows rows, values behind opaque refs, plans and reports; must not know a segment, nor any backend.  A backend is one
-package: `tablets/` is the local one, in a directory.  What it offers:
+Knows rows, values behind opaque refs, plans and reports; must not know a segment, nor any backend.  These are types
+alone: what reads a page loads none of them.  A backend is one package: `tablets/` is the local one, in a directory.
+What it offers:
 
     rows         `engine`, cells by row; read and scanned at any time, written by plans alone
     values       `placement`, where long values lie
@@ -14,47 +15,22 @@ package: `tablets/` is the local one, in a directory.  What it offers:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from docstore.model.types import Durability, Schema
+from docstore.model.types import Durability, Mutation, Schema
 from docstore.storage.engine import Engine
-from docstore.storage.files import Files
+from docstore.storage.parts import Problem, Progress, RunStorage
 from docstore.storage.plan import Plan
+from docstore.storage.reports import BackupReport, CompactionReport
 from docstore.storage.sharing import SharedBodies
 from docstore.storage.table import Table
-from docstore.storage.values import Values
-
-if TYPE_CHECKING:  # reading needs none
-    from docstore.storage.reports import BackupReport, CompactionReport
+from docstore.storage.unreadable import UnreadableValues
+from docstore.storage.values import BODY_DELTA, Column, DeltaCost, NamedBase
 
 Result = TypeVar("Result")
-Progress = Callable[[int, int], None]
-"""Told of the bytes dealt with, and of all there are."""
-
-
-class Problem(NamedTuple):
-    """Something in a backend's own bookkeeping that is not as it should be.
-
-    Attributes:
-        where: part of the store.
-        what: found, and expected.
-        remedy: what to do.
-    """
-
-    where: str
-    what: str
-    remedy: str
-
-
-class RunStorage(NamedTuple):
-    """Where an index may keep sorted runs: files in a folder, and the engine that holds the log of what they lack."""
-
-    engine: Engine
-    folder: Path
-    files: Files
 
 
 class Closing(Protocol):
@@ -74,6 +50,90 @@ class Upkeep(Protocol):
 
     def prune(self) -> int:
         """Remove postings that lead to no page; returns how many."""
+        ...
+
+
+class Values(Protocol):
+    """Values of cells.  Reading is thread-safe; placing is for whoever holds the commit lock.
+
+    What is placed can be read at once and is durable before the rows of its plan are written.
+
+    Attributes:
+        unreadable: values and dictionaries that could not be read, and were done without.
+    """
+
+    unreadable: UnreadableValues
+
+    def place(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
+        """Place one value; returns the envelope to put into its cell."""
+        ...
+
+    def place_all(self, row_key: bytes, timestamp: int, values: Mapping[Column, bytes]) -> dict[Column, bytes]:
+        """Place the values of one row and time; returns their envelopes."""
+        ...
+
+    def place_near(
+        self,
+        row_key: bytes,
+        column: Column,
+        timestamp: int,
+        raw: bytes,
+        bases: Sequence[NamedBase],
+        *,
+        cost: DeltaCost = BODY_DELTA,
+    ) -> tuple[bytes, bytes]:
+        """Place one value in the smallest way: as a delta against one of the bases, or by itself.
+
+        Args:
+            row_key, column, timestamp: of the cell.
+            raw: the value.
+            bases: to lean on, the likeliest first.
+            cost: what a delta is weighed against.
+        Returns:
+            The envelope, and the name of the base that it leans on: b"" for none.
+        """
+        ...
+
+    def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
+        """Note a delete beside the values, so that rows rebuilt from them do not bring back what was deleted."""
+        ...
+
+    def fetch(self, envelope: bytes) -> bytes:
+        """The value of a cell.
+
+        Raises:
+            CorruptionError: it is damaged or not there.
+        """
+        ...
+
+    def fetch_many(self, envelopes: Sequence[bytes]) -> list[bytes]:
+        """Values of cells in the order given, read in the order in which they lie.
+
+        Holds all of them at once, so ask for `READ_AHEAD_BYTES` at a time.
+
+        Raises:
+            CorruptionError: one is damaged or not there; fetch one by one to learn which.
+        """
+        ...
+
+    def fetch_leaning(self, envelope: bytes) -> tuple[bytes, bytes]:
+        """The value of a cell, and the name of the base that it leans on: b"" for none."""
+        ...
+
+    def verify(self, envelope: bytes) -> None:
+        """Make sure that the value of a cell can be read, without decoding it.
+
+        Raises:
+            CorruptionError: it is damaged or not there, or the dictionary or base that it needs.
+        """
+        ...
+
+    def same_value(self, one: bytes, other: bytes) -> bool:
+        """Whether two cells hold the same value, wherever it lies; one that cannot be read is like no other."""
+        ...
+
+    def stored_bytes(self, envelope: bytes) -> int:
+        """Bytes that a value takes where it is stored."""
         ...
 
 

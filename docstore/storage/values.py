@@ -1,18 +1,16 @@
-"""The values of cells, wherever a backend keeps them: what is asked of it, and what goes with that.
+"""The values of cells, wherever a backend keeps them: what goes with reading and placing them.
 
 Knows envelopes; must not know where a value lies, how it is encoded, nor what it means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeVar
 
 from docstore.model.errors import CorruptionError
 from docstore.model.format import INLINE_LIMIT_BYTES
-from docstore.model.types import Mutation
 from docstore.storage.envelope import INLINE_TAG
-from docstore.storage.unreadable import UnreadableValues
 
 Found = TypeVar("Found")
 Value = TypeVar("Value")
@@ -76,87 +74,3 @@ def sort_values(values: Mapping[Column, bytes]) -> Sorted:
         return Sorted({column: INLINE_TAG + raw for column, raw in values.items()}, {})
     long = {column: raw for column, raw in values.items() if len(raw) > INLINE_LIMIT_BYTES}
     return Sorted({column: INLINE_TAG + raw for column, raw in values.items() if column not in long}, long)
-
-
-class Values(Protocol):
-    """Values of cells.  Reading is thread-safe; placing is for whoever holds the commit lock.
-
-    What is placed can be read at once and is durable before the rows of its plan are written.
-
-    Attributes:
-        unreadable: values and dictionaries that could not be read, and were done without.
-    """
-
-    unreadable: UnreadableValues
-
-    def place(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
-        """Place one value; returns the envelope to put into its cell."""
-        ...
-
-    def place_all(self, row_key: bytes, timestamp: int, values: Mapping[Column, bytes]) -> dict[Column, bytes]:
-        """Place the values of one row and time; returns their envelopes."""
-        ...
-
-    def place_near(
-        self,
-        row_key: bytes,
-        column: Column,
-        timestamp: int,
-        raw: bytes,
-        bases: Sequence[NamedBase],
-        *,
-        cost: DeltaCost = BODY_DELTA,
-    ) -> tuple[bytes, bytes]:
-        """Place one value in the smallest way: as a delta against one of the bases, or by itself.
-
-        Args:
-            row_key, column, timestamp: of the cell.
-            raw: the value.
-            bases: to lean on, the likeliest first.
-            cost: what a delta is weighed against.
-        Returns:
-            The envelope, and the name of the base that it leans on: b"" for none.
-        """
-        ...
-
-    def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
-        """Note a delete beside the values, so that rows rebuilt from them do not bring back what was deleted."""
-        ...
-
-    def fetch(self, envelope: bytes) -> bytes:
-        """The value of a cell.
-
-        Raises:
-            CorruptionError: it is damaged or not there.
-        """
-        ...
-
-    def fetch_many(self, envelopes: Sequence[bytes]) -> list[bytes]:
-        """Values of cells in the order given, read in the order in which they lie.
-
-        Holds all of them at once, so ask for `READ_AHEAD_BYTES` at a time.
-
-        Raises:
-            CorruptionError: one is damaged or not there; fetch one by one to learn which.
-        """
-        ...
-
-    def fetch_leaning(self, envelope: bytes) -> tuple[bytes, bytes]:
-        """The value of a cell, and the name of the base that it leans on: b"" for none."""
-        ...
-
-    def verify(self, envelope: bytes) -> None:
-        """Make sure that the value of a cell can be read, without decoding it.
-
-        Raises:
-            CorruptionError: it is damaged or not there, or the dictionary or base that it needs.
-        """
-        ...
-
-    def same_value(self, one: bytes, other: bytes) -> bool:
-        """Whether two cells hold the same value, wherever it lies; one that cannot be read is like no other."""
-        ...
-
-    def stored_bytes(self, envelope: bytes) -> int:
-        """Bytes that a value takes where it is stored."""
-        ...

@@ -45,8 +45,8 @@ from docstore.model.format import (
 from docstore.model.types import RowMutations, SetCell
 from docstore.storage.engine import Copyable
 from docstore.storage.files import Files, ReadFile
+from docstore.storage.parts import Progress
 from docstore.storage.plan import Plan, Stage
-from docstore.storage.port import Progress
 from docstore.storage.reports import BackupReport
 from docstore.tablets.commit import Committer
 from docstore.tablets.layout import META_FAMILY, LocalBackend

@@ -14,7 +14,8 @@ from typing import Any
 
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import DICTIONARY_DIRECTORY, ENGINE_DIRECTORY, INDEX_DIRECTORY, SEGMENT_DIRECTORY
-from docstore.storage.port import Backend, RunStorage, Upkeep
+from docstore.storage.parts import RunStorage
+from docstore.storage.port import Backend, Upkeep
 from docstore.storage.reports import CompactionReport
 from docstore.storage.sharing import SharedBodies
 from docstore.storage.table import Table

@@ -46,15 +46,8 @@ from docstore.model.types import ColumnFamily, Durability, GCPolicy, Policy, Row
 from docstore.storage.counts import totals
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files, ReadOnlyFiles, StoreLock, read_only_error, translated
+from docstore.storage.parts import Problem, Progress, RunStorage
 from docstore.storage.plan import Plan, Stage, apply
-from docstore.storage.port import (
-    Backend,
-    Closing,
-    Problem,
-    Progress,
-    RunStorage,
-    Upkeep,
-)
 from docstore.storage.sharing import SharedBodies
 from docstore.storage.table import Table
 from docstore.tablets.commit import Committer
@@ -80,6 +73,7 @@ from docstore.tablets.walk import Damage, walk_records
 from docstore.version import __version__
 
 if TYPE_CHECKING:  # reading needs none
+    from docstore.storage.port import Backend, Closing, Upkeep
     from docstore.storage.reports import BackupReport, CompactionReport
 
 SCHEMA_ROW = b"schema"

@@ -13,8 +13,8 @@ from docstore.model import capture
 from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, ReadSpec, Verdict
+from docstore.storage.port import Values
 from docstore.storage.table import Table
-from docstore.storage.values import Values
 from docstore.writing.rows import PageRows
 
 

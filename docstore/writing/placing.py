@@ -16,6 +16,7 @@ from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, CellsAt, RowMutations, SetCell, VerdictKind
 from docstore.storage.envelope import encode_inline, is_ref
 from docstore.storage.plan import Plan, Stage
+from docstore.storage.port import Values
 from docstore.storage.sharing import (
     BODY_FAMILY,
     DYING,
@@ -28,7 +29,7 @@ from docstore.storage.sharing import (
     SharedBodies,
     body_name,
 )
-from docstore.storage.values import TEXT_DELTA, Sorted, Values
+from docstore.storage.values import TEXT_DELTA, Sorted
 from docstore.writing.prepared import Prepared
 from docstore.writing.rows import PageRows
 from docstore.writing.siblings import Siblings

@@ -8,6 +8,7 @@ resembles its original.  That may go in many ways: by a delete of the page, of i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from docstore.model import capture
 from docstore.model.pointers import PagePointer
@@ -15,7 +16,10 @@ from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Mutation,
 from docstore.reading.documents import DocumentReader
 from docstore.storage.sharing import SharedBodies, body_name
 from docstore.storage.table import Table
-from docstore.storage.values import Values
+
+if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
+    from docstore.storage.port import Values
+
 
 _ORIGINAL = (capture.BODY, capture.CHECKSUM)
 """Without one of these a page is none that others are judged against."""

@@ -23,7 +23,8 @@ from docstore.model.format import KEYS_SCHEME_ROW, POSTING_TEXT, RUN_LOG_FAMILY,
 from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import Durability, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine
-from docstore.storage.port import Backend, RunStorage
+from docstore.storage.parts import RunStorage
+from docstore.storage.port import Backend
 from docstore.storage.table import Table
 from docstore.text.words import words
 from docstore.writing.rows import PageRows

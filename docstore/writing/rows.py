@@ -32,10 +32,10 @@ from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Previous, ReadSpec, RowMutations, SetCell
 from docstore.reading.documents import DocumentReader
 from docstore.storage.envelope import envelope_raw_bytes, is_ref
+from docstore.storage.port import Values
 from docstore.storage.sharing import BODY_FAMILY, ENVELOPE, LARGEST_BASE_BYTES, TEXT, Base, SharedBodies, body_name
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
-from docstore.storage.values import Values
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.writing.recent import PAGES_HELD, SHARED_ROWS_HELD, Recent, RecentPage
 from docstore.writing.versions import OwnRow, OwnVersion, PendingPage, TextBase

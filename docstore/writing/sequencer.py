@@ -30,10 +30,9 @@ from docstore.model.pointers import PagePointer
 from docstore.model.types import Mutation, Policy, Previous, PutResult, RowMutations, SetCell, VerdictKind
 from docstore.storage.envelope import encode_inline
 from docstore.storage.plan import Cut, Plan, Stage
-from docstore.storage.port import Committer
+from docstore.storage.port import Committer, Values
 from docstore.storage.sharing import SharedBodies
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
-from docstore.storage.values import Values
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.writing.placing import PAGES, Judged, PagePlacer, Visit, known_cells
 from docstore.writing.prepared import Prepared

@@ -11,8 +11,8 @@ from bisect import bisect_left
 from docstore.model.capture import BODY, CHECKSUM
 from docstore.model.types import ReadSpec
 from docstore.storage.cache import LruCache
+from docstore.storage.port import Values
 from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table
-from docstore.storage.values import Values
 
 WINDOW_MICROS = 1000 * TIMESTAMP_STEP_MICROS
 """Captures read at a time."""

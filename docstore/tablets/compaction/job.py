@@ -35,8 +35,9 @@ from docstore.model.types import DeleteRow, ReadSpec, RowMutations, SetCell
 from docstore.storage.counts import fold
 from docstore.storage.engine import ScannedRow
 from docstore.storage.envelope import envelope_raw_bytes
+from docstore.storage.parts import Progress
 from docstore.storage.plan import Plan, Stage
-from docstore.storage.port import Progress, Upkeep
+from docstore.storage.port import Upkeep
 from docstore.storage.reports import CompactionReport
 from docstore.storage.table import Table
 from docstore.tablets.bodies import SegmentRow
