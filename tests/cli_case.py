@@ -60,6 +60,10 @@ class Terminal:
         captured = self._capsys.readouterr()
         return Answer(code, captured.out, captured.err)
 
+    def on(self, store: Path) -> Terminal:
+        """The same on another store."""
+        return Terminal(store, self._capsys)
+
     def bare(self, *words: str) -> Answer:
         """Without `--store`."""
         code = main(list(words))

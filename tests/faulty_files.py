@@ -42,7 +42,7 @@ class FaultyFiles(Files):
         self._durable_names: dict[Path, dict[str, int]] = {}
         self._kept: list[int] = []
         for path in [folder, *(path for path in folder.rglob("*") if path.is_dir())]:
-            self._watch(path)
+            self.watch(path)
 
     # --- faults ---
 
@@ -117,7 +117,7 @@ class FaultyFiles(Files):
 
     def make_folder(self, path: Path) -> None:
         super().make_folder(path)
-        self._watch(path)
+        self.watch(path)
 
     # --- power loss ---
 
@@ -150,7 +150,7 @@ class FaultyFiles(Files):
                 return durable + bytes(surplus)
         return durable
 
-    def _watch(self, folder: Path) -> None:
+    def watch(self, folder: Path) -> None:
         """What stands there when watching begins counts as synced."""
         self._durable_names[folder] = _names(folder)
         for name, inode in self._durable_names[folder].items():

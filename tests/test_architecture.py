@@ -50,6 +50,9 @@ NATIVE_CODE = "docstore.dedup.docstore_native"
 
 LARGEST_FILE_LINES = 600
 
+PUBLIC_ALL_THE_SAME = {"_replace", "_fields", "_exit", "_actions"}
+"""Of named tuples, of `os`, and of a parser of arguments, which has no other list of them."""
+
 
 def modules() -> Iterator[tuple[str, Path]]:
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -160,6 +163,34 @@ def test_no_test_looks_at_the_clock() -> None:
     for path in (ROOT / "tests").rglob("*.py"):
         found = re.search(r"\btime\.(?:perf_counter|monotonic)(?:_ns)?\(", path.read_text(encoding="utf-8"))
         assert found is None, f"{path} measures with {found}"
+
+
+def is_private(name: str) -> bool:
+    return re.match("_[A-Za-z]", name) is not None and name not in PUBLIC_ALL_THE_SAME
+
+
+def private_names(source: str) -> Iterator[tuple[int, str]]:
+    """(line, name) of private names of others that Python code reaches into; its own, of `self` and `cls`, it may."""
+    for node in ast.walk(ast.parse(source)):
+        names: list[str] = []
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in {"self", "cls"}:
+            names = [node.attr]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("docstore"):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.Call) and any(isinstance(arg, ast.Constant) for arg in node.args[1:2]):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            names = [node.args[1].value] if called in {"getattr", "setattr", "delattr", "object"} else []
+        yield from ((node.lineno, name) for name in names if is_private(str(name)))
+
+
+def test_tests_touch_no_private_names() -> None:
+    wrong = "store._committer\nfrom docstore.x import _y\nmonkeypatch.setattr(store, '_z', 1)\na.b()._c()"
+    assert {name for _, name in private_names(wrong)} == {"_committer", "_y", "_z", "_c"}
+    assert not list(private_names("self._a + cls._b + pair._replace(x=1)"))
+    found = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        found += [f"{path}:{line}: {name}" for line, name in private_names(path.read_text(encoding="utf-8"))]
+    assert found == []
 
 
 def test_files_are_short_and_say_what_they_know() -> None:

@@ -43,15 +43,16 @@ _RUNS_FROM: Final = 1 << 32
 
 _Number = TypeVar("_Number", bound=np.integer[Any])
 
+WORD_HASHES_HELD = 1 << 17
+"""Words whose hashes are remembered, before all are forgotten and it begins again."""
+
 
 class _WordHashes(dict[str, int]):
-    """Word -> hash, remembered up to a bound; then forgotten and begun again."""
-
-    bound = 1 << 17
+    """Word -> hash, remembered."""
 
     def __missing__(self, word: str) -> int:
         hashed = mmh3.mmh3_x64_128_utupledigest(word.encode("utf-8", "surrogatepass"), WORD_SEED)[0]
-        if len(self) >= self.bound:
+        if len(self) >= WORD_HASHES_HELD:
             self.clear()
         self[word] = hashed
         return hashed

@@ -74,7 +74,8 @@ def _state(name: str, generation: int) -> str:
     return f"{name}:{generation}"
 
 
-def _generation(state: str) -> int:
+def generation_of(state: str) -> int:
+    """The number of a base's state, which rises by one with each."""
     return int(state.partition(":")[2])
 
 
@@ -125,7 +126,7 @@ def _claim(checksum: str, slot: str, token: str, fences: Iterator[str]) -> _Step
             return "new"
         if held is not None:
             other_slot, _, other_token = held.partition(" ")
-            if (yield from _shut_out(other_slot, other_token, fences)) is None:
+            if (yield from shut_out(other_slot, other_token, fences)) is None:
                 return "exact"
         if (yield CheckAndMutate(checksum, CLAIM, held, ((CLAIM, mine),))) is True:
             return "new"
@@ -137,7 +138,7 @@ def _use(base: str, token: str, slot: str, body: str) -> _Step:
         row = yield from _read(base)
         state = row.get(STATE)
         if state is None or BODY not in row:
-            generation = 0 if state is None else _generation(state)
+            generation = 0 if state is None else generation_of(state)
             puts: tuple[tuple[str, str], ...] = ((STATE, _state(LIVE, generation + 1)), (BODY, body))
         elif not state.startswith(LIVE):
             return None
@@ -149,7 +150,7 @@ def _use(base: str, token: str, slot: str, body: str) -> _Step:
             return base
 
 
-def _shut_out(slot: str, token: str, fences: Iterator[str]) -> _Step:
+def shut_out(slot: str, token: str, fences: Iterator[str]) -> _Step:
     """Make sure that a page cannot come any more; -> what its slot holds, None where the page is there."""
     while True:
         held = (yield from _read(slot)).get(SLOT)
@@ -172,7 +173,7 @@ def end_base(base: str, fences: Iterator[str]) -> Program:
     state = row.get(STATE)
     if state is None or BODY not in row:
         return "nothing"
-    dying = _state(DYING, _generation(state))
+    dying = _state(DYING, generation_of(state))
     if state != dying:
         yield CheckAndMutate(base, STATE, state, ((STATE, dying),))
         row = yield from _read(base)
@@ -180,10 +181,10 @@ def end_base(base: str, fences: Iterator[str]) -> Program:
             return "nothing"
     stale = []
     for column, slot in row.items():
-        if column.startswith(USER) and (yield from _shut_out(slot, column.removeprefix(USER), fences)) is not None:
+        if column.startswith(USER) and (yield from shut_out(slot, column.removeprefix(USER), fences)) is not None:
             stale.append(column)
     is_used = len(stale) < sum(column.startswith(USER) for column in row)
-    after = _state(LIVE if is_used else DYING, _generation(dying) + 1)
+    after = _state(LIVE if is_used else DYING, generation_of(dying) + 1)
     gone = tuple(stale) if is_used else (*stale, BODY)
     done = yield CheckAndMutate(base, STATE, dying, ((STATE, after),), gone)
     return ("kept" if is_used else "freed") if done is True else "nothing"

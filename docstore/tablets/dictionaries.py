@@ -204,7 +204,7 @@ PASSING_PACK_LEVEL = 3
 of 3,444 pages it takes 7 us a page less than level 6, for .14% of the raw bytes."""
 
 
-class _Sample:
+class Sample:
     """What is kept of a stream of values: whole values at first, then pieces of them at even distances."""
 
     def __init__(self) -> None:
@@ -214,6 +214,7 @@ class _Sample:
         self._next = 0
 
     def take(self, raw: bytes) -> None:
+        """Keep of the next value what falls to it."""
         end = self.seen_bytes + len(raw)
         if not self._stride_bytes:
             self._pieces.append(raw)
@@ -252,7 +253,7 @@ class _Scope:
     def __init__(self, checksum: bytes, stage: int) -> None:
         self.checksum = checksum
         self.stage = stage
-        self.sample: _Sample | None = _Sample() if stage == 0 else None
+        self.sample: Sample | None = Sample() if stage == 0 else None
         self.raw_bytes = 0
         self.payload_bytes = 0
         self.best_share: float | None = None
@@ -260,7 +261,7 @@ class _Scope:
     def start_again(self) -> None:
         """Sample for a first dictionary once more."""
         self.stage = 0
-        self.sample = _Sample()
+        self.sample = Sample()
         self.best_share = None
         self.raw_bytes = self.payload_bytes = 0
 

@@ -132,13 +132,13 @@ def _causes(features: Sequence[str], sign: int) -> Iterator[str]:
     """What speaks for the decision, the strongest first, each with its part of the score."""
     worth: dict[str, int] = defaultdict(int)
     for feature in features:
-        worth[_cause(feature)] += scored.score([feature]) - scored.score([])
+        worth[cause_of(feature)] += scored.score([feature]) - scored.score([])
     for cause, score in sorted(worth.items(), key=lambda item: (-item[1] * sign, item[0]))[:MOST_CAUSES]:
         if score * sign >= LEAST_SCORE:
             yield f"{cause} ({score / 100:+.2f})"
 
 
-def _cause(feature: str) -> str:
+def cause_of(feature: str) -> str:
     """The scorecard's sign in words; signs of one thing share them."""
     first, _, rest = feature.partition(" ")
     if first == "in":

@@ -66,7 +66,7 @@ _RAW = "script|style|xmp|iframe|noembed|noframes|title|textarea|plaintext"
 # Group 1 is set where a raw element starts; the look at its first letter spares the other tags the list of names.
 _RAW_AHEAD = rf"(?:(?=[SXINTPsxintp])(?=(?ai:({_RAW}))[{_S}/>]))?"
 _RAW_CONTENT = rf"[^<]*+(?:<(?!/(?!(?ai:plaintext))(?ai:\1)[{_S}/>])[^<]*+|{_NEVER})*+"
-_MARKUP = re.compile(
+MARKUP = re.compile(
     "<(?:"
     rf"{_RAW_AHEAD}(/?[A-Za-z][^{_S}/>]*+)(?:>|({ATTRIBUTES})(?:>|\Z))(?(1)({_RAW_CONTENT}))"
     rf"|!--(-?>|[^-]*+(?:-(?!-!?>)[^-]*+|{_NEVER})*+(?:--!?>|\Z))"
@@ -76,7 +76,7 @@ _MARKUP = re.compile(
 _GROUPS = 6
 """Items that `re.split` gives per markup: its five groups, and the text behind."""
 
-_ATTRIBUTE = re.compile(
+ATTRIBUTE = re.compile(
     rf"""[{_S}/]*+(?:\Z|([^{_S}/][^{_S}/>=]*+)"""
     rf"""(?:[{_S}]*+=[{_S}]*+(?:"([^"]*+)"?|'([^']*+)'?|([^{_S}>"'][^{_S}>]*+))?)?)"""
 )
@@ -123,7 +123,7 @@ class Markup(NamedTuple):
 
 def split(source: str) -> Markup:
     """Cut a page's source at its markup; the fast form of `tokenize`, about 7 us per KB of source."""
-    pieces = _MARKUP.split(source)
+    pieces = MARKUP.split(source)
     texts: list[str] = pieces[0::_GROUPS]
     attribute_sources: list[str | None] = pieces[3::_GROUPS]
     contents: list[str | None] = pieces[4::_GROUPS]
@@ -141,7 +141,7 @@ def attributes(source: str | None) -> dict[str, str]:
     found: dict[str, str] = {}
     if source:
         # Blanks at the end match too, without a name: no start is tried in vain, so the time is linear.
-        for name, double, single, bare in _ATTRIBUTE.findall(source):
+        for name, double, single, bare in ATTRIBUTE.findall(source):
             if name:
                 found.setdefault(ascii_lower(name), decode_attribute(double or single or bare))
     return found
@@ -167,7 +167,7 @@ class Token(NamedTuple):
 def tokenize(source: str) -> Iterator[Token]:
     """The tokens of a page, in order: the readable form of `split`, by the same expression."""
     position = 0
-    for match in _MARKUP.finditer(source):
+    for match in MARKUP.finditer(source):
         if match.start() > position:
             yield Token("text", "", "", position, match.start())
         start, position = match.span()

@@ -84,7 +84,7 @@ def run_until(
 ) -> tuple[FaultyFiles, int]:
     """Compact a store, stopping at a point; the process and the power are gone afterwards."""
     files = FaultyFiles(folder / "segments", seed=file_point or 0)
-    files._watch(folder / "dictionaries")
+    files.watch(folder / "dictionaries")
     opened = Layout(folder, files).open(create=False, schema=None)
     start = len(files.points)
     stopper = Stopper(opened.engine, engine_point)  # type: ignore[arg-type]

@@ -26,19 +26,21 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for
 
 PAGES = 2000
 """Enough for several groups, though what is read of a pipe comes in pieces of 256 KB."""
+PATIENCE_SECONDS = 500
+"""Nothing waits so long unless it hangs."""
 SCRIPT = """
+import subprocess
 import sys
 import docstore
 from docstore.model.errors import DocstoreError
 from docstore.archives.ingest import IngestOptions, ingest
-from docstore.archives.readahead import process
 
-real = process.start
-def noted(job):
-    reader = real(job)
-    print(reader._process.pid, flush=True)
+real = subprocess.Popen
+def noted(*given, **named):
+    reader = real(*given, **named)
+    print(reader.pid, flush=True)
     return reader
-process.start = noted
+subprocess.Popen = noted
 
 try:
     with docstore.open(sys.argv[1], create=True, durability="flush") as store:
@@ -64,7 +66,7 @@ class Running:
 
     def reader_ends(self) -> bool:
         """Whether the reader has gone, or goes now."""
-        ended, _, _ = select.select([self._reader], [], [], 20)
+        ended, _, _ = select.select([self._reader], [], [], PATIENCE_SECONDS)
         os.close(self._reader)
         return bool(ended)
 
@@ -96,7 +98,7 @@ def running(folder: Path) -> Iterator[Running]:
                 stream.write(gzip.compress(record(message(body), f"http://h.example/{number}")))
             stream.flush()
             yield Running(writer, reader)
-            writer.wait(20)
+            writer.wait(PATIENCE_SECONDS)
     finally:
         writer.kill()
         writer.wait()

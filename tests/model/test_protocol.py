@@ -115,14 +115,14 @@ def test_every_order_with_more_faults_keeps_the_promises(scene: str) -> None:
 
 
 def no_fences(slot: str, token: str, _: Iterator[str]) -> Generator[Request, Columns | bool | None, str | None]:
-    """`_shut_out` that looks and does nothing."""
+    """`shut_out` that looks and does nothing."""
     columns = yield Read(slot)
     assert isinstance(columns, Mapping)
     return None if columns.get(SLOT) == token else "whatever it holds"
 
 
 def only_empty_slots(slot: str, token: str, fences: Iterator[str]) -> Generator[Request, Any, str | None]:
-    """`_shut_out` that takes a fence that it finds for its own."""
+    """`shut_out` that takes a fence that it finds for its own."""
     while True:
         held = (yield Read(slot)).get(SLOT)
         if held is not None:
@@ -141,13 +141,13 @@ def delete_that_empties(slot: str, _: Iterator[str]) -> Program:
 
 @pytest.mark.parametrize("scene", ["two claim a body", "a base ends while one leans on it"])
 def test_without_fences_a_promise_is_broken(monkeypatch: pytest.MonkeyPatch, scene: str) -> None:
-    monkeypatch.setattr(protocol, "_shut_out", no_fences)
+    monkeypatch.setattr(protocol, "shut_out", no_fences)
     with pytest.raises(AssertionError, match=r"are new|without a body"):
         states(*SCENES[scene], faults=0)
 
 
 def test_a_fence_that_another_left_must_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "_shut_out", only_empty_slots)
+    monkeypatch.setattr(protocol, "shut_out", only_empty_slots)
     programs = {"wa": writer("wa", BASE), "m": partial(end_base, BASE)}
     fenced = {**live(), "page-wa": {SLOT: FENCE + "x0"}}
     with pytest.raises(AssertionError, match="without a body"):
@@ -155,7 +155,7 @@ def test_a_fence_that_another_left_must_be_replaced(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_state_that_comes_again_lets_a_late_request_free_a_base(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "_generation", lambda _: 0)
+    monkeypatch.setattr(protocol, "generation_of", lambda _: 0)
     with pytest.raises(AssertionError, match="without a body"):
         states(*SCENES["two end a base while one leans on it"], faults=1)
 

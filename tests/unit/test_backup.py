@@ -133,7 +133,7 @@ def test_interrupted_backup_leaves_the_earlier_one_and_goes_on(tmp_path: Path) -
         real = store.opened.files
         store.opened.files = Stopping("BACKUP")
         with pytest.raises(KeyboardInterrupt):
-            backup(store.opened, store._committer, tmp_path / "b")
+            backup(store.opened, store.committer, tmp_path / "b")
         store.opened.files = real
         restore(tmp_path / "b", tmp_path / "r")
         report = store.backup(tmp_path / "b")

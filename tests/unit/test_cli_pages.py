@@ -41,7 +41,7 @@ def put(run: Terminal, tmp_path: Path) -> Iterator[object]:
 
 
 def test_init_declares_what_it_was_told(run: Terminal, tmp_path: Path) -> None:
-    other = Terminal(tmp_path / "other", run._capsys)
+    other = run.on(tmp_path / "other")
     answer = other(
         "init", "--shingle-words", "4", "--family", "link:max_versions=2,max_age=30d", "--on", "exact=reject", "--json"
     )

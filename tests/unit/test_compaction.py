@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgpack
@@ -17,13 +18,15 @@ import docstore
 from docstore import Page, Policy, VerdictKind
 from docstore.archives.ingest import ingest
 from docstore.model.errors import InvalidArgument, StoreUnavailable
-from docstore.model.format import COMPACTION_ROW
+from docstore.model.format import CODEC_ZSTD_DICTIONARY, COMPACTION_ROW
 from docstore.model.types import ColumnFamily, Durability, GCPolicy, ReadSpec, RowMutations, Schema, SetCell
 from docstore.reports.check import check
 from docstore.storage.files import Files
 from docstore.storage.sharing import body_name
 from docstore.store import DocumentStore
 from docstore.tablets.dictionaries import decode_dictionary
+from docstore.tablets.manifest import Manifest
+from docstore.tablets.values import ValueCodec
 
 SAMPLE = Path(__file__).parent.parent.parent / "examples" / "sample-crawl.warc.gz"
 T0 = 1_700_000_000_000_000
@@ -44,9 +47,12 @@ def everything_on_disk(store: DocumentStore) -> Iterator[bytes]:
     """Every value of every record of every segment decoded, every dictionary, and every cell of the engine."""
     opened = store.opened
     opened.bodies.flush()
+    codec, load, base = ValueCodec(), opened.dictionaries.load, opened.placement.base
     for row in opened.manifest.segments():
         for found in records_of(store, row.number):
-            yield opened.placement._decode(found)
+            yield codec.decode(
+                found, load if found.codec == CODEC_ZSTD_DICTIONARY else partial(base, family=found.family)
+            )
     for path in (opened.path / "dictionaries").iterdir():
         yield decode_dictionary(path.read_bytes())
     for table in ("pages", "bodies", "meta"):
@@ -360,9 +366,14 @@ def test_finished_run_leaves_no_note_of_itself(store: DocumentStore) -> None:
     assert store.opened.engine.read_row("meta", COMPACTION_ROW) == []
 
 
+@pytest.fixture
+def small_tablets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Manifest, "load", partial(Manifest.load, tablet_bytes=40_000))
+
+
+@pytest.mark.usefixtures("small_tablets")
 def test_tablets_that_shrank_are_merged_and_counted_anew(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
-        store.opened.manifest._tablet_bytes = 40_000
         list(store.put_pages(some_pages(60)))
         before = len(store.opened.manifest.tablets())
         assert before >= 3
@@ -377,9 +388,9 @@ def test_tablets_that_shrank_are_merged_and_counted_anew(tmp_path: Path) -> None
         assert list(check(store.opened)) == []
 
 
+@pytest.mark.usefixtures("small_tablets")
 def test_one_tablet_at_a_time_empties_the_mixed_segment_in_the_end(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
-        store.opened.manifest._tablet_bytes = 40_000
         list(store.put_pages(some_pages(60)))
         before = contents(store)
         numbers = [tablet.number for tablet in store.opened.manifest.tablets()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from docstore.text.content import EXTRACTORS, extractor
-from docstore.text.explain import ExplainedBlock, _cause, doubts, explain
+from docstore.text.explain import ExplainedBlock, cause_of, doubts, explain
 from docstore.text.scorecard import SCORES
 from docstore.text.tokens import split
 
@@ -59,7 +59,7 @@ def test_main_text_without_a_word_of_title_or_headings_is_in_doubt() -> None:
 
 def test_all_signs_of_the_scorecard_have_words() -> None:
     for sign in SCORES:
-        assert sign == "any" or _cause(sign)
+        assert sign == "any" or cause_of(sign)
 
 
 def test_extractors_without_reasons_name_lines_alone() -> None:

@@ -138,7 +138,7 @@ def test_shingles_are_the_stated_fold(found: list[str], width: int) -> None:
 
 
 def test_word_hashes_survive_a_full_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shingle._WordHashes, "bound", 3)
+    monkeypatch.setattr(shingle, "WORD_HASHES_HELD", 3)
     found = [f"w{number % 7}" for number in range(50)]
     expected = [mmh3.hash64(word.encode(), shingle.WORD_SEED, signed=False)[0] for word in found]
     assert shingle.word_hashes(found).tolist() == expected

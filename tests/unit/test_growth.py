@@ -169,8 +169,8 @@ def test_a_page_with_many_referrers_is_deleted_in_slices(store: Any, monkeypatch
     results = put(store, pages, Policy.REFERENCE)
     assert [result.stored for result in results[1:]] == ["reference"] * 150
     committed: list[int] = []
-    real = store._committer.commit
-    monkeypatch.setattr(store._committer, "commit", lambda plan: (committed.append(len(plan)), real(plan)))
+    real = store.committer.commit
+    monkeypatch.setattr(store.committer, "commit", lambda plan: (committed.append(len(plan)), real(plan)))
     store.delete("https://0.example/")
     assert len(committed) >= 3 and max(committed) <= 64 * 3
     found = store.put_page("https://new.example/", page(words(1, 80), title="Page 7"), headers=dict(HTML))

@@ -159,12 +159,11 @@ def test_a_giant_bucket_is_bounded_and_pairs_what_the_next_key_draws_together() 
 
 
 @pytest.mark.parametrize("bins", [16, 64, 256])
-def test_sketch_agreements_count_equal_bins(bins: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidates, "_AGREEMENT_PAIRS", 70)
+def test_sketch_agreements_count_equal_bins(bins: int) -> None:
     rng = np.random.default_rng(SEED)
     sketches = rng.integers(0, 4, (50, bins)).astype(np.uint8)
     sketches[7] = sketches[9]
-    first, second = rng.integers(0, 50, (2, 300))
+    first, second = rng.integers(0, 50, (2, 10_000))  # more than are compared at once
     first[0], second[0] = 7, 9
     expected = (sketches[first] == sketches[second]).sum(axis=1)
     assert candidates.sketch_agreements(sketches, first, second).tolist() == expected.tolist()

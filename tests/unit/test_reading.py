@@ -194,7 +194,7 @@ def test_where_no_process_can_be_had_this_one_reads_and_says_so_once(
     if program.startswith("/bin") and not Path(program).exists():
         pytest.skip(f"no {program} here")
     monkeypatch.setattr(sys, "executable", program)
-    monkeypatch.setattr(process, "_said", [])
+    process.say_once.cache_clear()
     with docstore.open(tmp_path / "s", create=True) as store, caplog.at_level(logging.WARNING):
         for _ in range(2):
             assert ingest(store, [str(SAMPLE)], IngestOptions(reader=True)).pages == 192

@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 from pages import changed, page, words
+from stores import contents
 
 import docstore
 from docstore.dedup.detector import StoredPage
@@ -165,12 +166,22 @@ def test_a_dry_run_sees_what_is_deleted_below_it(store: docstore.DocumentStore) 
         assert seen_by(dry, D) == (VerdictKind.EXACT, B)
 
 
-def test_the_last_pages_are_read_from_memory(store: docstore.DocumentStore) -> None:
-    fill(store)
-    pointer = PagePointer(T0, store.cells.row_key(A))
-    with mock.patch.object(store.opened.engine, "read_row") as read_row:
-        assert store._write_side()._rows.page(pointer) is not None
-    assert not read_row.called
+def rows_read(store: docstore.DocumentStore, work: Callable[[], object]) -> set[bytes]:
+    """Rows of which a piece of work reads cells one row at a time."""
+    engine = store.opened.engine
+    read_row, newest = (mock.patch.object(engine, name, wraps=getattr(engine, name)) for name in ("read_row", "newest"))
+    with read_row as one, newest as other:
+        work()
+    return {call.args[1] for call in (*one.call_args_list, *other.call_args_list)}
+
+
+def test_the_last_pages_are_read_from_memory(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        fill(store)
+        row_key = store.cells.row_key(A)
+        assert row_key not in rows_read(store, lambda: seen_by(store, C))
+    with docstore.open(tmp_path / "s", durability="none") as store:
+        assert row_key in rows_read(store, lambda: seen_by(store, D))
 
 
 def group(source: random.Random, urls: Sequence[str], bodies: Sequence[bytes]) -> list[Page]:
@@ -178,6 +189,11 @@ def group(source: random.Random, urls: Sequence[str], bodies: Sequence[bytes]) -
         Page(source.choice(urls), source.choice(bodies), headers=HTML, fetched_at=T0 + source.randrange(40) * 1000)
         for _ in range(source.randrange(1, 9))
     ]
+
+
+def names_of_bodies(store: docstore.DocumentStore) -> list[tuple[bytes, list[bytes]]]:
+    rows = store.opened.engine.scan("bodies")
+    return [(row.row_key, [cell.qualifier for cell in row.cells]) for row in rows]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -213,8 +229,10 @@ def test_a_store_that_remembers_answers_as_one_that_reads(tmp_path: Path, seed: 
                     store.cells.apply(url, [mutation])
                 if compacts:
                     store.compact()
-        for table in ("pages", "bodies", "postings"):
-            assert list(one.opened.engine.scan(table)) == list(two.opened.engine.scan(table))
+        # Refs differ: which pages share a commit, and so where records lie, is a matter of threads.
+        assert contents(one) == contents(two)
+        assert list(one.opened.engine.scan("postings")) == list(two.opened.engine.scan("postings"))
+        assert names_of_bodies(one) == names_of_bodies(two)
         assert list(check(one.opened)) == []
 
 

@@ -42,10 +42,13 @@ class Store:
         self.folder = folder
         self.committed: list[IndexQuery] = []
         self.asked_for_texts = 0
+        self.cut_short_at: int | None = None
 
     def texts(self) -> Texts:
         self.asked_for_texts += 1
-        return iter(self.committed)
+        yield from self.committed[: self.cut_short_at]
+        if self.cut_short_at is not None:
+            raise KeyboardInterrupt
 
     def open(self, files: Files | None = None) -> RunBuckets:
         return RunBuckets(self.engine, self.folder, self.texts, files, flush_texts=FLUSH)
@@ -92,7 +95,7 @@ def test_without_an_orderly_close_too(store: Store) -> None:
         assert store.all_found(buckets)
         store.write(buckets, 11)
         left.append(buckets)  # its thread goes on as one that is killed a little later would
-        buckets._storage.settle()
+        assert buckets.damaged() == []  # waits for its thread
     assert store.asked_for_texts == 0
 
 
@@ -100,7 +103,7 @@ def test_the_log_stays_short_and_keeps_its_newest_row(store: Store) -> None:
     buckets = store.open()
     for _ in range(20):
         store.write(buckets, 10)
-        buckets._storage.settle()
+        assert buckets.damaged() == []
     assert len(store.log_rows()) <= 2 * FLUSH // 7 + 2
     assert store.log_rows()[-1] == 199
 
@@ -110,7 +113,7 @@ def test_runs_that_are_gone_are_missed_and_made_anew(store: Store, lost: str, ca
     buckets = store.open()
     for _ in range(4):
         store.write(buckets, 10)
-        buckets._storage.settle()
+        assert buckets.damaged() == []
     store.write(buckets, 2)  # the second says that the runs so far are durable
     buckets.close()
     runs = sorted(store.folder.glob("*.run"))
@@ -191,18 +194,14 @@ def test_a_rebuild_leaves_no_more_in_the_log_than_a_table_holds(store: Store, mo
 def test_a_rebuild_that_was_cut_short_is_begun_again(store: Store) -> None:
     buckets = store.open()
     store.write(buckets, 20)
-
-    def cut_short() -> Texts:
-        yield from store.committed[:60]
-        raise KeyboardInterrupt
-
-    buckets._all_texts = cut_short
+    store.cut_short_at = 60
     with pytest.raises(KeyboardInterrupt):
         buckets.rebuild()
     buckets.close()
     assert store.engine.read_row("meta", RUN_REBUILD_ROW)
+    store.cut_short_at = None
     again = store.open()
-    assert store.asked_for_texts == 1
+    assert store.asked_for_texts == 2
     assert store.all_found(again)
     assert not store.engine.read_row("meta", RUN_REBUILD_ROW)
 
@@ -240,14 +239,14 @@ def test_a_disk_that_fails_costs_no_write_and_is_made_good(store: Store, caplog:
     files.broken = True
     store.write(buckets, 30)
     with pytest.raises(StorageError, match="EIO"):
-        buckets._storage.settle()  # the background thread has met the failure
+        buckets.damaged()  # waits for the background thread, which has met the failure
     store.write(buckets, 30)
     assert store.all_found(buckets)
     assert caplog.text.count("goes on in memory") >= 1
     log = store.log_rows()
     files.broken = False
     store.write(buckets, 60)
-    buckets._storage.settle()
+    assert buckets.damaged() == []
     store.write(buckets, 20)
     assert store.all_found(buckets)
     assert min(store.log_rows()) > min(log), "rows that runs hold must go again"
@@ -321,7 +320,7 @@ def test_writers_go_on_while_texts_that_are_gone_are_dropped(store: Store) -> No
     files = Paused()
     buckets = store.open(files)
     store.write(buckets, 40)
-    buckets._storage.settle()
+    assert buckets.damaged() == []
     store.committed = store.committed[100:]
     live = live_numbers(store)
     buckets.begin_prune()
@@ -396,7 +395,7 @@ def test_a_crash_while_texts_are_dropped_leaves_each_run_as_it_was_or_without_th
     files = Crashes()
     buckets = store.open(files)
     store.write(buckets, 80)
-    buckets._storage.settle()
+    assert buckets.damaged() == []
     assert len(list(store.folder.glob("*.run"))) > 1
     store.committed = store.committed[200:]
     files.renames_left = 1
@@ -423,7 +422,7 @@ def test_a_text_under_longer_keys_is_found_after_a_full_bucket_has_lost_texts(st
         buckets.post(number, chained(number).first_keys(), proposal.further_keys)
         store.engine.mutate_rows(buckets.mutations(), Durability.SYNC)
         buckets.end_group(committed=True)
-    buckets._levels.settle()
+    assert buckets.damaged() == []
     live = np.arange(66, 129, dtype=np.uint64)
     buckets.begin_prune()
     assert buckets.prune(live) > 0

@@ -206,18 +206,22 @@ def test_what_is_held_for_a_removed_run_is_let_go_of_in_the_background(tmp_path:
     class Held:
         pass
 
-    storage = RunFiles(tmp_path / "runs")
+    class Waits(Files):
+        def sync(self, descriptor: int) -> None:
+            assert go_on.wait(60)
+            super().sync(descriptor)
+
+    go_on = threading.Event()
+    storage = RunFiles(tmp_path / "runs", Waits())
     storage.write(Span(0, 1), [b"1"])
     held = Held()
     weak = weakref.ref(held)
     where: list[str] = []
     weakref.finalize(held, lambda: where.append(threading.current_thread().name))
-    blocked = threading.Event()
-    storage._ask(Span(7, 8), lambda: blocked.wait(60) and None)
     storage.remove(Span(0, 1), held)
     del held
     assert weak() is not None
-    blocked.set()
+    go_on.set()
     storage.settle()
     assert weak() is None and where == ["runs"]
 

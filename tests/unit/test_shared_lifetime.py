@@ -156,9 +156,7 @@ def test_users_that_use_nothing_are_taken_off(store: DocumentStore) -> None:
     third = page(changed(words(5, 600), 2, 12))
     store.put_page("https://c.example/", third, headers=HTML, fetched_at=T0)
     store.cells.apply("https://c.example/", [DeleteCells("page", b"body"), DeleteCells("text", b"main")])
-    lifetimes = Lifetimes(
-        store.opened.engine, store.opened.bodies, store.opened.sharing, store._table, store._committer
-    )
+    lifetimes = Lifetimes(store.opened.engine, store.opened.bodies, store.opened.sharing, store.table, store.committer)
     assert lifetimes.free_unused() == 0
     users = {pointer.row_key for pointer in store.opened.sharing.users(body_name(first))}
     assert users == {store.cells.row_key("https://a.example/"), store.cells.row_key("https://b.example/")}
@@ -271,17 +269,16 @@ def test_a_body_that_comes_to_be_held_while_it_is_marked_is_not_freed(
     first, second = shared_pair(store)
     store.cells.apply("https://a.example/", [DeleteCells("page", b"body")])  # its postings still lead to it
     lifetimes = Lifetimes(store.opened.engine, store.opened.bodies, store.opened.sharing, store.table, store.committer)
-    real = lifetimes._mark
 
-    def hold_then_mark(names: Sequence[bytes]) -> dict[bytes, bytes]:
+    def hold(mark: Plan) -> None:
+        store.committer.watch = None
         envelope = store.opened.sharing.envelope(body_name(first))
         assert envelope is not None
         row = store.cells.row_key("https://a.example/")
         cells = [SetCell("page", b"body", T0, envelope)]
         store.committer.commit(Plan().write(Stage.PAGES, [RowMutations("pages", row, cells)]))
-        return real(names)
 
-    monkeypatch.setattr(lifetimes, "_mark", hold_then_mark)
+    store.committer.watch = hold
     assert lifetimes.mark_dying() == 0
     assert DYING not in store.opened.sharing.cells(body_name(first))
     document = store.get("https://b.example/")

@@ -14,6 +14,7 @@ from docstore import Page
 from docstore.model.errors import StorageError
 from docstore.model.format import CODEC_ZSTD_DICTIONARY
 from docstore.model.keys import row_key
+from docstore.model.types import Durability
 from docstore.reports.check import check
 from docstore.storage.envelope import parse_envelope
 from docstore.storage.files import Files
@@ -25,8 +26,9 @@ from docstore.tablets.dictionaries import (
     PASSING_PACK_LEVEL,
     PIECE_BYTES,
     STAGES,
-    _Sample,
+    Sample,
 )
+from docstore.tablets.layout import Layout
 from docstore.tablets.record import Record
 from docstore.tablets.values import PACK_LEVEL, pack
 
@@ -106,7 +108,7 @@ def test_pages_earn_a_dictionary_that_was_pushed_out(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize("stride_pieces", [0, 8])
 def test_one_long_value_makes_no_longer_dictionary_than_many(stride_pieces: int) -> None:
     long = random.Random(5).randbytes(7 * LARGEST_DICTIONARY_BYTES * max(1, stride_pieces) + 321)
-    sample = _Sample()
+    sample = Sample()
     if stride_pieces:
         sample.widen(stride_pieces)
     sample.take(long)
@@ -119,7 +121,7 @@ def test_one_long_value_makes_no_longer_dictionary_than_many(stride_pieces: int)
 def test_sample_keeps_whole_values_first_then_pieces_at_even_distances() -> None:
     values = [random.Random(seed).randbytes(3000 + 100 * seed) for seed in range(60)]
     whole = b"".join(values)
-    sample = _Sample()
+    sample = Sample()
     for value in values[:40]:
         sample.take(value)
     assert sample.content() == b"".join(values[:40])
@@ -135,6 +137,10 @@ def test_sample_keeps_whole_values_first_then_pieces_at_even_distances() -> None
     assert sample.content() == b"".join(expected)
     sample.widen(STAGES[2].stride_pieces)
     assert sample.content() == b"".join(expected[:: STAGES[2].stride_pieces // STAGES[1].stride_pieces])
+
+
+def opened_on(folder: Path, files: Files) -> DocumentStore:
+    return DocumentStore(Layout(folder, files).open(create=True, schema=None), Durability.SYNC)
 
 
 class NotingFiles(Files):
@@ -158,8 +164,7 @@ class NotingFiles(Files):
 
 def test_dictionaries_of_a_group_are_made_durable_once_and_before_its_records(tmp_path: Path) -> None:
     files = NotingFiles()
-    with docstore.open(tmp_path / "s", create=True) as store:
-        store.opened.bodies._files = store.opened.dictionaries._files = files  # type: ignore[attr-defined]
+    with opened_on(tmp_path / "s", files) as store:
         list(store.put_pages([*pages(1, 12), *pages(2, 12)]))
         made = len(store.opened.dictionaries.names())
     named = [place for place, what in enumerate(files.noted) if what == "named .dict"]
@@ -199,18 +204,20 @@ class FailingFolder(Files):
         super().sync_folder(folder)
 
 
-def test_a_dictionary_whose_name_could_not_be_made_durable_is_used_by_no_page(store: DocumentStore) -> None:
-    store.opened.dictionaries._files = FailingFolder("dictionaries")
-    with pytest.raises(StorageError):
-        list(store.put_pages(pages(1, 12)))
-    failed = set(store.opened.dictionaries.names())
-    assert failed
-    given = pages(1, 30, start=5)
-    assert all(result.stored == "body" for result in store.put_pages(given))
-    related = {record_of(store, page.url).related for page in given}
-    assert any(related)
-    assert not related & failed
-    assert [store.get(page.url).body for page in given] == [page.body for page in given]  # type: ignore[union-attr]
+def test_a_dictionary_whose_name_could_not_be_made_durable_is_used_by_no_page(tmp_path: Path) -> None:
+    files = FailingFolder("")
+    with opened_on(tmp_path / "s", files) as store:
+        files.folder = "dictionaries"
+        with pytest.raises(StorageError):
+            list(store.put_pages(pages(1, 12)))
+        failed = set(store.opened.dictionaries.names())
+        assert failed
+        given = pages(1, 30, start=5)
+        assert all(result.stored == "body" for result in store.put_pages(given))
+        related = {record_of(store, page.url).related for page in given}
+        assert any(related)
+        assert not related & failed
+        assert [store.get(page.url).body for page in given] == [page.body for page in given]  # type: ignore[union-attr]
 
 
 def test_dictionary_that_comes_into_use_while_compaction_looks_through_records_stays(

@@ -69,9 +69,9 @@ def leaning(store: DocumentStore, urls: Sequence[str] = URLS) -> list[bool]:
 
 
 def mark_dying(store: DocumentStore, name: bytes) -> None:
-    with store._committer.lock:
+    with store.committer.lock:
         row = RowMutations("bodies", name, [SetCell(BODY_FAMILY, DYING, 0, b"")])
-        store._committer.commit(Plan().write(Stage.BASES, [row]))
+        store.committer.commit(Plan().write(Stage.BASES, [row]))
 
 
 @pytest.mark.parametrize("level", ["fast", "best"])
@@ -251,7 +251,7 @@ def test_group_that_fails_leaves_no_text_behind_to_lean_on(store: DocumentStore)
 def test_user_stays_as_long_as_its_text_leans(store: DocumentStore) -> None:
     texts = put(store)
     store.cells.apply(URLS[2], [DeleteCells("page", b"body")])
-    lifetimes = Lifetimes(store.opened.engine, store.opened.bodies, store.opened.sharing, store.table, store._committer)
+    lifetimes = Lifetimes(store.opened.engine, store.opened.bodies, store.opened.sharing, store.table, store.committer)
     lifetimes.free_unused()
     users = {pointer.row_key for pointer in store.opened.sharing.users(body_name(FIRST))}
     assert store.cells.row_key(URLS[2]) in users

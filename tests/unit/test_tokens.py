@@ -104,7 +104,7 @@ def test_tokens_cover_the_source_and_agree_with_split(source: str) -> None:
 @settings(max_examples=400, deadline=None)
 def test_possessive_repeats_save_time_and_change_nothing(source: str) -> None:
     """11.A16: a Python that gets possessive repeats wrong (gh-106052) gives other pieces than the plain repeats."""
-    for expression in (grammar._MARKUP, grammar._ATTRIBUTE):
+    for expression in (grammar.MARKUP, grammar.ATTRIBUTE):
         plain = re.compile(re.sub(r"([*+?])\+", r"\1", expression.pattern))
         assert plain.split(source) == expression.split(source)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import importlib
 import logging
 import os
@@ -35,7 +36,6 @@ _PROGRAM: Final = "import sys; sys.path[:] = sys.argv[1:]; from docstore.archive
 _PIPE_BYTES: Final = 1 << 20
 """Asked of Linux for the pipe: fewer turns between the two processes than with its 64 KB."""
 _LOG = logging.getLogger(__name__)
-_said: list[str] = []
 
 
 class Job(NamedTuple):
@@ -98,7 +98,7 @@ class ReadingProcess:
         hello = self._from.read(len(HELLO))
         if hello == HELLO:
             return True
-        _say_once(f"{sys.executable}: expected {HELLO!r}, found {hello!r}")
+        say_once(f"{sys.executable}: expected {HELLO!r}, found {hello!r}")
         return False
 
     def __enter__(self) -> Self:
@@ -155,14 +155,14 @@ def start(job: Job) -> ReadingProcess | None:
     try:
         return ReadingProcess(job)
     except OSError as error:
-        _say_once(str(error))
+        say_once(str(error))
         return None
 
 
-def _say_once(reason: str) -> None:
-    if not _said:
-        _said.append(reason)
-        _LOG.warning("no process beside this one can read the archives (%s): this one reads, too", reason)
+@functools.cache
+def say_once(reason: str) -> None:
+    """Warn that archives are read without a process of their own; each reason once."""
+    _LOG.warning("no process beside this one can read the archives (%s): this one reads, too", reason)
 
 
 def _widen(descriptor: int) -> None:
