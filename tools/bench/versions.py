@@ -36,6 +36,8 @@ pages = [
     docstore.Page(url, body, status, tuple(map(tuple, headers)), at)
     for url, body, status, headers, at in msgpack.unpackb(Path(given).read_bytes(), strict_map_key=False)
 ]
+with docstore.open(folder.with_name(folder.name + "-first"), create=True) as store:
+    store.put_page("https://first.example/", b"<p>what a version loads, and when, is not what is compared")
 said = {}
 began = time.process_time()
 with docstore.open(folder, create=True) as store:
