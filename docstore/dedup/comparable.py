@@ -7,6 +7,10 @@ A body of white space says nothing of the page that has it.
 
 from __future__ import annotations
 
+MIN_SAME_TEXT_WORDS = 20
+MIN_NEAR_WORDS = 50
+"""Shorter pages are all template ("log in", "page not found"): they get reason="short_text", and no bands, so that
+every candidate is at least so long."""
 REASON_BLANK = "blank"
 """Why a page is not judged whose body says nothing."""
 REASON_CROWDED = "crowded"
@@ -29,6 +33,11 @@ def bodies_compare(status: int, other_status: int) -> bool:
 def text_compares(status: int) -> bool:
     """Whether the text of an answer is compared, with that of others of which the same holds."""
     return status_class(status) == 2
+
+
+def near_compares(status: int, word_count: int) -> bool:
+    """Whether the text of an answer is compared with texts that differ from it, where the same holds of the other."""
+    return text_compares(status) and word_count >= MIN_NEAR_WORDS
 
 
 def says_nothing(body: bytes) -> bool:

@@ -18,6 +18,8 @@ from blake3 import blake3
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.comparable import (
+    MIN_NEAR_WORDS,
+    MIN_SAME_TEXT_WORDS,
     REASON_BLANK,
     REASON_CROWDED,
     REASON_DOUBTFUL,
@@ -36,10 +38,6 @@ from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import VerdictKind
 
-MIN_SAME_TEXT_WORDS = 20
-MIN_NEAR_WORDS = 50
-"""Shorter pages are all template ("log in", "page not found"): they get reason="short_text", and no bands, so that
-every candidate is at least so long."""
 MAX_VERIFIED = 16
 """Candidates compared exactly per page: the first that the index proposes and sketches do not rule out; and as many
 more, the likeliest by their sketches, where none of the first is near."""

@@ -26,7 +26,7 @@ from blake3 import blake3
 
 from docstore.dedup.candidates import Numbers, leaders
 from docstore.dedup.clusters import CanonicalPolicy, Clusters, Pages, cluster_groups, policy_order
-from docstore.dedup.detector import MIN_NEAR_WORDS
+from docstore.dedup.comparable import MIN_NEAR_WORDS
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.shingle import distinct
 from docstore.model.capture import BODY, ClusterPlace

@@ -26,8 +26,14 @@ from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.checksum import decides_alone
-from docstore.dedup.comparable import REASON_BLANK, says_nothing, status_class, text_compares
-from docstore.dedup.detector import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
+from docstore.dedup.comparable import (
+    MIN_NEAR_WORDS,
+    MIN_SAME_TEXT_WORDS,
+    REASON_BLANK,
+    says_nothing,
+    status_class,
+    text_compares,
+)
 from docstore.dedup.doubt import distinctive_words
 from docstore.dedup.sketch import BINS
 from docstore.model import capture, keys

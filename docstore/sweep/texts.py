@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.detector import MIN_NEAR_WORDS
+from docstore.dedup.comparable import MIN_NEAR_WORDS
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.overlaps import Sets
 from docstore.dedup.sketch import BINS, minima

@@ -11,8 +11,7 @@ from typing import cast
 
 from docstore.dedup import bands
 from docstore.dedup.buckets import TABLE, Buckets, LayeredBuckets, RowBuckets
-from docstore.dedup.comparable import text_compares
-from docstore.dedup.detector import MIN_NEAR_WORDS
+from docstore.dedup.comparable import MIN_NEAR_WORDS, text_compares
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.ranking import IndexQuery

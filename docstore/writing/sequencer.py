@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from docstore.dedup.comparable import bodies_compare, text_compares
-from docstore.dedup.detector import MIN_NEAR_WORDS, Detector, Judgement, StoredPage
+from docstore.dedup.comparable import bodies_compare, near_compares, text_compares
+from docstore.dedup.detector import Detector, Judgement, StoredPage
 from docstore.dedup.index import HashIndex
 from docstore.model import capture
 from docstore.model.format import TIMESTAMP_MAX
@@ -350,7 +350,7 @@ class Sequencer:
         if not (verdict.stored == capture.STORED_BODY or exact_reference) or not one.page.body:
             return None
         good = text_compares(one.page.status)
-        near = good and analysis.word_count >= MIN_NEAR_WORDS
+        near = near_compares(one.page.status, analysis.word_count)
         postings = self._index.add(one.row_key, pointer.timestamp, analysis, text=good, near=near)
         self._plan.write(Stage.POSTINGS, postings)
         stored = StoredPage(analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count)

@@ -12,8 +12,15 @@ from itertools import chain
 from typing import NamedTuple
 
 from docstore.dedup.analysis import Analysis
-from docstore.dedup.comparable import bodies_compare, says_nothing, text_compares
-from docstore.dedup.detector import MAX_VERIFIED, MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, Detector, Match
+from docstore.dedup.comparable import (
+    MIN_NEAR_WORDS,
+    MIN_SAME_TEXT_WORDS,
+    bodies_compare,
+    near_compares,
+    says_nothing,
+    text_compares,
+)
+from docstore.dedup.detector import MAX_VERIFIED, Detector, Match
 from docstore.dedup.doubt import TitledText
 from docstore.dedup.index import HashIndex, Posted
 from docstore.model import capture, keys
@@ -152,7 +159,7 @@ class WriteSide:
         rows = PageRows(self._table, self._opened.placement, self._opened.sharing)
         detector = self._make_detector(index, rows)
         found = self._equal(index, rows, detector, asked, analysis, limit)
-        if text_compares(asked.status) and analysis.word_count >= MIN_NEAR_WORDS:
+        if near_compares(asked.status, analysis.word_count):
             matches, _ = detector.matches(asked.row_key, analysis, max(limit, MAX_VERIFIED))
             for match in detector.standing(asked.row_key, analysis, matches, least):
                 kind = self._kind(match, least)
@@ -384,5 +391,5 @@ class WriteSide:
     def _postings(self, pointer: PagePointer, analysed: _Analysed) -> list[RowMutations]:
         analysis = analysed.page
         good = text_compares(analysed.status)
-        near = good and analysis.word_count >= MIN_NEAR_WORDS
+        near = near_compares(analysed.status, analysis.word_count)
         return self._index.add(pointer.row_key, pointer.timestamp, analysis, text=good, near=near)

@@ -38,7 +38,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.detector import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
+from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.dedup.doubt import TitledText, speak_of_neither
 from docstore.dedup.kernel import Kernel
 from docstore.model.types import Schema

@@ -24,8 +24,8 @@ from typing import NamedTuple, Self
 
 import docstore
 from docstore.dedup.analysis import Analysis
-from docstore.dedup.comparable import REASON_CROWDED
-from docstore.dedup.detector import MAX_VERIFIED, MIN_NEAR_WORDS, Detector, Judgement, StoredPage, jaccard
+from docstore.dedup.comparable import MIN_NEAR_WORDS, REASON_CROWDED
+from docstore.dedup.detector import MAX_VERIFIED, Detector, Judgement, StoredPage, jaccard
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.runbuckets import RunBuckets
