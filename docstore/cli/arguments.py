@@ -68,7 +68,7 @@ def add_any_time(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--any-time",
         action="store_true",
-        help="take times before 1990 and more than a day ahead of the clock, which are refused otherwise",
+        help="accept times before 1990 and more than a day ahead of the clock",
     )
 
 

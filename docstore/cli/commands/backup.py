@@ -14,9 +14,9 @@ from docstore.cli.opening import open_named
 from docstore.model.errors import EXIT_OK
 
 DESCRIPTION = """\
-Copy a store, as it is at one moment, into a folder.  A folder that holds an
-earlier backup of the same store is brought up to date: segments that are there
-already are not copied again.  `docstore restore` makes a store of it."""
+Copy a store, as of one moment, into a folder.  If the folder has an earlier
+backup of the same store, it is updated: segments that are there already are
+not copied again.  `docstore restore` makes a store from it."""
 
 EXAMPLES = """\
 docstore backup /backups/webtable

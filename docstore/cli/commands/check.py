@@ -14,10 +14,10 @@ from docstore.model.errors import EXIT_OK, CorruptionError, InvalidArgument
 from docstore.reports.check import check, losses
 
 DESCRIPTION = """\
-Read every value of a store and verify it; print what is not as it should be,
-and what to do about it.  Silent and exit code 0 where all is well, else 5.
-Nothing is changed, but for --acknowledge: what an open has found to be lost
-stays listed until then."""
+Read and verify every value of a store.  Print what is damaged, and what to do
+about it.  No output and exit code 0 if there is no damage, else 5.  Changes
+nothing, except with --acknowledge: captures that an open found lost are listed
+until then."""
 
 EXAMPLES = """\
 docstore check

@@ -15,10 +15,9 @@ from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED
 from docstore.storage.reports import CompactionReport
 
 DESCRIPTION = """\
-Apply the families' policies, finish deletes, and write everything that is live
-anew, tablet by tablet: in row-key order, with dictionaries and delta bases that
-fit.  Then remove what nothing refers to.  A run that was interrupted goes on
-where it was."""
+Apply the families' policies, finish deletes, and rewrite all live data, tablet
+by tablet: in row-key order, with better dictionaries and delta bases.  Then
+remove the old files.  An interrupted run continues where it was."""
 
 EXAMPLES = """\
 docstore compact

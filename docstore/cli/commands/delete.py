@@ -19,9 +19,9 @@ from docstore.store import DocumentStore
 
 DESCRIPTION = """\
 Delete a page with all its versions, or one family or column of it.  A delete
-removes what is there now; what is put later is seen, whatever its time.
-With --prefix every page whose URL begins so; a terminal is asked first, and
-without a terminal --yes is required."""
+removes what is there now; what is put later is visible, whatever its time.
+--prefix deletes every page whose URL begins so.  On a terminal you are asked
+first; without a terminal --yes is required."""
 
 EXAMPLES = """\
 docstore delete https://example.com/private
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--purge",
         action="store_true",
-        help="take pages down for good: compacts the store, after which their bytes are nowhere in it",
+        help="take pages down for good: also compacts the store, so that none of their bytes are left in it",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask")
     arguments.add_progress(parser, "with --purge: ")

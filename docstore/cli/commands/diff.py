@@ -18,10 +18,10 @@ from docstore.reading.documents import Document
 from docstore.reports.worddiff import Change, Piece, word_diff
 
 DESCRIPTION = """\
-Show which words of two pages differ, as [-taken out-] and {+put in+}; on a
-terminal in red and green.  The first line says how like the texts are: the
-exact Jaccard coefficient that the store judges by.  With one URL: two versions
-of it, the newest and the one before unless --at names others."""
+Show which words of two pages differ, as [-removed-] and {+added+}; on a
+terminal in red and green.  The first line has the similarity of the texts, the
+exact Jaccard coefficient that verdicts use.  One URL compares two of its
+versions: the newest and the one before, or those of --at."""
 
 EXAMPLES = """\
 docstore diff https://example.com/a https://example.com/b
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=arguments.time_micros,
         action="append",
         default=[],
-        help="as it was then; given twice: URL1, then URL2",
+        help="version at this time; if given twice: URL1, then URL2",
     )
     parser.add_argument("--all", action="store_true", help="blocks without a change too")
     arguments.add_store(parser)

@@ -28,10 +28,10 @@ from docstore.tablets.dump import dump_dictionary, dump_manifest, dump_segment
 from docstore.tablets.leftovers import segment_of_name
 
 DESCRIPTION = """\
-Show a segment, a dictionary, a run of the index or another file of a store in
-the words of docs/format.md, every byte accounted for; damage is shown as such.
-With --manifest the rows that list tablets, segments and dictionaries.  A file
-may be dumped while its store is open."""
+Show every byte of a segment, a dictionary, a run of the index or another file
+of a store, in the terms of docs/format.md.  Damage is shown too.  --manifest
+shows the rows that list tablets, segments and dictionaries.  The store may be
+open meanwhile."""
 
 EXAMPLES = """\
 docstore dump webtable/segments/00000001.seg

@@ -22,12 +22,12 @@ if TYPE_CHECKING:  # numpy comes with it
 
 DESCRIPTION = """\
 List live pages that are like a page, older and younger ones, with exact
-similarities: of a stored page, or of a file that need not be in the store.
-For contained the number is the share of the page that lies in the listed one,
-for contains the share of the listed one that lies in the page.
-With --rejected: captures that a policy rejected, and kept no body of.
-With --orphans: those to fetch again, because the page that they duplicated is
-gone, or its URL shows something else now."""
+similarities.  The page is a stored one, or a file that need not be stored.
+For contained the number is the share of the page that is in the listed one,
+for contains the share of the listed one that is in the page.
+--rejected lists captures that a policy rejected, without a body.
+--orphans lists rejected pages to fetch again: the page that they duplicated is
+gone, or its URL has changed."""
 
 EXAMPLES = """\
 docstore dups https://example.com/

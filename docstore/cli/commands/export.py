@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from docstore.sweep.unique import Survivors
 
 DESCRIPTION = """\
-Write pages: as WARC 1.1 (gzip, a member a record; same bytes become revisit
-records), as TREC Web with document numbers, or as JSON Lines with title, text
-and verdict.  WARC and TREC Web ingest again to the same pages."""
+Write pages as WARC 1.1 (gzip, one member a record; captures with the same bytes
+become revisit records), as TREC Web with document numbers, or as JSON Lines
+with title, text and verdict.  `docstore ingest` reads WARC and TREC Web back
+to the same pages."""
 
 EXAMPLES = """\
 docstore export --output all.warc.gz --versions all

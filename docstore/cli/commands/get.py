@@ -19,11 +19,11 @@ from docstore.reading.documents import Capture, Document
 from docstore.store import SNIPPET_LENGTH, DocumentStore
 
 DESCRIPTION = """\
-Print a page: title and text, or what the options ask for.  With --versions the
-captures follow each other, newest first.  With --snippet the passages that
-answer a query, of one page or of all pages of a result list.  With --explain
-each block of the page, whether it is main text (which decides what the page
-is a duplicate of), and why."""
+Print a page: title and text, or what the options select.  --versions prints
+several captures, newest first.  --snippet prints the passages that answer a
+query, of one page or of all pages of a result list.  --explain prints each
+block of the page, whether it is main text, and why.  Main text decides what
+the page is a duplicate of."""
 
 EXAMPLES = """\
 docstore get https://example.com/
@@ -70,13 +70,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--length", metavar="N", type=arguments.positive, help=f"characters of a snippet (default: {SNIPPET_LENGTH})"
     )
     parser.add_argument("--html", action="store_true", help="a snippet that is safe in HTML, words in <mark>")
-    parser.add_argument(
-        "--at", metavar="TIME", type=arguments.time_micros, help="as it was then: the newest capture up to this time"
-    )
+    parser.add_argument("--at", metavar="TIME", type=arguments.time_micros, help="the newest capture up to this time")
     parser.add_argument(
         "--versions", metavar="N", type=arguments.positive, default=1, help="most captures (default: 1)"
     )
-    parser.add_argument("--follow", action="store_true", help="go on along stored redirects")
+    parser.add_argument("--follow", action="store_true", help="follow stored redirects")
     parser.add_argument(
         "--variants", action="store_true", help="if there is no such page, try http or https, with and without www"
     )

@@ -22,11 +22,12 @@ from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 from docstore.model.types import DUPLICATES, REJECTING, Policy, PutResult, VerdictKind
 
 DESCRIPTION = """\
-Write the pages of WARC 1.0/1.1, ARC and TREC Web files, plain, gzip or zstd,
-told apart by content.  Revisits are resolved when all files are read, so their
-order does not matter.  Damaged records are reported by file and offset, and
-skipped; the exit code is then 8, as where a revisit refers to what neither these
-files nor the store hold.  The same run again writes nothing twice."""
+Write the pages of WARC 1.0/1.1, ARC and TREC Web files, plain, gzip or zstd.
+The format is found by content.  Revisits are resolved after all files are read,
+so the order of files does not matter.  Damaged records are reported with file
+and offset, and skipped; the exit code is then 8.  It is also 8 if the original
+of a revisit is neither in these files nor in the store.  If you repeat a run,
+nothing is written twice."""
 
 EXAMPLES = """\
 docstore ingest crawl-*.warc.gz
@@ -62,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--salvage",
         action="store_true",
-        help="take what there is of a page whose record is cut or whose encoding breaks, marked as truncated",
+        help="store the readable part of a page whose record is cut or broken, marked as truncated",
     )
     parser.add_argument(
         "--strip-passwords",

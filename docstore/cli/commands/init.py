@@ -15,7 +15,7 @@ from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.model.types import ColumnFamily, GCPolicy, Schema
 
 DESCRIPTION = """\
-Make a store.  What it declares here holds for good: a store is judged by one
+Make a store.  The schema cannot be changed later: all pages of a store use one
 extractor and one shingle length.  Everything has a default."""
 
 EXAMPLES = """\
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keyed-bands",
         action="store_true",
-        help="let a secret of the store choose which parts of a sketch lead to candidates, for crawls of strangers: "
+        help="choose the bands of sketches by a secret of the store, for crawls of strangers: "
         "nobody else can aim at the index, and two stores of the same pages may differ in what they propose",
     )
     parser.add_argument(

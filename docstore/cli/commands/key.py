@@ -13,7 +13,7 @@ from docstore.model.errors import EXIT_OK, InvalidArgument
 
 DESCRIPTION = """\
 Show the canonical URL and the row key of a URL, or with --row-key the URL of a
-row key.  Two URLs are the same page when their canonical URLs are equal."""
+row key.  Two URLs are the same page if their canonical URLs are equal."""
 
 EXAMPLES = """\
 docstore key https://www.Example.com:443/a/../b#top

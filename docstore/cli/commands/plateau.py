@@ -14,8 +14,8 @@ from docstore.model.keys import complete_url
 from docstore.reports.pictures import plateau_png
 
 DESCRIPTION = """\
-Draw the cumulative tag curve of a page, with the span that the extractor
-`plateau` takes for its main text, as a PNG.  Needs the extra `plot`."""
+Draw the cumulative tag curve of a page as a PNG, with the span that the
+extractor `plateau` takes as main text.  Needs the extra `plot`."""
 
 EXAMPLES = """\
 docstore plateau https://example.com/ --png plateau.png
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", metavar="URL", nargs="?", help="a stored page; https:// is added where it is missing")
     parser.add_argument("--file", metavar="HTML", help="a file of HTML in place of a stored page; - for stdin")
     parser.add_argument("--png", metavar="FILE", required=True, help="where to write the picture")
-    parser.add_argument("--at", metavar="TIME", type=arguments.time_micros, help="the page as it was then")
+    parser.add_argument("--at", metavar="TIME", type=arguments.time_micros, help="version at this time")
     arguments.add_store(parser)
     arguments.add_read_only(parser)
 

@@ -14,10 +14,10 @@ from docstore.model.errors import EXIT_OK
 from docstore.sweep.reindex import reindex
 
 DESCRIPTION = """\
-Look for pages that the detector of duplicates cannot see, because no posting
-leads to them or their fingerprints are of an older scheme, fingerprint them
-again and post them.  A run that was stopped goes on where it was; with
-nothing to do it writes nothing."""
+Find pages that the detector of duplicates cannot see: no posting leads to them,
+or their fingerprints have an older scheme.  Compute their fingerprints again
+and index them.  A stopped run continues where it was; if there is nothing to
+do, nothing is written."""
 
 EXAMPLES = """\
 docstore reindex

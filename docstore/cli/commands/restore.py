@@ -17,8 +17,8 @@ from docstore.model.types import ReadSpec
 from docstore.tablets.backup import restore
 
 DESCRIPTION = """\
-Make a store of a folder that `docstore backup` wrote.  The backup stays as it is.
-The new store is opened once, to see that it is whole."""
+Make a store from a folder that `docstore backup` wrote.  The backup is not
+changed.  The new store is opened once, to check that it is complete."""
 
 EXAMPLES = """\
 docstore restore /backups/webtable webtable-restored
@@ -28,7 +28,7 @@ docstore restore /backups/webtable webtable-restored
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("folder", metavar="DIR", help="of the backup")
-    parser.add_argument("store", metavar="STORE", help="directory of the new store; must not be there, or be empty")
+    parser.add_argument("store", metavar="STORE", help="directory of the new store; must not exist, or be empty")
     arguments.add_progress(parser)
     arguments.add_json(parser, "{store, captures} as one JSON object")
 

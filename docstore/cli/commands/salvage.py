@@ -18,11 +18,12 @@ from docstore.version import __version__
 
 DESCRIPTION = """\
 Write what the records of a store's segments hold, without its rows: bodies,
-texts and long headers with their URLs and times.  Status, short headers and
-verdicts stood in rows alone: each page is written as 200 with the header
-X-Docstore-Salvaged.  For a store whose engine/ is lost, and with --set-aside
-for the records that an open has found without rows.  Nothing is changed; the
-WARC file ingests into a new store.  Exit code 8 where records were unreadable."""
+texts and long headers with their URLs and times.  Use it for a store whose
+engine/ is lost, or with --set-aside for records that an open found without
+rows.  Status, short headers and verdicts were only in rows: each page is
+written with status 200 and the header X-Docstore-Salvaged.  The store is not
+changed; `docstore ingest` reads the WARC file.  Exit code 8 if records were
+unreadable."""
 
 EXAMPLES = """\
 docstore salvage --output pages.warc.gz

@@ -15,10 +15,10 @@ from docstore.model.types import ReadSpec
 from docstore.reading.cells import Row
 
 DESCRIPTION = """\
-List cells of rows in row-key order, so that the pages of a site come together.
-Without a range all rows are read.  One line a cell: URL, column, time, value;
-of each column its newest version unless --versions says otherwise.  Of a value
-that is no text its length is shown; --json and --full give it."""
+List cells of rows in row-key order: the pages of a site are together.  Without
+a range all rows are read.  One line a cell: URL, column, time, value.  Each
+column shows its newest version, or as many as --versions says.  For a binary
+value the length is shown; --json and --full show the value."""
 
 EXAMPLES = """\
 docstore scan --host example.com --keys-only

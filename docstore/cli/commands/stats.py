@@ -21,13 +21,13 @@ if TYPE_CHECKING:  # loaded for --text and --dedup alone
     from docstore.reports.text import PowerLaw, TextStatistics
 
 DESCRIPTION = """\
-Print what a store holds: captures by verdict and by what became of them, and
-the sizes of its files.  With --text statistics of the words of its pages:
-vocabulary, the most frequent words, Zipf's law and the vocabulary's growth.
-With --dedup the duplicates among live captures: by verdict, by the reason
-beside it (crowded, doubtful_text, short_text ...), cluster sizes of the last
-sweep, bytes saved, pages that the detector cannot see, and query
-parameters that never change the content, which trap crawlers."""
+Print what a store holds: captures by verdict and by how they were stored, and
+the sizes of its files.  --text prints statistics of words: vocabulary, the
+most frequent words, Zipf's law and the growth of the vocabulary.
+--dedup prints the duplicates among live captures: by verdict, by reason
+(crowded, doubtful_text, short_text ...), cluster sizes of the last sweep,
+bytes saved, pages that the detector cannot see, and query parameters that
+never change the content (crawler traps)."""
 
 EXAMPLES = """\
 docstore stats
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--codecs",
         action="store_true",
-        help="what records take by column and codec, and why they have it; reads all segments",
+        help="size of records by column and codec, and why they have this codec; reads all segments",
     )
     parser.add_argument("--png", metavar="FILE", help="with --text: draw both laws; needs the extra `plot`")
     arguments.add_store(parser)

@@ -17,12 +17,12 @@ from docstore.model.errors import EXIT_OK
 from docstore.sweep.job import TEXTS, Progress, SweepOptions, SweepReport, sweep
 
 DESCRIPTION = """\
-Find every pair of pages at or above a similarity, put the pages into clusters
-with one canonical page each, and write that into their rows.  Every member of
-a cluster is within the threshold of its canonical.  A sweep that was killed
-goes on where it stopped; a second one over the same pages writes nothing.
+Find every pair of pages at or above a similarity.  Group the pages into
+clusters with one canonical page each, and write that into their rows.  Every
+member of a cluster is within the threshold of its canonical.  A killed sweep
+continues where it stopped; a second one over the same pages writes nothing.
 Pages of 50 words and more are compared by their text; shorter ones are pairs
-only where they are equal."""
+only if they are equal."""
 
 EXAMPLES = """\
 docstore sweep

@@ -15,10 +15,10 @@ from docstore.dedup.sketch import BINS
 from docstore.model.errors import EXIT_OK
 
 DESCRIPTION = """\
-Pick the bands of a min-wise sketch that find pairs at a similarity with a
-recall, and propose few pairs of what is alike only by its template: L bands
-of k bins miss a pair at similarity p with probability (1 - p^k)^L.  Shows the
-curve, and that of the bands that this docstore writes.  Needs no store."""
+Choose the bands of a min-wise sketch: they find pairs at a similarity with a
+recall, and propose few pairs that share only a template.  L bands of k bins
+miss a pair at similarity p with probability (1 - p^k)^L.  Prints the curve,
+and the curve of the bands that this docstore uses.  Needs no store."""
 
 EXAMPLES = """\
 docstore tune --threshold 0.8 --recall 0.99
