@@ -24,10 +24,10 @@ demo: $(STAMP)  ## set up, ingest the sample crawl, look around
 	sh tools/demo.sh $(BIN)/docstore
 
 test: $(STAMP)  ## set up, run the tests
-	$(BIN)/python -m pytest -q -n auto -m "not slow"
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow"
 
 test-all: $(STAMP) native-test  ## set up, run every test, the slow ones too
-	$(BIN)/python -m pytest -q -n auto
+	$(BIN)/python -m pytest -q -n auto --dist worksteal
 
 test-matrix:  ## the engine and crash suites, and the mirror tests, under each of PYTHONS that is there
 	sh tools/test_matrix.sh $(PYTHONS)

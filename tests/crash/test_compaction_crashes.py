@@ -115,13 +115,21 @@ def assert_as_before(folder: Path, before: Contents, where: str) -> None:
         assert {path.name for path in (folder / "segments").iterdir()} == known, where
 
 
-def test_stopped_at_every_fault_point_of_the_file_system(template: tuple[Path, Contents], tmp_path: Path) -> None:
+SLOW = pytest.mark.slow
+EVERY_POINT = pytest.mark.parametrize("of_three", [0, pytest.param(1, marks=SLOW), pytest.param(2, marks=SLOW)])
+"""Each third point is tried, or the others in the slow lane."""
+
+
+@EVERY_POINT
+def test_stopped_at_every_fault_point_of_the_file_system(
+    template: tuple[Path, Contents], tmp_path: Path, of_three: int
+) -> None:
     folder, before = template
     shutil.copytree(folder, tmp_path / "count")
     files, _ = run_until(tmp_path / "count")
     points = [number for number, name in enumerate(files.points) if name != "before read"]
     assert len(points) > 25
-    for number in points:
+    for number in points[of_three::3]:
         shutil.copytree(folder, tmp_path / "s")
         stopped, _ = run_until(tmp_path / "s", file_point=number)
         stopped.power_loss(torn=number % 2 == 1)
@@ -129,12 +137,15 @@ def test_stopped_at_every_fault_point_of_the_file_system(template: tuple[Path, C
         shutil.rmtree(tmp_path / "s")
 
 
-def test_stopped_before_and_after_every_write_of_the_engine(template: tuple[Path, Contents], tmp_path: Path) -> None:
+@EVERY_POINT
+def test_stopped_before_and_after_every_write_of_the_engine(
+    template: tuple[Path, Contents], tmp_path: Path, of_three: int
+) -> None:
     folder, before = template
     shutil.copytree(folder, tmp_path / "count")
     _, writes = run_until(tmp_path / "count")
     assert writes > 15
-    for number in range(writes):
+    for number in range(of_three, writes, 3):
         shutil.copytree(folder, tmp_path / "s")
         stopped, _ = run_until(tmp_path / "s", engine_point=number)
         stopped.power_loss(torn=number % 2 == 1)

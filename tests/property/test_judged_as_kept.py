@@ -67,13 +67,13 @@ def written(
 def test_groups_of_any_size_give_one_store(tmp_path: Path, gc: str, policies: dict[VerdictKind, Policy]) -> None:
     pages = crawl(1, 60)
     outcomes = []
-    for group in (1, 7, 256):
+    for group in (1, 25):
         with opened(tmp_path / str(group), GC[gc]) as store:
             outcomes.append((written(store, pages, group, policies), contents(store)))
-    assert outcomes[0] == outcomes[1] == outcomes[2]
+    assert outcomes[0] == outcomes[1]
 
 
-@pytest.mark.parametrize("group", [1, 7, 256])
+@pytest.mark.parametrize("group", [1, 25])
 @pytest.mark.parametrize("gc", GC)
 def test_what_is_rejected_can_be_read_elsewhere(tmp_path: Path, gc: str, group: int) -> None:
     pages = crawl(5, 60)

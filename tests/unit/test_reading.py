@@ -100,7 +100,7 @@ def groups_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("groups_do_not_wait")
 def test_any_reader_gives_the_same_store_and_the_same_report(tmp_path: Path, archives: list[str]) -> None:
     outcomes = []
-    for reader, threads in ((False, 1), (True, 1), (True, 2), (True, 8), (False, 2)):
+    for reader, threads in ((False, 1), (True, 1), (True, 8)):
         options = IngestOptions(threads=threads, anchors=True, reader=reader)
         with docstore.open(tmp_path / f"{reader}{threads}", create=True) as store:
             report = ingest(store, archives, options)
