@@ -45,7 +45,7 @@ class Buckets(Protocol):
 
     def propose(self, query: IndexQuery) -> Proposal:
         """Look up what a page asks, and rank what is found: `ranking.propose`."""
-        ...
+        return propose(query, self.find)
 
     def post(self, text: int, *keys: Keys) -> None:
         """Add a text to the group in flight, found by look-ups from now on.
@@ -66,7 +66,7 @@ class Buckets(Protocol):
 
     def begin_prune(self) -> None:
         """Say that somebody is about to look which texts are there, for `prune`.  No group is in flight."""
-        ...
+        return
 
     def prune(self, live: Keys) -> int:
         """Drop postings of texts that are gone; may wait until they are many.  Writers go on meanwhile.
@@ -77,15 +77,15 @@ class Buckets(Protocol):
         Returns:
             How many postings went.
         """
-        ...
+        return 0
 
     def close(self) -> None:
         """Let go of files; a second call does nothing."""
-        ...
+        return
 
 
-class RowBuckets:
-    """A bare row a posting."""
+class RowBuckets(Buckets):
+    """A bare row a posting; nothing to prune: rows are swept with the other rows of the index."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -97,10 +97,6 @@ class RowBuckets:
         found = self._read([_row_key(key) for key in keys.tolist()])
         owner = np.repeat(np.arange(len(found)), [len(texts) for texts in found])
         return owner, np.array([int.from_bytes(text, "big") for texts in found for text in texts], np.uint64)
-
-    def propose(self, query: IndexQuery) -> Proposal:
-        """See `Buckets`."""
-        return propose(query, self.find)
 
     def _read(self, row_keys: Sequence[bytes]) -> list[list[bytes]]:
         stored = self._engine.qualifiers_of_rows(TABLE, row_keys, BUCKET_LIMIT)
@@ -132,16 +128,6 @@ class RowBuckets:
         """See `Buckets`."""
         with self._lock:
             self._pending = {}
-
-    def begin_prune(self) -> None:
-        """See `Buckets`: nothing here."""
-
-    def prune(self, live: Keys) -> int:
-        """See `Buckets`: nothing here, rows are swept with the other rows of the index."""
-        return 0
-
-    def close(self) -> None:
-        """See `Buckets`: the engine is not its own."""
 
 
 class LayeredBuckets:

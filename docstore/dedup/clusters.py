@@ -45,7 +45,7 @@ class Pages:
     Attributes:
         row_keys: of each page; with the timestamp unique.
         timestamps: (n,) int64 microseconds.
-        url_lengths: (n,) int64, in characters; empty takes the row keys' lengths.
+        url_lengths: (n,) int64, in characters.
         anchors: (n,) int64 pages that link to it; empty where the policy does not ask.
         declared: (n,) int64 number of the page that this one declares as canonical or redirects to, -1 for none;
             empty where the policy does not ask.
@@ -55,7 +55,7 @@ class Pages:
 
     row_keys: Sequence[bytes]
     timestamps: Numbers
-    url_lengths: Numbers | None = None
+    url_lengths: Numbers
     anchors: Numbers | None = None
     declared: Numbers | None = None
     redirected: Numbers | None = None
@@ -72,13 +72,6 @@ class Clusters:
 
     canonical: Numbers
     similarity: NDArray[np.float64]
-
-    def members(self) -> dict[int, list[int]]:
-        """Canonical -> all pages of its cluster, ascending, for clusters of two or more."""
-        order = np.argsort(self.canonical, kind="stable")
-        begins = np.flatnonzero(np.diff(self.canonical[order], prepend=-1))
-        groups = np.split(order, begins[1:]) if len(order) else []
-        return {int(self.canonical[group[0]]): sorted(group.tolist()) for group in groups if len(group) > 1}
 
 
 def policy_order(pages: Pages, policy: CanonicalPolicy, first: Numbers, second: Numbers) -> Numbers:
@@ -101,14 +94,11 @@ def policy_order(pages: Pages, policy: CanonicalPolicy, first: Numbers, second: 
             raise InvalidArgument(
                 f"pages {one} and {other} are the same version of row {pages.row_keys[one]!r}; pass each version once"
             )
-    lengths = pages.url_lengths
-    if lengths is None:
-        lengths = np.fromiter(map(len, pages.row_keys), np.int64, count)
-    oldest = (identity, lengths, pages.timestamps)  # np.lexsort takes the first key last
+    oldest = (identity, pages.url_lengths, pages.timestamps)  # np.lexsort takes the first key last
     if policy is CanonicalPolicy.OLDEST:
         return np.lexsort(oldest)
     if policy is CanonicalPolicy.SHORTEST_URL:
-        return np.lexsort((identity, pages.timestamps, lengths))
+        return np.lexsort((identity, pages.timestamps, pages.url_lengths))
     if policy is CanonicalPolicy.MOST_ANCHORS:
         if pages.anchors is None:
             raise InvalidArgument("policy most-anchors needs the number of anchors of each page")

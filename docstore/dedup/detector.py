@@ -414,25 +414,23 @@ class Detector:
         matches = self.standing(row_key, analysis, found, least)
         if len(matches) < len(found):
             reason = reason or REASON_DOUBTFUL
-        if not matches:
-            return Judgement(VerdictKind.NEW, None, 0.0, reason, None, relative, candidates, verified)
         smaller = [match for match in matches if match.contains >= self._contained_threshold]
         contains = min(smaller, key=lambda match: (-match.contains, match.pointer)).pointer if smaller else None
-        if matches[0].jaccard >= self._near_threshold:
-            best = matches[0]
-            return Judgement(VerdictKind.NEAR, best.pointer, best.jaccard, "", contains, relative, candidates, verified)
+        judgement = Judgement(VerdictKind.NEW, None, 0.0, reason, contains, relative, candidates, verified)
+        if not matches:
+            return judgement
+        best = matches[0]
+        if best.jaccard >= self._near_threshold:
+            return judgement._replace(kind=VerdictKind.NEAR, of=best.pointer, similarity=best.jaccard, reason="")
         larger = [match for match in matches if match.contained >= self._contained_threshold]
         if larger:
-            best = min(larger, key=lambda match: (-match.contained, match.pointer))
-            return Judgement(
-                VerdictKind.CONTAINED, best.pointer, best.contained, "", contains, relative, candidates, verified
+            whole = min(larger, key=lambda match: (-match.contained, match.pointer))
+            return judgement._replace(
+                kind=VerdictKind.CONTAINED, of=whole.pointer, similarity=whole.contained, reason=""
             )
-        best = matches[0]
         if self._similar_threshold is not None and best.jaccard >= self._similar_threshold:
-            return Judgement(
-                VerdictKind.SIMILAR, best.pointer, best.jaccard, reason, contains, relative, candidates, verified
-            )
-        return Judgement(VerdictKind.NEW, None, 0.0, reason, contains, relative, candidates, verified)
+            return judgement._replace(kind=VerdictKind.SIMILAR, of=best.pointer, similarity=best.jaccard)
+        return judgement
 
     # --- from a text number to a verified page
 

@@ -217,11 +217,6 @@ class Run:
         high = np.searchsorted(postings, np.uint64(end << shift)) if end < 1 << slice_bits else len(postings)
         return postings[low:high]
 
-    def all_postings(self) -> Iterator[Keys]:
-        """Every posting, packed and sorted, slice after slice."""
-        for number in range(1 << self.shape.slice_bits):
-            yield self._slices.postings(number)
-
     def verified_parts(self) -> Iterator[bytes]:
         """Nothing, after each bounded step of reading the whole run.
 

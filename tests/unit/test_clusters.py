@@ -15,7 +15,7 @@ def pages(*urls: str, timestamps: list[int] | None = None, **more: list[int]) ->
     return Pages(
         [url.encode() for url in urls],
         np.array(timestamps or [0] * len(urls), np.int64),
-        **{name: np.array(values, np.int64) for name, values in more.items()},
+        **{name: np.array(values, np.int64) for name, values in ({"url_lengths": list(map(len, urls))} | more).items()},
     )
 
 
@@ -28,7 +28,6 @@ def test_a_chain_is_cut_so_that_nobody_is_far_from_the_canonical() -> None:
     found = run(4, [(0, 1, 0.85), (1, 2, 0.82), (2, 3, 0.9)])
     assert found.canonical.tolist() == [0, 0, 2, 2]
     assert found.similarity.tolist() == [1.0, 0.85, 1.0, 0.9]
-    assert found.members() == {0: [0, 1], 2: [2, 3]}
 
 
 def test_a_page_joins_its_best_ranked_canonical_not_its_most_similar() -> None:
@@ -45,7 +44,6 @@ def test_the_order_of_the_policy_decides_who_is_canonical() -> None:
 def test_pages_without_pairs_stand_alone() -> None:
     found = run(3, [])
     assert found.canonical.tolist() == [0, 1, 2]
-    assert found.members() == {}
     assert run(0, []).canonical.tolist() == []
 
 
