@@ -1,7 +1,7 @@
-"""The store: what a crawler, a search front end and a terminal hold in their hands.
+"""The store: the public class that crawlers, search front ends and the terminal use.
 
-Opens the parts, and offers them under Bigtable's words.  Reading needs neither the index nor a kernel, so
-those (and numpy with them) are loaded at the first write: a cold `docstore get` counts milliseconds.
+Joins reading, writing and the backend.  Reading needs neither the index nor a kernel.  So those, and numpy with them,
+are loaded at the first write: it keeps a cold `docstore get` fast.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ def open_store(
     durability: Durability | str = Durability.SYNC,
     read_only: bool | None = None,
 ) -> DocumentStore:
-    """Open a store in a directory; it is a context manager.
+    """Open a store; it is a context manager.
 
     Args:
         path: of the directory.
         create: make the store if there is none.
-        schema: for a new store; an existing one keeps its own, and a different one is refused.
+        schema: for a new store.  An existing store keeps its own; a different one is refused.
         durability: what an acknowledged write survives: "sync" power loss, "flush" kill -9, "none" an orderly close.
-        read_only: change nothing in the directory, so that it may lie on a medium that cannot be written; any number
-            may read so at a time, while nobody writes.  None: where the directory cannot be written to.
+        read_only: change nothing in the directory, so that a read-only medium will do.  Any number of processes may
+            read so at a time, while none writes.  None: only if the directory cannot be written to.
     Raises:
         StoreUnavailable: there is none, or another process holds it.
         UnsupportedFormat: it was written by a newer docstore.
@@ -100,11 +100,11 @@ class DocumentStore:
 
     Attributes:
         schema: what the store declares.
-        cells: general cells in Bigtable's words: apply, scan, check_and_mutate, read_modify_write.
-        opened: its parts, for `docstore.reports.check` and for tools.
+        cells: general cells: apply, scan, check_and_mutate, read_modify_write.
+        opened: its backend, for `docstore.reports.check` and for tools.
         referrers: finds pages stored by reference, for repairs.
-        lost: captures dropped because their bytes were missing, by this open or an earlier one, until they are
-            acknowledged; none at durability `sync`.
+        lost: captures that this open or an earlier one dropped because their bytes were missing, until they are
+            acknowledged.  None at durability `sync`.
     """
 
     def __init__(self, opened: Backend, durability: Durability, *, clock: Callable[[], int] = now_micros) -> None:
@@ -133,7 +133,7 @@ class DocumentStore:
         self.close()
 
     def rehearse(self) -> DocumentStore:
-        """A dry run over this store: a store whose writes give every verdict and are gone when it is closed.
+        """A dry run: a store over this one that gives every verdict; its writes are gone when it is closed.
 
         Close it before this one.
         """
@@ -142,7 +142,7 @@ class DocumentStore:
         return DocumentStore(self.opened.layer(), Durability.NONE, clock=self._clock)
 
     def close(self) -> None:
-        """Finish and let go of the directory; a second call does nothing."""
+        """Finish writing and release the directory; a second call does nothing."""
         if not self._closed:
             self._closed = True
             if self._writes is not None:
@@ -167,7 +167,7 @@ class DocumentStore:
         links: bool = False,
         any_time: bool = False,
     ) -> PutResult:
-        """Write one fetched page and learn what it is; threads that write at the same time share commits.
+        """Write one fetched page and get its verdict.  Threads that write at the same time share commits.
 
         Args:
             url: as fetched.
@@ -175,12 +175,12 @@ class DocumentStore:
             headers: as received.
             status: HTTP status; 304 records a visit that confirms the stored version.
             fetched_at: microseconds since 1970, or a datetime with a time zone; None means now.
-            policies: what to do per verdict, in place of the schema's; ``{"exact": "reject"}`` will do.
-            anchors: write what the page says of the pages that it links to into their `anchor` family.
+            policies: what to do per verdict, instead of the schema's, such as ``{"exact": "reject"}``.
+            anchors: write the texts of the page's links into the `anchor` family of the linked pages.
             links: give the result its `links`.
-            any_time: take a time before 1990, or more than a day ahead of the clock, too.
+            any_time: accept a time before 1990, or more than a day ahead of the clock.
         Returns:
-            The verdict, and what became of the page; it is committed.
+            The verdict, and how the page was stored; it is committed.
         Raises:
             InvalidArgument: the URL, the time or another field cannot be stored, or `policies` names no verdict or no
                 policy.
@@ -202,9 +202,9 @@ class DocumentStore:
         links: bool = False,
         any_time: bool = False,
     ) -> PutResult:
-        """As `put_page`, without blocking the event loop; tasks that write at the same time share commits.
+        """As `put_page`, without blocking the event loop.  Tasks that write at the same time share commits.
 
-        A task that is cancelled before its page's turn writes nothing; later its page may be stored.
+        A task that is cancelled before its page is taken writes nothing; after that its page may be stored.
         """
         page = page_of(url, body, headers, status, fetched_at)
         options = self._options(policies, anchors, links, any_time)
@@ -223,20 +223,19 @@ class DocumentStore:
         links: bool = False,
         any_time: bool = False,
     ) -> Iterator[PutResult]:
-        """Write many pages; yields their results in order, each once it is committed.
+        """Write many pages; yields their results in order, each after its commit.
 
-        Nothing is written before the iterator is asked.  `pages` is read in the thread that asks; what has been
-        read is committed while it keeps the next page, and of a slow source each page is answered before the next is
-        read.  A page that cannot be stored gives a result with ``stored="refused"`` and an `error`; it never stops the
-        others.
+        Nothing is written before you iterate.  `pages` is read in the thread that iterates.  While that waits for the
+        next page, pages read before are committed; of a slow source each page is answered before the next is read.  A
+        page that cannot be stored gives a result with ``stored="refused"`` and an `error`; the others are stored.
 
         Args:
             pages: `Page` objects, or (url, body) pairs.
-            policies: what to do per verdict, in place of the schema's.
-            threads: that analyse pages; any number gives the same store, of a fast source the same bytes.
-            anchors: write what each page says of the pages that it links to into their `anchor` family.
+            policies: what to do per verdict, instead of the schema's.
+            threads: that analyse pages; any number gives the same store, and with a fast source the same bytes.
+            anchors: write the texts of each page's links into the `anchor` family of the linked pages.
             links: give each result its `links`.
-            any_time: take times before 1990, and more than a day ahead of the clock, too.
+            any_time: accept times before 1990, and more than a day ahead of the clock.
         Raises:
             StorageError: pages without a result are not applied.
             StoreUnavailable: the store was closed; pages without a result are not applied.
@@ -244,20 +243,20 @@ class DocumentStore:
         return self._writer().put_all(pages, self._options(policies, anchors, links, any_time), threads)
 
     def put_prepared(self, prepared: Iterable[Prepared], *, policies: Policies | None = None) -> Iterator[PutResult]:
-        """Write pages that a `Preparer` of this store's schema made ready, in another process say; as `put_pages`."""
+        """Write pages that a `Preparer` with this store's schema prepared, in another process say; as `put_pages`."""
         return self._writer().put_prepared(prepared, self._options(policies))
 
     def add_anchor(
         self, target_url: str, source_url: str, text: str, at: Time | None = None, *, any_time: bool = False
     ) -> None:
-        """Note that a page links to another, with these words; the target need not be stored.
+        """Record that a page links to another with this text; the target need not be stored.
 
         Args:
             target_url: of the page linked to.
             source_url: of the page with the link.
             text: of the link.
-            at: when that was seen; None means now.
-            any_time: take a time before 1990, or more than a day ahead of the clock, too.
+            at: when the link was seen; None means now.
+            any_time: accept a time before 1990, or more than a day ahead of the clock.
         Raises:
             InvalidArgument: a URL or the time cannot be stored.
         """
@@ -270,15 +269,15 @@ class DocumentStore:
         self.cells.apply(target_url, [cell])
 
     def delete(self, url: str, *, purge: bool = False) -> bool:
-        """Delete a page with all its versions, anchors and cells; False when there was nothing.
+        """Delete a page with all its versions, anchors and cells; False if there was nothing.
 
-        Pages stored by reference to it keep their own bytes, and become visible to the detector themselves.
+        Pages stored by reference to it keep their own bytes; the detector then sees them themselves.
 
         Args:
             url: of the page.
-            purge: take it down for good: the next `compact` of all tablets leaves its bytes nowhere, neither as a base
-                of other pages nor in a dictionary, not even where an interrupted compaction has written them already,
-                nor the texts of its links in the rows of the pages that its stored versions lead to.
+            purge: take it down for good.  After the next `compact` of all tablets its bytes are nowhere: in no record,
+                base or dictionary, not even one that an interrupted compaction wrote.  The texts of its links are
+                removed from the rows of the pages that its stored versions link to.
         """
         row_key = self.cells.row_key(url)
         if not self._table.stored_row(row_key, ReadSpec(cell_limit=1, keys_only=True)):
@@ -289,9 +288,9 @@ class DocumentStore:
     # --- maintenance
 
     def acknowledge_lost(self) -> int:
-        """Forget the list of what was lost, `lost` and lost commits; returns how many entries it had.
+        """Clear the list of what was lost: `lost` and lost commits; returns how many entries it had.
 
-        Do it once the pages are fetched again, restored, or given up.
+        Call it when the pages are fetched again, restored, or given up.
         """
         self._check_open()
         self.opened.check_writable()
@@ -309,18 +308,18 @@ class DocumentStore:
         dry_run: bool = False,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> CompactionReport:
-        """Drop what was deleted or has expired, write the rest anew and smaller, and give the space back.
+        """Remove what was deleted or has expired, rewrite live data smaller, and free the space.
 
-        Readers and writers go on meanwhile; after a crash, run it again.
+        Readers and writers continue meanwhile; after a crash, run it again.
 
         Args:
             tablets: numbers of those to compact; None for all.
             level: `fast`, or `best` for the smallest store.
-            dry_run: only say what there is to do.
-            on_progress: called with the bytes of records dealt with, and of all there are.
+            dry_run: only report what there is to do.
+            on_progress: called with the bytes of records processed, and of all records.
         Raises:
             InvalidArgument: no such level or tablet.
-            StoreUnavailable: another compaction of this store is under way.
+            StoreUnavailable: another compaction of this store is running.
         """
         self._check_open()
         if not dry_run:
@@ -343,24 +342,24 @@ class DocumentStore:
             self.opened.make_reserve()
 
     def _post_unseen(self, pointers: Sequence[PagePointer]) -> None:
-        """Let the detector see pages whose original is gone."""
+        """Index pages whose original is gone, so that the detector sees them."""
         self._write_side().post(pointers)
 
     def post_again(self, captures: Sequence[tuple[bytes, int]]) -> int:
-        """Fingerprint captures (row key, timestamp) again by today's schemes and post them for the detector.
+        """Compute the fingerprints of captures (row key, timestamp) again, by today's schemes, and index them.
 
         Returns:
-            How many of them there still are.
+            How many of them still exist.
         """
         return self._write_side().post_again(captures)
 
     def backup(self, folder: str | Path, on_progress: Callable[[int, int], None] | None = None) -> BackupReport:
-        """Copy the store as it is now into a folder; reading and writing go on meanwhile.
+        """Copy the store as of now into a folder; reading and writing continue meanwhile.
 
-        Segments that an earlier backup has put there are not copied again.  `docstore restore` makes a store of it.
+        Segments of an earlier backup in the folder are not copied again.  `docstore restore` makes a store from it.
 
         Args:
-            folder: of the backup; made if it is not there.
+            folder: of the backup; made if it does not exist.
             on_progress: called with the bytes copied, and of all there are to copy.
         Raises:
             InvalidArgument: the folder holds something else.
@@ -385,15 +384,15 @@ class DocumentStore:
         follow: bool = False,
         variants: bool = False,
     ) -> Document | None:
-        """A page; None when the store has none.
+        """A page; None if the store has none.
 
         Args:
             url: of the page.
-            at: as it was at this time: microseconds since 1970, or a datetime with a time zone.
-            versions: most captures to give, newest first.
+            at: the newest capture up to this time: microseconds since 1970, or a datetime with a time zone.
+            versions: most captures to return, newest first.
             families: read only these of page, http, text, dedup.
-            follow: go on along stored redirects; `Document.via` says so.
-            variants: where there is no such page, try the other scheme and with or without `www`.
+            follow: follow stored redirects; `Document.via` lists them.
+            variants: if there is no such page, try the other scheme, and with or without `www`.
         Raises:
             InvalidArgument: the URL cannot be stored, there is no such family, or `versions` is below 1.
         """
@@ -408,12 +407,12 @@ class DocumentStore:
     ) -> Iterator[Document | None]:
         """Pages, in the order given; None for each that the store does not have.
 
-        Reads ahead in the order in which the values lie on disk: for many pages faster than as many calls of `get`,
-        most of all on a disk that is not in memory.  Give the URLs sorted, or as `scan` gives them, if you can.
+        Reads ahead, in the order of the values on disk: faster than as many calls of `get`, most of all if the disk is
+        not cached.  Give the URLs sorted, or in the order of `scan`, if you can.
 
         Args:
-            urls: of the pages; may be an iterator without end.
-            at: as they were at this time: microseconds since 1970, or a datetime with a time zone.
+            urls: of the pages; may be an endless iterator.
+            at: the newest captures up to this time: microseconds since 1970, or a datetime with a time zone.
             families: read only these of page, http, text, dedup.
         """
         self._check_open()
@@ -430,9 +429,9 @@ class DocumentStore:
         return [document for document in found if document is not None]
 
     def validators(self, url: str) -> dict[str, str | int] | None:
-        """What a crawler sends to save a fetch: `etag`, `last_modified`, `last_visit`; None for an unknown page.
+        """What a conditional request sends: `etag`, `last_modified`, `last_visit`; None for an unknown page.
 
-        Of a page whose body cannot be read it gets the time alone: a 304 would keep it so.
+        A page with an unreadable body gets `last_visit` only: a 304 would not repair it.
         """
         self._check_open()
         row_key = keys.row_key(url)
@@ -455,25 +454,24 @@ class DocumentStore:
         """Live pages like a body (bytes) or a stored page (URL), most similar first, with exact similarities.
 
         Args:
-            page: HTML that need not be in the store, or the URL of a page that is.
-            threshold: least similarity; None takes the schema's for `similar`, or for `near` where it has no such
-                grade.
-            limit: most pages to give.
+            page: HTML that need not be stored, or the URL of a stored page.
+            threshold: least similarity; None takes the schema's for `similar`, or for `near` if it has no such grade.
+            limit: most pages to return.
         """
         return self._write_side().similar(page, threshold=threshold, limit=limit)
 
     def snippet(
         self, url: str, query: str = "", *, length: int = SNIPPET_LENGTH, at: Time | None = None
     ) -> Snippet | None:
-        """The passages of a page that answer a query, or its description or beginning; None where it has no text.
+        """The passages of a page that answer a query, or its description or beginning; None if it has no text.
 
-        Reads the `text` family and nothing else.
+        Reads only the `text` family.
 
         Args:
             url: of the page.
-            query: words; case and accents do not matter.
-            length: most characters shown, ellipses and marks not counted.
-            at: as the page was at this time: microseconds since 1970, or a datetime with a time zone.
+            query: words; case and accents are ignored.
+            length: most characters shown, without ellipses and marks.
+            at: the page as of this time: microseconds since 1970, or a datetime with a time zone.
         """
         return self.snippets([url], query, length=length, at=at)[0]
 
@@ -488,9 +486,10 @@ class DocumentStore:
         return self._snippets.snippets(urls, query, length, None if at is None else micros(at))
 
     def collapse(self, urls: Iterable[str]) -> list[str]:
-        """Search results without near-identical ones: one page of each cluster, the first in the order given.
+        """Search results without duplicates: one page of each cluster, the first in the order given.
 
-        Clusters are those of the last sweep; a page written since goes by its verdict.  URLs that are not stored stay.
+        Clusters are those of the last sweep; a page written since is grouped by its verdict.  URLs that are not stored
+        stay.
         """
         self._check_open()
         collapser = Collapser(ClusterLookup(self._table, self.opened.placement))
@@ -513,7 +512,7 @@ class DocumentStore:
         return self._write_side().find(payload_digest, docno)
 
     def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
-        """Captures that a policy rejected, and kept no body of: URL, timestamp, verdict; in row-key order."""
+        """Captures that a policy rejected without a body: URL, timestamp, verdict; in row-key order."""
         spec = ReadSpec(families=(capture.VERDICT[0],), qualifier_prefix=capture.VERDICT[1])
         for row in self.cells.scan(spec=spec):
             for cell in row.cells:
@@ -522,14 +521,14 @@ class DocumentStore:
                     yield row.url, cell.timestamp, capture.shown_verdict(verdict)
 
     def orphans(self) -> Iterator[Orphan]:
-        """Rejected pages to fetch again: those whose duplicate is gone, or shows something else now.
+        """Rejected pages to fetch again: the page that they duplicate is gone, or has changed.
 
-        In row-key order.  A page leaves the list when its URL is stored, or rejected for a page that stands.
+        In row-key order.  A page leaves the list when its URL is stored, or is rejected for a live page.
         """
         return self._write_side().orphans()
 
     def stored_bytes(self) -> int:
-        """Bytes committed in segments, all families, records that nothing refers to any more included."""
+        """Bytes committed in segments, all families, including records that nothing refers to any more."""
         return self.opened.stored_bytes()
 
     @property
@@ -540,7 +539,7 @@ class DocumentStore:
 
     @property
     def committer(self) -> Committer:
-        """The one commit point, with the lock of whoever writes.  For sweeps and rebuilds."""
+        """The one commit point, with the writers' lock.  For sweeps and rebuilds."""
         self._check_open()
         return self._committer
 
