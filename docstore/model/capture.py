@@ -1,7 +1,7 @@
 """The built-in columns: how one capture of a page becomes values of cells, and back.
 
-Knows `model` and the names of the built-in columns; must not know where values are stored.  Small structured
-values are msgpack; numbers that a person may want to read in a scan are decimal ASCII.
+Knows `types` and the names of the built-in columns; must not know where values are stored.  Small structured
+values are msgpack; numbers that a person may read in a scan are decimal ASCII.
 """
 
 from __future__ import annotations
@@ -125,10 +125,10 @@ def decode_verdict(value: bytes) -> StoredVerdict:
 
 
 class ClusterPlace(NamedTuple):
-    """Where a sweep put a version: what `dedup:cluster` and `dedup:canonical` hold.
+    """The cluster of a version, as `dedup:cluster` and `dedup:canonical` hold it.
 
     Attributes:
-        row_key: row of the page that stands for the cluster; the version's own where it stands alone.
+        row_key: row of the cluster's canonical page; the version's own if it is alone.
         timestamp: its version, in microseconds.
         similarity: exact, of this version to that one; 1.0 for the canonical itself.
     """
@@ -179,7 +179,7 @@ def decode_headers(value: bytes) -> Headers:
 
 
 def capture_values(page: Page, url: str, content_type: str | None, analysis: Analysis) -> Values:
-    """What a page's row holds beside body, text and verdict: all that is known of it before it is judged.
+    """The values of a page's row except body, text and verdict: what is known before it is judged.
 
     Args:
         page: as fetched.
@@ -224,7 +224,7 @@ def _encoded(text: str) -> bytes:
 
 
 def declared_values(analysis: Analysis) -> Values:
-    """The `text` columns of a capture but `main`: what the page declares of itself."""
+    """The `text` columns of a capture except `main`: what the page declares of itself."""
     declared = (
         (TITLE, analysis.title),
         (DESCRIPTION, analysis.description),

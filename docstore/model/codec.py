@@ -50,11 +50,10 @@ def decode_varint(source: bytes | memoryview, offset: int = 0) -> tuple[int, int
 
 
 def escape(raw: bytes) -> bytes:
-    """Encode free bytes so that encodings sort as the bytes do and no encoding is a prefix of another.
+    """Encode bytes so that encodings sort as the bytes do and no encoding is a prefix of another.
 
-    A zero byte becomes 00 FF and the end is 00 01.  Order: up to the first difference both encodings agree; there
-    either two unescaped bytes differ as in the input, or one side has ended (00 01) and sorts before any next byte
-    (an escaped zero is 00 FF, everything else is above 00).
+    A zero byte becomes 00 FF; the end is 00 01.  At the first difference either two plain bytes differ as in the input,
+    or one side has ended: 00 01 sorts before an escaped zero (00 FF) and before any other byte.
     """
     return raw.replace(b"\x00", KEY_ESCAPE) + KEY_END
 

@@ -1,8 +1,8 @@
 """Every number, tag and layout that reaches disk: constants only.
 
-Imports nothing of the package.  ``docs/format.md`` explains each of these; a test holds the two together and
-another pins every number.  NEVER CHANGE A NUMBER HERE: add one, and a migration.  All integers are little-endian unless
-a name says otherwise; inside ordered keys they are big-endian, because bytes then sort as numbers do.
+Imports nothing of the package.  ``docs/format.md`` explains each of these; one test compares the two, another pins
+every number.  NEVER CHANGE A NUMBER HERE: add one, and a migration.  All integers are little-endian unless a name says
+otherwise; inside ordered keys they are big-endian, because bytes then sort as numbers do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Bytes of a file as lines: offset, hexadecimal, meaning.
 
-Pure.  Must not know any layout: whoever dumps a file brings its fields.
+Pure.  Must not know any layout: the caller gives the fields.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class HexLines:
         return part
 
     def take_fields(self, fields: tuple[Field, ...]) -> None:
-        """Label values of fixed layouts, one behind the other."""
+        """Label values of fixed layouts, one after the other."""
         for name, layout in fields:
             struct = Struct(layout)
             (value,) = struct.unpack_from(self.raw, self.at)
@@ -54,7 +54,7 @@ class HexLines:
         return f"{value:#010x}" if name.startswith("CRC") else repr(value)
 
     def take_varint(self, label: str) -> int:
-        """Label a varint, and give it."""
+        """Label a varint, and return it."""
         number, end = decode_varint(self.raw, self.at)
         self.take(end - self.at, f"{label} {number}")
         return number

@@ -1,32 +1,32 @@
-"""URL <-> row key: what counts as the same URL, and where its page lies among the others.
+"""URL <-> row key: which URLs are the same, and how row keys sort.
 
-Knows `errors` and `format`.  Must not know a store, an engine, or how a row key becomes an engine's key.
-The only importer of ada_url, whose C functions are called directly: its Python wrapper costs twice as much a URL.
+Knows `errors` and `format`.  Must not know a store, an engine, or how a row key becomes an engine's key.  The only
+importer of ada_url.  It calls the C functions directly: the Python wrapper takes twice as long a URL.
 
-**The same URL.**  Two URLs are the same when their canonical forms are equal.  The canonical form is what the WHATWG
-URL standard serialises (white space at the ends, tabs and line ends dropped; scheme and host in lower case; IDN to
-punycode; every spelling of an IPv4 or IPv6 address to one; default port dropped; backslashes and dot segments
-resolved; an empty path made "/"; illegal bytes percent-encoded), and then
+**The same URL.**  Two URLs are the same if their canonical forms are equal.  The canonical form is the serialisation of
+the WHATWG URL standard: white space at the ends, tabs and line ends dropped; scheme and host in lower case; IDN as
+punycode; one spelling of each IPv4 or IPv6 address; default port dropped; backslashes and dot segments resolved; an
+empty path made "/"; illegal bytes percent-encoded.  And then
 
 - the fragment is dropped: it never reaches the server;
 - dots at the end of the host are dropped: they name the same host;
 - in path and query of http, https, ws, wss and ftp, percent-encodings get upper-case digits, and those of unreserved
-  characters (letters, digits, ``-._~``) are decoded, as RFC 3986 section 6.2.2 says.  One that follows a stray ``%``
-  is not decoded, for it could become a part of another one.
+  characters (letters, digits, ``-._~``) are decoded, as RFC 3986 section 6.2.2 says.  One after a stray ``%`` is not
+  decoded, because the result could become a part of another one.
 
 Kept apart, because servers do: http and https, ``www`` and none, other ports, userinfo, an empty query (``/?``) and
 none, the order of query parameters, ``+`` and ``%20``, ``//`` and ``/``, upper and lower case in paths.  `variants`
-names the usual doubles.
+lists the usual doubles.
 
-**The row key** is ``com,example,www)/path?query https:8443@user``: the host's labels reversed, the path and query,
-and behind a space the scheme with port and userinfo where there are any.  All pages of a host lie together, whatever
-their scheme and port; the pages of its subdomains follow; the spellings http and https of one URL are neighbours; and
-a path's range is one prefix.  Addresses are not reversed: ``192.0.2.1)/``, ``[2001:db8::1])/``.  A URL without
+**The row key** is ``com,example,www)/path?query https:8443@user``: the labels of the host in reverse order, path and
+query, and after a space the scheme with port and userinfo if there are any.  So the pages of a host are together,
+whatever their scheme and port; those of its subdomains follow; http and https of one URL are neighbours; and the range
+of a path is one prefix.  Addresses are not reversed: ``192.0.2.1)/``, ``[2001:db8::1])/``.  The key of a URL without
 authority (``urn:isbn:1``) is ``(`` and the URL.
 
-It can be read back: the first ``)`` ends the host, in which ``% ( ) * + ,`` are percent-encoded, and the last space
-ends the path, since what follows holds none.  In the host a dot is left only in an IPv4 address, where labels are not
-reversed.  `docs/keys.md` has the table of hard cases, which a test checks.
+A key can be decoded: the first ``)`` ends the host, in which ``% ( ) * + ,`` are percent-encoded.  The last space ends
+the path, because scheme, port and userinfo have no space.  The only dots in a host are those of an IPv4 address.
+`docs/keys.md` has a table of hard cases, which a test checks.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class _Parts(NamedTuple):
 
 
 def canonical_url(url: str) -> str:
-    """The one spelling of a URL; the module's first lines say what counts as the same.
+    """The canonical form of a URL; see the head of this module.
 
     Raises:
         InvalidArgument: not an absolute URL, nothing that can be fetched, or longer than `URL_LIMIT_BYTES`.
@@ -112,7 +112,7 @@ def without_password(url: str) -> str:
 
 
 def row_key(url: str) -> bytes:
-    """The row key of a URL; equal for two URLs exactly when their canonical forms are.
+    """The row key of a URL; equal for two URLs if and only if their canonical forms are.
 
     Raises:
         InvalidArgument: as `canonical_url`.
@@ -236,7 +236,7 @@ def host_range(host: str, *, subdomains: bool = False) -> KeyRange:
 
 
 def prefix_range(url_prefix: str) -> KeyRange:
-    """Row keys of the URLs that begin so, whatever their scheme, port and userinfo; a missing scheme is added.
+    """Row keys of the URLs with this prefix, whatever their scheme, port and userinfo; a missing scheme is added.
 
     Raises:
         InvalidArgument: as `canonical_url`, or the prefix names a port or userinfo, by which row keys are not ordered.
@@ -267,7 +267,7 @@ def prefix_range_of_key(prefix: bytes) -> KeyRange:
 
 
 def _parts(url: str) -> _Parts:
-    """Parse, make canonical and cut."""
+    """Parse a URL, make it canonical and cut it."""
     href = _href(url)
     scheme, _, rest = href.partition(":")
     if not rest.startswith("//"):

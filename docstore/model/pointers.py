@@ -1,4 +1,4 @@
-"""How the index names things: pages by place, texts and bodies by the heads of their checksums.
+"""Names in the index: pages by row and time, texts and bodies by the first bytes of their checksums.
 
 Knows `format`; must not know the index, nor load numpy: reading imports this.
 """
@@ -13,17 +13,17 @@ _BODY_HEAD_BYTES = 8
 
 
 class PagePointer(NamedTuple):
-    """Where a posting leads: sorts oldest first, then by row key."""
+    """The target of a posting: sorts oldest first, then by row key."""
 
     timestamp: int
     row_key: bytes
 
 
 def text_number(text_checksum: bytes) -> bytes:
-    """The head of a text checksum's digest: names a text in every bucket."""
+    """The first bytes of a text checksum's digest: the text's name in every bucket."""
     return text_checksum[1 : 1 + TEXT_NUMBER_BYTES]
 
 
 def body_head(body_checksum: bytes) -> bytes:
-    """Scheme byte and the head of a body checksum's digest."""
+    """Scheme byte and first bytes of a body checksum's digest."""
     return body_checksum[: 1 + _BODY_HEAD_BYTES]

@@ -1,7 +1,7 @@
-"""The words of the data model as frozen types: cells, mutations, families, pages, verdicts.  No I/O.
+"""The types of the data model: cells, mutations, families, pages, verdicts.  No I/O.
 
-Knows `errors`.  Bigtable's words with one meaning each; see `docs/architecture.md`.  Types that are made once
-a cell are NamedTuples, not dataclasses, whose import costs a cold `docstore get` as much as an empty Python does.
+Knows `errors`.  The terms are Bigtable's.  Types that are made for each cell are NamedTuples: importing `dataclasses`
+takes a cold `docstore get` as long as starting Python.
 """
 
 import enum
@@ -25,7 +25,7 @@ Time: TypeAlias = "int | datetime"
 
 
 def micros(time: Time) -> int:
-    """Microseconds since 1970 of a time, what is below a microsecond cut off.
+    """A time as microseconds since 1970; fractions of a microsecond are cut off.
 
     Raises:
         InvalidArgument: neither a whole number nor a datetime, or a datetime without a time zone.
@@ -85,20 +85,20 @@ class DeleteCells(NamedTuple):
 
 
 class DeleteFamily(NamedTuple):
-    """Delete all cells that the family holds in this row when this is applied."""
+    """Delete all cells that the family has in this row when the mutation is applied."""
 
     family: str
 
 
 class DeleteRow(NamedTuple):
-    """Delete all cells that the row holds when this is applied."""
+    """Delete all cells that the row has when the mutation is applied."""
 
 
 Mutation: TypeAlias = SetCell | DeleteCells | DeleteFamily | DeleteRow
 
 
 class RowMutations(NamedTuple):
-    """Mutations of one row, applied together or not at all, in their order."""
+    """Mutations of one row, applied in order, all or none."""
 
     table: str
     row_key: bytes
@@ -139,7 +139,7 @@ class CellsAt(Sequence[SetCell]):
 
 
 class Condition(NamedTuple):
-    """Holds when the newest cell of the column equals `value`, or, with None, when the column has no cell."""
+    """True if the newest cell of the column equals `value`; with None, if the column has no cell."""
 
     family: str
     qualifier: bytes
@@ -163,7 +163,7 @@ class Increment(NamedTuple):
 
 
 class Position(NamedTuple):
-    """A place inside a row, to resume behind: the column, and the timestamp within it."""
+    """A place inside a row at which a read resumes: the column, and the timestamp within it."""
 
     family: str
     qualifier: bytes
@@ -175,13 +175,13 @@ class ReadSpec(NamedTuple):
 
     Attributes:
         families: their names; None reads all.
-        qualifier_prefix: only columns whose qualifier begins so.
+        qualifier_prefix: only columns whose qualifier begins with it.
         start: earliest timestamp, inclusive; `DocumentStore.cells` takes a datetime too.
         end: timestamp bound, exclusive; None has no bound.
         versions: newest versions of each column; None gives all.
         cell_limit: stop after so many cells; None has no bound.
-        after: give only what comes behind this place.
-        keys_only: values come empty.
+        after: give only cells after this place.
+        keys_only: values are empty.
     """
 
     families: tuple[str, ...] | None = None
@@ -198,7 +198,7 @@ def checked_families(families: Iterable[str]) -> tuple[str, ...]:
     """Names of families, as a caller gave them.
 
     Raises:
-        InvalidArgument: they are no collection of names; one name alone would be taken for its letters.
+        InvalidArgument: not a collection of names; a single string would be read as a collection of letters.
     """
     if not isinstance(families, tuple | list | set | frozenset):
         raise InvalidArgument(f"families must be names in a tuple, such as ('http',), not {families!r:.100}")
@@ -211,7 +211,7 @@ def checked_spec(spec: ReadSpec) -> ReadSpec:
     """What to read of a row, as a caller gave it; times as microseconds.
 
     Raises:
-        InvalidArgument: a field is of another type or out of its range, so that nothing or something else were read.
+        InvalidArgument: a field has another type or is out of range.
     """
     _check_type("qualifier_prefix", spec.qualifier_prefix, bytes)
     for name, count in (("versions", spec.versions), ("cell_limit", spec.cell_limit)):
@@ -242,7 +242,7 @@ _Fields = TypeVar("_Fields", bound=tuple[Any, ...])
 
 
 def _checks(fields: type[_Fields]) -> type[_Fields]:
-    """Let a NamedTuple check what it is made of: its `_checked` raises, or gives the fields to be replaced."""
+    """Make a NamedTuple check its fields: its `_checked` raises, or returns the fields to replace."""
     plain: Any = fields.__new__
 
     @wraps(plain)
@@ -259,13 +259,14 @@ def _checks(fields: type[_Fields]) -> type[_Fields]:
 
 @_checks
 class GCPolicy(NamedTuple):
-    """Which cell versions a family keeps; enforced when reading and by compaction.
+    """Which cell versions a family keeps; applied by reads and by compaction.
 
     Attributes:
-        max_versions: keep the newest N different values of a column, compared byte by byte; those that follow each
-            other with the same value count once.  None keeps all.
+        max_versions: keep the newest N different values of a column, compared byte by byte; equal values in a row count
+            once.  None keeps all.
         max_age_seconds: keep versions younger than this; None keeps all.
-        intersection: with both bounds, drop only what breaks both; False drops what breaks either (their union).
+        intersection: with both bounds, drop only versions that break both; False drops versions that break either
+            (their union).
     """
 
     max_versions: int | None = None
@@ -304,14 +305,14 @@ class ColumnFamily(NamedTuple):
 
 
 class VerdictKind(enum.StrEnum):
-    """What a page is to the pages of other URLs, first that holds."""
+    """What a page is to the pages of other URLs: the first kind that applies."""
 
     EXACT = "exact"
     SAME_TEXT = "same_text"
     NEAR = "near"
     CONTAINED = "contained"
     SIMILAR = "similar"
-    """Much the same to a reader, and no duplicate: it is shown, and nothing else comes of it."""
+    """Alike to a reader, but no duplicate: it is only shown."""
     NEW = "new"
 
 
@@ -338,10 +339,10 @@ class Policy(enum.StrEnum):
     REFERENCE = "reference"
     """Store it by reference to the page it duplicates; its own bytes always come back."""
     REJECT = "reject"
-    """Store no body where the page that it duplicates is of the same host and still shows that content, else store it
-    and mark it; tell the caller; list it on request."""
+    """Store no body if the page that it duplicates is of the same host and still has that content; else store it and
+    mark it.  The result says so, and `rejected` lists it."""
     REJECT_ANY = "reject-any"
-    """The same, whatever the host of the page that it duplicates: whoever is crawled first can have others rejected."""
+    """The same for pages of any host: a page that is crawled first can make others be rejected."""
 
 
 REJECTING = (Policy.REJECT, Policy.REJECT_ANY)
@@ -357,7 +358,7 @@ def checked_policies(policies: Policies) -> dict[VerdictKind, Policy]:
     """What to do per verdict, as members of the enumerations.
 
     Raises:
-        InvalidArgument: no mapping or pairs, or a word that is no verdict of a duplicate or no policy.
+        InvalidArgument: not a mapping or pairs, or a word that is no verdict of a duplicate or no policy.
     """
     duplicates = [str(kind) for kind in DUPLICATES]
     try:
@@ -383,21 +384,21 @@ def checked_policies(policies: Policies) -> dict[VerdictKind, Policy]:
 
 @_checks
 class Schema(NamedTuple):
-    """What a store declares once, at its making.
+    """What a store declares once, when it is made.
 
     Attributes:
         families: the user's own families, and replacements of the built-in ones (to set their GC policy).
-        extractor: name of the rule that finds the text that carries the fingerprints.
+        extractor: name of the rule that finds the text for fingerprints.
         shingle_words: words in a shingle.
         near_threshold: least exact Jaccard coefficient of a `near` verdict.
         contained_threshold: least share of a page's shingles in an older page for `contained`.
         similar_threshold: least exact Jaccard coefficient of a `similar` verdict; None for a store without this grade,
-            as stores are that were made before there was one.
+            such as one that was made before the grade existed.
         checksum: name of the body checksum algorithm.
-        keyed_bands: let a secret of the store choose which bins of a sketch make a band, so that nobody else can aim at
-            the index's buckets; two stores of the same pages may then differ in what they propose.
-        policies: what to do per verdict; verdicts left out are flagged.  A mapping is taken too, and made into pairs;
-            so are strings, and made into members of the enumerations.
+        keyed_bands: choose the bins of each band by a secret of the store, so that nobody else can aim at the index's
+            buckets.  Two stores of the same pages may then propose different candidates.
+        policies: what to do per verdict; the default is `flag`.  A mapping is made into pairs, strings into members of
+            the enumerations.
     """
 
     families: tuple[ColumnFamily, ...] = ()
@@ -454,7 +455,7 @@ def _check_count(what: str, value: object) -> None:
 
 
 def _check_number(what: str, value: object, most: float) -> None:
-    """Refuse what is no finite number above 0 and up to `most`."""
+    """Refuse a value that is not a finite number above 0 and up to `most`."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= most and math.isfinite(value):
         return
     bound = "" if most == math.inf else f" and up to {most:g}"
@@ -485,16 +486,16 @@ def header_of(headers: Headers, name: str) -> str | None:
 
 @_checks
 class Page(NamedTuple):
-    """One fetched page on its way in.
+    """One fetched page, as it comes in.
 
     Attributes:
         url: as fetched.
         body: after transfer and content decoding.
         status: HTTP status; 304 records a visit that found nothing new.
         headers: as received, in order, repeats kept.
-        fetched_at: microseconds since 1970; None means now.  A datetime is taken too, and made into microseconds.
+        fetched_at: microseconds since 1970; None means now.  A datetime is converted.
         ip: of the server, or "".
-        payload_digest: as recorded by whoever fetched it ("sha1:ABC..."), or "".
+        payload_digest: as the crawler recorded it ("sha1:ABC..."), or "".
         docno: document number in the collection it came from, or "".
     """
 
@@ -520,17 +521,16 @@ class Verdict(NamedTuple):
     """What a page is to the pages of other URLs, when it was written.
 
     Attributes:
-        kind: first that holds of exact, same_text, near, contained, similar, new.
+        kind: the first that applies of exact, same_text, near, contained, similar, new.
         of_url: the page that it duplicates, or is similar to; "" for new.
         of_timestamp: which version of that page, in microseconds; 0 for new.
         similarity: exact Jaccard coefficient, or containment for `contained`; 1.0 for exact and same_text, 0.0 for new.
-        reason: why a page that could not be judged is new: "short_text", "not_html", "status", "blank" (white space
-            alone), "not_modified"; or "crowded" where what it repeats may have been missed; or, beside any verdict on
-            text, "doubtful_text" where less than a quarter of the title's
-            words stand in the main text; else "".
-        contains_url: an older page whose shingles lie in this one, or "".
-        candidates: pages that the index proposed; verified or not.
-        verified: candidates compared exactly.
+        reason: "short_text", "not_html", "status", "blank" (only white space) or "not_modified": the page could not be
+            judged and is new.  "crowded": a page that it repeats may have been missed.  "doubtful_text", with any
+            verdict on text: less than a quarter of the title's words are in the main text.  Else "".
+        contains_url: an older page whose shingles are in this one, or "".
+        candidates: pages that the index proposed.
+        verified: candidates that were compared exactly.
     """
 
     kind: VerdictKind
@@ -546,7 +546,7 @@ class Verdict(NamedTuple):
 def page_of(
     url: str, body: bytes, headers: Headers | Mapping[str, str], status: int, fetched_at: "Time | None"
 ) -> Page:
-    """A page of what a caller names one by one."""
+    """A page made from the arguments of `put_page`."""
     pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
     return Page(url, body, status, pairs, None if fetched_at is None else micros(fetched_at))
 
@@ -556,9 +556,9 @@ class WriteOptions(NamedTuple):
 
     Attributes:
         policies: what to do per verdict.
-        anchors: write with the page what it says of the pages that it links to.
-        links: name those pages in the result.
-        any_time: take what `times.refusal_of_time` refuses.
+        anchors: write the texts of the page's links into the rows of the linked pages.
+        links: list those pages in the result.
+        any_time: accept times that `times.refusal_of_time` refuses.
     """
 
     policies: Mapping[VerdictKind, Policy]
@@ -575,14 +575,14 @@ class PutResult(NamedTuple):
         timestamp: of the capture, in microseconds.
         verdict: against other URLs.
         previous: against this URL's version before it.
-        previous_similarity: exact Jaccard coefficient with that version's text; 0.0 where there is none.
-        stored: "body", "reference", "confirmed" (the same answer as before, or a 304), "visit" (a 304
-            of a page of which no version is stored), "rejected", "known" (the same capture was already there: nothing
-            written), "dry_run", or "refused" (see `error`).
+        previous_similarity: exact Jaccard coefficient with that version's text; 0.0 if there is none.
+        stored: "body", "reference", "confirmed" (the same answer as before, or a 304), "visit" (a 304 of a page without
+            a stored version), "rejected", "known" (the same capture was already there: nothing written), "dry_run", or
+            "refused" (see `error`).
         error: why the page was refused, with what to do; else "".
-        known_as: where it is "known": what became of the capture when it was written, "rejected" for one; else "".
-        links: where they were asked for: canonical URLs that a page of status 2xx links to, each once, in its order;
-            at most 1000, itself and what cannot be fetched left out.
+        known_as: for "known": how the capture was stored when it was written, such as "rejected"; else "".
+        links: if asked for: canonical URLs that a page of status 2xx links to, each once, in document order; at most
+            1000, without itself and without what cannot be fetched.
     """
 
     url: str

@@ -1,8 +1,7 @@
-"""General cells in Bigtable's words: apply, scan, check_and_mutate, read_modify_write, delete, over a page's row.
+"""General cells: apply, scan, check_and_mutate, read_modify_write, delete, on the rows of pages.
 
 Knows the table, where values lie and the commit point; must not know the built-in columns.  Values above 512 bytes are
-placed elsewhere and come back by themselves.  A condition is checked, and a value read and changed, under the lock of
-whoever writes.
+stored outside the row and read back transparently.  Conditional and read-modify-write mutations hold the writers' lock.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ class CellStore:
         placement: where values lie.
         committer: of all writers.
         clock: microseconds since 1970.
-        losing: finds pages stored by reference to what mutations of a row take away.
-        on_unseen: told of those whose original is about to go, so that the detector comes to see them.
+        losing: finds pages stored by reference to what mutations of a row remove.
+        on_unseen: called with those whose original is about to be removed, so that the detector sees them.
     """
 
     def __init__(
@@ -137,14 +136,14 @@ class CellStore:
         """Rows in row-key order.
 
         Args:
-            prefix: only URLs that begin so.
+            prefix: only URLs with this prefix.
             host: only pages of this host.
             start, end: only row keys with ``start <= key < end``.
             qualifier_regex: only columns whose whole qualifier matches.
             limit: most rows.
             spec: families, qualifier prefix, time range, versions and `keys_only` of the cells.
         Raises:
-            InvalidArgument: more than one of prefix, host and a range is given, or the expression is broken.
+            InvalidArgument: more than one of prefix, host and a range is given, or the expression is invalid.
         """
         if sum((prefix is not None, host is not None, bool(start) or end is not None)) > 1:
             raise InvalidArgument("a scan takes one of prefix, host, or a range of row keys")
@@ -193,7 +192,7 @@ class CellStore:
     def apply(self, url_or_row_key: str | bytes, mutations: Sequence[Mutation]) -> None:
         """Apply mutations to one row, all or none; committed on return.
 
-        Cells take any timestamp: what times mean in a family of one's own is not known here.
+        Cells take any timestamp: what a timestamp means in a user's family is up to the user.
 
         Raises:
             InvalidArgument: bytes that are not the row key of a URL, an undeclared family, or a timestamp that is no
@@ -204,7 +203,7 @@ class CellStore:
     def apply_many(self, rows: Sequence[tuple[str | bytes, Sequence[Mutation]]]) -> None:
         """Apply mutations to rows, each row all or none; committed on return.
 
-        Pages stored by reference to what is deleted become visible to the detector themselves.
+        The detector then sees pages that were stored by reference to what is deleted.
         """
         # All are checked before any is placed: what is placed, delete marks among it, goes with the next commit.
         checked = [(self._written_row_key(key), self._table.checked(mutations)) for key, mutations in rows]
@@ -243,7 +242,7 @@ class CellStore:
 
         Args:
             url_or_row_key: the row.
-            rules: at least one, on any columns; those on one column follow each other.
+            rules: at least one, on any columns; those on one column are applied in order.
         Returns:
             The new cells, one a column, in the order of each column's first rule.
         Raises:

@@ -1,9 +1,8 @@
-"""Which pages are one: clusters that a sweep wrote, else what the verdict of each page names.
+"""Which pages are one result: clusters of the last sweep, else the page that a verdict names.
 
-Knows the `dedup` columns of a row; must not know how verdicts and clusters come about.  A page belongs to a
-cluster only by the columns of its newest version: what was written after a sweep goes by its verdict, a star around
-the page that it names.  Stars are not joined into chains: two pages are one only where both are within the threshold of
-a third, or one of the other.
+Knows the `dedup` columns of a row; must not know how verdicts and clusters are made.  The newest version of a page
+decides: its cluster if a sweep has seen it, else its verdict, which makes a star around the named page.  Stars are not
+joined into chains: two pages are one result only if both are within the threshold of a third, or one of the other.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ _FAMILIES = ("dedup", "page")
 
 
 class Membership(NamedTuple):
-    """What a version of a page belongs to.
+    """The cluster or star of a version of a page.
 
     Attributes:
         row_key: its row.
         timestamp: of the version: when its bytes were first seen, in microseconds.
-        place: where the last sweep put it; None where none saw it, or it stands alone.
-        of_row_key, of_timestamp, similarity: the page that its verdict names as the same, and how like it is; b"" and
-            0 for none.
-        seen: of the capture that was asked for, which may be a later visit that found the version again.
+        place: its cluster; None if no sweep has seen it, or if it is alone.
+        of_row_key, of_timestamp, similarity: the page that its verdict names as the same, and the similarity to it; b""
+            and 0 for none.
+        seen: time of the capture asked about, which may be a later visit that found the version again.
     """
 
     row_key: bytes
@@ -44,7 +43,7 @@ class Membership(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """Captures of a row that follow each other with the same bytes: one version."""
+    """Successive captures of a row with the same bytes: one version."""
 
     first: int
     last: int

@@ -1,7 +1,7 @@
-"""Rows as documents: what `get` gives, put together from the cells of a page's row.
+"""Rows as documents: what `get` returns, built from the cells of a page's row.
 
 Knows the table, the columns of `capture` and where values lie; must not know the index or how pages are
-written.  Only the families asked for are read, and no value is fetched that is not shown.
+written.  It reads only the families asked for, and fetches only values that are shown.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,13 +31,13 @@ class Capture(NamedTuple):
 
     Attributes:
         timestamp: when it was fetched, in microseconds since 1970.
-        body: the bytes; None also where policy `reject` kept none.
-        status, headers, media_type, charset, ip, payload_digest, docno: how it was fetched.
-        title, text, description, keywords, headings, lang, canonical: what a reader sees.
+        body: the bytes; None also if policy `reject` kept none.
+        status, headers, media_type, charset, ip, payload_digest, docno: of the fetch.
+        title, text, description, keywords, headings, lang, canonical: of the page's text.
         checksum, text_checksum: scheme byte and digest.
-        verdict: what it was to other URLs when it was written, and to the version before it.
+        verdict: against other URLs when it was written, and against the version before it.
         served_from: URL whose body it shares under policy `reference`; else "".
-        fetched_url: as fetched, where that is spelt otherwise than the URL of the row; else "".
+        fetched_url: as fetched, if it differs from the URL of the row; else "".
     """
 
     timestamp: int
@@ -78,7 +78,7 @@ class Document(NamedTuple):
     Attributes:
         row_key: its row.
         captures: newest first, as many as were asked for.
-        via: URLs that led here from the one asked for: stored redirects, or the other spelling; empty for none.
+        via: URLs from the one asked for to this one: stored redirects, or the other spelling; empty for none.
     """
 
     row_key: bytes
@@ -175,11 +175,11 @@ class DocumentReader:
         return through_moves(lambda: self._body_cells(row_key, end, 1), lambda cells: self._body_of(row_key, cells))
 
     def value(self, row_key: bytes, column: Column, timestamp: int) -> bytes | None:
-        """One value of a version: b"" where it has none; None where it cannot be read, which is noted."""
+        """One value of a version: b"" if it has none; None if it cannot be read, which is noted."""
         return self._attempt(row_key, column, timestamp, self._placement.fetch)
 
     def is_readable(self, row_key: bytes, column: Column, timestamp: int) -> bool:
-        """Whether a value of a version can be read, or there is none; found out without decoding it."""
+        """Whether a value of a version is absent or can be read; it is not decoded."""
 
         def verify(envelope: bytes) -> bytes:
             self._placement.verify(envelope)
@@ -202,9 +202,9 @@ class DocumentReader:
     def get_many(
         self, row_keys: Iterable[bytes], *, at: int | None = None, families: Sequence[str] | None = None
     ) -> Iterator[Document | None]:
-        """The newest capture of each row, as `get` gives it, in the order given.
+        """The newest capture of each row, as `get` returns it, in the order given.
 
-        Rows are looked up ahead, and their values are read together, in the order in which they lie.
+        Rows are read ahead; their values are read together, in the order on disk.
 
         Args:
             row_keys: of the pages.

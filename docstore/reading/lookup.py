@@ -1,4 +1,4 @@
-"""Which row answers a URL: its own, that of a variant of the URL, or the one where stored redirects lead.
+"""Which row answers a URL: its own, that of a variant of the URL, or the target of stored redirects.
 
 Knows how URLs vary and what a redirect is; must not know how a row becomes a document, nor write.
 """
@@ -31,12 +31,12 @@ class Lookup(NamedTuple):
     families: Sequence[str] | None
 
     def find(self, url: str, *, follow: bool, variants: bool) -> Document | None:
-        """The page of a URL; `Document.via` names the URLs that led to another one.
+        """The page of a URL; `Document.via` lists the URLs that led to another one.
 
         Args:
             url: asked for.
-            follow: go on along stored redirects, as far as they lead to stored pages.
-            variants: where there is no such page, try the other scheme and with or without `www`.
+            follow: follow stored redirects, as far as they lead to stored pages.
+            variants: if there is no such page, try the other scheme, and with or without `www`.
         """
         document, via = self._read(url), []
         if document is None and variants:

@@ -1,17 +1,17 @@
 """Which passages of a page answer a query: cut, marked, and read from the `text` family alone.
 
-Knows the table, where values lie, the text columns and `html.finding`; must not know bodies or the index.
+Knows the table, where values lie, the text columns and `text.finding`; must not know bodies or the index.
 Importing it loads neither numpy nor lxml.
 
-How passages are chosen.  The query's words are looked for in the text, at most MAX_HITS places a word; where a word is
-found whole, places where it only begins a word do not count.  A word weighs the more, the rarer it is in this text.
-Windows over the places are compared: first the weight of the different words in them, then how close these stand
-together, whether a sentence starts before them in the room that is left, and how early they come.  Where the best
-window of the whole length misses words, two or three shorter passages are tried, and taken if they cover more.
+How passages are chosen.  The query's words are searched in the text, at most MAX_HITS places a word.  If a word is
+found whole, places where it only begins a word do not count.  A word weighs more the rarer it is in this text.
+Windows over the places are compared: first by the weight of the different words in them, then by how close these are,
+whether a sentence starts before them in the remaining room, and how early they come.  If the best
+window of the whole length misses words, two or three shorter passages are tried, and used if they cover more.
 
-A passage begins at the start of a sentence or block where one is near, else between words; it ends likewise; in text
-without blanks between characters, never inside one.  Where it was cut inside a sentence an ellipsis says so.  Without
-a query, or where no word of it is in the text, the page's description is shown, else the beginning of its text.
+A passage begins at the start of a near sentence or block, else between words; it ends likewise.  In text
+without blanks it is cut between characters, never inside one.  An ellipsis shows a cut inside a sentence.  Without
+a query, or if the text has no word of it, the snippet is the page's description, else the beginning of its text.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Snippet(NamedTuple):
 
 
 def escape(text: str) -> str:
-    """Text with the characters that mean something in HTML replaced."""
+    """Text with HTML's special characters replaced."""
     for character, reference in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#39;")):
         if character in text:
             text = text.replace(character, reference)
