@@ -64,6 +64,13 @@ class Running:
         while self.counted == 0:
             self.counted = int(self.lines.readline())
 
+    def interrupt(self) -> None:
+        """Press Ctrl-C until the reader goes: a signal that comes just before a read is noticed only after it."""
+        for _ in range(PATIENCE_SECONDS // 20):
+            os.kill(self.writer.pid, signal.SIGINT)
+            if select.select([self._reader], [], [], 20)[0]:
+                break
+
     def reader_ends(self) -> bool:
         """Whether the reader has gone, or goes now."""
         ended, _, _ = select.select([self._reader], [], [], PATIENCE_SECONDS)
@@ -132,7 +139,7 @@ def test_a_writer_whose_reader_is_killed_says_so(tmp_path: Path) -> None:
 
 def test_an_interrupt_ends_both(tmp_path: Path) -> None:
     with running(tmp_path) as both:
-        os.kill(both.writer.pid, signal.SIGINT)
+        both.interrupt()
         assert both.reader_ends()
         both.rest()
     assert both.writer.returncode == -signal.SIGINT

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from unittest import mock
 
 import pytest
 
@@ -193,20 +193,14 @@ def test_an_interrupted_leader_leaves_the_others_to_the_next_one(
 def test_an_interrupted_follower_takes_its_pages_along(
     queue: WriteQueue, writes: Writes, pool: ThreadPoolExecutor
 ) -> None:
+    """A signal that comes just before the wait is seen only after it, so the wait itself is what raises here."""
     follower, other = request("follower"), request("other")
     futures = busy(queue, writes, pool)
-    main = threading.get_ident()
-
-    def interrupt() -> None:
-        while not follower.is_queued:
-            pass
-        signal.pthread_kill(main, signal.SIGINT)
-
-    interrupting = threading.Thread(target=interrupt)
-    interrupting.start()
+    follower.turn = mock.Mock()
+    follower.turn.acquire.side_effect = KeyboardInterrupt
     with pytest.raises(KeyboardInterrupt):
         queue.write(follower)
-    interrupting.join()
+    assert follower.is_queued
     futures.append(pool.submit(queue.write, other))
     writes.go_on.set()
     for future in futures:
