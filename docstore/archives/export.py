@@ -1,8 +1,8 @@
-"""Pages out of a store: which captures, in which order, and as what the writers of `formats` are given.
+"""Pages out of a store: which captures, in which order, with which fields for `writers`.
 
 Knows the store and `ExportPage`; must not know a file format or the terminal.  Rows come in row-key order, the
-captures of a row oldest first, so that a body stands before the visits that found it again.  Captures that policy
-`reject` kept no body of are not exported.
+captures of a row oldest first: a body comes before the visits that found it again.  Captures without a body, because
+policy `reject` kept none, are not exported.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ NOT_MODIFIED = 304
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which captures to export; everything that is given must hold.
+    """Which captures to export; all conditions must hold.
 
     Attributes:
-        prefix, host: only URLs that begin so, or of this host; at most one of them.
-        since, until: only captures with ``since <= timestamp < until``, in microseconds since 1970; datetimes are made
-            into these.
-        newest: of each page only the newest capture in that time; False gives all.
+        prefix, host: only URLs with this prefix, or of this host; at most one of them.
+        since, until: only captures with ``since <= timestamp < until``, in microseconds since 1970; datetimes are
+            converted.
+        newest: only the newest capture of each page in that time; False gives all.
         status: only captures with this HTTP status.
-        language: only pages that declare this language, or a variety of it ("en" takes "en-GB").
+        language: only pages that declare this language, or a variety of it ("en" matches "en-GB").
         min_words: only pages with so many normalised words of text.
     """
 
@@ -75,14 +75,15 @@ def export(
     keep: Callable[[bytes, int], bool] | None = None,
     on_progress: Callable[[ExportReport], None] | None = None,
 ) -> ExportReport:
-    """Write the captures of a selection, but for those that cannot be read.
+    """Write the captures of a selection, except those that cannot be read.
 
     Args:
         store: to read.
         writer: of `docstore.archives.writers`.
         selection: which captures.
-        texts: give the writer titles, texts and verdicts; False saves reading them where the format has no place.
-        keep: takes row key and timestamp of a capture and says whether it is written; None writes all.
+        texts: give the writer titles, texts and verdicts; False does not read them, for formats without a place for
+            them.
+        keep: called with row key and timestamp of a capture; says whether it is written.  None writes all.
         on_progress: called after each page with the report so far.
     """
     report = ExportReport()
@@ -115,7 +116,7 @@ def pages(
     texts: bool = True,
     keep: Callable[[bytes, int], bool] | None = None,
 ) -> Iterator[ExportPage]:
-    """The captures of a selection as writers take them; `keep` as `export` has it."""
+    """The captures of a selection as writers need them; `keep` as in `export`."""
     text_needed = texts or bool(selection.language) or selection.min_words > 0
     families = ("page", "http", "dedup", *(("text",) if text_needed else ()))
     for row in _rows(store, selection):

@@ -1,9 +1,9 @@
-"""Archives into a store: pages written in order, revisits resolved, damage named, nothing stopped.
+"""Archives into a store: pages written in order, revisits resolved, damage reported, nothing stopped.
 
-Knows the store and what reads ahead of it; must not know the terminal.  Large files are read and analysed in
-a process of their own, which gives the same portions in the same order as this one would.  Revisits wait until every
-page of the run is committed, so that the order of files does not matter; they are resolved by the URI and date they
-refer to, else by payload digest, across URLs, against the whole store.
+Knows the store and what reads ahead of it; must not know the terminal.  Large files are read and analysed in a second
+process, which gives the same portions in the same order.  Revisits wait until every page of the run is committed, so
+that the order of files does not matter.  They are resolved by the URI and date they refer to, else by payload digest,
+across URLs, against the whole store.
 """
 
 from __future__ import annotations

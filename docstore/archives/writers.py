@@ -35,12 +35,11 @@ class ExportPage(NamedTuple):
 
     Attributes:
         page: as it came in; `fetched_at` is the version's timestamp, None counts as 0.
-        url: of the page's row; "" where that is the page's own.
-        title, text, language: as extracted, "" where there is none.
-        verdict: what it was to other pages when it was written: exact, same_text, near, contained,
-            similar, new; or "".
+        url: of the page's row; "" if it is the page's own.
+        title, text, language: as extracted, "" if there is none.
+        verdict: against other pages when it was written: exact, same_text, near, contained, similar, new; or "".
         of_url: of which page, or "".
-        similarity: how like that page, in [0, 1].
+        similarity: to that page, in [0, 1].
     """
 
     page: Page

@@ -291,7 +291,7 @@ SCHEME_SHA256 = 7
 SCHEME_BLAKE2B_256 = 8
 
 SCHEME_TEXT_1 = 1
-"""Normalised words of `html.words`, Unicode 14.0 tables, joined by one space, BLAKE3-128."""
+"""Normalised words of `text.words`, Unicode 14.0 tables, joined by one space, BLAKE3-128."""
 SCHEME_SIMHASH64_1 = 1
 SCHEME_SKETCH_1 = 1
 SKETCH_BYTES = 257

@@ -1,7 +1,7 @@
 """Word statistics of stored texts: vocabulary, frequencies by rank, Zipf's and Heaps' laws, in one pass.
 
 Reads the `text` family of a store, newest text of each page; must not know the terminal or what draws a plot.
-Words are those that pages are compared by (`html.words`).
+Words are those that pages are compared by (`text.words`).
 
 **Memory is bounded.**  Up to EXACT_WORDS different words every count is exact.  Beyond, two summaries of that size take
 over, and the result says so:

@@ -1,9 +1,9 @@
 """Third stage of a sweep: candidate pairs from sketches.
 
-Knows arrays only: the kernels of `dedup.candidates`, driven so that memory stays bounded.  A kept
-sketch has one byte a bin; bands are cut from these bytes, all 256 of them, so no text is read here.  Two texts that
-share a band are compared bin by bin, and dropped where their estimate lies more than four standard deviations below the
-threshold.  What is left is verified exactly by the next stage.
+Knows arrays only.  It calls the kernels of `dedup.candidates` so that memory stays bounded.  A stored sketch has one
+byte a bin; bands are made of these bytes, of all 256 bins, so no text is read here.  Two texts that share a band are
+compared bin by bin, and dropped if the estimate is more than four standard deviations below the threshold.  The next
+stage verifies the others exactly.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def candidates(sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, thr
         sketches: (n, 256) uint8; may be mapped, it is read in pieces.
         sizes: (n,) shingles that each was made of.
         chosen: (texts,) which of them to compare, ascending: one of each group of equal ones.
-        threshold: least Jaccard coefficient that matters.
+        threshold: least Jaccard coefficient of a pair.
     """
     width = band_width(threshold)
     bands = BINS // width

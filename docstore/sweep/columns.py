@@ -1,8 +1,8 @@
-"""Last stage of a sweep: where each version belongs, written into its row, in bounded groups through the commit point.
+"""Last stage of a sweep: the cluster of each version, written into its row, in bounded groups.
 
-Knows the columns `dedup:cluster` and `dedup:canonical`; must not know how clusters are made.  Written is only
-what differs from what stands there, so that a sweep that was killed goes on and a second one writes nothing.  A version
-that stands alone gets columns only where its verdict names a page: the sweep has the last word.
+Knows the columns `dedup:cluster` and `dedup:canonical`; must not know how clusters are made.  Only differences are
+written: a killed sweep continues, and a second one writes nothing.  A version without a cluster gets columns only if
+its verdict names a page: the result of the sweep replaces the verdict.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def write_back(
     places: Callable[[int], ClusterPlace | None],
     on_progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Write what differs.
+    """Write the differences.
 
     Args:
         store: whose rows.
         versions: as they were read.
-        places: number of a version -> where it belongs; None for one that needs no columns.
+        places: number of a version -> its cluster; None for one that needs no columns.
         on_progress: called with versions written and an upper bound of them.
     Returns:
         Versions whose columns were changed.

@@ -1,15 +1,15 @@
-"""The sweep: every pair of a store at a threshold, clusters with one canonical page each, written back into the rows.
+"""The sweep: every pair of a store at a threshold, clusters with one canonical page each, written into the rows.
 
-Knows its stages, in this package, and puts them together; must not know the terminal.
+Calls the stages in this package; must not know the terminal.
 
     versions  ->  shingle sets  ->  candidates  ->  verified pairs  ->  clusters  ->  columns
-    (scan)        (from texts)      (sketches)      (exact)             (law)         (committed in groups)
+    (scan)        (from texts)      (sketches)      (exact)             (rule)        (committed in groups)
 
-Law: every member's exact similarity to its canonical is at least the threshold.  Nothing depends on the order in
-which pages came in.  Memory: about 150 bytes a version, 24 bytes a candidate pair and 32 a verified one, and per
-thread 16 MB and two batches of at most 100 MB; row keys, sketches, texts' places and shingle sets lie in mapped
-files.  A sweep that was killed goes on where it stopped, unless the store has changed: the stages' folder is named by
-what is swept and how.
+Rule: every member's exact similarity to its canonical is at least the threshold.  Nothing depends on the order in
+which pages came in.  Memory: about 150 bytes a version, 24 bytes a candidate pair and 32 a verified one, and for each
+thread 16 MB and two batches of at most 100 MB; row keys, sketches, places of texts and shingle sets are in mapped
+files.  A killed sweep continues where it stopped, unless the store has changed: the working folder is named by the
+input and the options.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class SweepOptions:
 
     Attributes:
         threshold: least exact Jaccard coefficient of a pair; None takes the schema's.
-        text: "main" compares main content, "visible" all visible text; None what the store fingerprints.
+        text: "main" compares main content, "visible" all visible text; None the text of the store's fingerprints.
         shingle_words: words in a shingle; None takes the schema's.
-        policy: which page of a cluster stands for it.
+        policy: how the canonical page of a cluster is chosen.
         versions: pairs of versions of one URL too.
-        all_pairs: list every pair of equal versions; else as a star around the first of them.
+        all_pairs: list every pair of equal versions; else a star around the first of them.
         dry_run: write no columns.
         pairs: file to write the pairs to.
         threads: that make shingles and compare.
@@ -94,20 +94,20 @@ class SweepReport:
         documents: live versions with a body.
         compared: of these, those with 50 words and more, compared by shingles.
         by_bytes_only: of these, those compared by their bytes only: no text, under 20 words, or no 2xx answer.
-        duplicates: documents that another one stands for.
+        duplicates: documents whose canonical is another one.
         without_duplicates, with_duplicates: documents in no pair, and in at least one.
         with_500: documents with at least 500 duplicates.
-        pairs: pairs, equal ones spelled out.
-        listed_pairs: pairs as listed: equal ones as a star, unless all were asked for.
+        pairs: all pairs, those of equal versions included.
+        listed_pairs: pairs in the list: equal versions as a star, unless all were asked for.
         clusters: of two or more documents.
         largest_cluster: documents in it.
         candidates: pairs compared exactly.
-        expected_recall: share of the pairs at the very threshold that become candidates; higher above it.
-        crowded: texts in buckets so large that not all pairs in them were looked at.
+        expected_recall: share of the pairs exactly at the threshold that become candidates; it is higher above it.
+        crowded: texts in buckets so large that not all their pairs were compared.
         written: documents whose columns were changed.
-        unreadable: values that could not be read; what needed them was left out.
+        unreadable: values that could not be read; pages that need them were left out.
         threshold, text, shingle_words, policy: as used.
-        seconds: wall time, and by stage.
+        seconds: wall time, in all and by stage.
     """
 
     documents: int = 0
@@ -141,11 +141,11 @@ class SweepReport:
 def sweep(
     store: DocumentStore, options: SweepOptions = SweepOptions(), on_progress: Progress | None = None
 ) -> SweepReport:
-    """Find all pairs, cluster them, write the clusters back.
+    """Find all pairs, cluster them, write the clusters into the rows.
 
     Raises:
-        InvalidArgument: an option makes no sense.
-        StorageError: the disk is full or fails; what is committed stays, the same sweep again goes on.
+        InvalidArgument: an option has an invalid value.
+        StorageError: the disk is full or fails; what is committed stays, and the same sweep again continues.
     """
     with store.opened.placement.unreadable.collecting() as unreadable:
         report = _Sweep(store, options, on_progress).run()

@@ -1,12 +1,12 @@
 """First stage of a sweep: the live versions of a store as arrays, in row-key order.
 
-Knows the rows of pages and the columns of `capture`; must not know shingles, pairs or clusters.  One scan, no
-body is read.  Captures of one URL that follow each other with the same bytes are one version, as old as the first
+Knows the rows of pages and the columns of `capture`; must not know shingles, pairs or clusters.  One scan; no
+body is read.  Successive captures of one URL with the same bytes are one version, as old as the first
 of them.  Versions are numbered in the order (row key, timestamp), so that no result depends on the order of ingest.
 
-What two versions must have in common to be equal texts follows the verdicts: 50 words or more, the text and the words
-of the title that `dedup.doubt` asks for; 20 to 49, text and title; fewer, no text or no 2xx status, the body.  Only
-versions of the first sort are compared further.
+Versions are equal by the same rules as in verdicts.  With 50 words or more: the text, and the words of the title that
+`dedup.doubt` uses.  With 20 to 49: text and title.  With fewer, without text or without a 2xx status: the body.  Only
+versions with 50 words or more are compared further.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Pairs of versions as groups of equal ones and edges between groups; the pairs file; how many duplicates each has.
+"""Pairs of versions as groups of equal ones and edges between groups; the pairs file; duplicates of each version.
 
-Knows arrays only.  Equal versions are one group, so that a thousand copies are a thousand numbers
-and not half a million pairs; they are spelled out only where all pairs are asked for, and then one version at a time.
+Knows arrays only.  Equal versions are one group: a thousand copies are a thousand numbers, not half a million pairs.
+The pairs within groups are listed only if all pairs are asked for, for one version at a time.
 """
 
 from __future__ import annotations

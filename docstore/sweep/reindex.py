@@ -1,10 +1,9 @@
-"""Pages that the detector cannot see, found and posted again.
+"""Pages that the detector cannot see, found and indexed again.
 
-Knows rows, the columns of `capture` and the index's `holds`; must not know how fingerprints are made.  A page
-is not seen when no posting leads to it (written by an older docstore, or postings were lost), when its fingerprints
-are of another scheme than today's, or when it was stored by reference to a page that is gone.  What has been posted is
-seen, so a run that was stopped goes on where it was, and a second one writes nothing.  Runs with keys of an earlier
-scheme are made anew at once, before anything else.
+Knows rows, the columns of `capture` and the index's `holds`; must not know how fingerprints are made.  The detector
+cannot see a page if no posting leads to it (written by an older docstore, or postings were lost), if its fingerprints
+have an older scheme, or if it is stored by reference to a page that is gone.  An indexed page is found, so a stopped
+run continues where it was, and a second run writes nothing.  Runs with keys of an older scheme are rebuilt first.
 """
 
 from __future__ import annotations
@@ -62,14 +61,14 @@ class Unseen(NamedTuple):
 def reindex(
     store: DocumentStore, *, dry_run: bool = False, on_progress: Callable[[ReindexReport], None] | None = None
 ) -> ReindexReport:
-    """Post again what the detector cannot see.
+    """Index again the pages that the detector cannot see.
 
     Args:
         store: to look through.
         dry_run: count only.
-        on_progress: called now and then with the report so far.
+        on_progress: called from time to time with the report so far.
     Raises:
-        StorageError: not applied; what is in the report is committed, the same run again goes on.
+        StorageError: not applied; what is in the report is committed, and the same run again continues.
     """
     report = ReindexReport()
     group: list[Unseen] = []

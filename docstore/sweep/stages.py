@@ -1,8 +1,7 @@
-"""The working folder of a sweep: what its stages have done so far, so that a kill costs one batch.
+"""The working folder of a sweep: results of its stages so far, so that a kill loses one batch.
 
-Knows the layouts named SWEEP_* in `format`; must not know what a stage does.  Nothing here is needed by a
-store: a log that is damaged, cut, or of another input is begun anew.  It needs no sync for that reason: checksums
-find what a power cut has damaged.
+Knows the layouts named SWEEP_* in `format`; must not know what a stage does.  No store needs the folder: a log that is
+damaged, cut, or of another input is started again.  So it is not synced; checksums find damage after a power loss.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _Result = TypeVar("_Result")
 
 
 class Workspace:
-    """The folder of one sweep over one state of a store; another state has another folder, and the old one goes.
+    """The folder of one sweep over one state of a store.  Another state has another folder; the old one is removed.
 
     Attributes:
         path: of the folder.
@@ -162,7 +161,7 @@ class ShingleFile:
 
 
 def in_order(threads: int, work: Callable[[_Part], _Result], parts: Iterable[_Part]) -> Iterator[_Result]:
-    """Results of the parts, in their order, worked out in threads; at most two parts a thread are held."""
+    """Results of the parts, in order, computed in threads; at most two parts a thread are held."""
     with ThreadPoolExecutor(threads, thread_name_prefix="docstore-sweep") as pool:
         window: deque[Future[_Result]] = deque()
         for part in parts:

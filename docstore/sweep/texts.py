@@ -1,7 +1,7 @@
-"""Second stage of a sweep: shingle sets, made again from stored texts or bodies, in threads, into a mapped file.
+"""Second stage of a sweep: shingle sets, made from stored texts or bodies, in threads, into a mapped file.
 
-Knows where texts and bodies lie and the kernel; must not know pairs.  Batches come back in their order, so the
-file does not depend on the number of threads; each is logged, so that a sweep that was killed goes on behind it.
+Knows where texts and bodies are and the kernel; must not know pairs.  Batches are written in order, so the
+file does not depend on the number of threads.  Each is logged, so that a killed sweep continues after it.
 """
 
 from __future__ import annotations

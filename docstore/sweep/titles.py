@@ -1,4 +1,4 @@
-"""What titles say of a sweep's pairs: those whose texts speak of neither page are none, as at write time.
+"""Pairs of a sweep by titles: pairs whose texts match neither title are dropped, as at write time.
 
 Knows `dedup.doubt` and the arrays of versions; must not know how shingles are compared.
 """

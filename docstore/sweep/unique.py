@@ -1,8 +1,8 @@
-"""What is left when duplicates go: one page of each cluster, among the pages that a selection takes.
+"""Which pages stay when duplicates go: one page of each cluster, among the pages of a selection.
 
-Knows what pages belong to; must not know file formats.  Survivors are worked out anew each time,
-from live rows: the canonical where the selection has it, else the oldest page of its cluster.  So when a canonical is
-deleted another page stands for its cluster, and nothing is lost.  Memory: about 200 bytes a page.
+Knows the clusters of pages; must not know file formats.  Survivors are computed each time from live rows: the canonical
+if the selection has it, else the oldest page of its cluster.  If a canonical is deleted, another page represents its
+cluster, and nothing is lost.  Memory: about 200 bytes a page.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from docstore.store import DocumentStore
 
 
 class Dropped(NamedTuple):
-    """A page that was left out, the page that stands for it, and their exact similarity."""
+    """A page that was left out, the page that represents it, and their exact similarity."""
 
     url: str
     canonical: str
@@ -36,7 +36,7 @@ class _Survivor(NamedTuple):
 
 
 class Survivors:
-    """Which of the selected pages stay.  First every selected capture is added, then each is asked about."""
+    """Which of the selected pages stay.  First add every selected capture, then ask for each."""
 
     def __init__(self, store: DocumentStore) -> None:
         self._store = store
@@ -60,7 +60,7 @@ class Survivors:
         return self._instead(row_key, timestamp) is None
 
     def dropped(self, row_key: bytes, timestamp: int) -> Dropped | None:
-        """What stands for a capture that does not stay; None for one that does."""
+        """The page that represents a capture that does not stay; None for one that stays."""
         instead = self._instead(row_key, timestamp)
         if instead is None:
             return None

@@ -1,7 +1,6 @@
 """Fourth stage of a sweep: candidates -> pairs with exact similarities, in threads, each batch logged.
 
-Knows arrays only.  Nothing is estimated here: what two sets share is counted, by native code where
-there is any.
+Knows arrays only.  Nothing is estimated: the common members of two sets are counted, by native code if it is there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Link density of DOM blocks: what consists of links, or says again what the page has said, is not content.
 
-Knows `rebuild`, `content` and `tokens`; in `html/` only this file imports lxml.  The tree is built by an HTML
+Knows `rebuild`, `content` and `tokens`; in `text/` only this file imports lxml.  The tree is built by an HTML
 parser, which the other rules do without.  For comparison, not the default.
 
 The rule: a block element (any that is not inline) is dropped, with all inside it, when at least half of its characters

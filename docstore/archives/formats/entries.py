@@ -20,14 +20,14 @@ PageKind: TypeAlias = Literal["response", "resource"]
 
 @dataclass(frozen=True, slots=True)
 class PageEntry:
-    """A page, whole and decoded.
+    """A page, decoded.
 
     Attributes:
         page: what to store.
-        kind: `response` of an HTTP server, or `resource`: bytes without HTTP (status 200 is then ours).
-        offset: where the record begins in the file; of its gzip member or zstd frame in a compressed one.
+        kind: `response` of an HTTP server, or `resource`: bytes without HTTP (with status 200).
+        offset: of the record in the file; of its gzip member or zstd frame in a compressed one.
         record_id: as recorded, or "".
-        flaw: what is missing of it or wrong with it, though it was taken; else "".
+        flaw: what is missing or wrong though the page was accepted; else "".
     """
 
     page: Page
@@ -77,12 +77,12 @@ class SkippedEntry:
 
 @dataclass(frozen=True, slots=True)
 class DamagedEntry:
-    """A record, or a stretch of bytes, that cannot be taken as it claims to be; reading went on behind it.
+    """A record, or a stretch of bytes, that cannot be read as what it claims to be; reading continued after it.
 
     Attributes:
         offset: as in `PageEntry`.
         reason: what is wrong.
-        url: of the record, where its header could be read; else "".
+        url: of the record, if its header could be read; else "".
     """
 
     offset: int

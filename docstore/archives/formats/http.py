@@ -1,8 +1,8 @@
 """An HTTP message as a crawler saved it -> status, headers and the body as its author wrote it.
 
-Knows `entries`.  Must not know WARC or ARC.  Transfer-Encoding comes off first, then Content-Encoding; both
-lie at times: a body that does not begin as its header claims was decoded by the crawler and is taken as it is; one
-that begins so and breaks is refused with a reason, for a part must not be stored as the whole.
+Knows `entries`.  Must not know WARC or ARC.  Transfer-Encoding is removed first, then Content-Encoding.  Both headers
+may be wrong.  A body that does not begin as its header says was decoded by the crawler and is stored as it is.  A body
+that begins so and breaks off is refused with a reason: a part must not be stored as the whole.
 """
 
 from __future__ import annotations

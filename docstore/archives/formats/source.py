@@ -1,10 +1,10 @@
-"""A window of decoded bytes that knows where each lies in the file, and where damage stops it.
+"""A window of decoded bytes that maps them to places in the file, and to where damage stops it.
 
-Knows `feeds`.  Must not know what a record is: callers bring the patterns.
+Knows `feeds`.  Must not know what a record is: callers give the patterns.  A pattern sees the bytes held so far; anchor
+none at the end of the text.
 
-Bytes are appended to one bytearray and dropped from its front, which CPython does without moving the rest, so each
-byte is decoded and kept once.  Looking back after a lying length is a move of the cursor, as long as `forget` has not
-been called.
+Bytes are appended to one bytearray and removed from its front, which CPython does without moving the rest.  So each
+byte is decoded and kept once.  After a wrong length the cursor moves back, as long as `forget` has not been called.
 """
 
 from __future__ import annotations

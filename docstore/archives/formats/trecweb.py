@@ -2,8 +2,8 @@
 
 Knows `source`, `http`, `entries`.  Must not know the store.
 
-Nothing escapes a ``</DOC>`` in a body.  The first line of WT2g and WT10g headers ends in a length: where exactly so
-many bytes behind ``</DOCHDR>`` a ``</DOC>`` stands, the body ends there; else at the first ``</DOC>`` that is a
+The format has no escape for ``</DOC>`` in a body.  The first line of WT2g and WT10g headers ends in a length.  If a
+``</DOC>`` is exactly so many bytes after ``</DOCHDR>``, the body ends there; else at the first ``</DOC>`` that is a
 line, else at the first that ends one.  Bodies may have any charset, which the format does not name: they stay bytes.
 """
 

@@ -1,7 +1,7 @@
-"""Archives, one after the other -> portions: some pages, where they lay, and what else was met before the last of them.
+"""Archives, one after the other -> portions: some pages, their places, and what else came before the last of them.
 
 Knows the readers of `formats`.  Must not know the store, nor which process it runs in: the same
-input gives the same portions in both, so that counts and damage do not depend on where it was read.
+input gives the same portions in both, so counts and damage do not depend on where it was read.
 """
 
 from __future__ import annotations
