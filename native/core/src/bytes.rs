@@ -65,6 +65,23 @@ pub fn find(needle: u8, source: &[u8], place: usize) -> usize {
     memchr::memchr(needle, &source[at..]).map_or(source.len(), |offset| at + offset)
 }
 
+/// A hash of bytes, for tables in memory: its highest bits are the best.
+#[inline(always)]
+pub fn mixed(text: &[u8]) -> u64 {
+    let mix = |mixed: u64, word: u64| (mixed.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let (fours, rest) = text.as_chunks::<32>();
+    let mut lanes = [text.len() as u64; 4];
+    for four in fours {
+        for (number, lane) in lanes.iter_mut().enumerate() {
+            *lane = mix(*lane, load(four, number * 8));
+        }
+    }
+    let (words, _) = rest.as_chunks();
+    let whole = words.iter().fold(lanes[0], |mixed, &word| mix(mixed, u64::from_le_bytes(word)));
+    let whole = if fours.is_empty() { whole } else { lanes[1..].iter().fold(whole, |mixed, &lane| mix(mixed, lane)) };
+    mix(whole, load_padded(text, text.len().saturating_sub(8)))
+}
+
 /// ASCII letters, in every byte.
 #[inline(always)]
 pub fn letters(word: u64) -> u64 {

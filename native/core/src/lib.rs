@@ -24,6 +24,7 @@ pub mod pairs;
 pub mod postings;
 pub mod ranking;
 pub mod references;
+pub mod said;
 pub mod scored;
 pub mod shingle;
 pub mod simhash;

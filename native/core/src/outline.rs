@@ -4,9 +4,10 @@
 
 use std::ops::Range;
 
-use crate::evidence::{element_evidence, Remembered};
+use crate::evidence::element_evidence;
 use crate::flow::Flow;
 use crate::names::{self, properties, CLOSES, KINDS, NOTHING};
+use crate::said::Remembered;
 use crate::tokens::{mentions, Tag};
 use crate::visible::Shown;
 use crate::wide::{self, Bytes};
@@ -31,8 +32,8 @@ pub struct Block {
     /// Of the leaf tag right before it.
     pub evidence: u8,
     pub is_heading: bool,
-    /// Place and length of that tag's attributes in the source.
-    pub leaf: (usize, usize),
+    /// Number of that tag's attributes in `Outline::said`.
+    pub leaf: u32,
 }
 
 /// Elements and blocks of a page; element 0 is the page itself and its own parent.
@@ -41,13 +42,13 @@ pub struct Outline {
     pub parents: Vec<u32>,
     pub evidence: Vec<u8>,
     pub blocks: Vec<Block>,
-    /// Each element's name, and place and length of its attributes in the source.
-    pub tags: Vec<(u32, (usize, usize))>,
+    /// Each element's name, and the number of its attributes in `said`.
+    pub tags: Vec<(u32, u32)>,
+    pub said: Remembered,
     /// Open elements: number and name.
     stack: Vec<(u32, u32)>,
     /// How many elements of a name are open.
     open_count: Vec<u32>,
-    remembered: Remembered,
 }
 
 /// The block that is being read.
@@ -58,12 +59,12 @@ struct Reading {
     link_weight: u64,
     evidence: u8,
     is_heading: bool,
-    leaf: (usize, usize),
+    leaf: u32,
 }
 
 impl Reading {
     fn new(start: usize, begin: u64) -> Self {
-        Self { start, begin, link_weight: 0, evidence: 0, is_heading: false, leaf: (0, 0) }
+        Self { start, begin, link_weight: 0, evidence: 0, is_heading: false, leaf: 0 }
     }
 }
 
@@ -100,11 +101,11 @@ impl Outline {
         self.evidence.push(0);
         self.blocks.clear();
         self.tags.clear();
-        self.tags.push((NOTHING, (0, 0)));
+        self.tags.push((NOTHING, 0));
         self.stack.clear();
         self.stack.push((0, NOTHING));
         self.open_count.clear();
-        self.remembered.clear();
+        self.said.begin();
         let mut shown = Shown::with(noscript);
         let mut in_link = false;
         let mut reading = Reading::new(0, 0);
@@ -123,8 +124,10 @@ impl Outline {
                     self.end_block(&mut reading, flow);
                     match kind {
                         LEAF => {
-                            reading.evidence = self.leaf_evidence(source, tag);
-                            reading.leaf = tag.attributes_place();
+                            reading.leaf = self.said.number(tag.attributes(source));
+                            if reading.leaf != 0 {
+                                reading.evidence = element_evidence(element) | self.said.said(reading.leaf).evidence;
+                            }
                             reading.is_heading = properties(tag.name) & names::HEADING != 0;
                         }
                         NO_ELEMENT => {}
@@ -180,21 +183,14 @@ impl Outline {
         }
         let number = self.parents.len() as u32;
         self.parents.push(self.stack[self.stack.len() - 1].0);
-        let (place, length) = tag.attributes_place();
-        self.evidence.push(element_evidence(element) | self.remembered.evidence(source, place, length));
-        self.tags.push((element, (place, length)));
+        let attributes = self.said.number(tag.attributes(source));
+        self.evidence.push(element_evidence(element) | self.said.said(attributes).evidence);
+        self.tags.push((element, attributes));
         self.stack.push((number, element));
         if self.open_count.len() <= element as usize {
             self.open_count.resize(element as usize + 1, 0);
         }
         self.open_count[element as usize] += 1;
-    }
-
-    fn leaf_evidence(&mut self, source: &[u8], tag: &Tag) -> u8 {
-        match tag.attributes_place() {
-            (_, 0) => 0,
-            (place, length) => element_evidence(tag.name >> 1) | self.remembered.evidence(source, place, length),
-        }
     }
 
     fn close(&mut self, element: u32) {

@@ -10,12 +10,12 @@ use crate::bytes;
 use crate::combined::{self, Combined, LITTLE_WEIGHT};
 use crate::evidence::{ADVERT, MAIN, WHOLE};
 use crate::flow::{Flow, Source};
-use crate::marks::{name_marks, Marks, Remembered};
+use crate::marks::{name_marks, Marks};
 use crate::names::{NAME_NOSCRIPT, NAME_TITLE};
 use crate::outline::{Block, Outline};
 use crate::tables::scorecard::{
-    AMOUNT, ANY, CONSENT, COPYRIGHT, CURRENCIES, FIFTH, HEADING_BEFORE, LIKE, LIKES, NEIGHBOUR, NEIGHBOUR_FATE, NOTHING,
-    PLACE, REPEATED, SAME_ELEMENT, SENTENCE, SENTENCE_ENDS, SHAPE, SHARE, SIZES, TAKEN_WEIGHTS, TITLE, WORDS,
+    AMOUNT, ANY, CONSENT, COPYRIGHT, CURRENCIES, FIFTH, HEADING_BEFORE, LIKE, LIKES, NEIGHBOUR, NEIGHBOUR_FATE,
+    NOTHING, PLACE, REPEATED, SAME_ELEMENT, SENTENCE, SENTENCE_ENDS, SHAPE, SHARE, SIZES, TAKEN_WEIGHTS, TITLE, WORDS,
 };
 use crate::tokens::Tag;
 
@@ -39,14 +39,20 @@ const SHAPES: usize = 2 * (SIZES.len() + 1) * LINKS;
 const AMOUNTS: usize = TAKEN_WEIGHTS.len() + 1;
 const SHARES: u64 = (SHARE.len() / 2) as u64;
 const STEPS: [isize; 4] = [-2, -1, 1, 2];
+const MADE: usize = 256;
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Buffers of the rule.
 #[derive(Default)]
 pub struct Scored {
     combined: Combined,
-    remembered: Remembered,
-    /// Of each element: the marks around its text, and what they are worth.
-    around: Vec<(Marks, i32)>,
+    /// Marks around a text, and what they are worth: all that the page has, some twice.
+    paths: Vec<(Marks, i32)>,
+    /// Of each element: the place in `paths` of the marks around its text.
+    around: Vec<u32>,
+    /// The last path that was made of a parent's path, a name and attributes, by a hash of these.
+    made: Vec<((u32, u32, u32), u32)>,
+    alike: Alike,
     /// Elements that say of themselves that they are never content.
     never: Vec<usize>,
     traits: Vec<Traits>,
@@ -54,9 +60,31 @@ pub struct Scored {
     words: Vec<u8>,
     /// Of each block: the number of the first block with its text, and whether a later element has it.
     first: Vec<(usize, bool)>,
+    /// Numbers of blocks by a hash of their text.
+    by_text: Vec<u32>,
     scores: Vec<i32>,
-    /// The text of the first title element, folded.
-    title: String,
+    title: Title,
+}
+
+/// The text of the first title element, folded.
+#[derive(Default)]
+struct Title {
+    text: String,
+    characters: usize,
+    /// Which pairs of bytes it has, by `pair_bit`.
+    pairs: [u64; 32],
+}
+
+/// Counts of blocks with the same marks and element.
+#[derive(Default)]
+struct Alike {
+    /// Numbers of sets of marks, and of those together with a name.
+    of_marks: HashMap<Marks, u32, BuildHasherDefault<Mixed>>,
+    of_names: HashMap<(u32, u32), u32, BuildHasherDefault<Mixed>>,
+    /// Of each path, and of each element: the number; `u32::MAX` where it is not known.
+    of_paths: Vec<u32>,
+    of_elements: Vec<u32>,
+    counts: Vec<u32>,
 }
 
 /// What of a block its neighbours' scores depend on, too.
@@ -72,7 +100,7 @@ struct Traits {
 pub fn scored(source: &[u8], tags: &[Tag], buffers: &mut Scored, flow: &mut Flow) {
     buffers.read_title(source, tags, flow);
     let taken = buffers.read(source, tags);
-    let kept = buffers.select(source, &taken);
+    let kept = buffers.select(&taken);
     let page = &buffers.combined.page;
     let total: u64 = page.blocks.iter().map(|block| block.weight).sum();
     let may_be_doubtful = weigh(page, &kept) * DOUBTFUL_SHARE < total;
@@ -101,7 +129,7 @@ impl Scored {
     /// The page without what is never content, and the numbers of the blocks that `combined` takes.
     fn take(&mut self, source: &[u8], tags: &[Tag], noscript: bool) -> Vec<usize> {
         self.combined.read(source, tags, noscript);
-        self.mark(source);
+        self.mark();
         self.find_words();
         self.drop_never();
         combined::select(&self.combined.page)
@@ -109,8 +137,9 @@ impl Scored {
 
     /// Numbers of the blocks that are main content, ascending.
     #[inline(never)]
-    fn select(&mut self, source: &[u8], taken: &[usize]) -> Vec<usize> {
+    fn select(&mut self, taken: &[usize]) -> Vec<usize> {
         self.find_first();
+        self.count_alike();
         let page = &self.combined.page;
         let blocks = &page.blocks;
         self.traits.clear();
@@ -118,9 +147,9 @@ impl Scored {
         for &number in taken {
             self.traits[number].is_taken = true;
         }
-        let alike = self.count_alike();
         let taken_weight = weigh(page, taken);
         let total: u64 = blocks.iter().map(|block| block.weight).sum();
+        let mut fifth = 0;
         let amount = steps(taken_weight, &TAKEN_WEIGHTS);
         let share = (SHARES * taken_weight).checked_div(total).map_or(0, |share| share.min(SHARES - 1)) as usize;
         let first = taken.first().copied().unwrap_or(blocks.len());
@@ -131,24 +160,29 @@ impl Scored {
         for (number, block) in blocks.iter().enumerate() {
             let own = self.traits[number];
             let fate = usize::from(own.is_taken);
-            let (marks, of_marks) = self.around[block.owner as usize];
+            let (marks, of_marks) = self.paths[self.around[block.owner as usize] as usize];
             let mut score = ANY + of_marks;
-            score += self.remembered.marks(source, block.leaf).score_beyond(marks);
+            if block.leaf != 0 {
+                score += page.said.said(block.leaf).marks.score_beyond(marks);
+            }
             score += at(&SHAPE, fate * SHAPES + own.shape);
             score += at(&AMOUNT, fate * AMOUNTS + amount) + at(&SHARE, fate * SHARES as usize + share);
             if !own.is_taken {
                 score += at(&PLACE, if number < first { 0 } else { 1 + usize::from(number > last) });
             }
-            let like = steps(alike[number].into(), &LIKES);
+            let like = steps(self.alike.count(block).into(), &LIKES);
             score += at(&LIKE, ((like * 2 + fate) * LINKS + own.links) * AMOUNTS + amount);
-            score += at(&FIFTH, fate * FIFTHS as usize + (FIFTHS * weight_before / total) as usize);
+            while (fifth + 1) * total <= FIFTHS * weight_before {
+                fifth += 1;
+            }
+            score += at(&FIFTH, fate * FIFTHS as usize + fifth as usize);
             weight_before += block.weight;
             heading_before |= block.is_heading;
             score += at(&HEADING_BEFORE, heading_before.into());
             let first = self.first[number].0;
             let is_in_first = blocks[first].owner == block.owner;
             score += at(&REPEATED, if is_in_first { usize::from(self.first[first].1) } else { 2 });
-            if block.weight >= TITLE_WEIGHT && self.is_in_title(block) {
+            if block.weight >= TITLE_WEIGHT && self.title.has(&self.combined.text()[block.text.clone()]) {
                 score += at(&TITLE, block.is_heading.into());
             }
             score += self.combined.word_score(block, self.words[number], fate);
@@ -191,13 +225,13 @@ impl Scored {
         if let Some(title) = tags.iter().find(|tag| tag.name == NAME_TITLE << 1) {
             flow.push(source, title.content as usize, title.end as usize, Source::Text);
         }
-        self.title = flow.to_line();
+        self.title = Title::of(flow.to_line());
     }
 
     /// Whether what was found is not what the title names.
     fn is_of_another(&self, found: &[usize], flow: &mut Flow) -> bool {
         let mut words: Vec<&str> =
-            self.title.split(' ').filter(|word| word.chars().count() >= TITLE_WORD_CHARACTERS).collect();
+            self.title.text.split(' ').filter(|word| word.chars().count() >= TITLE_WORD_CHARACTERS).collect();
         words.sort_unstable();
         words.dedup();
         self.combined.write(found, flow);
@@ -206,20 +240,35 @@ impl Scored {
     }
 
     /// Marks around the text of each element, its own among them.
-    fn mark(&mut self, source: &[u8]) {
+    fn mark(&mut self) {
         let page = &self.combined.page;
-        self.remembered.clear();
         self.never.clear();
+        self.paths.clear();
+        self.paths.push((Marks::default(), 0));
         self.around.clear();
-        self.around.push((Marks::default(), 0));
+        self.around.push(0);
+        self.made.clear();
+        self.made.resize(MADE, ((u32::MAX, 0, 0), 0));
         for element in 1..page.parents.len() {
-            let (around, worth) = self.around[page.parents[element] as usize];
+            let parent = self.around[page.parents[element] as usize];
             let (name, attributes) = page.tags[element];
-            let own = name_marks(name).with(self.remembered.marks(source, attributes));
+            let own = page.said.said(attributes).marks;
             if own.is_never() && page.evidence[element] & WHOLE == 0 {
                 self.never.push(element);
             }
-            self.around.push((around.with(own), worth + own.score_beyond(around)));
+            let key = (parent, name, attributes);
+            let mixed = (u64::from(parent) << 42 ^ u64::from(name) << 21 ^ u64::from(attributes)).wrapping_mul(MIX);
+            let made = &mut self.made[(mixed >> (64 - MADE.trailing_zeros())) as usize];
+            if made.0 != key {
+                let own = name_marks(name).with(own);
+                let (around, worth) = self.paths[parent as usize];
+                *made = (key, parent);
+                if !own.are_in(around) {
+                    made.1 = self.paths.len() as u32;
+                    self.paths.push((around.with(own), worth + own.score_beyond(around)));
+                }
+            }
+            self.around.push(made.1);
         }
     }
 
@@ -249,22 +298,25 @@ impl Scored {
         page.blocks.retain(|block| !never[block.owner as usize]);
     }
 
-    /// Whether the title has the text of a block, which must be a quarter of it.
-    fn is_in_title(&self, block: &Block) -> bool {
-        let text = &self.combined.text()[block.text.clone()];
-        let is_quarter = || characters_of(text) * 4 >= characters_of(self.title.as_bytes());
-        text.len() <= self.title.len() && is_quarter() && memmem::find(self.title.as_bytes(), text).is_some()
-    }
-
     fn find_first(&mut self) {
         let text = self.combined.text();
-        let mut known: HashMap<&[u8], usize, BuildHasherDefault<Mixed>> = HashMap::default();
-        self.first.clear();
         let blocks = &self.combined.page.blocks;
+        let slots = (blocks.len() * 2).next_power_of_two();
+        self.by_text.clear();
+        self.by_text.resize(slots, u32::MAX);
+        self.first.clear();
         for (number, block) in blocks.iter().enumerate() {
             let mut first = number;
             if block.weight >= REPEATED_WEIGHT {
-                first = *known.entry(&text[block.text.clone()]).or_insert(number);
+                let own = &text[block.text.clone()];
+                let mut slot = (bytes::mixed(own) >> 32) as usize & (slots - 1);
+                while self.by_text[slot] != u32::MAX && text[blocks[self.by_text[slot] as usize].text.clone()] != *own {
+                    slot = (slot + 1) & (slots - 1);
+                }
+                if self.by_text[slot] == u32::MAX {
+                    self.by_text[slot] = number as u32;
+                }
+                first = self.by_text[slot] as usize;
                 if blocks[first].owner != block.owner {
                     self.first[first].1 = true;
                 }
@@ -274,21 +326,30 @@ impl Scored {
     }
 
     /// How many blocks have the marks and the element of each block.
-    fn count_alike(&self) -> Vec<u32> {
+    fn count_alike(&mut self) {
         let page = &self.combined.page;
-        let mut groups: HashMap<(Marks, u32), u32, BuildHasherDefault<Mixed>> = HashMap::default();
-        let mut of_element = vec![u32::MAX; page.parents.len()];
-        let mut counts = Vec::new();
+        let Alike { of_marks, of_names, of_paths, of_elements, counts } = &mut self.alike;
+        of_marks.clear();
+        of_names.clear();
+        of_paths.clear();
+        of_paths.resize(self.paths.len(), u32::MAX);
+        of_elements.clear();
+        of_elements.resize(page.parents.len(), u32::MAX);
+        counts.clear();
         for block in &page.blocks {
-            let owner = block.owner as usize;
-            if of_element[owner] == u32::MAX {
-                let next = groups.len() as u32;
-                of_element[owner] = *groups.entry((self.around[owner].0, page.tags[owner].0)).or_insert(next);
-                counts.resize(groups.len(), 0);
+            let number = &mut of_elements[block.owner as usize];
+            if *number == u32::MAX {
+                let path = self.around[block.owner as usize] as usize;
+                if of_paths[path] == u32::MAX {
+                    let next = of_marks.len() as u32;
+                    of_paths[path] = *of_marks.entry(self.paths[path].0).or_insert(next);
+                }
+                let next = of_names.len() as u32;
+                *number = *of_names.entry((of_paths[path], page.tags[block.owner as usize].0)).or_insert(next);
+                counts.resize(of_names.len(), 0);
             }
-            counts[of_element[owner] as usize] += 1;
+            counts[*number as usize] += 1;
         }
-        page.blocks.iter().map(|block| counts[of_element[block.owner as usize] as usize]).collect()
     }
 
     /// Which kinds of words each block has.
@@ -304,6 +365,43 @@ impl Scored {
                 self.words[number] |= 1 << kind;
             }
         }
+    }
+}
+
+impl Title {
+    fn of(text: String) -> Self {
+        let mut pairs = [0; 32];
+        for pair in text.as_bytes().windows(2) {
+            let (place, bit) = pair_bit(pair);
+            pairs[place] |= bit;
+        }
+        Self { characters: characters_of(text.as_bytes()), pairs, text }
+    }
+
+    /// Whether it has a text, which must be a quarter of it.
+    fn has(&self, text: &[u8]) -> bool {
+        let title = self.text.as_bytes();
+        let has_pair = |pair| {
+            let (place, bit) = pair_bit(pair);
+            self.pairs[place] & bit != 0
+        };
+        text.len() <= title.len()
+            && text.windows(2).all(has_pair)
+            && characters_of(text) * 4 >= self.characters
+            && memmem::find(title, text).is_some()
+    }
+}
+
+/// Place and bit of two bytes in `Title::pairs`.
+#[inline(always)]
+fn pair_bit(pair: &[u8]) -> (usize, u64) {
+    let number = (usize::from(pair[0]) * 37) ^ usize::from(pair[1]);
+    (number / 64 % 32, 1 << (number % 64))
+}
+
+impl Alike {
+    fn count(&self, block: &Block) -> u32 {
+        self.counts[self.of_elements[block.owner as usize] as usize]
     }
 }
 
@@ -376,7 +474,7 @@ struct Mixed(u64);
 
 impl Mixed {
     fn mix(&mut self, word: u64) {
-        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(MIX);
     }
 }
 

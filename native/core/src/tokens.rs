@@ -31,15 +31,6 @@ impl Tag {
         &source[self.attributes as usize..self.content as usize - 1]
     }
 
-    /// Where its attributes begin in the source, and how long they are.
-    #[inline(always)]
-    pub fn attributes_place(&self) -> (usize, usize) {
-        if self.name == NOTHING {
-            return (0, 0);
-        }
-        (self.attributes as usize, (self.content - 1 - self.attributes) as usize)
-    }
-
     /// The source of a raw element's content; empty for other tags.
     pub fn content<'a>(&self, source: &'a [u8]) -> &'a [u8] {
         &source[self.content as usize..self.end as usize]

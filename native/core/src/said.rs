@@ -1,0 +1,368 @@
+//! What the attributes of a start tag say: the evidence bits of `docstore/text/evidence.py` and the marks of
+//! `docstore/text/marks.py`, read in one pass and remembered by their source.
+
+use std::sync::OnceLock;
+
+use crate::bytes;
+use crate::evidence::{ADVERT, ARTICLE_BODY, BOILERPLATE, HINT};
+use crate::marks::Marks;
+use crate::names::{ADVERT_WORDS, HINT_WORDS, NEGATIONS, ROLES};
+use crate::page::{attribute_value, is_space};
+use crate::tables::scorecard::{
+    CONSENT_MANAGERS, CONSENT_NAMES, ITEM_MARKS, MARK_ARIA_HIDDEN, MARK_HIDDEN, MARK_NEVER, NOTICES, ROLE_MARKS,
+    WORD_MARKS,
+};
+use crate::tokens::{each_attribute, mentions};
+
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What attributes say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    pub evidence: u8,
+    pub marks: Marks,
+}
+
+/// Words without which a role, a state or an itemprop is not evidence, beside the hint words.
+const OTHER_WATCHED: [&str; 4] = ["role", "itemprop", "hidden", "display"];
+
+/// What a word says.
+#[derive(Clone, Copy, Default)]
+struct Meaning {
+    evidence: u8,
+    mark: Option<u16>,
+    is_watched: bool,
+    /// The next word of the name does not count.
+    negates: bool,
+    is_manager: bool,
+    is_consent: bool,
+    is_notice: bool,
+}
+
+const SLOTS: usize = 1024;
+
+/// Words by `Word::key`.
+struct Words {
+    keys: [u64; SLOTS],
+    known: Vec<(&'static str, Meaning)>,
+    /// By slot: the place in `known`, where the key is not 0.
+    places: [u16; SLOTS],
+}
+
+/// A word of a source.
+struct Word<'a> {
+    text: &'a [u8],
+    /// Its first eight letters in lower case, and its length.
+    key: u64,
+}
+
+fn words() -> &'static Words {
+    static TABLE: OnceLock<Words> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        let mut table = Words { keys: [0; SLOTS], known: Vec::new(), places: [0; SLOTS] };
+        for word in HINT_WORDS {
+            *table.meaning(word) = Meaning { evidence: HINT, is_watched: true, ..Meaning::default() };
+        }
+        ADVERT_WORDS.iter().for_each(|word| table.meaning(word).evidence |= ADVERT);
+        OTHER_WATCHED.iter().for_each(|word| table.meaning(word).is_watched = true);
+        WORD_MARKS.iter().for_each(|&(word, mark)| table.meaning(word).mark = Some(mark));
+        NEGATIONS.iter().for_each(|word| table.meaning(word).negates = true);
+        CONSENT_MANAGERS.iter().for_each(|word| table.meaning(word).is_manager = true);
+        CONSENT_NAMES.iter().for_each(|word| table.meaning(word).is_consent = true);
+        NOTICES.iter().for_each(|word| table.meaning(word).is_notice = true);
+        table
+    })
+}
+
+impl Words {
+    /// The slot of a word, or the free one where it would stand.
+    #[inline(always)]
+    fn slot(&self, word: &Word) -> usize {
+        let mut slot = (word.key.wrapping_mul(MIX) >> (64 - SLOTS.trailing_zeros())) as usize;
+        while self.keys[slot] != 0 && !self.is_at(slot, word) {
+            slot = (slot + 1) % SLOTS;
+        }
+        slot
+    }
+
+    #[inline(always)]
+    fn is_at(&self, slot: usize, word: &Word) -> bool {
+        let known = self.known[usize::from(self.places[slot])].0.as_bytes();
+        let is_likely = self.keys[slot] == word.key && known.len() == word.text.len();
+        is_likely && (known.len() <= 8 || known.eq_ignore_ascii_case(word.text))
+    }
+
+    #[inline(always)]
+    fn find(&self, word: &Word) -> Option<&Meaning> {
+        let slot = self.slot(word);
+        (self.keys[slot] != 0).then(|| &self.known[usize::from(self.places[slot])].1)
+    }
+
+    /// The meaning of a word in lower case, to be filled.
+    fn meaning(&mut self, text: &'static str) -> &mut Meaning {
+        let mut key = 0;
+        any_word(text.as_bytes(), |word| {
+            key = word.key;
+            false
+        });
+        let slot = self.slot(&Word { text: text.as_bytes(), key });
+        if self.keys[slot] == 0 {
+            self.keys[slot] = key;
+            self.places[slot] = self.known.len() as u16;
+            self.known.push((text, Meaning::default()));
+        }
+        &mut self.known[usize::from(self.places[slot])].1
+    }
+}
+
+/// Words of a name: an optional capital and small letters, or capitals alone; stops where `visit` gives true.
+#[inline(always)]
+fn any_word<'a>(text: &'a [u8], mut visit: impl FnMut(Word<'a>) -> bool) -> bool {
+    let mut place = 0;
+    while place < text.len() {
+        let start = place;
+        if !text[place].is_ascii_alphabetic() {
+            place += 1;
+            continue;
+        }
+        place += 1;
+        let is_small = |at: usize| text.get(at).is_some_and(u8::is_ascii_lowercase);
+        if text[start].is_ascii_lowercase() || is_small(place) {
+            while is_small(place) {
+                place += 1;
+            }
+        } else {
+            while text.get(place).is_some_and(u8::is_ascii_uppercase) {
+                place += 1;
+            }
+        }
+        let length = place - start;
+        let first = bytes::load_padded(text, start) & (u64::MAX >> (64 - 8 * length.min(8)));
+        // Letters alone: the bit of small ones can be set without a look; the length stands in the top bits.
+        let key = (first | bytes::repeat(0x20)) ^ (length as u64) << 59;
+        if visit(Word { text: &text[start..place], key }) {
+            return true;
+        }
+    }
+    false
+}
+
+/// The number of an attribute that can say something.
+#[inline(always)]
+fn number_of(name: &[u8]) -> Option<usize> {
+    const NAMES: [&str; 8] = ["class", "id", "role", "itemprop", "aria-modal", "aria-hidden", "hidden", "style"];
+    let number = match name.len() {
+        2 => 1,
+        4 => 2,
+        5 if name[0] | 32 == b'c' => 0,
+        5 => 7,
+        6 => 6,
+        8 => 3,
+        10 => 4,
+        11 => 5,
+        _ => return None,
+    };
+    name.eq_ignore_ascii_case(NAMES[number].as_bytes()).then_some(number)
+}
+
+fn named(known: &[(&str, u16)], name: &str) -> Option<u16> {
+    known.iter().find(|(each, _)| each.eq_ignore_ascii_case(name)).map(|&(_, mark)| mark)
+}
+
+/// Whether a style, spaces left out, has `display:none`.
+fn hides(style: &[u8]) -> bool {
+    memchr::memchr2_iter(b'd', b'D', style).any(|place| {
+        let mut rest = style[place..].iter().filter(|&&byte| byte != b' ');
+        b"display:none".iter().all(|wanted| rest.next().is_some_and(|byte| byte.eq_ignore_ascii_case(wanted)))
+    })
+}
+
+impl Said {
+    /// What the attributes of one start tag say, as in the source.
+    #[inline(never)]
+    pub fn of(attributes: &[u8]) -> Self {
+        let mut found = Self::default();
+        let mut seen = 0u8;
+        let mut stated = 0;
+        each_attribute(attributes, |name, value| {
+            let Some(number) = number_of(name).filter(|number| seen & 1 << number == 0) else { return };
+            seen |= 1 << number;
+            let decoded = memchr::memchr(b'&', value).map(|_| attribute_value(value));
+            let value = decoded.as_ref().map_or(value, |decoded| decoded.as_bytes());
+            if number < 2 {
+                found.add_names(value);
+            } else {
+                stated |= found.add_state(number, value);
+            }
+        });
+        // The reference looks at states only where a word is watched, or a character reference could write one.
+        let is_watched = |word: Word| words().find(&word).is_some_and(|meaning| meaning.is_watched);
+        if stated != 0 && (memchr::memchr(b'&', attributes).is_some() || any_word(attributes, is_watched)) {
+            found.evidence |= stated;
+        }
+        found
+    }
+
+    /// Read a class or an id.
+    fn add_names(&mut self, names: &[u8]) {
+        if names.is_ascii() {
+            // Of the white space of `str.split`, what a name in ASCII can have.
+            let is_blank = |byte: &u8| matches!(byte, 9..=13 | 28..=32);
+            return names.split(is_blank).for_each(|name| self.add_name(name));
+        }
+        String::from_utf8_lossy(names).split(is_space).for_each(|name| self.add_name(name.as_bytes()));
+    }
+
+    fn add_name(&mut self, name: &[u8]) {
+        let words = words();
+        let (mut negated, mut says_consent, mut says_notice) = (false, false, false);
+        any_word(name, |word| {
+            let Some(meaning) = words.find(&word) else {
+                negated = false;
+                return false;
+            };
+            if !negated {
+                self.evidence |= meaning.evidence;
+                if let Some(mark) = meaning.mark {
+                    self.marks.add(mark);
+                }
+                let is_consent = (meaning.is_consent && says_notice) || (meaning.is_notice && says_consent);
+                if meaning.is_manager || is_consent {
+                    self.marks.add(MARK_NEVER);
+                }
+            }
+            says_consent |= meaning.is_consent;
+            says_notice |= meaning.is_notice;
+            negated = meaning.negates;
+            false
+        });
+    }
+
+    /// Read a role, an itemprop or a state; gives its evidence.
+    fn add_state(&mut self, number: usize, value: &[u8]) -> u8 {
+        let text = String::from_utf8_lossy(value);
+        let is_true = text.eq_ignore_ascii_case("true");
+        match number {
+            2 => {
+                let role = text.trim_matches(is_space);
+                named(&ROLE_MARKS, role).into_iter().for_each(|mark| self.marks.add(mark));
+                if role.eq_ignore_ascii_case("dialog") || role.eq_ignore_ascii_case("alertdialog") {
+                    self.marks.add(MARK_NEVER);
+                }
+                return ROLES.iter().find(|(known, _)| known.eq_ignore_ascii_case(role)).map_or(0, |&(_, bits)| bits);
+            }
+            3 => {
+                let items = text.split(is_space).filter_map(|item| named(&ITEM_MARKS, item));
+                items.for_each(|mark| self.marks.add(mark));
+                return if mentions(value, b"articlebody") { ARTICLE_BODY } else { 0 };
+            }
+            4 if is_true => self.marks.add(MARK_NEVER),
+            5 if is_true => self.marks.add(MARK_ARIA_HIDDEN),
+            4 | 5 => {}
+            _ if number == 6 || hides(value) => {
+                self.marks.add(MARK_HIDDEN);
+                return BOILERPLATE;
+            }
+            _ => {}
+        }
+        0
+    }
+}
+
+const REMEMBERED: usize = 1 << 12;
+const REMEMBERED_BYTES: usize = 1 << 18;
+
+/// What attributes say, numbered: the tags of a page, and the pages of a site, repeat their attributes.
+pub struct Remembered {
+    /// By a hash of the source: the last number given for it.
+    slots: Vec<u32>,
+    /// By number: where the source ends in `sources`, where it begins in the one before; and what it says.
+    known: Vec<(usize, Said)>,
+    sources: Vec<u8>,
+}
+
+impl Default for Remembered {
+    fn default() -> Self {
+        Self { slots: vec![0; REMEMBERED], known: vec![(0, Said::default())], sources: Vec::new() }
+    }
+}
+
+impl Remembered {
+    /// Begin a page: numbers given before are void.
+    pub fn begin(&mut self) {
+        if self.sources.len() > REMEMBERED_BYTES {
+            self.slots.fill(0);
+            self.known.truncate(1);
+            self.sources.clear();
+        }
+    }
+
+    /// What the attributes with a number say.
+    #[inline(always)]
+    pub fn said(&self, number: u32) -> &Said {
+        &self.known[number as usize].1
+    }
+
+    /// The number of attributes, as in the source; 0 for none.
+    #[inline(always)]
+    pub fn number(&mut self, attributes: &[u8]) -> u32 {
+        if attributes.is_empty() {
+            return 0;
+        }
+        let slot = (bytes::mixed(attributes) >> (64 - REMEMBERED.trailing_zeros())) as usize;
+        let number = self.slots[slot] as usize;
+        if number != 0 && &self.sources[self.known[number - 1].0..self.known[number].0] == attributes {
+            return number as u32;
+        }
+        let number = self.known.len() as u32;
+        self.sources.extend_from_slice(attributes);
+        self.known.push((self.sources.len(), Said::of(attributes)));
+        self.slots[slot] = number;
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::{element_evidence, MAIN};
+    use crate::names::{NAME_DIV, NAME_NAV};
+
+    fn tag_evidence(element: u32, attributes: &[u8]) -> u8 {
+        element_evidence(element) | Said::of(attributes).evidence
+    }
+
+    #[test]
+    fn what_is_remembered_of_attributes_is_what_they_say() {
+        let mut remembered = Remembered::default();
+        for page in 0..3 {
+            remembered.begin();
+            for turn in 0..20_000 {
+                let attributes = match turn % 4 {
+                    0 => format!(" class=sidebar data-turn={}", turn % 97),
+                    1 => format!(" id=nav{}", turn + page),
+                    2 => " role=main".to_owned(),
+                    _ => String::new(),
+                };
+                let number = remembered.number(attributes.as_bytes());
+                assert_eq!(*remembered.said(number), Said::of(attributes.as_bytes()));
+            }
+        }
+    }
+
+    #[test]
+    fn tags_roles_and_hint_words_say_what_they_hold() {
+        assert_eq!(tag_evidence(NAME_NAV, b""), BOILERPLATE);
+        assert_eq!(tag_evidence(NAME_DIV, b" class='main relatedPosts'"), HINT);
+        assert_eq!(tag_evidence(NAME_DIV, b" class='no-sidebar hasMenu'"), 0);
+        assert_eq!(tag_evidence(NAME_DIV, b" id=SIDEBAR"), HINT);
+        assert_eq!(tag_evidence(NAME_DIV, b" id='side&#98;ar'"), HINT);
+        assert_eq!(tag_evidence(NAME_DIV, b" id='recommendations recommendationx'"), HINT);
+        assert_eq!(tag_evidence(NAME_DIV, b" role=' Main ' itemprop=articleBody"), MAIN | ARTICLE_BODY);
+        assert_eq!(tag_evidence(NAME_DIV, b" style='color: red; DISPLAY : none'"), BOILERPLATE);
+        assert_eq!(tag_evidence(NAME_DIV, b" hidden"), BOILERPLATE);
+        // As in the reference, whose first look knows a word in small letters, in capitals, or with one in front.
+        assert_eq!(tag_evidence(NAME_DIV, b" hIdden"), 0);
+        assert_eq!(tag_evidence(NAME_DIV, b" hIdden class=nav"), BOILERPLATE | HINT);
+    }
+}
