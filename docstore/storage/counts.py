@@ -28,9 +28,10 @@ class Counts:
     """Counts by name of one writer session."""
 
     def __init__(self, engine: Engine, session: bytes = b"") -> None:
+        self._engine = engine
         self._row_key = COUNTS_ROW + session
-        cells = engine.read_row(TABLE, self._row_key)
-        self._committed = _totals(cells)
+        self._committed: Counter[str] | None = None
+        """None: to be read, for others may have been written than are known here."""
         self._pending: Counter[str] = Counter()
 
     def add(self, counts: Mapping[str, int]) -> None:
@@ -41,15 +42,20 @@ class Counts:
         """What to write with the plan; nothing where it counts nothing."""
         if not self._pending:
             return []
+        if self._committed is None:
+            self._committed = _totals(self._engine.read_row(TABLE, self._row_key))
         return [RowMutations(TABLE, self._row_key, [_cell(TOTALS, dict(self._committed + self._pending))])]
 
     def committed(self) -> None:
         """The plan is committed."""
-        self._committed += self._pending
+        if self._committed is not None:
+            self._committed += self._pending
         self._pending.clear()
 
     def rollback(self) -> None:
-        """The plan has failed, or there is none."""
+        """The plan has failed, or there is none; of one that failed the row may be there all the same."""
+        if self._pending:
+            self._committed = None
         self._pending.clear()
 
 

@@ -25,3 +25,17 @@ def test_pages_for_which_the_index_ran_out_of_depth_are_counted() -> None:
     tally.committed()
     found = totals(engine)
     assert (found[REASON_CROWDED], found["captures"], found["verdict.new"]) == (1, 3, 3)
+
+
+def test_a_commit_of_which_nobody_knows_whether_it_failed_is_counted_where_it_did_not() -> None:
+    engine = MemoryEngine()
+    tally = Tally(engine)
+    for _ in range(2):
+        tally.count_visit()
+        engine.mutate_rows(tally.rows(), Durability.NONE)
+        tally.rollback()
+    tally.count_visit()
+    tally.rollback()
+    tally.count_visit()
+    engine.mutate_rows(tally.rows(), Durability.NONE)
+    assert totals(engine) == {"visits": 3}
