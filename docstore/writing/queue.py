@@ -95,12 +95,13 @@ class WriteQueue:
             self._waiting.append(request)
 
     def write(self, request: Request) -> None:
-        """Write a request, and return when it is answered.
+        """Write a request, and return when it is answered; one that has its place is, whoever closes the store.
 
         Raises:
             StoreUnavailable: the store is closed, or belongs to the parent process.
         """
-        self.check()
+        if not request.is_queued:
+            self.check()
         try:
             if not request.is_queued:
                 self.add(request)

@@ -174,6 +174,14 @@ def test_closing_lets_the_group_under_way_be_finished_and_fails_the_rest(
         queue.write(request("later"))
 
 
+def test_a_request_that_has_its_place_is_answered_after_closing(queue: WriteQueue) -> None:
+    queued = request("queued")
+    queue.add(queued)
+    queue.close()
+    queue.write(queued)
+    assert isinstance(queued.outcomes[0], StoreUnavailable)
+
+
 def test_an_interrupted_leader_leaves_the_others_to_the_next_one(
     queue: WriteQueue, writes: Writes, pool: ThreadPoolExecutor
 ) -> None:
