@@ -65,14 +65,17 @@ class PageWriter:
         """
         if threads < 1:
             raise InvalidArgument(f"threads must be at least 1, not {threads}")
-        with ThreadPoolExecutor(threads, "docstore-analyse") as pool:
-            stream: _Stream[Page] = _Stream(
-                lambda batch: pool.submit(self._prepare, batch, options).result,
-                lambda group: self._write(group, options),
-                self._queue.check,
-            )
+        pool = ThreadPoolExecutor(threads, "docstore-analyse")
+        stream: _Stream[Page] = _Stream(
+            lambda batch: pool.submit(self._prepare, batch, options).result,
+            lambda group: self._write(group, options),
+            self._queue.check,
+        )
+        try:
             # Unlike a generator, `map` does not hold a long page until the next one is there.
             yield from stream.answers(map(_as_page, pages), body_bytes, is_at_hand=isinstance(pages, Sized))
+        finally:
+            pool.shutdown(wait=False)  # nothing is left to do, or the group that is being written needs it
 
     def put_prepared(self, prepared: Iterable[Prepared], options: WriteOptions) -> Iterator[PutResult]:
         """Write pages that were made ready elsewhere, as `put_all` does."""
@@ -245,6 +248,7 @@ class _Stream(Generic[_Given]):
         group: _Group[_Given] | None = None
         failure: Exception | None = None
         is_slow = not is_at_hand
+        waits = True
         writer = ThreadPoolExecutor(1, "docstore-write")
         try:
             while True:
@@ -278,11 +282,15 @@ class _Stream(Generic[_Given]):
             if group is not None:
                 group.complete()
             yield from self._results(window, 0)
+        except GeneratorExit:
+            # The collector of garbage may close this in a thread that holds what the writing one waits for.
+            waits = False
+            raise
         finally:
             self._is_dropped = True
             if group is not None:
                 group.complete()
-            writer.shutdown(cancel_futures=True)
+            writer.shutdown(wait=waits, cancel_futures=True)
         if failure is not None:
             raise failure
 

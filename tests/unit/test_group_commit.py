@@ -269,6 +269,22 @@ def test_an_iterator_that_nobody_advances_reads_little_and_stops_nobody(store: D
     assert store.put_page("https://a.example/2", b"x").stored == "body"
 
 
+@pytest.mark.usefixtures("fast")
+def test_an_iterator_may_be_dropped_where_its_writes_are_waited_for(store: DocumentStore, groups: Groups) -> None:
+    groups.stops = lambda urls: page(GROUP_PAGES + 1).url in urls
+    results = store.put_pages(iter(pages(600)))
+    next(results)
+    next(results)
+    with store.committer.lock:  # as when the collector of garbage drops it in a thread that deletes
+        assert groups.reached.wait(60)
+        groups.go_on.set()
+        dropping = threading.Thread(target=results.close, daemon=True)  # type: ignore[attr-defined]
+        dropping.start()
+        dropping.join(10)
+        assert not dropping.is_alive()
+    assert store.put_page("https://b.example/", b"x").stored == "body"
+
+
 # --- callers that share commits
 
 
