@@ -52,7 +52,7 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.storage.reports import BackupReport, CompactionReport
     from docstore.writing.orphans import Orphan
     from docstore.writing.pipeline import PageWriter
-    from docstore.writing.prepared import Prepared
+    from docstore.writing.prepare import Prepared
     from docstore.writing.write_side import Similar, WriteSide
 
 MICROS = 1_000_000

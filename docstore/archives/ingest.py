@@ -38,7 +38,7 @@ from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore
 
 if TYPE_CHECKING:  # loaded at the first write
-    from docstore.writing.prepared import Prepared
+    from docstore.writing.prepare import Prepared
 
 MAX_ERRORS = 10_000
 """Errors listed one by one; further ones are counted."""

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import url_of
 from docstore.model.types import Page, PutResult, WriteOptions
-from docstore.writing.prepared import BATCH_BYTES, BATCH_PAGES, Prepared, Preparer, body_bytes
+from docstore.writing.prepare import BATCH_BYTES, BATCH_PAGES, Prepared, Preparer, body_bytes
 from docstore.writing.queue import Request, WriteQueue
 from docstore.writing.sequencer import GROUP_BYTES, GROUP_PAGES
 

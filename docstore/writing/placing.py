@@ -30,7 +30,7 @@ from docstore.storage.sharing import (
     body_name,
 )
 from docstore.storage.values import TEXT_DELTA, Sorted
-from docstore.writing.prepared import Prepared
+from docstore.writing.prepare import Prepared
 from docstore.writing.rows import PageRows
 from docstore.writing.siblings import Siblings
 from docstore.writing.versions import OwnVersion, PendingPage

@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.types import PutResult
-from docstore.writing.prepared import Prepared, body_bytes
-from docstore.writing.sequencer import GROUP_BYTES, GROUP_PAGES, Policies, Sequencer
+from docstore.writing.judge import Policies
+from docstore.writing.prepare import Prepared, body_bytes
+from docstore.writing.sequencer import GROUP_BYTES, GROUP_PAGES, Sequencer
 
 _FAIL_A_GROUP = (StorageError, CommitUnknown, StoreUnavailable)
 """What is wrong with the disk or the store; anything else is wrong with one page."""

@@ -38,7 +38,7 @@ from docstore.writing import anchors
 from docstore.writing.orphans import Orphan, orphans
 from docstore.writing.pipeline import PageWriter
 from docstore.writing.placing import PAGES
-from docstore.writing.prepared import Preparer
+from docstore.writing.prepare import Preparer
 from docstore.writing.queue import WriteQueue
 from docstore.writing.referrers import Referrers
 from docstore.writing.reindexing import kernel_of, open_buckets

@@ -17,7 +17,7 @@ from docstore import Page, PutResult, StorageError, StoreUnavailable
 from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument
 from docstore.store import DocumentStore
-from docstore.writing.prepared import Prepared, Preparer
+from docstore.writing.prepare import Prepared, Preparer
 from docstore.writing.sequencer import GROUP_BYTES, GROUP_PAGES, Sequencer, Written
 
 T0 = 1_700_000_000_000_000

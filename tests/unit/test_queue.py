@@ -13,9 +13,10 @@ import pytest
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.types import Page, Policy, Previous, PutResult, Verdict, VerdictKind
 from docstore.storage.values import Sorted
-from docstore.writing.prepared import Prepared
+from docstore.writing.judge import Policies
+from docstore.writing.prepare import Prepared
 from docstore.writing.queue import Request, WriteQueue
-from docstore.writing.sequencer import GROUP_BYTES, GROUP_PAGES, Policies, Written
+from docstore.writing.sequencer import GROUP_BYTES, GROUP_PAGES, Written
 
 FLAG: Policies = {}
 REJECT: Policies = {VerdictKind.EXACT: Policy.REJECT}

@@ -34,7 +34,7 @@ from docstore.model.types import Page
 from docstore.reports.check import check
 from docstore.storage.values import Sorted
 from docstore.writing.anchors import Anchor
-from docstore.writing.prepared import Prepared, Preparer
+from docstore.writing.prepare import Prepared, Preparer
 
 ROOT = Path(__file__).parent.parent.parent
 SAMPLE = ROOT / "examples" / "sample-crawl.warc.gz"

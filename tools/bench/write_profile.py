@@ -35,7 +35,7 @@ from docstore.tablets.placement import Placement
 from docstore.tablets.values import ValueCodec
 from docstore.writing import sequencer
 from docstore.writing.placing import PagePlacer
-from docstore.writing.prepared import Preparer
+from docstore.writing.prepare import Preparer
 from docstore.writing.queue import Request
 from docstore.writing.rows import PageRows
 from tools.bench.harness import Section, load_pages, median, one_core

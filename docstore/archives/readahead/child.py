@@ -27,7 +27,7 @@ from docstore.archives.readahead.portions import Portion, portions
 from docstore.archives.readahead.process import HELLO, Job
 from docstore.dedup import bands
 from docstore.dedup.kernel import Kernel
-from docstore.writing.prepared import BATCH_BYTES, BATCH_PAGES, Preparer
+from docstore.writing.prepare import BATCH_BYTES, BATCH_PAGES, Preparer
 
 AHEAD_BYTES = 16 << 20
 """Bodies that have been read and wait to be sent; a longer one passes alone."""

@@ -21,7 +21,7 @@ from docstore.dedup.analysis import Analysis
 from docstore.model.types import Page
 from docstore.storage.values import Sorted
 from docstore.writing.anchors import Anchor
-from docstore.writing.prepared import Prepared
+from docstore.writing.prepare import Prepared
 
 BUFFER_BYTES: Final = 2 << 20
 """Takes most frames."""
