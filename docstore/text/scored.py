@@ -19,7 +19,8 @@ The rule:
    two blocks before and the two behind.
 3. Blocks with a score above zero are the main content, and where these weigh less than 500 or a sixteenth of the page's
    text, those above -100 too; but of blocks of 40 and more with the same text only those in the element of the first,
-   as pages repeat a text for other sizes of screen, and replies quote.  Where there is none, what `combined` took.
+   or in one beside it with its name and marks, as pages repeat a text for other sizes of screen, and replies quote.
+   Where there is none, what `combined` took.
 4. That is *doubtful* where it weighs less than an eighth of the page's text, or no block scored above zero, and it has
    less than a fifth of the words of the title (of those with four characters or more, as they are written).  Then it is
    likely to be a notice that the whole site shares, and the page's text is that of step 5 of `combined`: all that does
@@ -147,11 +148,17 @@ def choose(page: Outline, scores: Sequence[int]) -> list[int]:
     weight = _weigh(page, kept)
     if weight < LITTLE_FOUND or weight * LITTLE_SHARE < _weigh(page, range(len(page.blocks))):
         kept = [number for number, each in enumerate(scores) if each > LOWER_BAR]
+    around = path_marks(page)
+
+    def are_beside(*elements: int) -> bool:
+        return len({(page.parents[each], page.tags[each][0], around[each]) for each in elements}) == 1
+
     owners: dict[str, int] = {}
     chosen = []
     for number in kept:
         block = page.blocks[number]
-        if block.weight < COPY_WEIGHT or owners.setdefault(render([block]), block.owner) == block.owner:
+        first = block.owner if block.weight < COPY_WEIGHT else owners.setdefault(render([block]), block.owner)
+        if first == block.owner or are_beside(first, block.owner):
             chosen.append(number)
     return chosen
 

@@ -8,7 +8,7 @@ from docstore.text import scored as rule
 from docstore.text.combined import combined
 from docstore.text.content import visible
 from docstore.text.outline import outline, render
-from docstore.text.scorecard import SCORES
+from docstore.text.scorecard import MARKS, SCORES
 from docstore.text.scored import scored
 from docstore.text.tokens import split
 from tests.pages import words
@@ -112,6 +112,18 @@ def test_of_long_blocks_with_one_text_those_in_the_first_element_are_kept() -> N
     page = outline(split(f"<p>{PROSE[0]}</p><p>short</p><div><p>{PROSE[0]}</p><p>short</p></div><p>{PROSE[0]}</p>"))
     assert rule.choose(page, [100] * 5) == [0, 1, 3, 4]
     assert rule.choose(page, [-200, 0, 100, 0, 100]) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("start", "kept"),
+    [("<section>", [0, 1]), ("<section data-x>", [0, 1]), ("<div>", [0]), ("<section class=desktop>", [0])],
+)
+def test_one_text_in_elements_of_one_kind_beside_each_other_is_kept(start: str, kept: list[int]) -> None:
+    assert "desktop" in MARKS
+    page = outline(split(f"<main><section><p>{PROSE[0]}</p></section>{start}<p>{PROSE[0]}</p>"))
+    assert rule.choose(page, [100, 100]) == kept
+    apart = outline(split(f"<section><p>{PROSE[0]}</p></section><main><section><p>{PROSE[0]}</p>"))
+    assert rule.choose(apart, [100, 100]) == [0]
 
 
 def test_the_bar_is_lower_where_little_is_found() -> None:

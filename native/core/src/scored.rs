@@ -215,9 +215,19 @@ impl Scored {
         let mut owners = vec![None; self.scores.len()];
         kept.retain(|&number| {
             let block = &page.blocks[number];
-            block.weight < COPY_WEIGHT || *owners[self.first[number].0].get_or_insert(block.owner) == block.owner
+            if block.weight < COPY_WEIGHT {
+                return true;
+            }
+            let first = *owners[self.first[number].0].get_or_insert(block.owner);
+            first == block.owner || self.are_beside(first as usize, block.owner as usize)
         });
         kept
+    }
+
+    /// Whether elements have the same parent, name and marks.
+    fn are_beside(&self, one: usize, other: usize) -> bool {
+        let parents = &self.combined.page.parents;
+        parents[one] == parents[other] && self.alike.of_elements[one] == self.alike.of_elements[other]
     }
 
     fn read_title(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow) {
