@@ -64,7 +64,7 @@ class IngestOptions:
         policies: what to do per verdict, in place of the schema's; None keeps those.
         threads: that analyse pages.
         on_rejected: called with the result of every rejected page; of one that an earlier run rejected, too, so that a
-            run that goes on where another ended names all of them.
+            run that continues an earlier one lists all of them.
         anchors: write the text of each outlink into the `anchor` family of the page that it leads to.
         reader: read and analyse in a process of its own, which no stream can be given to; None does so for files of
             READER_BYTES together, where there is a second core and more than one thread is allowed.
@@ -178,7 +178,7 @@ def ingest(
     Raises:
         InvalidArgument: no thread is allowed, or a stream is to be read by another process.
         StorageError: the disk is full or fails, or the reading process died; what is in the report is committed, the
-            same run again goes on.
+            same run again continues.
     """
     if isinstance(sources, str | Path):
         raise InvalidArgument(f"sources must be a list of files, such as [{str(sources)!r}], not one file")

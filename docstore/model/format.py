@@ -261,7 +261,7 @@ RUN_KEY_BITS = 40
 RUN_PLACE_BITS = 24
 """A run holds at most 2**24 texts."""
 RUN_TEXT_GONE = 0
-"""Text number of texts that are gone, in buckets that were full: a look-up goes on to longer keys as before."""
+"""Text number of removed texts in full buckets: a look-up still continues to longer keys."""
 
 # --- stages of a sweep: may be lost, are made again from the rows ---
 

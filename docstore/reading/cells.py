@@ -43,7 +43,7 @@ SLICE_CELLS = 1000
 
 FIRST_ROWS = 16
 MOST_ROWS = 1024
-"""Rows of a scan whose values are fetched together: few first, for whoever looks at the first rows only."""
+"""Rows of a scan whose values are fetched together: few first, for callers that read only the first rows."""
 
 
 class Row(NamedTuple):

@@ -1,8 +1,8 @@
-"""Every invariant of a store, walked: what `docstore check` prints, and what the tests call.
+"""Every invariant of a store, checked: what `docstore check` prints, and what the tests call.
 
-Knows the store's parts; changes nothing, but for an index that does not open, which is made anew.  Silent on a
-sound store, also after kill -9.  Left-overs that readers see through (postings of deleted pages, users of freed bodies,
-records that nothing refers to) are no findings.
+Knows the store's parts.  Changes nothing, except that an index that cannot be opened is rebuilt.  It has no findings on
+an undamaged store, also after kill -9.  Left-overs that readers ignore (postings of deleted pages, users of freed
+bodies, records without a ref) are no findings.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def check(opened: Backend, on_row: Callable[[int], None] | None = None) -> Itera
 
 
 def losses(opened: Backend) -> Iterator[Problem]:
-    """What this open or an earlier one found to be lost, as long as it is not acknowledged."""
+    """What this open or an earlier one found lost, until it is acknowledged."""
     for lost in opened.lost:
         what = f"bytes of {', '.join(lost.columns)} were missing at open: dropped"
         yield Problem(f"{lost.url} @{lost.timestamp}", what, f"{RESTORE}; {ACKNOWLEDGE}")

@@ -1,8 +1,8 @@
-"""How much of a store is duplicates, where they lie, and which query parameters make them.
+"""How much of a store is duplicates, where they are, and which query parameters make them.
 
 Knows rows and the columns of `capture`; must not know the terminal.  Counts live rows, unlike the running
-totals of `DocumentStore.stats`; reads no text and no body.  A parameter that never changes the content (a session's
-number, a sort order) is a trap for crawlers: every value of it is another URL of the same page.
+totals of `DocumentStore.stats`; reads no text and no body.  A parameter that never changes the content (a session
+number, a sort order) is a crawler trap: every value of it is another URL of the same page.
 """
 
 from __future__ import annotations
@@ -43,13 +43,11 @@ class GroupCounts:
     """Captures of one group.
 
     Attributes:
-        captures: live ones with a verdict, rejected ones among them, visits without a body (304) not.
+        captures: live ones with a verdict, including rejected ones, without visits that have no body (304).
         verdicts: how many by verdict.
-        reasons: how many by the reason beside the verdict: why there could be none; "crowded" (new or similar) where
-            the index ran out of depth, and a sweep may find what they repeat; "doubtful_text" where main text may be
-            the wrong one.
-        body_bytes: their bodies, raw.
-        saved_bytes: bodies of duplicates and of confirmed versions, less what their own records take.
+        reasons: how many by reason, see `Verdict.reason`.  "crowded": a sweep may find what they repeat.
+        body_bytes: of their bodies, raw.
+        saved_bytes: bodies of duplicates and of confirmed versions, minus their own records.
     """
 
     captures: int = 0
@@ -66,13 +64,13 @@ class GroupCounts:
 
 @dataclass(slots=True)
 class Trap:
-    """A query parameter of a host, and what it does to the content.
+    """A query parameter of a host, and its effect on the content.
 
     Attributes:
         host, parameter: which.
         urls: pages with it.
-        pages: of these, different ones once it is taken out of the URL.
-        changing: of these, those that are not the same for all its values.
+        pages: of these, different ones when the parameter is removed from the URL.
+        changing: of these, those whose content differs between its values.
         compared: of these, those that the store has for two values and more.
     """
 

@@ -1,6 +1,6 @@
 """Pictures as PNG: a page's tag curve with its plateau, and the laws of words of a store.
 
-The one place that loads matplotlib, and only when a picture is asked for.
+The only importer of matplotlib, which is loaded when a picture is asked for.
 """
 
 from __future__ import annotations

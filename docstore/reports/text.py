@@ -1,22 +1,21 @@
 """Word statistics of stored texts: vocabulary, frequencies by rank, Zipf's and Heaps' laws, in one pass.
 
 Reads the `text` family of a store, newest text of each page; must not know the terminal or what draws a plot.
-Words are those that pages are compared by (`text.words`).
+Words are the units by which pages are compared (`text.words`).
 
-**Memory is bounded.**  Up to EXACT_WORDS different words every count is exact.  Beyond, two summaries of that size take
-over, and the result says so:
+**Memory is bounded.**  Up to EXACT_WORDS different words every count is exact.  Above that two summaries of that size
+are used, and the result says so:
 
-- *frequencies*: a Misra-Gries summary (Misra and Gries 1982; Agarwal et al. 2012 for pruning in batches): whenever it
-  holds twice the words it may keep, the least counts are taken off all.  A frequency is then at most
-  `frequency_error` too small, and every word that is more frequent than that is held.
-- *vocabulary and hapax legomena*: an adaptive sample of different words (Wegman's method; Flajolet 1990): kept are the
-  words whose hash ends in L zero bits, L growing with the vocabulary.  Whether a word is kept depends on its hash
-  alone, so its count is exact; the vocabulary is 2**L times the sample, with a standard error of about
-  1.2 / sqrt(sample).
+- *frequencies*: a Misra-Gries summary (Misra and Gries 1982; Agarwal et al. 2012 for pruning in batches).  When it
+  holds twice the words it may keep, the smallest count is subtracted from all.  So a frequency is at most
+  `frequency_error` too small, and every word that is more frequent than that is kept.
+- *vocabulary and hapax legomena*: an adaptive sample of different words (Wegman's method; Flajolet 1990).  It keeps the
+  words whose hash ends in L zero bits; L grows with the vocabulary.  Whether a word is kept depends only on its hash,
+  so its count is exact.  The vocabulary is 2**L times the sample, with a standard error of about 1.2 / sqrt(sample).
 
-**Fits** are least squares on logarithms: Zipf's f(r) = C * r**slope over ranks spaced evenly in their logarithm, so
+**Fits** are least squares on logarithms.  Zipf's f(r) = C * r**slope uses ranks spaced evenly in their logarithm, so
 that every decade of ranks weighs the same (over all ranks, the words that occur once would decide alone), without
-words less frequent than ten times the frequency's error; Heaps' V(n) = K * n**beta over points where the number of
+words less frequent than ten times the frequency's error.  Heaps' V(n) = K * n**beta uses points at which the number of
 words has grown by a fifth.
 """
 

@@ -1,7 +1,7 @@
-"""Two texts -> which words went and which came.
+"""Two texts -> which words were removed and which were added.
 
-Pure: must not know stores or terminals.  Blocks (lines) are compared first and words only within blocks that
-changed, so that long pages stay cheap.
+Pure: must not know stores or terminals.  Blocks (lines) are compared first, and words only within blocks that
+changed, so that long pages stay fast.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_WORDS = 20_000
 
 
 class Change(StrEnum):
-    """What became of a piece of text."""
+    """Whether a piece of text is removed, added or kept."""
 
     SAME = "same"
     OLD = "old"

@@ -173,4 +173,4 @@ def in_order(threads: int, work: Callable[[_Part], _Result], parts: Iterable[_Pa
 
 
 def _storage(error: OSError, path: Path) -> StorageError:
-    return StorageError(f"{path}: {error.strerror}; free space and sweep again, it goes on where it stopped")
+    return StorageError(f"{path}: {error.strerror}; free space and sweep again: it continues where it stopped")

@@ -16,7 +16,7 @@ from docstore.dedup.doubt import TitledText, speak_of_neither
 from docstore.sweep.pages import Versions
 
 PAGES_HELD = 16_384
-"""Titles whose words are at hand, some 16 MB."""
+"""LRU cache of titles and their words, some 16 MB."""
 
 LoadText = Callable[[int], str]
 """Gives the text that a version is compared by."""

@@ -103,7 +103,7 @@ def test_what_an_interrupted_run_says_stands_on_a_line_of_its_own(
     assert answer.code == 130
     assert " 50%|" in answer.err and "3 pages" in answer.err
     lines = answer.err.replace("\r", "\n").splitlines()
-    assert any(line.startswith("docstore: every page that was counted is stored") for line in lines)
+    assert any(line.startswith("docstore: every counted page is stored") for line in lines)
     assert answer.err.count("\ndocstore: ") == 2
 
 
@@ -268,7 +268,7 @@ def test_an_interrupted_run_leaves_a_sound_store_that_the_same_run_completes(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Cut(crawl.read_bytes())))
     answer = run("ingest", "-", "--json")
     assert (answer.code, answer.out) == (130, "")
-    assert "the same run again goes on" in answer.err
+    assert "the same run again continues" in answer.err
     assert run("check").code == 0
     report = run("ingest", str(crawl), "--json").object()
     assert report["stored"] + report["known"] == 5

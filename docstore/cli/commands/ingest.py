@@ -126,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             if not args.dry_run:
                 lists = " and writes the list of --rejects" if args.rejects else ""
-                output.note(f"every page that was counted is stored; the same run again goes on from there{lists}")
+                output.note(f"every counted page is stored; the same run again continues from there{lists}")
             raise
     if report.passwords and not args.strip_passwords:
         output.note(

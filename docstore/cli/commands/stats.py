@@ -46,7 +46,7 @@ CODEC_HEADINGS = ("column", "codec", "records", "raw", "stored", "because")
 CODEC_REASONS = {
     "delta": "a relative was near enough to lean on",
     "dictionary": "no relative was near enough",
-    "zstd": "no dictionary was at hand, or none made it smaller",
+    "zstd": "there was no dictionary, or none made it smaller",
     "stored": "zstd does not make it smaller",
 }
 """Why a record has its codec, which is what the record keeps of the choice: each is taken where none above it pays."""

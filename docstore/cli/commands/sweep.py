@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy",
         choices=[str(policy) for policy in CanonicalPolicy],
         default=str(CanonicalPolicy.CANONICAL_LINK),
-        help="which page stands for a cluster: what the others declare or redirect to (default), or one of these",
+        help="how a canonical page is chosen: by what the others declare or redirect to (default), or by one of these",
     )
     parser.add_argument("--versions", action="store_true", help="pairs of versions of one URL too")
     parser.add_argument("--all-pairs", action="store_true", help="list all pairs of equal pages, not a star")
