@@ -179,7 +179,7 @@ def filler_pages(start: int, count: int) -> Iterator[Page]:
         yield Page(f"https://a.example/{n}", page(words(n, 200)) + noise, 200, HTML, T0)
 
 
-@pytest.mark.parametrize("durability", ["sync", pytest.param("flush", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("durability", ["sync", "flush"])
 def test_a_full_disk_refuses_and_then_takes_pages_again(small_disk: Path, durability: str) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(b"\0" * (5 << 20))
