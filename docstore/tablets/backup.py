@@ -110,9 +110,10 @@ def backup(
 
         try:
             opened.bodies.sync()
-            mark = os.urandom(IDENTITY_BYTES)
-            noted = RowMutations("meta", BACKUPS_ROW, [SetCell(META_FAMILY, mark, 0, b"")])
-            committer.commit(Plan().write(Stage.ALLOCATION, [noted]))
+            if opened.is_read_only:  # it cannot note a mark: its state is the one that the earlier backup had, or later
+                mark = earlier["mark"] if earlier is not None else ""
+            else:
+                mark = _note_mark(committer)
             lengths = _segment_lengths(opened)
             aside = [one.name for one in list_set_aside(files, opened.path / SET_ASIDE_DIRECTORY)]
             dictionaries = [checksum.hex() + DICTIONARY_SUFFIX for checksum in opened.dictionaries.names()]
@@ -132,7 +133,7 @@ def backup(
     content = {
         "format": BACKUP_FORMAT_VERSION,
         "store": opened.identity.hex(),
-        "mark": mark.hex(),
+        "mark": mark,
         "engine": engine,
         "segments": {path.name: length for path, length in lengths.items()},
         "dictionaries": dictionaries,
@@ -143,6 +144,14 @@ def backup(
     files.replace_whole(folder / BACKUP_FILE, json.dumps(content, indent=1).encode() + b"\n")
     _remove_others(files, folder, content)
     return BackupReport(len(lengths), copied_segments, copied_bytes, files.tree_bytes(folder))
+
+
+def _note_mark(committer: Committer) -> str:
+    """Give the backup that begins a mark, and let the store keep it; -> the mark in hex."""
+    mark = os.urandom(IDENTITY_BYTES)
+    noted = RowMutations("meta", BACKUPS_ROW, [SetCell(META_FAMILY, mark, 0, b"")])
+    committer.commit(Plan().write(Stage.ALLOCATION, [noted]))
+    return mark.hex()
 
 
 def restore(folder: Path, target: Path, files: Files | None = None, on_progress: Progress | None = None) -> None:

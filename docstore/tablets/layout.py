@@ -208,13 +208,18 @@ class LocalBackend:
             if self.index is not None:
                 stack.callback(self.index.close)
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether it is open for reading only."""
+        return self.scratch is not None
+
     def check_writable(self) -> None:
         """Refuse a change of a store that is open for reading only.
 
         Raises:
             StorageError: it is; `errno` is EROFS.
         """
-        if self.scratch is not None:
+        if self.is_read_only:
             raise read_only_error(self.path)
 
     def make_reserve(self) -> None:

@@ -78,6 +78,9 @@ def test_a_store_is_read_and_nothing_in_it_changes(tmp_path: Path, scratch: Path
         store.backup(tmp_path / "b")
     assert state(path) == before
     assert list(scratch.iterdir()) == []
+    for is_read_only in (False, True, False):  # each takes the backup of the one before it for an earlier state
+        with docstore.open(path, read_only=is_read_only) as store:
+            store.backup(tmp_path / "b")
     restore(tmp_path / "b", tmp_path / "r")
     with docstore.open(tmp_path / "r") as store:
         read_all(store)
