@@ -29,12 +29,14 @@ PAGES = 2000
 PATIENCE_SECONDS = 500
 """Nothing waits so long unless it hangs."""
 SCRIPT = """
+import signal
 import subprocess
 import sys
 import docstore
 from docstore.model.errors import DocstoreError
 from docstore.archives.ingest import IngestOptions, ingest
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
 real = subprocess.Popen
 def noted(*given, **named):
     reader = real(*given, **named)
