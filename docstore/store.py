@@ -7,6 +7,7 @@ are loaded at the first write: it keeps a cold `docstore get` fast.
 from __future__ import annotations
 
 import importlib
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -111,6 +112,7 @@ class DocumentStore:
         self.opened = opened
         self._clock = clock
         self._closed = False
+        self._process = os.getpid()
         self._writes: WriteSide | None = None
         self._snippets: SnippetReader | None = None
         self.schema = opened.schema
@@ -142,9 +144,11 @@ class DocumentStore:
         return DocumentStore(self.opened.layer(), Durability.NONE, clock=self._clock)
 
     def close(self) -> None:
-        """Finish writing and release the directory; a second call does nothing."""
-        if not self._closed:
-            self._closed = True
+        """Finish writing and release the directory; a second call, or one in a forked child, does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        if os.getpid() == self._process:  # locks may be held by threads that only the parent has; its files stay
             if self._writes is not None:
                 self._writes.queue.close()
             with self._committer.lock:

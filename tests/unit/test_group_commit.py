@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -351,6 +353,22 @@ def test_closing_a_store_fails_what_still_waits_by_name(store: DocumentStore, gr
         list(results)
     with pytest.raises(StoreUnavailable, match="closed"):
         asyncio.run(store.put_page_async("https://a.example/", b"x"))
+
+
+def test_a_forked_child_closes_its_copy_while_the_parent_writes(store: DocumentStore, groups: Groups) -> None:
+    groups.stops = lambda urls: True
+    writing = threading.Thread(target=store.put_page, args=("https://a.example/", b"x"))
+    writing.start()
+    assert groups.reached.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        store.close()
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    groups.go_on.set()
+    writing.join(60)
+    assert "https://a.example/" in store
 
 
 def test_an_interpreter_ends_whatever_is_left_of_its_writes(tmp_path: Path) -> None:
