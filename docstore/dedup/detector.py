@@ -48,7 +48,7 @@ SKETCH_MARGIN = 0.1
 LIKELY_CONTAINED = 0.8
 """Least share of the smaller page that a sketch, taken at the upper end of its error, must leave possible."""
 SKETCHES_HELD = 32_768
-"""Sketches kept at hand, some 13 MB: most candidates are the last pages of the same site, and most are ruled out."""
+"""Sketches in the cache, some 13 MB: most candidates are the last pages of the same site, and most are ruled out."""
 SHINGLE_CACHE_BYTES = 32 << 20
 GONE_ROUNDS = 24
 """A page asks the index so often while what it proposes turns out to be gone: that is to look at 960 texts in all."""
@@ -94,6 +94,10 @@ class Pages(Protocol):
 
     def title(self, pointer: PagePointer) -> str:
         """Its shown title."""
+        ...
+
+    def titled(self, pointer: PagePointer) -> TitledText:
+        """Its title and text, for a comparison by words."""
         ...
 
     def status(self, pointer: PagePointer) -> int:
@@ -268,8 +272,7 @@ class Detector:
 
     def may_stand(self, page: TitledText, pointer: PagePointer) -> bool:
         """Whether a verdict on the text of a page may name that page."""
-        other = TitledText(self._pages.title(pointer), lambda: self._pages.text(pointer) or "")
-        return not speak_of_neither(page, other)
+        return not speak_of_neither(page, self._pages.titled(pointer))
 
     def _other_of_text(self, row_key: bytes, page: TitledText, pointer: PagePointer) -> PagePointer | None:
         """The oldest live page with the text of another on which a verdict may stand."""
@@ -331,14 +334,14 @@ class Detector:
         Args:
             analysis: the page's fingerprints.
             text_checksum: of the stored text.
-            load_text: reads it; called only where its shingles are not at hand.
+            load_text: reads it; called only where its shingles are not in the cache.
         """
         if not analysis.text_checksum or not text_checksum:
             return 0.0
         if analysis.text_checksum == text_checksum:
             return 1.0
         page = self._query_text(analysis)
-        self._texts.compare(page, [], 0)  # is at hand from now on
+        self._texts.compare(page, [], 0)  # puts the page into the cache
         overlap = self._overlap(page, _number(text_checksum), text_checksum, load_text)
         return 0.0 if overlap is None else jaccard(overlap[0], len(page.shingles), overlap[1])
 
@@ -353,7 +356,7 @@ class Detector:
     def _overlap(
         self, page: QueryText, number: int, text_checksum: bytes, load_text: Callable[[], str | None]
     ) -> tuple[int, int] | None:
-        """How many shingles a page that is at hand shares with a text, and how many that has; None without the text."""
+        """How many shingles a page in the cache shares with a text, and how many that has; None without the text."""
         found = self._texts.overlap(page.number, number)
         if found is not None and found[0] == text_checksum:
             return found[1:]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from docstore.dedup.detector import StoredPage
+from docstore.dedup.doubt import TitledText
 from docstore.model.pointers import PagePointer
 from docstore.storage.cache import LruCache
 from docstore.storage.sharing import Base
@@ -33,9 +34,10 @@ class RecentPage:
         status: of HTTP.
         envelope: of its body.
         text: envelope of its text.
+        titled: its title and text as words.
     """
 
-    __slots__ = ("envelope", "page", "status", "text", "title")
+    __slots__ = ("envelope", "page", "status", "text", "title", "titled")
 
     def __init__(
         self,
@@ -44,12 +46,14 @@ class RecentPage:
         status: int | None = None,
         envelope: bytes | None = None,
         text: bytes | None = None,
+        titled: TitledText | None = None,
     ) -> None:
         self.page = page
         self.title = title
         self.status = status
         self.envelope = envelope
         self.text = text
+        self.titled = titled
 
 
 class Recent:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.comparable import bodies_compare
 from docstore.dedup.detector import StoredPage
+from docstore.dedup.doubt import TitledText
 from docstore.model.capture import (
     BODY,
     CHECKSUM,
@@ -63,7 +64,7 @@ class PageRows:
         table: of pages.
         placement: where values lie.
         sharing: bodies that others lean on.
-        remembers: keep the last live versions at hand, as far as the policies let them live until they are written
+        remembers: cache the last live versions, as far as the policies let them live until they are written
             again.  Whoever asks for that calls `forget` before the next read, once anybody else may have committed.
     """
 
@@ -76,6 +77,7 @@ class PageRows:
         self._unusable: set[PagePointer] = set()
         """Live versions that were found to be unreadable."""
         self._pending: dict[PagePointer, PendingPage] = {}
+        self._pending_titled: dict[PagePointer, TitledText] = {}
         self._turns: dict[PagePointer, int] = {}
         self.turn = 0
         self._pending_rows: set[bytes] = set()
@@ -133,6 +135,18 @@ class PageRows:
         if recent is not None:
             recent.title = title
         return title
+
+    def titled(self, pointer: PagePointer) -> TitledText:
+        """Its title and text; a page of a template is compared with by many, its words are found once."""
+        recent = None if pointer in self._pending else self._recent.page(pointer)
+        found = self._pending_titled.get(pointer) if recent is None else recent.titled
+        if found is None:
+            found = TitledText(self.title(pointer), lambda: self.text(pointer) or "")
+            if recent is not None:
+                recent.titled = found
+            elif pointer in self._pending:
+                self._pending_titled[pointer] = found
+        return found
 
     def status(self, pointer: PagePointer) -> int:
         """Its HTTP status."""
@@ -321,7 +335,7 @@ class PageRows:
         return True
 
     def base_at(self, envelope: bytes, pointer: PagePointer) -> Base | None:
-        """The same, of a body whose envelope is at hand."""
+        """The same, of a body whose envelope is known."""
         cached = self._recent.bases.get(envelope)
         if cached is not None:
             return cached
@@ -446,10 +460,12 @@ class PageRows:
                             recent.plain.put(text, raw_text)
                     if envelope not in recent.bases:
                         recent.bases.put(envelope, base)
-                recent.put_page(pointer, RecentPage(stored, title, status, envelope, text))
+                titled = self._pending_titled.get(pointer)
+                recent.put_page(pointer, RecentPage(stored, title, status, envelope, text, titled))
         if self._unusable:
             self._unusable = {pointer for pointer in self._unusable if pointer.row_key not in self._pending_rows}
         self._pending.clear()
+        self._pending_titled.clear()
         self._turns.clear()
         self._group_texts.clear()
         self._pending_rows.clear()

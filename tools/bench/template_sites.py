@@ -26,6 +26,7 @@ import docstore
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.comparable import MIN_NEAR_WORDS, REASON_CROWDED
 from docstore.dedup.detector import MAX_VERIFIED, Detector, Judgement, StoredPage, jaccard
+from docstore.dedup.doubt import TitledText
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.runbuckets import RunBuckets
@@ -69,6 +70,9 @@ class MemoryPages:
 
     def title(self, pointer: PagePointer) -> str:
         return ""
+
+    def titled(self, pointer: PagePointer) -> TitledText:
+        return TitledText("", lambda: self.text(pointer))
 
     def status(self, pointer: PagePointer) -> int:
         return 200
