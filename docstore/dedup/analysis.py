@@ -53,7 +53,7 @@ class Analysis(NamedTuple):
         fingerprints: (n,) uint64, ascending: the shingles that are 0 mod p.
         runs: (3n,) uint64: keys of the runs of shingles that begin with each fingerprint, length by length.
         links: outlinks in document order, where asked for.
-        shingles: (n,) uint64, ascending: the shingle set, where the kernel has it at hand; else empty.  Never stored.
+        shingles: (n,) uint64, ascending: the shingle set, where the kernel has made it; else empty.  Never stored.
     """
 
     is_html: bool

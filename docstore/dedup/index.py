@@ -43,13 +43,13 @@ POINTER_SLICE = 64
 MOST_POINTERS = 1024
 """The same, of a body that is read to its end."""
 ROWS_HELD = 65_536
-"""Rows of texts and bodies at hand, some 16 MB: most candidates are texts of the last pages."""
+"""Rows of texts and bodies in the cache, some 16 MB: most candidates are texts of the last pages."""
 
 LOOKS = LOOKS_NEAR + LOOKS_INSIDE + LOOKS_MOST
 GONE_HELD = 65_536
 """Texts known to be gone."""
 PAGES_HELD = 16_384
-"""Texts whose pages are at hand, some 4 MB."""
+"""Texts whose pages are in the cache, some 4 MB."""
 CONDITIONS_HELD = 128
 """Conditions asked of one body that very many pages have: by status class, and by text."""
 
@@ -111,7 +111,7 @@ class HashIndex:
     Args:
         engine: where postings are.
         buckets: first step of a look-up.
-        remembers: keep rows of texts and bodies at hand.  Whoever asks for that calls `forget` before the next
+        remembers: keep rows of texts and bodies in a cache.  Whoever asks for that calls `forget` before the next
             look-up, once anybody else may have written postings.
     """
 
@@ -285,7 +285,7 @@ class HashIndex:
         self._oldest.clear()
 
     def _hold(self, row_key: bytes, stored: Sequence[bytes], limit: int) -> None:
-        """Keep the beginning of a row at hand, unless a limit has cut it short of that."""
+        """Cache the beginning of a row, unless a limit has cut it short of that."""
         rows = self._rows
         if rows is not None and (len(stored) < limit or limit >= POINTER_SLICE):
             rows[row_key] = stored if len(stored) <= POINTER_SLICE else stored[:POINTER_SLICE]
@@ -327,7 +327,7 @@ class HashIndex:
         self._gone.clear()
 
     def _is_known_absent(self, row_key: bytes) -> bool:
-        """Whether a row is at hand, and empty, and the group in flight has not written to it."""
+        """Whether a row is in the cache, and empty, and the group in flight has not written to it."""
         stored = None if self._rows is None else self._rows.get(row_key)
         return stored is not None and not stored and row_key not in self._pending
 
@@ -434,7 +434,7 @@ class HashIndex:
         return rows
 
     def _let_go(self, row_key: bytes, qualifier: bytes) -> None:
-        """What is at hand of a row is without this qualifier; where the row goes on behind that, read it anew."""
+        """Drop this qualifier from a row in the cache; where the row goes on behind what is cached, read it anew."""
         if row_key.startswith(_TEXT):
             self._pages.pop(row_key[len(_TEXT) :], None)
         stored = None if self._rows is None else self._rows.pop(row_key, None)

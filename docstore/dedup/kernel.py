@@ -141,7 +141,7 @@ class Kernel:
         return reference.text_keys(text, self._shingle_words, self._order)
 
     def texts_held(self, limit: int, bounds: texts.SketchBounds, limit_bytes: int) -> Texts:
-        """Nothing at hand of any text yet; see `texts.Texts`."""
+        """An empty cache of texts; see `texts.Texts`."""
         held = texts.Texts if self._native is None else docstore_native.Texts
         return held(limit, bounds, limit_bytes)
 

@@ -1,6 +1,6 @@
 """One body -> its `Analysis`, in readable Python: the definition that a native kernel has to match bit for bit.
 
-Knows `html` and the lower half of `dedup`.  Must not know stores, verdicts or threads.
+Knows `text` and the lower half of `dedup`.  Must not know stores, verdicts or threads.
 
 What is HTML, by the body's head (first 1024 bytes, after a byte order mark and white space):
 

@@ -1,4 +1,4 @@
-"""What is at hand of the last texts, for a page to be compared with them in one step: the readable reference.
+"""Caches of the last texts, with which a page is compared in one step: the readable reference.
 
 Knows `sketch`, `shingle`; must not know the index, pages, nor what a verdict is.  `native/core/src/texts.rs`
 gives the same answers wherever it holds the same texts.  Sketch and shingles belong to a text, so what is held stays

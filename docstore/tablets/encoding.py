@@ -14,7 +14,7 @@ from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.storage.envelope import envelope_raw_bytes
 from docstore.storage.values import BODY_DELTA, DeltaCost
 from docstore.tablets.dictionaries import DictionaryFiles
-from docstore.tablets.sampling import PIECE_BYTES, even_places, telling
+from docstore.tablets.sampling import PIECE_BYTES, even_places, greedy_cover
 from docstore.tablets.values import PACK_LEVEL, Dictionary, Encoded, ValueCodec
 
 Column = tuple[str, bytes]
@@ -149,7 +149,7 @@ def make_dictionaries(
             continue
         wanted_bytes = min(level.dictionary_bytes, int(raw_bytes * level.dictionary_share))
         pieces = list(_pieces(found, fetch, even_places(raw_bytes, wanted_bytes * level.samples)))
-        content = b"".join(telling(pieces, wanted_bytes) if level.samples > 1 else pieces)
+        content = b"".join(greedy_cover(pieces, wanted_bytes) if level.samples > 1 else pieces)
         if content:
             files.save(content, max(level.zstd, PACK_LEVEL))
             made[column] = Dictionary(content, level.zstd)

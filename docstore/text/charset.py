@@ -141,7 +141,7 @@ def decode(body: bytes, content_type: str | None = None) -> Decoded:
         head_text = head.decode("latin-1")
         declarations += [_of_meta(head_text), _of_xml(head_text)]
         return _decode_not_utf_8(body, [name for name in declarations if name is not None])
-    # The text is at hand; all that is open is whether a declaration takes precedence over it.
+    # The text is found; the open question is whether a declaration takes precedence over it.
     declared = declarations[0]
     if declared is None:
         head_text = head.decode("latin-1")

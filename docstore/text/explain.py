@@ -91,8 +91,8 @@ def doubts(title: str, headings: str, main: str, visible: str) -> list[str]:
     found = []
     said = frozenset(words(main))
     for name, text in (("title", title), ("headings", headings)):
-        telling = {word for word in words(text) if len(word) >= LEAST_TITLE_LETTERS}
-        if telling and said.isdisjoint(telling):
+        title_words = {word for word in words(text) if len(word) >= LEAST_TITLE_LETTERS}
+        if title_words and said.isdisjoint(title_words):
             found.append(f"no word of the {name} stands in the main text")
     if len(main) * SMALL_SHARE < len(visible):
         found.append(

@@ -156,7 +156,7 @@ class FoldedText:
 
     Args:
         text: the text.
-        utf8: the same as bytes, where they are at hand.
+        utf8: the same as bytes, where the caller has them.
     """
 
     def __init__(self, text: str, utf8: bytes | None = None) -> None:

@@ -166,8 +166,8 @@ def choose(page: Outline, scores: Sequence[int]) -> list[int]:
 def is_of_another(page: Outline, found: Sequence[int], title: str) -> bool:
     """Whether what was found is not what the title names."""
     text = render(page.blocks[number] for number in found)
-    telling = {word for word in title.split(" ") if len(word) >= TITLE_WORD_CHARACTERS}
-    return sum(word in text for word in telling) * TITLE_SHARE < len(telling)
+    title_words = {word for word in title.split(" ") if len(word) >= TITLE_WORD_CHARACTERS}
+    return sum(word in text for word in title_words) * TITLE_SHARE < len(title_words)
 
 
 def title_of(markup: Markup) -> str:

@@ -1,6 +1,6 @@
-"""Pages in, results out: a caller's pages are made ready, written through the queue, and answered in input order.
+"""Pages in, results out: a caller's pages are prepared, written through the queue, and answered in input order.
 
-Knows what makes pages ready, and the queue.  A source is read in its caller's own thread, to which it may belong, as a
+Knows what prepares pages, and the queue.  A source is read in its caller's own thread, to which it may belong, as a
 cursor of SQLite does.  Other threads analyse and write what has been read: a slow source is not waited for.
 """
 
@@ -26,7 +26,7 @@ GROUP_SECONDS = 0.1
 MOST_GROUPS = 2
 """Groups of one caller that are read and not answered yet."""
 SUBMITTERS = 2
-"""Threads for pages without a thread of their own: one makes pages ready while the other waits for the disk."""
+"""Threads for pages without a thread of their own: one prepares pages while the other waits for the disk."""
 
 _Given = TypeVar("_Given")
 _Outcomes = list[PutResult | Exception]
@@ -43,7 +43,7 @@ class PageWriter:
         self._submitted: deque[_Submitted] = deque()
         self._submitters = 0
         self._preparing = threading.Lock()
-        """Held by the one submitter that makes pages ready, until they have their place in the queue."""
+        """Held by the one submitter that prepares pages, until they have their place in the queue."""
 
     def put(self, page: Page, options: WriteOptions) -> PutResult:
         """Write one page; the answer is committed.
@@ -73,16 +73,16 @@ class PageWriter:
         )
         try:
             # Unlike a generator, `map` does not hold a long page until the next one is there.
-            yield from stream.answers(map(_as_page, pages), body_bytes, is_at_hand=isinstance(pages, Sized))
+            yield from stream.answers(map(_as_page, pages), body_bytes, is_in_memory=isinstance(pages, Sized))
         finally:
             pool.shutdown(wait=False)  # nothing is left to do, or the group that is being written needs it
 
     def put_prepared(self, prepared: Iterable[Prepared], options: WriteOptions) -> Iterator[PutResult]:
-        """Write pages that were made ready elsewhere, as `put_all` does."""
+        """Write pages that were prepared elsewhere, as `put_all` does."""
         stream: _Stream[Prepared] = _Stream(
             lambda batch: batch.copy, lambda group: self._write(group, options), self._queue.check
         )
-        yield from stream.answers(prepared, lambda one: body_bytes(one.page), is_at_hand=False)
+        yield from stream.answers(prepared, lambda one: body_bytes(one.page), is_in_memory=False)
 
     def submit(self, page: Page, options: WriteOptions) -> Future[PutResult]:
         """Write one page in another thread, which ends when nothing is left to write; pages keep their order."""
@@ -158,11 +158,11 @@ class _Group(Generic[_Given]):
     """Pages of one source as they are read, until they are taken to be written.
 
     Args:
-        make_ready: begins to make pages ready; -> what gives them.
+        prepare: begins to prepare pages; -> what gives them.
     """
 
-    def __init__(self, make_ready: Callable[[list[_Given]], Callable[[], list[Prepared]]]) -> None:
-        self._make_ready = make_ready
+    def __init__(self, prepare: Callable[[list[_Given]], Callable[[], list[Prepared]]]) -> None:
+        self._prepare = prepare
         self._lock = threading.Lock()
         self._batch: list[_Given] = []
         self._batch_bytes = 0
@@ -206,7 +206,7 @@ class _Group(Generic[_Given]):
 
     def _end_batch(self) -> None:
         if self._batch:
-            self._ready.append(self._make_ready(self._batch))
+            self._ready.append(self._prepare(self._batch))
         self._batch, self._batch_bytes = [], 0
 
 
@@ -214,24 +214,24 @@ class _Stream(Generic[_Given]):
     """One source of pages and its answers.
 
     Args:
-        make_ready: as of a group.
+        prepare: as of a group.
         write: a group; -> an outcome for each of its pages.
         check: refuses whoever must not write.
     """
 
     def __init__(
         self,
-        make_ready: Callable[[list[_Given]], Callable[[], list[Prepared]]],
+        prepare: Callable[[list[_Given]], Callable[[], list[Prepared]]],
         write: Callable[[list[Prepared]], _Outcomes],
         check: Callable[[], None],
     ) -> None:
-        self._make_ready = make_ready
+        self._prepare = prepare
         self._write = write
         self._check = check
         self._has_failed = self._is_dropped = False
 
     def answers(
-        self, source: Iterable[_Given], size: Callable[[_Given], int], *, is_at_hand: bool
+        self, source: Iterable[_Given], size: Callable[[_Given], int], *, is_in_memory: bool
     ) -> Iterator[PutResult]:
         """Read a source, write its pages, and give their results.
 
@@ -241,13 +241,13 @@ class _Stream(Generic[_Given]):
         Args:
             source: read in the thread that asks for results.
             size: length of a page in bytes.
-            is_at_hand: no page has to be waited for; else the first one is answered before the second is asked for.
+            is_in_memory: no page has to be waited for; else the first one is answered before the second is asked for.
         """
         pages = iter(source)
         window: deque[Future[_Outcomes]] = deque()
         group: _Group[_Given] | None = None
         failure: Exception | None = None
-        is_slow = not is_at_hand
+        is_slow = not is_in_memory
         waits = True
         writer = ThreadPoolExecutor(1, "docstore-write")
         try:
@@ -270,7 +270,7 @@ class _Stream(Generic[_Given]):
                     yield from self._results(window, 0)
                 if group is None or not group.add(page, length_bytes):
                     yield from self._results(window, MOST_GROUPS - 1)
-                    group = _Group(self._make_ready)
+                    group = _Group(self._prepare)
                     group.add(page, length_bytes)
                     window.append(writer.submit(self._write_group, group))
                 del page

@@ -42,7 +42,7 @@ class Judged(NamedTuple):
     """A page of the group in flight that has its verdict, and is to be placed.
 
     Attributes:
-        page: as it was made ready.
+        page: as it was prepared.
         pointer: its row and time.
         verdict: as its row will hold it.
         judgement: against other rows.

@@ -1,9 +1,9 @@
-"""A page made ready for the sequencer: row key, timestamp, text, fingerprints, anchors, and what its row will hold.
+"""A page prepared for the sequencer: row key, timestamp, text, fingerprints, anchors, and what its row will hold.
 
 Knows the kernel, URLs and the columns of a capture.  What can be made before a page's turn is made here, many
 pages in one go: in between verdicts each step would find the processor's cache cold, and take two or three times as
-long.  Pure: no lock, no store, so it runs in any thread, and in a process that holds no store (`reading`).  Must not
-know the sequencer.
+long.  Pure: no lock, no store, so it runs in any thread, and in a process that holds no store (`archives.readahead`).
+Must not know the sequencer.
 """
 
 from __future__ import annotations

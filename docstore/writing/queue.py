@@ -1,6 +1,6 @@
 """Group commit: what waits while one group is committed is the next group.
 
-Knows the sequencer.  Must not know how pages are made ready, nor where they come from.
+Knows the sequencer.  Must not know how pages are prepared, nor where they come from.
 
 The first caller that waits leads: it commits for all that wait until its own pages are answered, then hands over to the
 next one.  So the queue has no thread: an idle store has none, and a lone caller hands nothing over.  Requests are taken

@@ -77,7 +77,7 @@ class Similar:
     contains: float
 
 
-class _Asked(NamedTuple):
+class _QueryPage(NamedTuple):
     """A page that is asked about: its row, b"" where it is not stored, body, content type and status."""
 
     row_key: bytes
@@ -153,7 +153,7 @@ class WriteSide:
             raise InvalidArgument(f"threshold must lie in (0, 1], not {threshold}")
         schema = self._schema
         least = (schema.similar_threshold or schema.near_threshold) if threshold is None else threshold
-        asked = self._asked(page)
+        asked = self._query_page(page)
         analysis = self.kernel.analyse(asked.body, asked.content_type)
         index = HashIndex(self._opened.engine, self._buckets)  # its own: the sequencer's belongs to the sequencer
         rows = PageRows(self._table, self._opened.placement, self._opened.sharing)
@@ -175,17 +175,17 @@ class WriteSide:
                 )
         return sorted(found.values(), key=lambda one: (-one.similarity, one.timestamp, one.url))[:limit]
 
-    def _asked(self, page: bytes | str) -> _Asked:
+    def _query_page(self, page: bytes | str) -> _QueryPage:
         if isinstance(page, bytes):
-            return _Asked(b"", page, None, GOOD_STATUS)
+            return _QueryPage(b"", page, None, GOOD_STATUS)
         row_key = keys.row_key(page)
         document = self._reader.get(row_key, families=("page", "http"))
         if document is None:
             raise InvalidArgument(f"{page} is not in the store; ask with a body, or `docstore put` it first")
-        return _Asked(row_key, document.body or b"", document.newest.header("content-type"), document.status or 0)
+        return _QueryPage(row_key, document.body or b"", document.newest.header("content-type"), document.status or 0)
 
     def _equal(
-        self, index: HashIndex, rows: PageRows, detector: Detector, asked: _Asked, analysis: Analysis, limit: int
+        self, index: HashIndex, rows: PageRows, detector: Detector, asked: _QueryPage, analysis: Analysis, limit: int
     ) -> dict[PagePointer, Similar]:
         """Pages with the same body or text, as verdicts have it."""
         titled = TitledText(analysis.title, lambda: analysis.main)

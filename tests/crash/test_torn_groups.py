@@ -329,7 +329,7 @@ class Case:
         finally:
             shutil.rmtree(folder)
 
-    def stop(self, folder: Path, seed: int, stop_at: int) -> None:
+    def assert_sound_when_stopped(self, folder: Path, seed: int, stop_at: int) -> None:
         where = f"seed {seed}, stopped behind row {stop_at}"
         shutil.copytree(self.before, folder)
         run_torn(folder, self.kind.act, seed, stop_at)
@@ -378,7 +378,7 @@ def test_a_plan_is_stopped_behind_some_of_its_rows(tmp_path: Path, case: Callabl
     seed = len(name)
     rows = case(name).rows(tmp_path / "s", seed)
     for stop_at in random.Random(seed).sample(range(rows), min(STOPS, rows)):
-        case(name).stop(tmp_path / "s", seed, stop_at)
+        case(name).assert_sound_when_stopped(tmp_path / "s", seed, stop_at)
 
 
 @pytest.mark.slow
@@ -388,7 +388,7 @@ def test_a_plan_is_stopped_behind_each_of_its_rows(
     tmp_path: Path, case: Callable[[str], Case], name: str, seed: int
 ) -> None:
     for stop_at in range(case(name).rows(tmp_path / "s", seed)):
-        case(name).stop(tmp_path / "s", seed, stop_at)
+        case(name).assert_sound_when_stopped(tmp_path / "s", seed, stop_at)
 
 
 # --- opening after power loss

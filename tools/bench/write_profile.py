@@ -76,7 +76,7 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ("postings", ((HashIndex, "add"), (HashIndex, "add_names"), (HashIndex, "group_mutations"))),
     ("commit: segment written and synced", ((Placement, "settle"),)),
     ("commit: keys and values, one LevelDB batch", ((LevelDBEngine, "mutate_rows"),)),
-    ("commit: rows, totals, manifest, what is at hand", ((Committer, "commit"), (sequencer.Sequencer, "commit"))),
+    ("commit: rows, totals, manifest, caches", ((Committer, "commit"), (sequencer.Sequencer, "commit"))),
     ("answer", ((sequencer, "_result"),)),
 )
 

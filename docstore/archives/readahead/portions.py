@@ -1,6 +1,6 @@
 """Archives, one after the other -> portions: some pages, their places, and what else came before the last of them.
 
-Knows the readers of `formats`.  Must not know the store, nor which process it runs in: the same
+Knows the readers of `archives.formats`.  Must not know the store, nor which process it runs in: the same
 input gives the same portions in both, so counts and damage do not depend on where it was read.
 """
 

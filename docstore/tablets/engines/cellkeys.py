@@ -218,7 +218,7 @@ def deleted_range(prefix: bytes, mutation: Mutation, bare: bool) -> tuple[bytes,
 
 
 class RowReader:
-    """A read spec made ready for keys: reads one row after another from a stream.
+    """A read spec prepared for keys: reads one row after another from a stream.
 
     `pair` is the pair that the stream stands on.  A stream ends in ENGINE_END_KEY, so that one that runs out has lost
     something; StopIteration then passes through to whoever owns the stream.

@@ -120,10 +120,10 @@ class Handle:
         """Note that a write has failed: the next one reopens first."""
         self._write_failed = True
 
-    def close(self, last_words: Callable[[Any], None]) -> None:
+    def close(self, before_close: Callable[[Any], None]) -> None:
         """Close for good; again does nothing.
 
-        A database that was written to, and that no write has failed on, is given to `last_words` first.
+        A database that was written to, and that no write has failed on, is given to `before_close` first.
         """
         if self._gone:
             return
@@ -134,7 +134,7 @@ class Handle:
             database = self._take_away()
             try:
                 if database is not None and self._written and not self._write_failed:
-                    last_words(database)
+                    before_close(database)
             except self._foreign_errors as error:
                 raise self._translate(error, "closing; what was acknowledged stays in its log") from error
             finally:

@@ -1,4 +1,4 @@
-//! What is at hand of the last texts, for a page to be compared with them in one step: `docstore/dedup/texts.py`.
+//! Caches of the last texts, with which a page is compared in one step: `docstore/dedup/texts.py`.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
