@@ -14,10 +14,11 @@ from docstore.model.errors import InvalidArgument
 from docstore.model.types import Schema
 
 if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
+    from docstore.storage.files import Holder
     from docstore.storage.port import Backend
 
 
-_MODULES = {"": "docstore.tablets.layout"}
+_MODULES = {"": "docstore.tablets.layout", "hbase": "docstore.hbase.layout"}
 """By scheme of an address, "" for a path: the module whose class `Layout` makes and opens a store there."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
@@ -32,6 +33,24 @@ def open_backend(
     """
     backend: Backend = _layout(address).open(create=create, schema=schema, read_only=read_only)
     return backend
+
+
+def names_server(address: str | Path) -> bool:
+    """Whether an address is that of a server, which `docstore.connect` takes, and not of a store."""
+    return str(address).startswith(("http://", "https://", "unix:"))
+
+
+def server_of(address: str | Path) -> str:
+    """Address of the server that holds a store, as far as the store says; "" for none.
+
+    Only who finds the store held may ask: what a process that has ended wrote may still stand there.
+
+    Raises:
+        InvalidArgument: the address names a backend that is not there.
+    """
+    layout = _layout(address)
+    holder: Holder | None = layout.holder() if hasattr(layout, "holder") else None  # others let many processes in
+    return "" if holder is None else holder.server
 
 
 def store_exists(address: str | Path) -> bool:

@@ -20,9 +20,7 @@ from docstore.model import capture, keys
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.pointers import PagePointer
 from docstore.model.types import (
-    BUILT_IN_FAMILIES,
     Cell,
-    ColumnFamily,
     Durability,
     Headers,
     Page,
@@ -43,18 +41,21 @@ from docstore.reading.cells import CellStore
 from docstore.reading.collapse import ClusterLookup, Collapser
 from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.lookup import Lookup
-from docstore.storage.table import Table
+from docstore.storage.table import Table, declared_families
+from docstore.writing.fields import refusal_of_time
 from docstore.writing.referrers import Referrers
-from docstore.writing.times import refusal_of_time
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
+    from concurrent.futures import Future
+
+    from docstore.reading.answers import Orphan, Similar
+    from docstore.reading.queries import IndexQueries
     from docstore.reading.snippet import Snippet, SnippetReader
     from docstore.storage.port import Backend, Committer
     from docstore.storage.reports import BackupReport, CompactionReport
-    from docstore.writing.orphans import Orphan
     from docstore.writing.pipeline import PageWriter
     from docstore.writing.prepare import Prepared
-    from docstore.writing.write_side import Similar, WriteSide
+    from docstore.writing.write_side import WriteSide
 
 MICROS = 1_000_000
 SNIPPET_LENGTH = 200
@@ -104,6 +105,8 @@ class DocumentStore:
         cells: general cells: apply, scan, check_and_mutate, read_modify_write.
         opened: its backend, for `docstore.reports.check` and for tools.
         referrers: finds pages stored by reference, for repairs.
+        clusters: which cluster of the last sweep a page belongs to.
+        unreadable: values that could not be read since the store was opened.
         lost: captures that this open or an earlier one dropped because their bytes were missing, until they are
             acknowledged.  None at durability `sync`.
     """
@@ -114,17 +117,18 @@ class DocumentStore:
         self._closed = False
         self._process = os.getpid()
         self._writes: WriteSide | None = None
+        self._queries: IndexQueries | None = None
         self._snippets: SnippetReader | None = None
         self.schema = opened.schema
         self.lost = opened.lost
+        self.unreadable = opened.placement.unreadable
         families = declared_families(opened.schema)
         self._table = Table(opened.engine, "pages", families, clock, same_value=opened.placement.same_value)
         self._committer = opened.committer(durability)
+        self.clusters = ClusterLookup(self._table, opened.placement)
         self._reader = DocumentReader(self._table, opened.placement)
         self.referrers = Referrers(self._table, opened.placement, opened.sharing)
-        self.cells = CellStore(
-            self._table, opened.placement, self._committer, clock, self.referrers.losing, self._post_unseen
-        )
+        self.cells = CellStore(self._table, opened.placement, self._committer, clock, self.referrers.losing, self._post)
 
     def __enter__(self) -> Self:
         return self
@@ -170,6 +174,7 @@ class DocumentStore:
         anchors: bool = False,
         links: bool = False,
         any_time: bool = False,
+        keep_body: bool = True,
     ) -> PutResult:
         """Write one fetched page and get its verdict.  Threads that write at the same time share commits.
 
@@ -183,14 +188,14 @@ class DocumentStore:
             anchors: write the texts of the page's links into the `anchor` family of the linked pages.
             links: give the result its `links`.
             any_time: accept a time before 1990, or more than a day ahead of the clock.
-        Returns:
-            The verdict, and how the page was stored; it is committed.
+            keep_body: store the body; else only text and fingerprints, for who keeps pages elsewhere.
+        Returns: the verdict, and how the page was stored; it is committed.
         Raises:
             InvalidArgument: the URL, the time or another field cannot be stored, or `policies` names no verdict or no
                 policy.
             StorageError: not applied; free space, and write it again.
         """
-        options = self._options(policies, anchors, links, any_time)
+        options = self._options(policies, anchors, links, any_time, keep_body)
         return self._writer().put(page_of(url, body, headers, status, fetched_at), options)
 
     async def put_page_async(
@@ -205,17 +210,37 @@ class DocumentStore:
         anchors: bool = False,
         links: bool = False,
         any_time: bool = False,
+        keep_body: bool = True,
     ) -> PutResult:
         """As `put_page`, without blocking the event loop.  Tasks that write at the same time share commits.
 
         A task that is cancelled before its page is taken writes nothing; after that its page may be stored.
         """
         page = page_of(url, body, headers, status, fetched_at)
-        options = self._options(policies, anchors, links, any_time)
         asyncio = importlib.import_module("asyncio")  # loaded where there is an event loop
-        writer = self._writer() if self._writes else await asyncio.to_thread(self._writer)
-        result: PutResult = await asyncio.wrap_future(writer.submit(page, options))
+        if self._writes is None:
+            await asyncio.to_thread(self._writer)
+        future = self.submit_page(
+            page, policies=policies, anchors=anchors, links=links, any_time=any_time, keep_body=keep_body
+        )
+        result: PutResult = await asyncio.wrap_future(future)
         return result
+
+    def submit_page(
+        self,
+        page: Page,
+        *,
+        policies: Policies | None = None,
+        anchors: bool = False,
+        links: bool = False,
+        any_time: bool = False,
+        keep_body: bool = True,
+    ) -> Future[PutResult]:
+        """As `put_page`, without waiting: the result comes when it is committed.  Pages keep their order.
+
+        Cancelling the future writes nothing if the page is not taken yet.
+        """
+        return self._writer().submit(page, self._options(policies, anchors, links, any_time, keep_body))
 
     def put_pages(
         self,
@@ -226,6 +251,7 @@ class DocumentStore:
         anchors: bool = False,
         links: bool = False,
         any_time: bool = False,
+        keep_body: bool = True,
     ) -> Iterator[PutResult]:
         """Write many pages; yields their results in order, each after its commit.
 
@@ -240,11 +266,12 @@ class DocumentStore:
             anchors: write the texts of each page's links into the `anchor` family of the linked pages.
             links: give each result its `links`.
             any_time: accept times before 1990, and more than a day ahead of the clock.
+            keep_body: store bodies.
         Raises:
             StorageError: pages without a result are not applied.
             StoreUnavailable: the store was closed; pages without a result are not applied.
         """
-        return self._writer().put_all(pages, self._options(policies, anchors, links, any_time), threads)
+        return self._writer().put_all(pages, self._options(policies, anchors, links, any_time, keep_body), threads)
 
     def put_prepared(self, prepared: Iterable[Prepared], *, policies: Policies | None = None) -> Iterator[PutResult]:
         """Write pages that a `Preparer` with this store's schema prepared, in another process say; as `put_pages`."""
@@ -286,7 +313,7 @@ class DocumentStore:
         row_key = self.cells.row_key(url)
         if not self._table.stored_row(row_key, ReadSpec(cell_limit=1, keys_only=True)):
             return False
-        self._committer.give_back(lambda: self._write_side().delete(row_key, purge=purge))
+        self._committer.give_back(lambda: self._write_side().deleter.delete(row_key, purge=purge))
         return True
 
     # --- maintenance
@@ -345,9 +372,9 @@ class DocumentStore:
         finally:
             self.opened.make_reserve()
 
-    def _post_unseen(self, pointers: Sequence[PagePointer]) -> None:
+    def _post(self, pointers: Sequence[PagePointer]) -> None:
         """Index pages whose original is gone, so that the detector sees them."""
-        self._write_side().post(pointers)
+        self._write_side().poster.post(pointers)
 
     def post_again(self, captures: Sequence[tuple[bytes, int]]) -> int:
         """Compute the fingerprints of captures (row key, timestamp) again, by today's schemes, and index them.
@@ -355,7 +382,7 @@ class DocumentStore:
         Returns:
             How many of them still exist.
         """
-        return self._write_side().post_again(captures)
+        return self._write_side().poster.post_again(captures)
 
     def backup(self, folder: str | Path, on_progress: Callable[[int, int], None] | None = None) -> BackupReport:
         """Copy the store as of now into a folder; reading and writing continue meanwhile.
@@ -425,12 +452,7 @@ class DocumentStore:
     def history(self, url: str) -> list[Document]:
         """Every live capture of a page, newest first, without bodies or text."""
         self._check_open()
-        row_key = keys.row_key(url)
-        found = (
-            self._reader.get(row_key, at=timestamp, families=("http", "dedup"))
-            for timestamp in self._reader.timestamps(row_key)
-        )
-        return [document for document in found if document is not None]
+        return self._reader.history(keys.row_key(url))
 
     def validators(self, url: str) -> dict[str, str | int] | None:
         """What a conditional request sends: `etag`, `last_modified`, `last_visit`; None for an unknown page.
@@ -438,17 +460,7 @@ class DocumentStore:
         A page with an unreadable body gets `last_visit` only: a 304 would not repair it.
         """
         self._check_open()
-        row_key = keys.row_key(url)
-        document = self._reader.get(row_key, families=("http",))
-        if document is None:
-            return None
-        visits = self._table.read_row(row_key, capture.visit_spec())
-        is_there = self._reader.value(row_key, capture.BODY, document.timestamp) is not None
-        return {
-            "etag": (is_there and document.newest.header("etag")) or "",
-            "last_modified": (is_there and document.newest.header("last-modified")) or "",
-            "last_visit": max([document.timestamp, *(cell.timestamp for cell in visits)]),
-        }
+        return self._reader.validators(keys.row_key(url))
 
     def anchors(self, url: str) -> Iterator[Cell]:
         """Anchor texts of links to a page: cells whose qualifier is the linking URL; read in slices."""
@@ -462,7 +474,7 @@ class DocumentStore:
             threshold: least similarity; None takes the schema's for `similar`, or for `near` if it has no such grade.
             limit: most pages to return.
         """
-        return self._write_side().similar(page, threshold=threshold, limit=limit)
+        return self._index_queries().similar(page, threshold=threshold, limit=limit)
 
     def snippet(
         self, url: str, query: str = "", *, length: int = SNIPPET_LENGTH, at: Time | None = None
@@ -496,7 +508,7 @@ class DocumentStore:
         stay.
         """
         self._check_open()
-        collapser = Collapser(ClusterLookup(self._table, self.opened.placement))
+        collapser = Collapser(self.clusters)
         return [url for url in urls if collapser.keeps(keys.row_key(url))]
 
     def find(self, *, payload_digest: str = "", docno: str = "") -> list[Document]:
@@ -505,15 +517,7 @@ class DocumentStore:
         Raises:
             InvalidArgument: neither is given, or one is no text that could have been stored.
         """
-        try:
-            "".join((payload_digest, docno)).encode("utf-8", "surrogateescape")
-        except (TypeError, UnicodeEncodeError) as error:
-            raise InvalidArgument(
-                f"payload_digest and docno must be str, without surrogates other than those of surrogateescape: {error}"
-            ) from error
-        if not payload_digest and not docno:
-            raise InvalidArgument("find needs a payload_digest or a docno")
-        return self._write_side().find(payload_digest, docno)
+        return self._index_queries().find(payload_digest, docno)
 
     def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
         """Captures that a policy rejected without a body: URL, timestamp, verdict; in row-key order."""
@@ -529,7 +533,7 @@ class DocumentStore:
 
         In row-key order.  A page leaves the list when its URL is stored, or is rejected for a live page.
         """
-        return self._write_side().orphans()
+        return self._index_queries().orphans()
 
     def stored_bytes(self) -> int:
         """Bytes committed in segments, all families, including records that nothing refers to any more."""
@@ -560,11 +564,9 @@ class DocumentStore:
 
     # --- pieces
 
-    def _options(
-        self, policies: Policies | None, anchors: bool = False, links: bool = False, any_time: bool = False
-    ) -> WriteOptions:
+    def _options(self, policies: Policies | None, *others: bool) -> WriteOptions:
         chosen = dict(self.schema.policies) if policies is None else checked_policies(policies)
-        return WriteOptions(chosen, anchors, links, any_time)
+        return WriteOptions(chosen, *others)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -575,6 +577,15 @@ class DocumentStore:
         self.opened.check_writable()
         return self._write_side().writer
 
+    def _index_queries(self) -> IndexQueries:
+        self._check_open()
+        if self._queries is None:
+            with self._committer.lock:  # an index that is damaged is made anew
+                if self._queries is None:
+                    module = importlib.import_module("docstore.reading.queries")
+                    self._queries = module.IndexQueries(self.opened, self._table)
+        return self._queries
+
     def _write_side(self) -> WriteSide:
         self._check_open()
         if self._writes is None:
@@ -584,8 +595,3 @@ class DocumentStore:
                     self.opened.make_reserve()
                     self._writes = module.WriteSide(self.opened, self._table, self._committer, self._clock)
         return self._writes
-
-
-def declared_families(schema: Schema) -> dict[str, ColumnFamily]:
-    """Built-in families, replaced and joined by the schema's own."""
-    return {family.name: family for family in (*BUILT_IN_FAMILIES, *schema.families)}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from memory_engine import MemoryEngine
+
 from docstore.model.errors import InvalidArgument
+from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, Mutation, Schema
 from docstore.storage.counts import totals
 from docstore.storage.engine import Engine
@@ -18,13 +21,14 @@ from docstore.storage.port import Backend, Closing
 from docstore.storage.sharing import SharedBodies
 from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import BODY_DELTA, Column, DeltaCost, NamedBase
-from docstore.tablets.engines.memory import MemoryEngine
 
 Result = TypeVar("Result")
 
 
 class InlineValues:
     """See `Values`: every value stands in its cell."""
+
+    shares_values = True
 
     def __init__(self) -> None:
         self.unreadable = UnreadableValues()
@@ -72,15 +76,21 @@ class InlineValues:
 class MemoryCommitter:
     """See `Committer`."""
 
+    fills_slots = False
+
     def __init__(self, engine: Engine, durability: Durability) -> None:
         self.lock = threading.RLock()
         self.commits = 0
+        self.lost: Collection[PagePointer] = ()
         self.durability = durability
         self._engine = engine
 
     def commit(self, plan: Plan) -> None:
         self.commits += 1
         apply(self._engine, plan, self.durability)
+
+    def wait(self) -> None:
+        pass
 
     def note_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
         pass
@@ -94,6 +104,7 @@ class MemoryBackend:
 
     path = Path("/nowhere")
     band_secret = b""
+    session = b""
     runs: RunStorage | None = None
     below: Backend | None = None
     lost: tuple[Any, ...] = ()
@@ -120,6 +131,9 @@ class MemoryBackend:
         raise InvalidArgument("nothing to copy")
 
     def acknowledge(self) -> None:
+        pass
+
+    def publish_server(self, server: str) -> None:
         pass
 
     def check_writable(self) -> None:

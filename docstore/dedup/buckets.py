@@ -10,14 +10,15 @@ several processes write, and for what a dry run adds.  `LayeredBuckets` puts one
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from docstore.dedup.bands import BANDS
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.ranking import BUCKET_LIMIT, IndexQuery, Proposal, first_of_each, propose
+from docstore.dedup.ranking import BUCKET_LIMIT, NO_KEYS, IndexQuery, Proposal, first_of_each, propose
 from docstore.model.format import POSTING_BAND, TEXT_NUMBER_BYTES
 from docstore.model.types import RowMutations, SetCell
 from docstore.storage.engine import Engine
@@ -47,6 +48,10 @@ class Buckets(Protocol):
         """Look up what a page asks, and rank what is found: `ranking.propose`."""
         return propose(query, self.find)
 
+    def prepare(self, queries: Iterable[IndexQuery]) -> None:
+        """Say which pages are asked for next; what is read for that holds until the end of the group in flight."""
+        return
+
     def post(self, text: int, *keys: Keys) -> None:
         """Add a text to the group in flight, found by look-ups from now on.
 
@@ -63,6 +68,13 @@ class Buckets(Protocol):
     def end_group(self, *, committed: bool) -> None:
         """The group in flight was written, or it failed; never raises for what is derived and can be made again."""
         ...
+
+    def texts_in_order(self) -> Keys | None:
+        """Numbers of all texts in the order in which they were posted, (n,) uint64; one posted twice is there twice.
+
+        None where that is not known.  The first texts of a bucket are found by its key, so the order tells them.
+        """
+        return None
 
     def begin_prune(self) -> None:
         """Say that somebody is about to look which texts are there, for `prune`.  No group is in flight."""
@@ -99,13 +111,16 @@ class RowBuckets(Buckets):
         return owner, np.array([int.from_bytes(text, "big") for texts in found for text in texts], np.uint64)
 
     def _read(self, row_keys: Sequence[bytes]) -> list[list[bytes]]:
-        stored = self._engine.qualifiers_of_rows(TABLE, row_keys, BUCKET_LIMIT)
+        stored = self._stored(row_keys)
         with self._lock:
             pending = [self._pending.get(row_key, ()) for row_key in row_keys]
             return [
                 sorted({*texts, *more})[:BUCKET_LIMIT] if more else texts
                 for texts, more in zip(stored, pending, strict=True)
             ]
+
+    def _stored(self, row_keys: Sequence[bytes]) -> list[list[bytes]]:
+        return self._engine.qualifiers_of_rows(TABLE, row_keys, BUCKET_LIMIT)
 
     def post(self, text: int, *keys: Keys) -> None:
         """See `Buckets`."""
@@ -130,6 +145,44 @@ class RowBuckets(Buckets):
             self._pending = {}
 
 
+class BandBuckets(RowBuckets):
+    """Rows for the bands alone, read together for a group: where each row is a call's worth of work.
+
+    A text is not found by other fingerprints, so one that lies in a longer page is not found here.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._held: dict[bytes, list[bytes]] = {}
+
+    def prepare(self, queries: Iterable[IndexQuery]) -> None:
+        """See `Buckets`."""
+        keys = {key for query in queries for key in query.band_keys[:BANDS].tolist()}
+        row_keys = [_row_key(key) for key in sorted(keys)]
+        found = self._engine.qualifiers_of_rows(TABLE, row_keys, BUCKET_LIMIT)
+        self._held = dict(zip(row_keys, found, strict=True))
+
+    def propose(self, query: IndexQuery) -> Proposal:
+        """See `Buckets`."""
+        return propose(query._replace(fingerprints=NO_KEYS, runs=NO_KEYS), self.find)
+
+    def _stored(self, row_keys: Sequence[bytes]) -> list[list[bytes]]:
+        missing = [row_key for row_key in row_keys if row_key not in self._held]
+        if missing:
+            found = self._engine.qualifiers_of_rows(TABLE, missing, BUCKET_LIMIT)
+            self._held.update(zip(missing, found, strict=True))
+        return [self._held[row_key] for row_key in row_keys]
+
+    def post(self, text: int, *keys: Keys) -> None:
+        """See `Buckets`; the first keys are a page's bands, then its other fingerprints."""
+        super().post(text, keys[0][:BANDS], *keys[1:])
+
+    def end_group(self, *, committed: bool) -> None:
+        """See `Buckets`."""
+        super().end_group(committed=committed)
+        self._held = {}
+
+
 class LayeredBuckets:
     """Buckets over others: looks up both, posts to the upper ones alone.  What a dry run stands on."""
 
@@ -139,6 +192,8 @@ class LayeredBuckets:
         self.post = upper.post
         self.mutations = upper.mutations
         self.end_group = upper.end_group
+        self.texts_in_order = lower.texts_in_order
+        self.prepare = upper.prepare
         self.begin_prune = upper.begin_prune
         self.prune = upper.prune
         self.close = upper.close

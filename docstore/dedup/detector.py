@@ -9,7 +9,7 @@ several pages: highest similarity, then oldest, then row key; without those whos
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -36,7 +36,7 @@ from docstore.dedup.ranking import Proposal
 from docstore.dedup.texts import QueryText, SketchBounds
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.pointers import PagePointer, text_number
-from docstore.model.types import VerdictKind
+from docstore.model.types import Schema, VerdictKind
 
 MAX_VERIFIED = 16
 """Candidates compared exactly per page: the first that the index proposes and sketches do not rule out; and as many
@@ -155,6 +155,43 @@ class Match(NamedTuple):
     number: int
 
 
+class Thresholds(NamedTuple):
+    """How alike texts must be for a verdict: the one place that says so.
+
+    Attributes:
+        near: least Jaccard coefficient of near duplicates.
+        contained: least share of the smaller page that lies in the larger one.
+        similar: least Jaccard coefficient of similar pages; None for no such verdict.
+    """
+
+    near: float
+    contained: float
+    similar: float | None = None
+
+    @classmethod
+    def of(cls, schema: Schema) -> Thresholds:
+        """Those of a store."""
+        return cls(schema.near_threshold, schema.contained_threshold, schema.similar_threshold)
+
+    @property
+    def least(self) -> float:
+        """The Jaccard coefficient below which there is no verdict but `contained`."""
+        return self.near if self.similar is None else self.similar
+
+    def at_least(self, least: float) -> Thresholds:
+        """Those of one who asks for pages at least so much alike."""
+        return Thresholds(max(self.near, least), max(self.contained, least), least)
+
+    def kind(self, alike: float, contained: float) -> VerdictKind:
+        """What a page is to another by their Jaccard coefficient, and by the share of it that lies in the other."""
+        if alike >= self.near:
+            return VerdictKind.NEAR
+        if contained >= self.contained:
+            return VerdictKind.CONTAINED
+        is_similar = self.similar is not None and alike >= self.similar
+        return VerdictKind.SIMILAR if is_similar else VerdictKind.NEW
+
+
 def jaccard(shared: int, first: int, second: int) -> float:
     """Jaccard coefficient from the sizes of two sets and of their intersection; 0.0 for two empty sets."""
     either = first + second - shared
@@ -164,24 +201,18 @@ def jaccard(shared: int, first: int, second: int) -> float:
 class Detector:
     """Gives verdicts over an index and the rows behind it.  Not thread-safe: one sequencer owns it."""
 
-    def __init__(
-        self,
-        index: HashIndex,
-        kernel: Kernel,
-        pages: Pages,
-        *,
-        near_threshold: float,
-        contained_threshold: float,
-        similar_threshold: float | None = None,
-    ) -> None:
+    def __init__(self, index: HashIndex, kernel: Kernel, pages: Pages, thresholds: Thresholds) -> None:
         self._index = index
         self._kernel = kernel
         self._pages = pages
-        self._near_threshold = near_threshold
-        self._contained_threshold = contained_threshold
-        self._similar_threshold = similar_threshold
+        self._thresholds = thresholds
         bounds = SketchBounds(RELATIVE_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
         self._texts = kernel.texts_held(SKETCHES_HELD, bounds, SHINGLE_CACHE_BYTES)
+
+    def unseen(self, numbers: list[int]) -> list[int]:
+        """Of text numbers, those whose pages are asked for when they are candidates: their sketches are not in the
+        cache."""
+        return list(self._texts.unheld(numbers))
 
     def judge(self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int) -> Judgement:
         """Judge a page against the live pages of other rows.
@@ -241,7 +272,7 @@ class Detector:
             if self._index.gone_seen == gone_before or len(matches) == limit:
                 break
             looked_at.update(numbers)  # what was gone has taken the place of others
-        if len(matches) == limit and all(match.jaccard < self._near_threshold for match in matches):
+        if len(matches) == limit and all(match.jaccard < self._thresholds.near for match in matches):
             others = [*proposal.numbers, *proposal.further]
             self._verify_likeliest(row_key, page, analysis, others, matches)
         if len(matches) > 1:
@@ -262,7 +293,7 @@ class Detector:
         page = TitledText(analysis.title, lambda: analysis.main)
         standing: list[Match] = []
         for match in matches:
-            is_unlike = max(match.contained, match.contains) < self._contained_threshold and match.jaccard < least
+            is_unlike = max(match.contained, match.contains) < self._thresholds.contained and match.jaccard < least
             if is_unlike or self.may_stand(page, match.pointer):
                 standing.append(match)
             elif (other := self._other_of_text(row_key, page, match.pointer)) is not None:
@@ -281,7 +312,7 @@ class Detector:
             return None
 
         def may_stand(other: PagePointer) -> bool:
-            its = self._pages.page(other)
+            its = None if other == pointer else self._pages.page(other)
             return its is not None and its.text_checksum == stored.text_checksum and self.may_stand(page, other)
 
         number = text_number(stored.text_checksum)
@@ -295,7 +326,7 @@ class Detector:
         numbers = [number for number in numbers if number not in compared]
         for number in self._texts.unheld(numbers):
             self._oldest(row_key, number, analysis)  # holds its sketch
-        least = self._near_threshold - SKETCH_MARGIN
+        least = self._thresholds.near - SKETCH_MARGIN
         likely = self._texts.likeliest(analysis.sketch, numbers, least, MAX_VERIFIED)
         if likely:
             self._verify(row_key, page, analysis, likely, len(matches) + len(likely), matches)
@@ -373,6 +404,11 @@ class Detector:
 
     def _exact(self, row_key: bytes, body: bytes, analysis: Analysis, status: int) -> PagePointer | None:
         checksum = analysis.body_checksum
+        condition = status_class(status), checksum if decides_alone(checksum) else blake3(body).digest()
+        return self._index.oldest_with_body(checksum, row_key, self._has_body(body, checksum, status), condition)
+
+    def _has_body(self, body: bytes, checksum: bytes, status: int) -> Fits:
+        """Whether a page is live, has this very body, and is compared with pages of this status."""
         alone = decides_alone(checksum)
 
         def fits(pointer: PagePointer) -> bool | None:
@@ -383,8 +419,7 @@ class Detector:
                 return False
             return alone or self._pages.body(pointer) == body
 
-        condition = status_class(status), checksum if alone else blake3(body).digest()
-        return self._index.oldest_with_body(checksum, row_key, fits, condition)
+        return fits
 
     def _same_text(self, row_key: bytes, analysis: Analysis) -> PagePointer | None:
         def has_title(pointer: PagePointer) -> bool:
@@ -394,6 +429,29 @@ class Detector:
 
         number = text_number(analysis.text_checksum)
         return self._index.oldest_with_text(number, row_key, self._has_text(number), has_title)
+
+    def equal(
+        self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int
+    ) -> Iterator[tuple[PagePointer, VerdictKind]]:
+        """All pages of other rows with the body or the text of a page, and what they are to it; some of them twice."""
+        if not says_nothing(body):
+            has_body = self._has_body(body, analysis.body_checksum, status)
+            for pointer in self._index.pages_with_body(analysis.body_checksum):
+                if pointer.row_key != row_key and has_body(pointer):
+                    yield pointer, VerdictKind.EXACT
+        if not text_compares(status) or analysis.word_count < MIN_SAME_TEXT_WORDS:
+            return
+        its = TitledText(analysis.title, lambda: analysis.main)
+        for pointer in self._index.pages_with_text_of(analysis):
+            page = None if pointer.row_key == row_key else self._pages.page(pointer)
+            if page is None or page.text_checksum != analysis.text_checksum:
+                continue
+            if not text_compares(self._pages.status(pointer)):
+                continue
+            if self._pages.title(pointer) == analysis.title:
+                yield pointer, VerdictKind.SAME_TEXT
+            elif analysis.word_count >= MIN_NEAR_WORDS and self.may_stand(its, pointer):
+                yield pointer, VerdictKind.NEAR
 
     def _has_text(self, number: bytes) -> Fits:
         """Whether a page is live, has a text of this number, and that is compared."""
@@ -409,29 +467,28 @@ class Detector:
         return fits
 
     def _similar_text(self, row_key: bytes, analysis: Analysis) -> Judgement:
+        thresholds = self._thresholds
         found, proposal = self.matches(row_key, analysis, MAX_VERIFIED)
         candidates, verified = proposal.candidates, len(found)
         reason = REASON_CROWDED if proposal.is_crowded else ""
         relative = found[0].pointer if found and found[0].jaccard >= RELATIVE_SIMILARITY else None
-        least = self._near_threshold if self._similar_threshold is None else self._similar_threshold
-        matches = self.standing(row_key, analysis, found, least)
+        matches = self.standing(row_key, analysis, found, thresholds.least)
         if len(matches) < len(found):
             reason = reason or REASON_DOUBTFUL
-        smaller = [match for match in matches if match.contains >= self._contained_threshold]
+        smaller = [match for match in matches if match.contains >= thresholds.contained]
         contains = min(smaller, key=lambda match: (-match.contains, match.pointer)).pointer if smaller else None
         judgement = Judgement(VerdictKind.NEW, None, 0.0, reason, contains, relative, candidates, verified)
-        if not matches:
-            return judgement
-        best = matches[0]
-        if best.jaccard >= self._near_threshold:
+        kinds = {thresholds.kind(match.jaccard, match.contained) for match in matches}
+        if VerdictKind.NEAR in kinds:
+            best = matches[0]
             return judgement._replace(kind=VerdictKind.NEAR, of=best.pointer, similarity=best.jaccard, reason="")
-        larger = [match for match in matches if match.contained >= self._contained_threshold]
-        if larger:
-            whole = min(larger, key=lambda match: (-match.contained, match.pointer))
+        if VerdictKind.CONTAINED in kinds:
+            whole = min(matches, key=lambda match: (-match.contained, match.pointer))
             return judgement._replace(
                 kind=VerdictKind.CONTAINED, of=whole.pointer, similarity=whole.contained, reason=""
             )
-        if self._similar_threshold is not None and best.jaccard >= self._similar_threshold:
+        if VerdictKind.SIMILAR in kinds:
+            best = matches[0]
             return judgement._replace(kind=VerdictKind.SIMILAR, of=best.pointer, similarity=best.jaccard)
         return judgement
 

@@ -19,7 +19,7 @@ own group.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from heapq import merge
 from itertools import chain, islice
@@ -28,9 +28,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from blake3 import blake3
 
 from docstore.dedup.buckets import FAMILY, TABLE, Buckets
+from docstore.dedup.comparable import near_compares, text_compares
 from docstore.dedup.oldest import Fits, Oldest
 from docstore.dedup.ranking import BUCKET_LIMIT, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery, Proposal
-from docstore.model.format import POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT
+from docstore.model.format import (
+    POSTING_BODY,
+    POSTING_DOCNO,
+    POSTING_PAYLOAD_DIGEST,
+    POSTING_TEXT,
+    TEXT_NUMBER_BYTES,
+)
 from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine
@@ -84,6 +91,15 @@ def _index_query(analysis: Analysis) -> IndexQuery:
 
 def _posting(row_key: bytes, qualifier: bytes) -> RowMutations:
     return _new_tuple(RowMutations, (TABLE, row_key, (_new_tuple(SetCell, (FAMILY, qualifier, 0, b"")),)))
+
+
+def body_postings(pointer: PagePointer, body_checksum: bytes, text_checksum: bytes) -> list[RowMutations]:
+    """Postings that lead from a body to a page, and from its text, b"" for none, to the body."""
+    body = body_head(body_checksum)
+    rows = [_posting(_BODY + body, pointer.timestamp.to_bytes(8, "big") + pointer.row_key)]
+    if text_checksum:
+        rows.append(_posting(_TEXT + text_number(text_checksum), body))
+    return rows
 
 
 def _insert(ordered: list[bytes], qualifier: bytes) -> None:
@@ -276,6 +292,40 @@ class HashIndex:
         for row_key, stored in zip(missing, found, strict=True):
             self._hold(row_key, stored, POINTER_SLICE)
 
+    def read_together(
+        self, analyses: Sequence[Analysis], unseen: Callable[[list[int]], list[int]]
+    ) -> list[PagePointer]:
+        """Read in few calls what judging these pages will ask the index for, and say which pages it leads to.
+
+        Args:
+            analyses: of pages for which `prepare` was called.
+            unseen: of text numbers, those whose pages will be asked for.
+        """
+        near = [analysis for analysis in analyses if analysis.text_checksum and len(analysis.band_keys)]
+        self._buckets.prepare(map(_index_query, near))
+        numbers = unseen(
+            list(dict.fromkeys(number for one in near for number in self._propose(_index_query(one)).numbers))
+        )
+        texts = [number.to_bytes(TEXT_NUMBER_BYTES, "big") for number in numbers]
+        self._hold_together(_TEXT + text for text in texts)
+        bodies = dict.fromkeys(body_head(analysis.body_checksum) for analysis in analyses)
+        texts += [text_number(analysis.text_checksum) for analysis in analyses if analysis.text_checksum]
+        bodies.update(
+            dict.fromkeys(body for text in texts for body in self._qualifiers(_TEXT + text, BUCKET_LIMIT)[:1])
+        )
+        self._hold_together(_BODY + body for body in bodies)
+        found = (self._qualifiers(_BODY + body, POINTER_SLICE)[:1] for body in bodies)
+        return [_pointer(qualifier) for qualifiers in found for qualifier in qualifiers]
+
+    def _hold_together(self, row_keys: Iterable[bytes]) -> None:
+        rows = self._rows
+        assert rows is not None
+        missing = [row_key for row_key in row_keys if row_key not in rows]
+        for row_key, stored in zip(
+            missing, self._engine.qualifiers_of_rows(TABLE, missing, POINTER_SLICE), strict=True
+        ):
+            self._hold(row_key, stored, POINTER_SLICE)
+
     def forget(self) -> None:
         """Others may have written postings: read rows anew."""
         if self._rows is not None:
@@ -344,15 +394,14 @@ class HashIndex:
 
     # --- writing
 
-    def add(self, row_key: bytes, timestamp: int, analysis: Analysis, *, text: bool, near: bool) -> list[RowMutations]:
+    def add(self, row_key: bytes, timestamp: int, analysis: Analysis, *, status: int) -> list[RowMutations]:
         """Postings of a page, visible to look-ups from now on.
 
         Args:
             row_key: of the page.
             timestamp: of its capture.
             analysis: its fingerprints.
-            text: whether later pages may be found to have the same text.
-            near: whether later pages may be found near it: adds bands and 0-mod-p fingerprints.
+            status: of HTTP: whether later pages are compared with its text (`comparable`).
         Returns:
             Mutations to write before or with the page's row; and `group_mutations` with the group.
         """
@@ -363,8 +412,8 @@ class HashIndex:
         self._pages.pop(number, None)
         self._gone.pop(int.from_bytes(number, "big"), None)
         rows = []
-        if text and number:
-            if near:
+        if number and text_compares(status):
+            if near_compares(status, analysis.word_count):
                 self._post(number, analysis)
             if self._is_known_absent(text_row) and self._is_known_absent(body_row):
                 self._hold_pages(number, [_new_tuple(PagePointer, (timestamp, row_key))])

@@ -236,6 +236,13 @@ class RunBuckets:
                 self._levels.post(text, logged)
             return total
 
+    def texts_in_order(self) -> Keys:
+        """See `Buckets`: those of the runs, then those of the log that no run holds yet."""
+        with self._lock:
+            end = self._levels.end
+            logged = [text for number, _, texts in self._log_rows() if number >= end for text, _ in texts]
+            return np.concatenate([self._levels.text_numbers(), np.array(logged, np.uint64)])
+
     def begin_prune(self) -> None:
         """See `Buckets`."""
         with self._lock:
@@ -332,6 +339,9 @@ class RunBuckets:
             return []
         self._numbered = True
         return [_log_row(self._next, self._settled, self._posted)]
+
+    def prepare(self, queries: Iterable[IndexQuery]) -> None:
+        """See `Buckets`: a look-up needs no call."""
 
     def end_group(self, *, committed: bool) -> None:
         """See `Buckets`."""

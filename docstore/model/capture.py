@@ -23,12 +23,17 @@ if TYPE_CHECKING:  # numpy stays out of the read path
 
 STORED_BODY = "body"
 STORED_REFERENCE = "reference"
+STORED_TEXT = "text"
+"""Text and fingerprints, and no body: its writer keeps that elsewhere."""
 STORED_CONFIRMED = "confirmed"
 STORED_REJECTED = "rejected"
 STORED_KNOWN = "known"
 STORED_REFUSED = "refused"
 STORED_VISIT = "visit"
 """A visit (304) of a page of which no version is stored: there is nothing that it could confirm."""
+
+STORED_ITSELF = (STORED_BODY, STORED_TEXT)
+"""Of pages that others are judged against, whatever became of the page that they duplicate."""
 
 REASON_NOT_MODIFIED = "not_modified"
 """Why a visit without a body (304) was not judged: its verdict is that of the version that it confirms."""

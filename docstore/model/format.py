@@ -78,6 +78,8 @@ VALUE_INLINE = 0x00
 VALUE_REF = 0x01
 """A record in Bodies: varint raw length, then the ref (segments: varint segment number, varint offset, varint
 length)."""
+VALUE_ABSENT = 0x02
+"""The value was not kept, as its writer asked; varint: its length."""
 INLINE_LIMIT_BYTES = 512
 """Longer values go to Bodies: 3 KB of inline cells a page made LevelDB stall for 773 ms (measured)."""
 
@@ -185,6 +187,10 @@ COUNTS_FOLDED_ROW = b"tally-folded"
 """-> msgpack of the counts of sessions that have ended, and beside it of the keys of the rows that it holds."""
 COMPACTION_ROW = b"compaction"
 """Cell m:run -> msgpack {"level", "first_segment", "began"} of a compaction of all tablets that has not ended."""
+COPY_ROW = b"copy"
+"""Of a store that `docstore copy` writes: m:source -> what names the store that it is a copy of; m:finished -> msgpack
+{"rows", "cells"}, once a run has ended; and of a run that has not, m:range: + first row key of a range of rows that is
+done -> msgpack [row key where it ends, or nil; rows; cells]."""
 
 BACKUP_FILE = "BACKUP"
 BACKUP_FORMAT_VERSION = 1

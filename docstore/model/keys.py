@@ -302,6 +302,8 @@ def _href(url: str) -> str:
     except UnicodeEncodeError:
         # The standard reads a lone surrogate as U+FFFD.
         source = url.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+    except AttributeError as error:
+        raise InvalidArgument(f"a URL must be a str, not {url!r:.100}") from error
     handle = lib.ada_parse(source, len(source))
     try:
         if not lib.ada_is_valid(handle):

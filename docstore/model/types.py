@@ -559,12 +559,14 @@ class WriteOptions(NamedTuple):
         anchors: write the texts of the page's links into the rows of the linked pages.
         links: list those pages in the result.
         any_time: accept times that `times.refusal_of_time` refuses.
+        keep_body: store the body; else only text and fingerprints.
     """
 
     policies: Mapping[VerdictKind, Policy]
     anchors: bool = False
     links: bool = False
     any_time: bool = False
+    keep_body: bool = True
 
 
 class PutResult(NamedTuple):
@@ -576,9 +578,9 @@ class PutResult(NamedTuple):
         verdict: against other URLs.
         previous: against this URL's version before it.
         previous_similarity: exact Jaccard coefficient with that version's text; 0.0 if there is none.
-        stored: "body", "reference", "confirmed" (the same answer as before, or a 304), "visit" (a 304 of a page without
-            a stored version), "rejected", "known" (the same capture was already there: nothing written), "dry_run", or
-            "refused" (see `error`).
+        stored: "body", "text" (without the body), "reference", "confirmed" (the same answer as before, or a 304),
+            "visit" (a 304 of a page without a stored version), "rejected", "known" (the same capture was already
+            there: nothing written), "dry_run", or "refused" (see `error`).
         error: why the page was refused, with what to do; else "".
         known_as: for "known": how the capture was stored when it was written, such as "rejected"; else "".
         links: if asked for: canonical URLs that a page of status 2xx links to, each once, in document order; at most

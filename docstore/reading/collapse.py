@@ -7,18 +7,28 @@ joined into chains: two pages are one result only if both are within the thresho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 from docstore.model import capture
 from docstore.model.capture import ClusterPlace
 from docstore.model.types import SAME_PAGE, Cell, ReadSpec
-from docstore.storage.table import Table
-
-if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
-    from docstore.storage.port import Values
-
 
 _FAMILIES = ("dedup", "page")
+
+
+class Rows(Protocol):
+    """Where rows are read."""
+
+    def read_row(self, row_key: bytes, spec: ReadSpec) -> Sequence[Cell]:
+        """The cells of a row."""
+
+
+class Fetches(Protocol):
+    """Where the values of cells are read."""
+
+    def fetch(self, envelope: bytes, /) -> bytes:
+        """The value that a cell's value leads to."""
 
 
 class Membership(NamedTuple):
@@ -52,7 +62,7 @@ class _Span(NamedTuple):
 class ClusterLookup:
     """Reads which cluster a page belongs to.  Thread-safe."""
 
-    def __init__(self, table: Table, placement: Values) -> None:
+    def __init__(self, table: Rows, placement: Fetches) -> None:
         self._table = table
         self._placement = placement
 

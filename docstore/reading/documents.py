@@ -11,8 +11,9 @@ from docstore.model import capture
 from docstore.model.capture import Column, StoredVerdict
 from docstore.model.errors import CorruptionError
 from docstore.model.keys import url_of
+from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Headers, ReadSpec, Verdict, checked_families, header_of
-from docstore.storage.envelope import INLINE_TAG, envelope_raw_bytes
+from docstore.storage.envelope import INLINE_TAG, envelope_raw_bytes, is_absent
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
 from docstore.storage.values import READ_AHEAD_BYTES, through_moves
@@ -31,7 +32,7 @@ class Capture(NamedTuple):
 
     Attributes:
         timestamp: when it was fetched, in microseconds since 1970.
-        body: the bytes; None also if policy `reject` kept none.
+        body: the bytes; None also if it was written with ``keep_body=False``.
         status, headers, media_type, charset, ip, payload_digest, docno: of the fetch.
         title, text, description, keywords, headings, lang, canonical: of the page's text.
         checksum, text_checksum: scheme byte and digest.
@@ -168,11 +169,36 @@ class DocumentReader:
             if cell is None:
                 return None
             try:
-                return Document(row_key, (Capture(cell.timestamp, self._placement.fetch(cell.value)),))
+                return Document(row_key, (Capture(cell.timestamp, _body(cell.value, self._placement.fetch)),))
             except CorruptionError:
                 pass  # compaction may have moved it: look again
         end = None if at is None else at + 1
         return through_moves(lambda: self._body_cells(row_key, end, 1), lambda cells: self._body_of(row_key, cells))
+
+    def live(self, pointer: PagePointer) -> Document | None:
+        """The live capture of a row at that very time; None if it is not there, or cannot be read, which is noted."""
+        timestamp, row_key = pointer
+        place = Place(row_key, *capture.BODY, timestamp)
+        found = self._placement.unreadable.attempt(lambda: self.get(row_key, at=timestamp), place)
+        return None if found is None or found.timestamp != timestamp else found
+
+    def history(self, row_key: bytes) -> list[Document]:
+        """Every live capture, newest first, without bodies or text."""
+        found = (self.get(row_key, at=at, families=("http", "dedup")) for at in self.timestamps(row_key))
+        return [document for document in found if document is not None]
+
+    def validators(self, row_key: bytes) -> dict[str, str | int] | None:
+        """See `DocumentStore.validators`."""
+        document = self.get(row_key, families=("http",))
+        if document is None:
+            return None
+        visits = self._table.read_row(row_key, capture.visit_spec())
+        is_there = self.value(row_key, capture.BODY, document.timestamp) is not None
+        return {
+            "etag": (is_there and document.newest.header("etag")) or "",
+            "last_modified": (is_there and document.newest.header("last-modified")) or "",
+            "last_visit": max([document.timestamp, *(cell.timestamp for cell in visits)]),
+        }
 
     def value(self, row_key: bytes, column: Column, timestamp: int) -> bytes | None:
         """One value of a version: b"" if it has none; None if it cannot be read, which is noted."""
@@ -245,7 +271,7 @@ class DocumentReader:
     def _body_of(self, row_key: bytes, cells: list[Cell]) -> Document | None:
         if not cells:
             return None
-        return Document(row_key, (Capture(cells[0].timestamp, self._placement.fetch(cells[0].value)),))
+        return Document(row_key, (Capture(cells[0].timestamp, _body(cells[0].value, self._placement.fetch)),))
 
     def timestamps(self, row_key: bytes) -> list[int]:
         """Timestamps of all live captures with a body, newest first."""
@@ -282,12 +308,12 @@ class DocumentReader:
     ) -> Capture:
         body = found.body
         if wanted == ("page",):
-            return Capture(body.timestamp, fetch_value(body.value))
+            return Capture(body.timestamp, _body(body.value, fetch_value))
         columns = _columns_of(found)
         fetch = _Fetcher(columns, fetch_value)
         fields: dict[str, object] = {}
         if "page" in wanted:
-            fields["body"] = fetch_value(body.value)
+            fields["body"] = _body(body.value, fetch_value)
         if "http" in wanted:
             fields.update(_http_fields(fetch))
         if "text" in wanted:
@@ -298,6 +324,11 @@ class DocumentReader:
             if verdict is not None and verdict.stored == capture.STORED_REFERENCE:
                 fields["served_from"] = url_of(verdict.of_row_key)
         return Capture(body.timestamp, **fields)  # type: ignore[arg-type]
+
+
+def _body(envelope: bytes, fetch_value: Callable[[bytes], bytes]) -> bytes | None:
+    """A body; None if it was not kept."""
+    return None if is_absent(envelope) else fetch_value(envelope)
 
 
 def _columns_of(found: _Found) -> dict[Column, bytes]:

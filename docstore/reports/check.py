@@ -8,6 +8,7 @@ bodies, records without a ref) are no findings.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
+from typing import TYPE_CHECKING
 
 from docstore.dedup.checksum import checksum_matches
 from docstore.model import capture
@@ -16,13 +17,17 @@ from docstore.model.errors import CorruptionError
 from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, GCPolicy, Position, ReadSpec
-from docstore.storage.envelope import encode_inline
+from docstore.reading.index import SeenPages
+from docstore.storage.envelope import encode_inline, is_absent
 from docstore.storage.parts import Problem
 from docstore.storage.port import Backend
 from docstore.storage.sharing import BODY_FAMILY, ENVELOPE, TEXT, TEXT_NAME, body_name
-from docstore.storage.table import Table
-from docstore.store import declared_families, now_micros
-from docstore.writing.reindexing import SeenPages
+from docstore.storage.table import Table, declared_families
+from docstore.store import now_micros
+from docstore.writing.copystate import is_unfinished
+
+if TYPE_CHECKING:  # types alone
+    from docstore.client.calls import Losses
 
 SLICE_CELLS = 10_000
 REINDEX = "run `docstore reindex`"
@@ -40,11 +45,13 @@ def check(opened: Backend, on_row: Callable[[int], None] | None = None) -> Itera
     """
     yield from losses(opened)
     yield from opened.problems()
+    if is_unfinished(opened):
+        yield Problem("copy", "a copy into this store has not ended", "run the same `docstore copy` again")
     yield from _check_pages(opened, on_row)
     yield from _check_shared(opened)
 
 
-def losses(opened: Backend) -> Iterator[Problem]:
+def losses(opened: Backend | Losses) -> Iterator[Problem]:
     """What this open or an earlier one found lost, until it is acknowledged."""
     for lost in opened.lost:
         what = f"bytes of {', '.join(lost.columns)} were missing at open: dropped"
@@ -117,7 +124,7 @@ def _check_capture(
         return
     if checksum is None:
         return  # a visit that confirmed the version before it (304), or a body set as a plain cell
-    if not checksum_matches(checksum, body):
+    if not is_absent(envelope) and not checksum_matches(checksum, body):
         yield Problem(where, "the body does not have the checksum that its row names", RESTORE)
     encoded = columns.get(capture.VERDICT)
     if encoded is None:
@@ -125,7 +132,7 @@ def _check_capture(
             yield Problem(where, "the capture has no verdict", REINDEX)
         return
     verdict = capture.decode_verdict(encoded)
-    if verdict.stored == capture.STORED_BODY and body:
+    if verdict.stored == capture.STORED_TEXT or (verdict.stored == capture.STORED_BODY and body):
         if not seen.is_posted(PagePointer(timestamp, row_key), checksum):
             yield Problem(where, "no posting leads to it: the detector cannot see this page", REINDEX)
         elif not seen.finds_near(PagePointer(timestamp, row_key)):

@@ -26,15 +26,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import mmh3
 
 from docstore.model.capture import MAIN
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import ReadSpec
-from docstore.store import DocumentStore
 from docstore.text.words import words
+
+if TYPE_CHECKING:  # types alone
+    from docstore.attach import Store
 
 EXACT_WORDS: Final = 500_000
 """Different words that are counted exactly: about 75 MB; the summaries beyond need about three times that."""
@@ -113,7 +115,7 @@ class TextStatistics:
         }
 
 
-def text_statistics(store: DocumentStore, *, host: str | None = None, top: int = TOP_WORDS) -> TextStatistics:
+def text_statistics(store: Store, *, host: str | None = None, top: int = TOP_WORDS) -> TextStatistics:
     """Statistics of the newest text of every page, in one pass in row-key order.
 
     Args:
@@ -126,7 +128,7 @@ def text_statistics(store: DocumentStore, *, host: str | None = None, top: int =
     return statistics_of(_texts(store, host), host=host or "", top=top)
 
 
-def _texts(store: DocumentStore, host: str | None) -> Iterator[str]:
+def _texts(store: Store, host: str | None) -> Iterator[str]:
     family, qualifier = MAIN
     spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, versions=1)
     for row in store.cells.scan(host=host, spec=spec):

@@ -1,6 +1,7 @@
-"""What stands in a cell: the value itself, up to 512 bytes, or its length and the ref under which a backend has it.
+"""What stands in a cell: the value itself, up to 512 bytes, or its length and the ref under which a backend has it; or
+that it was not kept.
 
-Knows the two tags of `format`.  A ref is opaque: only the backend that gave it takes it apart.
+Knows the tags of `format`.  A ref is opaque: only the backend that gave it takes it apart.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ from typing import NamedTuple
 
 from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError
-from docstore.model.format import VALUE_INLINE, VALUE_REF
+from docstore.model.format import VALUE_ABSENT, VALUE_INLINE, VALUE_REF
 
 INLINE_TAG = bytes((VALUE_INLINE,))
 """Goes before a value that stands in its cell."""
 _REF = bytes((VALUE_REF,))
+_ABSENT = bytes((VALUE_ABSENT,))
 
 
 class Envelope(NamedTuple):
-    """What a cell holds: the value itself, with no ref, or a ref, with no value."""
+    """What a cell holds: the value itself, with no ref, or a ref, with no value; neither if it was not kept."""
 
     value: bytes
     ref: bytes | None
@@ -33,6 +35,16 @@ def encode_ref_envelope(raw_bytes: int, ref: bytes) -> bytes:
     return _REF + encode_varint(raw_bytes) + ref
 
 
+def encode_absent(raw_bytes: int) -> bytes:
+    """The envelope of a value that is not kept; it reads as an empty one."""
+    return _ABSENT + encode_varint(raw_bytes)
+
+
+def is_absent(envelope: bytes) -> bool:
+    """Whether the value was not kept."""
+    return envelope[:1] == _ABSENT
+
+
 def parse_envelope(envelope: bytes) -> Envelope:
     """Take an envelope apart.
 
@@ -42,6 +54,8 @@ def parse_envelope(envelope: bytes) -> Envelope:
     tag = envelope[0] if envelope else -1
     if tag == VALUE_INLINE:
         return Envelope(envelope[1:], None)
+    if tag == VALUE_ABSENT and len(envelope) > 1 and envelope[-1] < 0x80 <= min(envelope[1:-1], default=0x80):
+        return Envelope(b"", None)  # its length is one varint, and nothing follows
     if tag == VALUE_REF:
         offset = 1
         while offset < len(envelope) and envelope[offset] >= 0x80:
@@ -49,14 +63,15 @@ def parse_envelope(envelope: bytes) -> Envelope:
         if offset + 1 < len(envelope):
             return Envelope(b"", envelope[offset + 1 :])
     raise CorruptionError(
-        "a cell's envelope is damaged", expected="tag 00 or 01", found=envelope[:8].hex() or "nothing"
+        "a cell's envelope is damaged", expected="tag 00, 01 or 02", found=envelope[:8].hex() or "nothing"
     )
 
 
 def envelope_raw_bytes(envelope: bytes) -> int:
-    """Length of the raw value of a cell."""
-    if parse_envelope(envelope).ref is None:
-        return len(envelope) - 1
+    """Length of the raw value of a cell; 0 if it was not kept."""
+    found = parse_envelope(envelope)
+    if found.ref is None:
+        return len(found.value)
     return decode_varint(envelope, 1)[0]
 
 

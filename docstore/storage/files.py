@@ -497,14 +497,31 @@ def read_holder(path: Path) -> Holder:
 
 
 def _refusal(path: Path, holder: Holder) -> str:
-    if holder.pid == os.getpid() and holder.host == os.uname().nodename:
+    is_here = holder.host == os.uname().nodename
+    if holder.pid == os.getpid() and is_here:
         return f"{path.parent} is already open in this process (pid {holder.pid}); use that object, or close it first"
     who = f"process {holder.pid}" if holder.pid else "another process"
-    where = f" on host {holder.host}" if holder.host and holder.host != os.uname().nodename else ""
+    who += f" on host {holder.host}" if holder.host and not is_here else ""
+    command = _command(holder) if is_here else ""
+    who += f" ({command})" if command else ""
+    if holder.server:
+        return f"{path.parent} is served by {who}; ask it: docstore.connect({holder.server!r}), or stop it first"
     return (
-        f"{path.parent} is open in {who}{where}; wait until it has finished, or stop it "
-        "(the lock goes with the process: there is nothing to remove)"
+        f"{path.parent} is open in {who}; wait until it has finished, or stop it (the lock goes with the process: "
+        f"there is nothing to remove); for many processes at a time run `docstore serve --store {path.parent}` instead"
     )
+
+
+def _command(holder: Holder) -> str:
+    """The first words of the holder's command, such as ``python crawl.py``; "" where the system does not tell."""
+    if not holder.started or _process_start(holder.pid) != holder.started:  # another process has its number now
+        return ""
+    try:
+        words = Path(f"/proc/{holder.pid}/cmdline").read_bytes().split(b"\0")[:3]
+    except OSError:
+        return ""
+    shown = " ".join(Path(os.fsdecode(word)).name for word in words if word)
+    return "".join(character if character.isprintable() else "?" for character in shown)[:60]
 
 
 def _process_start(pid: int) -> int:

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import Enum, IntEnum
+from typing import NamedTuple
 
 from docstore.model.errors import CommitUnknown, StorageError
+from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, RowMutations
 from docstore.storage.engine import Engine
 
@@ -46,6 +48,24 @@ class Cut(Enum):
     ANCHORS = "it has as many anchors as may wait in memory"
 
 
+class Slot(NamedTuple):
+    """A page of a plan where several processes write: it is written if its place is free (see `storage.protocol`).
+
+    Attributes:
+        pointer: its row and time.
+        row: what is written there.
+        claim: names its body among those that one page alone may be new with; b"" where it is not new.
+        rewrites: takes the place of what its own row has at this time.
+        needs: pages of the plan that its verdict names.
+    """
+
+    pointer: PagePointer
+    row: RowMutations
+    claim: bytes
+    rewrites: bool
+    needs: frozenset[PagePointer]
+
+
 class Plan:
     """Rows of one commit by stage.
 
@@ -53,12 +73,13 @@ class Plan:
         cut: why it was ended early; None where its group was full, or it is no group of pages.
     """
 
-    __slots__ = ("_removed", "_written", "cut")
+    __slots__ = ("_removed", "_slots", "_written", "cut")
 
     def __init__(self, cut: Cut | None = None) -> None:
         self.cut = cut
         self._written: dict[tuple[Stage, int], list[RowMutations]] = {}
         self._removed: dict[Stage, list[RowMutations]] = {}
+        self._slots: dict[int, list[Slot]] = {}
 
     def write(self, stage: Stage, rows: Iterable[RowMutations], *, turn: int = 0) -> Plan:
         """Add rows to a stage; -> the plan itself.
@@ -76,10 +97,30 @@ class Plan:
         self._removed.setdefault(stage, []).extend(rows)
         return self
 
+    def fill(self, slot: Slot, *, turn: int = 0) -> None:
+        """Add a page to stage PAGES, before the rows there; for backends that several processes write."""
+        self._slots.setdefault(turn, []).append(slot)
+
+    def slots(self) -> Iterator[list[Slot]]:
+        """Pages to be filled in, turn by turn."""
+        for turn in sorted(self._slots):
+            yield self._slots[turn]
+
     def stages(self) -> Iterator[list[RowMutations]]:
         """The rows of each stage that has some, in order; within PAGES of each turn."""
+        yield from self.before_pages()
+        yield from self.from_pages()
+
+    def before_pages(self) -> Iterator[list[RowMutations]]:
+        """The stages before PAGES."""
         for key in sorted(self._written):
-            if self._written[key]:
+            if self._written[key] and key[0] < Stage.PAGES:
+                yield self._written[key]
+
+    def from_pages(self) -> Iterator[list[RowMutations]]:
+        """PAGES and the stages behind it, then what is removed."""
+        for key in sorted(self._written):
+            if self._written[key] and key[0] >= Stage.PAGES:
                 yield self._written[key]
         for stage in sorted(self._removed, reverse=True):
             if self._removed[stage]:
@@ -94,7 +135,7 @@ class Plan:
         return self._written.get((stage, 0), [])
 
     def __len__(self) -> int:
-        return sum(map(len, self.stages()))
+        return sum(map(len, self.stages())) + sum(map(len, self._slots.values()))
 
 
 def apply(engine: Engine, plan: Plan, durability: Durability) -> None:

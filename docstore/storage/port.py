@@ -15,11 +15,12 @@ What it offers:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, Mutation, Schema
 from docstore.storage.engine import Engine
 from docstore.storage.parts import Problem, Progress, RunStorage
@@ -60,9 +61,11 @@ class Values(Protocol):
 
     Attributes:
         unreadable: values and dictionaries that could not be read, and were done without.
+        shares_values: one value may stand for several cells, and others lean on it; else each cell has its own.
     """
 
     unreadable: UnreadableValues
+    shares_values: bool
 
     def place(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         """Place one value; returns the envelope to put into its cell."""
@@ -143,10 +146,15 @@ class Committer(Protocol):
     Attributes:
         commits: how many were tried; whoever remembers what is stored forgets it when others have committed.
         durability: what an acknowledged write survives.
+        fills_slots: other processes write too: pages go into the slots of a plan, and `lost` has to be asked for.
+        lost: pages of the last plan's slots that are not written, for another process was faster, or because they name
+            such a page: to be judged anew.  Empty where one process writes.
     """
 
     commits: int
     durability: Durability
+    fills_slots: bool
+    lost: Collection[PagePointer]
 
     @property
     def lock(self) -> AbstractContextManager[object]:
@@ -160,6 +168,10 @@ class Committer(Protocol):
             StorageError: nothing was applied.
             CommitUnknown: it may be applied; the same write again is safe.
         """
+        ...
+
+    def wait(self) -> None:
+        """Give other processes time, before what was lost is judged anew."""
         ...
 
     def note_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
@@ -183,6 +195,7 @@ class Backend(Protocol):
         runs: where an index may keep sorted runs; None where postings are rows.
         index: the index, once somebody has opened it: reading never does.  Closed with the backend.
         below: of a layer, the backend that it lies over.
+        session: names this writer among all that ever wrote; b"" where one process writes.
     """
 
     path: Path
@@ -193,6 +206,7 @@ class Backend(Protocol):
     runs: RunStorage | None
     index: Closing | None
     below: Backend | None
+    session: bytes
 
     @property
     def placement(self) -> Values:
@@ -249,6 +263,10 @@ class Backend(Protocol):
 
     def acknowledge(self) -> None:
         """Forget what was found to be lost."""
+        ...
+
+    def publish_server(self, server: str) -> None:
+        """Tell other processes that want this store where to ask, such as "unix:/path"; "" takes it back."""
         ...
 
     def check_writable(self) -> None:

@@ -58,6 +58,13 @@ class CheckAndMutate(NamedTuple):
     deletes: tuple[str, ...] = ()
 
 
+class Claimed(NamedTuple):
+    """What became of a claim: "new", "exact" or "pending", and what the claim's row holds."""
+
+    verdict: str
+    held: str
+
+
 Columns: TypeAlias = Mapping[str, str]
 Request: TypeAlias = Read | CheckAndMutate
 Program: TypeAlias = Generator[Request, "Columns | bool | None", str]
@@ -100,36 +107,71 @@ def write(slot: str, body: str, checksum: str, base: str | None, tokens: Iterato
     expected: str | None = None
     while True:
         token = next(tokens)
-        verdict = yield from _claim(checksum, slot, token, tokens)
+        verdict = (yield from claim(checksum, slot, token, tokens)).verdict
         leans = base is not None and (yield from _use(base, token, slot, body)) is not None
         content = LEANS + base if leans and base is not None else body
-        fill = CheckAndMutate(slot, SLOT, expected, ((SLOT, token), (CONTENT, content), ("verdict", verdict or "")))
-        while True:
-            if (yield fill) is True:
-                return verdict or ""
-            held = (yield from _read(slot)).get(SLOT)
-            if held == token:
-                return verdict or ""
-            if held != expected:
-                break
-        if held is not None and not is_fence(held):
+        held = yield from fill(slot, token, expected, ((CONTENT, content), ("verdict", verdict)))
+        if held is None:
+            return verdict
+        if not is_fence(held):
             return "taken"
         expected = held
 
 
-def _claim(checksum: str, slot: str, token: str, fences: Iterator[str]) -> _Step:
-    """Claim a body; -> "new" for who has the claim, "exact" where a page that can be read has it."""
+def claim(
+    checksum: str, slot: str, token: str, fences: Iterator[str], *, over: str = "", patient: bool = False
+) -> Generator[Request, Columns | bool | None, Claimed]:
+    """Claim a body.
+
+    Args:
+        checksum: row of the claim.
+        slot: of the page.
+        token: of this attempt.
+        fences: names of fences, different from all others.
+        over: a claim that counts for nothing: its page was looked at since, and is no page with this body.
+        patient: do not shut out a page that has claimed the body and is not there yet.
+    Returns:
+        "new" for who has the claim; "exact" where another has, whose page is there; "pending" where it may come.
+    """
     mine = f"{slot} {token}"
+    if (yield CheckAndMutate(checksum, CLAIM, None, ((CLAIM, mine),))) is True:  # most bodies are claimed by nobody
+        return Claimed("new", mine)
     while True:
         held = (yield from _read(checksum)).get(CLAIM)
         if held == mine:
-            return "new"
-        if held is not None:
-            other_slot, _, other_token = held.partition(" ")
+            return Claimed("new", mine)
+        if held is not None and held != over:
+            other_slot, _, other_token = held.rpartition(" ")
+            if patient and other_slot != slot and (yield from _may_come(other_slot, other_token)):
+                return Claimed("pending", held)
             if (yield from shut_out(other_slot, other_token, fences)) is None:
-                return "exact"
+                return Claimed("exact", held)
         if (yield CheckAndMutate(checksum, CLAIM, held, ((CLAIM, mine),))) is True:
-            return "new"
+            return Claimed("new", mine)
+
+
+def _may_come(slot: str, token: str) -> Generator[Request, Columns | bool | None, bool]:
+    held = (yield from _read(slot)).get(SLOT)
+    return held != token and (held is None or is_fence(held))
+
+
+def fill(slot: str, token: str, expected: str | None, puts: tuple[tuple[str, str], ...]) -> _Step:
+    """Fill a slot; -> None once it holds the token, else what else it holds.
+
+    Args:
+        slot: of the page.
+        token: of this attempt.
+        expected: what the slot is thought to hold: nothing, or a fence.
+        puts: what the page holds.
+    """
+    while True:
+        if (yield CheckAndMutate(slot, SLOT, expected, ((SLOT, token), *puts))) is True:
+            return None
+        held = (yield from _read(slot)).get(SLOT)
+        if held == token:
+            return None
+        if held is not None and held != expected:
+            return held
 
 
 def _use(base: str, token: str, slot: str, body: str) -> _Step:

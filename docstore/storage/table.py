@@ -16,6 +16,7 @@ from operator import eq
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import TIMESTAMP_MAX
 from docstore.model.types import (
+    BUILT_IN_FAMILIES,
     Append,
     Cell,
     ColumnFamily,
@@ -26,6 +27,7 @@ from docstore.model.types import (
     Mutation,
     Position,
     ReadSpec,
+    Schema,
     SetCell,
 )
 from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
@@ -317,3 +319,8 @@ def changed(rule: Append | Increment, value: bytes) -> bytes:
 
 def _keeps_all(policy: GCPolicy) -> bool:
     return policy.max_versions is None and policy.max_age_seconds is None
+
+
+def declared_families(schema: Schema) -> dict[str, ColumnFamily]:
+    """Built-in families, replaced and joined by the schema's own."""
+    return {family.name: family for family in (*BUILT_IN_FAMILIES, *schema.families)}

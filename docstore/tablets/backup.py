@@ -48,8 +48,9 @@ from docstore.storage.files import Files, ReadFile
 from docstore.storage.parts import Progress
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.reports import BackupReport
+from docstore.storage.schema import META_FAMILY
 from docstore.tablets.commit import Committer
-from docstore.tablets.layout import META_FAMILY, LocalBackend
+from docstore.tablets.layout import LocalBackend
 from docstore.tablets.leftovers import list_set_aside
 
 COPY_BYTES = 1 << 20

@@ -1,19 +1,18 @@
 """The bodies seam: where large values lie, and the small ref by which a row names one.
 
 Knows `record`.  Must not know how a payload was made, nor which row holds which ref.  A ref is opaque above
-this seam; here it is (segment, offset, length).  `segment.py` keeps bodies in files, `MemoryBodies` in memory.
+this seam; here it is (segment, offset, length).  `segment.py` keeps bodies in files, `layered.py` those of a dry run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from threading import Lock
 from typing import NamedTuple, Protocol
 
 from docstore.model.codec import encode_varint
 from docstore.model.errors import CorruptionError
 from docstore.model.format import SEGMENT_ACTIVE, SEGMENT_HEADER_BYTES
-from docstore.tablets.record import Record, encode_record
+from docstore.tablets.record import Record
 
 
 class Ref(NamedTuple):
@@ -154,60 +153,3 @@ def decode_ref(ref: bytes) -> Ref:
     if shift or len(numbers) != 3:
         raise CorruptionError("a ref is damaged", expected="three varints", found=ref.hex() or "nothing")
     return Ref(*numbers)
-
-
-class MemoryBodies:
-    """Bodies in a dict: for tests, and for measuring what the files cost.  Nothing survives the object."""
-
-    def __init__(self) -> None:
-        self._records: dict[bytes, Record] = {}
-        self._offset = 0
-        self._lock = Lock()
-
-    def begin_group(self, number: int) -> None:
-        """Nothing to do."""
-
-    def append(self, records: Sequence[Record]) -> list[bytes]:
-        """See `Bodies`."""
-        refs = []
-        with self._lock:
-            for record in records:
-                length = len(encode_record(record, 0))
-                ref = encode_ref(0, self._offset, length)
-                self._records[ref] = record
-                self._offset += length
-                refs.append(ref)
-        return refs
-
-    def flush(self) -> None:
-        """Nothing to do."""
-
-    def sync(self) -> None:
-        """Nothing to do."""
-
-    def abandon(self) -> None:
-        """Nothing to do."""
-
-    def read(self, ref: bytes) -> Record:
-        """See `Bodies`."""
-        record = self._records.get(ref)
-        if record is None:
-            raise CorruptionError("no record of this ref in memory", expected="a record", found=ref.hex())
-        return record
-
-    def read_many(self, refs: Sequence[bytes]) -> Iterator[tuple[int, Record]]:
-        """See `Bodies`."""
-        for index in sorted(range(len(refs)), key=lambda index: decode_ref(refs[index])):
-            yield index, self.read(refs[index])
-
-    def tail(self) -> Tail:
-        """See `Bodies`."""
-        return Tail(0, self._offset)
-
-    def progress(self) -> list[SegmentProgress]:
-        """Nothing that a manifest would have to know."""
-        return []
-
-    def close(self) -> None:
-        """See `Bodies`."""
-        self._records.clear()

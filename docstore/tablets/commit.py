@@ -8,9 +8,10 @@ the rows beside it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 
+from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability
 from docstore.storage.engine import Engine
 from docstore.storage.plan import Plan, Stage, apply
@@ -30,8 +31,11 @@ class Committer:
         durability: what an acknowledged write survives.
         compacting: held by the one compaction that may run.
         commits: how many were tried; whoever remembers what is stored forgets it when others have committed.
+        lost: no page ever is: this process is the one that writes.
         watch: told of every plan before it is written, while compaction looks for segments that no row refers to.
     """
+
+    fills_slots = False
 
     def __init__(
         self,
@@ -47,6 +51,7 @@ class Committer:
         self.durability = durability
         self.compacting = threading.Lock()
         self.commits = 0
+        self.lost: Collection[PagePointer] = ()
         self.watch: Callable[[Plan], None] | None = None
         self._engine = engine
         self._placement = placement
@@ -78,6 +83,9 @@ class Committer:
         self.manifest.committed()
         self._placement.begin_group(self.manifest.group + 1)
         self.manifest.split_grown(self.durability)
+
+    def wait(self) -> None:
+        """See `Committer` of the port: there is nobody to wait for."""
 
     def note_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
         """Count bodies of the plan being made: the row of each, and its length in bytes."""

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from docstore.model.codec import crc32
 from docstore.model.errors import CorruptionError, UnsupportedFormat
@@ -37,13 +37,13 @@ from docstore.model.format import (
     MANIFEST_FAMILY,
     MANIFEST_QUALIFIER,
 )
-from docstore.model.types import DeleteRow, ReadSpec, RowMutations, SetCell
+from docstore.model.types import Cell, DeleteRow, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import LruCache
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.unreadable import UnreadableValues
-from docstore.tablets.manifest import Manifest, Tablet
+from docstore.tablets.manifest import Tablet
 from docstore.tablets.values import PACK_LEVEL, Dictionary, checksum16, pack, unpack
 
 PIECE_BYTES = 1024
@@ -266,6 +266,38 @@ class _Scope:
         self.raw_bytes = self.payload_bytes = 0
 
 
+class Contents(Protocol):
+    """Where dictionaries are kept, by checksum; see `DictionaryFiles`."""
+
+    def write(self, content: bytes, level: int) -> bytes:
+        """Keep a dictionary; returns its checksum."""
+        ...
+
+    def load(self, checksum: bytes) -> bytes:
+        """The content of a dictionary."""
+        ...
+
+    def settle(self) -> None:
+        """Make what was written durable."""
+        ...
+
+
+class Tablets(Protocol):
+    """Which tablet a row belongs to; see `Manifest`."""
+
+    def tablet_for(self, row_key: bytes) -> Tablet:
+        """The tablet that a row belongs to."""
+        ...
+
+
+class Scopes(Protocol):
+    """Where it stands which dictionary a scope uses: rows of an engine."""
+
+    def read_row(self, table: str, row_key: bytes) -> Sequence[Cell]:
+        """The cells of a row."""
+        ...
+
+
 class SiteDictionaries:
     """Which dictionary a value gets; makes new ones as values come.  For whoever holds the committer's lock.
 
@@ -273,11 +305,11 @@ class SiteDictionaries:
         unreadable: where a dictionary is noted that cannot be read: its scope makes another.
     """
 
-    def __init__(self, files: DictionaryFiles, engine: Engine, manifest: Manifest) -> None:
+    def __init__(self, files: Contents, engine: Scopes, tablets: Tablets) -> None:
         self.unreadable = UnreadableValues()
         self._files = files
         self._engine = engine
-        self._manifest = manifest
+        self._tablets = tablets
         self._scopes: OrderedDict[bytes, _Scope] = OrderedDict()
         self._changed: dict[bytes, bytes] = {}
         self._prepared: LruCache[bytes, Dictionary] = LruCache(PREPARED_BYTES, lambda one: len(one.content))
@@ -380,7 +412,7 @@ class SiteDictionaries:
         return scope
 
     def _tablet_name(self, row_key: bytes, column: Column) -> bytes:
-        return b"tablet " + self._manifest.tablet_for(row_key).number.to_bytes(8, "big") + _column_name(column)
+        return b"tablet " + self._tablets.tablet_for(row_key).number.to_bytes(8, "big") + _column_name(column)
 
     def _sample(self, name: bytes, scope: _Scope, raw: bytes) -> None:
         if scope.sample is None:

@@ -12,13 +12,12 @@ were cut or put back), that is noted, and the records are set aside.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgpack
 
 from docstore.model.capture import BODY, MAIN
 from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable, UnsupportedFormat
@@ -42,12 +41,13 @@ from docstore.model.format import (
     SET_ASIDE_DIRECTORY,
     TABLE_TAGS,
 )
-from docstore.model.types import ColumnFamily, Durability, GCPolicy, Policy, RowMutations, Schema, SetCell, VerdictKind
+from docstore.model.types import Durability, RowMutations, Schema, SetCell
 from docstore.storage.counts import totals
 from docstore.storage.engine import Engine
-from docstore.storage.files import Files, ReadOnlyFiles, StoreLock, read_only_error, translated
+from docstore.storage.files import Files, Holder, ReadOnlyFiles, StoreLock, read_holder, read_only_error, translated
 from docstore.storage.parts import Problem, Progress, RunStorage
 from docstore.storage.plan import Plan, Stage, apply
+from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.sharing import SharedBodies
 from docstore.storage.table import Table
 from docstore.tablets.commit import Committer
@@ -76,10 +76,6 @@ if TYPE_CHECKING:  # reading needs none
     from docstore.storage.port import Backend, Closing, Upkeep
     from docstore.storage.reports import BackupReport, CompactionReport
 
-SCHEMA_ROW = b"schema"
-META_FAMILY = "m"
-SCHEMA_QUALIFIER = b"schema"
-
 SALVAGE = "take what you need with `docstore salvage`, then remove the file"
 RESTORE = "restore a backup, or take bodies and texts from the records with `docstore salvage`"
 
@@ -99,6 +95,8 @@ class LocalBackend:
         reserve: room for what gives space back on a full disk.
         set_aside: files of records that no row names, as long as they lie in the store's folder `set-aside`.
     """
+
+    session = b""
 
     def __init__(
         self,
@@ -174,6 +172,10 @@ class LocalBackend:
         acknowledge(self.engine)
         self.lost, self.lost_commits = (), ()
 
+    def publish_server(self, server: str) -> None:
+        """See `Backend`: it stands in the lock file."""
+        self.lock.publish_server(server)
+
     def problems(self) -> Iterator[Problem]:
         """See `Backend`: of the manifest, and records that no row names."""
         for problem in self.manifest.problems():
@@ -230,6 +232,9 @@ class LocalBackend:
     def stats(self) -> dict[str, Any]:
         """Totals, sizes and tablets as plain data; see `docs/operations.md` for each name."""
         segments = self.manifest.segments()
+        in_tablet: Counter[int] = Counter()
+        for segment in segments:
+            in_tablet[segment.tablet] += segment.committed_bytes
         tables = {table: self.engine.approximate_bytes(table) for table in TABLE_TAGS}
         return {
             "path": str(self.path),
@@ -244,6 +249,7 @@ class LocalBackend:
                     "number": tablet.number,
                     "start": tablet.start.decode("utf-8", "replace"),
                     "raw_bytes": tablet.raw_bytes,
+                    "segment_bytes": in_tablet[tablet.number],
                 }
                 for tablet in self.manifest.tablets()
             ],
@@ -274,6 +280,10 @@ class Layout:
     def exists(self) -> bool:
         """Whether a store was made here."""
         return self._files.exists(self._path / FORMAT_FILE)
+
+    def holder(self) -> Holder:
+        """Who holds it, as its lock file says; what a process that has ended wrote may still stand there."""
+        return read_holder(self._path / LOCK_FILE)
 
     def open(self, *, create: bool, schema: Schema | None, read_only: bool | None = False) -> LocalBackend:
         """Open the store, making it first if asked to.
@@ -474,51 +484,3 @@ def _settle_identity(engine: Engine) -> bytes:
     cell = SetCell(META_FAMILY, b"", 0, made)
     engine.mutate_rows([RowMutations("meta", IDENTITY_ROW, [cell])], Durability.SYNC)
     return made
-
-
-def encode_schema(schema: Schema) -> bytes:
-    """Encode for the `schema` row of `meta`."""
-    families = [family._asdict() | {"gc": family.gc._asdict()} for family in schema.families]
-    fields = schema._asdict() | {"families": families}
-    fields["policies"] = [[str(kind), str(policy)] for kind, policy in schema.policies]
-    if schema.similar_threshold is None:  # so that versions that know no such grade open the store
-        del fields["similar_threshold"]
-    if not schema.keyed_bands:
-        del fields["keyed_bands"]
-    return bytes(msgpack.packb(fields))
-
-
-_NEVER_REJECTED = (str(VerdictKind.CONTAINED), str(Policy.REJECT))
-
-
-def _check_known(what: str, found: Iterable[str], known: Sequence[str]) -> None:
-    for word in found:
-        if word not in known:
-            raise UnsupportedFormat(
-                f"the store's schema has the {what} {word!r}, this docstore knows {', '.join(known)}; open it with a "
-                "newer docstore"
-            )
-
-
-def decode_schema(value: bytes) -> Schema:
-    """Decode the `schema` row of `meta`.
-
-    Raises:
-        CorruptionError: not a schema.
-        UnsupportedFormat: it says what only a newer docstore knows.
-    """
-    try:
-        fields = msgpack.unpackb(value)
-        _check_known("field", fields, Schema._fields)
-        pairs = fields.pop("policies")
-        _check_known("verdict", [kind for kind, _ in pairs], list(VerdictKind))
-        _check_known("policy", [policy for _, policy in pairs], list(Policy))
-        families = tuple(ColumnFamily(f["name"], GCPolicy(**f["gc"])) for f in fields.pop("families"))
-        # Stores made before contained pages were kept in any case may say otherwise.
-        policies = tuple((kind, policy) for kind, policy in pairs if (kind, policy) != _NEVER_REJECTED)
-        fields = {"similar_threshold": None, **fields}
-        if (fields["similar_threshold"] or 0) > fields["near_threshold"]:  # taken before it was refused: never given
-            fields["similar_threshold"] = None
-        return Schema(families=families, policies=policies, **fields)
-    except (ValueError, TypeError, KeyError) as error:
-        raise CorruptionError(f"the store's schema does not decode: {error}", path="meta row `schema`") from error

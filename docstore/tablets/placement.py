@@ -35,6 +35,8 @@ class Placement:
         unreadable: values and dictionaries that could not be read, and were done without.
     """
 
+    shares_values = True
+
     def __init__(
         self,
         bodies: Bodies,

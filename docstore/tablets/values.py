@@ -12,7 +12,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import zstandard
 from blake3 import blake3
@@ -27,8 +28,10 @@ from docstore.model.format import (
     ZSTD_FRAME_MAGIC,
 )
 from docstore.storage.cache import LruCache
-from docstore.tablets import frames
 from docstore.tablets.record import Record
+
+if TYPE_CHECKING:
+    from docstore.tablets.frames import IndexedDictionary
 
 LEVEL = 3
 """zstd's own default: 17.7% of the raw bytes of manual pages, at some 250 MB/s."""
@@ -58,6 +61,12 @@ Resolve: TypeAlias = Callable[[bytes], bytes]
 """From the checksum of a dictionary or base to its raw bytes."""
 
 
+@cache
+def _native() -> Any:
+    """Makes frames; loaded at the first one, for reading does without native code."""
+    return import_module("docstore.tablets.frames")
+
+
 class Encoded(NamedTuple):
     """What becomes part of a record: codec, checksum of dictionary or base (or b""), payload."""
 
@@ -78,7 +87,7 @@ class Dictionary:
     def __init__(self, content: bytes, level: int = LEVEL) -> None:
         self.checksum = checksum16(content)
         self.content = content
-        self.indexed = frames.index(content) if level <= LEVEL else None
+        self.indexed: IndexedDictionary | None = _native().index(content) if level <= LEVEL else None
         self._level = level
         self._prepared: zstandard.ZstdCompressionDict | None = None if self.indexed else self._prepare()
 
@@ -254,7 +263,7 @@ class ValueCodec:
             raise _damaged(record, f"{record.raw_bytes} raw bytes", str(error)) from error
 
     def _delta_frame(self, raw: bytes, base: bytes) -> bytes:
-        made = frames.delta(raw, base) if self._level <= LEVEL else None
+        made: bytes | None = _native().delta(raw, base) if self._level <= LEVEL else None
         return _strip(self._delta_compressor(base, len(raw)).compress(raw)) if made is None else made
 
     def _with_dictionary(self, raw: bytes, dictionary: Dictionary, limit: int | None) -> Encoded | None:

@@ -3,7 +3,7 @@
 Knows rows, the detector and the rules of policies; must not know where values go, nor what a plan holds.  Nothing is
 written here.  Where the group in flight has to be committed first, whoever runs it is told why (`Cut`): a policy may
 hide a page that the verdict asks for as soon as the group is committed; a page is rejected or stored by reference only
-against a committed page, and rejected only while that page still shows what it duplicates (`PageRows.stands`).
+against a committed page, and rejected only while that page still shows what it duplicates (`StoredPages.stands`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from docstore.dedup.checksum import decides_alone
 from docstore.dedup.comparable import bodies_compare
 from docstore.dedup.detector import Detector, Judgement
 from docstore.model import capture
@@ -18,17 +19,21 @@ from docstore.model.format import TIMESTAMP_MAX
 from docstore.model.keys import same_host
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Policy, Previous, VerdictKind
+from docstore.storage.envelope import is_absent
 from docstore.storage.plan import Cut
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
+from docstore.writing.own import OwnRow, OwnRows, OwnVersion, TakenTimes
+from docstore.writing.pages import GroupPages
 from docstore.writing.prepare import Prepared
-from docstore.writing.rows import PageRows
-from docstore.writing.taken import TakenTimes
-from docstore.writing.versions import OwnRow, OwnVersion
 
 MOST_PROBES = 8
 """Milliseconds that are looked up one by one, before those that are taken are read together."""
 
 Policies = Mapping[VerdictKind, Policy]
+_NEEDS_BODY = (
+    "this store's checksum does not tell two bodies apart by itself, so that it must keep each body; make a store with "
+    "checksum blake3, or leave keep_body at True"
+)
 _UNJUDGED = capture.StoredVerdict(
     VerdictKind.NEW, b"", 0, 0.0, "", b"", 0, 0, Previous.NONE, 0.0, capture.STORED_REFUSED
 )
@@ -57,6 +62,7 @@ class Verdict(NamedTuple):
         judgement: against other rows.
         previous: its own row's version before it.
         damaged: cells of its row's version of the same bytes that cannot be read; what is stored now takes their place.
+        rewrites: it takes the place of what its row has at its time.
     """
 
     pointer: PagePointer
@@ -64,6 +70,7 @@ class Verdict(NamedTuple):
     judgement: Judgement
     previous: OwnVersion | None
     damaged: Sequence[Cell]
+    rewrites: bool
 
 
 class Decision(NamedTuple):
@@ -100,14 +107,18 @@ class Judge:
     """Judges pages in their order.
 
     Args:
-        rows: committed rows and the group in flight.
+        pages: committed ones and those of the group in flight.
+        own: the row that a page goes into.
         detector: judges against pages of other rows.
         taken: milliseconds that are taken.
         commit: commits the group in flight, for a reason.
     """
 
-    def __init__(self, rows: PageRows, detector: Detector, taken: TakenTimes, commit: Callable[[Cut], None]) -> None:
-        self._rows = rows
+    def __init__(
+        self, pages: GroupPages, own: OwnRows, detector: Detector, taken: TakenTimes, commit: Callable[[Cut], None]
+    ) -> None:
+        self._pages = pages
+        self._own = own
         self._detector = detector
         self._taken = taken
         self._commit = commit
@@ -118,6 +129,8 @@ class Judge:
         A capture that was rejected is judged anew when it comes again: what it was rejected for may be gone.
         """
         assert one.analysis is not None
+        if not one.keep_body and not decides_alone(one.analysis.body_checksum):
+            return Decision(refused(one, _NEEDS_BODY))
         own, timestamp = self._settle(one)
         if own is None:
             error = f"no millisecond is free from {one.timestamp} on; give it an earlier time"
@@ -125,27 +138,27 @@ class Judge:
         known = None
         if own.taken is not None:
             known = capture.decode_verdict(own.verdict) if own.verdict else _UNJUDGED
-        damaged = [] if known is None else self._rows.unreadable_cells(one.row_key, {timestamp})
-        if damaged:
+        damaged = [] if known is None else self._own.unreadable_cells(one.row_key, {timestamp})
+        if damaged or (known is not None and known.stored == capture.STORED_TEXT and one.keep_body):
             known = None  # it is judged and stored anew, in its own place
         if known is not None and known.stored != capture.STORED_REJECTED:
             return Decision(_known(one.url, timestamp, known), says=True)  # may have been stored without them
         previous, previous_similarity = self._compare_with_previous(one, own.previous)
         judgement = self._detector.judge(one.row_key, one.page.body, one.analysis, status=one.page.status)
-        if self._rows.in_doubt:
+        if self._pages.in_doubt:
             self._commit(Cut.POLICY)
             judgement = self._detector.judge(one.row_key, one.page.body, one.analysis, status=one.page.status)
         confirms = previous is Previous.SAME_BYTES and self._answers_alike(one, own.previous)
         if confirms and own.previous is not None:
-            damaged += self._rows.unreadable_cells(
+            damaged += self._own.unreadable_cells(
                 one.row_key, {own.previous.timestamp, own.previous.text_timestamp or own.previous.timestamp}
             )
         if damaged:
             stored = capture.STORED_BODY  # the only copy that can be read, whatever the policy
-        elif confirms:
+        elif confirms and not (one.keep_body and own.previous is not None and is_absent(own.previous.body)):
             stored = capture.STORED_CONFIRMED
         else:
-            stored = self._kept_as(one.row_key, judgement, policies.get(judgement.kind, Policy.FLAG))
+            stored = self._kept_as(one, judgement, policies.get(judgement.kind, Policy.FLAG))
         verdict = capture.StoredVerdict(
             judgement.kind,
             judgement.of.row_key if judgement.of else b"",
@@ -164,7 +177,7 @@ class Judge:
         pointer = PagePointer(timestamp, one.row_key)
         return Decision(
             Answer(one.url, timestamp, verdict),
-            Verdict(pointer, verdict, judgement, own.previous, damaged),
+            Verdict(pointer, verdict, judgement, own.previous, damaged, own.taken is not None),
             says=stored != capture.STORED_REJECTED,
         )
 
@@ -173,24 +186,29 @@ class Judge:
 
         One that came when there was no version to confirm is taken again when there is.
         """
-        own = self._rows.own(one.row_key, one.timestamp)
+        own = self._own.own(one.row_key, one.timestamp)
         answer = _NOT_MODIFIED if own.previous is None else _CONFIRMED
-        is_known = self._rows.has_visit(PagePointer(one.timestamp, one.row_key))
+        is_known = self._own.has_visit(PagePointer(one.timestamp, one.row_key))
         if is_known and (own.taken is not None or own.previous is None):
             return VisitDecision(_known(one.url, one.timestamp, answer))
         confirms = own.previous if own.taken is None else None
         return VisitDecision(Answer(one.url, one.timestamp, answer), True, not is_known, confirms)
 
-    def _kept_as(self, row_key: bytes, judgement: Judgement, policy: Policy) -> str:
+    def _kept_as(self, one: Prepared, judgement: Judgement, policy: Policy) -> str:
         """What becomes of the body of a page by the policy for its verdict."""
         of = judgement.of
-        if of is None or policy is Policy.FLAG or (policy is Policy.REJECT and not same_host(row_key, of.row_key)):
-            return capture.STORED_BODY
-        if self._rows.in_flight(of.row_key):
+        whole = capture.STORED_BODY if one.keep_body else capture.STORED_TEXT
+        if of is None or policy is Policy.FLAG or (policy is Policy.REJECT and not same_host(one.row_key, of.row_key)):
+            return whole
+        if policy is Policy.REFERENCE and not one.keep_body:
+            return whole
+        if self._pages.in_flight(of.row_key):
             self._commit(Cut.ORIGINAL)
+        if one.keep_body and not self._pages.keeps_body(of):
+            return whole  # else nobody had its bytes
         if policy is Policy.REFERENCE:
             return capture.STORED_REFERENCE
-        return capture.STORED_REJECTED if self._rows.stands(of) else capture.STORED_BODY
+        return capture.STORED_REJECTED if self._pages.stands(of) else whole
 
     def _settle(self, one: Prepared) -> tuple[OwnRow | None, int]:
         """The row's state at the first millisecond from the page's own on that is free or holds this very body.
@@ -201,7 +219,7 @@ class Judge:
         checksum = one.analysis.body_checksum
         timestamp = one.timestamp
         probes = 0
-        own = self._rows.own(one.row_key, timestamp)
+        own = self._own.own(one.row_key, timestamp)
         while own.taken is not None and not self._same_body(one, timestamp, own.taken):
             timestamp += TIMESTAMP_STEP_MICROS
             probes += 1
@@ -209,14 +227,24 @@ class Judge:
                 timestamp = self._taken.next(one.row_key, timestamp, checksum)
             if timestamp > TIMESTAMP_MAX:
                 return None, timestamp
-            own = self._rows.own(one.row_key, timestamp)
+            own = self._own.own(one.row_key, timestamp)
         self._taken.take(one.row_key, timestamp, checksum)
         return own, timestamp
 
     def _same_body(self, one: Prepared, timestamp: int, stored_checksum: bytes) -> bool:
+        """Whether a body is the one that its row holds at a time.
+
+        Bytes are compared where the checksum is too weak to decide alone, or not known any more.  Where they cannot be
+        read a weak checksum has to do.
+        """
         assert one.analysis is not None
-        pointer = PagePointer(timestamp, one.row_key)
-        return self._rows.same_body(one.page.body, one.analysis.body_checksum, pointer, stored_checksum)
+        checksum = one.analysis.body_checksum
+        if stored_checksum and checksum != stored_checksum:
+            return False
+        if stored_checksum and decides_alone(checksum):
+            return True
+        stored = self._pages.body(PagePointer(timestamp, one.row_key))
+        return bool(stored_checksum) if stored is None else stored == one.page.body
 
     def _compare_with_previous(self, one: Prepared, previous: OwnVersion | None) -> tuple[Previous, float]:
         assert one.analysis is not None
@@ -225,7 +253,9 @@ class Judge:
         if self._same_body(one, previous.timestamp, previous.checksum):
             return Previous.SAME_BYTES, 1.0
         similarity = self._detector.similarity(
-            one.analysis, previous.text_checksum, lambda: self._rows.own_text(one.row_key, previous)
+            one.analysis,
+            previous.text_checksum,
+            lambda: self._pages.text(PagePointer(previous.text_timestamp, one.row_key)),
         )
         if one.analysis.text_checksum and one.analysis.text_checksum == previous.text_checksum:
             return Previous.SAME_TEXT, similarity
@@ -234,7 +264,7 @@ class Judge:
     def _answers_alike(self, one: Prepared, previous: OwnVersion | None) -> bool:
         """Whether a page's status is like that of the version before it: an error's body does not confirm a page."""
         assert previous is not None
-        return bodies_compare(one.page.status, self._rows.status(PagePointer(previous.timestamp, one.row_key)))
+        return bodies_compare(one.page.status, self._pages.status(PagePointer(previous.timestamp, one.row_key)))
 
 
 def refused(one: Prepared, error: str) -> Answer:

@@ -14,7 +14,7 @@ from docstore.model import capture
 from docstore.model.format import INLINE_LIMIT_BYTES, SCHEME_BLAKE3_256
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, CellsAt, RowMutations, SetCell, VerdictKind
-from docstore.storage.envelope import encode_inline, is_ref
+from docstore.storage.envelope import encode_absent, encode_inline, is_ref
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Values
 from docstore.storage.sharing import (
@@ -30,10 +30,11 @@ from docstore.storage.sharing import (
     body_name,
 )
 from docstore.storage.values import TEXT_DELTA, Sorted
+from docstore.writing.bases import Bases
+from docstore.writing.own import OwnRows, OwnVersion
+from docstore.writing.pages import GroupPages, PendingPage
 from docstore.writing.prepare import Prepared
-from docstore.writing.rows import PageRows
 from docstore.writing.siblings import Siblings
-from docstore.writing.versions import OwnVersion, PendingPage
 
 PAGES = "pages"
 
@@ -52,6 +53,7 @@ class Judged(NamedTuple):
         long: values of its row that go into Bodies, beside body and text.
         damaged: cells of its row's version of the same bytes that cannot be read; what is stored now takes their place.
         turn: of its row in the plan: behind the pages of the plan that its verdict asked for.
+        rewrites: it takes the place of what its row has at its time.
     """
 
     page: Prepared
@@ -64,6 +66,7 @@ class Judged(NamedTuple):
     long: capture.Values
     damaged: Sequence[Cell] = ()
     turn: int = 0
+    rewrites: bool = False
 
     def row(self) -> RowMutations:
         """Its row, once all values are placed."""
@@ -80,7 +83,7 @@ class Visit(NamedTuple):
 def known_cells(one: Prepared, verdict: capture.StoredVerdict) -> Sorted:
     """What a page's row holds by what became of its body, as far as nothing has to be placed for it."""
     inline, long = one.values
-    if verdict.stored in (capture.STORED_BODY, capture.STORED_REFERENCE):
+    if verdict.stored in (capture.STORED_BODY, capture.STORED_TEXT, capture.STORED_REFERENCE):
         inline, long = inline.copy(), long.copy()
     else:
         family = "" if verdict.stored == capture.STORED_REJECTED else capture.STATUS[0]
@@ -98,9 +101,11 @@ def known_cells(one: Prepared, verdict: capture.StoredVerdict) -> Sorted:
 class PagePlacer:
     """Places the values of pages, and adds to their plan what they change in other rows."""
 
-    def __init__(self, placement: Values, rows: PageRows, sharing: SharedBodies) -> None:
+    def __init__(self, placement: Values, pages: GroupPages, own: OwnRows, bases: Bases, sharing: SharedBodies) -> None:
         self._placement = placement
-        self._rows = rows
+        self._pages = pages
+        self._own = own
+        self._bases = bases
         self._sharing = sharing
         self._siblings = Siblings()
 
@@ -110,10 +115,13 @@ class PagePlacer:
         if one.verdict.stored == capture.STORED_CONFIRMED:
             self._confirm(one)
         elif one.verdict.stored != capture.STORED_REJECTED:
-            base = self._place_body(one, plan)
+            base = None if one.verdict.stored == capture.STORED_TEXT else self._place_body(one, plan)
+            if one.verdict.stored == capture.STORED_TEXT:
+                one.cells[capture.BODY] = encode_absent(len(one.page.page.body))
+                self._place_text(one, None, plan)
             if one.pending is not None:
                 pending = PendingPage(*one.pending[:5], one.cells[capture.BODY], base)
-                self._rows.add_pending(one.pointer, pending)
+                self._pages.add_pending(one.pointer, pending)
         if one.long:
             one.cells.update(self._placement.place_all(row_key, timestamp, one.long))
         self._heal(one, plan)
@@ -124,7 +132,7 @@ class PagePlacer:
         visit = capture.encode_visit(one.page.page.status, one.page.page.headers)
         cells = [SetCell(*capture.VISIT, timestamp, self._placement.place(row_key, capture.VISIT, timestamp, visit))]
         if one.confirms is not None:
-            confirmed = self._rows.visit_cells(row_key, one.confirms, timestamp)
+            confirmed = self._own.visit_cells(row_key, one.confirms, timestamp)
             cells += confirmed or [SetCell(*capture.BODY, timestamp, one.confirms.body)]
         return RowMutations(PAGES, row_key, cells)
 
@@ -133,7 +141,7 @@ class PagePlacer:
         version = one.previous
         assert version is not None
         one.cells[capture.BODY] = version.body
-        for cell in self._rows.confirmations(one.pointer.row_key, version, one.pointer.timestamp):
+        for cell in self._own.confirmations(one.pointer.row_key, version, one.pointer.timestamp):
             one.cells[cell.family, cell.qualifier] = cell.value
 
     def _place_body(self, one: Judged, plan: Plan) -> Base | None:
@@ -146,17 +154,17 @@ class PagePlacer:
         body = one.page.page.body
         duplicate = one.judgement.of if one.verdict.stored == capture.STORED_REFERENCE else None
         if duplicate is not None and one.verdict.kind is VerdictKind.EXACT:
-            shared = self._rows.base(duplicate)
+            shared = self._pages.base(duplicate)
             if shared is not None and shared.raw == body and self._lean_on(shared, pointer, plan):
                 one.cells[capture.BODY] = shared.envelope
                 self._place_text(one, shared, plan)
                 return shared
-        bases = [] if one.damaged else self._bases(one)
+        bases = [] if one.damaged else self._to_lean_on(one)
         envelope, leans_on = self._placement.place_near(
             row_key, capture.BODY, timestamp, body, [(base.name, base.raw) for base in bases]
         )
         one.cells[capture.BODY] = envelope
-        referred_to = None if duplicate is None else self._rows.body(duplicate)
+        referred_to = None if duplicate is None else self._pages.body(duplicate)
         if referred_to is not None:
             plan.write(Stage.BASES, [self._sharing.refer(body_name(referred_to), pointer)])
         base = next((base for base in bases if base.name == leans_on), None)
@@ -178,12 +186,12 @@ class PagePlacer:
             envelope = one.cells.get(column)
             if envelope is None or damaged.family not in (capture.BODY[0], capture.MAIN[0]):
                 continue
-            others = (at for at in self._rows.holders(row_key, damaged) if at != one.pointer.timestamp)
+            others = (at for at in self._own.holders(row_key, damaged) if at != one.pointer.timestamp)
             cells = [SetCell(*column, at, envelope) for at in others]
             if cells:
                 plan.write(Stage.PAGES, [RowMutations(PAGES, row_key, cells)])
             name = _name(one.page)
-            shared = self._rows.shared_cells(name)
+            shared = self._bases.shared_cells(name)
             qualifier = {capture.BODY: ENVELOPE, capture.MAIN: TEXT}.get(column, b"")
             if shared.get(qualifier) != damaged.value or DYING in shared:
                 continue
@@ -197,7 +205,7 @@ class PagePlacer:
         """
         timestamp, row_key = one.pointer
         raw = _text(one.page)
-        text_base = None if base is None else self._rows.text_base(base)
+        text_base = None if base is None else self._pages.text_base(base)
         if base is None or text_base is None:
             envelope = self._placement.place(row_key, capture.MAIN, timestamp, raw)
             if base is not None:
@@ -209,40 +217,38 @@ class PagePlacer:
             if leans_on and not text_base.named:
                 name = body_name(text_base.raw)
                 plan.write(Stage.BASES, [self._sharing.name_text(base.name, text_base.envelope, name)])
-                self._rows.name_text(base.name, text_base)
+                self._bases.name_text(base.name, text_base)
         one.cells[capture.MAIN] = envelope
         return envelope
 
     def _mend_text(self, base: Base, raw: bytes, envelope: bytes, plan: Plan) -> None:
         """Let a base's row name this text, placed by itself, where it names the same one and that cannot be read."""
-        shared = self._rows.shared_cells(base.name)
+        shared = self._bases.shared_cells(base.name)
         if TEXT in shared and is_ref(envelope) and shared[TEXT_NAME] == encode_inline(body_name(raw)):
             plan.write(Stage.BASES, [RowMutations(TABLE, base.name, [SetCell(BODY_FAMILY, TEXT, 0, envelope)])])
 
-    def _bases(self, one: Judged) -> list[Base]:
+    def _to_lean_on(self, one: Judged) -> list[Base]:
         """What the page may lean on, the cheapest to find first: its own older version, the page of the same path in
         another version of the site, then its nearest relative."""
         found: list[Base | None] = []
         sibling = self._siblings.meet(one.page.path_key, one.pointer)
         if one.previous is not None:
-            found.append(
-                self._rows.base_at(one.previous.body, PagePointer(one.previous.timestamp, one.pointer.row_key))
-            )
+            found.append(self._bases.at(one.previous.body, PagePointer(one.previous.timestamp, one.pointer.row_key)))
         elif sibling is not None:
-            found.append(self._rows.base(sibling))
+            found.append(self._pages.base(sibling))
         if one.judgement.relative is not None:
-            found.append(self._rows.base(one.judgement.relative))
+            found.append(self._pages.base(one.judgement.relative))
         bases = {
-            base.name: base for base in found if base is not None and DYING not in self._rows.shared_cells(base.name)
+            base.name: base for base in found if base is not None and DYING not in self._bases.shared_cells(base.name)
         }
         return list(bases.values())
 
     def _lean_on(self, base: Base, pointer: PagePointer, plan: Plan) -> bool:
-        shared = self._rows.shared_cells(base.name)
+        shared = self._bases.shared_cells(base.name)
         row = self._sharing.lean_on(base, pointer, shared)
         if row is not None:
             plan.write(Stage.BASES, [row])
-            if ENVELOPE in shared and not self._rows.can_read(base, shared[ENVELOPE]):
+            if ENVELOPE in shared and not self._bases.can_read(base, shared[ENVELOPE]):
                 plan.write(Stage.BASES, [self._sharing.replace(base)])
         return row is not None
 

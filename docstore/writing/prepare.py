@@ -20,18 +20,9 @@ from docstore.model.types import Page
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
 from docstore.storage.values import Sorted, sort_values
 from docstore.writing.anchors import Anchor, outgoing
+from docstore.writing.fields import body_bytes, refusal_of_fields, refusal_of_time
 from docstore.writing.siblings import version_less
-from docstore.writing.times import refusal_of_time
-
-BATCH_PAGES = 16
-BATCH_BYTES = 1 << 20
-"""Pages analysed in one call: enough to make the call cheap, few enough to keep threads busy."""
-MAX_BODY_BYTES = 1 << 30
-"""Longer bodies are refused: a record's length is 32 bits, and a page is held in memory."""
-MAX_STATUS = 9999
-"""Servers send codes beyond the three digits of the standard."""
-MAX_HEADERS_BYTES = 1_000_000
-"""Longer headers are refused: readers of archives take 1 MiB, so such a page could be exported and not come back."""
+from docstore.writing.stream import BATCH_BYTES, BATCH_PAGES
 
 
 class Prepared(NamedTuple):
@@ -47,6 +38,7 @@ class Prepared(NamedTuple):
         anchors: what it says of other pages, where that was asked for.
         values: what its row holds beside body, text and verdict; nothing where there is no analysis.
         path_key: its row key without versions (`siblings.version_less`).
+        keep_body: whether its body is to be stored.
     """
 
     page: Page
@@ -58,6 +50,7 @@ class Prepared(NamedTuple):
     anchors: tuple[Anchor, ...]
     values: Sorted
     path_key: bytes
+    keep_body: bool = True
 
 
 class Preparer:
@@ -79,7 +72,7 @@ class Preparer:
         Args:
             pages: as fetched.
             anchors: note what each page says of the pages that it links to.
-            any_time: take what `times.refusal_of_time` refuses.
+            any_time: take what `fields.refusal_of_time` refuses.
         """
         addressed = [self._address(page, any_time) for page in pages]
         judged = [one for one in addressed if not one.error and one.page.status != 304]
@@ -97,7 +90,7 @@ class Preparer:
     def _address(self, page: Page, any_time: bool) -> Prepared:
         now = self._clock()
         fetched_at = now if page.fetched_at is None else page.fetched_at
-        error = refusal_of_time(fetched_at, now, any_time=any_time) or _refusal_of_fields(page)
+        error = refusal_of_time(fetched_at, now, any_time=any_time) or refusal_of_fields(page)
         key, url, timestamp = b"", str(page.url), 0
         if not error:
             timestamp = fetched_at - fetched_at % TIMESTAMP_STEP_MICROS
@@ -106,33 +99,6 @@ class Preparer:
             except InvalidArgument as refusal:
                 error = str(refusal)
         return Prepared(page, key, url, timestamp, None, error, (), Sorted({}, {}), b"")
-
-
-def _refusal_of_fields(page: Page) -> str:
-    """Why a page cannot be stored whose fields are not what they should be; "" where they are.
-
-    One page in a group must not keep the others from being stored, so nothing behind this may raise for what it holds.
-    """
-    body: object = page.body
-    status: object = page.status
-    if not isinstance(body, bytes):
-        return f"the body must be bytes, not {type(body).__name__}"
-    if len(page.body) > MAX_BODY_BYTES:
-        return f"the body has {len(page.body)} bytes; at most {MAX_BODY_BYTES} are stored"
-    if not isinstance(status, int) or not 0 <= status <= MAX_STATUS:
-        return f"the status must be an int from 0 to {MAX_STATUS}, not {status!r}"
-    try:
-        names = [name for name, _ in page.headers]
-        "".join((page.url, page.ip, page.payload_digest, page.docno)).encode("utf-8", "surrogateescape")
-        headers = "".join((*names, *(value for _, value in page.headers))).encode("utf-8", "surrogateescape")
-    except (TypeError, ValueError) as error:
-        return (
-            "url, ip, payload_digest and docno must be str, and headers pairs of str, without surrogates other than "
-            f"those of surrogateescape: {error}"
-        )
-    if (length := len(headers) + len(": \r\n") * len(names)) > MAX_HEADERS_BYTES:
-        return f"the headers have {length} bytes; at most {MAX_HEADERS_BYTES} are stored"
-    return ""
 
 
 def _analysed(one: Prepared, content_type: str | None, analysis: Analysis) -> Prepared:
@@ -144,12 +110,6 @@ def _analysed(one: Prepared, content_type: str | None, analysis: Analysis) -> Pr
         analysis = analysis._replace(links=())
     values = sort_values(capture_values(page, one.url, content_type, analysis))
     return Prepared(page, one.row_key, one.url, one.timestamp, analysis, "", anchors, values, version_less(one.row_key))
-
-
-def body_bytes(page: Page) -> int:
-    """Length of a page's body; 0 where that is no bytes, and the page will be refused."""
-    body: object = page.body
-    return len(body) if isinstance(body, bytes) else 0
 
 
 def batches(pages: Sequence[Page]) -> Iterator[list[Page]]:

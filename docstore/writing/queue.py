@@ -17,9 +17,11 @@ from typing import NamedTuple
 
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.types import PutResult
+from docstore.writing.fields import body_bytes
 from docstore.writing.judge import Policies
-from docstore.writing.prepare import Prepared, body_bytes
-from docstore.writing.sequencer import GROUP_BYTES, GROUP_PAGES, Sequencer
+from docstore.writing.prepare import Prepared
+from docstore.writing.sequencer import Sequencer
+from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 
 _FAIL_A_GROUP = (StorageError, CommitUnknown, StoreUnavailable)
 """What is wrong with the disk or the store; anything else is wrong with one page."""
@@ -115,14 +117,27 @@ class WriteQueue:
             while not request.is_answered:
                 self._write_group()
         finally:
-            # Python looks for signals after a call: no KeyboardInterrupt can part handing over from waking the heir.
-            with self._lock:
-                if not request.is_answered or (self._waiting and self._waiting[0].is_answered):  # interrupted
-                    self._waiting = deque(one for one in self._waiting if not (one is request or one.is_answered))
-                if self._leader is request:
-                    self._leader = heir = self._waiting[0] if self._waiting else None
-                    if heir is not None:
-                        heir.turn.release()
+            self._leave(request)
+
+    def _leave(self, request: Request) -> None:
+        """Let the next one lead; a KeyboardInterrupt that comes meanwhile is raised when that is done."""
+        interrupt: KeyboardInterrupt | None = None
+        is_done = False
+        while not is_done:
+            try:
+                # Python looks for signals after a call: none can part handing over from waking the heir.
+                with self._lock:
+                    if not request.is_answered or (self._waiting and self._waiting[0].is_answered):  # interrupted
+                        self._waiting = deque(one for one in self._waiting if not (one is request or one.is_answered))
+                    if self._leader is request:
+                        self._leader = heir = self._waiting[0] if self._waiting else None
+                        if heir is not None:
+                            heir.turn.release()
+                is_done = True
+            except KeyboardInterrupt as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
     def close(self) -> None:
         """Let the group that is being written be finished, and fail what waits behind it."""

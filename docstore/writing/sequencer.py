@@ -11,6 +11,10 @@ flight depends on where its values lie.
 
 A row that the group in flight has touched is committed before it is touched again; `judge` says what else cuts a plan
 short (`Cut`).
+
+Where several processes write, nothing is remembered from one group to the next, and the committer may find that another
+process was faster with a page, or with its body.  Such pages are judged anew, until none is left: an answer is always
+about what was committed.
 """
 
 from __future__ import annotations
@@ -18,28 +22,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from docstore.dedup.comparable import near_compares, text_compares
+from docstore.dedup.comparable import REASON_BLANK, status_class
 from docstore.dedup.detector import Detector, StoredPage
 from docstore.dedup.index import HashIndex
 from docstore.model import capture
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Mutation, PutResult, RowMutations, SetCell, VerdictKind
 from docstore.storage.envelope import encode_inline
-from docstore.storage.plan import Cut, Plan, Stage
+from docstore.storage.plan import Cut, Plan, Slot, Stage
 from docstore.storage.port import Committer, Values
 from docstore.storage.sharing import SharedBodies
+from docstore.writing.ahead import GroupReads
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
+from docstore.writing.bases import Bases
 from docstore.writing.judge import Answer, Judge, Policies, refused
+from docstore.writing.own import OwnRows, TakenTimes
+from docstore.writing.pages import GroupPages, PendingPage
 from docstore.writing.placing import PAGES, Judged, PagePlacer, Visit, known_cells
 from docstore.writing.prepare import Prepared
-from docstore.writing.rows import PageRows
-from docstore.writing.taken import TakenTimes
 from docstore.writing.tally import Tally
-from docstore.writing.versions import PendingPage
 
-GROUP_PAGES = 256
-GROUP_BYTES = 8 << 20
-"""A group is committed when it has so many pages, or so many bytes of bodies."""
 GROUP_ANCHORS = 20_000
 """A group with so many anchors is committed before its next page: they wait in memory."""
 
@@ -60,26 +62,35 @@ class Sequencer:
         committer: Committer,
         placement: Values,
         index: HashIndex,
-        rows: PageRows,
+        pages: GroupPages,
+        bases: Bases,
+        own: OwnRows,
         detector: Detector,
         sharing: SharedBodies,
         taken: TakenTimes,
         tally: Tally,
+        reads: GroupReads,
     ) -> None:
         self._committer = committer
+        self._is_shared = committer.fills_slots
+        self._lost: dict[int, bytes] = {}
+        """Row keys of pages of the group being written for which another process was faster, by `id`."""
         self._index = index
-        self._rows = rows
+        self._pages = pages
+        self._bases = bases
+        self._own = own
         self._taken = taken
         self._tally = tally
-        self._judge = Judge(rows, detector, taken, self.commit)
-        self._placer = PagePlacer(placement, rows, sharing)
+        self._reads = reads
+        self._judge = Judge(pages, own, detector, taken, self.commit)
+        self._placer = PagePlacer(placement, pages, own, bases, sharing)
         self._plan = Plan()
         """Of the group in flight."""
         self._in_flight: list[Judged | Visit] = []
         self._anchor_cells: dict[bytes, list[Mutation]] = {}
         self._anchor_count = 0
         self._commits = committer.commits
-        """The committer's count when what index and rows remember was true: only our own commits move it along."""
+        """The committer's count when what is remembered was true: only our own commits move it along."""
 
     def write(self, pages: Sequence[Prepared], policies: Sequence[Policies]) -> Written:
         """Judge, store and commit pages, in order.
@@ -95,13 +106,7 @@ class Sequencer:
         committed = 0
         with self._committer.lock:
             try:
-                if not self.is_current():  # a compaction, a sweep, a cell set by hand
-                    self._index.forget()
-                    self._rows.forget()
-                    self._taken.forget()
-                    self._commits = self._committer.commits
-                self._rows.prepare([one.row_key for one in pages if not one.error])
-                self._index.prepare(one.analysis for one in pages if one.analysis is not None)
+                self._prepare(pages)
                 for one, policy in zip(pages, policies, strict=True):
                     commits = self._commits
                     try:
@@ -111,18 +116,52 @@ class Sequencer:
                             committed = len(answers)
                     answers.append(answer)
                 self.commit()
+                committed = len(answers)
+                while self._lost:
+                    self._write_lost(pages, policies, answers)
             except BaseException as error:
+                if self._lost:
+                    committed = min(committed, self._numbers(pages)[0])
+                    self._lost = {}
                 self._forget()
                 return Written([_result(answer) for answer in answers[:committed]], error)
         return Written([_result(answer) for answer in answers], None)
 
+    def _prepare(self, pages: Sequence[Prepared]) -> None:
+        """Forget what may not hold any more, and read together what judging these pages will ask for."""
+        if not self.is_current():  # a compaction, a sweep, a cell set by hand, another process
+            for cache in (self._index, self._pages, self._bases, self._own, self._taken):
+                cache.forget()
+            self._commits = self._committer.commits
+        self._own.prepare([one.row_key for one in pages if not one.error])
+        self._index.prepare(one.analysis for one in pages if one.analysis is not None)
+        self._reads.prepare(pages)
+
+    def _write_lost(self, pages: Sequence[Prepared], policies: Sequence[Policies], answers: list[Answer]) -> None:
+        """Write pages for which another process was faster, by what is committed now; changes their answers."""
+        self._committer.wait()
+        numbers = self._numbers(pages)
+        lost, self._lost = self._lost, {}
+        try:
+            self._prepare([pages[number] for number in numbers])
+            for number in numbers:
+                answers[number] = self._admit(pages[number], policies[number])
+            self.commit()
+        except BaseException:
+            self._lost |= lost
+            raise
+
+    def _numbers(self, pages: Sequence[Prepared]) -> list[int]:
+        """Which of the pages are lost, in order."""
+        return [number for number, one in enumerate(pages) if id(one) in self._lost]
+
     def is_current(self) -> bool:
-        """Whether what index and rows remember is what is stored; the caller holds the lock."""
-        return self._committer.commits == self._commits
+        """Whether what is remembered is what is stored; the caller holds the lock."""
+        return not self._is_shared and self._committer.commits == self._commits
 
     def note_delete(self, row_key: bytes) -> None:
         """A row was deleted, by the last commit alone, and the index knows: what is remembered of it is forgotten."""
-        self._rows.forget_row(row_key)
+        self._pages.forget_row(row_key)
         self._taken.forget()
         self._commits = self._committer.commits
 
@@ -141,28 +180,57 @@ class Sequencer:
             if isinstance(one, Judged):
                 self._placer.place(one, plan)
                 self._post_names(one)
-                plan.write(Stage.PAGES, (one.row(),), turn=one.turn)
+                if self._is_shared:
+                    plan.fill(self._slot(one), turn=one.turn)
+                else:
+                    plan.write(Stage.PAGES, (one.row(),), turn=one.turn)
             else:
                 plan.write(Stage.PAGES, (self._placer.place_visit(one),))
         self._committer.note_writes((one.pointer.row_key, len(one.page.page.body)) for one in judged)
-        self._tally.count((one.verdict, len(one.page.page.body)) for one in judged)
         plan.write(Stage.POSTINGS, self._index.group_mutations())
         plan.write(Stage.ANCHORS, (RowMutations(PAGES, key, cells) for key, cells in self._anchor_cells.items()))
-        plan.write(Stage.COUNTS, self._tally.rows())
+        if not self._is_shared:
+            self._tally.count((one.verdict, len(one.page.page.body)) for one in judged)
+            plan.write(Stage.COUNTS, self._tally.rows())
         self._committer.commit(plan)
+        some_lost = self._is_shared and self._note_lost(judged)
         self._commits = self._committer.commits
         self._tally.committed()
-        self._forget(committed=True)
+        self._forget(committed=not some_lost)
+
+    def _slot(self, one: Judged) -> Slot:
+        """A page as it is written where others may be faster: what is new claims its body first."""
+        verdict, analysis = one.verdict, one.page.analysis
+        assert analysis is not None
+        named = [one.judgement.of, one.judgement.contains]
+        claim = b""
+        if verdict.kind is VerdictKind.NEW and verdict.reason != REASON_BLANK and verdict.stored == capture.STORED_BODY:
+            claim = bytes((status_class(one.page.page.status),)) + analysis.body_checksum
+        return Slot(one.pointer, one.row(), claim, one.rewrites, frozenset(page for page in named if page is not None))
+
+    def _note_lost(self, judged: Sequence[Judged]) -> bool:
+        """Count what is written, and note what is to be judged anew; whether there is any."""
+        lost = self._committer.lost
+        self._tally.count((one.verdict, len(one.page.page.body)) for one in judged if one.pointer not in lost)
+        counts = Plan().write(Stage.COUNTS, self._tally.rows())
+        if lost:
+            self._lost |= {id(one.page): one.page.row_key for one in judged if one.pointer in lost}
+            for cache in (self._index, self._pages, self._bases, self._own, self._taken):
+                cache.forget()
+        self._committer.commit(counts)
+        return bool(lost)
 
     def _forget(self, *, committed: bool = False) -> None:
         plan, self._plan = self._plan, Plan()
+        self._reads.forget()
         self._in_flight.clear()
         self._anchor_cells = {}
         self._anchor_count = 0
         self._index.end_group(committed=committed)
-        if self._rows.hides:
+        if self._pages.hides:
             self._index.forget_gone()  # not seen while it was in doubt, or confirmed by this very group
-        self._rows.end_group(committed=committed, shared=plan.written(Stage.BASES))
+        self._bases.end_group(committed=committed, shared=plan.written(Stage.BASES))
+        self._pages.end_group(committed=committed)
         self._tally.rollback()
         if not committed:
             self._taken.forget()
@@ -171,17 +239,24 @@ class Sequencer:
         """Judge a page, and take it into the group in flight."""
         if one.error:
             return refused(one, one.error)
-        if self._rows.in_flight(one.row_key):
+        if self._lost and one.row_key in self._lost.values():  # after the page of its row that came before
+            self._lost[id(one)] = one.row_key
+            return refused(one, "")
+        if self._pages.in_flight(one.row_key):
             self.commit(Cut.ROW_AGAIN)
         elif self._anchor_count >= GROUP_ANCHORS:
             self.commit(Cut.ANCHORS)
-        self._rows.turn = 0
+        self._pages.turn = 0
         if one.analysis is None:
             return self._admit_visit(one)
+        lost_before = len(self._lost)
         answer, verdict, says = self._judge.page(one, policies)
+        if len(self._lost) != lost_before:  # judging it has committed what its verdict may name
+            self._lost[id(one)] = one.row_key
+            return answer
         if verdict is not None:
             pending = self._post(one, verdict.pointer, verdict.stored)
-            self._rows.add_pending(verdict.pointer, pending)
+            self._add_pending(verdict.pointer, pending)
             cells, long = known_cells(one, verdict.stored)
             self._in_flight.append(
                 Judged(
@@ -194,7 +269,8 @@ class Sequencer:
                     cells,
                     long,
                     verdict.damaged,
-                    self._rows.turn,
+                    self._pages.turn,
+                    verdict.rewrites,
                 )
             )
         if says and one.anchors:
@@ -204,7 +280,7 @@ class Sequencer:
     def _admit_visit(self, one: Prepared) -> Answer:
         decision = self._judge.visit(one)
         if decision.is_stored:
-            self._rows.add_pending(PagePointer(one.timestamp, one.row_key), None)
+            self._add_pending(PagePointer(one.timestamp, one.row_key), None)
             self._in_flight.append(Visit(one, decision.confirms))
         if decision.is_first:
             self._tally.count_visit()
@@ -215,14 +291,16 @@ class Sequencer:
         analysis = one.analysis
         assert analysis is not None
         exact_reference = verdict.stored == capture.STORED_REFERENCE and verdict.kind is VerdictKind.EXACT
-        if not (verdict.stored == capture.STORED_BODY or exact_reference) or not one.page.body:
+        if not (verdict.stored in capture.STORED_ITSELF or exact_reference) or not one.page.body:
             return None
-        good = text_compares(one.page.status)
-        near = near_compares(one.page.status, analysis.word_count)
-        postings = self._index.add(one.row_key, pointer.timestamp, analysis, text=good, near=near)
+        postings = self._index.add(one.row_key, pointer.timestamp, analysis, status=one.page.status)
         self._plan.write(Stage.POSTINGS, postings)
         stored = StoredPage(analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count)
         return PendingPage(stored, analysis.title, one.page.status, analysis.main_bytes, one.page.body, b"", None)
+
+    def _add_pending(self, pointer: PagePointer, pending: PendingPage | None) -> None:
+        self._pages.add_pending(pointer, pending)
+        self._own.note_write(pointer.row_key)
 
     def _post_names(self, one: Judged) -> None:
         """Post the names under which others know a page; no verdict asks for them."""
@@ -236,7 +314,7 @@ class Sequencer:
         source = one.url.encode()
         for anchor in one.anchors:
             value = encode_inline(anchor.text)
-            newest = self._rows.anchor(anchor.row_key, source) if again else None
+            newest = self._own.anchor(anchor.row_key, source) if again else None
             if newest is not None and newest.timestamp <= timestamp and newest.value == value:
                 continue
             cell = SetCell(ANCHOR_FAMILY, source, timestamp, value)

@@ -10,10 +10,10 @@ from docstore.dedup.prune import Pruner
 from docstore.model.capture import BODY, CHECKSUM
 from docstore.model.pointers import PagePointer, body_head
 from docstore.model.types import ReadSpec
+from docstore.reading.index import open_buckets
 from docstore.storage.port import Backend, Committer
 from docstore.storage.table import Table
 from docstore.writing.referrers import Referrers
-from docstore.writing.reindexing import open_buckets
 
 POSTED_AT_ONCE = 1024
 

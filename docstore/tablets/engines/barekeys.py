@@ -1,11 +1,14 @@
 """How rows of a bare table become sorted keys, and how they are read back: table tag, escaped row key, qualifier.
 
-Knows `format`, `cellkeys` and `model`.  Must not know plyvel: keys come from whoever calls.
+Knows `format`, `cellkeys` and `model`.  Must not know plyvel: whoever calls gives keys, or a database.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
 
 from docstore.model.format import BARE_TABLES
 from docstore.model.types import Cell, ReadSpec
@@ -80,3 +83,22 @@ def scan_rows(
         chunk = min(chunk * 4, TAKE_MOST)
     if cells:
         yield ScannedRow(cellkeys.row_key_of(prefix), cells, truncated)
+
+
+def take_keys(db: Any, start: bytes, stop: bytes, limit: int | None) -> list[bytes]:
+    """The first `limit` keys of a range, in growing chunks that end behind it or at the limit."""
+    found: list[bytes] = []
+    if start >= stop:
+        return found
+    chunk = TAKE_FIRST
+    with db.iterator(start=start, include_value=False, verify_checksums=True) as stream:
+        while limit is None or len(found) < limit:
+            chunk_keys = list(islice(stream, chunk if limit is None else min(chunk, limit - len(found))))
+            if not chunk_keys:
+                raise StopIteration
+            found += chunk_keys
+            if chunk_keys[-1] >= stop:
+                del found[bisect_left(found, stop) :]
+                break
+            chunk = min(chunk * 4, TAKE_MOST)
+    return found

@@ -26,7 +26,7 @@ from docstore.model.format import (
     TIMESTAMP_MAX,
 )
 from docstore.model.types import Cell, DeleteCells, DeleteFamily, Mutation, ReadSpec
-from docstore.tablets.engines.arguments import check_family
+from docstore.storage.engine import check_family
 
 TAGS = {table: bytes((tag,)) for table, tag in TABLE_TAGS.items()}
 CELL_KIND = bytes((KEY_KIND_CELL,))

@@ -43,9 +43,10 @@ from docstore.model.types import (
     RowMutations,
     SetCell,
 )
-from docstore.storage.engine import EVERYTHING, Caps, ScannedRow
-from docstore.tablets.engines import barekeys, cellkeys
-from docstore.tablets.engines.arguments import (
+from docstore.storage.engine import (
+    EVERYTHING,
+    Caps,
+    ScannedRow,
     check_bare,
     check_family,
     check_mutations,
@@ -53,10 +54,11 @@ from docstore.tablets.engines.arguments import (
     check_spec,
     check_table,
 )
+from docstore.tablets.engines import barekeys, cellkeys
+from docstore.tablets.engines.barekeys import take_keys
 from docstore.tablets.engines.cellkeys import CELL_KIND, FamilyKeys, Marks, RowReader, column_head, newest_version
 from docstore.tablets.engines.deletedkeys import DeletedKeys
 from docstore.tablets.engines.handle import Handle
-from docstore.tablets.engines.keystream import take_keys
 
 if TYPE_CHECKING:  # loaded at the first write
     from docstore.tablets.engines.cellbatch import Encode

@@ -1,4 +1,4 @@
-"""The engine in memory: the plainest thing that keeps the protocol, for tests, dry runs and scratch stores.
+"""The engine in memory: the plainest thing that keeps the protocol.
 
 Knows `model`, `errors` and the argument checks.  Must not know any byte layout: it is the second opinion on
 what the LevelDB adapter answers.  One lock around everything; rows and cells are sorted when they are read.
@@ -23,8 +23,10 @@ from docstore.model.types import (
     RowMutations,
     SetCell,
 )
-from docstore.storage.engine import EVERYTHING, Caps, ScannedRow
-from docstore.tablets.engines.arguments import (
+from docstore.storage.engine import (
+    EVERYTHING,
+    Caps,
+    ScannedRow,
     check_bare,
     check_family,
     check_mutations,

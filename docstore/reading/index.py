@@ -6,11 +6,11 @@ Knows the buckets, how a page's text leads to its keys, and where texts are stor
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import cast
 
 from docstore.dedup import bands
-from docstore.dedup.buckets import TABLE, Buckets, LayeredBuckets, RowBuckets
+from docstore.dedup.buckets import TABLE, BandBuckets, Buckets, LayeredBuckets, RowBuckets
 from docstore.dedup.comparable import MIN_NEAR_WORDS, text_compares
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
@@ -21,12 +21,12 @@ from docstore.model.errors import CorruptionError
 from docstore.model.format import KEYS_SCHEME_ROW, POSTING_TEXT, RUN_LOG_FAMILY, SCHEME_KEYS_3
 from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import Durability, ReadSpec, RowMutations, SetCell
-from docstore.storage.engine import Engine
+from docstore.reading.pages import StoredPages
+from docstore.storage.engine import Engine, ReadsAhead
 from docstore.storage.parts import RunStorage
 from docstore.storage.port import Backend
 from docstore.storage.table import Table
 from docstore.text.words import words
-from docstore.writing.rows import PageRows
 
 _TEXTS_BEGIN = bytes((POSTING_TEXT,))
 _TEXTS_END = bytes((POSTING_TEXT + 1,))
@@ -49,7 +49,7 @@ def open_buckets(opened: Backend, table: Table) -> Buckets:
 
 def _opened(opened: Backend, table: Table) -> Buckets:
     if opened.runs is None:
-        return RowBuckets(opened.engine)
+        return BandBuckets(opened.engine) if isinstance(opened.engine, ReadsAhead) else RowBuckets(opened.engine)
     if opened.below is None:
         return _open_runs(opened, opened.runs, table)
     below = cast("Buckets", opened.below.index)
@@ -59,10 +59,10 @@ def _opened(opened: Backend, table: Table) -> Buckets:
 
 
 def _open_runs(opened: Backend, storage: RunStorage, table: Table) -> RunBuckets:
-    rows = PageRows(table, opened.placement, opened.sharing)
+    pages = StoredPages(table, opened.placement)
 
     def texts() -> Iterator[IndexQuery]:
-        yield from stored_texts(opened, rows, kernel_of(opened))
+        yield from stored_texts(opened, pages, kernel_of(opened))
         _note_scheme(opened.engine)  # whoever asks makes all runs anew, and begins again where that is cut short
 
     runs = RunBuckets(storage.engine, storage.folder, texts, storage.files)
@@ -92,19 +92,27 @@ def kernel_of(opened: Backend) -> Kernel:
     return Kernel(schema.extractor, schema.shingle_words, schema.checksum, order=order)
 
 
-def stored_texts(opened: Backend, rows: PageRows, kernel: Kernel) -> Iterator[IndexQuery]:
-    """What every text that pages may be found near to is posted under, once; in the order of their numbers."""
+def stored_texts(
+    opened: Backend, pages: StoredPages, kernel: Kernel, numbers: Iterable[bytes] | None = None
+) -> Iterator[IndexQuery]:
+    """What texts that pages may be found near to are posted under, each once.
+
+    Args:
+        opened: the store.
+        pages: its pages.
+        kernel: of its schema.
+        numbers: of the texts, in the order wanted; None gives every text, in the order of their numbers.
+    """
     index = HashIndex(opened.engine, RowBuckets(opened.engine))
-    for row in opened.engine.scan(TABLE, _TEXTS_BEGIN, _TEXTS_END, ReadSpec(cell_limit=1)):
-        number = row.row_key[1:]
+    for number in text_numbers(opened.engine) if numbers is None else numbers:
         for pointer in index.pages_with_text(number):
             try:
-                page = rows.page(pointer)
+                page = pages.page(pointer)
                 if page is None or text_number(page.text_checksum) != number:
                     continue
-                if not text_compares(rows.status(pointer)):
+                if not text_compares(pages.status(pointer)):
                     continue
-                text = rows.text(pointer)
+                text = pages.text(pointer)
             except CorruptionError:
                 continue  # `docstore check` lists it; another page may have the text
             if text is None:
@@ -113,6 +121,12 @@ def stored_texts(opened: Backend, rows: PageRows, kernel: Kernel) -> Iterator[In
             if query is not None:
                 yield query
             break
+
+
+def text_numbers(engine: Engine) -> Iterator[bytes]:
+    """Numbers of all texts that lead to bodies, in order."""
+    for row in engine.scan(TABLE, _TEXTS_BEGIN, _TEXTS_END, ReadSpec(cell_limit=1)):
+        yield row.row_key[1:]
 
 
 def keys_of_text(kernel: Kernel, text: str, number: int) -> IndexQuery | None:
@@ -129,7 +143,7 @@ class SeenPages:
 
     def __init__(self, opened: Backend, table: Table) -> None:
         self._kernel = kernel_of(opened)
-        self._rows = PageRows(table, opened.placement, opened.sharing)
+        self._pages = StoredPages(table, opened.placement)
         self._engine = opened.engine
         self._buckets = open_buckets(opened, table)
         self.index = HashIndex(opened.engine, self._buckets)
@@ -155,8 +169,8 @@ class SeenPages:
         """Whether its body leads to a page, and its text to its body where others may have the same."""
         if not self.index.holds(pointer.row_key, pointer.timestamp, checksum):
             return False
-        page = self._rows.page(pointer)
-        if page is None or not page.text_checksum or not text_compares(self._rows.status(pointer)):
+        page = self._pages.page(pointer)
+        if page is None or not page.text_checksum or not text_compares(self._pages.status(pointer)):
             return True
         return self.index.holds_text(page.text_checksum, checksum)
 
@@ -175,10 +189,10 @@ class SeenPages:
     def _posted(self, pointer: PagePointer) -> IndexQuery | None:
         """What a page's text must be found by; None where that is not asked of it."""
         try:
-            page = self._rows.page(pointer)
-            if page is None or not page.text_checksum or not text_compares(self._rows.status(pointer)):
+            page = self._pages.page(pointer)
+            if page is None or not page.text_checksum or not text_compares(self._pages.status(pointer)):
                 return None
-            text = self._rows.text(pointer)
+            text = self._pages.text(pointer)
         except CorruptionError:
             return None  # `docstore check` lists the cell itself
         if text is None:

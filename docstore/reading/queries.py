@@ -1,0 +1,113 @@
+"""What the index answers of a store: pages like one, and pages by the names under which others know them.
+
+Knows the index, the detector and committed pages.  Loading it loads numpy, which other reading never needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from docstore.dedup.comparable import near_compares
+from docstore.dedup.detector import MAX_VERIFIED, Detector, Thresholds
+from docstore.dedup.index import HashIndex
+from docstore.model import keys
+from docstore.model.errors import InvalidArgument
+from docstore.model.pointers import PagePointer
+from docstore.model.types import VerdictKind
+from docstore.reading.answers import Orphan, Similar
+from docstore.reading.documents import Document, DocumentReader
+from docstore.reading.index import kernel_of, open_buckets
+from docstore.reading.orphans import orphans
+from docstore.reading.pages import StoredPages
+from docstore.storage.port import Backend
+from docstore.storage.table import Table
+
+GOOD_STATUS = 200
+"""Of a page that is not stored and asks for others like it."""
+
+
+class _QueryPage(NamedTuple):
+    """A page that is asked about: its row, b"" where it is not stored, body, content type and status."""
+
+    row_key: bytes
+    body: bytes
+    content_type: str | None
+    status: int
+
+
+class IndexQueries:
+    """Asks the index of a store.  Thread-safe: each question has its own view of the index."""
+
+    def __init__(self, opened: Backend, table: Table) -> None:
+        self._opened = opened
+        self._table = table
+        self._thresholds = Thresholds.of(opened.schema)
+        self._kernel = kernel_of(opened)
+        self._buckets = open_buckets(opened, table)
+        self._reader = DocumentReader(table, opened.placement)
+
+    def similar(self, page: bytes | str, *, threshold: float | None, limit: int) -> list[Similar]:
+        """See `DocumentStore.similar`."""
+        if limit < 1:
+            raise InvalidArgument(f"limit must be at least 1, not {limit}")
+        if threshold is not None and not 0 < threshold <= 1:
+            raise InvalidArgument(f"threshold must lie in (0, 1], not {threshold}")
+        least = self._thresholds.least if threshold is None else threshold
+        asked = self._query_page(page)
+        analysis = self._kernel.analyse(asked.body, asked.content_type)
+        pages = StoredPages(self._table, self._opened.placement)
+        detector = Detector(self._index(), self._kernel, pages, self._thresholds)
+        found: dict[PagePointer, Similar] = {}
+        for pointer, kind in detector.equal(asked.row_key, asked.body, analysis, status=asked.status):
+            if pointer not in found and pages.is_readable(pointer):
+                found[pointer] = _similar(pointer, kind)
+                if len(found) == limit:
+                    break
+        if near_compares(asked.status, analysis.word_count):
+            wanted = self._thresholds.at_least(least)
+            matches, _ = detector.matches(asked.row_key, analysis, max(limit, MAX_VERIFIED))
+            for match in detector.standing(asked.row_key, analysis, matches, least):
+                kind = wanted.kind(match.jaccard, max(match.contained, match.contains))
+                if kind is not VerdictKind.NEW and match.pointer not in found and pages.is_readable(match.pointer):
+                    found[match.pointer] = _similar(match.pointer, kind, match.jaccard, match.contained, match.contains)
+        return sorted(found.values(), key=lambda one: (-one.similarity, one.timestamp, one.url))[:limit]
+
+    def find(self, payload_digest: str, docno: str) -> list[Document]:
+        """See `DocumentStore.find`."""
+        try:
+            "".join((payload_digest, docno)).encode("utf-8", "surrogateescape")
+        except (TypeError, UnicodeEncodeError) as error:
+            raise InvalidArgument(
+                f"payload_digest and docno must be str, without surrogates other than those of surrogateescape: {error}"
+            ) from error
+        if not payload_digest and not docno:
+            raise InvalidArgument("find needs a payload_digest or a docno")
+        index = self._index()
+        pointers = list(index.pages_with_payload_digest(payload_digest)) if payload_digest else []
+        pointers += index.pages_with_docno(docno) if docno else []
+        found = (self._reader.live(pointer) for pointer in sorted(set(pointers)))
+        return [one for one in found if one is not None and (not docno or one.newest.docno == docno)]
+
+    def orphans(self) -> Iterator[Orphan]:
+        """See `DocumentStore.orphans`."""
+        return orphans(self._table, self._opened.placement)
+
+    def _index(self) -> HashIndex:
+        """An index of one question's own: the sequencer's belongs to the sequencer."""
+        return HashIndex(self._opened.engine, self._buckets)
+
+    def _query_page(self, page: bytes | str) -> _QueryPage:
+        if isinstance(page, bytes):
+            return _QueryPage(b"", page, None, GOOD_STATUS)
+        row_key = keys.row_key(page)
+        document = self._reader.get(row_key, families=("page", "http"))
+        if document is None:
+            raise InvalidArgument(f"{page} is not in the store; ask with a body, or `docstore put` it first")
+        return _QueryPage(row_key, document.body or b"", document.newest.header("content-type"), document.status or 0)
+
+
+def _similar(
+    pointer: PagePointer, kind: VerdictKind, alike: float = 1.0, contained: float = 1.0, contains: float = 1.0
+) -> Similar:
+    return Similar(keys.url_of(pointer.row_key), pointer.timestamp, kind, alike, contained, contains)

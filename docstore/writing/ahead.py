@@ -1,0 +1,52 @@
+"""Reading together what judging a group of pages will ask for, where each read alone is a call to another machine.
+
+Knows in which order rows lead to each other: own rows and postings, then texts, bodies and pages.  Must not know
+verdicts: what was not read ahead is read when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from docstore.dedup.detector import Detector
+from docstore.dedup.index import HashIndex
+from docstore.model.pointers import PagePointer
+from docstore.model.types import ReadSpec
+from docstore.storage.engine import Engine, ReadsAhead
+from docstore.writing.own import OwnRows
+from docstore.writing.placing import PAGES
+from docstore.writing.prepare import Prepared
+
+
+class GroupReads:
+    """The reads of a group.
+
+    Args:
+        engine: where the rows are; where it does not read ahead, nothing is done here.
+        own: rows that pages go into.
+        index: of fingerprints.
+        detector: says which candidates it will look at.
+    """
+
+    def __init__(self, engine: Engine, own: OwnRows, index: HashIndex, detector: Detector) -> None:
+        self._engine = engine if isinstance(engine, ReadsAhead) else None
+        self._own = own
+        self._index = index
+        self._detector = detector
+
+    def prepare(self, pages: Sequence[Prepared]) -> None:
+        """Read for pages that are judged next; for which own rows and index were prepared."""
+        engine = self._engine
+        if engine is None:
+            return
+        engine.forget_ahead()
+        judged = [one for one in pages if one.analysis is not None and not one.error]
+        engine.read_ahead(PAGES, self._own.reads(PagePointer(one.timestamp, one.row_key) for one in judged))
+        analyses = [one.analysis for one in judged if one.analysis is not None]
+        found = self._index.read_together(analyses, self._detector.unseen)
+        engine.read_ahead(PAGES, [(row_key, ReadSpec(start=at, end=at + 1)) for at, row_key in dict.fromkeys(found)])
+
+    def forget(self) -> None:
+        """The group is committed, or has failed."""
+        if self._engine is not None:
+            self._engine.forget_ahead()

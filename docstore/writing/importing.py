@@ -1,0 +1,330 @@
+"""Rows of another store, written as they are: values placed anew, bases resolved, postings made again.
+
+Knows where values, shared bodies and postings go; must not know where rows come from.  No verdict is given: those of
+the rows stay.  A body that leans on another there leans on the same one here; where that is not there yet it is asked
+for by its name, and placed for the page that holds it.  Band keys and fingerprints of texts are not posted here but by
+`textorder`, in one order.  Thread-safe: a group is placed and committed under the committer's lock.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from docstore.dedup.buckets import RowBuckets
+from docstore.dedup.comparable import text_compares
+from docstore.dedup.index import HashIndex, body_postings
+from docstore.model import capture
+from docstore.model.errors import DocstoreError
+from docstore.model.format import INLINE_LIMIT_BYTES, SCHEME_TEXT_1
+from docstore.model.pointers import PagePointer
+from docstore.model.types import RowMutations, SetCell
+from docstore.reading.index import open_buckets
+from docstore.storage.cache import LruCache
+from docstore.storage.envelope import encode_inline, is_absent
+from docstore.storage.plan import Plan, Stage
+from docstore.storage.port import Backend, Committer
+from docstore.storage.sharing import DYING, ENVELOPE, TEXT, TEXT_NAME, Base, body_name
+from docstore.storage.table import Table
+from docstore.storage.values import TEXT_DELTA
+from docstore.writing.placing import PAGES
+from docstore.writing.tally import Tally
+
+BASES_HELD_BYTES = 32 << 20
+"""LRU cache of bases and their texts."""
+CellKey = tuple[str, bytes, int]
+"""Family, qualifier and timestamp of a cell."""
+
+
+class SharedBase(NamedTuple):
+    """A body that others lean on, in the store that rows come from.
+
+    Attributes:
+        pointer: a page that holds this very body.
+        raw: the body.
+        text: what texts lean on under its name; b"" for none.
+    """
+
+    pointer: PagePointer
+    raw: bytes
+    text: bytes
+
+
+class ImportedCell(NamedTuple):
+    """A cell to write.
+
+    Attributes:
+        family, qualifier, timestamp, value: of the cell.
+        leans_on: name of the base that the value leans on there; b"" for none.
+        is_shared: others lean on this body or text there, or share it.
+        stored_as: the same for cells of a row that hold one stored value; b"" for a value that stands in its cell.
+    """
+
+    family: str
+    qualifier: bytes
+    timestamp: int
+    value: bytes
+    leans_on: bytes = b""
+    is_shared: bool = False
+    stored_as: bytes = b""
+
+    @property
+    def column(self) -> capture.Column:
+        """Family and qualifier."""
+        return self.family, self.qualifier
+
+    @property
+    def key(self) -> CellKey:
+        """Family, qualifier and timestamp."""
+        return self.family, self.qualifier, self.timestamp
+
+
+class ImportedRow(NamedTuple):
+    """Cells of one row: captures as a whole, all of the row or a part.
+
+    Attributes:
+        row_key: of the row.
+        cells: to write.
+        posted: timestamps of captures that others are judged against.
+        originals: by timestamp of a capture stored by reference to a page like it, the name of that page's body.
+        placed: envelopes of values that several cells of the row hold; filled here, the same for all parts of a row.
+        there: cells that are there already, with these values.
+    """
+
+    row_key: bytes
+    cells: Sequence[ImportedCell]
+    posted: frozenset[int]
+    originals: Mapping[int, bytes]
+    placed: dict[bytes, bytes]
+    there: frozenset[CellKey] = frozenset()
+
+
+FindBase = Callable[[bytes], SharedBase | None]
+"""A base by its name; None where that cannot be had: pages do without it."""
+
+
+class RowImporter:
+    """Writes rows into an open store."""
+
+    def __init__(self, opened: Backend, table: Table, committer: Committer) -> None:
+        opened.check_writable()
+        opened.make_reserve()
+        self._buckets = open_buckets(opened, table)
+        self._placement = opened.placement
+        self._sharing = opened.sharing
+        self._committer = committer
+        self._index = HashIndex(opened.engine, RowBuckets(opened.engine))
+        self._tally = Tally(opened.engine, b"copy-" + os.urandom(8))
+        self._bases: LruCache[bytes, Base] = LruCache(BASES_HELD_BYTES, lambda base: len(base.raw))
+        self._texts: LruCache[bytes, bytes] = LruCache(BASES_HELD_BYTES, len)
+        self._shared: dict[bytes, dict[bytes, bytes]] = {}
+        """Cells of rows of shared bodies, as they are with the plan being made."""
+        self._commits = -1
+
+    def write(self, rows: Iterable[ImportedRow], find_base: FindBase) -> None:
+        """Write rows in one commit.
+
+        Raises:
+            StorageError: nothing was applied.
+            CommitUnknown: it may be applied; the same rows again are safe.
+        """
+        with self._committer.lock:
+            if self._committer.commits != self._commits:  # others have committed
+                self._bases.clear()
+                self._texts.clear()
+            self._shared = {}
+            plan = Plan()
+            cells: dict[bytes, list[SetCell]] = {}
+            committed = False
+            try:
+                for row in rows:
+                    cells.setdefault(row.row_key, []).extend(self._place(row, plan, find_base))
+                    self._post(row, plan)
+                plan.write(Stage.PAGES, (RowMutations(PAGES, key, placed) for key, placed in cells.items() if placed))
+                plan.write(Stage.POSTINGS, self._buckets.mutations())  # without texts: it tells that there is an index
+                plan.write(Stage.COUNTS, self._tally.rows())
+                self._committer.commit(plan)
+                self._tally.committed()
+                self._commits = self._committer.commits
+                committed = True
+            finally:
+                self._tally.rollback()
+                self._buckets.end_group(committed=committed)
+
+    # --- values
+
+    def _place(self, row: ImportedRow, plan: Plan, find_base: FindBase) -> list[SetCell]:
+        """Place the values of a row; -> its cells."""
+        placed = []
+        bodies: dict[int, tuple[bytes, bytes]] = {}
+        for cell in sorted(row.cells, key=lambda cell: cell.column != capture.BODY):
+            if cell.key in row.there:
+                continue
+            envelope = row.placed.get(cell.stored_as) if cell.stored_as else None
+            if is_absent(cell.stored_as):
+                envelope = cell.stored_as
+            if envelope is None:
+                if cell.column == capture.BODY:
+                    envelope, own, leans_on = self._place_body(row.row_key, cell, plan, find_base)
+                    bodies[cell.timestamp] = own, leans_on
+                elif cell.column == capture.MAIN:
+                    own, leans_on = bodies.get(cell.timestamp, (b"", b""))
+                    envelope = self._place_text(row.row_key, cell, own, leans_on, plan, find_base)
+                else:
+                    envelope = self._placement.place(row.row_key, cell.column, cell.timestamp, cell.value)
+                if cell.stored_as:
+                    row.placed[cell.stored_as] = envelope
+            placed.append(SetCell(cell.family, cell.qualifier, cell.timestamp, envelope))
+        return placed
+
+    def _place_body(
+        self, row_key: bytes, cell: ImportedCell, plan: Plan, find_base: FindBase
+    ) -> tuple[bytes, bytes, bytes]:
+        """Place a body; -> its envelope, its name if others share or lean on it, and the base that it leans on."""
+        raw, timestamp = cell.value, cell.timestamp
+        self._committer.note_writes([(row_key, len(raw))])
+        pointer = PagePointer(timestamp, row_key)
+        if len(raw) <= INLINE_LIMIT_BYTES or not self._placement.shares_values:
+            return self._placement.place(row_key, capture.BODY, timestamp, raw), b"", b""
+        name = body_name(raw)
+        shared = self._shared_cells(name)
+        if ENVELOPE in shared and self._lean(Base(name, raw, shared[ENVELOPE], pointer), pointer, plan):
+            return shared[ENVELOPE], name, name
+        base = self._base(cell.leans_on, plan, find_base) if cell.leans_on not in (b"", name) else None
+        if base is not None:
+            envelope, leans_on = self._placement.place_near(
+                row_key, capture.BODY, timestamp, raw, [(base.name, base.raw)]
+            )
+            if leans_on and not self._lean(base, pointer, plan):  # it is being freed
+                envelope, leans_on = self._placement.place(row_key, capture.BODY, timestamp, raw), b""
+            return envelope, b"", leans_on
+        envelope = self._placement.place(row_key, capture.BODY, timestamp, raw)
+        if not cell.is_shared:
+            return envelope, b"", b""
+        self._lean(Base(name, raw, envelope, pointer), pointer, plan)
+        return envelope, name, b""
+
+    def _place_text(
+        self, row_key: bytes, cell: ImportedCell, own: bytes, leans_on: bytes, plan: Plan, find_base: FindBase
+    ) -> bytes:
+        """Place a main text; a delta where its page's body leans on a base, and there the text does too."""
+        raw, timestamp = cell.value, cell.timestamp
+        if len(raw) <= INLINE_LIMIT_BYTES:
+            return self._placement.place(row_key, capture.MAIN, timestamp, raw)
+        if own:
+            shared = self._shared_cells(own)
+            if TEXT in shared and shared.get(TEXT_NAME) == encode_inline(body_name(raw)):
+                return shared[TEXT]
+        if leans_on and cell.leans_on == leans_on:
+            text = self._text(leans_on, plan, find_base)
+            if text is not None:
+                return self._placement.place_near(
+                    row_key, capture.MAIN, timestamp, raw, [(leans_on, text)], cost=TEXT_DELTA
+                )[0]
+        envelope = self._placement.place(row_key, capture.MAIN, timestamp, raw)
+        if own and cell.is_shared:
+            self._name_text(own, envelope, raw, plan)
+        return envelope
+
+    def _base(self, name: bytes, plan: Plan, find_base: FindBase) -> Base | None:
+        """What bodies lean on under a name, placed for the page that holds it where it is not there yet."""
+        held = self._bases.get(name)
+        if held is not None:
+            return held
+        shared = self._shared_cells(name)
+        if ENVELOPE in shared:
+            base = Base(name, self._placement.fetch(shared[ENVELOPE]), shared[ENVELOPE], PagePointer(0, b""))
+        else:
+            found = find_base(name)
+            if found is None:
+                return None
+            timestamp, row_key = found.pointer
+            envelope = self._placement.place(row_key, capture.BODY, timestamp, found.raw)
+            base = Base(name, found.raw, envelope, found.pointer)
+            if not self._lean(base, found.pointer, plan):
+                return None
+        self._bases.put(name, base)
+        return base
+
+    def _text(self, name: bytes, plan: Plan, find_base: FindBase) -> bytes | None:
+        """What texts lean on under a name; None where there is none."""
+        held = self._texts.get(name)
+        if held is not None:
+            return held
+        shared = self._shared_cells(name)
+        if TEXT in shared:
+            text = self._placement.fetch(shared[TEXT])
+        else:
+            found = find_base(name)
+            if found is None or len(found.text) <= INLINE_LIMIT_BYTES:
+                return None
+            timestamp, row_key = found.pointer
+            envelope = self._placement.place(row_key, capture.MAIN, timestamp, found.text)
+            if not self._name_text(name, envelope, found.text, plan):
+                return None
+            text = found.text
+        self._texts.put(name, text)
+        return text
+
+    # --- rows of shared bodies
+
+    def _shared_cells(self, name: bytes) -> dict[bytes, bytes]:
+        cells = self._shared.get(name)
+        if cells is None:
+            cells = self._shared[name] = self._sharing.cells_of_likely_absent(name)
+        return cells
+
+    def _lean(self, base: Base, pointer: PagePointer, plan: Plan) -> bool:
+        """Make a page a user of a base; False where that is being freed."""
+        shared = self._shared_cells(base.name)
+        row = self._sharing.lean_on(base, pointer, shared)
+        if row is None:
+            return False
+        plan.write(Stage.BASES, [row])
+        self._shared[base.name] = {ENVELOPE: base.envelope} | shared
+        return True
+
+    def _name_text(self, name: bytes, envelope: bytes, raw: bytes, plan: Plan) -> bool:
+        """Let a base's row name its text; False where it names one, or must not."""
+        shared = self._shared_cells(name)
+        if TEXT in shared or DYING in shared or not self._sharing.takes_texts:
+            return False
+        plan.write(Stage.BASES, [self._sharing.name_text(name, envelope, body_name(raw))])
+        self._shared[name] = shared | {TEXT: envelope, TEXT_NAME: encode_inline(body_name(raw))}
+        return True
+
+    # --- postings and counts
+
+    def _post(self, row: ImportedRow, plan: Plan) -> None:
+        captures: dict[int, dict[capture.Column, bytes]] = {}
+        for cell in row.cells:
+            captures.setdefault(cell.timestamp, {})[cell.column] = cell.value
+        for timestamp, columns in captures.items():
+            pointer = PagePointer(timestamp, row.row_key)
+            checksum = columns.get(capture.CHECKSUM, b"")
+            if checksum and timestamp in row.posted:
+                text = columns.get(capture.TEXT_CHECKSUM, b"")
+                is_good = text_compares(int(columns.get(capture.STATUS) or b"0")) and text[:1] == bytes(
+                    (SCHEME_TEXT_1,)
+                )
+                plan.write(Stage.POSTINGS, body_postings(pointer, checksum, text if is_good else b""))
+            if checksum:
+                digest, docno = (
+                    columns.get(column, b"").decode("utf-8", "surrogateescape")
+                    for column in (capture.PAYLOAD_DIGEST, capture.DOCNO)
+                )
+                plan.write(Stage.POSTINGS, self._index.add_names(pointer, checksum, digest, docno))
+            if timestamp in row.originals:
+                plan.write(Stage.BASES, [self._sharing.refer(row.originals[timestamp], pointer)])
+            self._count(timestamp, columns, row.there)
+
+    def _count(self, timestamp: int, columns: Mapping[capture.Column, bytes], there: frozenset[CellKey]) -> None:
+        if capture.VISIT in columns and (*capture.VISIT, timestamp) not in there:
+            self._tally.count_visit()
+        if capture.VERDICT in columns and (*capture.VERDICT, timestamp) not in there:
+            with suppress(DocstoreError):  # set by hand, say
+                verdict = capture.decode_verdict(columns[capture.VERDICT])
+                if verdict.reason != capture.REASON_NOT_MODIFIED:
+                    self._tally.count([(verdict, len(columns.get(capture.BODY, b"")))])
