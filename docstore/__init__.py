@@ -5,12 +5,16 @@ import docstore
 with docstore.open("webtable", create=True) as store:
     result = store.put_page("https://example.com/", b"<p>Hello")
     print(result.verdict.kind, store.get("https://example.com/").text)
+
+`docstore.connect("http://localhost:8470")` gives the same of a store that `docstore serve` holds.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from docstore import aio as aio
+    from docstore.client.remote import RemoteStore, connect
     from docstore.model.errors import (
         CommitUnknown,
         CorruptionError,
@@ -48,9 +52,11 @@ else:
 
     def __getattr__(name: str) -> object:
         """A public name, loaded when it is first asked for, so that a command of the terminal loads what it needs."""
+        if name == "aio":  # needs the extra of that name
+            return import_module(f"{__name__}.aio")
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        for module in ("version", "model.errors", "model.types", "store"):
+        for module in ("version", "model.errors", "model.types", "store", "client.remote"):
             loaded = import_module(f"{__name__}.{module}")
             found = getattr(loaded, "open_store" if name == "open" else name, None)
             if found is not None:
@@ -80,6 +86,7 @@ __all__ = [
     "Previous",
     "PutResult",
     "ReadSpec",
+    "RemoteStore",
     "Schema",
     "SetCell",
     "StorageError",
@@ -88,5 +95,6 @@ __all__ = [
     "Verdict",
     "VerdictKind",
     "__version__",
+    "connect",
     "open",
 ]

@@ -1,0 +1,276 @@
+"""Requests as values and values as answers: JSON for people, msgpack for programs, zstd for who asks for it.
+
+Knows `wire` and the framework's requests and responses; must not know routes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Any, Final, TypeVar
+
+import zstandard
+from litestar import Request, Response
+from litestar.di import NamedDependency
+from litestar.response import Stream
+
+from docstore.reading.documents import Document
+from docstore.server.exchange import LONG_BYTES, ZSTD, exchange_of
+from docstore.server.messages import by_name
+from docstore.server.refusals import Refusal, failure
+from docstore.server.service import Service
+from docstore.wire import frames
+from docstore.wire.shapes import from_json, from_msgpack, plain, read, to_json, to_msgpack
+
+AnyRequest = Request[Any, Any, Any]
+Asked = NamedDependency[Service]
+"""The service, as a handler takes it."""
+
+JSON: Final = "application/json"
+MSGPACK: Final = "application/msgpack"
+LINES: Final = "application/x-ndjson"
+_MSGPACKS: Final = (MSGPACK, "application/x-msgpack", "application/vnd.msgpack")
+_DECODERS: Final[dict[str, Callable[[bytes], Any]]] = {JSON: from_json, **dict.fromkeys(_MSGPACKS, from_msgpack)}
+LEAST_COMPRESSED_BYTES: Final = 1024
+_LEVEL: Final = 1
+_CHUNK_BYTES: Final = 256 << 10
+_CHUNK_ITEMS: Final = 500
+_CHUNK_SECONDS: Final = 0.2
+"""That a search without finds keeps a thread, while other streams wait."""
+PAUSE: Final = object()
+"""Among the items of a stream: nothing was found for a while."""
+
+_T = TypeVar("_T")
+
+
+async def message(request: AnyRequest, service: Service, kind: type[_T]) -> _T:
+    """What a request holds.
+
+    Raises:
+        Refusal: its content type is unknown (415), or its body too long or too slow.
+        InvalidArgument: it is no message of this kind.
+    """
+    exchange = exchange_of(request.scope)
+    content_type = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
+    decode = _DECODERS.get(content_type)
+    if decode is None:
+        raise Refusal(415, f"Content-Type {content_type!r:.100} is none of {JSON}, {MSGPACK}")
+    raw = await exchange.body()
+
+    def decoded() -> _T:
+        return read(kind, decode(raw))
+
+    return decoded() if len(raw) < LONG_BYTES else await service.read(decoded)
+
+
+def wants_msgpack(request: AnyRequest) -> bool:
+    """Whether the answer is to be msgpack."""
+    accept = exchange_of(request.scope).headers.get("accept", "")
+    return any(name in accept for name in _MSGPACKS)
+
+
+def wants_zstd(request: AnyRequest) -> bool:
+    """Whether the answer may be compressed."""
+    return ZSTD in exchange_of(request.scope).headers.get("accept-encoding", "")
+
+
+async def ask(request: AnyRequest, service: Service, call: Callable[[], object]) -> Response[bytes]:
+    """The answer that a call gives, which reads; it is encoded in the same thread."""
+    encode = encoder(request)
+    return answer(request, await service.read(lambda: encode(call())))
+
+
+def reply(request: AnyRequest, value: object, status: int = 200) -> Response[bytes]:
+    """The answer with a value that is small."""
+    return answer(request, encoder(request)(value), status)
+
+
+def encoder(request: AnyRequest) -> Callable[[object], bytes]:
+    """What encodes the answer to a request; for any thread."""
+    packs, compresses = wants_msgpack(request), wants_zstd(request)
+
+    def encode(value: object) -> bytes:
+        named = by_name(value)
+        raw = to_msgpack(named) if packs else to_json(shown(named))
+        if compresses and len(raw) >= LEAST_COMPRESSED_BYTES:
+            return zstandard.ZstdCompressor(level=_LEVEL).compress(raw)
+        return raw
+
+    return encode
+
+
+def answer(
+    request: AnyRequest, raw: bytes, status: int = 200, headers: dict[str, str] | None = None
+) -> Response[bytes]:
+    """The answer with a value that its encoder has encoded."""
+    named = {"vary": "accept, accept-encoding", **(headers or {})}
+    if raw[:4] == zstandard.FRAME_HEADER:
+        named["content-encoding"] = ZSTD
+    return Response(raw, status_code=status, headers=named, media_type=MSGPACK if wants_msgpack(request) else JSON)
+
+
+def shown(value: object) -> Any:
+    """A value for JSON: plain data by name, a page with its URL."""
+    if isinstance(value, Document):
+        return {"url": value.url, **plain(value)}
+    if isinstance(value, list):
+        return [shown(one) for one in value]
+    if isinstance(value, dict):
+        return {name: shown(one) for name, one in value.items()}
+    return plain(value)
+
+
+async def stream(
+    request: AnyRequest,
+    service: Service,
+    items: Callable[[], Iterable[Any]],
+    resume_after: Callable[[Any], bytes | str] | None = None,
+) -> Stream:
+    """An answer of many items, read as fast as the client takes them.
+
+    Args:
+        request: says whether they go as frames or as lines of JSON.
+        service: in whose threads they are read.
+        items: begins to read them.
+        resume_after: the key of an item, after which a later request may go on; it is given at the end.
+    """
+    form: _Form = _Frames(wants_zstd(request)) if frames.MEDIA_TYPE in request.headers.get("accept", "") else _Lines()
+    source = _Source(items, form, resume_after)
+    service.begin_stream(source)
+    first = await service.read_much(source.next_chunk)  # what is wrong with the call gets a status
+
+    async def chunks() -> AsyncIterator[bytes]:
+        chunk = first
+        try:
+            while True:
+                if chunk:
+                    yield chunk
+                if source.is_done:
+                    break
+                chunk = await service.read_much(source.guarded_chunk)
+        finally:
+            source.close()
+            service.end_stream(source)
+
+    return Stream(chunks(), media_type=form.media_type, headers={"vary": "accept, accept-encoding"})
+
+
+class _Form:
+    """How items are written."""
+
+    media_type = ""
+
+    def items(self, items: list[Any]) -> bytes:
+        raise NotImplementedError
+
+    def end(self, count: int, more: dict[str, Any]) -> bytes:
+        raise NotImplementedError
+
+    def error(self, error: Exception) -> bytes:
+        raise NotImplementedError
+
+
+class _Frames(_Form):
+    media_type = frames.MEDIA_TYPE
+
+    def __init__(self, compress: bool) -> None:
+        self._compress = compress
+
+    def items(self, items: list[Any]) -> bytes:
+        return frames.encode_items([by_name(item) for item in items], compress=self._compress)
+
+    def end(self, count: int, more: dict[str, Any]) -> bytes:
+        return frames.encode_end(count, **more)
+
+    def error(self, error: Exception) -> bytes:
+        return frames.encode_error(error)
+
+
+class _Lines(_Form):
+    media_type = LINES
+
+    def items(self, items: list[Any]) -> bytes:
+        return b"".join(to_json(shown(by_name(item))) + b"\n" for item in items)
+
+    def end(self, count: int, more: dict[str, Any]) -> bytes:
+        return to_json({"end": {"count": count, **more}}) + b"\n"
+
+    def error(self, error: Exception) -> bytes:
+        return to_json(failure(error)[1]) + b"\n"
+
+
+class _Source:
+    """Items cut into chunks; one thread at a time.  PAUSE among the items may end a chunk, and is never given.
+
+    Attributes:
+        is_done: there are no more chunks.
+    """
+
+    def __init__(
+        self, items: Callable[[], Iterable[Any]], form: _Form, resume_after: Callable[[Any], bytes | str] | None
+    ) -> None:
+        self._begin = items
+        self._form = form
+        self._resume_after = resume_after
+        self._items: Iterator[Any] | None = None
+        self._last: Any = None
+        self._count = 0
+        self._is_closed = False
+        self._in_use = threading.Lock()
+        self.is_done = False
+
+    def next_chunk(self) -> bytes:
+        """The next items, or the end; b"" after that, and where a long search has found nothing yet."""
+        with self._in_use:
+            chunk = b"" if self.is_done or self._is_closed else self._chunk()
+        if self._is_closed:  # meanwhile: `close` has left it to us
+            self.close()
+        return chunk
+
+    def _chunk(self) -> bytes:
+        if self._items is None:
+            self._items = iter(self._begin())
+        taken: list[Any] = []
+        taken_bytes = 0
+        until = time.monotonic() + _CHUNK_SECONDS
+        for item in self._items:
+            if item is PAUSE:
+                if self._is_closed or time.monotonic() > until:
+                    break
+                continue
+            taken.append(item)
+            taken_bytes += frames.weight(item)
+            if taken_bytes >= _CHUNK_BYTES or len(taken) >= _CHUNK_ITEMS:
+                break
+        else:
+            self.is_done = True
+        self._count += len(taken)
+        if taken:
+            self._last = taken[-1]
+        chunk = self._form.items(taken) if taken else b""
+        if self.is_done:
+            has_place = self._resume_after is not None and self._last is not None
+            more = {"next": self._resume_after(self._last)} if has_place and self._resume_after else {}
+            chunk += self._form.end(self._count, more)
+        return chunk
+
+    def guarded_chunk(self) -> bytes:
+        """As `next_chunk`; what fails in the middle is the last that the client reads."""
+        try:
+            return self.next_chunk()
+        except Exception as error:
+            self.is_done = True
+            return self._form.error(error)
+
+    def close(self) -> None:
+        """Let go of what is read from; a thread that reads just now does it at its end."""
+        self._is_closed = True
+        if not self._in_use.acquire(blocking=False):
+            return
+        try:
+            close = getattr(self._items, "close", None)
+            if close is not None:
+                close()
+        finally:
+            self._in_use.release()

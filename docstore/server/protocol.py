@@ -1,0 +1,107 @@
+"""One connection, with bounds that uvicorn does not have: bytes and seconds of a request's head, and an abort.
+
+Knows uvicorn's protocol class; must not know what is asked.  Whatever comes beside a body (request line, headers,
+lengths of chunks, trailers) is counted: a client that sends it without end, or a byte a minute, is cut off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from docstore.server.settings import Limits
+
+ABORT: Final = "docstore.abort"
+"""Under which an ASGI scope has a function that ends the connection at once, whatever waits to be sent."""
+_FRAMING_PER_BODY_BYTE: Final = 8
+"""A chunk of one byte has a length and two line ends around it."""
+
+
+def bounded_protocol(limits: Limits) -> type[asyncio.Protocol]:
+    """A protocol class with these limits."""
+
+    class BoundedProtocol(_BoundedProtocol):
+        """The class that uvicorn makes one of for each connection."""
+
+    BoundedProtocol.limits = limits
+    return BoundedProtocol
+
+
+class _BoundedProtocol(HttpToolsProtocol):
+    limits: Limits
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._framing_bytes = 0
+        self._body_bytes = 0
+        self._is_in_request = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, or drop it where there are too many: an answer would cost more than it says."""
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            transport.abort()
+        else:
+            self._start_head_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._stop_head_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes, and count what is no body."""
+        self._framing_bytes += len(data)
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._framing_bytes > self.limits.header_bytes + _FRAMING_PER_BODY_BYTE * self._body_bytes + len(data):
+            self.send_400_response(f"More than {self.limits.header_bytes} bytes of headers.")
+        elif not self._is_in_request and self._is_idle():
+            self._start_head_timer()
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self._framing_bytes = self._body_bytes = 0
+        self._start_head_timer()
+        self.scope[ABORT] = self._abort  # type: ignore[typeddict-unknown-key]
+
+    def on_headers_complete(self) -> None:
+        """Its head is here."""
+        self._stop_head_timer()
+        self._is_in_request = True
+        if sum(len(name) + len(value) for name, value in self.headers) > self.limits.header_bytes:
+            raise ValueError("too many bytes of headers")  # the parser makes a 400 of it
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of its body."""
+        self._framing_bytes -= len(body)
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """All of it is here."""
+        self._is_in_request = False
+        super().on_message_complete()
+
+    def _is_idle(self) -> bool:
+        cycle: Any = self.cycle  # None before the first request
+        return cycle is None or cycle.response_complete
+
+    def _start_head_timer(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(self.limits.head_seconds, self._abort)
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()

@@ -1,0 +1,187 @@
+"""The open store, asked from an event loop: what blocks runs in bounded pools of threads.
+
+Knows the public class of a store; must not know HTTP beyond refusals.  Reads and writes have pools of their own: a
+read waits for no commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakSet
+
+from docstore.model import keys
+from docstore.model.types import Page, PutResult, ReadSpec
+from docstore.server.archive.digests import payload_digest
+from docstore.server.jobs import Jobs
+from docstore.server.metrics import Metrics
+from docstore.server.refusals import busy
+from docstore.server.settings import Settings
+from docstore.storage.envelope import envelope_raw_bytes
+from docstore.store import DocumentStore
+
+READERS = 6
+LONG_BYTES = 1 << 20
+"""A body whose digest takes milliseconds."""
+NOT_MODIFIED = 304
+STREAMERS = 2
+SHORT_BYTES = 256 << 10
+"""Values of a page that are read without changing threads: at most a millisecond or two."""
+WRITERS = 16
+"""Threads that wait for commits; each has a group of pages in its hands."""
+
+_T = TypeVar("_T")
+_SIZES = ReadSpec(("page", "text"), versions=1)
+
+
+class HowToWrite(NamedTuple):
+    """Options of a write; see `DocumentStore.put_pages`."""
+
+    policies: dict[str, str] | None
+    anchors: bool
+    links: bool
+    any_time: bool
+    keep_body: bool
+    dry_run: bool
+
+    def of_python(self) -> dict[str, Any]:
+        """The arguments of the call in Python."""
+        return {name: value for name, value in self._asdict().items() if name != "dry_run"}
+
+
+class Written(NamedTuple):
+    """Results of the pages that are committed, and why there are no more."""
+
+    results: list[PutResult]
+    error: Exception | None
+
+
+class Service:
+    """The store behind its pools.
+
+    Args:
+        store: open; whoever made this closes it.
+        settings: of the server.
+        metrics: where results are counted.
+        boot: names this run of the server.
+        jobs: long work on the store.
+    Attributes:
+        archive_url: of the archive face, once it listens.
+    """
+
+    def __init__(self, store: DocumentStore, settings: Settings, metrics: Metrics, boot: str, jobs: Jobs) -> None:
+        self.store = store
+        self.settings = settings
+        self.metrics = metrics
+        self.boot = boot
+        self.jobs = jobs
+        self.archive_url = ""
+        self._readers = ThreadPoolExecutor(READERS, "docstore-read")
+        self._streamers = ThreadPoolExecutor(STREAMERS, "docstore-stream")
+        self._writers = ThreadPoolExecutor(WRITERS, "docstore-put")
+        self._streams: WeakSet[object] = WeakSet()
+        self._writing = 0
+        metrics.gauge("docstore_writes_waiting", "Writes that wait for their commit", lambda: self._writing)
+
+    async def read(self, call: Callable[..., _T], *args: Any) -> _T:
+        """Call what reads, in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, call, *args)
+
+    async def read_page(self, url: str, call: Callable[[], _T]) -> _T:
+        """Call what reads one page: at once where that is short, as it nearly always is.
+
+        To change threads takes longer than such a read, and with writers at work several times as long: each change
+        waits for the interpreter's lock.
+        """
+        return call() if self._is_short(url) else await self.read(call)
+
+    def _is_short(self, url: str) -> bool:
+        cells = self.store.table.read_row(keys.row_key(url), _SIZES)
+        return sum(envelope_raw_bytes(cell.value) for cell in cells) <= SHORT_BYTES
+
+    async def read_much(self, call: Callable[..., _T], *args: Any) -> _T:
+        """Call what reads a part of a stream, in threads of their own: a look-up waits for no stream."""
+        return await asyncio.get_running_loop().run_in_executor(self._streamers, call, *args)
+
+    def begin_stream(self, stream: object) -> None:
+        """Count a stream until `end_stream`, or until nobody has it: its client may go before it begins.
+
+        Raises:
+            Refusal: 429, there are too many.
+        """
+        if len(self._streams) >= self.settings.limits.streams:
+            raise busy(f"{len(self._streams)} streams are read, which is the most")
+        self._streams.add(stream)
+
+    def end_stream(self, stream: object) -> None:
+        """Count it no more."""
+        self._streams.discard(stream)
+
+    async def write(self, call: Callable[..., _T], *args: Any) -> _T:
+        """Call what writes, in a thread.
+
+        Raises:
+            Refusal: 429, too many writes wait.
+        """
+        self._begin_write()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._writers, call, *args)
+        finally:
+            self._writing -= 1
+
+    async def put_page(self, page: Page, how: HowToWrite) -> PutResult:
+        """Write one page; those of many requests share commits."""
+        if how.dry_run:
+            written = await self.put_pages([page], how)
+            if written.error:
+                raise written.error
+            return written.results[0]
+        self._begin_write()
+        try:
+            page = await asyncio.to_thread(self._named, page) if len(page.body) > LONG_BYTES else self._named(page)
+            result = await asyncio.wrap_future(self.store.submit_page(page, **how.of_python()))
+        finally:
+            self._writing -= 1
+        self.metrics.note_results([result], len(page.body))
+        return result
+
+    async def put_pages(self, pages: Sequence[Page], how: HowToWrite) -> Written:
+        """Write pages in their order."""
+        written = await self.write(self._put_pages, pages, how)
+        if not how.dry_run:
+            self.metrics.note_results(written.results, sum(len(page.body) for page in pages))
+        return written
+
+    def close(self) -> None:
+        """Wait for what the pools are doing."""
+        self._writers.shutdown()
+        self._readers.shutdown()
+        self._streamers.shutdown()
+
+    def _begin_write(self) -> None:
+        if self._writing >= self.settings.limits.writes:
+            raise busy(f"{self._writing} writes wait for their commits, which is the most")
+        self._writing += 1
+
+    def _put_pages(self, pages: Sequence[Page], how: HowToWrite) -> Written:
+        if how.dry_run:
+            with self.store.rehearse() as rehearsal:
+                return _put_into(rehearsal, pages, how)
+        return _put_into(self.store, [self._named(page) for page in pages], how)
+
+    def _named(self, page: Page) -> Page:
+        """A page with the digest by which archive clients name its body, where that is wanted and none is recorded."""
+        if not self.settings.digests or page.payload_digest or page.status == NOT_MODIFIED:
+            return page
+        return page._replace(payload_digest=payload_digest(page.body))
+
+
+def _put_into(store: DocumentStore, pages: Sequence[Page], how: HowToWrite) -> Written:
+    results: list[PutResult] = []
+    try:
+        results.extend(store.put_pages(pages, **how.of_python()))
+    except Exception as error:
+        return Written(results, error)
+    return Written(results, None)

@@ -1,0 +1,306 @@
+"""The operator's page: what it shows, to whom, and that nothing stored becomes markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from docstore.model.types import Page
+from docstore.server.page.comparing import side_by_side
+from docstore.server.page.rate import MINUTES, Rate
+from tests.serving import Serving, serving
+
+TEMPLATES = Path(__file__).parent.parent.parent / "docstore" / "server" / "page" / "templates"
+TYPE = (("Content-Type", "text/html"),)
+A = "https://a.example/docs/one"
+EVIL = "https://evil.example/x?q=%22%3E<script>alert(1)</script>&'\"=javascript:alert(2)"
+MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'>"
+TIME = 1_700_000_000_000_000
+DAY = 86_400_000_000
+VIEWS = ("/", "/list", "/clusters", "/jobs", f"/page?url={A}", f"/diff?a={A}")
+
+
+def body(words: str, number: int = 60) -> bytes:
+    text = " ".join(f"Line {index} of a long text about rain." for index in range(number))
+    return f"<html><title>{words}</title><main><p>{words} are said at first. {text}</p></main></html>".encode()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with serving(tmp_path_factory.mktemp("page") / "webtable") as found:
+        pages = [
+            Page(A, body("First words"), 200, TYPE, TIME),
+            Page(A, body("Second words"), 200, TYPE, TIME + DAY),
+            Page(A, b"", 304, (), TIME + 2 * DAY),
+            Page("https://a.example/docs/copy", body("First words"), 200, TYPE, TIME + DAY),
+            *(Page(f"https://a.example/many/{n:03}", b"<p>short", 200, TYPE, TIME) for n in range(130)),
+        ]
+        escaped = MARKUP.replace("<", "&lt;")
+        headers = (*TYPE, ("X-<b>Evil</b>", MARKUP))
+        pages.append(Page(EVIL, body(escaped), 200, headers, TIME))
+        results = list(found.store.put_pages(pages))
+        assert {result.stored for result in results} <= {"body", "confirmed"}, results
+        found.store.add_anchor(EVIL, f"https://evil.example/{MARKUP}", MARKUP, TIME)
+        yield found
+
+
+class Reader(HTMLParser):
+    """Tags, links and the text of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def shown(served: Serving, path: str, status: int = 200, **parameters: Any) -> Reader:
+    answer = served.http.get(path, params=parameters or None)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    return Reader(answer.text)
+
+
+def test_the_first_view_has_totals_verdicts_and_tablets(served: Serving) -> None:
+    page = shown(served, "/")
+    for words in ("134", "webtable", "exact", "same text", "Tablets", "the beginning", "pages a minute"):
+        assert words in page.text, words
+
+
+def test_what_is_written_through_the_server_is_in_the_rate(served: Serving) -> None:
+    before = served.server  # the module's pages went past the server
+    assert before is not None
+    written = {"page": {"url": "https://rate.example/", "body": {"text": "<p>x"}, "status": 200}}
+    answer = served.http.put("/v1/page", params={"url": "https://rate.example/"}, content=b"<p>x")
+    assert answer.status_code == 200, (written, answer.text)
+    assert "1 in the hour" in shown(served, "/").text
+
+
+def test_a_page_has_its_captures_text_and_duplicates(served: Serving) -> None:
+    page = shown(served, "/page", url="a.example/docs/one")
+    assert page.text.count("compare") >= 2
+    for words in (
+        "Second words",
+        "changed",
+        "the first",
+        "confirmed",
+        "https://a.example/docs/copy",
+        "2023-11-15 22:13:20",
+    ):
+        assert words in page.text, words
+    then = shown(served, "/page", url=A, at=TIME)
+    assert "First words" in then.text
+    assert sum(tag == "circle" for tag, _ in page.tags) == 3
+
+
+def test_what_is_not_stored_is_said_with_where_to_look(served: Serving) -> None:
+    assert "Not stored" in shown(served, "/page", 404, url="https://a.example/nothing").text
+    assert "https://a.example/docs/one" in shown(served, "/page", 404, url="http://www.a.example/docs/one").text
+    assert "up to 2001-09-09" in shown(served, "/page", 404, url=A, at=1_000_000_000_000_000).text
+    assert "not two captures" in shown(served, "/diff", 404, a="https://a.example/many/001").text
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters", "words"),
+    [
+        ("/page", {}, "URL"),
+        ("/page", {"url": "http://[::1"}, "URL"),
+        ("/page", {"url": A, "at": "yesterday"}, "microseconds"),
+        ("/page", {"url": A, "at": "9" * 40}, "microseconds"),
+        ("/page", {"url": A, "at": "٣"}, "microseconds"),
+        ("/list", {"after": "no hex"}, "hexadecimal"),
+        ("/list", {"prefix": "a.example:81/"}, "port"),
+        ("/clusters", {"after": "zz"}, "hexadecimal"),
+        ("/page", {f"a{number}": "1" for number in range(30)}, "parameters"),
+        ("/page", {"url": "x" * 60_000}, ""),
+    ],
+)
+def test_a_wrong_question_gets_a_page_that_says_why(
+    served: Serving, path: str, parameters: dict[str, str], words: str
+) -> None:
+    answer = served.http.get(path, params=parameters)
+    assert 400 <= answer.status_code < 500
+    assert words in answer.text
+    assert "Traceback" not in answer.text
+
+
+def test_a_listing_goes_on_behind_a_page(served: Serving) -> None:
+    first = shown(served, "/list", prefix="https://a.example/many/")
+    urls = [attrs["href"] for tag, attrs in first.tags if tag == "a" and "many" in (attrs.get("href") or "")]
+    (following,) = [attrs["href"] for tag, attrs in first.tags if tag == "a" and "after=" in (attrs.get("href") or "")]
+    assert following is not None
+    second = shown(served, following)
+    assert first.text.count("/many/") + second.text.count("/many/") >= 130
+    assert "https://a.example/many/129" in second.text
+    assert "https://a.example/many/000" not in second.text
+    assert urls
+
+
+def test_two_captures_are_shown_side_by_side(served: Serving) -> None:
+    page = shown(served, "/diff", a=A, a_at=TIME + DAY)
+    assert "1 word went, 1 came" in page.text
+    assert {tag for tag, _ in page.tags} >= {"ins", "del"}
+    assert "the same" in shown(served, "/diff", a=A, a_at=TIME, b="https://a.example/docs/copy").text
+
+
+def test_blocks_stand_beside_each_other_and_equal_ones_are_folded() -> None:
+    same = [f"block {number}" for number in range(10)]
+    rows = side_by_side("\n".join([*same, "old words here", *same]), "\n".join([*same, "new words here", *same]))
+    assert [row.unchanged for row in rows] == [9, 0, 0, 0, 9]
+    assert [piece.text for piece in rows[2].old] == ["old", "words here"]
+    assert [piece.text for piece in rows[2].new] == ["new", "words here"]
+    assert [row.unchanged for row in side_by_side("a\nb", "a\nb")] == [2]
+    assert side_by_side("", "") == []
+
+
+@pytest.mark.parametrize("path", ["/page", "/diff", "/list", "/clusters"])
+def test_nothing_stored_becomes_markup(served: Serving, path: str) -> None:
+    """Titles, texts, URLs, headers and words of links of strangers."""
+    asked = {"/page": {"url": EVIL}, "/diff": {"a": EVIL, "b": A}, "/list": {"prefix": "evil.example"}, "/clusters": {}}
+    found = [shown(served, path, **asked[path])]
+    if path == "/page":
+        found.append(shown(served, path, 400, url="javascript:alert(3)"))
+        found.append(shown(served, path, 404, url=f"https://b.example/{MARKUP}"))
+    if path == "/list":
+        found.append(shown(served, path, prefix=f"b.example/{MARKUP}"))
+    for page in found:
+        for tag, attrs in page.tags:
+            assert tag not in {"script", "img", "iframe", "object"}
+            assert not [name for name in attrs if name.startswith("on") or name == "style"]
+            for name in ("href", "src", "action"):
+                target = attrs.get(name)
+                assert target is None or target.startswith(("/", "#")), target
+    if path == "/page":
+        assert MARKUP in found[0].text
+        assert "X-<b>Evil</b>" in found[0].text
+
+
+@pytest.mark.parametrize("path", [*VIEWS, "/page?url=https://nowhere.example/", "/page?at=x", "/page.css"])
+def test_a_browser_may_only_show_it(served: Serving, path: str) -> None:
+    answer = served.http.get(path)
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    if path != "/page.css":
+        assert answer.headers["referrer-policy"] == "same-origin"
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["cache-control"] == "no-store"
+        assert [attrs["href"] for tag, attrs in Reader(answer.text).tags if tag == "link"] == ["/page.css"]
+
+
+def test_no_template_marks_a_value_as_safe() -> None:
+    templates = sorted(TEMPLATES.glob("*.html"))
+    assert len(templates) > 8
+    for template in templates:
+        text = template.read_text(encoding="utf-8")
+        assert not re.search(r"\|\s*safe|autoescape|Markup|<script|style=|https?://", text), template
+
+
+# --- who may look
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    folder = tmp_path_factory.mktemp("guarded")
+    tokens = folder / "tokens"
+    tokens.write_text("read reading-reading-reading reader\nadmin admining-admining-admin boss\n")
+    tokens.chmod(0o600)
+    with serving(folder / "s", token_file=tokens) as found:
+        yield found
+
+
+READER, BOSS = ("anyone", "reading-reading-reading"), ("", "admining-admining-admin")
+
+
+def proof_of(served: Serving, **named: Any) -> str:
+    html = served.http.get("/jobs", **named).text
+    found = re.search(r'name="proof" value="([0-9a-f]+)"', html)
+    return found[1] if found else ""
+
+
+@pytest.mark.parametrize("path", ["/", "/list", "/page?url=x.example", "/jobs", "/clusters", "/diff?a=x.example"])
+def test_without_a_token_a_browser_asks_for_one(guarded: Serving, path: str) -> None:
+    answer = guarded.http.get(path)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"].startswith("Basic ")
+    assert "token" in answer.text
+    assert str(guarded.store.opened.path) not in answer.text
+    for wrong in ("Basic", "Basic !!!", "Basic " + "A" * 1000, "Basic OnNob3J0", "Digest x"):
+        assert guarded.http.get(path, headers={"Authorization": wrong}).status_code == 401
+    assert guarded.http.get(path, auth=READER).status_code in (200, 404)
+    assert guarded.local.get(path).status_code in (200, 404)
+
+
+def test_a_password_is_no_way_into_the_api(guarded: Serving) -> None:
+    """What a browser sends by itself must not be enough there."""
+    assert guarded.http.get("/v1/stats", auth=BOSS).status_code == 401
+
+
+def test_a_token_stands_in_no_page(guarded: Serving) -> None:
+    for path in ("/", "/jobs"):
+        html = guarded.http.get(path, auth=BOSS).text
+        assert BOSS[1] not in html
+        assert "boss" in html
+
+
+def test_jobs_are_started_and_stopped_by_who_may(guarded: Serving) -> None:
+    def post(form: dict[str, str], **named: Any) -> httpx.Response:
+        return guarded.http.post("/jobs", data=form, **named)
+
+    proof = proof_of(guarded, auth=BOSS)
+    assert proof
+    assert proof_of(guarded, auth=READER) == ""
+    start = {"proof": proof, "start": "compact", "level": "fast"}
+    assert post(start).status_code == 401
+    assert post(start, auth=READER).status_code == 403
+    assert post({**start, "proof": ""}, auth=BOSS).status_code == 403
+    assert post({**start, "proof": "é" * 64}, auth=BOSS).status_code == 403
+    assert post(start, auth=BOSS, headers={"Origin": "https://evil.example"}).status_code == 403
+    assert post(start, auth=BOSS, headers={"Origin": "null"}).status_code == 403
+    assert guarded.http.post("/jobs", json=start, auth=BOSS).status_code == 415
+    assert guarded.http.get("/jobs?start=compact", auth=BOSS).status_code == 200
+    assert guarded.http.get("/v1/jobs", headers={"Authorization": f"Bearer {BOSS[1]}"}).json()["jobs"] == []
+    started = post(start, auth=BOSS)
+    assert (started.status_code, started.headers["location"]) == (303, "/jobs")
+    assert "compact-1" in guarded.http.get("/jobs", auth=READER).text
+    for wrong in (
+        {"start": "backup", "folder": "/tmp/x"},
+        {"start": "sweep", "threshold": "much"},
+        {"start": "compact", "level": "burn"},
+        {"cancel": "nothing"},
+        {},
+    ):
+        answer = post({"proof": proof, **wrong}, auth=BOSS)
+        assert 400 <= answer.status_code < 500 or "failed" in guarded.http.get("/jobs", auth=BOSS).text
+    assert post({"proof": proof, "cancel": "compact-1"}, auth=BOSS).status_code == 303
+
+
+# --- numbers
+
+
+def test_the_rate_moves_on_with_the_minutes() -> None:
+    seconds = [0.0]
+    rate = Rate(lambda: seconds[0])
+    rate.note(5)
+    seconds[0] = 61
+    rate.note(2)
+    assert rate.minutes()[-2:] == [5, 2]
+    seconds[0] = 60.0 * MINUTES
+    assert rate.minutes()[:2] == [5, 2]
+    assert len(rate.minutes()) == MINUTES + 1
+    seconds[0] = 1e9
+    assert sum(rate.minutes()) == 0

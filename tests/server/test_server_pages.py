@@ -1,0 +1,219 @@
+"""Pages over HTTP: written, read, listed; JSON and msgpack say the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from docstore.model.types import Page, PutResult
+from docstore.reading.documents import Document
+from docstore.wire.frames import FrameKind, frames
+from docstore.wire.shapes import from_msgpack, read, to_msgpack
+from tests.serving import Serving, serving
+
+WORDS = " ".join(f"word{number}" for number in range(80))
+BODY = f"<html><title>Hello</title><p>{WORDS}".encode()
+AT = 1_700_000_000_000_000
+MSGPACK = {"content-type": "application/msgpack", "accept": "application/msgpack"}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with serving(tmp_path_factory.mktemp("served") / "store") as one:
+        yield one
+
+
+def put(served: Serving, url: str, body: bytes = BODY, **more: Any) -> dict[str, Any]:
+    page = {"url": url, "body": body.decode(), "fetched_at": AT, **more}
+    answer = served.http.post("/v1/page", json={"page": page})
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_a_page_is_written_and_read_as_json(served: Serving) -> None:
+    result = put(served, "https://one.example/", headers=[["Content-Type", "text/html"], ["ETag", '"1"']])
+    assert (result["verdict"]["kind"], result["previous"], result["stored"]) == ("new", "none", "body")
+    found = served.http.get("/v1/page", params={"url": "https://one.example/"})
+    assert found.json()["url"] == "https://one.example/" and found.json()["captures"][0]["title"] == "Hello"
+    assert found.json()["captures"][0]["body"] is None, "JSON shows no body unless it is asked for"
+    with_body = served.http.get("/v1/page", params={"url": "https://one.example/", "families": "page"})
+    assert with_body.json()["captures"][0]["body"] == BODY.decode()
+    again = served.http.get(
+        "/v1/page", params={"url": "https://one.example/"}, headers={"if-none-match": found.headers["etag"]}
+    )
+    assert again.status_code == 304 and again.content == b""
+    validators = served.http.get("/v1/validators", params={"url": "https://one.example/"})
+    assert validators.json() == {"etag": '"1"', "last_modified": "", "last_visit": AT}
+    assert served.http.head("/v1/page", params={"url": "https://one.example/"}).status_code == 200
+    assert served.http.head("/v1/page", params={"url": "https://none.example/"}).status_code == 404
+
+
+def test_msgpack_gives_what_python_gives(served: Serving) -> None:
+    page = Page("https://two.example/", bytes(range(256)), 200, (("X", "caf\udce9"),), AT, docno="d-1")
+    sent = to_msgpack({"pages": [page, Page("no url", b"x")]})
+    answer = served.http.post("/v1/pages", content=sent, headers=MSGPACK)
+    results = read(list[PutResult], from_msgpack(answer.content)["results"])
+    assert [one.stored for one in results] == ["body", "refused"] and results[1].error
+    found = served.http.get("/v1/page", params={"url": page.url}, headers=MSGPACK)
+    document = read(Document, from_msgpack(found.content))
+    assert document == served.store.get(page.url) and document.body == page.body
+    assert served.http.get("/v1/find", params={"docno": "d-1"}).json()["documents"][0]["url"] == page.url
+
+
+def test_a_body_is_put_by_curl_and_given_as_data(served: Serving) -> None:
+    answer = served.http.put(
+        "/v1/page",
+        params={"url": "https://three.example/x", "header": ["ETag: abc"], "policy": "exact:flag", "fetched_at": AT},
+        content=b"<script>alert(1)</script>",
+        headers={"content-type": "text/html"},
+    )
+    assert answer.json()["stored"] == "body"
+    document = served.store.get("https://three.example/x")
+    assert document is not None and document.newest.headers == (("ETag", "abc"), ("Content-Type", "text/html"))
+    body = served.http.get("/v1/page/body", params={"url": "https://three.example/x"})
+    assert body.content == b"<script>alert(1)</script>"
+    assert body.headers["content-type"] == "application/octet-stream"
+    assert body.headers["content-disposition"] == "attachment"
+    assert body.headers["x-content-type-options"] == "nosniff"
+    assert "sandbox" in body.headers["content-security-policy"]
+
+
+def test_many_pages_are_read_as_frames_and_as_lines(served: Serving) -> None:
+    put(served, "https://four.example/")
+    wanted = ["https://four.example/", "https://none.example/"]
+    for headers in ({}, {"accept-encoding": "zstd"}):
+        answer = served.http.post(
+            "/v1/pages/get", json={"urls": wanted}, headers={"accept": "application/vnd.docstore.frames", **headers}
+        )
+        items = [item for one in frames(answer.content) if one.kind is FrameKind.ITEMS for item in one.value]
+        assert read(list[Document | None], items) == [served.store.get(wanted[0]), None]
+    lines = served.http.post("/v1/pages/get", json={"urls": wanted}).text.splitlines()
+    assert len(lines) == 3 and lines[1] == "null" and lines[2] == '{"end":{"count":2}}'
+
+
+def test_a_listing_resumes_after_a_key(served: Serving) -> None:
+    for number in range(5):
+        put(served, f"https://five.example/{number}")
+    seen: list[str] = []
+    after = ""
+    while True:
+        answer = served.http.get("/v1/urls", params={"host": "five.example", "limit": 2, "after": after})
+        *items, end = map(json.loads, answer.text.splitlines())
+        seen += [one["url"] for one in items]
+        if "next" not in end["end"]:
+            break
+        after = end["end"]["next"]
+    assert seen == [f"https://five.example/{number}" for number in range(5)]
+
+
+def test_a_page_is_deleted(served: Serving) -> None:
+    put(served, "https://six.example/")
+    assert served.http.delete("/v1/page", params={"url": "https://six.example/"}).json() == {"deleted": True}
+    assert served.http.delete("/v1/page", params={"url": "https://six.example/"}).json() == {"deleted": False}
+    gone = served.http.get("/v1/page", params={"url": "https://six.example/"})
+    assert gone.status_code == 404 and gone.json()["error"]["class"] == "Absent"
+
+
+def test_what_python_asks_can_be_asked(served: Serving) -> None:
+    put(served, "https://seven.example/a")
+    put(served, "https://seven.example/b")
+    similar = served.http.post("/v1/similar", json={"url": "https://seven.example/a"}).json()["similar"]
+    assert "https://seven.example/b" in [one["url"] for one in similar]
+    assert served.http.post("/v1/similar", json={"body": BODY.decode()}).json()["similar"]
+    assert served.http.post("/v1/similar", json={}).status_code == 400
+    urls = ["https://seven.example/a", "https://seven.example/b", "https://nowhere.example/"]
+    assert served.http.post("/v1/collapse", json={"urls": urls}).json()["urls"] == served.store.collapse(urls)
+    snippets = served.http.post("/v1/snippets", json={"urls": urls, "query": "word3"}).json()["snippets"]
+    assert snippets[0]["passages"] and snippets[2] is None
+    link = {"target_url": urls[0], "source_url": "https://eight.example/", "text": "seven", "at": AT}
+    assert served.http.post("/v1/anchors", json=link).json() == {}
+    lines = served.http.get("/v1/anchors", params={"url": urls[0]}).text.splitlines()
+    assert json.loads(lines[0])["value"] == "seven"
+    assert len(served.http.get("/v1/history", params={"url": urls[0]}).json()["captures"]) == 1
+    dry = served.http.post("/v1/page", json={"page": {"url": "https://dry.example/", "body": "x"}, "dry_run": True})
+    assert dry.json()["stored"] == "body" and "https://dry.example/" not in served.store
+    for path in ("/v1", "/v1/schema", "/v1/stats", "/v1/codec-stats", "/v1/stored-bytes", "/v1/lost", "/healthz"):
+        assert served.http.get(path).status_code == 200, path
+    assert "docstore_pages_total" in served.http.get("/metrics").text
+
+
+def test_the_store_is_locked_and_says_where_to_ask(served: Serving, tmp_path: Path) -> None:
+    assert served.local.get("/v1").json()["grade"] == "admin"
+    lock = (Path(served.store.opened.path) / "LOCK").read_text()
+    assert f"unix:{served.addresses.unix}" in lock
+    assert served.addresses.unix.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_key_makes_a_write_that_is_sent_again_the_same_write(served: Serving) -> None:
+    boot = served.http.get("/v1").json()["boot"]
+    rule = {
+        "url": "https://key.example/",
+        "rules": [{"type": "append", "family": "anchor", "qualifier": "n", "value": "x"}],
+    }
+    answers = [
+        served.http.post("/v1/cells/read-modify-write", json=rule, headers={"idempotency-key": f"{boot}.{name}"})
+        for name in ("first-key", "first-key", "other-key")
+    ]
+    assert [one.json()["cells"][0]["value"] for one in answers] == ["x", "x", "xx"]
+    assert [one.headers.get("idempotent-replay") for one in answers] == [None, "true", None]
+    headers = {"idempotency-key": f"{boot}.first-key"}
+    other = served.http.post("/v1/cells/read-modify-write", json=rule | {"url": "https://k.example/"}, headers=headers)
+    assert other.status_code == 409 and other.json()["error"]["class"] == "InvalidArgument"
+    earlier = {"idempotency-key": "0123456789abcdef.first-key"}
+    unknown = served.http.post("/v1/cells/read-modify-write", json=rule, headers=earlier)
+    assert unknown.status_code == 409 and unknown.json()["error"]["class"] == "CommitUnknown"
+    bad = served.http.post("/v1/cells/apply", json={"rows": []}, headers={"idempotency-key": "a b"})
+    assert bad.status_code == 400
+
+
+def test_a_key_with_another_body_of_the_same_length_is_refused(served: Serving) -> None:
+    headers = {"idempotency-key": "one-key-for-two"}
+    url = {"url": "https://two.example/"}
+    bodies = (b"first", b"other", b"first")
+    answers = [served.http.put("/v1/page", params=url, content=body, headers=headers) for body in bodies]
+    assert [one.status_code for one in answers] == [200, 409, 200]
+    assert answers[2].content == answers[0].content and answers[2].headers["idempotent-replay"] == "true"
+    packed = [zstandard.compress(body) for body in (b"first" * 50, b"other" * 50)]
+    headers = {"idempotency-key": "one-key-for-zstd", "content-encoding": "zstd"}
+    answers = [served.http.put("/v1/page", params=url, content=body, headers=headers) for body in packed]
+    assert [one.status_code for one in answers] == [200, 409]
+
+
+def test_the_archive_has_a_port_of_its_own(tmp_path: Path) -> None:
+    with serving(tmp_path / "store", archive_port=0) as served:
+        put(served, "https://nine.example/", headers=[["Content-Type", "text/html"]])
+        about = served.http.get("/v1").json()
+        assert about["archive"] == served.addresses.archive_url != served.addresses.url
+        with served.client() as client:
+            found = client.get(f"{about['archive']}/web/20231114221320id_/https://nine.example/")
+            assert found.status_code == 200 and found.content == BODY
+            assert client.get(f"{about['archive']}/v1/page", params={"url": "https://nine.example/"}).status_code == 404
+        assert served.http.get("/web/cdx", params={"url": "https://nine.example/"}).status_code == 404
+
+
+def test_the_openapi_names_every_route(served: Serving) -> None:
+    made = served.http.get("/v1/openapi.json").json()
+    assert made["openapi"].startswith("3.1") and "/v1/cells/scan" in made["paths"]
+    page = made["components"]["schemas"]["Page"]
+    assert page["required"] == ["url", "body"] and "docno" in page["properties"]
+    for path, operations in made["paths"].items():
+        for operation in operations.values():
+            assert operation["description"].startswith("Needs grade"), path
+
+
+def test_verdicts_store_no_bodies(served: Serving) -> None:
+    words = " ".join(f"elsewhere{number}" for number in range(90))
+    pages = [{"url": f"https://ten.example/{number}", "body": f"<p>{words}", "fetched_at": AT} for number in range(2)]
+    for page in pages:
+        page["headers"] = [["Content-Type", "text/html"]]
+    results = served.http.post("/v1/verdicts", json={"pages": pages}).json()["results"]
+    assert [(one["verdict"]["kind"], one["stored"]) for one in results] == [("new", "text"), ("exact", "text")]
+    found = served.http.get("/v1/page", params={"url": "https://ten.example/0", "families": "page,text"}).json()
+    assert found["captures"][0]["body"] is None and found["captures"][0]["text"] == words
+    assert served.http.get("/v1/page/body", params={"url": "https://ten.example/0"}).status_code == 404

@@ -1,0 +1,357 @@
+"""The wire: every public type travels by name and by position; hostile input is an InvalidArgument."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import struct
+from typing import Any
+
+import msgpack
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from docstore.model.errors import (
+    CommitUnknown,
+    CorruptionError,
+    DocstoreError,
+    InvalidArgument,
+    StorageError,
+    StoreUnavailable,
+)
+from docstore.model.types import (
+    Append,
+    Cell,
+    ColumnFamily,
+    Condition,
+    DeleteCells,
+    DeleteFamily,
+    DeleteRow,
+    GCPolicy,
+    Increment,
+    Mutation,
+    Page,
+    Policy,
+    Position,
+    Previous,
+    PutResult,
+    ReadSpec,
+    Schema,
+    SetCell,
+    Verdict,
+    VerdictKind,
+)
+from docstore.reading.cells import Row
+from docstore.reading.documents import Capture, Document
+from docstore.reading.snippet import Passage, Snippet
+from docstore.storage.reports import BackupReport, CompactionReport
+from docstore.storage.unreadable import Unreadable
+from docstore.wire import errors, frames, shapes
+
+KINDS: list[Any] = [
+    Page,
+    PutResult,
+    Document,
+    Row,
+    Cell,
+    Condition,
+    ReadSpec,
+    GCPolicy,
+    Snippet,
+    BackupReport,
+    Verdict,
+    tuple[Mutation, ...],
+    list[Append | Increment],
+    str | bytes,
+]
+
+texts = st.text(st.characters(codec=None), max_size=20)  # lone surrogates among them
+numbers = st.integers(-(2**63), 2**64 - 1)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+small = st.binary(max_size=30)
+verdicts = st.builds(Verdict, st.sampled_from(VerdictKind), texts, numbers, finite, texts, texts, numbers, numbers)
+cells = st.builds(Cell, texts, small, numbers, small)
+VALUES: list[tuple[Any, st.SearchStrategy[Any]]] = [
+    (
+        Page,
+        st.builds(
+            Page, texts, small, numbers, st.lists(st.tuples(texts, texts), max_size=3).map(tuple), st.none() | numbers
+        ),
+    ),
+    (
+        PutResult,
+        st.builds(
+            PutResult, texts, numbers, verdicts, st.sampled_from(Previous), finite, texts, texts, texts, st.just(("a",))
+        ),
+    ),
+    (Row, st.builds(Row, small, texts, st.lists(cells, max_size=3).map(tuple))),
+    (
+        Document,
+        st.builds(
+            Document,
+            small,
+            st.lists(
+                st.tuples(numbers, st.none() | small, st.none() | numbers).map(lambda one: Capture(*one)), max_size=2
+            ).map(tuple),
+            st.just(("https://a/",)),
+        ),
+    ),
+    (
+        tuple[Mutation, ...],
+        st.lists(
+            st.builds(SetCell, texts, small, numbers, small)
+            | st.builds(DeleteCells, texts, small, st.none() | numbers, st.none() | numbers)
+            | st.builds(DeleteFamily, texts)
+            | st.just(DeleteRow()),
+            max_size=4,
+        ).map(tuple),
+    ),
+    (
+        ReadSpec,
+        st.builds(
+            ReadSpec,
+            st.none() | st.just(("http",)),
+            small,
+            numbers,
+            after=st.none() | st.builds(Position, texts, small, numbers),
+            versions=st.none() | numbers,
+            cell_limit=st.none(),
+            keys_only=st.booleans(),
+            end=st.none() | numbers,
+        ),
+    ),
+    (
+        Snippet,
+        st.builds(
+            Snippet, texts, texts, st.just((Passage("a b", ((0, 1),), True, False), Passage("", (), False, False)))
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), VALUES, ids=lambda value: getattr(value, "__name__", ""))
+def test_a_value_comes_back_from_json_and_msgpack(kind: Any, values: st.SearchStrategy[Any]) -> None:
+    @given(values)
+    @settings(max_examples=30, deadline=None)
+    def check(value: Any) -> None:
+        named = shapes.plain(value)
+        for media_type, sent in ((shapes.JSON, named), (shapes.MSGPACK, named), (shapes.MSGPACK, value)):
+            if sent is value and kind is VALUES[4][0]:  # mutations travel by name
+                continue
+            given_back = shapes.read(kind, shapes.decode(shapes.encode(sent, media_type), media_type))
+            assert given_back == value
+            assert type(given_back) is type(value)
+
+    check()
+
+
+def test_a_schema_and_reports_come_back() -> None:
+    unreadable = Unreadable("https://a/", "page:body", 5, "seg", None, "bad")
+    report = CompactionReport("fast", rows=3, codec_bytes={"page zstd": 5}, unreadable=[unreadable])
+    schema = Schema(
+        families=(ColumnFamily("notes", GCPolicy(2, 1.5)),), policies={"exact": "reject"}, similar_threshold=None
+    )
+    for value in (report, schema, BackupReport(1, 2, 3, 4)):
+        for media_type in (shapes.JSON, shapes.MSGPACK):
+            assert shapes.read(type(value), shapes.decode(shapes.encode(value, media_type), media_type)) == value
+
+
+def test_a_policy_of_a_schema_is_read_as_a_member() -> None:
+    schema = shapes.read(Schema, {"policies": [["exact", "reject"]]})
+    assert schema.policy(VerdictKind.EXACT) is Policy.REJECT
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | texts | small,
+    lambda inner: (
+        st.lists(inner, max_size=9) | st.dictionaries(texts | st.sampled_from(Page._fields), inner, max_size=9)
+    ),
+    max_leaves=20,
+)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_whatever_comes_is_a_value_or_refused(kind: Any) -> None:
+    @given(anything)
+    @settings(max_examples=60, deadline=None)
+    def check(given_data: Any) -> None:
+        try:
+            shapes.read(kind, given_data)
+        except InvalidArgument as error:
+            assert str(error)
+
+    check()
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=100, deadline=None)
+def test_any_bytes_are_a_message_or_refused(raw: bytes) -> None:
+    for media_type in (*shapes.MEDIA_TYPES, "text/html"):
+        with contextlib.suppress(InvalidArgument):
+            shapes.decode(raw, media_type)
+
+
+@pytest.mark.parametrize(
+    ("given_data", "words"),
+    [
+        ({"url": "u"}, "lacks body"),
+        ({"url": "u", "body": "b", "stauts": 1}, "no field 'stauts'"),
+        ({"url": "u", "body": "b", "status": True}, ".status must be a whole number"),
+        ({"url": "u", "body": {"base64": "?"}}, ".body is no base64"),
+        ({"url": "u", "body": "b", "headers": [["a"]]}, ".headers[0] must be an array of 2"),
+        (["u"], "an array of 2 to 8"),
+        ("u", "must be a map"),
+    ],
+)
+def test_an_error_names_the_place(given_data: object, words: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"page 3.*{re.escape(words)}"):
+        shapes.read(Page, given_data, "page 3")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"[" * 100_000,
+        b'{"a":NaN}',
+        b"1" * 5000,
+        b"\xff\xfe",
+        b"",
+    ],
+    ids=["deep", "nan", "long number", "no utf-8", "nothing"],
+)
+def test_json_that_is_none_is_refused(raw: bytes) -> None:
+    with pytest.raises(InvalidArgument):
+        shapes.from_json(raw)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"\x91" * 100_000, b"\xdd\xff\xff\xff\xff", b"\xc7\x01\x05a", b"\x01\x01", b"\x81\x90\x01", b"\xc1", b""],
+    ids=["deep", "endless array", "extension", "two values", "a list as key", "never used", "nothing"],
+)
+def test_msgpack_that_is_none_is_refused(raw: bytes) -> None:
+    with pytest.raises(InvalidArgument):
+        shapes.from_msgpack(raw)
+
+
+def test_what_cannot_be_sent_is_refused_before_it_is_sent() -> None:
+    for value in (object(), 2**70, {"a": object()}):
+        with pytest.raises(InvalidArgument, match="cannot be sent"):
+            shapes.to_msgpack(value)
+    for value in (object(), float("nan")):
+        with pytest.raises(InvalidArgument, match="cannot be sent"):
+            shapes.to_json(value)
+
+
+# --- frames
+
+
+@given(st.lists(st.lists(small, max_size=5), max_size=5), st.booleans(), st.integers(1, 40))
+@settings(max_examples=100, deadline=None)
+def test_a_stream_comes_back_however_it_is_cut_into_pieces(groups: list[list[bytes]], packed: bool, step: int) -> None:
+    raw = b"".join(frames.encode_items([b"x" * 300, *group], compress=packed) for group in groups)
+    count = sum(len(group) + 1 for group in groups)
+    raw += frames.encode_end(count, next=b"k")
+    reader = frames.FrameReader()
+    found = [frame for start in range(0, len(raw), step) for frame in reader.feed(raw[start : start + step])]
+    reader.close()
+    assert [frame.value[1:] for frame in found[:-1]] == groups
+    assert found[-1] == frames.Frame(frames.FrameKind.END, {"count": count, "next": b"k"})
+
+
+def test_a_stream_that_is_cut_off_anywhere_is_noticed() -> None:
+    raw = frames.encode_items([b"abc"]) + frames.encode_items([b"x" * 500], compress=True) + frames.encode_end(2)
+    for length in range(len(raw)):
+        with pytest.raises(StoreUnavailable, match="cut off"):
+            frames.frames(raw[:length])
+
+
+def test_a_frame_that_went_missing_is_noticed() -> None:
+    with pytest.raises(InvalidArgument, match="1 items, and its end says 2"):
+        frames.frames(frames.encode_items([1]) + frames.encode_end(2))
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
+    bomb = zstandard.ZstdCompressor().compress(b"\0" * 5_000_000)
+    without_length = zstandard.ZstdCompressor(write_content_size=False).compress(b"\0" * 500)
+    for payload in (bomb, without_length, b"no zstd", bomb[:20]):
+        raw = struct.pack("<BI", frames.FrameKind.ITEMS_ZSTD, len(payload)) + payload
+        with pytest.raises(InvalidArgument):
+            frames.FrameReader(1_000_000).feed(raw)
+    with pytest.raises(InvalidArgument, match="too long"):
+        frames.FrameReader(1_000_000).feed(struct.pack("<BI", 0, 1_000_001))
+
+
+@given(st.binary(max_size=100))
+@settings(max_examples=100, deadline=None)
+def test_any_bytes_are_a_stream_or_refused(raw: bytes) -> None:
+    with pytest.raises((InvalidArgument, StoreUnavailable)):
+        frames.frames(raw)
+
+
+def test_frames_hold_what_their_kind_says() -> None:
+    for kind, value in ((0, {}), (2, []), (3, 5), (9, [])):
+        payload = msgpack.packb(value)
+        with pytest.raises(InvalidArgument):
+            frames.frames(struct.pack("<BI", kind, len(payload)) + payload)
+    with pytest.raises(InvalidArgument, match="after the end"):
+        frames.frames(frames.encode_end(0) + b"x")
+
+
+def test_batches_hold_all_items_in_order() -> None:
+    items = [b"x" * (number % 7) * 100 for number in range(500)]
+    batches = list(frames.batches(iter(items), frame_bytes=2000, most_items=20))
+    assert [one for batch in batches for one in batch] == items
+    assert all(len(batch) <= 20 and frames.weight(batch[:-1]) < 2008 for batch in batches)
+
+
+# --- errors
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidArgument("no such family"),
+        StoreUnavailable("held"),
+        StorageError("full"),
+        CommitUnknown("maybe"),
+        CorruptionError("bad", path="seg 1", offset=7, expected="crc 1", found="crc 2", remedy="fetch it again"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_comes_back_as_it_was(error: DocstoreError) -> None:
+    fields = shapes.from_json(shapes.to_json(errors.error_fields(error)))
+    back = errors.error_of(fields)
+    assert type(back) is type(error)
+    assert str(back) == str(error)
+    assert back.exit_code == fields["error"]["exit_code"]
+    if isinstance(error, CorruptionError) and isinstance(back, CorruptionError):
+        assert (back.message, back.offset, back.remedy) == ("bad", 7, "fetch it again")
+
+
+def test_an_error_keeps_its_number() -> None:
+    error = StorageError("full")
+    error.errno = 28
+    back = errors.error_of(errors.error_fields(error))
+    assert isinstance(back, StorageError)
+    assert back.errno == 28
+
+
+def test_what_is_no_error_of_ours_says_nothing_of_itself() -> None:
+    fields = errors.error_fields(KeyError("/secret/path"))
+    assert "secret" not in str(fields)
+    assert fields["error"]["class"] == "Internal"
+    assert type(errors.error_of(fields)) is DocstoreError
+    assert errors.status_of(KeyError()) == 500
+
+
+@given(anything)
+@settings(max_examples=200, deadline=None)
+def test_an_answer_that_is_no_error_is_an_error_all_the_same(given_data: Any) -> None:
+    assert isinstance(errors.error_of(given_data), DocstoreError)
+    assert isinstance(errors.error_of({"error": given_data}), DocstoreError)
+    assert isinstance(
+        errors.error_of({"error": {"message": "m", "class": "CorruptionError", "path": given_data}}), DocstoreError
+    )
