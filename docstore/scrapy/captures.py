@@ -1,0 +1,87 @@
+"""Responses of Scrapy as pages of the store.
+
+Knows Scrapy's responses and what `put_page` takes; must not know when pages are written or what their verdicts mean.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from itertools import pairwise
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from scrapy.http import Response
+
+from docstore.model.types import Headers, Page
+
+NOT_MODIFIED = "docstore_not_modified"
+"""Flag of a response from the cache that the site has just confirmed by a 304."""
+CACHED = "cached"
+"""Scrapy's flag of a response that came from the cache."""
+
+
+class Skipped(NamedTuple):
+    """Why a response is not stored, in a word for the statistics."""
+
+    reason: str
+
+
+def now_micros() -> int:
+    """Microseconds since 1970, in whole milliseconds as captures have them."""
+    return time.time_ns() // 1_000_000 * 1000
+
+
+def page_of(response: Response, error_statuses: frozenset[int], *, from_cache: bool = False) -> Page | Skipped:
+    """A response as a page; a confirmed one is a visit of status 304, without a body.
+
+    Args:
+        response: of Scrapy.
+        error_statuses: of 400 and above that are stored.
+        from_cache: take a response from a cache as well, with the time that it says it is of.
+    """
+    request = response.request
+    if request is not None and request.meta.get("docstore_store", True) is False:
+        return Skipped("asked")
+    if urlsplit(response.url).scheme not in {"http", "https"}:
+        return Skipped("scheme")
+    if request is not None and request.method != "GET":
+        return Skipped("method")  # the answer to a form is no page of this URL
+    if "dataloss" in response.flags or "partial" in response.flags:
+        return Skipped("cut_short")  # it would be taken for a changed page
+    if NOT_MODIFIED in response.flags:
+        return Page(response.url, b"", 304, (), now_micros())
+    if CACHED in response.flags and not from_cache:
+        return Skipped("cached")
+    if response.status >= 400 and response.status not in error_statuses:
+        return Skipped("status")  # a site that is down for an hour must not hide its pages
+    at = _sent_at(response) if from_cache else now_micros()
+    return Page(response.url, response.body, response.status, headers_of(response), at)
+
+
+def redirects_of(response: Response, fetched_at: int) -> Iterator[Page]:
+    """The redirects that led to a response: Scrapy follows them itself, and keeps their URLs and statuses."""
+    urls = [*response.meta.get("redirect_urls", ()), response.url] if response.request else []
+    reasons = response.meta.get("redirect_reasons", ()) if response.request else ()
+    for (url, target), reason in zip(pairwise(urls), reasons, strict=False):
+        if isinstance(reason, int) and url != target:  # a refresh by markup has a page that Scrapy does not show
+            yield Page(url, b"", reason, (("Location", target),), fetched_at)
+
+
+def _sent_at(response: Response) -> int:
+    """The time of the Date header, which a cache keeps; now if there is none that can be read."""
+    date = response.headers.get(b"Date")
+    try:
+        return int(parsedate_to_datetime(date.decode("latin-1")).timestamp()) * 1_000_000 if date else now_micros()
+    except (TypeError, ValueError, OverflowError):
+        return now_micros()
+
+
+def headers_of(response: Response) -> Headers:
+    """Headers as received, repeats kept; bytes that are not UTF-8 come back as they were."""
+    return tuple(
+        (name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape"))
+        for name, values in response.headers.items()
+        for value in values
+    )

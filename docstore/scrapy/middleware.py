@@ -1,0 +1,308 @@
+"""The spider middleware: writes each response, puts the verdict into items, holds back links of duplicates.
+
+Knows Scrapy's calls.  What a response is as a page stands in `captures`, which links are followed in `links`.
+Whatever the store does, the crawl goes on: failures are counted and logged, and links of such a page are followed.
+
+A page repeats another if its verdict is one of `DOCSTORE_DUPLICATE_KINDS`, and the page that it names is of the same
+host, was seen in this crawl before it, and is known for longer.  Its links can be left out if that page had links.
+Each of these conditions saves a site that would be lost:
+
+- another host: whoever copies a page and is crawled first would stop the crawl of the page's own site;
+- not seen in this crawl: it may be gone, or lie behind this very page;
+- in both cases the first page of a host that duplicates the original stands for it from then on: a trap of which
+  another host or an earlier crawl had pages would be endless again;
+- not before it: of two pages that arrive at the same time each could be taken for a copy of the other;
+- known for a shorter time: at the next crawl an original is a duplicate of its own copies;
+- no links: the other page was at the depth limit, or its callback failed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple, Self
+from urllib.parse import urlsplit
+
+from itemadapter import ItemAdapter
+from scrapy import Request, Spider, signals
+from scrapy.crawler import Crawler
+from scrapy.exceptions import DontCloseSpider
+from scrapy.http import Response
+from scrapy.utils.asyncio import run_in_thread
+
+from docstore.model import capture
+from docstore.model.errors import CommitUnknown, DocstoreError
+from docstore.model.types import Page, Previous, PutResult, ReadSpec, Verdict
+from docstore.scrapy import stores
+from docstore.scrapy.captures import CACHED, Skipped, now_micros, page_of, redirects_of
+from docstore.scrapy.links import LinkGate, Passed, State, shape_of
+from docstore.scrapy.options import FollowDuplicates, options
+
+logger = logging.getLogger(__name__)
+
+SHAPE = "docstore_shape"
+"""In the meta of a request: the shape of the duplicate page that it was found on; its answer is judged for that."""
+FOLLOW = "docstore_follow"
+"""In the meta of a request: True follows the links of its page always, False never if the page repeats another."""
+
+
+_TIMES = ReadSpec(families=(capture.VERDICT[0],), qualifier_prefix=capture.VERDICT[1], keys_only=True)
+
+
+class Judged(NamedTuple):
+    """What is known of a response.
+
+    Attributes:
+        verdict: as items get it; None if there is none.
+        repeats: the page repeats another that this crawl has seen; None if it is a duplicate that does not count here.
+        of_url: the other page, or the one that stands for it in this crawl.
+        url: canonical.
+        counts: what to count.
+    """
+
+    verdict: dict[str, Any] | None = None
+    repeats: bool | None = None
+    of_url: str = ""
+    url: str = ""
+    counts: tuple[str, ...] = ()
+
+
+class StoreMiddleware:
+    """`SPIDER_MIDDLEWARES = {"docstore.scrapy.StoreMiddleware": 45}`; the add-on sets it."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._options = options(crawler.settings)
+        self._store = stores.hold(self._options)
+        keeps_requests = bool(crawler.settings.get("JOBDIR"))  # a paused crawl would forget what is held here
+        self._gate: LinkGate[Request] = LinkGate(most_held=0) if keeps_requests else LinkGate()
+        self._without_links: set[int] = set()
+        self._standing_for: dict[tuple[object, str], str] = {}
+        self._start = self._options.crawl_start or now_micros()
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Made by Scrapy.
+
+        Raises:
+            DocstoreError: a setting is wrong or the store does not open: the crawl does not start.
+        """
+        made = cls(crawler)
+        crawler.signals.connect(made.spider_opened, signal=signals.spider_opened)
+        crawler.signals.connect(made.spider_idle, signal=signals.spider_idle)
+        crawler.signals.connect(made.engine_stopped, signal=signals.engine_stopped)
+        return made
+
+    def spider_opened(self, spider: Spider) -> None:
+        """A crawl that is resumed (`JOBDIR`) began when its first part did."""
+        state = getattr(spider, "state", None)
+        if isinstance(state, dict) and self._options.crawl_start is None:
+            self._start = state.setdefault("docstore_crawl_start", self._start)
+
+    def spider_idle(self, spider: Spider) -> None:
+        """Follow some of the links that are held: the crawl must not end without them."""
+        released = self._gate.release()
+        if not released or self._crawler.engine is None:
+            return
+        self._count("links_released", len(released))
+        for request in released:
+            self._crawler.engine.crawl(request)
+        raise DontCloseSpider
+
+    def engine_stopped(self) -> None:
+        """The last call: the pipelines are closed."""
+        if self._gate.held:
+            self._count("links_held_at_end", self._gate.held)
+        stores.release(self._options)
+
+    async def process_spider_output(self, response: Response, result: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Write the page before the spider's callback runs, then pass on what it yields."""
+        judged = await self._judge(response)
+        for request in self._learn(response, judged):
+            yield request
+        if not self._is_held_back(response, judged):
+            async for found in result:
+                yield self._passed(found, judged, None)
+            return
+        links: list[Request] = []
+        async for found in result:
+            if isinstance(found, Request) and found.url != response.url:  # the page itself again is no link of it
+                links.append(found)
+            else:
+                yield self._passed(found, judged, None)
+        for request in self._admitted(response, links):
+            yield self._passed(request, judged, shape_of(response.url))
+
+    # --- pages
+
+    async def _judge(self, response: Response) -> Judged:
+        try:
+            page = page_of(response, self._options.error_statuses)
+            if isinstance(page, Skipped):
+                self._count(f"skipped/{page.reason}")
+                if page.reason != CACHED:
+                    return Judged()
+            judged = await run_in_thread(self._write, response, page)
+        except Exception as error:  # whatever it is: the callback's links and items must not be lost by it
+            self._count("errors")
+            self._count(f"errors/{type(error).__name__}")
+            is_foreseen = isinstance(error, DocstoreError | OSError)
+            logger.error("docstore: %s is not stored: %s", response.url, error, exc_info=not is_foreseen)
+            return Judged()
+        for count in judged.counts:
+            self._count(count)
+        if judged.repeats:
+            self._count("duplicates")
+        elif judged.url:
+            self._without_links.add(hash(judged.url))
+        return judged
+
+    def _write(self, response: Response, page: Page | Skipped) -> Judged:
+        """Write or look up; in a thread."""
+        if isinstance(page, Skipped):
+            known = self._known(response)
+            page = page_of(response, self._options.error_statuses, from_cache=True)
+            if known.url or isinstance(page, Skipped):
+                return known
+        at = page.fetched_at or now_micros()
+        counts = []
+        for redirect in redirects_of(response, at):
+            self._put(redirect)
+            counts.append("redirects")
+        result = self._put(page)
+        counts += ["pages", f"stored/{result.stored}", f"verdict/{result.verdict.kind}"]
+        is_known = result.previous is not Previous.NONE
+        repeats, of_url = self._repeats(result.url, result.verdict, at, is_known=is_known)
+        return Judged(shown(result), repeats, of_url, result.url, tuple(counts))
+
+    def _put(self, page: Page) -> PutResult:
+        """Put a page; when nobody knows whether it was applied, once more."""
+        arguments: dict[str, Any] = {
+            "headers": page.headers,
+            "status": page.status,
+            "fetched_at": page.fetched_at,
+            "policies": self._options.policies,
+            "anchors": self._options.anchors,
+        }
+        try:
+            return self._store.put_page(page.url, page.body, **arguments)
+        except CommitUnknown:
+            return self._store.put_page(page.url, page.body, **arguments)
+
+    def _known(self, response: Response) -> Judged:
+        """What the store knows of a page that came from it without a request."""
+        document = self._store.get(response.url, families=("dedup", "http"))
+        verdict = None if document is None else document.newest.shown_verdict
+        if document is None or verdict is None:
+            return Judged()
+        answer = {"url": document.url, "timestamp": document.timestamp, **shown_verdict(verdict), "stored": "known"}
+        return Judged(answer, *self._repeats(document.url, verdict, now_micros(), is_known=True), document.url)
+
+    def _repeats(self, url: str, verdict: Verdict, at: int, *, is_known: bool) -> tuple[bool | None, str]:
+        """Whether a page repeats one that this crawl has seen, and which; the module says why the conditions are."""
+        if verdict.kind not in self._options.kinds:
+            return False, ""
+        host = _host(url)
+        is_ours = self._options.across_hosts or host == _host(verdict.of_url)
+        if is_known and is_ours and self._first_seen(url) <= self._first_seen(verdict.of_url):
+            return None, ""
+        if is_ours and (
+            self._start <= verdict.of_timestamp < at or self._start <= self._last_visit(verdict.of_url) < at
+        ):
+            return True, verdict.of_url
+        standing = self._standing_for.setdefault((host, verdict.of_url), url)
+        return (None, "") if standing == url else (True, standing)
+
+    def _first_seen(self, url: str) -> int:
+        row = self._store.cells.read_row(url, _TIMES)
+        return min((cell.timestamp for cell in row.cells), default=0) if row else 0
+
+    def _last_visit(self, url: str) -> int:
+        validators = self._store.validators(url)
+        return 0 if validators is None else int(validators["last_visit"])
+
+    # --- links
+
+    def _learn(self, response: Response, judged: Judged) -> list[Request]:
+        shape = response.meta.get(SHAPE) if response.request is not None else None
+        if shape is None or not judged.url or judged.repeats is None:
+            return []
+        passed = self._gate.learn(shape, is_new=not judged.repeats)
+        self._tell(shape, passed)
+        return passed.follow
+
+    def _is_held_back(self, response: Response, judged: Judged) -> bool:
+        """Whether it is asked which links of this page are followed."""
+        if not judged.repeats or self._options.follow is FollowDuplicates.ALWAYS:
+            return False
+        if hash(judged.of_url) in self._without_links:
+            return False
+        wish = response.meta.get(FOLLOW)
+        return wish is False or (wish is None and response.meta.get("depth", 0) >= self._options.min_depth)
+
+    def _admitted(self, response: Response, links: list[Request]) -> list[Request]:
+        if self._options.follow is FollowDuplicates.NEVER or response.meta.get(FOLLOW) is False:
+            self._count("links_dropped", len(links))
+            return []
+        shape = shape_of(response.url)
+        for request in links:
+            request.meta[SHAPE] = shape
+        passed = self._gate.admit(shape, links)
+        self._tell(shape, passed)
+        return passed.follow
+
+    def _tell(self, shape: str, passed: Passed[Request]) -> None:
+        if passed.dropped:
+            self._count("links_dropped", passed.dropped)
+        if passed.held:
+            self._count("links_held", passed.held)
+        if passed.change is State.CLOSED:
+            logger.info("docstore: links of duplicates under %s led to duplicates; no longer followed", shape)
+            self._count("shapes_closed")
+        elif passed.change is State.OPEN:
+            logger.info("docstore: links of duplicates under %s led to something new; followed from now on", shape)
+
+    def _passed(self, found: Any, judged: Judged, shape: str | None) -> Any:
+        if isinstance(found, Request):
+            self._without_links.discard(hash(judged.url))
+            if shape is None:  # a spider may have copied the meta of a page that had it
+                found.meta.pop(SHAPE, None)
+        elif judged.verdict is not None:
+            put_into(found, self._options.item_field, judged.verdict)
+        return found
+
+    def _count(self, name: str, count: int = 1) -> None:
+        if self._crawler.stats is not None:
+            self._crawler.stats.inc_value(f"docstore/{name}", count)
+
+
+def shown(result: PutResult) -> dict[str, Any]:
+    """An answer of the store as plain data, for items and their exports."""
+    return {
+        "url": result.url,
+        "timestamp": result.timestamp,
+        **shown_verdict(result.verdict),
+        "previous": str(result.previous),
+        "stored": result.stored,
+    }
+
+
+def shown_verdict(verdict: Verdict) -> dict[str, Any]:
+    """The part of it that says what a page is to other pages."""
+    return {"verdict": str(verdict.kind), "of_url": verdict.of_url, "similarity": verdict.similarity}
+
+
+def put_into(item: Any, field: str, verdict: dict[str, Any]) -> None:
+    """Give an item its verdict, if it is a dict or declares the field, and has none yet."""
+    if not ItemAdapter.is_item(item):
+        return
+    adapter = ItemAdapter(item)
+    if (isinstance(item, dict) or field in adapter.field_names()) and not adapter.get(field):
+        adapter[field] = verdict
+
+
+def _host(url: str) -> tuple[str, int | None]:
+    """What counts as one host: with or without `www`, http or https, but not on another port."""
+    parts = urlsplit(url)
+    port = None if parts.port in (80, 443) else parts.port
+    return (parts.hostname or "").removeprefix("www."), port

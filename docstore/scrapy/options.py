@@ -1,0 +1,149 @@
+"""The settings `DOCSTORE_...` of a Scrapy project, checked once.
+
+Knows their names, defaults and limits; must not know who uses them.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, StrEnum
+from typing import Any, NamedTuple, TypeVar
+
+from scrapy.settings import BaseSettings
+
+from docstore.model.errors import InvalidArgument
+from docstore.model.types import DUPLICATES, SAME_PAGE, Durability, Policy, VerdictKind, checked_policies
+
+PREFIX = "DOCSTORE_"
+_Words = TypeVar("_Words", bound=Enum)
+
+
+class FollowDuplicates(StrEnum):
+    """Whether links of pages that duplicate another URL are followed."""
+
+    LEARN = "learn"
+    """Until a sample of them has led to duplicates alone, a kind of address at a time."""
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class Options(NamedTuple):
+    """What a project chose.
+
+    Attributes:
+        store: a folder, or the address of a server.
+        token: for the server; "" for none.
+        durability: of a folder.
+        policies: what to do per verdict; None takes the store's own.
+        anchors: write the texts of links into the rows of the linked pages.
+        error_statuses: statuses of 400 and above that are stored.
+        follow: whether links of duplicates are followed.
+        kinds: verdicts that make a page a duplicate here.
+        min_depth: links of pages at a smaller depth are always followed; start pages have depth 0.
+        across_hosts: pages of another host count as originals too.
+        crawl_start: microseconds since 1970; only originals seen since count.  None: when this crawl began.
+        item_field: where items get the verdict.
+        drop_items: verdicts whose items the pipeline drops.
+        fresh_seconds: a page seen so lately is taken from the store without a request.
+    """
+
+    store: str
+    token: str
+    durability: Durability
+    policies: dict[VerdictKind, Policy] | None
+    anchors: bool
+    error_statuses: frozenset[int]
+    follow: FollowDuplicates
+    kinds: frozenset[VerdictKind]
+    min_depth: int
+    across_hosts: bool
+    crawl_start: int | None
+    item_field: str
+    drop_items: frozenset[VerdictKind]
+    fresh_seconds: float
+
+
+def options(settings: BaseSettings) -> Options:
+    """Read the settings.
+
+    Raises:
+        InvalidArgument: one is missing or wrong; the message names it.
+    """
+    store = settings.get(PREFIX + "STORE")
+    if not store:
+        raise InvalidArgument(
+            'docstore is turned on and DOCSTORE_STORE is not set; name a folder ("webtable") or a server '
+            '("http://127.0.0.1:8470")'
+        )
+    start = settings.get(PREFIX + "CRAWL_START")
+    return Options(
+        store=str(store),
+        token=str(settings.get(PREFIX + "TOKEN") or ""),
+        durability=_one_of(settings, "DURABILITY", Durability, Durability.SYNC),
+        policies=_policies(settings),
+        anchors=settings.getbool(PREFIX + "ANCHORS"),
+        error_statuses=frozenset(_numbers(settings, "ERROR_STATUSES", (404, 410))),
+        follow=_follow(settings),
+        kinds=_kinds(settings, "DUPLICATE_KINDS", SAME_PAGE),
+        min_depth=int(_number(settings, "MIN_DEPTH", 2)),
+        across_hosts=settings.getbool(PREFIX + "ACROSS_HOSTS"),
+        crawl_start=None if start is None else int(_number(settings, "CRAWL_START", 0) * 1_000_000),
+        item_field=str(settings.get(PREFIX + "ITEM_FIELD") or "docstore"),
+        drop_items=_kinds(settings, "DROP_ITEMS", ()),
+        fresh_seconds=_number(settings, "FRESH_SECONDS", 0),
+    )
+
+
+def _policies(settings: BaseSettings) -> dict[VerdictKind, Policy] | None:
+    try:
+        given = settings.getdict(PREFIX + "POLICIES")
+        return checked_policies(given) if given else None
+    except ValueError as error:
+        raise InvalidArgument(f"{PREFIX}POLICIES: {error}") from error
+
+
+def _follow(settings: BaseSettings) -> FollowDuplicates:
+    value = str(settings.get(PREFIX + "FOLLOW_DUPLICATES", FollowDuplicates.LEARN))
+    as_words = {"true": FollowDuplicates.ALWAYS, "false": FollowDuplicates.NEVER}
+    as_words |= {"1": FollowDuplicates.ALWAYS, "0": FollowDuplicates.NEVER}
+    if value.lower() in as_words:
+        return as_words[value.lower()]
+    return _one_of(settings, "FOLLOW_DUPLICATES", FollowDuplicates, FollowDuplicates.LEARN)
+
+
+def _one_of(settings: BaseSettings, name: str, words: type[_Words], default: _Words) -> _Words:
+    value: Any = settings.get(PREFIX + name, default)
+    try:
+        return words(value)
+    except ValueError as error:
+        known = ", ".join(str(word.value) for word in words)
+        raise InvalidArgument(f"{PREFIX}{name} is one of {known}, not {value!r:.100}") from error
+
+
+def _kinds(settings: BaseSettings, name: str, default: tuple[VerdictKind, ...]) -> frozenset[VerdictKind]:
+    found = [str(kind) for kind in settings.getlist(PREFIX + name, list(default))]
+    known = [str(kind) for kind in DUPLICATES]
+    for kind in found:
+        if kind not in known:
+            raise InvalidArgument(
+                f"{PREFIX}{name} lists verdicts of {', '.join(known)}; there is none of {kind!r:.100}"
+            )
+    return frozenset(VerdictKind(kind) for kind in found)
+
+
+def _number(settings: BaseSettings, name: str, default: float) -> float:
+    value = settings.get(PREFIX + name, default)
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"{PREFIX}{name} must be a number, not {value!r:.100}") from error
+    if not 0 <= number < 2**63 / 1_000_000:
+        raise InvalidArgument(f"{PREFIX}{name} must be a number from 0 on, not {value!r:.100}")
+    return number
+
+
+def _numbers(settings: BaseSettings, name: str, default: tuple[int, ...]) -> list[int]:
+    values = settings.getlist(PREFIX + name, list(default))
+    try:
+        return [int(value) for value in values]
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"{PREFIX}{name} must list numbers, not {values!r:.100}") from error

@@ -1,0 +1,91 @@
+"""The item pipeline: writes items that hold a page, and drops items of duplicates.
+
+Knows items with the fields `url` and `body`; must not know links.  An item that has its verdict from the spider
+middleware is not written again.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Self
+
+from itemadapter import ItemAdapter
+from scrapy.crawler import Crawler
+from scrapy.exceptions import DropItem
+from scrapy.utils.asyncio import run_in_thread
+
+from docstore.model.errors import DocstoreError
+from docstore.model.types import Headers
+from docstore.scrapy import stores
+from docstore.scrapy.middleware import put_into, shown
+from docstore.scrapy.options import options
+
+logger = logging.getLogger(__name__)
+
+
+class StorePipeline:
+    """`ITEM_PIPELINES = {"docstore.scrapy.StorePipeline": 900}`; the add-on sets it.
+
+    An item is written if it has a `url` and a `body` (bytes, or text); `status`, `headers` and `fetched_at` are taken
+    where it has them.  `DOCSTORE_DROP_ITEMS` lists verdicts whose items are dropped.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._options = options(crawler.settings)
+        self._store = stores.hold(self._options)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Made by Scrapy."""
+        return cls(crawler)
+
+    async def process_item(self, item: Any) -> Any:
+        """Write an item that holds a page; drop it if its verdict says so."""
+        adapter = ItemAdapter(item)
+        verdict = adapter.get(self._options.item_field)
+        if not verdict and adapter.get("url") and isinstance(adapter.get("body"), bytes | str):
+            verdict = await self._written(adapter)
+            if verdict is not None:
+                put_into(item, self._options.item_field, verdict)
+        kind = verdict.get("verdict") if isinstance(verdict, dict) else None
+        if kind in self._options.drop_items:
+            assert isinstance(verdict, dict)
+            raise DropItem(f"{kind} of {verdict['of_url']}", log_level="DEBUG")
+        return item
+
+    async def _written(self, adapter: ItemAdapter) -> dict[str, Any] | None:
+        body = adapter["body"]
+        given = adapter.get("headers") or ()
+        headers: Headers = tuple(given.items()) if hasattr(given, "items") else tuple(given)
+        if isinstance(body, str):
+            body = body.encode()
+            headers = headers or (("Content-Type", "text/html; charset=utf-8"),)
+        try:
+            result = await run_in_thread(
+                self._store.put_page,
+                str(adapter["url"]),
+                body,
+                headers=headers,
+                status=int(adapter.get("status") or 200),
+                fetched_at=adapter.get("fetched_at"),
+                policies=self._options.policies,
+                anchors=self._options.anchors,
+            )
+        except (DocstoreError, OSError) as error:
+            self._count("errors")
+            self._count(f"errors/{type(error).__name__}")
+            logger.error("docstore: the item %s is not stored: %s", adapter["url"], error)
+            return None
+        self._count("items")
+        self._count(f"stored/{result.stored}")
+        self._count(f"verdict/{result.verdict.kind}")
+        return shown(result)
+
+    async def close_spider(self) -> None:
+        """Let go of the store."""
+        stores.release(self._options)
+
+    def _count(self, name: str) -> None:
+        if self._crawler.stats is not None:
+            self._crawler.stats.inc_value(f"docstore/{name}")

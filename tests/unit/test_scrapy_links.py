@@ -1,0 +1,100 @@
+"""Which links of duplicate pages are followed: by where such links have led."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("scrapy", reason="Scrapy is not installed: pip install docstore[scrapy]")
+
+from docstore.scrapy.links import AT_FIRST, ENOUGH, ONE_IN, LinkGate, State, shape_of
+
+SHAPE = "a.example/calendar?month"
+
+
+@pytest.mark.parametrize(
+    ("url", "shape"),
+    [
+        ("https://a.example/", "a.example/"),
+        ("https://a.example/calendar?month=3&year=2031", "a.example/calendar?month&year"),
+        ("https://a.example/calendar?year=&month=", "a.example/calendar?month&year"),
+        ("https://a.example/S(4ab8)/page/7", "a.example/#/"),
+        ("https://a.example/gone/deeper/deeper/", "a.example/gone/"),
+        ("https://a.example:81/b#c", "a.example:81/b"),
+    ],
+)
+def test_pages_of_one_template_have_one_shape(url: str, shape: str) -> None:
+    assert shape_of(url) == shape
+
+
+def closed() -> LinkGate[int]:
+    gate: LinkGate[int] = LinkGate()
+    for _ in range(ENOUGH):
+        gate.learn(SHAPE, is_new=False)
+    assert gate.state(SHAPE) is State.CLOSED
+    return gate
+
+
+def test_before_anything_is_known_a_few_links_are_followed_and_none_is_dropped() -> None:
+    gate: LinkGate[int] = LinkGate()
+    passed = gate.admit(SHAPE, list(range(20)))
+    assert (len(passed.follow), passed.held, passed.dropped) == (AT_FIRST, 20 - AT_FIRST, 0)
+    assert gate.held == passed.held
+
+
+def test_a_shape_whose_links_lead_to_duplicates_is_closed_and_drops_what_it_held() -> None:
+    gate: LinkGate[int] = LinkGate()
+    gate.admit(SHAPE, list(range(20)))
+    passed = [gate.learn(SHAPE, is_new=False) for _ in range(ENOUGH)][-1]
+    assert passed.change is State.CLOSED
+    assert (passed.follow, passed.dropped, gate.held) == ([], 20 - AT_FIRST, 0)
+
+
+def test_a_shape_whose_links_lead_to_something_new_is_open_and_gives_back_what_it_held() -> None:
+    gate: LinkGate[int] = LinkGate()
+    first = gate.admit(SHAPE, list(range(20)))
+    passed = [gate.learn(SHAPE, is_new=turn % 3 == 0) for turn in range(ENOUGH)][-1]
+    assert passed.change is State.OPEN
+    assert sorted(first.follow + passed.follow) == list(range(20))
+    assert gate.admit(SHAPE, [1, 2, 3, 4, 5]).follow == [1, 2, 3, 4, 5]
+
+
+def test_of_a_closed_shape_less_than_one_link_a_page_is_followed() -> None:
+    """Otherwise an endless trap would be endless still."""
+    gate = closed()
+    followed = [len(gate.admit(SHAPE, list(range(50))).follow) for _ in range(ONE_IN * 10)]
+    assert sum(followed) == 10
+    assert max(followed) == 1
+
+
+def test_a_closed_shape_opens_when_its_samples_lead_to_something_new() -> None:
+    gate = closed()
+    states = []
+    for _ in range(10):
+        gate.learn(SHAPE, is_new=True)
+        states.append(gate.state(SHAPE))
+    assert states[-1] is State.OPEN
+    for _ in range(40):
+        gate.learn(SHAPE, is_new=False)
+    assert gate.state(SHAPE) is State.CLOSED
+
+
+def test_what_is_held_comes_back_when_a_crawl_is_idle() -> None:
+    gate: LinkGate[int] = LinkGate()
+    first = gate.admit(SHAPE, list(range(30))).follow
+    released: list[int] = []
+    while more := gate.release():
+        assert len(more) <= ENOUGH
+        released += more
+    assert sorted(first + released) == list(range(30))
+    assert gate.held == 0
+
+
+def test_nothing_is_held_beyond_the_bound() -> None:
+    gate: LinkGate[int] = LinkGate(most_held=0)
+    assert gate.admit(SHAPE, [1, 2, 3, 4, 5]).follow == [1, 2, 3, 4, 5]
+
+
+def test_shapes_are_decided_one_by_one() -> None:
+    gate = closed()
+    assert gate.state("a.example/gallery?page") is State.UNDECIDED
+    assert len(gate.admit("a.example/gallery?page", [1, 2]).follow) == 2
