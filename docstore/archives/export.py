@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from docstore.archives.writers import ExportPage, PageWriter, one_line
 from docstore.model import capture
+from docstore.model.capture import STORED_TEXT
 from docstore.model.types import Headers, Page, ReadSpec, micros
 from docstore.reading.cells import Row
 from docstore.reading.documents import Capture, Document
 from docstore.storage.unreadable import Place, Unreadable
-from docstore.store import DocumentStore
 from docstore.text.words import words
+
+if TYPE_CHECKING:  # types alone
+    from docstore.attach import Store
 
 NOT_MODIFIED = 304
 
@@ -67,7 +71,7 @@ class ExportReport:
 
 
 def export(
-    store: DocumentStore,
+    store: Store,
     writer: PageWriter,
     selection: Selection = Selection(),
     *,
@@ -87,7 +91,7 @@ def export(
         on_progress: called after each page with the report so far.
     """
     report = ExportReport()
-    with store.opened.placement.unreadable.collecting() as unreadable:
+    with store.unreadable.collecting() as unreadable:
         for page in pages(store, selection, texts=texts, keep=keep):
             writer.write(page)
             report.pages += 1
@@ -98,7 +102,7 @@ def export(
     return report
 
 
-def selected(store: DocumentStore, selection: Selection) -> Iterator[tuple[bytes, int]]:
+def selected(store: Store, selection: Selection) -> Iterator[tuple[bytes, int]]:
     """Row key and timestamp of the captures of a selection; no body is read."""
     text_needed = bool(selection.language) or selection.min_words > 0
     families = ("http", "dedup", *(("text",) if text_needed else ()))
@@ -110,7 +114,7 @@ def selected(store: DocumentStore, selection: Selection) -> Iterator[tuple[bytes
 
 
 def pages(
-    store: DocumentStore,
+    store: Store,
     selection: Selection,
     *,
     texts: bool = True,
@@ -125,7 +129,7 @@ def pages(
         yield from _pages_of_row(store, selection, row, families)
 
 
-def _rows(store: DocumentStore, selection: Selection) -> Iterator[Row]:
+def _rows(store: Store, selection: Selection) -> Iterator[Row]:
     """Rows with the captures in the selection's range and time."""
     family, qualifier = capture.BODY
     spec = ReadSpec(
@@ -139,9 +143,7 @@ def _rows(store: DocumentStore, selection: Selection) -> Iterator[Row]:
     return store.cells.scan(prefix=selection.prefix, host=selection.host, spec=spec)
 
 
-def _pages_of_row(
-    store: DocumentStore, selection: Selection, row: Row, families: tuple[str, ...]
-) -> Iterator[ExportPage]:
+def _pages_of_row(store: Store, selection: Selection, row: Row, families: tuple[str, ...]) -> Iterator[ExportPage]:
     written = False
     for cell in reversed(row.cells):
         document = _document(store, row, cell.timestamp, families)
@@ -159,15 +161,19 @@ def _pages_of_row(
         written = True
 
 
-def _document(store: DocumentStore, row: Row, timestamp: int, families: tuple[str, ...]) -> Document | None:
-    """A capture; None where it was deleted or has expired since the scan read its row, or cannot be read."""
-    document = store.opened.placement.unreadable.attempt(
+def _document(store: Store, row: Row, timestamp: int, families: tuple[str, ...]) -> Document | None:
+    """A capture; None where it is gone since the scan read its row, cannot be read, or has no body."""
+    document = store.unreadable.attempt(
         lambda: store.get(row.url, at=timestamp, families=families), Place(row.row_key, *capture.BODY, timestamp)
     )
-    return None if document is None or document.timestamp != timestamp else document
+    if document is None or document.timestamp != timestamp:
+        return None
+    verdict = document.newest.verdict
+    has_body = document.body is not None if "page" in families else verdict is None or verdict.stored != STORED_TEXT
+    return document if has_body else None
 
 
-def _visit_headers(store: DocumentStore, row: Row, taken: Capture) -> Headers | None:
+def _visit_headers(store: Store, row: Row, taken: Capture) -> Headers | None:
     """The headers of a 304; None for a capture that is none."""
     if taken.verdict is not None and taken.verdict.reason != capture.REASON_NOT_MODIFIED:
         return None

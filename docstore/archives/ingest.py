@@ -38,6 +38,7 @@ from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore
 
 if TYPE_CHECKING:  # loaded at the first write
+    from docstore.attach import Store
     from docstore.writing.prepare import Prepared
 
 MAX_ERRORS = 10_000
@@ -161,7 +162,7 @@ Progress = Callable[[IngestReport], None]
 
 
 def ingest(
-    store: DocumentStore,
+    store: Store,
     sources: Sequence[str | IO[bytes]],
     options: IngestOptions = IngestOptions(),
     on_progress: Progress | None = None,
@@ -190,7 +191,7 @@ def ingest(
     began = time.monotonic()
     before = store.stored_bytes()
     try:
-        with store.opened.placement.unreadable.collecting() as unreadable:
+        with store.unreadable.collecting() as unreadable:
             if not run.take_from_reader():
                 run.take(run.pages())
             run.report.done_bytes = run.report.file_bytes
@@ -205,7 +206,7 @@ def ingest(
 class _Run:
     def __init__(
         self,
-        store: DocumentStore,
+        store: Store,
         options: IngestOptions,
         sources: Sequence[str | IO[bytes]],
         on_progress: Progress | None,
@@ -239,7 +240,10 @@ class _Run:
         files = self._files_for_reader()
         if files is None:
             return False
-        schema, options = self._store.schema, self._options
+        store, options = self._store, self._options
+        if not isinstance(store, DocumentStore):  # a server analyses pages itself
+            return False
+        schema = store.schema
         job = Job(
             files,
             schema.extractor,
@@ -250,7 +254,7 @@ class _Run:
             options.body_limit_bytes,
             options.salvage,
             options.any_time,
-            self._store.opened.band_secret,
+            store.opened.band_secret,
             options.strip_passwords,
         )
         reader = process.start(job)
@@ -258,7 +262,7 @@ class _Run:
             return False
         with reader:
             # Loads the write half while the reader loads.
-            results = self._store.put_prepared(self._read_by(reader), policies=options.policies)
+            results = store.put_prepared(self._read_by(reader), policies=options.policies)
             if not reader.has_loaded():
                 return False
             self._take_results(results)
@@ -400,7 +404,7 @@ class _Run:
         """The page with the body of a revisit: by the URL and date that it names, else by its payload digest."""
         if entry.refers_to_uri:
             at = entry.refers_to_date
-            found = self._store.opened.placement.unreadable.attempt(
+            found = self._store.unreadable.attempt(
                 lambda: self._store.get(entry.refers_to_uri, at=at, families=("page", "http"))
             )
             has_body = found is not None and found.body is not None

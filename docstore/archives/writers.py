@@ -12,10 +12,10 @@ import io
 import json
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, Final, NamedTuple, Protocol
 
 from warcio.recordloader import ArcWarcRecord
 from warcio.statusandheaders import StatusAndHeaders
@@ -24,6 +24,7 @@ from warcio.warcwriter import WARCWriter
 from docstore.archives.formats.http import ADDED_HEADER, ENCODING_HEADERS, ORIGINAL_PREFIX
 from docstore.archives.formats.warc import RECORDED_DIGEST, TRUNCATED_HEADER
 from docstore.model.types import Headers, Page
+from docstore.version import __version__
 
 _LINE_BREAKS = re.compile(r"[\r\n\0]+")
 _NAME = re.compile(r"[^\s:]+(?:[ \t]+[^\s:]+)*")
@@ -310,3 +311,11 @@ class JsonLinesExport:
             fields["body_base64"] = base64.b64encode(source.body).decode()
         line = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
         self._stream.write(line.encode("utf-8", "replace") + b"\n")
+
+
+WRITERS: Final[Mapping[str, Callable[[BinaryIO, bool], PageWriter]]] = {
+    "warc": lambda stream, bodies: WarcExport(stream, f"docstore {__version__}"),
+    "trecweb": lambda stream, bodies: TrecWebExport(stream),
+    "jsonl": lambda stream, bodies: JsonLinesExport(stream, bodies=bodies),
+}
+"""By name of the format: makes a writer for a stream, with bodies where the format can do without."""

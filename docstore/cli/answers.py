@@ -28,6 +28,7 @@ KIND_COLOURS = {
 
 _STORED_WORDS = {
     "body": "with its body",
+    "text": "its text and fingerprints, without the body",
     "reference": "by reference to that page",
     "confirmed": "as a visit that found the version before it again",
     "visit": "as a visit alone: no version of this page is stored that it could confirm",

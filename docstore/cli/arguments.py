@@ -30,12 +30,13 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
-    """`--store PATH`."""
+    """`--store PATH`, which may be the URL of a server."""
     parser.add_argument(
         "--store",
         metavar="PATH",
         default=os.environ.get(STORE_VARIABLE) or DEFAULT_STORE,
-        help=f"directory of the store (default: ${STORE_VARIABLE}, else ./{DEFAULT_STORE})",
+        help="directory of the store, or http://HOST:PORT of a server "
+        f"(default: ${STORE_VARIABLE}, else ./{DEFAULT_STORE})",
     )
 
 
@@ -192,6 +193,14 @@ def header(text: str) -> tuple[str, str]:
     if not colon or not name.strip():
         raise argparse.ArgumentTypeError(f"not a header: {text!r}; write 'Name: value'")
     return name.strip(), value.strip()
+
+
+def setting(text: str) -> tuple[str, str]:
+    """NAME=VALUE."""
+    name, sign, value = text.partition("=")
+    if not name or not sign:
+        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=VALUE")
+    return name, value
 
 
 def positive(text: str) -> int:

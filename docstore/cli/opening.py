@@ -1,15 +1,23 @@
 """The store that a command works on.
 
-The one place of the terminal that opens a store.
+The one place of the terminal that opens a store, or asks the server that holds it.
 """
 
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
+from docstore.attach import open_or_attach
+from docstore.backends import names_server
 from docstore.cli import output
+from docstore.model.errors import InvalidArgument
 from docstore.model.types import Durability, Schema
 from docstore.store import DocumentStore, open_store
+
+if TYPE_CHECKING:
+    from docstore.attach import Store
 
 
 def open_named(
@@ -18,13 +26,62 @@ def open_named(
     create: bool = False,
     schema: Schema | None = None,
     durability: str = Durability.SYNC.value,
-) -> DocumentStore:
-    """The store that `--store` names; warns on stderr of captures and commits that were lost.
+) -> Store:
+    """The store that `--store` names, or the server that holds it; warns on stderr of what was lost.
 
     Commands with an option `--read-only` read what they cannot write to; all others are refused there.
     """
     read_only = getattr(args, "read_only", False)
+    store = open_or_attach(args.store, create=create, schema=schema, durability=durability, read_only=read_only)
+    if isinstance(store, DocumentStore):
+        _warn(store)
+    return store
+
+
+def open_in(stack: ExitStack, args: argparse.Namespace, **named: Any) -> Store:
+    """As `open_named`; the store is closed with the stack."""
+    store = open_named(args, **named)
+    stack.callback(store.close)
+    return store
+
+
+def open_files(
+    args: argparse.Namespace,
+    why: str,
+    *,
+    create: bool = False,
+    schema: Schema | None = None,
+    durability: str = Durability.SYNC.value,
+) -> DocumentStore:
+    """The store that `--store` names, for commands that work on its files, which no server gives away.
+
+    Args:
+        args: of the command.
+        why: what it does, for who asks a server for it: "a dump shows files".
+        create, schema: of a store that is made.
+        durability: what an acknowledged write survives.
+    Raises:
+        InvalidArgument: `--store` is a server.
+        StoreUnavailable: another process holds the store.
+    """
+    refuse_server(args.store, why)
+    read_only = getattr(args, "read_only", False)
     store = open_store(args.store, create=create, schema=schema, durability=durability, read_only=read_only)
+    _warn(store)
+    return store
+
+
+def refuse_server(address: str, why: str) -> None:
+    """Refuse the address of a server.
+
+    Raises:
+        InvalidArgument: it is one.
+    """
+    if names_server(address):
+        raise InvalidArgument(f"{why}: run it where the store is, with --store PATH, and stop the server first")
+
+
+def _warn(store: DocumentStore) -> None:
     if store.lost:
         shown = "".join(f"\n  {lost.url} {output.iso(lost.timestamp)}" for lost in store.lost[:10])
         more = f"\n  and {len(store.lost) - 10} more" if len(store.lost) > 10 else ""
@@ -38,4 +95,3 @@ def open_named(
     if store.opened.set_aside:
         names = ", ".join(one.name for one in store.opened.set_aside[:10])
         output.note(f"warning: records that no row names were set aside ({names}); see `docstore check`")
-    return store

@@ -59,9 +59,11 @@ COMMANDS = (
     Command("compact", "remove garbage, rewrite live data smaller", f"{_PACKAGE}.compact"),
     Command("backup", "copy an open store into a folder", f"{_PACKAGE}.backup"),
     Command("restore", "make a store from a backup", f"{_PACKAGE}.restore"),
+    Command("copy", "copy a store into another one", f"{_PACKAGE}.copy"),
     Command("salvage", "write pages from records when rows are lost", f"{_PACKAGE}.salvage"),
     Command("dump", "show a file of a store byte by byte", f"{_PACKAGE}.dump"),
     Command("export", "write pages as WARC, TREC Web or JSON Lines", f"{_PACKAGE}.export"),
+    Command("serve", "let many processes use a store over HTTP", f"{_PACKAGE}.serve"),
     Command("completion", "print a completion script for a shell", f"{_PACKAGE}.completion"),
 )
 

@@ -70,17 +70,35 @@ class Scheduler:
     def run(self, rows: Rows) -> int:
         """Take every step from every state; -> how many states there are."""
         nobody = tuple(() for _ in self._programs)
-        first = State(freeze(rows), nobody, tuple(False for _ in self._programs), (), self._faults)
+        first = State(self.stored(rows), nobody, tuple(False for _ in self._programs), (), self._faults)
         seen = {first}
         waiting = [first]
         while waiting:
             state = waiting.pop()
-            self._check(thaw(state.rows), self._results(state))
+            self._check(self.shown(state.rows), self._results(state))
             for following in self._next(state):
                 if following not in seen:
                     seen.add(following)
                     waiting.append(following)
         return len(seen)
+
+    # --- where rows lie: a subclass may keep them elsewhere
+
+    def stored(self, rows: Rows) -> Frozen:
+        """Rows as a state holds them."""
+        return freeze(rows)
+
+    def shown(self, rows: Frozen) -> Rows:
+        """Rows as a check looks at them."""
+        return thaw(rows)
+
+    def applied(self, rows: Frozen, request: CheckAndMutate) -> tuple[Frozen, bool]:
+        """Rows after a request, and whether its condition held."""
+        return applied(rows, request)
+
+    def read(self, rows: Frozen, request: Read) -> tuple[tuple[str, str], ...]:
+        """The columns of a row, in order."""
+        return dict(rows).get(request.row, ())
 
     def _results(self, state: State) -> dict[str, str | None]:
         results = {}
@@ -109,15 +127,15 @@ class Scheduler:
     def _next(self, state: State) -> Iterator[State]:
         for at, request in enumerate(state.under_way):
             rest = state.under_way[:at] + state.under_way[at + 1 :]
-            yield state._replace(rows=applied(state.rows, request)[0], under_way=rest)
+            yield state._replace(rows=self.applied(state.rows, request)[0], under_way=rest)
         for number in range(len(self._programs)):
             request, _ = self._at(number, state.histories[number])
             if request is None or state.stopped[number]:
                 continue
             if isinstance(request, Read):
-                yield self._answered(state, number, dict(state.rows).get(request.row, ()))
+                yield self._answered(state, number, self.read(state.rows, request))
                 continue
-            rows, held = applied(state.rows, request)
+            rows, held = self.applied(state.rows, request)
             yield self._answered(state._replace(rows=rows), number, held)
             if not state.faults:
                 continue

@@ -178,9 +178,14 @@ def parse_message(
                 continue
             break
         body = decoder(body, truncated, limit_bytes)
+    check_length(body, limit_bytes)
+    return Message(status, as_received(headers), body, whole, flaw)
+
+
+def check_length(body: bytes, limit_bytes: int) -> None:
+    """Refuse a body that is longer than the limit."""
     if len(body) > limit_bytes:
         raise Refused(f"body of {len(body)} bytes, more than the limit of {limit_bytes}")
-    return Message(status, as_received(headers), body, whole, flaw)
 
 
 def _dechunk(body: bytes, truncated: bool, *, unchunked: bool) -> tuple[bytes, bool] | None:

@@ -24,6 +24,7 @@ from docstore.archives.formats.http import (
     ORIGINAL_PREFIX,
     Refused,
     as_received,
+    check_length,
     has_status_line,
     parse_fields,
     parse_head,
@@ -252,6 +253,7 @@ def build_page(
         kind = "response"
     else:
         status, body, is_whole, kind = 200, block, None, "resource"
+    check_length(body, limit_bytes)
     if cut and not body:
         raise Refused(cut)
     if truncated:

@@ -27,7 +27,8 @@ from docstore.archives.readahead.portions import Portion, portions
 from docstore.archives.readahead.process import HELLO, Job
 from docstore.dedup import bands
 from docstore.dedup.kernel import Kernel
-from docstore.writing.prepare import BATCH_BYTES, BATCH_PAGES, Preparer
+from docstore.writing.prepare import Preparer
+from docstore.writing.stream import BATCH_BYTES, BATCH_PAGES
 
 AHEAD_BYTES = 16 << 20
 """Bodies that have been read and wait to be sent; a longer one passes alone."""

@@ -10,7 +10,7 @@ import dataclasses
 from contextlib import ExitStack
 
 from docstore.cli import arguments, output, progress
-from docstore.cli.opening import open_named
+from docstore.cli.opening import open_in
 from docstore.model.errors import EXIT_OK
 
 DESCRIPTION = """\
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Back up."""
     with ExitStack() as stack:
-        store = stack.enter_context(open_named(args))
+        store = open_in(stack, args)
         report = store.backup(args.folder, progress.of_bytes(args, stack, "backup"))
     if args.json:
         output.json_line(dataclasses.asdict(report))

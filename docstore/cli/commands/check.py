@@ -6,12 +6,21 @@ Prints the findings of `docstore.reports.check`.
 from __future__ import annotations
 
 import argparse
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
-from docstore.backends import open_backend
+from docstore.attach import open_or_attach
 from docstore.cli import arguments, output, progress
 from docstore.model.errors import EXIT_OK, CorruptionError, InvalidArgument
 from docstore.reports.check import check, losses
+from docstore.storage.parts import Problem
+from docstore.store import DocumentStore
+
+if TYPE_CHECKING:
+    from docstore.attach import Store
+    from docstore.client.calls import Losses
+    from docstore.storage.port import Backend
 
 DESCRIPTION = """\
 Read and verify every value of a store.  Print what is damaged, and what to do
@@ -43,22 +52,38 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidArgument("--acknowledge writes to the store; leave --read-only out")
     found = 0
     with ExitStack() as stack:
-        read_only = False if args.acknowledge else args.read_only
-        opened = stack.enter_context(closing(open_backend(args.store, read_only=read_only)))
-        findings = (
-            losses(opened) if args.acknowledge else check(opened, progress.of_count(args, stack, " rows", "check"))
+        store = open_or_attach(args.store, read_only=False if args.acknowledge else args.read_only)
+        stack.callback(store.close)
+        problems = (
+            losses(_losing(store))
+            if args.acknowledge
+            else _checked(store, progress.of_count(args, stack, " rows", "check"))
         )
-        for finding in findings:
+        for problem in problems:
             found += 1
             if args.json:
-                output.json_line(finding._asdict())
+                output.json_line(problem._asdict())
             else:
-                output.line(f"{finding.where}: {finding.what}; {finding.remedy}")
+                output.line(f"{problem.where}: {problem.what}; {problem.remedy}")
         if args.acknowledge:
-            opened.acknowledge()
+            store.acknowledge_lost()
     if args.acknowledge:
         output.note(f"{found} {'loss' if found == 1 else 'losses'} acknowledged")
         return EXIT_OK
     if found:
         output.note(f"{found} {'finding' if found == 1 else 'findings'}")
     return CorruptionError.exit_code if found else EXIT_OK
+
+
+def _losing(store: Store) -> Backend | Losses:
+    return store.opened if isinstance(store, DocumentStore) else store.losses()
+
+
+def _checked(store: Store, on_row: Callable[[int], None] | None) -> Iterator[Problem]:
+    """What a check finds, here or by the server that holds the store."""
+    if isinstance(store, DocumentStore):
+        yield from check(store.opened, on_row)
+        return
+    result = store.run_job("check", {}, dict, on_row and (lambda _stage, done, _total: on_row(done)))
+    for fields in result["problems"]:
+        yield Problem(**fields)

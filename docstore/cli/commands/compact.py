@@ -10,7 +10,7 @@ import dataclasses
 from contextlib import ExitStack
 
 from docstore.cli import answers, arguments, output, progress
-from docstore.cli.opening import open_named
+from docstore.cli.opening import open_in
 from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED
 from docstore.storage.reports import CompactionReport
 
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compact."""
     with ExitStack() as stack:
-        store = stack.enter_context(open_named(args))
+        store = open_in(stack, args)
         show = None if args.dry_run else progress.of_bytes(args, stack, "compact")
         report = store.compact(tablets=args.tablets or None, level=args.level, dry_run=args.dry_run, on_progress=show)
     if args.json:

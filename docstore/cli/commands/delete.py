@@ -9,13 +9,16 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from docstore.cli import answers, arguments, output, progress
-from docstore.cli.opening import open_named
+from docstore.cli.opening import open_in
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.keys import complete_url
 from docstore.model.types import DeleteCells, DeleteFamily, Mutation, ReadSpec
-from docstore.store import DocumentStore
+
+if TYPE_CHECKING:
+    from docstore.attach import Store
 
 DESCRIPTION = """\
 Delete a page with all its versions, or one family or column of it.  A delete
@@ -59,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     if args.purge and (args.family is not None or args.column is not None):
         raise InvalidArgument("--purge takes down whole pages; leave --family and --column out")
     with ExitStack() as stack:
-        store = stack.enter_context(open_named(args))
+        store = open_in(stack, args)
         if args.prefix is not None and not _agreed(args, store):
             output.note("nothing deleted")
             return EXIT_NOTHING_FOUND
@@ -76,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_OK if deleted else EXIT_NOTHING_FOUND
 
 
-def _agreed(args: argparse.Namespace, store: DocumentStore) -> bool:
+def _agreed(args: argparse.Namespace, store: Store) -> bool:
     if args.yes:
         return True
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -98,12 +101,12 @@ def _what(args: argparse.Namespace) -> str:
     return ""
 
 
-def _urls(store: DocumentStore, prefix: str) -> Iterator[str]:
+def _urls(store: Store, prefix: str) -> Iterator[str]:
     for row in store.cells.scan(prefix=prefix, spec=ReadSpec(keys_only=True, cell_limit=1)):
         yield row.url
 
 
-def _delete(args: argparse.Namespace, store: DocumentStore, url: str) -> bool:
+def _delete(args: argparse.Namespace, store: Store, url: str) -> bool:
     if args.family is None and args.column is None:
         return store.delete(url, purge=args.purge)
     mutation: Mutation

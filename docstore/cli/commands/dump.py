@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 from docstore.cli import arguments, output
-from docstore.cli.opening import open_named
+from docstore.cli.opening import open_files
 from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.model.format import (
     BACKUP_FILE,
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if (args.file is None) != args.manifest:
         raise InvalidArgument("dump takes either a FILE or --manifest; see `docstore dump --help`")
     if args.manifest:
-        with open_named(args) as store:
+        with open_files(args, "the manifest lies in the store's files") as store:
             _show(args, dump_manifest(store.opened.engine))
     else:
         _show(args, _lines(Path(args.file)))

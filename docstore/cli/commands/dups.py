@@ -17,8 +17,7 @@ from docstore.model.keys import complete_url
 from docstore.model.types import Verdict, VerdictKind
 
 if TYPE_CHECKING:  # numpy comes with it
-    from docstore.writing.orphans import Orphan
-    from docstore.writing.write_side import Similar
+    from docstore.reading.answers import Orphan, Similar
 
 DESCRIPTION = """\
 List live pages that are like a page, older and younger ones, with exact

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from docstore.archives.export import Selection, export, selected
-from docstore.archives.writers import JsonLinesExport, PageWriter, TrecWebExport, WarcExport
+from docstore.archives.writers import WRITERS
 from docstore.cli import answers, arguments, output, progress
-from docstore.cli.opening import open_named
+from docstore.cli.opening import open_in
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
-from docstore.store import DocumentStore
-from docstore.version import __version__
 
 if TYPE_CHECKING:
+    from docstore.attach import Store
     from docstore.sweep.unique import Survivors
 
 DESCRIPTION = """\
@@ -39,12 +38,10 @@ docstore export --unique --status 200 --min-words 50 --dropped dropped.tsv --out
 docstore export --format warc --since 2024-05-01 --until 2024-06-01 --output may.warc.gz --json
 """
 
-FORMATS = ("warc", "trecweb", "jsonl")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--format", choices=FORMATS, default="warc", help="what to write (default: warc)")
+    parser.add_argument("--format", choices=tuple(WRITERS), default="warc", help="what to write (default: warc)")
     parser.add_argument(
         "--output", metavar="FILE", default="-", help="where to; replaced when all is written (default: stdout)"
     )
@@ -85,14 +82,14 @@ def run(args: argparse.Namespace) -> int:
     if args.dropped and not args.unique:
         raise InvalidArgument("--dropped lists what --unique leaves out; give both")
     with ExitStack() as stack:
-        store = stack.enter_context(open_named(args))
+        store = open_in(stack, args)
         stream = stack.enter_context(_stdout() if to_stdout else output.replaced(Path(args.output)))
         show = progress.of_count(args, stack, " pages")
         selection = _selection(args)
         survivors = _survivors(store, selection, args.dropped) if args.unique else None
         report = export(
             store,
-            _writer(args, stream),
+            WRITERS[args.format](stream, args.bodies),
             selection,
             texts=args.format == "jsonl",
             keep=None if survivors is None else survivors.keeps,
@@ -114,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_OK if report.pages else EXIT_NOTHING_FOUND
 
 
-def _survivors(store: DocumentStore, selection: Selection, dropped: str | None) -> Survivors:
+def _survivors(store: Store, selection: Selection, dropped: str | None) -> Survivors:
     """Which of the selected pages stay; those that do not are written to a file, if one is named."""
     unique = importlib.import_module("docstore.sweep.unique")  # brings numpy, which a plain export does not need
     survivors: Survivors = unique.Survivors(store)
@@ -139,12 +136,6 @@ def _selection(args: argparse.Namespace) -> Selection:
         language=args.lang,
         min_words=args.min_words,
     )
-
-
-def _writer(args: argparse.Namespace, stream: BinaryIO) -> PageWriter:
-    if args.format == "warc":
-        return WarcExport(stream, f"docstore {__version__}")
-    return TrecWebExport(stream) if args.format == "trecweb" else JsonLinesExport(stream, bodies=args.bodies)
 
 
 class _RawStdout(io.RawIOBase):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named
@@ -16,7 +17,10 @@ from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.keys import complete_url
 from docstore.model.types import Cell, ReadSpec
 from docstore.reading.documents import Capture, Document
-from docstore.store import SNIPPET_LENGTH, DocumentStore
+from docstore.store import SNIPPET_LENGTH
+
+if TYPE_CHECKING:
+    from docstore.attach import Store
 
 DESCRIPTION = """\
 Print a page: title and text, or what the options select.  --versions prints
@@ -122,7 +126,7 @@ def _check(args: argparse.Namespace) -> None:
         raise InvalidArgument("--snippet goes with neither --follow, --variants nor --versions; drop them")
 
 
-def _print_snippets(args: argparse.Namespace, store: DocumentStore, urls: list[str]) -> int:
+def _print_snippets(args: argparse.Namespace, store: Store, urls: list[str]) -> int:
     """Print a snippet a page; with several pages a line of URL, tab, snippet each."""
     length = SNIPPET_LENGTH if args.length is None else args.length
     found = 0
@@ -139,7 +143,7 @@ def _print_snippets(args: argparse.Namespace, store: DocumentStore, urls: list[s
     return EXIT_OK if found else EXIT_NOTHING_FOUND
 
 
-def _print_explanations(args: argparse.Namespace, store: DocumentStore, document: Document) -> int:
+def _print_explanations(args: argparse.Namespace, store: Store, document: Document) -> int:
     explaining = import_module("docstore.cli.explaining")
     found = False
     for capture in document.captures:
@@ -167,7 +171,7 @@ def _nothing(args: argparse.Namespace, url: str) -> int:
 
 
 def _print_capture(
-    args: argparse.Namespace, store: DocumentStore, document: Document, capture: Capture, *, first: bool
+    args: argparse.Namespace, store: Store, document: Document, capture: Capture, *, first: bool
 ) -> None:
     if args.json:
         fields = answers.capture_fields(document, capture)
@@ -190,13 +194,13 @@ def _print_capture(
         _note_no_text(store, document.url, capture.timestamp)
 
 
-def _note_no_text(store: DocumentStore, url: str, timestamp: int) -> None:
+def _note_no_text(store: Store, url: str, timestamp: int) -> None:
     http = store.get(url, at=timestamp, families=("http",))
     what = f"status {http.status}, {http.newest.media_type or 'type unknown'}" if http else "gone"
     output.note(f"{url} has no text ({what}); --body prints its bytes")
 
 
-def _print_column(args: argparse.Namespace, store: DocumentStore, url: str) -> int:
+def _print_column(args: argparse.Namespace, store: Store, url: str) -> int:
     family, qualifier = args.column
     found = 0
     for cell in _cells(args, store, url, family, qualifier):
@@ -214,7 +218,7 @@ def _print_column(args: argparse.Namespace, store: DocumentStore, url: str) -> i
     return EXIT_OK if found else EXIT_NOTHING_FOUND
 
 
-def _cells(args: argparse.Namespace, store: DocumentStore, url: str, family: str, qualifier: bytes) -> Iterator[Cell]:
+def _cells(args: argparse.Namespace, store: Store, url: str, family: str, qualifier: bytes) -> Iterator[Cell]:
     spec = ReadSpec(
         families=(family,),
         qualifier_prefix=qualifier,

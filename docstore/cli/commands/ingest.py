@@ -17,9 +17,11 @@ from typing import IO
 from docstore.archives.formats.entries import BODY_LIMIT_BYTES
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.cli import answers, arguments, output, progress
-from docstore.cli.opening import open_named
+from docstore.cli.opening import open_in
 from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 from docstore.model.types import DUPLICATES, REJECTING, Policy, PutResult, VerdictKind
+from docstore.storage.heap import use_one_heap
+from docstore.store import DocumentStore
 
 DESCRIPTION = """\
 Write the pages of WARC 1.0/1.1, ARC and TREC Web files, plain, gzip or zstd.
@@ -96,6 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ingest the files."""
+    use_one_heap()
     for name in args.files:
         if name != "-" and not Path(name).is_file():
             raise InvalidArgument(f"no file {name}; name WARC, ARC or TREC Web files, or - for stdin")
@@ -104,9 +107,11 @@ def run(args: argparse.Namespace) -> int:
         rejects = stack.enter_context(output.replaced(Path(args.rejects))) if args.rejects else None
         if args.dry_run and args.create and _is_free(Path(args.store)):  # a dry run makes no store that stays
             args.store = stack.enter_context(tempfile.TemporaryDirectory(prefix="docstore-dry-run-"))
-        store = stack.enter_context(open_named(args, create=args.create, durability=args.durability))
+        store = open_in(stack, args, create=args.create, durability=args.durability)
         policies = _policies(args, dict(store.schema.policies))
         if args.dry_run:
+            if not isinstance(store, DocumentStore):
+                raise InvalidArgument("a dry run needs the store itself, which a server holds; stop the server first")
             store = stack.enter_context(store.rehearse())
         on_rejected = None if rejects is None else _reject_writer(rejects)
         options = IngestOptions(

@@ -10,7 +10,7 @@ from typing import Any
 
 from docstore.backends import store_exists
 from docstore.cli import arguments, output
-from docstore.cli.opening import open_named
+from docstore.cli.opening import open_files
 from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.model.types import ColumnFamily, GCPolicy, Schema
 
@@ -106,8 +106,7 @@ def run(args: argparse.Namespace) -> int:
         similar_threshold=args.similar_threshold,
         keyed_bands=args.keyed_bands,
     )
-    with open_named(args, create=True, schema=schema):
-        pass
+    open_files(args, "init makes the files of a store", create=True, schema=schema).close()
     if args.json:
         output.json_line({"store": args.store, "schema": schema_fields(schema)})
     else:

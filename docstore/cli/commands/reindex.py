@@ -9,9 +9,11 @@ import argparse
 from contextlib import ExitStack
 
 from docstore.cli import arguments, output, progress
-from docstore.cli.opening import open_named
+from docstore.cli.opening import open_in
+from docstore.client.reports import report_of
 from docstore.model.errors import EXIT_OK
-from docstore.sweep.reindex import reindex
+from docstore.store import DocumentStore
+from docstore.sweep.reindex import ReindexReport, reindex
 
 DESCRIPTION = """\
 Find pages that the detector of duplicates cannot see: no posting leads to them,
@@ -36,9 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Reindex."""
     with ExitStack() as stack:
-        store = stack.enter_context(open_named(args))
+        store = open_in(stack, args)
         show = progress.of_count(args, stack, " pages")
-        report = reindex(store, dry_run=args.dry_run, on_progress=show and (lambda report: show(report.pages)))
+        if isinstance(store, DocumentStore):
+            report = reindex(store, dry_run=args.dry_run, on_progress=show and (lambda report: show(report.pages)))
+        else:
+            told = None if show is None else (lambda _stage, done, _total: show(done))
+            report = store.run_job("reindex", {"dry_run": args.dry_run}, report_of(ReindexReport), told)
     if args.json:
         output.json_line(report.as_dict())
         return EXIT_OK

@@ -9,12 +9,12 @@ import argparse
 import dataclasses
 from pathlib import Path
 
-from docstore.archives.writers import ExportPage, JsonLinesExport, PageWriter, WarcExport
+from docstore.archives.writers import WRITERS, ExportPage
 from docstore.cli import arguments, output
+from docstore.cli.opening import refuse_server
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 from docstore.model.types import Page
 from docstore.tablets.salvage import Salvage
-from docstore.version import __version__
 
 DESCRIPTION = """\
 Write what the records of a store's segments hold, without its rows: bodies,
@@ -31,12 +31,15 @@ docstore salvage --set-aside --output pages.warc.gz
 docstore salvage --format jsonl --output pages.jsonl --store broken
 """
 
+TEXTS_WITHOUT_BODIES = "jsonl"
+"""The format that can say a page's text where its body is lost."""
 SALVAGED_HEADER = ("X-Docstore-Salvaged", "status and short headers are lost")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--format", choices=("warc", "jsonl"), default="warc", help="what to write (default: warc)")
+    formats = ("warc", TEXTS_WITHOUT_BODIES)
+    parser.add_argument("--format", choices=formats, default="warc", help="what to write (default: warc)")
     parser.add_argument("--output", metavar="FILE", required=True, help="where to; replaced when all is written")
     parser.add_argument("--set-aside", action="store_true", help="only records in the store's folder set-aside/")
     arguments.add_store(parser)
@@ -45,16 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Salvage."""
+    refuse_server(args.store, "salvage reads the files of a store")
     if not Path(args.store).is_dir():
         raise InvalidArgument(f"there is no folder {args.store}; name that of a store with --store")
     salvage = Salvage(Path(args.store), only_set_aside=args.set_aside)
     with output.replaced(Path(args.output)) as stream:
-        is_warc = args.format == "warc"
-        writer: PageWriter = (
-            WarcExport(stream, f"docstore {__version__}") if is_warc else JsonLinesExport(stream, bodies=True)
-        )
+        writer = WRITERS[args.format](stream, True)
         for one in salvage.captures():
-            if one.body is not None or not is_warc:
+            if one.body is not None or args.format == TEXTS_WITHOUT_BODIES:
                 page = Page(one.url, one.body or b"", 200, (*one.headers, SALVAGED_HEADER), one.timestamp)
                 writer.write(ExportPage(page, one.title, one.text))
     report = salvage.report

@@ -15,6 +15,7 @@ from docstore.cli import arguments, output
 from docstore.cli.opening import open_named
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.types import Previous, VerdictKind
+from docstore.store import DocumentStore
 
 if TYPE_CHECKING:  # loaded for --text and --dedup alone
     from docstore.reports.dedup import DedupStats
@@ -146,7 +147,12 @@ def _run_dedup(args: argparse.Namespace) -> int:
     """Duplicates."""
     dedupstats = import_module("docstore.reports.dedup")
     with open_named(args) as store:
-        found: DedupStats = dedupstats.dedup_stats(store, None if args.by is None else dedupstats.By(args.by))
+        found: DedupStats
+        if isinstance(store, DocumentStore):
+            found = dedupstats.dedup_stats(store, None if args.by is None else dedupstats.By(args.by))
+        else:
+            report_of = import_module("docstore.client.reports").report_of
+            found = store.run_job("dedup-stats", {"by": args.by}, report_of(dedupstats.DedupStats))
     if args.json:
         output.json_line(found.as_dict())
         return EXIT_OK

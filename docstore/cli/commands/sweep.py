@@ -9,12 +9,18 @@ import argparse
 import os
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from docstore.cli import answers, arguments, output, progress
-from docstore.cli.opening import open_named
+from docstore.cli.opening import open_in
+from docstore.client.reports import report_of
 from docstore.dedup.clusters import CanonicalPolicy
-from docstore.model.errors import EXIT_OK
-from docstore.sweep.job import TEXTS, Progress, SweepOptions, SweepReport, sweep
+from docstore.model.errors import EXIT_OK, InvalidArgument
+from docstore.store import DocumentStore
+from docstore.sweep.job import ENGINES, TEXTS, Progress, SweepOptions, SweepReport, sweep
+
+if TYPE_CHECKING:
+    from docstore.client.remote import RemoteStore
 
 DESCRIPTION = """\
 Find every pair of pages at or above a similarity.  Group the pages into
@@ -29,7 +35,11 @@ docstore sweep
 docstore sweep --threshold 0.9 --policy oldest --pairs pairs.tsv --dry-run
 docstore sweep --text visible --shingle-words 5 --all-pairs --pairs pairs.tsv --json
 docstore sweep --versions --dry-run
+docstore sweep --engine spark --master spark://master.example:7077 --shared /shared/sweep
 """
+
+ASKED = ("threshold", "text", "shingle_words", "versions", "all_pairs", "dry_run")
+"""Options that a server takes as they are."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +68,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", metavar="N", type=arguments.positive, default=os.cpu_count() or 1, help="default: all cores"
     )
+    parser.add_argument(
+        "--engine", choices=ENGINES, default="local", help="compute in this process (default), or on Spark"
+    )
+    parser.add_argument(
+        "--master", metavar="URL", default="local[*]", help="of Spark: spark://HOST:7077 (default: local[*])"
+    )
+    parser.add_argument(
+        "--shared", metavar="DIR", help="folder that the workers of Spark see, too (default: one in the store's folder)"
+    )
+    parser.add_argument(
+        "--spark",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        type=arguments.setting,
+        help="a setting of Spark, such as spark.executor.memory=8g; may be repeated",
+    )
     arguments.add_progress(parser)
     arguments.add_store(parser)
     arguments.add_json(parser, "the report as one JSON object")
@@ -75,16 +102,30 @@ def run(args: argparse.Namespace) -> int:
         dry_run=args.dry_run,
         pairs=Path(args.pairs) if args.pairs else None,
         threads=args.threads,
+        engine=args.engine,
+        master=args.master,
+        shared=Path(args.shared) if args.shared else None,
+        settings=tuple(args.spark),
     )
     with ExitStack() as stack:
-        store = stack.enter_context(open_named(args))
-        report = sweep(store, options, _stages(args, stack))
+        store = open_in(stack, args)
+        show = _stages(args, stack)
+        report = sweep(store, options, show) if isinstance(store, DocumentStore) else _swept(store, options, show)
     if args.json:
         output.json_line(report.as_dict())
     else:
         answers.note_unreadable(report.unreadable)
         output.table(_lines(report, dry_run=args.dry_run))
     return EXIT_OK
+
+
+def _swept(store: RemoteStore, options: SweepOptions, show: Progress | None) -> SweepReport:
+    """A sweep by the server, which has the pages; it writes the file of pairs."""
+    if options.engine != "local":
+        raise InvalidArgument("a server sweeps in its own process; for Spark stop the server first")
+    asked = {name: getattr(options, name) for name in ASKED}
+    asked |= {"policy": str(options.policy), "pairs": options.pairs and str(options.pairs.absolute())}
+    return store.run_job("sweep", asked, report_of(SweepReport), show)
 
 
 def _stages(args: argparse.Namespace, stack: ExitStack) -> Progress | None:

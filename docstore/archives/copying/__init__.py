@@ -1,0 +1,1 @@
+"""A store copied into another one, of whatever backend: `docstore copy`."""

@@ -1,0 +1,323 @@
+"""Copying a store into another: ranges of rows in threads, verified by checksums, resumable.
+
+Calls `rows`, `state` and the importer; must not know the terminal.
+
+    ranges of row keys  ->  rows read there  ->  written here  ->  read again here, checksums compared  ->  range noted
+    then: texts posted in the order in which they were posted there
+
+Cells are written as they are, verdicts and the columns of sweeps among them; what lies below is made anew, as the
+backend of the copy has it.  A copy has each row as it was when it was read: what is written to the source behind that
+comes with the next run, which compares all rows and writes those that differ.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from docstore.archives.copying.rows import StoreRows
+from docstore.model.errors import InvalidArgument
+from docstore.model.format import BAND_SECRET_ROW
+from docstore.model.keys import url_of
+from docstore.model.types import DeleteCells, Durability, RowMutations, SetCell
+from docstore.storage.table import TIMESTAMP_STEP_MICROS
+from docstore.storage.unreadable import Unreadable
+from docstore.store import DocumentStore, open_store
+from docstore.writing.copystate import CopyState, Done, source_name
+from docstore.writing.importing import CellKey, ImportedRow, RowImporter
+from docstore.writing.textorder import order_of_texts, post_texts
+
+RANGE_ROWS = 2048
+GROUP_PORTIONS = 256
+GROUP_BYTES = 8 << 20
+"""Rows are written in groups of so many portions, or of so many bytes."""
+MOST_NAMED = 1000
+
+Progress = Callable[[str, int], None]
+"""Gets what is copied, "rows" or "texts", and how many are done."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOptions:
+    """How to copy.
+
+    Attributes:
+        threads: that read, write and verify ranges of rows.
+        verify: read every row of the copy and compare its checksum with that of the row it was made of.
+        delete: remove pages and cells from the copy that the source does not have; else they are counted.
+    """
+
+    threads: int = 2
+    verify: bool = True
+    delete: bool = False
+
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise InvalidArgument(f"threads must be at least 1, not {self.threads}")
+
+
+@dataclass(slots=True)
+class CopyReport:
+    """What was copied; the same names as `docstore copy --json` prints.
+
+    Attributes:
+        rows, cells: of the copy, those of an interrupted run included.
+        resumed_rows: of these, copied by an interrupted run.
+        written_rows: rows of which this run wrote cells.
+        verified_rows: rows of this run that were read again and compared.
+        raw_bytes: bytes of the values that this run read.
+        texts: texts that were posted, for verdicts to come.
+        differing: URLs of rows of the copy that are not as they were written, at most 1,000.
+        only_here: rows of which the copy has cells that the source does not have.
+        deleted: of these, rows from which such cells were removed.
+        unreadable: values of the source that could not be read; they are not copied.
+        seconds: wall time.
+    """
+
+    rows: int = 0
+    cells: int = 0
+    resumed_rows: int = 0
+    written_rows: int = 0
+    verified_rows: int = 0
+    raw_bytes: int = 0
+    texts: int = 0
+    differing: list[str] = field(default_factory=list)
+    only_here: int = 0
+    deleted: int = 0
+    unreadable: list[Unreadable] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return {**asdict(self), "unreadable": [one.as_dict() for one in self.unreadable]}
+
+
+def copy(
+    source: DocumentStore,
+    address: str | Path,
+    options: CopyOptions = CopyOptions(),
+    on_progress: Progress | None = None,
+    *,
+    durability: Durability = Durability.SYNC,
+) -> CopyReport:
+    """Copy a store into another one, which is made if it is not there; the same call again goes on, or catches up.
+
+    Raises:
+        InvalidArgument: there is a store with pages that is no copy of this one, or of another schema.
+        StorageError: the target's disk is full, or fails; what is noted stays, the same call goes on.
+    """
+    with open_copy(source, address, durability) as target:
+        return copy_into(source, target, options, on_progress)
+
+
+def copy_into(
+    source: DocumentStore,
+    target: DocumentStore,
+    options: CopyOptions = CopyOptions(),
+    on_progress: Progress | None = None,
+) -> CopyReport:
+    """As `copy`, into a store that is open, has the schema of the source, and that nobody else writes."""
+    with source.opened.placement.unreadable.collecting() as unreadable:
+        report = _Copy(source, target, options, on_progress).run()
+    report.unreadable = list(unreadable)
+    return report
+
+
+def open_copy(source: DocumentStore, address: str | Path, durability: Durability = Durability.SYNC) -> DocumentStore:
+    """The store to copy into, made with the schema of the source and with its choice of bands.
+
+    Raises:
+        InvalidArgument: there is a store of another schema.
+    """
+    target = open_store(address, create=True, schema=source.schema, durability=durability, read_only=False)
+    if target.opened.band_secret == source.opened.band_secret:
+        return target
+    try:
+        CopyState(target.opened, target.committer).begin(source_name(source.opened))
+        secret = SetCell("m", b"", 0, source.opened.band_secret)
+        target.opened.engine.mutate_rows([RowMutations("meta", BAND_SECRET_ROW, [secret])], Durability.SYNC)
+    finally:
+        target.close()
+    return open_store(address, durability=durability, read_only=False)
+
+
+class _Copy:
+    def __init__(
+        self, source: DocumentStore, target: DocumentStore, options: CopyOptions, on_progress: Progress | None
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._options = options
+        self._on_progress = on_progress
+        self._from, self._to = StoreRows(source), StoreRows(target)
+        self._importer = RowImporter(target.opened, target.table, target.committer)
+        self._state = CopyState(target.opened, target.committer)
+        self._name = source_name(source.opened)
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self.report = CopyReport()
+
+    def run(self) -> CopyReport:
+        """Rows, then texts."""
+        report, began = self.report, time.monotonic()
+        self._state.begin(self._name)
+        self._state = CopyState(self._target.opened, self._target.committer)
+        report.rows = report.resumed_rows = sum(done.rows for done in self._state.done)
+        report.cells = sum(done.cells for done in self._state.done)
+        for done in self._copied():
+            report.rows += done.rows
+            report.cells += done.cells
+            self._show("rows", report.rows)
+        report.texts = post_texts(
+            self._target.opened,
+            self._target.table,
+            self._target.committer,
+            order_of_texts(self._source.opened, self._source.table),
+            lambda done: self._show("texts", done),
+        )
+        if not report.differing:
+            self._state.finish(self._name, report.rows, report.cells)
+        report.seconds = time.monotonic() - began
+        return report
+
+    def _show(self, what: str, done: int) -> None:
+        if self._on_progress is not None:
+            self._on_progress(what, done)
+
+    # --- ranges
+
+    def _copied(self) -> Iterator[Done]:
+        """Copy all ranges, in threads; where one fails, or on Ctrl-C, the others stop at their next group."""
+        with ThreadPoolExecutor(self._options.threads, thread_name_prefix="docstore-copy") as pool:
+            window: deque[Future[Done]] = deque()
+            try:
+                for bounds in self._ranges():
+                    window.append(pool.submit(self._copy_range, bounds))
+                    if len(window) > self._options.threads:
+                        yield window.popleft().result()
+                while window:
+                    yield window.popleft().result()
+            except BaseException:
+                self._stopped.set()
+                raise
+
+    def _ranges(self) -> Iterator[tuple[bytes, bytes | None]]:
+        """Ranges that are to be copied: together with those that are done they have every key there may be."""
+        start: bytes | None = b""
+        while start is not None:
+            done = self._state.covering(start)
+            if done is not None:
+                start = done.end
+                continue
+            limit = self._state.next_start(start)
+            end = limit
+            for number, row_key in enumerate(self._from.row_keys(start, limit)):
+                if number == RANGE_ROWS:
+                    end = row_key
+                    break
+            yield start, end
+            start = end
+
+    def _copy_range(self, bounds: tuple[bytes, bytes | None]) -> Done:
+        """Copy a range of rows; noted unless what was read again differs."""
+        start, end = bounds
+        is_empty = next(self._to.row_keys(start, end), None) is None
+        expected: dict[bytes, int] = {}
+        only_here: dict[bytes, set[CellKey]] = {}
+        cells = 0
+        group: list[ImportedRow] = []
+        group_bytes = 0
+        for portion in self._from.portions(start, end):
+            row = portion.row
+            if not is_empty:
+                row = row._replace(there=self._to.same(row))
+            expected[row.row_key] = expected.get(row.row_key, 0) + portion.checksum
+            cells += len(row.cells)
+            group.append(row)
+            group_bytes += sum(len(cell.value) for cell in row.cells)
+            if len(group) >= GROUP_PORTIONS or group_bytes >= GROUP_BYTES:
+                self._write(group, group_bytes)
+                group, group_bytes = [], 0
+        self._write(group, group_bytes)
+        if not is_empty:
+            for row_key in expected:  # now: what is written may have made older versions go
+                self._compare_cells(row_key, only_here)
+            self._clear_rows(start, end, expected, only_here)
+        differing = self._verify(start, end, expected, only_here) if self._options.verify else []
+        done = Done(start, end, len(expected), cells)
+        if not differing:
+            self._state.note(done)
+        return done
+
+    def _write(self, group: list[ImportedRow], group_bytes: int) -> None:
+        if self._stopped.is_set():
+            raise CancelledError("another range failed")
+        changed = [row for row in group if len(row.there) < len(row.cells)]
+        if changed:
+            self._importer.write(changed, self._from.find_base)
+        with self._lock:
+            self.report.written_rows += len({row.row_key for row in changed})
+            self.report.raw_bytes += group_bytes
+
+    # --- what only the copy has
+
+    def _compare_cells(self, row_key: bytes, only_here: dict[bytes, set[CellKey]]) -> None:
+        """Find cells of a row that the source does not have; both give their cells in one order."""
+        theirs = self._from.cell_keys(row_key)
+        next_there = next(theirs, None)
+        for key in self._to.cell_keys(row_key):
+            while next_there is not None and _order(next_there) < _order(key):
+                next_there = next(theirs, None)
+            if next_there != key:
+                only_here.setdefault(row_key, set()).add(key)
+
+    def _clear_rows(
+        self, start: bytes, end: bytes | None, expected: dict[bytes, int], only_here: dict[bytes, set[CellKey]]
+    ) -> None:
+        """Count what only the copy has, and remove it where that was asked for."""
+        gone = [row_key for row_key in self._to.row_keys(start, end) if row_key not in expected]
+        if self._options.delete:
+            for row_key in gone:
+                self._target.delete(url_of(row_key))
+            for row_key, keys in only_here.items():
+                mutations = [DeleteCells(*key[:2], key[2], key[2] + TIMESTAMP_STEP_MICROS) for key in sorted(keys)]
+                self._target.cells.apply(row_key, mutations)
+        with self._lock:
+            self.report.only_here += len(gone) + len(only_here)
+            if self._options.delete:
+                self.report.deleted += len(gone) + len(only_here)
+
+    # --- verifying
+
+    def _verify(
+        self, start: bytes, end: bytes | None, expected: dict[bytes, int], only_here: dict[bytes, set[CellKey]]
+    ) -> list[bytes]:
+        """Rows of the copy that are not what was read from the source."""
+        found = dict.fromkeys(expected, 0)
+        for row_key, checksum in self._to.checksums(start, end, only_here):
+            if row_key in found:
+                found[row_key] += checksum
+        differing = [
+            row_key
+            for row_key, checksum in expected.items()
+            if found[row_key] != checksum and not self._is_same_now(row_key, found[row_key])
+        ]
+        with self._lock:
+            self.report.verified_rows += len(expected)
+            room = MOST_NAMED - len(self.report.differing)
+            self.report.differing += [url_of(row_key) for row_key in differing[:room]]
+        return differing
+
+    def _is_same_now(self, row_key: bytes, checksum: int) -> bool:
+        """Whether a row of the source has this checksum now: a version may have expired since it was read."""
+        return sum(part for _, part in self._from.checksums(row_key, row_key + b"\0", {})) == checksum
+
+
+def _order(key: CellKey) -> tuple[str, bytes, int]:
+    return key[0], key[1], -key[2]

@@ -1,0 +1,382 @@
+"""Calls to an HBase cluster through its Thrift2 gateways: pooled, with a deadline, through another gateway on failure.
+
+Knows gateways and what their failures mean; must not know rows of docstore.  The one place where failures of Thrift and
+HBase become errors of docstore.
+
+A read is tried again until the deadline.  So is a write that puts or deletes the same cells at the same timestamps: it
+may be applied twice, which changes nothing.  A conditional write is sent once: where its outcome is unknown the caller
+is told so, reads the row, and decides (`Unknown`).
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from enum import Enum
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from docstore.hbase import thrift2
+from docstore.hbase.thrift2 import Connection, HBaseCell, messages
+from docstore.model.errors import CommitUnknown, InvalidArgument, StorageError, StoreUnavailable
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+TIMEOUT_SECONDS = 3.0
+"""Of a call; large batches get more."""
+SECONDS_A_MEGABYTE = 1.0
+GIVE_UP_SECONDS = 60.0
+"""A cluster that has lost a server answers again within some ten seconds."""
+FIRST_ANSWER_SECONDS = 10.0
+"""The same, of a cluster that has never answered: its address may be wrong."""
+PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 1.0
+DEFAULT_PORT = 9090
+PARALLEL_CALLS = 8
+"""Calls of one client that are under way at a time."""
+
+_WRONG_CALL = (
+    "NoSuchColumnFamily",
+    "IllegalArgument",
+    "KeyValue size too large",
+    "Row length",
+    "DoNotRetryIOException",
+)
+_NOT_WRONG = ("NotServingRegion", "RegionServerStopped", "RegionTooBusy", "ConnectionClosing", "CallTimeout")
+_NO_TABLE = ("TableNotFoundException", "TableNotEnabledException", "NamespaceNotFoundException")
+_EXISTS = ("TableExistsException", "NamespaceExistException")
+
+
+class Unknown(Exception):
+    """A conditional write was sent, and nobody knows whether it was applied, or will be."""
+
+
+class _Kind(Enum):
+    READ = "read"
+    WRITE = "write"
+    CONDITION = "condition"
+
+
+class Client:
+    """Calls to one cluster.  Thread-safe.
+
+    Args:
+        addresses: host:port of each gateway.
+        timeout_seconds: of one call.
+        give_up_seconds: how long a failed call is tried again.
+        first_answer_seconds: the same, while no call has been answered.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        *,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        give_up_seconds: float = GIVE_UP_SECONDS,
+        first_answer_seconds: float = FIRST_ANSWER_SECONDS,
+    ) -> None:
+        self._gateways = [parse_address(address) for address in addresses]
+        self._timeout_seconds = timeout_seconds
+        self._give_up_seconds = give_up_seconds
+        self._first_answer_seconds = first_answer_seconds
+        self._turn = random.randrange(len(self._gateways))
+        """Which gateway new connections go to: that which answered last."""
+        self._idle: list[tuple[int, Connection]] = []
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._is_closed = False
+        self._was_reached = False
+        self.calls = 0
+        """Calls made, for measurements."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; a second call does nothing."""
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
+        for _, connection in idle:
+            connection.close()
+
+    def check_open(self) -> None:
+        """Refuse a call after `close`.
+
+        Raises:
+            StoreUnavailable: it is closed.
+        """
+        if self._is_closed:
+            raise StoreUnavailable("the store is closed; open it again")
+
+    # --- rows
+
+    def get_many(self, table: str, gets: Sequence[Any]) -> list[list[HBaseCell]]:
+        """Cells of many rows, in the order asked."""
+        results = self._call(_Kind.READ, "getMultiple", table.encode(), gets)
+        return [thrift2.cells_of(result) for result in results]
+
+    def exist(self, table: str, gets: Sequence[Any]) -> list[bool]:
+        """Whether each of many rows has a cell that is asked for."""
+        found: list[bool] = self._call(_Kind.READ, "existsAll", table.encode(), gets)
+        return found
+
+    def scan(self, table: str, scan: Any, rows: int) -> list[tuple[bytes, list[HBaseCell]]]:
+        """The first rows of a scan; of a row that is longer than its batch size, several parts."""
+        results = self._call(_Kind.READ, "getScannerResults", table.encode(), scan, rows)
+        return [(result.row, thrift2.cells_of(result)) for result in results]
+
+    def put_many(self, table: str, puts: Sequence[Any], size_bytes: int = 0) -> None:
+        """Write cells of many rows, each row as a whole."""
+        self._call(_Kind.WRITE, "putMultiple", table.encode(), puts, size_bytes=size_bytes)
+
+    def delete_many(self, table: str, deletes: Sequence[Any]) -> None:
+        """Delete cells of many rows."""
+        self._call(_Kind.WRITE, "deleteMultiple", table.encode(), deletes)
+
+    def mutate_row(self, table: str, mutations: Any, size_bytes: int = 0) -> None:
+        """Put and delete cells of one row as a whole."""
+        self._call(_Kind.WRITE, "mutateRow", table.encode(), mutations, size_bytes=size_bytes)
+
+    def check_and_mutate(
+        self, table: str, column: tuple[bytes, bytes], expected: bytes | None, mutations: Any, *, equal: bool = True
+    ) -> bool:
+        """Change a row if the newest cell of a column equals a value, which is not empty; None for no cell.
+
+        False may also mean that it was applied, and that the gateway has tried again after a lost reply.
+
+        Args:
+            table: of the row.
+            column: family and qualifier.
+            expected: its value.
+            mutations: of the row, from `thrift2.row_mutations`.
+            equal: False to change it if it does not equal the value.
+        Raises:
+            Unknown: it was sent, and may be applied now or later.
+        """
+        operators = messages().TCompareOp
+        held: bool = self._call(
+            _Kind.CONDITION,
+            "checkAndMutate",
+            table.encode(),
+            mutations.row,
+            *column,
+            operators.EQUAL if equal else operators.NOT_EQUAL,
+            expected or b"",
+            mutations,
+        )
+        return held
+
+    def in_parallel(self, work: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:
+        """Do something for each of some items, several at a time; raises the first failure when all are done."""
+        if len(items) < 2:
+            return [work(item) for item in items]
+        self.check_open()
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(PARALLEL_CALLS, "docstore-hbase")
+            pool = self._pool
+        futures = [pool.submit(work, item) for item in items]
+        failed = [error for future in futures if (error := future.exception()) is not None]
+        if failed:
+            raise failed[0]
+        return [future.result() for future in futures]
+
+    # --- tables
+
+    @staticmethod
+    def family(name: str, **options: Any) -> Any:
+        """A column family of a table that is to be made."""
+        return messages().TColumnFamilyDescriptor(name=name.encode(), **options)
+
+    def make_namespace(self, name: str) -> None:
+        """Make a namespace; nothing where there is one."""
+        self._make("createNamespace", messages().TNamespaceDescriptor(name=name))
+
+    def make_table(self, namespace: str, name: str, families: Sequence[Any], splits: Sequence[bytes] = ()) -> None:
+        """Make a table; nothing where there is one."""
+        if not self.has_table(namespace, name):
+            made = messages()
+            described = made.TTableDescriptor(
+                tableName=_table_name(namespace, name), columns=families, durability=made.TDurability.SYNC_WAL
+            )
+            self._make("createTable", described, list(splits))
+
+    def _make(self, method: str, *arguments: Any) -> None:
+        try:
+            self._call(_Kind.WRITE, method, *arguments, timeout_seconds=30)
+        except InvalidArgument as error:
+            if not any(word in str(error) for word in _EXISTS):
+                raise
+
+    def has_table(self, namespace: str, name: str) -> bool:
+        """Whether there is a table."""
+        found: bool = self._call(_Kind.READ, "tableExists", _table_name(namespace, name))
+        return found
+
+    def has_namespace(self, name: str) -> bool:
+        """Whether there is a namespace."""
+        return name in self._call(_Kind.READ, "listNamespaces")
+
+    def disable_table(self, namespace: str, name: str) -> None:
+        """Take a table out of service; what it holds in memory goes to its files."""
+        with suppress(InvalidArgument, StoreUnavailable):  # it is
+            self._call(_Kind.WRITE, "disableTable", _table_name(namespace, name), timeout_seconds=30)
+
+    def drop_table(self, namespace: str, name: str) -> None:
+        """Remove a table with all its rows."""
+        self.disable_table(namespace, name)
+        self._call(_Kind.WRITE, "deleteTable", _table_name(namespace, name), timeout_seconds=30)
+
+    def drop_namespace(self, name: str) -> None:
+        """Remove a namespace without tables."""
+        self._call(_Kind.WRITE, "deleteNamespace", name, timeout_seconds=30)
+
+    def servers_of(self, table: str) -> dict[bytes, int]:
+        """The port of the RegionServer that has each region of a table, by the region's first row key."""
+        found = self._call(_Kind.READ, "getAllRegionLocations", table.encode())
+        return {one.regionInfo.startKey or b"": one.serverName.port for one in found}
+
+    # --- one call
+
+    def _call(
+        self, kind: _Kind, method: str, *arguments: Any, size_bytes: int = 0, timeout_seconds: float | None = None
+    ) -> Any:
+        self.check_open()
+        timeout = timeout_seconds or self._timeout_seconds + SECONDS_A_MEGABYTE * size_bytes / (1 << 20)
+        end = time.monotonic() + (self._give_up_seconds if self._was_reached else self._first_answer_seconds)
+        pause = PAUSE_SECONDS
+        was_sent = False
+        while True:
+            connection = None
+            try:
+                gateway, connection = self._connection()
+                self.calls += 1
+                was_sent = True
+                answer = connection.call(method, arguments, timeout)
+            except Exception as error:
+                self._let_go(connection)
+                refused = _refusal(error)
+                if refused is not None:
+                    raise refused from error
+                if was_sent and kind is _Kind.CONDITION:
+                    raise Unknown(str(error)) from error
+                self.check_open()
+                if time.monotonic() >= end:
+                    raise self._given_up(kind, error, was_sent=was_sent) from error
+            except BaseException:  # interrupted: its reply may still come
+                self._let_go(connection)
+                raise
+            else:
+                with self._lock:
+                    self._was_reached = True
+                    self._turn = gateway
+                    if not self._is_closed:
+                        self._idle.append((gateway, connection))
+                        return answer
+                connection.close()
+                return answer
+            time.sleep(min(pause, max(0.0, end - time.monotonic())))
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    def _connection(self) -> tuple[int, Connection]:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+            turn = self._turn
+        host, port = self._gateways[turn]
+        try:
+            return turn, Connection(host, port, self._timeout_seconds)
+        except Exception:
+            with self._lock:
+                self._turn = (turn + 1) % len(self._gateways)
+            raise
+
+    def _let_go(self, connection: Connection | None) -> None:
+        """A call has failed: go on through the next gateway, over connections made anew."""
+        if connection is None:
+            return
+        with suppress(Exception):
+            connection.close()
+        with self._lock:
+            self._turn = (self._turn + 1) % len(self._gateways)
+            idle, self._idle = self._idle, []
+        for _, one in idle:
+            with suppress(Exception):
+                one.close()
+
+    def _given_up(self, kind: _Kind, error: Exception, *, was_sent: bool) -> Exception:
+        what = str(getattr(error, "message", None) or error).split("\n", maxsplit=1)[0][:200]
+        names = ", ".join(f"{host}:{port}" for host, port in self._gateways)
+        if not was_sent:
+            return StoreUnavailable(f"no gateway answers at {names} ({what}); start it, or name another")
+        if kind is _Kind.READ:
+            return StorageError(errno.EIO, f"the cluster behind {names} does not answer ({what}); try again")
+        return CommitUnknown(f"the cluster behind {names} does not answer ({what}); the same write again is safe")
+
+
+def _refusal(error: Exception) -> Exception | None:
+    """What an answer means that will be the same every time; None where another attempt may do better."""
+    if isinstance(error, InvalidArgument):
+        return error
+    message = getattr(error, "message", None)
+    if not isinstance(error, messages().TIOError | messages().TIllegalArgument) or not message:
+        return None
+    line = message.split("\n", maxsplit=1)[0][:300]
+    if any(word in message for word in _EXISTS):
+        return InvalidArgument(line)
+    if any(word in message for word in _NO_TABLE):
+        return StoreUnavailable(f"a table of the store is missing or disabled: {line}")
+    if any(word in message for word in _WRONG_CALL) and not any(word in message for word in _NOT_WRONG):
+        return InvalidArgument(f"HBase refuses the call: {line}")
+    return None
+
+
+def _table_name(namespace: str, name: str) -> Any:
+    return messages().TTableName(ns=namespace.encode(), qualifier=name.encode())
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Host and port of a gateway, such as `node1:9090`, `node1` or `[::1]:9090`.
+
+    Raises:
+        InvalidArgument: it is neither.
+    """
+    host, colon, port = address.strip().rpartition(":")
+    if not colon or address.strip().endswith("]"):
+        host, port = address.strip(), str(DEFAULT_PORT)
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise InvalidArgument(f"{address!r} is no gateway; give host:port, such as localhost:{DEFAULT_PORT}")
+    return host, int(port)
+
+
+def batches(
+    items: Sequence[Item], size_bytes: Callable[[Item], int], most: int, most_bytes: int
+) -> Iterator[list[Item]]:
+    """Items in batches, bounded in number and bytes."""
+    batch: list[Item] = []
+    held = 0
+    for item in items:
+        size = size_bytes(item)
+        if batch and (len(batch) == most or held + size > most_bytes):
+            yield batch
+            batch, held = [], 0
+        batch.append(item)
+        held += size
+    if batch:
+        yield batch

@@ -1,0 +1,196 @@
+"""How rows and cells of docstore lie in HBase: names of tables and families, keys, qualifiers, times, values.
+
+Pure; every byte that reaches HBase is named here and in docs/hbase.md.  NEVER CHANGE AN ENCODING: add one.
+
+- A *row key* goes as it is.  HBase has no empty one, so one that is empty or begins with a zero byte gets a zero byte
+  in front; the order stays.
+- A column of a table that is not bare lies in one of two HBase families, by what is read together: `b` has families
+  `page` and `text`, `s` all others.  Its qualifier is the family, a zero byte, the qualifier: columns sort as docstore
+  sorts them.
+- A *timestamp* goes as it is, in microseconds, but for the last: HBase keeps that for "now", so it goes one less.
+- A *value* goes as it is.  A condition of HBase cannot tell an empty value from none, so one that is empty or begins
+  with FF gets an FF in front.
+- A *bare* table has family `p`, timestamp 0 and the value 01, so that a condition finds the cell.  A qualifier goes as
+  a row key does: under a delete of its family, HBase's new version behaviour keeps a cell whose qualifier is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from docstore.hbase.thrift2 import NEWEST, HBaseCell
+from docstore.model.errors import InvalidArgument
+from docstore.model.format import BARE_TABLES, FAMILY_END, TIMESTAMP_MAX
+from docstore.model.types import Cell
+
+LARGEST_KEY_BYTES: Final = 32_000
+"""HBase's own limit is 32,767 bytes, of the key with what goes before it."""
+LARGEST_CELL_BYTES: Final = 8 << 20
+"""HBase refuses cells of 10 MB as it comes; longer values go in chunks."""
+
+LARGE: Final = b"b"
+SMALL: Final = b"s"
+WRITERS: Final = b"w"
+"""Slots, generations of deletes and tokens of conditional writes: what only writers read."""
+BARE: Final = b"p"
+CLAIM: Final = b"c"
+_LARGE_FAMILIES: Final = frozenset(("page", "text"))
+
+CLAIMS_TABLE: Final = "claims"
+CHUNKS_TABLE: Final = "chunks"
+"""Beside the tables of docstore: who is the first with a body, and the parts of long values."""
+
+FAMILIES: Final = {
+    "meta": (SMALL, WRITERS),
+    "pages": (LARGE, SMALL, WRITERS),
+    "bodies": (SMALL, WRITERS),
+    "postings": (BARE,),
+    CLAIMS_TABLE: (CLAIM,),
+    CHUNKS_TABLE: (LARGE,),
+}
+
+_PRESENT = b"\x01"
+_SPREAD = tuple(bytes((first,)) for first in range(0x10, 0x100, 0x10))
+SPLITS: Final[dict[str, tuple[bytes, ...]]] = {
+    "meta": (),
+    "pages": tuple(prefix.encode() for prefix in ("com,c", "com,g", "com,m", "com,s", "de", "io", "net", "org", "ru")),
+    "bodies": _SPREAD[3::4],
+    "postings": (*(bytes((kind, first)) for kind in (1, 2, 3) for first in (0x00, 0x40, 0x80, 0xC0)), b"\x05"),
+    CLAIMS_TABLE: _SPREAD[3::4],
+    CHUNKS_TABLE: (),
+}
+"""Where the regions of a new table begin.  Keys of postings, claims and bodies are hashes behind their kind; hosts are
+split where the hosts of the Web are many, and again by HBase as regions grow."""
+
+
+def large_or_small(table: str, family: str) -> bytes:
+    """The HBase family that a family of docstore lies in."""
+    if table in BARE_TABLES:
+        return BARE
+    return LARGE if family in _LARGE_FAMILIES and LARGE in FAMILIES[table] else SMALL
+
+
+def data_families(table: str) -> tuple[bytes, ...]:
+    """HBase families of a table that hold cells of docstore."""
+    return tuple(family for family in FAMILIES[table] if family != WRITERS)
+
+
+def encode_key(row_key: bytes) -> bytes:
+    """The row key in HBase.
+
+    Raises:
+        InvalidArgument: it is too long.
+    """
+    if len(row_key) > LARGEST_KEY_BYTES:
+        raise InvalidArgument(
+            f"the row key of {row_key[:60].decode(errors='replace')}... has {len(row_key)} bytes; a store on HBase "
+            f"takes {LARGEST_KEY_BYTES}"
+        )
+    return b"\x00" + row_key if not row_key or row_key[0] == 0 else row_key
+
+
+def decode_key(row_key: bytes) -> bytes:
+    """The row key of docstore."""
+    return row_key[1:] if row_key[:1] == b"\x00" else row_key
+
+
+def encode_column(table: str, family: str, qualifier: bytes) -> tuple[bytes, bytes]:
+    """HBase family and qualifier of a column."""
+    if table in BARE_TABLES:
+        return BARE, encode_qualifier(qualifier)
+    return large_or_small(table, family), family.encode() + FAMILY_END + qualifier
+
+
+def encode_qualifier(qualifier: bytes) -> bytes:
+    """The qualifier of a bare table in HBase."""
+    return b"\x00" + qualifier if not qualifier or qualifier[0] == 0 else qualifier
+
+
+def encode_timestamp(timestamp: int) -> int:
+    """The timestamp in HBase.
+
+    Raises:
+        InvalidArgument: it is the one before the last, which stands for the last.
+    """
+    if timestamp >= TIMESTAMP_MAX - 1:
+        if timestamp != TIMESTAMP_MAX:
+            raise InvalidArgument(f"timestamp {timestamp} cannot be stored on HBase; take another")
+        return NEWEST - 1
+    return timestamp
+
+
+def decode_timestamp(timestamp: int) -> int:
+    """The timestamp of docstore."""
+    return TIMESTAMP_MAX if timestamp == NEWEST - 1 else timestamp
+
+
+def encode_value(value: bytes) -> bytes:
+    """The value in HBase: never empty."""
+    return b"\xff" + value if not value or value[0] == 0xFF else value
+
+
+def decode_value(value: bytes) -> bytes:
+    """The value of docstore."""
+    return value[1:] if value[:1] == b"\xff" else value
+
+
+def encode_cell(table: str, family: str, qualifier: bytes, timestamp: int, value: bytes) -> HBaseCell:
+    """A cell in HBase."""
+    if table in BARE_TABLES:
+        return HBaseCell(BARE, encode_qualifier(qualifier), timestamp, _PRESENT)
+    return HBaseCell(*encode_column(table, family, qualifier), encode_timestamp(timestamp), encode_value(value))
+
+
+def decode_cells(table: str, cells: Iterable[HBaseCell]) -> list[Cell]:
+    """Cells of a row of docstore, in its order; what only writers read is left out."""
+    only_family = BARE_TABLES.get(table)
+    if only_family is not None:
+        return [Cell(only_family, decode_key(cell.qualifier), 0, b"") for cell in cells]
+    found: list[Cell] = []
+    is_sorted = True
+    last: bytes = b""
+    for hbase_family, column, timestamp, value in cells:
+        if hbase_family == WRITERS:
+            continue
+        is_sorted = is_sorted and last <= column
+        last = column
+        family, _, qualifier = column.partition(FAMILY_END)
+        found.append(Cell(family.decode(), qualifier, decode_timestamp(timestamp), decode_value(value)))
+    if not is_sorted:  # by HBase family first
+        found.sort(key=lambda cell: (cell.family, cell.qualifier, -cell.timestamp))
+    return found
+
+
+def column_filter(table: str, hbase_family: bytes, families: Sequence[str] | None, prefix: bytes) -> bytes | None:
+    """The filter for columns of some families of docstore whose qualifiers have a prefix.
+
+    Args:
+        table: that is read.
+        hbase_family: one of its families.
+        families: of docstore; None for all.
+        prefix: of their qualifiers.
+    Returns:
+        A filter of HBase's filter language, b"" where none is needed; None where no column fits.
+    """
+    if table in BARE_TABLES:
+        if families is not None and BARE_TABLES[table] not in families:
+            return None
+        return filter_call(b"ColumnPrefixFilter", encode_qualifier(prefix)) if prefix else b""
+    if families is None:
+        return b""  # a prefix in any family is looked for among the cells that come
+    here = [family for family in families if large_or_small(table, family) == hbase_family]
+    if not here:
+        return None
+    return filter_call(b"MultipleColumnPrefixFilter", *sorted(family.encode() + FAMILY_END + prefix for family in here))
+
+
+def filter_call(name: bytes, *values: bytes) -> bytes:
+    """A call in HBase's filter language."""
+    return name + b"(" + b",".join(b"'" + value.replace(b"'", b"''") + b"'" for value in values) + b")"
+
+
+def both(*filters: bytes) -> bytes | None:
+    """A filter that asks for all of some; None where there is none."""
+    wanted = [one for one in filters if one]
+    return b" AND ".join(wanted) or None

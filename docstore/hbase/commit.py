@@ -1,0 +1,168 @@
+"""The commit point of one writer among many: stages in order, then pages one by one, each if its place is free.
+
+Knows plans and the programs of `storage.protocol`; must not know verdicts.  A page that is new first claims its body;
+then it fills its slot, by one conditional mutation that writes the page with it.  A page for which another process was
+faster is `lost`: whoever made the plan judges it anew, and sees the other's page.  Pages are filled in parallel, in
+turns: a page comes after those that its verdict names.
+
+A claim whose page is not there yet is waited for, LEASE_SECONDS at most; then its slot is fenced, and the claim taken
+over.  Time is for efficiency: the fence is what keeps the other's page out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
+
+from docstore.hbase.coding import encode_cell
+from docstore.hbase.engine import HBaseEngine
+from docstore.hbase.requests import claim_name, slot_name
+from docstore.hbase.values import CellValues
+from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
+from docstore.model.pointers import PagePointer
+from docstore.model.types import Durability, RowMutations, SetCell
+from docstore.storage.plan import Plan, Slot, Stage
+from docstore.storage.protocol import SLOT, Read, claim, fill
+
+Result = TypeVar("Result")
+
+LEASE_SECONDS: Final = 10.0
+FIRST_PAUSE_SECONDS: Final = 0.01
+LONGEST_PAUSE_SECONDS: Final = 0.5
+SLOTS_A_PART: Final = 4
+"""Pages that one thread fills one after the other."""
+
+
+class SlotCommitter:
+    """See `Committer`.
+
+    Args:
+        engine: of the store.
+        placement: where values lie.
+        durability: what an acknowledged write survives.
+        session: names this writer among all that ever wrote.
+        check_writable: refuses writes of a store that is open for reading.
+    """
+
+    fills_slots = True
+
+    def __init__(
+        self,
+        engine: HBaseEngine,
+        placement: CellValues,
+        durability: Durability,
+        session: bytes,
+        check_writable: Callable[[], None],
+    ) -> None:
+        self.lock = threading.RLock()
+        self.commits = 0
+        self.durability = durability
+        self.lost: Collection[PagePointer] = ()
+        self._engine = engine
+        self._placement = placement
+        self._check_writable = check_writable
+        self._requests = engine.requests(durability)
+        self._tokens: Iterator[str] = (f"{session.hex()}.{number}" for number in itertools.count())
+        self._expected: dict[PagePointer, str] = {}
+        """What slots were found to hold, of pages that lost them."""
+        self._overruled: dict[bytes, str] = {}
+        """Claims of pages that were found to be there; whoever is judged to be new after that overrules them."""
+        self._pending_since: dict[bytes, float] = {}
+        """Claims whose page has not come yet, and when that was first seen."""
+        self._pause = FIRST_PAUSE_SECONDS
+
+    def commit(self, plan: Plan) -> None:
+        """See `Committer`: what is lost stands in `lost`."""
+        self.lost = ()
+        if not plan:
+            return
+        self._check_writable()
+        self.commits += 1
+        plan.write(Stage.ALLOCATION, self._placement.mutations())
+        self._apply(plan.before_pages())
+        turns = list(plan.slots())
+        try:
+            self.lost = lost = self._fill_turns(turns)
+        except (StorageError, StoreUnavailable) as error:
+            raise CommitUnknown("some pages of a group were written; the same write again completes it") from error
+        if turns and not lost:
+            self._expected.clear()
+            self._overruled.clear()
+            self._pending_since.clear()
+        self._apply(plan.from_pages(), is_first=False)
+
+    def _fill_turns(self, turns: Sequence[Sequence[Slot]]) -> set[PagePointer]:
+        """Fill slots turn by turn; -> pages that are lost."""
+        lost: set[PagePointer] = set()
+        for turn in turns:
+            lost.update(slot.pointer for slot in turn if slot.needs & lost)
+            slots = [slot for slot in turn if slot.pointer not in lost]
+            parts = [slots[at : at + SLOTS_A_PART] for at in range(0, len(slots), SLOTS_A_PART)]
+            for part in self._engine.in_parallel(self._fill_all, parts):
+                lost.update(part)
+        return lost
+
+    def _apply(self, stages: Iterable[list[RowMutations]], *, is_first: bool = True) -> None:
+        for rows in stages:
+            try:
+                self._engine.mutate_rows(rows, self.durability)
+            except StorageError as error:
+                if is_first:
+                    raise
+                raise CommitUnknown("a part of a commit was written; the same write again completes it") from error
+            is_first = False
+
+    def _fill_all(self, slots: Sequence[Slot]) -> list[PagePointer]:
+        """Fill slots; -> those that are lost."""
+        return [slot.pointer for slot in slots if not self._fill(slot)]
+
+    def _fill(self, slot: Slot) -> bool:
+        """Claim a page's body where it is new, and fill its slot; False where another process was faster."""
+        name, token = slot_name(slot.pointer), next(self._tokens)
+        if slot.claim and not self._claim(slot.claim, name, token):
+            return False
+        expected = self._expected.pop(slot.pointer, None)
+        if expected is None and slot.rewrites:
+            expected = self._requests.read(Read(name)).get(SLOT)
+        cells = [encode_cell("pages", *cell) for cell in slot.row.mutations if isinstance(cell, SetCell)]
+        held = self._requests.run(fill(name, token, expected, ()), cells)
+        if held is None:
+            return True
+        # A fence is replaced at once.  A page is replaced only if whoever reads the row again finds it gone.
+        self._expected[slot.pointer] = held
+        return False
+
+    def _claim(self, body: bytes, name: str, token: str) -> bool:
+        since = self._pending_since.get(body)
+        patient = since is None or time.monotonic() - since < LEASE_SECONDS
+        over = self._overruled.get(body, "")
+        verdict, held = self._requests.run(
+            claim(claim_name(body), name, token, self._tokens, over=over, patient=patient)
+        )
+        if verdict == "pending":
+            self._pending_since.setdefault(body, time.monotonic())
+            return False
+        self._pending_since.pop(body, None)
+        if verdict == "exact":
+            self._overruled[body] = held
+            return False
+        self._overruled.pop(body, None)
+        return True
+
+    def wait(self) -> None:
+        """See `Committer`."""
+        if self._pending_since:
+            time.sleep(self._pause)
+            self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+        else:
+            self._pause = FIRST_PAUSE_SECONDS
+
+    def note_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
+        """See `Committer`: HBase splits regions by itself."""
+
+    def give_back(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
+        """See `Committer`: the room is the cluster's."""
+        return work()

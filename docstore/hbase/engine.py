@@ -1,0 +1,466 @@
+"""Cells in tables of HBase: see `Engine`.
+
+Knows the client and the coding of cells; must not know what a cell means.  Every read asks HBase; nothing is cached.
+
+A row's mutations go as one `mutateRow`, rows that only put cells together in one call.  Deletes and puts of one call do
+not order in HBase: they get the same number there.  So where a row's mutations do both, what is deleted is read first,
+and each of its cells deleted by name, but for those that are put again.  A delete of a row of pages raises its
+generation, on condition of the one that was read: a request that HBase applies late deletes nothing that came after it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+from docstore.hbase import thrift2
+from docstore.hbase.client import Answer, Client, Item, Unknown, batches
+from docstore.hbase.coding import (
+    LARGEST_CELL_BYTES,
+    WRITERS,
+    both,
+    column_filter,
+    data_families,
+    decode_cells,
+    decode_key,
+    encode_cell,
+    encode_column,
+    encode_key,
+    encode_value,
+    large_or_small,
+)
+from docstore.hbase.reads import ALL_VERSIONS, Ahead, cut, limited, requests_of, time_range
+from docstore.hbase.requests import Requests
+from docstore.hbase.thrift2 import HBaseCell, messages
+from docstore.model.errors import CommitUnknown
+from docstore.model.format import BARE_TABLES, FAMILY_END
+from docstore.model.types import (
+    Cell,
+    Condition,
+    DeleteCells,
+    DeleteFamily,
+    DeleteRow,
+    Durability,
+    Mutation,
+    ReadSpec,
+    RowMutations,
+    SetCell,
+)
+from docstore.storage.engine import (
+    EVERYTHING,
+    Caps,
+    ScannedRow,
+    check_bare,
+    check_mutations,
+    check_not_bare,
+    check_spec,
+    check_table,
+)
+
+GETS_A_CALL: Final = 500
+PUTS_A_CALL: Final = 1000
+BYTES_A_CALL: Final = 4 << 20
+SCANNED_ROWS: Final = 200
+SCANNED_CELLS: Final = 2000
+"""Cells of one row that a scan takes at a time; a longer row is read by itself."""
+GENERATION: Final = b"generation"
+"""Column of WRITERS: changed by every delete of the row."""
+TOKENS: Final = b"token:"
+"""Column of WRITERS, + writer session: the last conditional write of that session which was applied."""
+WRITERS_AT: Final = 1
+"""Timestamp of all cells of WRITERS."""
+
+_DURABILITY = {Durability.SYNC: "SYNC_WAL", Durability.FLUSH: "SYNC_WAL", Durability.NONE: "SKIP_WAL"}
+
+
+class HBaseEngine:
+    """See `Engine`.
+
+    Args:
+        client: of the cluster.
+        namespace: of the store's tables.
+        session: names this writer among all that ever write.
+    """
+
+    caps = Caps(single_writer=False, largest_cell_bytes=LARGEST_CELL_BYTES, atomic_batches=False)
+
+    def __init__(self, client: Client, namespace: str, session: bytes) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._token_column = TOKENS + session
+        self._ahead = Ahead()
+        self._row_locks = tuple(threading.Lock() for _ in range(64))
+        """A session's conditional writes to one row go one by one, so that one token a session is enough."""
+
+    def name(self, table: str) -> str:
+        """The table's name in HBase."""
+        return f"{self._namespace}:{table}"
+
+    def requests(self, durability: Durability) -> Requests:
+        """Carries out the requests of `storage.protocol` on this store's tables."""
+        level: int = getattr(messages().TDurability, _DURABILITY[durability])
+        return Requests(self._client, self._namespace, level)
+
+    def in_parallel(self, work: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:
+        """Do something for each of some items, several at a time."""
+        return self._client.in_parallel(work, items)
+
+    # --- reading
+
+    def read_row(self, table: str, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
+        """See `Engine`."""
+        self._check(table)
+        check_spec(spec, scanning=False)
+        held = self._ahead.get(table, row_key, spec)
+        return self._read_rows(table, [(row_key, spec)])[0] if held is None else held
+
+    def _read_rows(self, table: str, reads: Sequence[tuple[bytes, ReadSpec]]) -> list[list[Cell]]:
+        gets = [requests_of(table, encode_key(row_key), spec) for row_key, spec in reads]
+        answers = iter(self._get_many(table, [get for of_row in gets for get in of_row]))
+        return [
+            cut(table, [cell for _ in of_row for cell in next(answers)], spec)
+            for of_row, (_, spec) in zip(gets, reads, strict=True)
+        ]
+
+    def read_ahead(self, table: str, reads: Sequence[tuple[bytes, ReadSpec]]) -> None:
+        """See `ReadsAhead`."""
+        self._check(table)
+        missing = [one for one in dict.fromkeys(reads) if self._ahead.get(table, *one) is None]
+        for (row_key, spec), cells in zip(missing, self._read_rows(table, missing), strict=True):
+            self._ahead.put(table, row_key, spec, cells)
+
+    def forget_ahead(self) -> None:
+        """See `ReadsAhead`."""
+        self._ahead.clear()
+
+    def _get_many(self, table: str, gets: Sequence[Any]) -> list[list[HBaseCell]]:
+        parts = [gets[at : at + GETS_A_CALL] for at in range(0, len(gets), GETS_A_CALL)]
+        found = self._client.in_parallel(lambda part: self._client.get_many(self.name(table), part), parts)
+        return [cells for part in found for cells in part]
+
+    def newest(self, table: str, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
+        """See `Engine`."""
+        self._client.check_open()
+        check_not_bare(table)
+        hbase_family, column = encode_column(table, family, qualifier)
+        make = messages()
+        get = make.TGet(
+            row=encode_key(row_key), columns=[make.TColumn(family=hbase_family, qualifier=column)], maxVersions=1
+        )
+        cells = decode_cells(table, self._client.get_many(self.name(table), [get])[0])
+        return cells[0] if cells else None
+
+    def qualifiers(self, table: str, row_key: bytes, limit: int) -> list[bytes]:
+        """See `Engine`."""
+        return self.qualifiers_of_rows(table, [row_key], limit)[0]
+
+    def qualifiers_of_rows(self, table: str, row_keys: Sequence[bytes], limit: int) -> list[list[bytes]]:
+        """See `Engine`."""
+        self._client.check_open()
+        check_bare(table)
+        if limit < 1:
+            return [[] for _ in row_keys]
+        make = messages()
+        columns = [make.TColumn(family=family) for family in data_families(table)]
+        gets = [make.TGet(row=encode_key(row_key), columns=columns, storeLimit=limit) for row_key in row_keys]
+        return [[decode_key(cell.qualifier) for cell in cells] for cells in self._get_many(table, gets)]
+
+    def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
+        """See `Engine`."""
+        self._check(table)
+        asked = list(row_keys)
+        make = messages()
+        columns = [make.TColumn(family=family) for family in data_families(table)]
+        gets = [make.TGet(row=encode_key(row_key), columns=columns) for row_key in asked]
+        parts = [gets[at : at + GETS_A_CALL] for at in range(0, len(gets), GETS_A_CALL)]
+        found = self._client.in_parallel(lambda part: self._client.exist(self.name(table), part), parts)
+        exist = [one for part in found for one in part]
+        return {row_key for row_key, exists in zip(asked, exist, strict=True) if not exists}
+
+    def scan(
+        self, table: str, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING
+    ) -> Iterator[ScannedRow]:
+        """See `Engine`."""
+        self._check(table)
+        check_spec(spec, scanning=True)
+        return self._scan(table, start, end, spec)
+
+    def _scan(self, table: str, start: bytes, end: bytes | None, spec: ReadSpec) -> Iterator[ScannedRow]:
+        times = time_range(table, spec)
+        filters = {f: column_filter(table, f, spec.families, spec.qualifier_prefix) for f in data_families(table)}
+        wanted = {family: chosen for family, chosen in filters.items() if chosen is not None}
+        if times is None or not wanted or (end is not None and end <= start):
+            return
+        first = encode_key(start)
+        prefixes = set(wanted.values())
+        while True:
+            make = messages()
+            request = make.TScan(
+                startRow=first,
+                stopRow=None if end is None else encode_key(end),
+                columns=[make.TColumn(family=family) for family in wanted],
+                maxVersions=1 if table in BARE_TABLES else spec.versions or ALL_VERSIONS,
+                timeRange=times,
+                filterString=both(
+                    b"" if b"" in prefixes else b"(" + b" OR ".join(sorted(prefixes)) + b")",
+                    b"KeyOnlyFilter()" if spec.keys_only else b"",
+                ),
+                batchSize=SCANNED_CELLS,
+                caching=SCANNED_ROWS,
+                limit=SCANNED_ROWS,
+            )
+            parts = self._client.scan(self.name(table), request, SCANNED_ROWS)
+            rows: dict[bytes, list[HBaseCell]] = {}
+            counts: dict[bytes, int] = {}
+            for row, cells in parts:
+                rows.setdefault(row, []).extend(cells)
+                counts[row] = counts.get(row, 0) + 1
+            for row, cells in rows.items():
+                row_key = decode_key(row)
+                if counts[row] > 1 or len(cells) >= SCANNED_CELLS:  # by parts, of which the last may be missing
+                    yield from self._scanned_alone(table, row_key, spec)
+                    continue
+                found = cut(table, cells, spec._replace(cell_limit=None))
+                if found:
+                    yield limited(row_key, found, spec.cell_limit)
+            if len(parts) < SCANNED_ROWS:
+                return
+            first = next(reversed(rows)) + b"\x00"
+
+    def _scanned_alone(self, table: str, row_key: bytes, spec: ReadSpec) -> Iterator[ScannedRow]:
+        limit = spec.cell_limit
+        cells = self.read_row(table, row_key, spec._replace(cell_limit=None if limit is None else limit + 1))
+        if cells:
+            yield limited(row_key, cells, limit)
+
+    # --- writing
+
+    def mutate_rows(self, rows: Sequence[RowMutations], durability: Durability) -> None:
+        """See `Engine`."""
+        self._client.check_open()
+        for row in rows:
+            check_mutations(row.table, row.mutations, self.caps.largest_cell_bytes)
+        merged: dict[tuple[str, bytes], list[Mutation]] = {}
+        for table, row_key, mutations in rows:
+            merged.setdefault((table, encode_key(row_key)), []).extend(mutations)
+        level = getattr(messages().TDurability, _DURABILITY[durability])
+        puts: dict[str, list[tuple[Any, int]]] = {}
+        calls: list[Callable[[], None]] = []
+        for (table, key), mutations in merged.items():
+            if all(type(mutation) is SetCell for mutation in mutations):
+                cells = _puts(table, mutations)
+                if cells:
+                    puts.setdefault(table, []).append((thrift2.put(key, cells, level), _size_bytes(key, cells)))
+            else:
+                calls.append(partial(self._mutate, table, key, mutations, level))
+        for table, made in puts.items():
+            for batch in batches(made, lambda one: one[1], PUTS_A_CALL, BYTES_A_CALL):
+                calls.append(partial(self._put_many, table, batch))
+        self._client.in_parallel(lambda call: call(), calls)
+
+    def _put_many(self, table: str, batch: Sequence[tuple[Any, int]]) -> None:
+        self._client.put_many(self.name(table), [one for one, _ in batch], sum(size for _, size in batch))
+
+    def _mutate(self, table: str, row: bytes, mutations: Sequence[Mutation], level: int) -> None:
+        """Apply the mutations of one row, some of which delete."""
+        deletes_row = any(isinstance(mutation, DeleteRow) for mutation in mutations)
+        if not (deletes_row and WRITERS in self._families(table)):
+            parts = self._parts(table, row, mutations, level)
+            if parts:
+                self._client.mutate_row(self.name(table), thrift2.row_mutations(row, parts))
+            return
+        token = os.urandom(8)
+        while True:
+            held = self._writers_cell(table, row, GENERATION)
+            if held == token:
+                return
+            parts = self._parts(table, row, mutations, level)
+            parts.append(thrift2.put(row, [HBaseCell(WRITERS, GENERATION, WRITERS_AT, token)], level))
+            try:
+                changed = thrift2.row_mutations(row, parts)
+                if self._client.check_and_mutate(self.name(table), (WRITERS, GENERATION), held, changed):
+                    return
+            except Unknown:
+                continue  # with the same token, on condition of what is there now
+
+    def _families(self, table: str) -> tuple[bytes, ...]:
+        return (*data_families(table), *(() if table in BARE_TABLES else (WRITERS,)))
+
+    def _writers_cell(self, table: str, row: bytes, column: bytes) -> bytes | None:
+        make = messages()
+        get = make.TGet(row=row, columns=[make.TColumn(family=WRITERS, qualifier=column)])
+        cells = self._client.get_many(self.name(table), [get])[0]
+        return cells[0].value if cells else None
+
+    def _parts(self, table: str, row: bytes, mutations: Sequence[Mutation], level: int | None) -> list[Any]:
+        """Puts and deletes that come to the same as mutations in their order."""
+        if all(isinstance(mutation, DeleteRow) for mutation in mutations):
+            return [thrift2.delete_families(row, data_families(table), level)] if mutations else []
+        if all(type(mutation) is SetCell for mutation in mutations):
+            cells = _puts(table, mutations)
+            return [thrift2.put(row, cells, level)] if cells else []
+        stored = self._stored_places(table, row, mutations)
+        kept: dict[tuple[bytes, bytes, int], bytes] = {}
+        gone: set[tuple[bytes, bytes, int]] = set()
+        for mutation in mutations:
+            if isinstance(mutation, SetCell):
+                cell = encode_cell(table, *mutation)
+                kept[cell[:3]] = cell.value
+                gone.discard(cell[:3])
+                continue
+            for place in [*stored, *kept]:
+                if _deletes(table, mutation, place):
+                    kept.pop(place, None)
+                    gone.add(place)
+        parts = []
+        if there := sorted(gone & stored):
+            parts.append(thrift2.delete_versions(row, there, level))
+        if kept:
+            parts.append(thrift2.put(row, [HBaseCell(*place, value) for place, value in kept.items()], level))
+        return parts
+
+    def _stored_places(self, table: str, row: bytes, mutations: Sequence[Mutation]) -> set[tuple[bytes, bytes, int]]:
+        """The places of cells that are there and that the mutations may delete."""
+        make = messages()
+        columns: dict[tuple[bytes, bytes | None], Any] = {}
+        for mutation in mutations:
+            if isinstance(mutation, DeleteCells):
+                family, column = encode_column(table, mutation.family, mutation.qualifier)
+                columns[family, column] = make.TColumn(family=family, qualifier=column)
+            elif isinstance(mutation, DeleteFamily):
+                family = large_or_small(table, mutation.family)
+                columns[family, None] = make.TColumn(family=family)
+            elif isinstance(mutation, DeleteRow):
+                columns.update({(family, None): make.TColumn(family=family) for family in data_families(table)})
+        whole = {family for family, column in columns if column is None}
+        asked = [one for (family, column), one in columns.items() if column is None or family not in whole]
+        get = make.TGet(row=row, columns=asked, maxVersions=ALL_VERSIONS, filterString=b"KeyOnlyFilter()")
+        return {cell[:3] for cell in self._client.get_many(self.name(table), [get])[0]}
+
+    def check_and_mutate(
+        self,
+        table: str,
+        row_key: bytes,
+        condition: Condition,
+        then: Sequence[Mutation],
+        otherwise: Sequence[Mutation] = (),
+        durability: Durability = Durability.SYNC,
+    ) -> bool:
+        """See `Engine`."""
+        self._client.check_open()
+        check_mutations(table, [*then, *otherwise], self.caps.largest_cell_bytes)
+        level = getattr(messages().TDurability, _DURABILITY[durability])
+        row = encode_key(row_key)
+        column = encode_column(table, condition.family, condition.qualifier)
+        expected = None if condition.value is None else encode_value(condition.value)
+        if table in BARE_TABLES and condition.value is not None:
+            expected = encode_cell(table, "", b"", 0, b"").value if condition.value == b"" else condition.value
+        with self._row_locks[hash(row) % len(self._row_locks)]:
+            while True:
+                if self._apply_if(table, row, column, expected, then, level, equal=True):
+                    return True
+                if not otherwise:
+                    return False
+                if self._apply_if(table, row, column, expected, otherwise, level, equal=False):
+                    return False
+
+    def _apply_if(
+        self,
+        table: str,
+        row: bytes,
+        column: tuple[bytes, bytes],
+        expected: bytes | None,
+        mutations: Sequence[Mutation],
+        level: int,
+        *,
+        equal: bool,
+    ) -> bool:
+        """Apply mutations on a condition; a token that goes with them tells whether a refused one was applied."""
+        token = os.urandom(8)
+        parts = self._parts(table, row, mutations, level)
+        has_token = table not in BARE_TABLES
+        if has_token:
+            parts.append(thrift2.put(row, [HBaseCell(WRITERS, self._token_column, WRITERS_AT, token)], level))
+        changed = thrift2.row_mutations(row, parts)
+        try:
+            held = self._client.check_and_mutate(self.name(table), column, expected, changed, equal=equal)
+        except Unknown as error:
+            if has_token and self._writers_cell(table, row, self._token_column) == token:
+                return True
+            raise CommitUnknown(
+                f"whether a conditional write was applied is not known ({error}); read the row"
+            ) from error
+        return held or (has_token and self._writers_cell(table, row, self._token_column) == token)
+
+    # --- the rest
+
+    def finish_deletes(self, table: str, row_key: bytes, max_cells: int = 1000) -> bool:
+        """See `Engine`; HBase removes them when it compacts."""
+        self._check(table)
+        return True
+
+    def approximate_bytes(self, table: str, start: bytes = b"", end: bytes | None = None) -> int:
+        """See `Engine`: lengths of keys and values, by a scan; HBase's own compression is not seen."""
+        self._check(table)
+        make = messages()
+        first, total = encode_key(start), 0
+        while True:
+            request = make.TScan(
+                startRow=first,
+                stopRow=None if end is None else encode_key(end),
+                columns=[make.TColumn(family=family) for family in data_families(table)],
+                maxVersions=ALL_VERSIONS,
+                filterString=b"KeyOnlyFilter(true)",
+                limit=5 * SCANNED_ROWS,
+            )
+            rows = self._client.scan(self.name(table), request, 5 * SCANNED_ROWS)
+            for row, cells in rows:
+                total += sum(len(row) + len(cell.qualifier) + 12 for cell in cells)
+                if table not in BARE_TABLES:
+                    total += sum(int.from_bytes(cell.value, "big") for cell in cells)
+            if len(rows) < 5 * SCANNED_ROWS:
+                return total
+            first = rows[-1][0] + b"\x00"
+
+    def compact(self, table: str, start: bytes = b"", end: bytes | None = None) -> None:
+        """See `Engine`: HBase does so by itself; Thrift2 has no call for it."""
+        self._check(table)
+
+    def close(self) -> None:
+        """See `Engine`."""
+        self._client.close()
+
+    def _check(self, table: str) -> None:
+        self._client.check_open()
+        check_table(table)
+
+
+def _puts(table: str, mutations: Iterable[Mutation]) -> list[HBaseCell]:
+    """Cells to put; of several at one place the last."""
+    cells: dict[tuple[bytes, bytes, int], HBaseCell] = {}
+    for mutation in mutations:
+        assert isinstance(mutation, SetCell)
+        cell = encode_cell(table, *mutation)
+        cells[cell[:3]] = cell
+    return list(cells.values())
+
+
+def _size_bytes(row: bytes, cells: Sequence[HBaseCell]) -> int:
+    return sum(len(row) + len(cell.qualifier) + len(cell.value) + 24 for cell in cells)
+
+
+def _deletes(table: str, mutation: Mutation, place: tuple[bytes, bytes, int]) -> bool:
+    """Whether a mutation deletes the cell at a place."""
+    family, column, timestamp = place
+    if isinstance(mutation, DeleteRow):
+        return True
+    if isinstance(mutation, DeleteFamily):
+        return table in BARE_TABLES or column.startswith(mutation.family.encode() + FAMILY_END)
+    assert isinstance(mutation, DeleteCells)
+    if encode_column(table, mutation.family, mutation.qualifier) != (family, column):
+        return False
+    (cell,) = decode_cells(table, [HBaseCell(family, column, timestamp, b"\xff")])
+    return (mutation.start or 0) <= cell.timestamp and (mutation.end is None or cell.timestamp < mutation.end)

@@ -1,0 +1,79 @@
+"""What writers were told, against what a store holds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from writer import body_of, url_of
+
+import docstore
+from docstore.model.capture import BODY, VERDICT, decode_verdict
+from docstore.reports.check import check
+
+WRITER = Path(__file__).with_name("writer.py")
+
+
+class Ack(NamedTuple):
+    """One line of a ledger: a page that was acknowledged."""
+
+    number: int
+    kind: str
+    stored: str
+    timestamp: int
+
+
+def start(
+    address: str, name: str, first: int, count: int, folder: Path, durability: str = "sync"
+) -> subprocess.Popen[bytes]:
+    """Start a writer."""
+    log = (folder / f"{name}.log").open("ab")
+    arguments = [address, name, str(first), str(count), str(folder / f"{name}.ledger"), durability]
+    return subprocess.Popen([sys.executable, str(WRITER), *arguments], stdout=log, stderr=log)
+
+
+def acknowledged(folder: Path, name: str) -> list[Ack]:
+    """What a writer was told, up to now."""
+    ledger = folder / f"{name}.ledger"
+    lines = ledger.read_text(encoding="utf-8").split("\n")[:-1] if ledger.exists() else []
+    return [
+        Ack(int(fields[1]), fields[2], fields[3], int(fields[4]))
+        for fields in map(str.split, lines)
+        if fields[0] == "ack"
+    ]
+
+
+class Found(NamedTuple):
+    """What is wrong: pages that were acknowledged and are not there or not exact, bodies by how many pages are new."""
+
+    lost: list[str]
+    new_pages: dict[int, int]
+    pages: int
+    problems: list[object]
+
+
+def compare(address: str, folder: Path, names: Sequence[str]) -> Found:
+    """Read every page, one by one and by scan, and compare it with what was acknowledged."""
+    lost: list[str] = []
+    new_pages: dict[int, int] = {}
+    with docstore.open(address) as store:
+        by_scan: dict[str, tuple[bytes, str]] = {}
+        for row in store.cells.scan():
+            cells = {(cell.family, cell.qualifier): cell.value for cell in row.cells}
+            if BODY in cells:
+                by_scan[row.url] = cells[BODY], str(decode_verdict(cells[VERDICT]).kind)
+        for name in names:
+            numbers = sorted({ack.number for ack in acknowledged(folder, name)})
+            for number, document in zip(
+                numbers, store.get_many([url_of(name, number) for number in numbers]), strict=True
+            ):
+                url, body = url_of(name, number), body_of(number)
+                if document is None or document.body != body or by_scan.get(url, (b"",))[0] != body:
+                    lost.append(url)
+        for url, (_, kind) in by_scan.items():
+            number = int(url.rpartition("/")[2])
+            new_pages[number] = new_pages.get(number, 0) + (kind == "new")
+        return Found(lost, new_pages, len(by_scan), list(check(store.opened)))

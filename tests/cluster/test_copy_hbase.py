@@ -1,0 +1,63 @@
+"""A store goes to HBase and back: the same cells, exports and verdicts.  DOCSTORE_HBASE names a cluster's gateways."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import docstore
+from docstore.archives.copying.job import copy
+from docstore.hbase.client import Client
+from docstore.hbase.tables import drop_tables
+from docstore.model.types import Page, PutResult
+from docstore.reports.check import check
+from docstore.store import DocumentStore
+from docstore.sweep.job import sweep
+from tests.hbase_cluster import ADDRESSES
+from tests.pages import changed, page, words
+from tests.stores import contents
+
+pytestmark = pytest.mark.skipif(not ADDRESSES, reason="COPIES TO HBASE ARE NOT TESTED HERE: DOCSTORE_HBASE is not set")
+NAMESPACE = f"copies_{os.getpid()}"
+T0 = 1_700_000_000_000_000
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    yield f"hbase://{','.join(ADDRESSES)}/{NAMESPACE}"
+    with Client(ADDRESSES) as client:
+        drop_tables(client, NAMESPACE)
+
+
+def pages(first: int, seed: int) -> Iterator[Page]:
+    for number in range(60):
+        body = page(changed(words(number // 3, 200), seed + number, number % 8), f"Title {number // 3}")
+        yield Page(f"https://h{number % 5}.example/{first + number}", body, 200, (), T0 + (first + number) * 1_000_000)
+
+
+def later(store: DocumentStore) -> list[PutResult]:
+    return list(store.put_pages(pages(1000, 50)))
+
+
+def test_a_store_goes_to_hbase_and_back_with_its_verdicts(tmp_path: Path, address: str) -> None:
+    schema = docstore.Schema(policies={"near": "reference", "exact": "reference"}, keyed_bands=True)
+    with docstore.open(tmp_path / "source", create=True, schema=schema) as source:
+        list(source.put_pages(pages(0, 0), anchors=True))
+        list(source.put_pages(pages(30, 0)))
+        source.put_page("https://h2.example/2", status=304, fetched_at=T0 + 10**9)
+        sweep(source)
+        expected = contents(source)
+        assert copy(source, address).differing == []
+        assert copy(source, address).written_rows == 0
+        with docstore.open(address) as there:
+            assert contents(there) == expected
+            assert list(check(there.opened)) == []
+            assert copy(there, tmp_path / "back").unreadable == []
+        with docstore.open(tmp_path / "back") as back:
+            assert contents(back) == expected
+            assert back.opened.band_secret == source.opened.band_secret
+            assert list(check(back.opened)) == []
+            assert later(back) == later(source)

@@ -1,0 +1,74 @@
+"""An HBase cluster that tests may use: DOCSTORE_HBASE names its gateways, as `make test-cluster` does."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+import docstore
+from docstore import Schema
+from docstore.backends import open_backend
+from docstore.hbase.client import Client
+from docstore.hbase.coding import FAMILIES
+from docstore.hbase.engine import HBaseEngine
+from docstore.hbase.tables import drop_tables, make_tables
+from docstore.hbase.thrift2 import delete_families, messages
+from docstore.storage.engine import Engine
+from docstore.storage.port import Backend
+
+ADDRESSES = [address for address in os.environ.get("DOCSTORE_HBASE", "").split(",") if address]
+"""host:port of each gateway; none: such tests are skipped."""
+NAMESPACE = f"tests_{os.getpid()}"
+SESSION = b"session1"
+_numbers = itertools.count()
+
+
+@cache
+def tables() -> str:
+    """The namespace of tables for this process; made once, for HBase takes seconds for it."""
+    with Client(ADDRESSES) as client:
+        make_tables(client, NAMESPACE, split=False)
+    return NAMESPACE
+
+
+def empty(namespace: str) -> None:
+    """Remove all rows of a store's tables."""
+    with Client(ADDRESSES) as client:
+        for table, families in FAMILIES.items():
+            name = f"{namespace}:{table}"
+            while rows := client.scan(name, messages().TScan(filterString=b"FirstKeyOnlyFilter()", limit=1000), 1000):
+                client.delete_many(name, [delete_families(row, families) for row, _ in rows])
+
+
+def emptied_engine() -> Engine:
+    """An engine over tables without rows."""
+    empty(tables())
+    return HBaseEngine(Client(ADDRESSES), NAMESPACE, SESSION)
+
+
+def emptied_backend() -> Backend:
+    """A backend of a store without pages, over the same tables."""
+    empty(tables())
+    address = f"hbase://{','.join(ADDRESSES)}/{NAMESPACE}"
+    return open_backend(address, create=True, schema=Schema(keyed_bands=False))
+
+
+def remove_tables() -> None:
+    """Remove the tables of this process, where it made some."""
+    if tables.cache_info().currsize:
+        with Client(ADDRESSES) as client:
+            drop_tables(client, NAMESPACE)
+
+
+@contextmanager
+def empty_store(schema: Schema | None = None) -> Iterator[str]:
+    """The address of a store of its own; it is removed at the end."""
+    namespace = f"tests_{os.getpid()}_{next(_numbers)}"
+    address = f"hbase://{','.join(ADDRESSES)}/{namespace}"
+    docstore.open(address, create=True, schema=schema).close()
+    yield address
+    with Client(ADDRESSES) as client:
+        drop_tables(client, namespace)

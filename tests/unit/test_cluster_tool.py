@@ -1,0 +1,96 @@
+"""The tool that starts a test cluster: what it can be asked without Java."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tools.cluster.__main__ import main
+from tools.cluster.artifacts import folder, pom
+from tools.cluster.configuration import files, hbase
+from tools.cluster.processes import Processes
+from tools.cluster.settings import HOST, PORTS, Cluster, free_ports, load, split_name
+
+
+def cluster(root: Path) -> Cluster:
+    return Cluster(root, 19_400)
+
+
+def test_every_server_has_a_port_of_its_own(tmp_path: Path) -> None:
+    widest = Cluster(tmp_path, 20_000, 9, 9, 9)
+    ports = [widest.port(name) for name in [*widest.servers(), "namenode-http"]]
+    assert len(ports) == len(set(ports)) and all(20_000 <= port < 20_000 + PORTS for port in ports)
+
+
+def test_storage_starts_before_what_stands_on_it(tmp_path: Path) -> None:
+    names = list(cluster(tmp_path).servers())
+    assert names[:3] == ["namenode", "zookeeper", "datanode0"] and names[-1] == "gateway1"
+    assert len(names) == 9
+
+
+def test_a_cluster_is_found_again_in_its_folder(tmp_path: Path) -> None:
+    assert load(tmp_path) is None
+    made = Cluster(tmp_path, 20_000, regionservers=2, session_timeout_ms=6000)
+    made.save()
+    assert load(tmp_path) == made
+
+
+@pytest.mark.parametrize("servers", [0, 10])
+def test_a_number_of_servers_without_ports_is_refused(tmp_path: Path, servers: int) -> None:
+    with pytest.raises(ValueError, match="regionservers must be 1 to 9"):
+        Cluster(tmp_path, 20_000, servers)
+
+
+def test_names_of_servers_are_checked() -> None:
+    assert split_name("regionserver2") == ("regionserver", 2) and split_name("master") == ("master", 0)
+    for name in ("regionserver", "master1", "nobody", ""):
+        with pytest.raises(ValueError, match="no server is named"):
+            split_name(name)
+
+
+def test_taken_ports_are_passed_over() -> None:
+    first = free_ports()
+    with socket.socket() as taken:
+        taken.bind((HOST, first + 7))
+        taken.listen()
+        assert free_ports() > first
+
+
+def test_configuration_is_sound_xml_and_names_loopback_alone(tmp_path: Path) -> None:
+    made = files(cluster(tmp_path / "a&b"))
+    for name, text in made.items():
+        if name.endswith(".xml"):
+            values = {one.findtext("name"): one.findtext("value") for one in ElementTree.fromstring(text)}
+            assert values and all("0.0.0.0" not in str(value) for value in values.values())
+    settings = hbase(cluster(tmp_path))
+    assert settings["hbase.wal.hsync"] == "true" and str(settings["hbase.rootdir"]).startswith(f"hdfs://{HOST}:")
+    assert settings["hbase.master.wait.on.regionservers.maxtostart"] == 3
+
+
+def test_jars_lie_by_the_list_that_names_them(tmp_path: Path) -> None:
+    root = ElementTree.fromstring(pom())
+    names = {one.text for one in root.iter("{http://maven.apache.org/POM/4.0.0}artifactId")}
+    assert {"hbase-server", "hbase-thrift", "hadoop-hdfs"} <= names
+    assert folder(tmp_path) == folder(tmp_path) and folder(tmp_path).parent == tmp_path
+
+
+def test_a_process_that_has_ended_is_not_signalled(tmp_path: Path) -> None:
+    processes = Processes(cluster(tmp_path), tmp_path / "jars")
+    (tmp_path / "processes").mkdir()
+    assert processes.process_id("master") is None
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        (tmp_path / "processes" / "master").write_text(f"{other.pid} 1", encoding="utf-8")
+        assert processes.process_id("master") is None  # the id is somebody else's now
+        assert not processes.signal("master", signal.SIGKILL)
+        assert other.poll() is None
+
+
+def test_a_command_without_a_cluster_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--root", str(tmp_path), "status"]) == 1
+    assert "no cluster was made" in capsys.readouterr().err

@@ -1,0 +1,470 @@
+"""`docstore copy`: the copy holds the same cells and gives the same verdicts, whatever stops it."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_case import Terminal
+from memory_backend import MemoryBackend
+from memory_engine import MemoryEngine
+from pages import changed, page, words
+from stores import contents, damage_value
+
+import docstore
+from docstore import ColumnFamily, DeleteCells, GCPolicy, Page, Schema, SetCell
+from docstore.archives.copying.job import CopyOptions, copy, copy_into
+from docstore.model.capture import BODY, CHECKSUM, MAIN
+from docstore.model.errors import CorruptionError, InvalidArgument, StorageError
+from docstore.model.pointers import PagePointer
+from docstore.model.types import Durability
+from docstore.reports.check import check
+from docstore.store import DocumentStore
+from docstore.sweep.job import sweep
+from docstore.writing.copystate import is_unfinished
+from docstore.writing.importing import RowImporter
+
+HTML = (("content-type", "text/html"),)
+T0 = 1_700_000_000_000_000
+SECOND = 1_000_000
+SCHEMA = Schema(
+    families=(ColumnFamily("user", GCPolicy(max_versions=2)), ColumnFamily("note")),
+    policies={"near": "reference", "exact": "reference"},
+)
+
+
+def a_page(name: str, body: bytes, at: int = 0, status: int = 200, **more: str) -> Page:
+    return Page(f"https://{name}", body, status, HTML, T0 + at * SECOND, **more)
+
+
+def crawl() -> Iterator[Page]:
+    """Pages of a site, copies of them on others, versions, and pages that are near to what comes before and after."""
+    for number in range(40):
+        text = words(number // 2, 400)
+        yield a_page(f"z.example/{number}", page(changed(text, number, 4 * (number % 2)), f"Title {number // 2}"))
+    for number in range(0, 40, 5):
+        yield a_page(f"a.example/{number}", page(words(number // 2, 400), f"Title {number // 2}"), 1)
+        yield a_page(f"z.example/{number}", page(changed(words(number // 2, 400), 99, 9), f"Title {number // 2}"), 2)
+    yield a_page("z.example/1", page(changed(words(0, 400), 1, 4), "Title 0"), 3)  # the same bytes again
+    yield a_page("m.example/missing", page(words(77, 80)), 4, 404)
+    yield a_page("m.example/empty", b"", 5)
+    yield a_page("m.example/named", page(words(78, 80)), 6, payload_digest="sha1:ABC", docno="WT-7")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[DocumentStore]:
+    with docstore.open(tmp_path / "source", create=True, schema=SCHEMA) as store:
+        list(store.put_pages(crawl(), anchors=True))
+        store.put_page("https://z.example/2", status=304, fetched_at=T0 + 7 * SECOND)
+        store.put_page("https://z.example/unknown", status=304, fetched_at=T0 + 7 * SECOND)
+        body = page(words(3, 400), "Title 3")
+        store.put_page("https://z.example/of6", body, headers=HTML, policies={"exact": "reject"}, fetched_at=T0)
+        store.add_anchor("https://z.example/3", "https://other.example/", "a link", T0)
+        store.add_anchor("https://never.example/", "https://other.example/", "seen in links alone", T0)
+        for at in range(4):  # two of them are hidden by the family's policy
+            store.cells.apply("https://z.example/4", [SetCell("user", b"rank", at * 1000, b"%d" % at)])
+        store.cells.apply("https://z.example/5", [SetCell("note", b"\x00\xff long", 0, b"x" * 5000)])
+        store.cells.apply("https://z.example/5", [SetCell("note", b"gone", 0, b"gone")])
+        store.cells.apply("https://z.example/5", [DeleteCells("note", b"gone")])
+        store.delete("https://z.example/7")
+        sweep(store)
+        yield store
+
+
+def later_pages() -> Iterator[Page]:
+    """Pages that later come to both stores."""
+    for number in range(0, 40, 3):
+        text = words(number // 2, 400)
+        yield a_page(f"n.example/{number}", page(changed(text, 500 + number, 3), f"Title {number // 2}"), 100)
+        yield a_page(f"o.example/{number}", page(text, f"Title {number // 2}"), 101)
+        yield a_page(f"z.example/{number}", page(changed(text, 7, 40), f"Title {number // 2}"), 102)
+    yield a_page("m.example/again", page(words(77, 80)), 103, 404)
+
+
+def as_later_judged(store: DocumentStore) -> list[object]:
+    return [
+        *store.put_pages(later_pages()),
+        *store.similar(page(words(11, 400))),
+        *store.collapse(["https://z.example/0"]),
+    ]
+
+
+def test_a_copy_holds_the_same_cells_and_gives_the_same_later_verdicts(source: DocumentStore, tmp_path: Path) -> None:
+    report = copy(source, tmp_path / "copy")
+    expected = contents(source)
+    assert (report.rows, report.cells) == (len({key[0] for key in expected}), len(expected))
+    assert report.verified_rows == report.written_rows == report.rows
+    with docstore.open(tmp_path / "copy") as store:
+        assert store.schema == source.schema
+        assert contents(store) == expected
+        assert list(check(store.opened)) == []
+        assert [one.url for one in store.find(docno="WT-7")] == ["https://m.example/named"]
+        assert [one.url for one in store.find(payload_digest="sha1:ABC")] == ["https://m.example/named"]
+        assert list(store.orphans()) == list(source.orphans())
+        assert list(store.rejected()) == list(source.rejected())
+        assert sweep(store).written == 0
+        assert as_later_judged(store) == as_later_judged(source)
+
+
+def referrers(store: DocumentStore) -> set[PagePointer]:
+    """Pages stored by reference to a page like them."""
+    sharing = store.opened.sharing
+    return {one for row in store.opened.engine.scan("bodies") for one in sharing.referrers(row.row_key)}
+
+
+def test_what_leans_on_a_body_leans_on_it_in_the_copy(source: DocumentStore, tmp_path: Path) -> None:
+    copy(source, tmp_path / "copy", CopyOptions(threads=1))
+    with docstore.open(tmp_path / "copy") as store:
+        assert store.stored_bytes() < 1.1 * source.stored_bytes()
+        leaning = [len(source.opened.sharing.users(row.row_key)) for row in source.opened.engine.scan("bodies")]
+        copied = [len(store.opened.sharing.users(row.row_key)) for row in store.opened.engine.scan("bodies")]
+        assert sum(copied) >= 0.8 * sum(leaning)
+        assert referrers(store) == {one for one in referrers(source) if source.cells.read_row(one.row_key) is not None}
+        assert len(referrers(store)) > 5
+        report = store.compact()
+        assert report.damaged_values == 0
+        assert contents(store) == contents(source)
+        assert list(check(store.opened)) == []
+
+
+def test_pages_stored_by_reference_are_found_when_their_original_goes(source: DocumentStore, tmp_path: Path) -> None:
+    copy(source, tmp_path / "copy")
+    with docstore.open(tmp_path / "copy") as store:
+        for one in (source, store):
+            assert one.delete("https://z.example/0")
+        assert as_later_judged(store) == as_later_judged(source)
+
+
+def test_the_copy_of_a_copy_is_the_same_with_any_number_of_threads(source: DocumentStore, tmp_path: Path) -> None:
+    copy(source, tmp_path / "one", CopyOptions(threads=4))
+    with docstore.open(tmp_path / "one", read_only=True) as store:
+        copy(store, tmp_path / "two", CopyOptions(threads=1, verify=False))
+    with docstore.open(tmp_path / "two") as store:
+        assert contents(store) == contents(source)
+        assert list(check(store.opened)) == []
+
+
+@pytest.mark.parametrize("atomic_batches", [True, False])
+def test_a_store_goes_to_another_backend_and_back(source: DocumentStore, tmp_path: Path, atomic_batches: bool) -> None:
+    engine = MemoryEngine()
+    engine.caps = engine.caps._replace(atomic_batches=atomic_batches)
+    with DocumentStore(MemoryBackend(engine, SCHEMA), Durability.NONE) as store:
+        report = copy_into(source, store)
+        assert report.differing == []
+        assert contents(store) == contents(source)
+        assert list(check(store.opened)) == []
+        copy(store, tmp_path / "back")
+        with docstore.open(tmp_path / "back") as back:
+            assert contents(back) == contents(source)
+            assert list(check(back.opened)) == []
+            assert as_later_judged(store) == as_later_judged(back) == as_later_judged(source)
+
+
+def test_a_secret_choice_of_bands_goes_with_the_copy(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, schema=Schema(keyed_bands=True), durability="none") as store:
+        list(store.put_pages(crawl()))
+        copy(store, tmp_path / "copy")
+        with docstore.open(tmp_path / "copy") as copied:
+            assert copied.opened.band_secret == store.opened.band_secret
+            assert list(check(copied.opened)) == []
+            assert as_later_judged(copied) == as_later_judged(store)
+
+
+def test_texts_are_posted_in_the_order_of_the_source(source: DocumentStore, tmp_path: Path) -> None:
+    """A bucket gives its first 64 texts, so the order tells which those are."""
+    from docstore.writing.textorder import order_of_texts
+
+    copy(source, tmp_path / "copy")
+    with docstore.open(tmp_path / "copy") as store:
+        expected, found = (order_of_texts(one.opened, one.table) for one in (source, store))
+    assert expected is not None and found is not None
+    assert len(found) > 15
+    assert found.tolist() == [number for number in expected.tolist() if number in set(found.tolist())]
+
+
+def test_a_store_that_is_no_copy_is_refused(source: DocumentStore, tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "other", create=True, schema=SCHEMA, durability="none") as store:
+        store.put_page("https://other.example/", b"<p>Here.")
+    before = copy_refused(source, tmp_path / "other")
+    assert "has pages and is no copy" in before
+    with docstore.open(tmp_path / "third", create=True, schema=SCHEMA, durability="none") as third:
+        third.put_page("https://third.example/", b"<p>Here.")
+        copy(third, tmp_path / "third-copy")
+    assert "copy of another store" in copy_refused(source, tmp_path / "third-copy")
+    docstore.open(tmp_path / "narrow", create=True, schema=Schema(near_threshold=0.9)).close()
+    assert "schema" in copy_refused(source, tmp_path / "narrow")
+    with docstore.open(tmp_path / "other") as store:
+        assert [row.url for row in store.cells.scan()] == ["https://other.example/"]
+
+
+def copy_refused(source: DocumentStore, target: Path) -> str:
+    with pytest.raises(InvalidArgument) as refusal:
+        copy(source, target)
+    return str(refusal.value)
+
+
+def test_an_empty_store_is_copied_with_its_schema(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, schema=SCHEMA) as store:
+        assert copy(store, tmp_path / "copy").rows == 0
+    with docstore.open(tmp_path / "copy") as store:
+        assert store.schema == SCHEMA
+        assert contents(store) == {}
+        assert not is_unfinished(store.opened)
+
+
+def test_a_second_run_brings_the_copy_up_to_date(source: DocumentStore, tmp_path: Path) -> None:
+    copy(source, tmp_path / "copy")
+    again = copy(source, tmp_path / "copy")
+    assert (again.written_rows, again.texts, again.only_here) == (0, 0, 0)
+    source.put_page("https://z.example/0", page(words(900, 300)), headers=HTML, fetched_at=T0 + 900 * SECOND)
+    source.put_page("https://b.example/", page(words(901, 300)), headers=HTML, fetched_at=T0 + 900 * SECOND)
+    source.add_anchor("https://z.example/3", "https://other.example/", "another text", T0 + SECOND)
+    source.delete("https://z.example/9")
+    source.cells.apply("https://z.example/4", [DeleteCells("user", b"rank")])
+    later = copy(source, tmp_path / "copy")
+    assert (later.written_rows, later.texts, later.only_here, later.deleted) == (3, 2, 2, 0)
+    assert later.differing == []
+    with docstore.open(tmp_path / "copy") as store:
+        held = contents(store)
+        assert contents(source).items() <= held.items()
+        assert store.get("https://z.example/9") is not None
+    cleaned = copy(source, tmp_path / "copy", CopyOptions(delete=True))
+    assert (cleaned.written_rows, cleaned.only_here, cleaned.deleted) == (0, 2, 2)
+    with docstore.open(tmp_path / "copy") as store:
+        assert contents(store) == contents(source)
+        assert list(check(store.opened)) == []
+        assert as_later_judged(store) == as_later_judged(source)
+
+
+def test_a_source_that_changes_meanwhile_is_copied_row_by_row_as_it_was_read(
+    source: DocumentStore, tmp_path: Path
+) -> None:
+    """What is written behind the copy comes with the next run; each row of the copy is one that there was."""
+    before = contents(source)
+    written: list[str] = []
+
+    def write_meanwhile(what: str, done: int) -> None:
+        if not written:
+            for url in ("https://a.example/new", "https://zz.example/new"):
+                written.append(source.put_page(url, page(words(950, 200)), headers=HTML, fetched_at=T0).url)
+
+    copy(source, tmp_path / "copy", CopyOptions(threads=1), write_meanwhile)
+    assert written
+    with docstore.open(tmp_path / "copy") as store:
+        assert {key: value for key, value in contents(store).items() if not key[0].endswith(b"new https")} == before
+        assert list(check(store.opened)) == []
+    copy(source, tmp_path / "copy")
+    with docstore.open(tmp_path / "copy") as store:
+        assert contents(store) == contents(source)
+
+
+def test_a_damaged_value_is_named_and_everything_else_is_copied(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True) as store:
+        list(store.put_pages(crawl()))
+        expected = contents(store)
+        damage_value(store, "https://z.example/13", BODY)
+        damage_value(store, "https://z.example/17", MAIN)
+    with docstore.open(tmp_path / "s", read_only=True) as store:
+        report = copy(store, tmp_path / "copy")
+    assert [(one.url, one.column) for one in report.unreadable] == [
+        ("https://z.example/13", "page:body"),
+        ("https://z.example/17", "text:main"),
+    ]
+    assert report.differing == []
+    with docstore.open(tmp_path / "copy") as store:
+        missing = expected.keys() - contents(store).keys()
+        assert {(key[1], key[2]) for key in missing} >= {BODY, CHECKSUM, MAIN}
+        assert {key[0] for key in missing} == {store.cells.row_key(f"https://z.example/{n}") for n in (13, 17)}
+        assert list(check(store.opened)) == []
+        (again,) = store.put_pages([one for one in crawl() if one.url == "https://z.example/13"])
+        assert again.stored == "body", "the very capture can be stored again"
+
+
+def test_a_row_of_very_many_cells_is_copied_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from docstore.archives.copying import rows
+
+    monkeypatch.setattr(rows, "PORTION_CELLS", 50)
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        cells = [SetCell("anchor", f"https://l.example/{n}".encode(), 1000 * (n % 3), b"%d" % n) for n in range(400)]
+        store.cells.apply("https://a.example/", cells)
+        for version in range(12):
+            store.put_page(
+                "https://a.example/", page(words(version, 80)), headers=HTML, fetched_at=T0 + version * SECOND
+            )
+        copy(store, tmp_path / "copy")
+        with docstore.open(tmp_path / "copy") as copied:
+            assert contents(copied) == contents(store)
+        store.add_anchor("https://a.example/", "https://l.example/7", "later", T0 + 99 * SECOND)
+        assert copy(store, tmp_path / "copy").written_rows == 1
+        with docstore.open(tmp_path / "copy") as copied:
+            assert contents(copied) == contents(store)
+            assert list(check(copied.opened)) == []
+
+
+def test_rows_that_differ_are_named_and_repaired_by_the_next_run(
+    source: DocumentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = RowImporter.write
+
+    def lose_one(self: RowImporter, rows: list[object], find_base: object) -> None:
+        real(self, [row for row in rows if b"/5 " not in row.row_key], find_base)  # type: ignore[attr-defined, misc, arg-type]
+
+    monkeypatch.setattr(RowImporter, "write", lose_one)
+    report = copy(source, tmp_path / "copy")
+    assert sorted(report.differing) == ["https://a.example/5", "https://z.example/5"]
+    with docstore.open(tmp_path / "copy") as store:
+        assert is_unfinished(store.opened)
+        assert any("copy" in problem.where for problem in check(store.opened))
+    monkeypatch.setattr(RowImporter, "write", real)
+    assert copy(source, tmp_path / "copy").differing == []
+    with docstore.open(tmp_path / "copy") as store:
+        assert contents(store) == contents(source)
+        assert list(check(store.opened)) == []
+
+
+@pytest.mark.parametrize("checksum", ["crc32", "md5"])
+def test_a_store_with_another_checksum_is_copied(tmp_path: Path, checksum: str) -> None:
+    schema = Schema(checksum=checksum, policies={"near": "reference"})
+    with docstore.open(tmp_path / "s", create=True, schema=schema, durability="none") as store:
+        list(store.put_pages(crawl()))
+        copy(store, tmp_path / "copy")
+        with docstore.open(tmp_path / "copy") as copied:
+            assert contents(copied) == contents(store)
+            assert referrers(copied) == referrers(store) != set()
+            assert list(check(copied.opened)) == []
+            assert as_later_judged(copied) == as_later_judged(store)
+
+
+def test_a_store_of_the_first_version_is_copied(tmp_path: Path) -> None:
+    shutil.copytree(Path(__file__).parents[1] / "fixtures" / "store-v1" / "store", tmp_path / "s")
+    with docstore.open(tmp_path / "s") as store:
+        copy(store, tmp_path / "copy")
+        with docstore.open(tmp_path / "copy") as copied:
+            assert contents(copied) == contents(store)
+            assert list(check(copied.opened)) == []
+            assert as_later_judged(copied) == as_later_judged(store)
+
+
+def test_pages_without_their_bodies_are_copied_as_such(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        store.put_page("https://a.example/", page(words(1, 200)), headers=HTML, fetched_at=T0, keep_body=False)
+        copy(store, tmp_path / "copy")
+        assert copy(store, tmp_path / "copy").written_rows == 0
+        with docstore.open(tmp_path / "copy") as copied:
+            assert contents(copied) == contents(store)
+            assert list(check(copied.opened)) == []
+            like = page(changed(words(1, 200), 1, 2))
+            assert copied.similar(like) == store.similar(like) != []
+            again = [one.put_page("https://a.example/", page(words(1, 200)), fetched_at=T0) for one in (store, copied)]
+            assert again[0] == again[1]
+
+
+def test_a_value_deleted_while_it_is_read_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from docstore.tablets.placement import Placement
+
+    with docstore.open(tmp_path / "s", create=True, schema=SCHEMA) as store:
+        store.cells.apply("https://a.example/", [SetCell("note", name, 0, name * 900) for name in (b"gone", b"kept")])
+        real = Placement.fetch
+
+        def fetch(self: Placement, envelope: bytes) -> bytes:
+            if self is store.opened.placement and b"gone" in real(self, envelope):
+                monkeypatch.setattr(Placement, "fetch", real)
+                store.cells.apply("https://a.example/", [DeleteCells("note", b"gone")])
+                raise CorruptionError("compacted away")
+            return real(self, envelope)
+
+        monkeypatch.setattr(Placement, "fetch", fetch)
+        report = copy(store, tmp_path / "copy")
+        assert (report.unreadable, report.differing, report.cells) == ([], [], 1)
+        with docstore.open(tmp_path / "copy") as copied:
+            assert contents(copied) == contents(store)
+
+
+def test_a_full_disk_ends_the_copy_and_the_next_run_goes_on(
+    source: DocumentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from docstore.archives.copying import job
+
+    monkeypatch.setattr(job, "RANGE_ROWS", 5)
+    real = RowImporter.write
+    calls: list[int] = []
+
+    def write(self: RowImporter, *arguments: Any) -> None:
+        calls.append(1)
+        if len(calls) > 4:
+            raise StorageError(errno.ENOSPC, "no space left")
+        real(self, *arguments)
+
+    monkeypatch.setattr(RowImporter, "write", write)
+    with pytest.raises(StorageError):
+        copy(source, tmp_path / "copy")
+    monkeypatch.setattr(RowImporter, "write", real)
+    report = copy(source, tmp_path / "copy")
+    assert report.resumed_rows >= 10
+    with docstore.open(tmp_path / "copy") as store:
+        assert contents(store) == contents(source)
+        assert list(check(store.opened)) == []
+
+
+def test_what_expires_between_reading_and_verifying_is_no_difference(tmp_path: Path) -> None:
+    now = [T0]
+    schema = Schema(families=(ColumnFamily("user", GCPolicy(max_age_seconds=60)),))
+    with (
+        docstore.open(tmp_path / "s", create=True, schema=schema) as opened,
+        docstore.open(tmp_path / "copy", create=True, schema=schema) as target,
+    ):
+        store = DocumentStore(opened.opened, Durability.SYNC, clock=lambda: now[0])
+        later = DocumentStore(target.opened, Durability.SYNC, clock=lambda: now[0])
+        store.cells.apply("https://a.example/", [SetCell("user", b"rank", T0, b"1"), SetCell("anchor", b"b", T0, b"2")])
+        real = RowImporter.write
+
+        def write(self: RowImporter, *arguments: Any) -> None:
+            real(self, *arguments)
+            now[0] += 61 * SECOND
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RowImporter, "write", write)
+            assert copy_into(store, later).differing == []
+
+
+def test_the_totals_of_a_copy_count_what_it_holds(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, schema=SCHEMA, durability="none") as store:
+        list(store.put_pages(crawl()))
+        store.put_page("https://z.example/2", status=304, fetched_at=T0 + 7 * SECOND)
+        copy(store, tmp_path / "copy")
+        with docstore.open(tmp_path / "copy") as copied:
+            assert copied.stats()["totals"] == store.stats()["totals"]
+            copied.put_page("https://one.example/", page(words(1000, 90)), headers=HTML)
+            assert copied.stats()["totals"]["captures"] == store.stats()["totals"]["captures"] + 1
+
+
+def test_the_command_copies_says_what_it_did_and_exports_are_equal(
+    source: DocumentStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source.close()
+    run = Terminal(tmp_path / "source", capsys)
+    target = tmp_path / "copy"
+    answer = run.bare("copy", str(run.store), str(target), "--progress")
+    assert answer.code == 0
+    assert "verified" in answer.out and "texts" in answer.err
+    report = run.bare("copy", str(run.store), str(target), "--json", "--no-verify", "--threads", "1").object()
+    assert (report["written_rows"], report["verified_rows"], report["unreadable"]) == (0, 0, [])
+    for name, options in (("all", ["--versions", "all"]), ("unique", ["--unique", "--format", "jsonl"])):
+        for terminal in (run, run.on(target)):
+            written = tmp_path / f"{terminal.store.name}-{name}"
+            assert terminal("export", "--output", str(written), *options).code == 0
+        assert (tmp_path / f"source-{name}").read_bytes() == (tmp_path / f"copy-{name}").read_bytes()
+    with docstore.open(run.store) as store:
+        damage_value(store, "https://z.example/13", BODY)
+    damaged = run.bare("copy", str(run.store), str(tmp_path / "second"))
+    assert damaged.code == 8
+    assert "z.example/13" in damaged.err
+    assert run.bare("copy", str(run.store), str(run.store)).code == 3
+    served = run.bare("copy", "http://localhost:8470", str(tmp_path / "x"))
+    assert served.code == 2 and "docstore backup" in served.err
+    assert run.bare("copy", str(tmp_path / "none"), str(tmp_path / "x")).code == 3
+    assert not (tmp_path / "x").exists()

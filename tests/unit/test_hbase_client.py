@@ -1,0 +1,159 @@
+"""Calls to gateways, without a cluster: addresses, gateways that are not there, answers that never come."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+import docstore
+from docstore.hbase.client import Client, Unknown, batches, parse_address
+from docstore.hbase.coding import (
+    decode_cells,
+    decode_key,
+    decode_timestamp,
+    encode_cell,
+    encode_key,
+    encode_timestamp,
+    encode_value,
+    filter_call,
+)
+from docstore.hbase.thrift2 import HBaseCell, put, row_mutations
+from docstore.model.errors import CommitUnknown, InvalidArgument, StoreUnavailable
+from docstore.model.format import TIMESTAMP_MAX
+from docstore.model.types import Cell
+
+
+@pytest.mark.parametrize(
+    ("address", "parsed"),
+    [("node:9091", ("node", 9091)), ("node", ("node", 9090)), ("[::1]:80", ("::1", 80)), ("[::1]", ("::1", 9090))],
+)
+def test_an_address_names_host_and_port(address: str, parsed: tuple[str, int]) -> None:
+    assert parse_address(address) == parsed
+
+
+@pytest.mark.parametrize("address", ["", ":9090", "node:", "node:port", "node:0", "node:65536"])
+def test_what_is_no_gateway_is_refused(address: str) -> None:
+    with pytest.raises(InvalidArgument, match="is no gateway"):
+        parse_address(address)
+
+
+@pytest.mark.parametrize("address", ["hbase://", "hbase://node", "hbase://node/", "hbase://node/a-b", "hbase://n/a/b"])
+def test_an_address_without_gateway_or_namespace_is_refused(address: str) -> None:
+    with pytest.raises(InvalidArgument, match="give hbase://host:port"):
+        docstore.open(address)
+
+
+@contextmanager
+def gateway(answer: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A gateway that does something with each connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    answer(server.accept()[0])
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def closed_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def hang_up(connection: socket.socket) -> None:
+    connection.recv(1 << 16)
+    connection.close()
+
+
+def client(*addresses: str) -> Client:
+    return Client(addresses, timeout_seconds=0.2, give_up_seconds=0, first_answer_seconds=0)
+
+
+def test_a_gateway_that_is_not_there_is_named() -> None:
+    address = closed_port()
+    with client(address) as calls, pytest.raises(StoreUnavailable, match=f"no gateway answers at {address}"):
+        calls.has_namespace("any")
+
+
+def test_a_write_without_an_answer_may_be_applied() -> None:
+    with gateway(hang_up) as address, client(address) as calls, pytest.raises(CommitUnknown, match="same write again"):
+        calls.put_many("ns:pages", [put(b"row", [HBaseCell(b"s", b"q", 1, b"v")])])
+
+
+def test_a_conditional_write_is_sent_once() -> None:
+    seen = []
+
+    def count(connection: socket.socket) -> None:
+        seen.append(connection.recv(1 << 16))
+        connection.close()
+
+    mutations = row_mutations(b"row", [put(b"row", [HBaseCell(b"w", b"slot", 1, b"token")])])
+    with gateway(count) as address, client(address, address) as calls:
+        with pytest.raises(Unknown):
+            calls.check_and_mutate("ns:pages", (b"w", b"slot"), None, mutations)
+        assert len(seen) == 1
+
+
+def test_a_closed_client_says_so() -> None:
+    calls = client(closed_port())
+    calls.close()
+    calls.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        calls.has_namespace("any")
+
+
+def test_batches_are_bounded_in_number_and_bytes() -> None:
+    assert list(batches([1, 2, 3, 4, 9, 1], lambda one: one, 3, 6)) == [[1, 2, 3], [4], [9], [1]]
+
+
+# --- how cells lie in HBase
+
+
+def test_row_keys_keep_their_order_and_are_never_empty() -> None:
+    keys = [b"", b"\x00", b"\x00\x00", b"\x00\x01", b"\x01", b"a", b"a\x00", b"\xff"]
+    encoded = [encode_key(key) for key in keys]
+    assert encoded == sorted(encoded) and all(encoded)
+    assert [decode_key(key) for key in encoded] == keys
+    with pytest.raises(InvalidArgument, match="a store on HBase takes 32000"):
+        encode_key(bytes(32_001))
+
+
+def test_the_last_timestamp_goes_one_lower() -> None:
+    for timestamp in (0, 1000, TIMESTAMP_MAX - 2, TIMESTAMP_MAX):
+        assert decode_timestamp(encode_timestamp(timestamp)) == timestamp
+    assert encode_timestamp(TIMESTAMP_MAX) < TIMESTAMP_MAX
+    with pytest.raises(InvalidArgument, match="take another"):
+        encode_timestamp(TIMESTAMP_MAX - 1)
+
+
+@pytest.mark.parametrize("value", [b"", b"\xff", b"\xff\xff", b"\x00", b"value"])
+def test_a_value_is_never_empty_there_and_comes_back(value: bytes) -> None:
+    assert encode_value(value)
+    cell = encode_cell("pages", "page", b"body", 5000, value)
+    assert decode_cells("pages", [cell]) == [Cell("page", b"body", 5000, value)]
+
+
+def test_cells_of_a_row_come_in_docstores_order() -> None:
+    cells = [
+        encode_cell("pages", family, qualifier, timestamp, b"v")
+        for family in ("anchor", "http", "page", "text")
+        for qualifier in (b"", b"\x00", b"a")
+        for timestamp in (2000, 1000)
+    ]
+    by_family = sorted(cells, key=lambda cell: (cell.family, cell.qualifier, -cell.timestamp))
+    found = decode_cells("pages", [*by_family, HBaseCell(b"w", b"slot", 1, b"token")])
+    assert found == sorted(found, key=lambda cell: (cell.family, cell.qualifier, -cell.timestamp))
+    assert len(found) == len(cells)
+
+
+def test_quotes_in_a_filter_are_doubled() -> None:
+    assert filter_call(b"PrefixFilter", b"it's \x00") == b"PrefixFilter('it''s \x00')"

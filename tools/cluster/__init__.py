@@ -1,0 +1,1 @@
+"""A real HBase cluster of separate processes on this machine, for tests: see `__main__`."""
