@@ -9,6 +9,7 @@ stage verifies the others exactly.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +63,46 @@ def expected_recall(threshold: float) -> float:
     return 1.0 - miss_probability(bin_agreement(threshold, _KEPT_BITS), width, BINS // width)
 
 
+class Sketched(NamedTuple):
+    """Texts that are compared with each other, n of them.
+
+    Attributes:
+        sketches: (m, 256) uint8; may be mapped, it is read in pieces.
+        rows: (n,) int64 the sketch of each.
+        sizes: (n,) int64 shingles that each was made of.
+        bins: (n,) expected bins of each sketch that are its own.
+    """
+
+    sketches: NDArray[np.uint8]
+    rows: Numbers
+    sizes: Numbers
+    bins: NDArray[np.float64]
+
+
+def sketched(sketches: NDArray[np.uint8], rows: Numbers, sizes: Numbers) -> Sketched:
+    """Texts with these sketches, made of so many shingles."""
+    return Sketched(sketches, rows, sizes, _own_bins(sizes))
+
+
+class BandPairs(NamedTuple):
+    """Likely pairs of one band, or of a part of its buckets.
+
+    Attributes:
+        first, second: (pairs,) int64 positions of texts.
+        compared: pairs of like size that were looked at.
+        crowded: positions of texts in buckets so large that not every pair was looked at.
+    """
+
+    first: Numbers
+    second: Numbers
+    compared: int
+    crowded: Numbers
+
+
+Seen = tuple[NDArray[np.uint64], NDArray[np.bool_]]
+"""Keys of another band, and which texts were in crowded buckets there."""
+
+
 def candidates(sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, threshold: float) -> Candidates:
     """Candidate pairs among chosen texts.
 
@@ -73,33 +114,23 @@ def candidates(sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, thr
     """
     width = band_width(threshold)
     bands = BINS // width
-    sizes = sizes[chosen]
-    bins = _own_bins(sizes)
+    texts = sketched(sketches, chosen, sizes[chosen])
     count = max(1, len(chosen))
     codes = np.empty(0, np.int64)
     fresh: list[Numbers] = []
     compared = held = 0
     cut = np.zeros(len(chosen), bool)
-    recent: deque[tuple[NDArray[np.uint64], NDArray[np.bool_]]] = deque(maxlen=REMEMBERED_BANDS)
-    following = _keys(sketches, chosen, 0, width)
+    recent: deque[Seen] = deque(maxlen=REMEMBERED_BANDS)
+    following = band_keys(sketches, chosen, 0, width)
     for band in range(bands):
         keys = following
-        following = _keys(sketches, chosen, (band + 1) % bands, width)
+        following = band_keys(sketches, chosen, (band + 1) % bands, width)
         crowded = np.zeros(len(chosen), bool)
-        for places, limit in _chunks(keys):
-            left, right = bucket_pairs(keys[places], following[places], limit)
-            left, right = _similar_sizes(sizes, places[left], places[right], threshold)
-            for earlier, unsure in recent:
-                seen = (earlier[left] == earlier[right]) & ~unsure[left]
-                left, right = left[~seen], right[~seen]
-            compared += len(left)
-            agreeing = sketch_agreements(sketches, chosen[left], chosen[right])
-            likely = agreeing >= _least_agreement(bins, left, right, threshold)
-            left, right = left[likely], right[likely]
-            fresh.append(np.minimum(left, right) * count + np.maximum(left, right))
-            held += len(left)
-            if limit < len(places) - 1:
-                crowded[_crowded(keys, places, limit)] = True
+        for found in band_pairs(keys, following, texts, threshold, recent):
+            compared += found.compared
+            fresh.append(found.first * count + found.second)
+            held += len(found.first)
+            crowded[found.crowded] = True
             if held > CHUNK_PAIRS:
                 codes, fresh, held = distinct(np.concatenate([codes, *fresh])), [], 0
         cut |= crowded
@@ -108,7 +139,38 @@ def candidates(sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, thr
     return Candidates(chosen[codes // count], chosen[codes % count], compared, int(cut.sum()))
 
 
-def _keys(sketches: NDArray[np.uint8], chosen: Numbers, band: int, width: int) -> NDArray[np.uint64]:
+def band_pairs(
+    keys: NDArray[np.uint64],
+    ties: NDArray[np.uint64],
+    texts: Sketched,
+    threshold: float,
+    recent: Iterable[Seen] = (),
+) -> Iterator[BandPairs]:
+    """Likely pairs that share a band; bounded in memory.
+
+    Args:
+        keys: (n,) of the band, of texts in ascending order, each bucket whole.
+        ties: (n,) keys of the next band: they order the texts of a crowded bucket.
+        texts: with those keys.
+        threshold: least Jaccard coefficient of a pair.
+        recent: bands that were looked at before: pairs that share one of them are left out.
+    """
+    for places, limit in _chunks(keys):
+        left, right = bucket_pairs(keys[places], ties[places], limit)
+        left, right = _similar_sizes(texts.sizes, places[left], places[right], threshold)
+        for earlier, unsure in recent:
+            seen = (earlier[left] == earlier[right]) & ~unsure[left]
+            left, right = left[~seen], right[~seen]
+        compared = len(left)
+        agreeing = sketch_agreements(texts.sketches, texts.rows[left], texts.rows[right])
+        likely = agreeing >= _least_agreement(texts.bins, left, right, threshold)
+        left, right = left[likely], right[likely]
+        crowded = _crowded(keys, places, limit) if limit < len(places) - 1 else np.empty(0, np.int64)
+        yield BandPairs(np.minimum(left, right), np.maximum(left, right), compared, crowded)
+
+
+def band_keys(sketches: NDArray[np.uint8], chosen: Numbers, band: int, width: int) -> NDArray[np.uint64]:
+    """Keys of the chosen sketches for one band, (texts,) uint64."""
     padded = np.zeros((len(chosen), 8), np.uint8)
     padded[:, :width] = sketches[chosen, band * width : (band + 1) * width]
     return padded.view(np.uint64)[:, 0]

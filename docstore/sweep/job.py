@@ -14,6 +14,7 @@ input and the options.
 
 from __future__ import annotations
 
+import importlib
 import os
 import time
 from collections.abc import Callable
@@ -31,13 +32,18 @@ from docstore.dedup.kernel import Kernel
 from docstore.dedup.shingle import distinct
 from docstore.model.capture import BODY, ClusterPlace
 from docstore.model.errors import InvalidArgument
+from docstore.model.format import SWEEP_DIRECTORY
 from docstore.model.keys import url_of
 from docstore.reading.documents import DocumentReader
 from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore
-from docstore.sweep.candidates import candidates, expected_recall
+from docstore.sweep.candidates import expected_recall
 from docstore.sweep.columns import write_back
-from docstore.sweep.pages import BY_BODY, BY_TEXT, Versions, anchor_counts, read_versions
+from docstore.sweep.engines.local import LocalEngine
+from docstore.sweep.engines.port import Engine
+from docstore.sweep.identity import BY_BODY, BY_TEXT
+from docstore.sweep.kernels import TextRule
+from docstore.sweep.pages import Versions, anchor_counts, read_versions
 from docstore.sweep.pairs import Listed, PairGraph
 from docstore.sweep.stages import Workspace
 from docstore.sweep.texts import Maker
@@ -46,6 +52,7 @@ from docstore.sweep.verify import verify
 
 MANY_DUPLICATES = 500
 TEXTS = ("main", "visible")
+ENGINES = ("local", "spark")
 MAIN_EXTRACTOR = "scored"
 """Main content where the store itself fingerprints all visible text."""
 
@@ -66,7 +73,11 @@ class SweepOptions:
         all_pairs: list every pair of equal versions; else a star around the first of them.
         dry_run: write no columns.
         pairs: file to write the pairs to.
-        threads: that make shingles and compare.
+        threads: that make shingles and compare; with Spark those that read the store.
+        engine: "local" computes in threads of this process, "spark" on a cluster.
+        master: of the Spark cluster, such as spark://host:7077; local[*] runs Spark on this machine.
+        shared: folder that this process and all workers of Spark see; None takes one in the store's own folder.
+        settings: of Spark, by name.
     """
 
     threshold: float | None = None
@@ -78,8 +89,14 @@ class SweepOptions:
     dry_run: bool = False
     pairs: Path | None = None
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
+    engine: str = "local"
+    master: str = "local[*]"
+    shared: Path | None = None
+    settings: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise InvalidArgument(f"engine {self.engine!r} is none of {', '.join(ENGINES)}")
         known = [str(policy) for policy in CanonicalPolicy]
         if self.policy not in known:
             raise InvalidArgument(f"policy {self.policy!r} is none of {', '.join(known)}")
@@ -148,13 +165,18 @@ def sweep(
         StorageError: the disk is full or fails; what is committed stays, and the same sweep again continues.
     """
     with store.opened.placement.unreadable.collecting() as unreadable:
-        report = _Sweep(store, options, on_progress).run()
+        work = _Sweep(store, options, on_progress)
+        try:
+            report = work.run()
+        finally:
+            work.close()
     report.unreadable = list(unreadable)
     return report
 
 
 class _Sweep:
     def __init__(self, store: DocumentStore, options: SweepOptions, on_progress: Progress | None) -> None:
+        self._began = self._stage_began = time.monotonic()
         schema = store.schema
         self._store = store
         self._reader = DocumentReader(store.table, store.opened.placement)
@@ -169,7 +191,8 @@ class _Sweep:
         extractor = _extractor(options.text, schema.extractor)
         self._from_bodies = extractor != schema.extractor
         self._own_sketches = self._from_bodies or shingle_words != schema.shingle_words
-        self._kernel = Kernel(extractor, shingle_words, schema.checksum)
+        self._rule = TextRule(extractor, shingle_words, schema.checksum, False)
+        Kernel(*self._rule[:3])  # refuses what it does not know, before anything is read
         self._how = f"{self._threshold!r} {extractor} {shingle_words} {options.versions}"
         self.report = SweepReport(
             threshold=self._threshold,
@@ -178,7 +201,9 @@ class _Sweep:
             policy=str(options.policy),
             expected_recall=expected_recall(self._threshold),
         )
-        self._began = self._stage_began = time.monotonic()
+        self._engine = _engine(store, options)
+        if options.engine != "local":
+            self._stage_done("start")
 
     def run(self) -> SweepReport:
         """All stages."""
@@ -208,9 +233,14 @@ class _Sweep:
                 lambda done, total: self._show("columns", done, total),
             )
         self._stage_done("columns")
-        workspace.remove()
         report.seconds = time.monotonic() - self._began
+        self.close()
+        workspace.remove()
         return report
+
+    def close(self) -> None:
+        """Let go of the engine."""
+        self._engine.close()
 
     # --- stages
 
@@ -231,13 +261,13 @@ class _Sweep:
         self._stage_done("sketches")
 
     def _maker(self, versions: Versions) -> Maker:
-        return Maker(self._store, versions, self._kernel, from_bodies=self._from_bodies, threads=self._options.threads)
+        return Maker(self._store, versions, self._rule, from_bodies=self._from_bodies, engine=self._engine)
 
     def _pairs(self, versions: Versions, workspace: Workspace) -> PairGraph:
         maker = self._maker(versions)
         leader = leaders(versions.identity) if len(versions.rows) else np.empty(0, np.int64)
         lone = np.flatnonzero((leader == np.arange(len(leader))) & (versions.equal_by == BY_TEXT))
-        proposed = candidates(versions.sketches, versions.shingle_counts, lone, self._threshold)
+        proposed = self._engine.candidates(versions.sketches, versions.shingle_counts, lone, self._threshold)
         first, second = _with_named(proposed.first, proposed.second, leader, versions)
         self.report.candidates, self.report.crowded = len(first), proposed.cut
         self._stage_done("candidates")
@@ -246,7 +276,7 @@ class _Sweep:
         self._stage_done("shingles")
         left, right = np.searchsorted(needed, first), np.searchsorted(needed, second)
         shared = verify(
-            made.sets, left, right, workspace, threads=self._options.threads, on_progress=self._shower("pairs")
+            made.sets, made.path, left, right, workspace, engine=self._engine, on_progress=self._shower("pairs")
         )
         either = made.sets.lengths[left] + made.sets.lengths[right] - shared
         similarity = shared / np.maximum(either, 1)
@@ -361,6 +391,16 @@ class _Sweep:
         now = time.monotonic()
         self.report.stage_seconds[stage] = round(now - self._stage_began, 3)
         self._stage_began = now
+
+
+def _engine(store: DocumentStore, options: SweepOptions) -> Engine:
+    """What computes; started before anything is read, so that what it lacks is said at once."""
+    if options.engine == "local":
+        return LocalEngine(options.threads)
+    shared = store.opened.path / SWEEP_DIRECTORY if options.shared is None else options.shared
+    module = importlib.import_module("docstore.sweep.engines.spark")
+    engine: Engine = module.SparkEngine(options.master, shared, options.threads, dict(options.settings))
+    return engine
 
 
 def _extractor(text: str | None, own: str) -> str:

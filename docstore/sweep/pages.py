@@ -3,10 +3,6 @@
 Knows the rows of pages and the columns of `capture`; must not know shingles, pairs or clusters.  One scan; no
 body is read.  Successive captures of one URL with the same bytes are one version, as old as the first
 of them.  Versions are numbered in the order (row key, timestamp), so that no result depends on the order of ingest.
-
-Versions are equal by the same rules as in verdicts.  With 50 words or more: the text, and the words of the title that
-`dedup.doubt` uses.  With 20 to 49: text and title.  With fewer, without text or without a 2xx status: the body.  Only
-versions with 50 words or more are compared further.
 """
 
 from __future__ import annotations
@@ -28,13 +24,11 @@ from docstore.dedup.candidates import Numbers
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.comparable import (
     MIN_NEAR_WORDS,
-    MIN_SAME_TEXT_WORDS,
     REASON_BLANK,
     says_nothing,
     status_class,
     text_compares,
 )
-from docstore.dedup.doubt import distinctive_words
 from docstore.dedup.sketch import BINS
 from docstore.model import capture, keys
 from docstore.model.capture import Column, StoredVerdict
@@ -43,13 +37,12 @@ from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
 from docstore.model.types import SAME_PAGE, Cell, ReadSpec, header_of
 from docstore.reading.documents import DocumentReader
 from docstore.reading.lookup import MAX_REDIRECTS, REDIRECT_STATUSES
-from docstore.storage.envelope import envelope_raw_bytes, parse_envelope
+from docstore.storage.envelope import envelope_raw_bytes, is_absent, is_ref, parse_envelope
 from docstore.store import DocumentStore
+from docstore.sweep.identity import BY_BODY, BY_TEXT, body_identity, identify, text_identity
 from docstore.text.words import words
 
 FAMILIES = ("dedup", "http", "page", "text")
-BY_BODY, BY_TITLE, BY_TEXT = 0, 1, 2
-"""What a version must have in common with another to be its equal: body; text and title; text and title's words."""
 LONG_TEXT_BYTES = 2048
 """A longer text is taken to have 50 words without counting them; the pairs of one that has not are dropped later."""
 PROGRESS_ROWS = 1000
@@ -246,7 +239,7 @@ class _Reading:
         known = len(text_checksum) == 17 and text_checksum[0] == SCHEME_TEXT_1
         good = text_compares(status) and known
         body = checksum if decides_alone(checksum) else b"\0" + blake3(value(capture.BODY)).digest()
-        body = _digest(b"b%d:" % status_class(status), body)
+        body = body_identity(status, body)
         sketch, shingle_count = capture.decode_sketch(value(capture.SKETCH))
         title = value(capture.TITLE)
         sketched = len(sketch) == SKETCH_BYTES and sketch[0] == SCHEME_SKETCH_1
@@ -373,27 +366,10 @@ class _Reading:
 
 def _is_blank(columns: dict[Column, bytes], verdict: StoredVerdict | None) -> bool:
     """Whether a body says nothing; one too long for its cell is known by its verdict."""
-    body = parse_envelope(columns[capture.BODY])
-    return says_nothing(body.value) if body.ref is None else verdict is not None and verdict.reason == REASON_BLANK
-
-
-def _digest(sort: bytes, value: bytes) -> bytes:
-    return blake3(sort + value).digest(16)
-
-
-def identify(word_count: int, text_checksum: bytes, title: bytes, body: bytes) -> tuple[int, bytes]:
-    """By what a good page of so many words is equal to others, and the 16 bytes in which it equals them."""
-    if word_count >= MIN_NEAR_WORDS:
-        return BY_TEXT, text_identity(text_checksum, title)
-    if word_count >= MIN_SAME_TEXT_WORDS:
-        return BY_TITLE, _digest(b"t", text_checksum + title)
-    return BY_BODY, body
-
-
-def text_identity(text_checksum: bytes, title: bytes) -> bytes:
-    """Names a text under titles of which all have the same words, 16 bytes."""
-    found = "\n".join(sorted(distinctive_words(title.decode("utf-8", "surrogatepass"))))
-    return _digest(b"n", text_checksum + found.encode("utf-8", "surrogatepass"))
+    envelope = columns[capture.BODY]
+    if is_ref(envelope) or is_absent(envelope):
+        return verdict is not None and verdict.reason == REASON_BLANK
+    return says_nothing(parse_envelope(envelope).value)
 
 
 def anchor_counts(store: DocumentStore, versions: Versions, chosen: Numbers) -> Numbers:

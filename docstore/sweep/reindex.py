@@ -17,9 +17,9 @@ from docstore.model.capture import Column, StoredVerdict
 from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1
 from docstore.model.pointers import PagePointer
 from docstore.model.types import ReadSpec, VerdictKind
-from docstore.storage.envelope import envelope_raw_bytes
+from docstore.reading.index import SeenPages
+from docstore.storage.envelope import envelope_raw_bytes, is_absent
 from docstore.store import DocumentStore
-from docstore.writing.reindexing import SeenPages
 
 GROUP_PAGES = 64
 FAMILIES = ("dedup", "page")
@@ -101,7 +101,7 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
         earlier: set[bytes] = set()
         for timestamp, columns in sorted(captures.items()):
             body = columns.get(capture.BODY)
-            if body is None or not envelope_raw_bytes(body) or capture.CHECKSUM not in columns:
+            if body is None or capture.CHECKSUM not in columns or not (envelope_raw_bytes(body) or is_absent(body)):
                 continue
             verdict = capture.decode_verdict(fetch(columns[capture.VERDICT])) if capture.VERDICT in columns else None
             confirms = columns[capture.CHECKSUM] in earlier
@@ -128,7 +128,7 @@ def _should_be_seen(store: DocumentStore, verdict: StoredVerdict | None, *, conf
     """Whether postings must lead to a capture; `confirms` says that an earlier live one of its row has these bytes."""
     if verdict is None or verdict.stored == capture.STORED_CONFIRMED:
         return not confirms  # it outlived its verdict, or the capture that it confirmed
-    if verdict.stored == capture.STORED_BODY:
+    if verdict.stored in capture.STORED_ITSELF:
         return True
     if verdict.stored != capture.STORED_REFERENCE:
         return False

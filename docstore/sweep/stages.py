@@ -117,16 +117,20 @@ class StageLog:
 
 
 class ShingleFile:
-    """Shingle sets one after the other in a file that is mapped, not read: memory holds what is looked at."""
+    """Shingle sets one after the other in a file that is mapped, not read: memory holds what is looked at.
+
+    Attributes:
+        path: of the file.
+    """
 
     def __init__(self, log: Path) -> None:
-        self._path = log.with_suffix(SWEEP_SHINGLES_SUFFIX)
+        self.path = log.with_suffix(SWEEP_SHINGLES_SUFFIX)
         self._members = 0
 
     def checksum(self, begin: int, count: int) -> int:
         """CRC-32 of so many members from one on; -1 where the file is shorter."""
         try:
-            with self._path.open("rb") as stream:
+            with self.path.open("rb") as stream:
                 stream.seek(8 * begin)
                 part = stream.read(8 * count)
         except FileNotFoundError:
@@ -136,20 +140,20 @@ class ShingleFile:
     def keep(self, members: int) -> None:
         """Cut the file to so many members; further ones are appended behind them."""
         try:
-            with self._path.open("ab") as stream:
+            with self.path.open("ab") as stream:
                 stream.truncate(8 * members)
         except OSError as error:
-            raise _storage(error, self._path) from error
+            raise _storage(error, self.path) from error
         self._members = members
 
     def append(self, members: NDArray[np.uint64]) -> int:
         """Append members; -> CRC-32 of their bytes."""
         raw = members.astype("<u8").tobytes()
         try:
-            with self._path.open("ab") as stream:
+            with self.path.open("ab") as stream:
                 stream.write(raw)
         except OSError as error:
-            raise _storage(error, self._path) from error
+            raise _storage(error, self.path) from error
         self._members += len(members)
         return crc32(raw)
 
@@ -157,7 +161,7 @@ class ShingleFile:
         """All members, mapped."""
         if not self._members:
             return np.empty(0, np.uint64)
-        return np.memmap(self._path, "<u8", "r", shape=(self._members,))
+        return np.memmap(self.path, "<u8", "r", shape=(self._members,))
 
 
 def in_order(threads: int, work: Callable[[_Part], _Result], parts: Iterable[_Part]) -> Iterator[_Result]:

@@ -1,6 +1,6 @@
-"""Second stage of a sweep: shingle sets, made from stored texts or bodies, in threads, into a mapped file.
+"""Second stage of a sweep: shingle sets, made from stored texts or bodies by an engine, into a mapped file.
 
-Knows where texts and bodies are and the kernel; must not know pairs.  Batches are written in order, so the
+Knows where texts and bodies are; must not know pairs, nor where an engine works.  Batches are written in order, so the
 file does not depend on the number of threads.  Each is logged, so that a killed sweep continues after it.
 """
 
@@ -9,48 +9,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from pathlib import Path
 
 import msgpack
 import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore.dedup.analysis import Analysis
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.comparable import MIN_NEAR_WORDS
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.overlaps import Sets
-from docstore.dedup.sketch import BINS, minima
+from docstore.dedup.sketch import BINS
 from docstore.model import capture
 from docstore.model.errors import CorruptionError
 from docstore.model.types import header_of
 from docstore.reading.documents import DocumentReader
 from docstore.storage.envelope import envelope_raw_bytes
 from docstore.store import DocumentStore
-from docstore.sweep.pages import BY_TEXT, Versions, identify
-from docstore.sweep.stages import INPUT_BYTES, ShingleFile, Workspace, in_order
-from docstore.text.words import words
+from docstore.sweep.engines.port import Engine
+from docstore.sweep.identity import BY_TEXT
+from docstore.sweep.kernels import Columns, TextRule, sets_of_bodies, sets_of_texts
+from docstore.sweep.pages import Versions
+from docstore.sweep.stages import INPUT_BYTES, ShingleFile, Workspace
 
 BATCH_TEXTS = 256
 BATCH_BYTES = 4 << 20
-
-
-class Made(NamedTuple):
-    """What one text gave.
-
-    Attributes:
-        shingles: its set, ascending.
-        word_count: at least 50 where it is 50 or more: only short texts are counted.
-        sketch: 256 bytes, where asked for; else b"".
-        equal_by, identity: see `Versions`; only of bodies.
-    """
-
-    shingles: NDArray[np.uint64]
-    word_count: int
-    sketch: bytes
-    equal_by: int
-    identity: bytes
 
 
 @dataclass(slots=True)
@@ -60,9 +43,10 @@ class ShingleSets:
     Attributes:
         versions: (m,) their numbers, ascending.
         sets: the sets; members are mapped.
-        word_counts: (m,) see `Made`.
+        word_counts: (m,) at least 50 where a text has 50 or more: only short texts are counted.
         sketches: (m, 256) uint8, or (m, 0).
         equal_by: (m,) uint8; identity: (m, 2) uint64.
+        path: of the file of members.
     """
 
     versions: Numbers
@@ -71,6 +55,7 @@ class ShingleSets:
     sketches: NDArray[np.uint8]
     equal_by: NDArray[np.uint8]
     identity: NDArray[np.uint64]
+    path: Path
 
 
 class Maker:
@@ -79,20 +64,21 @@ class Maker:
     Args:
         store: whose texts.
         versions: of it.
-        kernel: extractor and shingle length.
-        from_bodies: take the text from the body by the kernel's extractor; else the stored one.
-        threads: that work.
+        rule: extractor and shingle length.
+        from_bodies: take the text from the body by the rule's extractor; else the stored one.
+        engine: that works.
     """
 
     def __init__(
-        self, store: DocumentStore, versions: Versions, kernel: Kernel, *, from_bodies: bool, threads: int
+        self, store: DocumentStore, versions: Versions, rule: TextRule, *, from_bodies: bool, engine: Engine
     ) -> None:
         self._fetch = store.opened.placement.fetch
         self._reader = DocumentReader(store.table, store.opened.placement)
         self._versions = versions
-        self._kernel = kernel
+        self._rule = rule
+        self._kernel = Kernel(*rule[:3])
         self._from_bodies = from_bodies
-        self._threads = threads
+        self._engine = engine
 
     def make(
         self,
@@ -127,9 +113,10 @@ class Maker:
                 break
             take(frame)
         file.keep(members)
-        for batch in in_order(self._threads, partial(self._work, sketches=sketches), self._cut(chosen[done:])):
-            checksum = file.append(np.concatenate([made.shingles for made in batch]))
-            frame = _frame(batch, checksum)
+        load, kernel = (self._bodies, sets_of_bodies) if self._from_bodies else (self._texts, sets_of_texts)
+        rule = self._rule._replace(sketches=sketches)
+        for made in self._engine.map(name, load, partial(kernel, rule), self._cut(chosen[done:])):
+            frame = _frame(made, file.append(made["members"]))
             log.append(frame)
             take(frame)
             if on_progress is not None:
@@ -145,6 +132,7 @@ class Maker:
             else np.empty((len(chosen), 0), np.uint8),
             np.frombuffer(b"".join(other[1] for other in others), np.uint8),
             np.frombuffer(b"".join(other[2] for other in others), np.uint64).reshape(-1, 2),
+            file.path,
         )
 
     def _cut(self, chosen: Numbers) -> Iterator[list[int]]:
@@ -162,36 +150,30 @@ class Maker:
 
     def text(self, number: int) -> str:
         """The text that a version is compared by."""
-        return self._analyse(number).main if self._from_bodies else self._text(number).decode("utf-8", "surrogatepass")
+        if self._from_bodies:
+            return self._kernel.analyse(self._value(number, capture.BODY), self._content_type(number)).main
+        return self._text(number).decode("utf-8", "surrogatepass")
 
-    # --- in the threads
+    # --- in threads
 
-    def _work(self, numbers: Sequence[int], sketches: bool) -> list[Made]:
-        make = self._from_body if self._from_bodies else self._from_text
-        return [make(number, sketches) for number in numbers]
+    def _texts(self, numbers: Sequence[int]) -> Columns:
+        return {
+            "text": [self._text(number) for number in numbers],
+            "equal_by": self._versions.equal_by[numbers],
+            "identity": self._versions.identity[numbers].reshape(-1),
+        }
 
-    def _from_text(self, number: int, sketch: bool) -> Made:
-        text = self._text(number).decode("utf-8", "surrogatepass")
-        shingles = self._kernel.shingles(text)
-        count = len(shingles) if len(shingles) >= MIN_NEAR_WORDS else len(words(text))
-        kept = _sketch(shingles) if sketch else b""
-        return Made(
-            shingles, count, kept, int(self._versions.equal_by[number]), self._versions.identity[number].tobytes()
-        )
+    def _bodies(self, numbers: Sequence[int]) -> Columns:
+        types = [self._content_type(number) for number in numbers]
+        return {
+            "body": [self._value(number, capture.BODY) for number in numbers],
+            "content_type": [None if one is None else one.encode("utf-8", "surrogatepass") for one in types],
+            "identity": self._versions.bodies[numbers].reshape(-1),
+        }
 
-    def _analyse(self, number: int) -> Analysis:
+    def _content_type(self, number: int) -> str | None:
         encoded = self._value(number, capture.HEADERS)
-        headers = capture.decode_headers(encoded) if encoded else ()
-        return self._kernel.analyse(self._value(number, capture.BODY), header_of(headers, "content-type"))
-
-    def _from_body(self, number: int, sketch: bool) -> Made:
-        analysis = self._analyse(number)
-        shingles = self._kernel.shingles(analysis.main)
-        kept = _sketch(shingles) if sketch else b""
-        title = analysis.title.encode("utf-8", "surrogatepass")
-        body = self._versions.bodies[number].tobytes()
-        equal_by, identity = identify(analysis.word_count, analysis.text_checksum, title, body)
-        return Made(shingles, analysis.word_count, kept, equal_by, identity)
+        return header_of(capture.decode_headers(encoded) if encoded else (), "content-type")
 
     def _text(self, number: int) -> bytes:
         envelope = self._versions.texts[number]
@@ -214,20 +196,16 @@ class Maker:
         return self._reader.value(row_key, column, timestamp) or b""
 
 
-def _sketch(shingles: NDArray[np.uint64]) -> bytes:
-    return minima(shingles).astype(np.uint8).tobytes() if len(shingles) else bytes(BINS)
-
-
-def _frame(batch: Sequence[Made], checksum: int) -> bytes:
+def _frame(made: Columns, checksum: int) -> bytes:
     return bytes(
         msgpack.packb(
             [
-                np.array([len(made.shingles) for made in batch], "<i8").tobytes(),
-                np.array([made.word_count for made in batch], "<i8").tobytes(),
+                made["lengths"].astype("<i8").tobytes(),
+                made["counts"].astype("<i8").tobytes(),
                 checksum,
-                b"".join(made.sketch for made in batch),
-                bytes(made.equal_by for made in batch),
-                b"".join(made.identity for made in batch),
+                made["sketches"].tobytes(),
+                made["equal_by"].tobytes(),
+                made["identity"].tobytes(),
             ]
         )
     )

@@ -8,15 +8,17 @@ cluster, and nothing is lost.  Memory: about 200 bytes a page.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from docstore.dedup.detector import jaccard
 from docstore.dedup.kernel import Kernel
 from docstore.model.capture import MAIN
 from docstore.model.keys import url_of
-from docstore.reading.collapse import ClusterLookup, Membership, own_group
+from docstore.reading.collapse import Membership, own_group
 from docstore.storage.unreadable import Place
-from docstore.store import DocumentStore
+
+if TYPE_CHECKING:  # types alone
+    from docstore.attach import Store
 
 
 class Dropped(NamedTuple):
@@ -38,9 +40,9 @@ class _Survivor(NamedTuple):
 class Survivors:
     """Which of the selected pages stay.  First add every selected capture, then ask for each."""
 
-    def __init__(self, store: DocumentStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._clusters = ClusterLookup(store.table, store.opened.placement)
+        self._clusters = store.clusters
         self._groups: dict[bytes, _Survivor] = {}
         self._kernel = Kernel(store.schema.extractor, store.schema.shingle_words, store.schema.checksum)
 
@@ -89,7 +91,7 @@ class Survivors:
         return jaccard(self._kernel.overlap(mine, theirs), len(mine), len(theirs))
 
     def _text(self, row_key: bytes, timestamp: int) -> str:
-        document = self._store.opened.placement.unreadable.attempt(
+        document = self._store.unreadable.attempt(
             lambda: self._store.get(url_of(row_key), at=timestamp, families=("text",)),
             Place(row_key, *MAIN, timestamp),
         )

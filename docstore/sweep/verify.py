@@ -1,4 +1,4 @@
-"""Fourth stage of a sweep: candidates -> pairs with exact similarities, in threads, each batch logged.
+"""Fourth stage of a sweep: candidates -> pairs with exact similarities, by an engine, each batch logged.
 
 Knows arrays only.  Nothing is estimated: the common members of two sets are counted, by native code if it is there.
 """
@@ -6,15 +6,17 @@ Knows arrays only.  Nothing is estimated: the common members of two sets are cou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.kernel import shared_members
 from docstore.dedup.overlaps import Sets
-from docstore.sweep.stages import INPUT_BYTES, Workspace, in_order
+from docstore.sweep.engines.port import Engine
+from docstore.sweep.kernels import Columns
+from docstore.sweep.stages import INPUT_BYTES, Workspace
 
 BATCH_MEMBERS = 1 << 22
 """Members of the pairs of a batch, or one pair; its sets are copied, so that one takes at most about 100 MB."""
@@ -22,20 +24,22 @@ BATCH_MEMBERS = 1 << 22
 
 def verify(
     sets: Sets,
+    members: Path,
     first: Numbers,
     second: Numbers,
     workspace: Workspace,
     *,
-    threads: int,
+    engine: Engine,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Numbers:
     """What each pair shares; batches that the workspace's log has are taken from there.
 
     Args:
         sets: of uint64 hashes.
+        members: file of their members.
         first, second: (pairs,) sorted numbers of sets.
         workspace: of this sweep.
-        threads: that count.
+        engine: that counts.
     """
     digest = blake3(first.astype("<i8").tobytes())
     for part in (second, sets.starts):
@@ -46,15 +50,19 @@ def verify(
     for frame in log.frames():
         found.append(np.frombuffer(frame, "<i8"))
         done += len(found[-1])
-    for batch in in_order(
-        threads, lambda pairs: shared_members(sets, *pairs), _batches(sets, first[done:], second[done:])
-    ):
+    batches = _batches(sets, first[done:], second[done:])
+    for counted in engine.map("pairs", _columns, engine.counter(sets, members), batches):
+        batch = counted["shared"]
         log.append(batch.astype("<i8").tobytes())
         found.append(batch)
         done += len(batch)
         if on_progress is not None:
             on_progress(done, len(first))
     return np.concatenate([np.empty(0, np.int64), *found])
+
+
+def _columns(pairs: tuple[Numbers, Numbers]) -> Columns:
+    return {"first": pairs[0], "second": pairs[1]}
 
 
 def _batches(sets: Sets, first: Numbers, second: Numbers) -> Iterator[tuple[Numbers, Numbers]]:

@@ -1,0 +1,171 @@
+"""Candidates by two shuffles: pure functions over Arrow batches, for `mapInArrow`.
+
+Knows the kernels of `candidates` and Arrow; must not know Spark.
+
+    part of the sketches -> (bucket range of a band, keys, ties, texts)         shuffled by bucket range
+    all of a range       -> (block of first texts, codes of likely pairs)       shuffled by block: double pairs go
+    all of a block       -> a file of distinct codes, in order
+
+A row holds arrays as bytes: a shuffle of few large rows, not of one for each text and band.
+Rows may come in any order.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from docstore.dedup.candidates import CHUNK_PAIRS, Numbers
+from docstore.dedup.shingle import distinct
+from docstore.dedup.sketch import BINS
+from docstore.sweep.candidates import band_keys, band_pairs, band_width, sketched
+from docstore.sweep.engines.arrowfiles import read_columns, write_columns
+
+BANDED = "bucket long, keys binary, ties binary, texts binary"
+PAIRED = "block long, codes binary"
+DONE = "block long"
+CROWDED = -1
+"""In place of a block: texts in crowded buckets."""
+_SPREAD = np.uint64(0x9E37_79B9_7F4A_7C15)
+
+Batches = Iterable[Any]
+
+
+class Plan(NamedTuple):
+    """How the work is cut.
+
+    Attributes:
+        folder: that all processes share.
+        texts: how many are compared.
+        threshold: least Jaccard coefficient of a pair.
+        part_texts: sketches of one part.
+        ranges: of the keys of each band.
+        blocks: of first texts.
+    """
+
+    folder: str
+    texts: int
+    threshold: float
+    part_texts: int
+    ranges: int
+    blocks: int
+
+    @property
+    def sketches(self) -> Path:
+        """File of sketches and sizes, by text."""
+        return Path(self.folder) / "sketches.arrow"
+
+    def codes(self, block: int) -> Path:
+        """File of the distinct codes of a block; CROWDED for the texts."""
+        return Path(self.folder) / f"codes-{block}.arrow"
+
+
+@lru_cache(maxsize=1)
+def _open(path: Path) -> tuple[NDArray[np.uint8], Numbers]:
+    columns = read_columns(path)
+    return columns["sketches"].reshape(-1, BINS), columns["sizes"]
+
+
+def warm_up(batches: Batches) -> Iterator[Any]:
+    """Do nothing, where everything is loaded."""
+    yield from batches
+
+
+def emit_bands(plan: Plan, batches: Batches) -> Iterator[Any]:
+    """Band keys of parts of the sketches; a batch has the numbers of parts in its first column."""
+    sketches, _ = _open(plan.sketches)
+    width = band_width(plan.threshold)
+    bands = BINS // width
+    for part in _numbers(batches):
+        texts = np.arange(part * plan.part_texts, min((part + 1) * plan.part_texts, plan.texts), dtype=np.int64)
+        rows: list[tuple[int, bytes, bytes, bytes]] = []
+        following = band_keys(sketches, texts, 0, width)
+        for band in range(bands):
+            keys, following = following, band_keys(sketches, texts, (band + 1) % bands, width)
+            where = ((keys * _SPREAD) >> np.uint64(32)) % np.uint64(plan.ranges)
+            for at in range(plan.ranges):
+                mine = where == at
+                if mine.any():
+                    parts = (keys[mine].tobytes(), following[mine].tobytes(), texts[mine].tobytes())
+                    rows.append((band * plan.ranges + at, *parts))
+        yield _batch(("bucket", "keys", "ties", "texts"), rows)
+
+
+def pair_buckets(plan: Plan, batches: Batches) -> Iterator[Any]:
+    """Codes of likely pairs of whole buckets, by block."""
+    sketches, sizes = _open(plan.sketches)
+    gathered = _gathered(batches)
+    for bucket in sorted(gathered):
+        keys, ties, texts = (
+            np.concatenate([np.frombuffer(row[column], kind) for row in gathered[bucket]])
+            for column, kind in enumerate((np.uint64, np.uint64, np.int64))
+        )
+        del gathered[bucket]
+        order = np.argsort(texts)
+        keys, ties, texts = keys[order], ties[order], texts[order]
+        fresh: list[Numbers] = []
+        held = 0
+        for found in band_pairs(keys, ties, sketched(sketches, texts, sizes[texts]), plan.threshold):
+            fresh.append(texts[found.first] * plan.texts + texts[found.second])
+            held += len(found.first)
+            if len(found.crowded):
+                yield _batch(("block", "codes"), [(CROWDED, texts[found.crowded].tobytes())])
+            if held > CHUNK_PAIRS:
+                yield from _in_blocks(plan, fresh)
+                fresh, held = [], 0
+        yield from _in_blocks(plan, fresh)
+
+
+def _in_blocks(plan: Plan, fresh: list[Numbers]) -> Iterator[Any]:
+    codes = distinct(np.concatenate([np.empty(0, np.int64), *fresh]))
+    block_codes = -(-plan.texts // plan.blocks) * plan.texts
+    cuts = np.searchsorted(codes, np.arange(1, plan.blocks) * block_codes)
+    rows = [(block, part.tobytes()) for block, part in enumerate(np.split(codes, cuts)) if len(part)]
+    if rows:
+        yield _batch(("block", "codes"), rows)
+
+
+def distinct_codes(plan: Plan, batches: Batches) -> Iterator[Any]:
+    """Write the distinct codes of each block into its file."""
+    gathered = _gathered(batches)
+    for block, rows in gathered.items():
+        codes = distinct(np.concatenate([np.frombuffer(row[0], np.int64) for row in rows]))
+        write_columns(plan.codes(block), {"codes": codes})
+        yield _batch(("block",), [(block,)])
+
+
+def run_files(folder: str, kernel: Any, batches: Batches) -> Iterator[Any]:
+    """Run a kernel over batches in files; a batch of Spark has their numbers in its first column."""
+    for number in _numbers(batches):
+        write_columns(Path(folder) / f"{number}.out", kernel(read_columns(Path(folder) / f"{number}.in")))
+        yield _batch(("block",), [(number,)])
+
+
+def _numbers(batches: Batches) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def _gathered(batches: Batches) -> dict[int, list[tuple[bytes, ...]]]:
+    """Rows by the number in their first column."""
+    found: dict[int, list[tuple[bytes, ...]]] = defaultdict(list)
+    for batch in batches:
+        columns = [batch.column(place).to_pylist() for place in range(batch.num_columns)]
+        for number, *values in zip(*columns, strict=True):
+            found[number].append(tuple(values))
+    return found
+
+
+def _batch(names: tuple[str, ...], rows: list[Any]) -> Any:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+    kinds = [pa.int64(), *[pa.binary()] * (len(names) - 1)]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], names=list(names)
+    )

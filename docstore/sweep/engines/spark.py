@@ -1,0 +1,224 @@
+"""The engine on a Spark cluster: the same kernels through `mapInArrow`, over Arrow files in a folder that all share.
+
+Knows PySpark, and no other module does; must not know what a kernel computes.  This process alone opens the store: it
+writes what kernels need into the folder, and reads what they made.  What Spark moves itself are keys and pairs.  Where
+a worker is lost Spark runs its tasks again; they give the same bytes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docstore.dedup.candidates import Numbers
+from docstore.dedup.overlaps import Sets
+from docstore.dedup.sketch import BINS
+from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.sweep.candidates import Candidates, band_width
+from docstore.sweep.kernels import Columns, save_sets, shared_of_files
+from docstore.sweep.stages import in_order
+
+PART_TEXTS = 1 << 15
+RANGE_TEXTS = 1 << 20
+"""Texts of one range of a band's keys: a task holds some 300 bytes of each."""
+BLOCK_TEXTS = 1 << 20
+TASKS_A_CORE = 3
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
+}
+"""Rows are large, so few go into an Arrow batch; the cut is ours, so Spark changes none."""
+
+_PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception): ")
+
+Part = TypeVar("Part")
+
+
+class SparkEngine:
+    """See `Engine`.
+
+    Args:
+        master: of the cluster, such as spark://host:7077, or local[2].
+        folder: that the workers see under the same path; the engine makes one of its own in it.
+        threads: of this process, which read the store.
+        settings: of Spark, by name, before those here.
+    Raises:
+        InvalidArgument: PySpark, PyArrow or Java are not installed.
+        StoreUnavailable: the cluster cannot be reached.
+    """
+
+    name = "spark"
+
+    def __init__(self, master: str, folder: Path, threads: int, settings: Mapping[str, str] = {}) -> None:
+        self._threads = threads
+        self._stages = _stages()
+        _check_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers take it: a path on their machines
+        session = importlib.import_module("pyspark.sql").SparkSession
+        self._is_own = session.getActiveSession() is None
+        builder = session.builder.appName("docstore sweep").master(master)
+        for name, value in (SETTINGS | dict(settings)).items():
+            builder = builder.config(name, value)
+        with _translated(f"start on {master}"):
+            self._spark = builder.getOrCreate()
+            self._spark.sparkContext.setLogLevel("ERROR")
+            self._cores = max(1, self._spark.sparkContext.defaultParallelism)
+            tasks = 2 * self._cores  # each core starts its Python and loads the kernels, before any time counts
+            self._spark.range(0, tasks, 1, tasks).mapInArrow(self._stages.warm_up, self._stages.DONE).collect()
+        self._parent = folder
+        self._made: Path | None = None
+        self._is_closed = False
+        self._jobs = 0
+
+    def candidates(self, sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, threshold: float) -> Candidates:
+        """See `Engine`."""
+        count = len(chosen)
+        if not count:
+            return Candidates(chosen, chosen, 0, 0)
+        stages, folder = self._stages, self._job_folder()
+        plan = stages.Plan(
+            str(folder),
+            count,
+            threshold,
+            PART_TEXTS,
+            -(-count // RANGE_TEXTS),
+            max(self._cores, -(-count // BLOCK_TEXTS)),
+        )
+        _write(stages, plan.sketches, {"sketches": sketches[chosen].reshape(-1), "sizes": sizes[chosen]})
+        parts = -(-count // PART_TEXTS)
+        buckets = (BINS // band_width(threshold)) * plan.ranges
+        with _translated("candidates"):
+            (
+                self._spark.range(0, parts, 1, parts)
+                .mapInArrow(partial(stages.emit_bands, plan), stages.BANDED)
+                .repartition(min(buckets, TASKS_A_CORE * self._cores * plan.ranges), "bucket")
+                .mapInArrow(partial(stages.pair_buckets, plan), stages.PAIRED)
+                .repartition(plan.blocks, "block")
+                .mapInArrow(partial(stages.distinct_codes, plan), stages.DONE)
+                .collect()
+            )
+        found = [_codes(stages, plan.codes(block)) for block in range(plan.blocks)]
+        codes = np.concatenate([np.empty(0, np.int64), *found])
+        crowded = len(_codes(stages, plan.codes(stages.CROWDED)))
+        shutil.rmtree(folder)
+        return Candidates(chosen[codes // count], chosen[codes % count], len(codes), crowded)
+
+    def map(
+        self, stage: str, load: Callable[[Part], Columns], kernel: Callable[[Columns], Columns], parts: Iterable[Part]
+    ) -> Iterator[Columns]:
+        """See `Engine`: all batches are written first, then computed."""
+        stages, folder = self._stages, self._job_folder()
+        count = 0
+        for batch in in_order(self._threads, load, parts):
+            _write(stages, folder / f"{count}.in", batch)
+            count += 1
+        tasks = min(count, TASKS_A_CORE * self._cores)
+        if count:
+            with _translated(stage):
+                (
+                    self._spark.range(0, count, 1, tasks)
+                    .mapInArrow(partial(stages.run_files, str(folder), kernel), stages.DONE)
+                    .collect()
+                )
+        for number in range(count):
+            yield stages.read_columns(folder / f"{number}.out")
+            for name in ("in", "out"):
+                (folder / f"{number}.{name}").unlink()
+        shutil.rmtree(folder)
+
+    def counter(self, sets: Sets, members: Path) -> Callable[[Columns], Columns]:
+        """See `Engine`: the members go into the shared folder, unless they lie in it."""
+        if len(sets.members) and self._parent not in members.parents:
+            copied = self._folder / f"members-{self._jobs}.u64"
+            shutil.copyfile(members, copied)
+            members = copied
+        return partial(shared_of_files, save_sets(sets, members))
+
+    def close(self) -> None:
+        """See `Engine`."""
+        if self._made is not None:
+            shutil.rmtree(self._made, ignore_errors=True)
+        if self._is_own and not self._is_closed:
+            self._spark.stop()
+        self._is_closed = True
+
+    @property
+    def _folder(self) -> Path:
+        """Of this engine; made when the sweep has its own, which removes what earlier ones left behind."""
+        if self._made is None:
+            self._parent.mkdir(parents=True, exist_ok=True)
+            self._made = Path(tempfile.mkdtemp(prefix="spark-", dir=self._parent))
+            self._made.chmod(0o777)  # workers may run as another user
+        return self._made
+
+    def _job_folder(self) -> Path:
+        self._jobs += 1
+        folder = self._folder / str(self._jobs)
+        folder.mkdir()
+        folder.chmod(0o777)
+        return folder
+
+
+def _write(stages: Any, path: Path, columns: Columns) -> None:
+    stages.write_columns(path, columns)
+
+
+def _codes(stages: Any, path: Path) -> Numbers:
+    """The codes of a file; none where there is no such file, because nothing went into it."""
+    if not path.exists():
+        return np.empty(0, np.int64)
+    codes: Numbers = stages.read_columns(path)["codes"]
+    return codes
+
+
+def _stages() -> Any:
+    try:
+        importlib.import_module("pyspark")
+        importlib.import_module("pandas")  # asked for by mapInArrow
+        return importlib.import_module("docstore.sweep.engines.bandstages")
+    except ImportError as error:
+        raise InvalidArgument(
+            "the Spark engine needs pyspark, pyarrow and pandas: pip install 'docstore[spark]'"
+        ) from error
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java") is None and not (home and (Path(home) / "bin" / "java").exists()):
+        raise InvalidArgument("the Spark engine needs Java 17 or later on the PATH, or JAVA_HOME; install a JRE")
+
+
+@contextmanager
+def _translated(what: str) -> Iterator[None]:
+    """Errors of Spark as ours."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError | KeyboardInterrupt | MemoryError):
+            raise
+        raise StoreUnavailable(
+            f"Spark failed ({what}): {failure_reason(str(error))}; nothing was written into the rows. Look into the "
+            "logs of its workers, and whether they see the shared folder and have docstore, then sweep again"
+        ) from error
+
+
+def failure_reason(message: str) -> str:
+    """The line of Spark's long message that says what went wrong: the last error of Python, else that of Java."""
+    lines = [line.strip() for line in message.strip().splitlines()] or [""]
+    errors = [line for line in lines if _PYTHON_ERROR.match(line)]
+    java = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
+    return (errors[-1:] or java or lines)[0]

@@ -1,0 +1,40 @@
+"""By what versions are equal, and what they are named by in that: one rule for all stages of a sweep.
+
+Pure; must not know rows.  Versions are equal by the same rules as in verdicts.  With 50 words or more: the text, and
+the words of the title that `dedup.doubt` uses.  With 20 to 49: text and title.  With fewer, without text or without a
+2xx status: the body.  Only versions with 50 words or more are compared further.
+"""
+
+from __future__ import annotations
+
+from blake3 import blake3
+
+from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, status_class
+from docstore.dedup.doubt import distinctive_words
+
+BY_BODY, BY_TITLE, BY_TEXT = 0, 1, 2
+"""What a version must have in common with another to be its equal: body; text and title; text and title's words."""
+
+
+def _digest(sort: bytes, value: bytes) -> bytes:
+    return blake3(sort + value).digest(16)
+
+
+def identify(word_count: int, text_checksum: bytes, title: bytes, body: bytes) -> tuple[int, bytes]:
+    """By what a good page of so many words is equal to others, and the 16 bytes in which it equals them."""
+    if word_count >= MIN_NEAR_WORDS:
+        return BY_TEXT, text_identity(text_checksum, title)
+    if word_count >= MIN_SAME_TEXT_WORDS:
+        return BY_TITLE, _digest(b"t", text_checksum + title)
+    return BY_BODY, body
+
+
+def text_identity(text_checksum: bytes, title: bytes) -> bytes:
+    """Names a text under titles of which all have the same words, 16 bytes."""
+    found = "\n".join(sorted(distinctive_words(title.decode("utf-8", "surrogatepass"))))
+    return _digest(b"n", text_checksum + found.encode("utf-8", "surrogatepass"))
+
+
+def body_identity(status: int, body: bytes) -> bytes:
+    """Names a body by its checksum among those of its status class, 16 bytes."""
+    return _digest(b"b%d:" % status_class(status), body)
