@@ -16,8 +16,9 @@ found by themselves.
 - A block *is content* where six tenths of its words are among the wanted ones that no larger block has used up; of a
   page with passages, where it holds a wanted one, and not where it holds an unwanted one.  It counts by its share of
   the page's words, so that a page counts once, and by `KIND_WEIGHTS`.
-- The fit is logistic regression with a ridge penalty, by L-BFGS.  Names of boilerplate may only take away: a page whose
-  content stands in its sidebar is no reason to look there.  The same input gives the same table.
+- The fit has two stages with a ridge penalty, by L-BFGS: logistic regression, and from what that gives a loss that is
+  mostly F1 itself, each block counted by how likely it is to be kept.  Names of boilerplate may only take away: a page
+  whose content stands in its sidebar is no reason to look there.  The same input gives the same table.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from tools.bench.page_kinds import KINDS, host_of, mean, read_pages, word_score
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int32]
+Loss = Callable[[Floats], tuple[float, Floats]]
 
 PARTS: Final = 5
 CONTENT_SHARE: Final = 0.6
@@ -55,6 +57,13 @@ LEAST_PAGES: Final = 8
 LIKELIHOOD_WEIGHT: Final = 0.1
 """Against half the sum of the squared scores."""
 STEPS: Final = 60
+F1_STEPS: Final = 40
+F1_WEIGHT: Final = 5.0
+"""Of a page of the second stage, likewise."""
+LIKELIHOOD_SHARE: Final = 0.1
+"""What is left of the likelihood's weight there."""
+SOFTNESS: Final = 0.7
+"""How far from the threshold a block is kept with e / (1 + e) there."""
 REMEMBERED_STEPS: Final = 8
 THRESHOLD: Final = -0.5
 """What is kept scores above it: a word missed costs more F1 than a word too much.  It goes into the sign "any"."""
@@ -87,6 +96,8 @@ class Page:
         wanted: the whole text.
         is_content: of each block.
         weights: what each block counts.
+        sizes: words of each block; 0 where F1 cannot be told.
+        shared: of these, the wanted ones that no larger block has used up.
         signs: numbers of `names`, given by `Signs`.
     """
 
@@ -100,6 +111,8 @@ class Page:
     wanted: str
     is_content: NDArray[np.bool_]
     weights: Floats
+    sizes: Floats
+    shared: Floats
     signs: Numbers = field(default_factory=lambda: np.zeros(0, np.int32))
 
 
@@ -120,22 +133,34 @@ def look(item: tuple[str, int, bytes, str | tuple[list[str], list[str]]]) -> Pag
     names = [name for of_block in of_blocks for name in of_block]
     texts = [render([block]) for block in outline.blocks]
     if isinstance(wanted, tuple):
-        return Page(kind, part, names, starts, outline, texts, taken, "", *label_passages(texts, *wanted))
+        unknown = np.zeros(len(texts))
+        labels = label_passages(texts, *wanted)
+        return Page(kind, part, names, starts, outline, texts, taken, "", *labels, unknown, unknown)
     return Page(kind, part, names, starts, outline, texts, taken, wanted, *label_words(texts, wanted, taken))
 
 
-def label_words(texts: Sequence[str], wanted: str, taken: Sequence[int]) -> tuple[NDArray[np.bool_], Floats]:
-    """Which blocks are content by the wanted text, the largest first, and what each counts."""
-    left = Counter(_WORD.findall(wanted.lower()))
-    counts = [Counter(_WORD.findall(text.lower())) for text in texts]
+def label_words(
+    texts: Sequence[str], wanted: str, taken: Sequence[int]
+) -> tuple[NDArray[np.bool_], Floats, Floats, Floats]:
+    """Which blocks are content by the wanted text, the largest first; what each counts; its words; those wanted."""
+    left = Counter(words_of(wanted))
+    counts = [Counter(words_of(text)) for text in texts]
     sizes = [each.total() for each in counts]
+    shared = np.zeros(len(texts))
     usual = max(left.total(), 0.7 * sum(sizes[number] for number in taken), BLOCK_WEIGHT)
     is_content = np.zeros(len(texts), np.bool_)
     for number in sorted(range(len(texts)), key=lambda each: -sizes[each]):
-        if sizes[number] and (counts[number] & left).total() >= CONTENT_SHARE * sizes[number]:
+        shared[number] = (counts[number] & left).total()
+        if sizes[number] and shared[number] >= CONTENT_SHARE * sizes[number]:
             is_content[number] = True
             left -= counts[number]
-    return is_content, BLOCK_WEIGHT * np.minimum(np.array(sizes, np.float64) / usual, 1.0)
+    found = np.array(sizes, np.float64)
+    return is_content, BLOCK_WEIGHT * np.minimum(found / usual, 1.0), found, shared
+
+
+def words_of(text: str) -> list[str]:
+    """The words that F1 is counted in."""
+    return _WORD.findall(text.lower())
 
 
 def label_passages(
@@ -196,30 +221,88 @@ def sums(scores: Floats, rows: tuple[Numbers, Numbers]) -> Floats:
     return of_blocks
 
 
-def fit(signs: Signs, pages: Sequence[Page], first: Floats | None = None) -> Floats:
+class Examples:
+    """The blocks that a fit learns from, one behind the other, and the two losses of their scores.
+
+    A loss gives its value, and for each block the slope of that by the block's score.
+    """
+
+    def __init__(self, signs: Signs, pages: Sequence[Page]) -> None:
+        """Blocks that count nothing are left out."""
+        found, starts = signs.rows(pages)
+        lengths = np.diff(np.append(starts, len(found)))
+        kind_weights = np.array([KIND_WEIGHTS.get(page.kind, 1.0) for page in pages])
+        page_of = np.repeat(np.arange(len(pages)), [len(page.texts) for page in pages])
+        weights = np.concatenate([page.weights for page in pages]) * kind_weights[page_of] * LIKELIHOOD_WEIGHT
+        counts = weights > 0
+        self._signs, self._lengths = found[np.repeat(counts, lengths)], lengths[counts]
+        self._starts = np.append(0, np.cumsum(self._lengths)[:-1])
+        self._weights: Floats = weights[counts]
+        self._page_of = page_of[counts]
+        self._is_content = np.concatenate([page.is_content for page in pages])[counts].astype(np.float64)
+        self._sizes, self._shared = (
+            np.concatenate([getattr(page, name) for page in pages])[counts] for name in ("sizes", "shared")
+        )
+        self._wanted: Floats = np.array([len(words_of(page.wanted)) for page in pages], np.float64)
+        self._page_weights = F1_WEIGHT * kind_weights * (self._wanted > 0)
+
+    def sums(self, scores: Floats) -> Floats:
+        """Score of each block."""
+        found: Floats = np.add.reduceat(scores[self._signs], self._starts)
+        return found
+
+    def blame(self, slopes: Floats, count: int) -> Floats:
+        """Slope by the score of each sign, from those of the blocks."""
+        return np.bincount(self._signs, weights=np.repeat(slopes, self._lengths), minlength=count).astype(np.float64)
+
+    def likelihood(self, margins: Floats) -> tuple[float, Floats]:
+        """How unlikely the known content is."""
+        value = float(self._weights @ (np.logaddexp(0.0, margins) - self._is_content * margins))
+        return value, self._weights * (share(margins) - self._is_content)
+
+    def missing_f1(self, margins: Floats) -> tuple[float, Floats]:
+        """What F1 lacks to 1, each block kept in part; and a little of the likelihood, which knows single passages."""
+        kept = share((margins - THRESHOLD) / SOFTNESS)
+        count = len(self._wanted)
+        shared = np.bincount(self._page_of, weights=kept * self._shared, minlength=count)
+        sizes = np.bincount(self._page_of, weights=kept * self._sizes, minlength=count) + self._wanted + 1e-9
+        right = np.minimum(shared, self._wanted)
+        by_shared = np.where(shared <= self._wanted, 2 / sizes, 0.0)[self._page_of] * self._shared
+        by_size = (2 * right / sizes**2)[self._page_of] * self._sizes
+        value, slopes = self.likelihood(margins)
+        gain = self._page_weights[self._page_of] * (by_shared - by_size) * kept * (1 - kept) / SOFTNESS
+        return (
+            LIKELIHOOD_SHARE * value + float(self._page_weights @ (1 - 2 * right / sizes)),
+            LIKELIHOOD_SHARE * slopes - gain,
+        )
+
+
+def share(values: Floats) -> Floats:
+    """The logistic function."""
+    found: Floats = 1 / (1 + np.exp(-np.clip(values, -40, 40)))
+    return found
+
+
+def fit(signs: Signs, pages: Sequence[Page]) -> Floats:
     """Scores of the signs, and last what every block has."""
-    rows = signs.rows(pages)
-    found, starts = rows
-    lengths = np.diff(np.append(starts, len(found)))
-    is_content = np.concatenate([page.is_content for page in pages]).astype(np.float64)
-    weights = np.concatenate([page.weights * KIND_WEIGHTS.get(page.kind, 1.0) for page in pages]) * LIKELIHOOD_WEIGHT
+    examples = Examples(signs, pages)
     ridge = np.append(np.ones(len(signs.names)), 0.0)
+    scores = np.zeros(len(ridge))
+    for loss_of, steps in ((examples.likelihood, STEPS), (examples.missing_f1, F1_STEPS)):
 
-    def loss(scores: Floats) -> tuple[float, Floats]:
-        margins = sums(scores, rows)
-        value = float(weights @ (np.logaddexp(0.0, margins) - is_content * margins) + ridge @ scores**2 / 2)
-        blame = weights * (1 / (1 + np.exp(-np.clip(margins, -40, 40))) - is_content)
-        slope = np.bincount(found, weights=np.repeat(blame, lengths), minlength=len(scores))
-        return value, slope + ridge * scores
+        def loss(scores: Floats, loss_of: Loss = loss_of) -> tuple[float, Floats]:
+            value, slopes = loss_of(examples.sums(scores))
+            return value + float(ridge @ scores**2 / 2), examples.blame(slopes, len(scores)) + ridge * scores
 
-    return minimum(loss, np.zeros(len(ridge)) if first is None else first, signs.upper)
+        scores = minimum(loss, scores, signs.upper, steps)
+    return scores
 
 
-def minimum(loss: Callable[[Floats], tuple[float, Floats]], place: Floats, upper: Floats) -> Floats:
-    """Where a convex function is least below an upper bound: L-BFGS on what does not press against the bound."""
+def minimum(loss: Loss, place: Floats, upper: Floats, steps: int) -> Floats:
+    """Where a function is least below an upper bound: L-BFGS on what does not press against the bound."""
     history: list[tuple[Floats, Floats]] = []
     value, slope = loss(place)
-    for _ in range(STEPS):
+    for _ in range(steps):
         free = (place < upper) | (slope > 0)
         step = -np.where(free, slope, 0.0)
         factors = []
@@ -265,9 +348,8 @@ def show_held_out(signs: Signs) -> None:
     pages = signs.pages
     held_out: dict[str, list[float]] = defaultdict(list)
     seen: dict[str, list[float]] = defaultdict(list)
-    scores = None
     for part in range(PARTS):
-        scores = fit(signs, [page for page in pages if is_learned(page, part)], scores)
+        scores = fit(signs, [page for page in pages if is_learned(page, part)])
         for page in pages:
             if page.kind in KINDS:
                 f1_of_page = f1(page, sums(scores, signs.rows([page])))

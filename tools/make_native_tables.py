@@ -16,7 +16,7 @@ import sys
 import unicodedata
 from pathlib import Path
 
-from docstore.text import evidence, marks, outline, scored, tokens, unicode_tables
+from docstore.text import evidence, marks, outline, scored, stamps, tokens, unicode_tables
 from docstore.text.references import _NAMED as NAMED_REFERENCES
 from docstore.text.scorecard import MARK_SCORES, MARKS, SCORES
 
@@ -347,6 +347,13 @@ def scorecard_module() -> str:
     return "".join(lines)
 
 
+def stamps_module() -> str:
+    """The words of dates, times and counts."""
+    head = HEAD.format(what="Words of dates, times and counts; ascending.")
+    tables = (("SIGN_WORDS", stamps.SIGN_WORDS), ("BESIDE_WORDS", stamps.BESIDE_WORDS))
+    return head + "".join(array(name, "&str", [f'"{word}"' for word in sorted(words)]) for name, words in tables)
+
+
 VERSION = unicode_tables.UNICODE_VERSION
 
 
@@ -359,6 +366,7 @@ def main() -> int:
         "references.rs": references_module(),
         "names.rs": names_module(),
         "scorecard.rs": scorecard_module(),
+        "stamps.rs": stamps_module(),
     }
     stale = 0
     for name, text in modules.items():

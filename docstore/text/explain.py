@@ -105,7 +105,9 @@ def doubts(title: str, headings: str, main: str, visible: str) -> list[str]:
 
 
 def _of_scored(full: Outline, page: Outline, taken: Sequence[int], title: str) -> Iterator[ExplainedBlock]:
-    kept = frozenset(scored.select(page, taken, title))
+    selected = scored.find(page, taken, title)
+    kept = frozenset(scored.without_stamps(page, selected))
+    before_stamps = frozenset(selected)
     features_of = list(scored.block_features(page, taken, title))
     scores = [scored.score(features) for features in features_of]
     found = scored.choose(page, scores)
@@ -116,7 +118,9 @@ def _of_scored(full: Outline, page: Outline, taken: Sequence[int], title: str) -
             continue
         score, is_kept = scores[number], number in kept
         because: tuple[str, ...] = tuple(_causes(features_of[number], 1 if is_kept else -1))
-        if kept != frozenset(found or taken):
+        if not is_kept and number in before_stamps:
+            because = ("a date, a time or a count, which changes while the page says the same",)
+        elif before_stamps != frozenset(found or taken):
             because = ("what was found has no part in the title, so all but boilerplate is kept",)
         elif not found:
             because = ("no block scores high enough, so the rule `combined` decides",)

@@ -1,7 +1,7 @@
 """The default main-content rule: every block is scored by a table of evidence, and kept where the score is above zero.
 
-Knows `combined`, `outline`, `marks` and `scorecard`.  Must not know charsets, words, nor what the text is used
-for.  Integers only, no order of hashing, linear time: another implementation gives the same blocks bit for bit.
+Knows `combined`, `outline`, `marks`, `stamps` and `scorecard`.  Must not know charsets, words, nor what the text is
+used for.  Integers only, no order of hashing, linear time: another implementation gives the same blocks bit for bit.
 
 The rule:
 
@@ -25,6 +25,8 @@ The rule:
    less than a fifth of the words of the title (of those with four characters or more, as they are written).  Then it is
    likely to be a notice that the whole site shares, and the page's text is that of step 5 of `combined`: all that does
    not say that it is boilerplate.
+5. Of what was found, *stamps* (see `stamps`: dates, times and counts) are left out, headings and blocks over 48 apart,
+   where all of them weigh at most a fifth: they change while the page says the same.  A page of more is about them.
 
 `combined` knows what weight and explicit markup say of a page as a whole; the scorecard knows which kinds of blocks are
 content in shops, forums, lists and articles.  Its numbers were fitted to pages with known content; `docs/extraction.md`
@@ -34,7 +36,7 @@ says which, and what came out on pages that were not looked at.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from docstore.text import marks
@@ -44,6 +46,7 @@ from docstore.text.evidence import ADVERT, MAIN, WHOLE
 from docstore.text.outline import Block, Outline, outline, render
 from docstore.text.references import decode_text
 from docstore.text.scorecard import SCORES
+from docstore.text.stamps import is_stamp
 from docstore.text.tokens import HIDDEN, Markup
 
 SIZES: Final = (10, 20, 40, 80, 160, 320)
@@ -61,6 +64,8 @@ LITTLE_FOUND: Final = 500
 LITTLE_SHARE: Final = 16
 LOWER_BAR: Final = -100
 COPY_WEIGHT: Final = 40
+STAMP_WEIGHT: Final = 48
+STAMP_SHARE: Final = 5
 TITLE_SHARE: Final = 5
 TITLE_WORD_CHARACTERS: Final = 4
 FIFTHS: Final = 5
@@ -136,10 +141,28 @@ def without_never(page: Outline) -> Outline:
 
 def select(page: Outline, taken: Sequence[int], title: str) -> list[int]:
     """Numbers of the blocks that are main content, ascending."""
+    return without_stamps(page, find(page, taken, title))
+
+
+def find(page: Outline, taken: Sequence[int], title: str) -> list[int]:
+    """Steps 2 to 4: numbers of the blocks that are content, ascending, stamps among them."""
     kept = choose(page, [score(features) for features in block_features(page, taken, title)])
     found = kept or list(taken)
     is_little = _weigh(page, kept) * DOUBTFUL_SHARE < _weigh(page, range(len(page.blocks)))
     return lenient(page) if is_little and is_of_another(page, found, title) else found
+
+
+def without_stamps(page: Outline, found: list[int]) -> list[int]:
+    """Step 5."""
+    stamps = {number for number in found if is_stamp_block(page.blocks[number])}
+    if not stamps or _weigh(page, stamps) * STAMP_SHARE > _weigh(page, found):
+        return found
+    return [number for number in found if number not in stamps]
+
+
+def is_stamp_block(block: Block) -> bool:
+    """Whether a block may be left out as a stamp."""
+    return not block.is_heading and block.weight <= STAMP_WEIGHT and is_stamp(render([block]))
 
 
 def choose(page: Outline, scores: Sequence[int]) -> list[int]:
@@ -282,5 +305,5 @@ def _steps(value: int, steps: Sequence[int]) -> int:
     return sum(value >= step for step in steps)
 
 
-def _weigh(page: Outline, numbers: Sequence[int]) -> int:
+def _weigh(page: Outline, numbers: Iterable[int]) -> int:
     return sum(page.blocks[number].weight for number in numbers)

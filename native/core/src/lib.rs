@@ -32,6 +32,7 @@ mod sixteen;
 pub mod sketch;
 pub mod sketches;
 pub mod slices;
+pub mod stamps;
 pub mod texts;
 pub mod tokens;
 pub mod visible;
@@ -43,6 +44,7 @@ mod tables {
     pub mod names;
     pub mod references;
     pub mod scorecard;
+    pub mod stamps;
     pub mod unicode;
 }
 

@@ -13,6 +13,7 @@ use crate::flow::{Flow, Source};
 use crate::marks::{name_marks, Marks};
 use crate::names::{NAME_NOSCRIPT, NAME_TITLE};
 use crate::outline::{Block, Outline};
+use crate::stamps::is_stamp;
 use crate::tables::scorecard::{
     AMOUNT, ANY, CONSENT, COPYRIGHT, CURRENCIES, FIFTH, HEADING_BEFORE, LIKE, LIKES, NEIGHBOUR, NEIGHBOUR_FATE,
     NOTHING, PLACE, REPEATED, SAME_ELEMENT, SENTENCE, SENTENCE_ENDS, SHAPE, SHARE, SIZES, TAKEN_WEIGHTS, TITLE, WORDS,
@@ -27,6 +28,8 @@ const LITTLE_FOUND: u64 = 500;
 const LITTLE_SHARE: u64 = 16;
 const LOWER_BAR: i32 = -100;
 const COPY_WEIGHT: u64 = 40;
+const STAMP_WEIGHT: u64 = 48;
+const STAMP_SHARE: u64 = 5;
 const TITLE_SHARE: usize = 5;
 const TITLE_WORD_CHARACTERS: usize = 4;
 const TITLE_WEIGHT: u64 = 8;
@@ -105,11 +108,9 @@ pub fn scored(source: &[u8], tags: &[Tag], buffers: &mut Scored, flow: &mut Flow
     let total: u64 = page.blocks.iter().map(|block| block.weight).sum();
     let may_be_doubtful = weigh(page, &kept) * DOUBTFUL_SHARE < total;
     let found = if kept.is_empty() { taken } else { kept };
-    if may_be_doubtful && buffers.is_of_another(&found, flow) {
-        buffers.combined.write(&combined::lenient(page), flow);
-    } else {
-        buffers.combined.write(&found, flow);
-    }
+    let is_doubtful = may_be_doubtful && buffers.is_of_another(&found, flow);
+    let found = if is_doubtful { combined::lenient(&buffers.combined.page) } else { found };
+    buffers.combined.write(&buffers.combined.without_stamps(found), flow);
 }
 
 impl Scored {
@@ -416,6 +417,19 @@ impl Alike {
 }
 
 impl Combined {
+    /// Step 5.
+    fn without_stamps(&self, mut found: Vec<usize>) -> Vec<usize> {
+        let is_stamp = |&number: &usize| {
+            let block = &self.page.blocks[number];
+            !block.is_heading && block.weight <= STAMP_WEIGHT && is_stamp(&self.text()[block.text.clone()])
+        };
+        let stamps: Vec<usize> = found.iter().copied().filter(is_stamp).collect();
+        if !stamps.is_empty() && weigh(&self.page, &stamps) * STAMP_SHARE <= weigh(&self.page, &found) {
+            found.retain(|number| stamps.binary_search(number).is_err());
+        }
+        found
+    }
+
     /// What the words of a block say.
     fn word_score(&self, block: &Block, kinds: u8, fate: usize) -> i32 {
         let text = &self.text()[block.text.clone()];
