@@ -6,7 +6,7 @@ PYTHONS ?= python3.11 python3.12 python3.13 python3.14 /usr/bin/python3
 STAMP := $(VENV)/.installed
 SAYING := sh tools/saying.sh
 
-.PHONY: help demo test test-all test-matrix native-test lint bench clean
+.PHONY: help demo test test-all test-clients test-cluster test-matrix native-test lint bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -29,6 +29,12 @@ test: $(STAMP)  ## set up, run the tests
 test-all: $(STAMP) native-test  ## set up, run every test, the slow ones too
 	$(BIN)/python -m pytest -q -n auto --dist worksteal
 
+test-clients: $(STAMP)  ## web archive clients and a browser against the archive face; installs the clients, at most 10 minutes
+	timeout 600 $(BIN)/python -m pytest -q -rs tests/clients
+
+test-cluster: $(STAMP)  ## start an HBase cluster, run the tests that need one (25 minutes; needs a JDK 17 and Maven)
+	sh tools/test_cluster.sh tests/cluster tests/contract -k "cluster or hbase"
+
 test-matrix:  ## the engine and crash suites, and the mirror tests, under each of PYTHONS that is there
 	sh tools/test_matrix.sh $(PYTHONS)
 
@@ -49,4 +55,4 @@ bench: $(STAMP)  ## measure; prints tables of docs/benchmarks.md (BENCH_ARGS="--
 	$(BIN)/python -m tools.bench $(BENCH_ARGS)
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .venv-matrix .demo-store build dist *.egg-info
+	rm -rf $(VENV) .venv-clients .venv-matrix .demo-store build dist *.egg-info

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
+from docstore.model.format import CODEC_ZSTD_DICTIONARY
 from docstore.model.types import Durability
 from docstore.storage.envelope import parse_envelope
 from docstore.store import DocumentStore
 from docstore.tablets.bodies import SegmentRow, decode_ref
+from docstore.tablets.dictionaries import decode_dictionary
 from docstore.tablets.record import Record
+from docstore.tablets.values import ValueCodec
 from docstore.tablets.walk import Damage
 
 Contents = dict[tuple[bytes, str, bytes, int], bytes]
@@ -27,6 +31,25 @@ def records_of(store: DocumentStore, segment: int) -> list[Record]:
     found = [found for _, found in store.opened.bodies.walk(segment)]  # type: ignore[attr-defined]
     assert not any(isinstance(one, Damage) for one in found)
     return found
+
+
+def everything_on_disk(store: DocumentStore) -> Iterator[bytes]:
+    """Every value of every record of every segment decoded, every dictionary, and every cell of the engine."""
+    opened = store.opened
+    opened.bodies.flush()
+    codec, load, base = ValueCodec(), opened.dictionaries.load, opened.placement.base
+    for row in opened.manifest.segments():
+        for found in records_of(store, row.number):
+            yield codec.decode(
+                found, load if found.codec == CODEC_ZSTD_DICTIONARY else partial(base, family=found.family)
+            )
+    for path in (opened.path / "dictionaries").iterdir():
+        yield decode_dictionary(path.read_bytes())
+    for table in ("pages", "bodies", "meta"):
+        for scanned in opened.engine.scan(table):
+            yield from (cell.value for cell in scanned.cells)
+    for path in (opened.path / "engine").iterdir():
+        yield path.read_bytes()
 
 
 def damage_value(store: DocumentStore, url: str, column: tuple[str, bytes], at: int | None = None) -> tuple[str, int]:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hbase_cluster import ADDRESSES, emptied_engine
+from memory_engine import MemoryEngine
 
 from docstore.storage.engine import Engine
 from docstore.tablets.engines.leveldb import LevelDBEngine
-from docstore.tablets.engines.memory import MemoryEngine
 
 
 def make_memory(path: Path) -> Engine:
@@ -20,7 +21,16 @@ def make_leveldb(path: Path) -> Engine:
     return LevelDBEngine(path / "engine", create=True)
 
 
-@pytest.fixture(params=[make_memory, make_leveldb], ids=["memory", "leveldb"])
+def make_hbase(path: Path) -> Engine:
+    return emptied_engine()
+
+
+ENGINES: dict[str, Callable[[Path], Engine]] = {"memory": make_memory, "leveldb": make_leveldb}
+if ADDRESSES:  # a cluster runs, see `tools.cluster`
+    ENGINES["hbase"] = make_hbase
+
+
+@pytest.fixture(params=ENGINES.values(), ids=ENGINES)
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     make: Callable[[Path], Engine] = request.param
     made = make(tmp_path)

@@ -1,4 +1,4 @@
-"""What every Bodies promises: the same cases run over memory and segments."""
+"""What Bodies promise: the same cases run over segments of several sizes."""
 
 from __future__ import annotations
 
@@ -11,21 +11,16 @@ import pytest
 from docstore.model.errors import CorruptionError
 from docstore.model.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DELTA, RECORD_VALUE
 from docstore.storage.files import Files
-from docstore.tablets.bodies import Bodies, MemoryBodies, encode_ref
+from docstore.tablets.bodies import Bodies, encode_ref
 from docstore.tablets.record import Record, delete_column, delete_family, delete_row
 from docstore.tablets.segment import SegmentBodies
 
 
-@pytest.fixture(params=["memory", "segments", "small segments", "one open file"])
+@pytest.fixture(params=["segments", "small segments", "one open file"])
 def bodies(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bodies]:
-    made: Bodies
-    if request.param == "memory":
-        made = MemoryBodies()
-    else:
-        limit_bytes = 256 << 20 if request.param == "segments" else 3000
-        segments = SegmentBodies(Files(), tmp_path, limit_bytes=limit_bytes, open_segments=1 + (limit_bytes > 3000) * 9)
-        segments.recover([])
-        made = segments
+    limit_bytes = 256 << 20 if request.param == "segments" else 3000
+    made = SegmentBodies(Files(), tmp_path, limit_bytes=limit_bytes, open_segments=1 + (limit_bytes > 3000) * 9)
+    made.recover([])
     yield made
     made.close()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from memory_engine import MemoryEngine
 
 from docstore.dedup.buckets import Buckets, LayeredBuckets, RowBuckets
 from docstore.dedup.ranking import BUCKET_LIMIT, IndexQuery
@@ -14,7 +15,6 @@ from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.errors import StorageError
 from docstore.model.types import Durability
 from docstore.storage.engine import Engine
-from docstore.tablets.engines.memory import MemoryEngine
 
 SEED = 20261121
 

@@ -57,7 +57,7 @@ def test_cells_of_one_timestamp_are_put_as_one_by_one(engine: Engine) -> None:
 
 @pytest.mark.parametrize(
     ("table", "timestamp", "value"),
-    [("pages", -1, b""), ("pages", TIMESTAMP_MAX + 1, b""), ("pages", 1000, bytes(2 << 20)), ("postings", 0, b"v")],
+    [("pages", -1, b""), ("pages", TIMESTAMP_MAX + 1, b""), ("pages", 1000, bytes(9 << 20)), ("postings", 0, b"v")],
 )
 def test_cells_of_one_timestamp_are_refused_as_others_are(
     engine: Engine, table: str, timestamp: int, value: bytes
@@ -257,10 +257,8 @@ def test_a_read_resumes_behind_a_place_that_holds_no_cell(versions: Engine) -> N
 
 @pytest.fixture
 def hosts(engine: Engine) -> Engine:
-    for number in range(3000):
-        put(
-            engine, b"%05d" % number, ("page", b"a", 1000, b"x"), ("page", b"b", 1000, b"y"), ("text", b"t", 1000, b"z")
-        )
+    cells = [SetCell("page", b"a", 1000, b"x"), SetCell("page", b"b", 1000, b"y"), SetCell("text", b"t", 1000, b"z")]
+    engine.mutate_rows([RowMutations("pages", b"%05d" % number, cells) for number in range(3000)], NONE)
     return engine
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 from faulty_files import SimulatedCrash
+from hbase_cluster import ADDRESSES, emptied_backend
 from memory_backend import MemoryBackend
+from memory_engine import MemoryEngine
 from pages import changed, page, words
 
 import docstore
@@ -22,7 +24,6 @@ from docstore.storage.counts import Counts, fold, totals
 from docstore.storage.plan import Plan, Stage, apply
 from docstore.storage.port import Backend
 from docstore.store import DocumentStore
-from docstore.tablets.engines.memory import MemoryEngine
 
 HTML = (("Content-Type", "text/html"),)
 T0 = 1_700_000_000_000_000
@@ -52,6 +53,8 @@ def shown(store: DocumentStore) -> list[object]:
 
 BACKENDS: dict[str, Callable[[], Backend]] = {"memory": MemoryBackend}
 """What must do the same as the local backend; a new backend needs an entry."""
+if ADDRESSES:  # a cluster runs, see `tools.cluster`
+    BACKENDS["hbase"] = emptied_backend
 
 
 @pytest.mark.parametrize("name", BACKENDS)
@@ -107,7 +110,7 @@ def test_a_backend_without_batches_may_stop_behind_any_row(seed: int) -> None:
 
 
 def test_an_address_of_another_backend_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    for address in ("hbase://zookeeper:2181/web", "s3://bucket/store"):
+    for address in ("accumulo://zookeeper:2181/web", "s3://bucket/store"):
         with pytest.raises(InvalidArgument, match=rf"{address}: this version of docstore has no backend \w+://"):
             open_backend(address, create=True)
         with pytest.raises(InvalidArgument, match="give the path of a directory"):

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 from faulty_files import FaultyFiles, SimulatedCrash
 from pages import changed, page, words
-from stores import Contents, contents
+from stores import Contents, contents, everything_on_disk
 
 import docstore
-from docstore import Policy, VerdictKind
+from docstore import Page, Policy, VerdictKind
 from docstore.model.types import ColumnFamily, Durability, GCPolicy, RowMutations, Schema
 from docstore.reports.check import check
 from docstore.store import DocumentStore
@@ -148,6 +148,45 @@ def test_stopped_before_and_after_every_write_of_the_engine(
         stopped, _ = run_until(tmp_path / "s", engine_point=number)
         stopped.power_loss(torn=number % 2 == 1)
         assert_as_before(tmp_path / "s", before, f"engine point {number}")
+        shutil.rmtree(tmp_path / "s")
+
+
+SECRET = "unspeakable" + "".join(random.Random(7).choices("abcdefghij", k=24))
+SECRET_URL = "https://h1.example/secret"
+
+
+@pytest.mark.parametrize("purged_first", [True, pytest.param(False, marks=SLOW)])
+@pytest.mark.parametrize("step", [9, pytest.param(1, marks=SLOW)])
+def test_a_purged_page_is_nowhere_after_a_stopped_compaction_and_another(
+    template: tuple[Path, Contents], tmp_path: Path, step: int, purged_first: bool
+) -> None:
+    """Purged before the compaction that stops, or after it: what that had written may hold its bytes."""
+    given = tmp_path / "given"
+    shutil.copytree(template[0], given)
+    body = page(f"{SECRET} {words(5, 900)}")
+    with docstore.open(given) as store:
+        store.put_page(SECRET_URL, body, headers=HTML, fetched_at=T0)
+        near = store.put_page("https://h1.example/near", body.replace(SECRET.encode(), b""), headers=HTML)
+        assert near.verdict.kind is VerdictKind.NEAR
+        store.compact()
+        list(store.put_pages([Page(f"https://h1.example/x{n}", page(words(n, 300))) for n in range(20, 40)]))
+        assert any(SECRET.encode() in piece for piece in everything_on_disk(store))
+        if purged_first:
+            store.delete(SECRET_URL, purge=True)
+    shutil.copytree(given, tmp_path / "count")
+    files, writes = run_until(tmp_path / "count")
+    points: list[dict[str, int]] = [{"engine_point": number} for number in range(0, writes, step)]
+    points += [{"file_point": n} for n, name in enumerate(files.points) if name != "before read"][::step]
+    for point in points:
+        shutil.copytree(given, tmp_path / "s")
+        stopped, _ = run_until(tmp_path / "s", **point)
+        stopped.power_loss(torn=False)
+        with docstore.open(tmp_path / "s") as store:
+            if not purged_first:
+                store.delete(SECRET_URL, purge=True)
+            store.compact()
+            assert not any(SECRET.encode() in piece for piece in everything_on_disk(store)), point
+            assert list(check(store.opened)) == [], point
         shutil.rmtree(tmp_path / "s")
 
 

@@ -88,6 +88,9 @@ def test_every_acknowledged_page_survives_sigkill_and_is_found(tmp_path: Path, d
         )
         assert stored == list(range(len(stored)))
         assert len(stored) >= acknowledged
+        totals = store.stats()["totals"]  # of as many writer sessions as were killed
+        assert totals["captures"] == totals["urls"] == len(stored)
+        assert totals["body_bytes"] == sum(len(body_of(number)) for number in stored)
         for number in range(0, acknowledged, 12):
             near = page(changed(words(number, 700), 9, 3))
             like = store.similar(near, limit=1)

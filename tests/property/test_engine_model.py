@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from memory_engine import MemoryEngine
 
 from docstore.model.format import TIMESTAMP_MAX
 from docstore.model.types import (
@@ -30,7 +31,6 @@ from docstore.model.types import (
 from docstore.storage.engine import Engine, ScannedRow
 from docstore.tablets.engines import leveldb
 from docstore.tablets.engines.leveldb import LevelDBEngine
-from docstore.tablets.engines.memory import MemoryEngine
 
 FLUSH = Durability.FLUSH
 BYTES = [b"", b"\x00", b"\x00\x00", b"\x00\x01", b"\x00\xff", b"\x01", b"a", b"a\x00", b"ab", b"\xff", b"\xff\xff"]

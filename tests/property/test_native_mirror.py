@@ -230,6 +230,13 @@ WORDS = (
 )
 
 
+ENDS = ("<br><b>tea</b>time", "<br><b>tea</b>time", "")
+STAMP_PIECES = (
+    "May", "march ", "MÄRZ", "märz ", "ago", " Views", "12", "3", "2026", ":", "/", "-", ".", " ", " on ", "am",
+    "Tue, ", "replies", "\u2013", "\u00d7", "天前", "年", "月", " марта ", "x", "Brian ", "\u0663", "&#58;", "e\u0301",
+)  # fmt: skip
+
+
 def made_page(chance: random.Random, budget: int) -> str:
     """Nested elements, most of them closed, that hold text of very different lengths, some of it in links."""
     parts = ["<title>t</title><body" + chance.choice(ATTRIBUTES) + ">"]
@@ -246,9 +253,11 @@ def made_page(chance: random.Random, budget: int) -> str:
                 leaf = chance.choice(LEAF_TAGS)
                 count = chance.choice((1, 3, 8, 20, 60, 150))
                 text = " ".join(chance.choices(WORDS, k=count))
-                if chance.random() < 0.3:
+                if chance.random() < 0.2:
+                    text = "".join(chance.choices(STAMP_PIECES, k=chance.randrange(1, 9)))
+                elif chance.random() < 0.3:
                     text = f"<a href=x>{text}</a>" + " ".join(chance.choices(WORDS, k=chance.choice((0, 2, 30))))
-                parts.append(f"<{leaf}{chance.choice(ATTRIBUTES)}>{text}<br><b>tea</b>time</{leaf}>")
+                parts.append(f"<{leaf}{chance.choice(ATTRIBUTES)}>{text}{chance.choice(ENDS)}</{leaf}>")
     return "".join(parts)
 
 

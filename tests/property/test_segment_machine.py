@@ -14,12 +14,12 @@ from faulty_files import FaultyFiles
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from memory_engine import MemoryEngine
 
 from docstore.model.errors import StorageError
 from docstore.model.format import CODEC_STORED, RECORD_VALUE
 from docstore.model.types import Durability
 from docstore.storage.plan import Plan, apply
-from docstore.tablets.engines.memory import MemoryEngine
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import Record
 from docstore.tablets.segment import SegmentBodies

@@ -16,10 +16,10 @@ from docstore.dedup.ranking import IndexQuery
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.format import KEYS_SCHEME_ROW, POSTING_TEXT
 from docstore.model.types import DeleteRow, Durability, RowMutations, VerdictKind
+from docstore.reading import index
+from docstore.reading.index import SeenPages
 from docstore.reports.dedup import dedup_stats
 from docstore.storage.engine import Engine
-from docstore.writing import reindexing
-from docstore.writing.reindexing import SeenPages
 from tests.cli_case import Terminal, article, html
 from tests.pages import changed
 
@@ -296,7 +296,7 @@ def test_reindex_takes_a_store_over_whose_texts_were_posted_under_fewer_keys(
         todays = store.opened.index
         assert isinstance(todays, RunBuckets)
         with monkeypatch.context() as patch:
-            patch.setattr(reindexing, "keys_of_text", keys_of_scheme_1)
+            patch.setattr(index, "keys_of_text", keys_of_scheme_1)
             todays.rebuild()
         store.opened.engine.mutate_rows([RowMutations("meta", KEYS_SCHEME_ROW, [DeleteRow()])], Durability.SYNC)
     assert terminal("stats", "--dedup", "--json").object()["unseen"] == 1

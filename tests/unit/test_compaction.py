@@ -5,28 +5,25 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import msgpack
 import pytest
 from pages import changed, page, words
-from stores import before_refs_change, contents, records_of
+from stores import before_refs_change, contents, everything_on_disk, records_of
 
 import docstore
 from docstore import Page, Policy, VerdictKind
 from docstore.archives.ingest import ingest
 from docstore.model.errors import InvalidArgument, StoreUnavailable
-from docstore.model.format import CODEC_ZSTD_DICTIONARY, COMPACTION_ROW
+from docstore.model.format import COMPACTION_ROW
 from docstore.model.types import ColumnFamily, Durability, GCPolicy, ReadSpec, RowMutations, Schema, SetCell
 from docstore.reports.check import check
 from docstore.storage.files import Files
 from docstore.storage.sharing import body_name
 from docstore.store import DocumentStore
-from docstore.tablets.dictionaries import decode_dictionary
 from docstore.tablets.manifest import Manifest
-from docstore.tablets.values import ValueCodec
 
 SAMPLE = Path(__file__).parent.parent.parent / "examples" / "sample-crawl.warc.gz"
 T0 = 1_700_000_000_000_000
@@ -41,25 +38,6 @@ def some_pages(count: int, *, at: int = T0) -> list[Page]:
         body = page(changed(text, number, number % 3 * 6), title=f"Page {number}")
         made.append(Page(f"https://h{number % 5}.example/{number}", body, 200, HTML, at))
     return made
-
-
-def everything_on_disk(store: DocumentStore) -> Iterator[bytes]:
-    """Every value of every record of every segment decoded, every dictionary, and every cell of the engine."""
-    opened = store.opened
-    opened.bodies.flush()
-    codec, load, base = ValueCodec(), opened.dictionaries.load, opened.placement.base
-    for row in opened.manifest.segments():
-        for found in records_of(store, row.number):
-            yield codec.decode(
-                found, load if found.codec == CODEC_ZSTD_DICTIONARY else partial(base, family=found.family)
-            )
-    for path in (opened.path / "dictionaries").iterdir():
-        yield decode_dictionary(path.read_bytes())
-    for table in ("pages", "bodies", "meta"):
-        for scanned in opened.engine.scan(table):
-            yield from (cell.value for cell in scanned.cells)
-    for path in (opened.path / "engine").iterdir():
-        yield path.read_bytes()
 
 
 def test_every_cell_reads_as_before_at_both_levels_and_again(store: DocumentStore) -> None:

@@ -65,3 +65,12 @@ def test_all_signs_of_the_scorecard_have_words() -> None:
 def test_extractors_without_reasons_name_lines_alone() -> None:
     assert "visible" in EXTRACTORS
     assert all(block.is_kept and block.because == () for block in explain(PAGE, "visible"))
+
+
+def test_a_date_that_is_left_out_says_so() -> None:
+    page = (
+        f"<title>Hills</title><main><h1>Hills</h1><p>{STORY}</p><p>Posted May 3, 2026</p><p>{STORY[:300]}.</p></main>"
+    )
+    block = block_of(explain(page, "scored"), "Posted")
+    assert not block.is_kept
+    assert block.because == ("a date, a time or a count, which changes while the page says the same",)

@@ -9,15 +9,16 @@ import pytest
 
 from docstore.text import scorecard
 from tests.pages import words
-from tools.fit_scorecard import Signs, fit, label_passages, label_words, look, minimum, sums, write_table
+from tools.fit_scorecard import Examples, Signs, fit, label_passages, label_words, look, minimum, sums, write_table
 
 
 def test_blocks_are_content_by_wanted_words_that_no_larger_block_used_up() -> None:
     texts = ["tea in a pot", "tea", "menu", "a pot of tin", ""]
-    is_content, weights = label_words(texts, "Tea in a pot, of tin", [0])
+    is_content, weights, sizes, shared = label_words(texts, "Tea in a pot, of tin", [0])
     assert is_content.tolist() == [True, False, False, False, False]
     assert label_words(texts, "tea in a pot, of tin, a pot", [0])[0].tolist() == [True, False, False, True, False]
     assert weights.tolist() == [4.0, 1.0, 1.0, 4.0, 0.0]
+    assert (sizes.tolist(), shared.tolist()) == ([4, 1, 1, 4, 0], [4, 0, 0, 2, 0])
     assert label_words(["word " * 90, "word " * 10], "word " * 90, [])[1].tolist() == pytest.approx([30.0, 10 / 3])
 
 
@@ -33,7 +34,7 @@ def test_the_minimum_keeps_to_its_bounds() -> None:
     scale = np.array([1.0, 40.0, 9.0])
     upper = np.array([np.inf, np.inf, 1.0])
     found = minimum(
-        lambda place: (float(scale @ (place - wanted) ** 2), 2 * scale * (place - wanted)), wanted * 0, upper
+        lambda place: (float(scale @ (place - wanted) ** 2), 2 * scale * (place - wanted)), wanted * 0, upper, 60
     )
     assert found == pytest.approx([3.0, -2.0, 1.0], abs=1e-4)
 
@@ -47,6 +48,16 @@ def fitted() -> tuple[Signs, np.ndarray]:
         pages.append(look(("article", 0, body.encode(), text)))
     signs = Signs(pages)
     return signs, fit(signs, signs.pages)
+
+
+def test_the_slopes_of_both_losses_are_their_own() -> None:
+    signs, scores = fitted()
+    examples = Examples(signs, signs.pages)
+    margins = examples.sums(scores)
+    for loss in (examples.likelihood, examples.missing_f1):
+        value, slopes = loss(margins)
+        step = np.linspace(-1e-5, 1e-5, len(margins))
+        assert loss(margins + step)[0] - value == pytest.approx(float(slopes @ step), rel=1e-2, abs=1e-9)
 
 
 def test_a_fit_tells_content_but_trusts_no_name_of_boilerplate() -> None:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from memory_engine import MemoryEngine
 
 from docstore.model import format as disk
 from docstore.model.codec import encode_timestamp, escape
@@ -14,7 +15,6 @@ from docstore.model.types import Durability
 from docstore.storage.envelope import encode_inline, encode_ref_envelope
 from docstore.tablets.bodies import SegmentRow, encode_ref
 from docstore.tablets.engines.cellkeys import CELL_KIND, mark_key, row_prefix
-from docstore.tablets.engines.memory import MemoryEngine
 from docstore.tablets.header import encode_header
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import Record, encode_record

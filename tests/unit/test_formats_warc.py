@@ -281,6 +281,15 @@ def test_decompression_bomb_is_refused_within_bounded_memory(coding: str, pack: 
     assert peak < 4 * 4_000_000
 
 
+@pytest.mark.parametrize("kind", ["response", "resource"])
+def test_a_body_without_an_http_header_has_the_same_limit(kind: str) -> None:
+    bodies = [bytes(1_000_001), bytes(1_000_000)]
+    raw = b"".join(record(body, kind=kind) for body in bodies)
+    found = list(read(io.BytesIO(raw), 1_000_000))
+    assert "body of 1000001 bytes, more than the limit of 1000000" in reasons(found)[0]
+    assert [len(entry.page.body) for entry in found if isinstance(entry, PageEntry)] == [1_000_000]
+
+
 @pytest.mark.parametrize(("pack", "step_bytes"), [(gzip.compress, 0), (zstandard.compress, 16 << 20)])
 def test_archive_of_bombs_is_read_within_bounded_memory(pack: Callable[[bytes], bytes], step_bytes: int) -> None:
     """Members that unpack to a hundred times their size, each above the limit or just below it."""

@@ -17,8 +17,8 @@ from docstore.archives.export import export
 from docstore.archives.writers import JsonLinesExport
 from docstore.dedup.kernel import Kernel
 from docstore.reports.dedup import dedup_stats
+from docstore.storage.schema import decode_schema, encode_schema
 from docstore.sweep.job import sweep
-from docstore.tablets.layout import decode_schema, encode_schema
 from tools.bench.judged_pairs import JudgedPair, best, read_pairs, score, table
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)

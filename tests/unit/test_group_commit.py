@@ -20,7 +20,8 @@ from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument
 from docstore.store import DocumentStore
 from docstore.writing.prepare import Prepared, Preparer
-from docstore.writing.sequencer import GROUP_BYTES, GROUP_PAGES, Sequencer, Written
+from docstore.writing.sequencer import Sequencer, Written
+from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 
 T0 = 1_700_000_000_000_000
 
@@ -73,7 +74,7 @@ def groups(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gr
 @pytest.fixture
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """No source is too slow: a busy machine cuts no groups."""
-    monkeypatch.setattr("docstore.writing.pipeline.GROUP_SECONDS", 1e9)
+    monkeypatch.setattr("docstore.writing.stream.GROUP_SECONDS", 1e9)
 
 
 def page(number: int) -> Page:
@@ -102,7 +103,7 @@ class Sure(list[Page]):
 def test_a_slow_source_gets_each_answer_before_it_is_asked_again(
     store: DocumentStore, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
-    monkeypatch.setattr("docstore.writing.pipeline.GROUP_SECONDS", -1)  # any source is slow
+    monkeypatch.setattr("docstore.writing.stream.GROUP_SECONDS", -1)  # any source is slow
     answered: list[PutResult] = []
 
     def source() -> Iterator[Page]:

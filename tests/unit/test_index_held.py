@@ -7,6 +7,7 @@ from heapq import merge
 
 import numpy as np
 import pytest
+from memory_engine import MemoryEngine
 
 from docstore.dedup import index as index_module
 from docstore.dedup.analysis import Analysis
@@ -14,7 +15,6 @@ from docstore.dedup.buckets import RowBuckets
 from docstore.dedup.index import POINTER_SLICE, HashIndex
 from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.types import Cell, Durability, ReadSpec, RowMutations
-from docstore.tablets.engines.memory import MemoryEngine
 
 SEED = 20261123
 BODIES = 12
@@ -55,7 +55,7 @@ def test_what_is_at_hand_is_what_is_stored_and_in_flight(seed: int) -> None:
             pointer = PagePointer(group * 100 + number, b"row%d" % number)
             texts[pointer] = text
             for index in (held, plain):
-                added = index.add(pointer.row_key, pointer.timestamp, page(body, text), text=is_text, near=False)
+                added = index.add(pointer.row_key, pointer.timestamp, page(body, text), status=200 if is_text else 404)
             mutations += added
             assert pages_of(held, texts) == pages_of(plain, texts)
         committed = bool(rng.integers(3))
@@ -73,9 +73,7 @@ def test_a_body_of_very_many_pages_is_read_in_slices() -> None:
     index = HashIndex(engine, RowBuckets(engine), remembers=True)
     pointers = [PagePointer(number, b"row%d" % number) for number in range(700)]
     for pointer in pointers:
-        engine.mutate_rows(
-            index.add(pointer.row_key, pointer.timestamp, page(3, 1), text=True, near=False), Durability.NONE
-        )
+        engine.mutate_rows(index.add(pointer.row_key, pointer.timestamp, page(3, 1), status=200), Durability.NONE)
     assert list(index.pages_with_body(body_head(checksum(1, 3)))) == pointers
     index.end_group(committed=True)
     assert list(index.pages_with_body(body_head(checksum(1, 3)))) == pointers
@@ -95,7 +93,7 @@ def test_a_body_of_very_many_pages_costs_later_pages_no_more(monkeypatch: pytest
     index = HashIndex(engine, RowBuckets(engine), remembers=True)
     for group in range(10):
         for number in range(group * 100, group * 100 + 100):
-            added = index.add(b"row%d" % number, number, page(3, 1), text=True, near=False)
+            added = index.add(b"row%d" % number, number, page(3, 1), status=200)
             engine.mutate_rows(added, Durability.NONE)
             assert next(iter(index.pages_with_body(body_head(checksum(1, 3))))) == PagePointer(0, b"row0")
         index.end_group(committed=True)
@@ -106,7 +104,7 @@ def test_whether_a_page_is_posted_is_asked_of_one_posting(monkeypatch: pytest.Mo
     engine = MemoryEngine()
     index = HashIndex(engine, RowBuckets(engine))
     for number in range(300):
-        engine.mutate_rows(index.add(b"row%d" % number, 5, page(3, 1), text=True, near=False), Durability.NONE)
+        engine.mutate_rows(index.add(b"row%d" % number, 5, page(3, 1), status=200), Durability.NONE)
     index.end_group(committed=True)
     assert index.holds(b"row299", 5, checksum(1, 3))
     read: list[int] = []

@@ -16,10 +16,10 @@ from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.errors import CorruptionError
 from docstore.model.format import BAND_SECRET_ROW
 from docstore.model.types import DeleteRow, Durability, RowMutations, Schema, VerdictKind
+from docstore.reading.index import SeenPages, kernel_of, open_buckets
+from docstore.storage.schema import decode_schema, encode_schema
 from docstore.sweep.reindex import reindex
 from docstore.tablets.backup import restore
-from docstore.tablets.layout import decode_schema, encode_schema
-from docstore.writing.reindexing import SeenPages, kernel_of, open_buckets
 
 TYPE = (("Content-Type", "text/html"),)
 KEYED = Schema(keyed_bands=True)

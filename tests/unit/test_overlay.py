@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 
+from memory_engine import MemoryEngine
+
 from docstore.model.types import Durability, RowMutations, SetCell
-from docstore.tablets.engines.memory import MemoryEngine
 from docstore.tablets.engines.overlay import OverlayEngine
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 import numpy as np
+from memory_engine import MemoryEngine
 
 from docstore.dedup.buckets import RowBuckets
 from docstore.dedup.prune import Pruner
 from docstore.dedup.ranking import BUCKET_LIMIT
 from docstore.model.types import Durability
 from docstore.storage.plan import Plan, Stage, apply
-from docstore.tablets.engines.memory import MemoryEngine
 
 FULL, ROOMY = np.array([5], np.uint64), np.array([6], np.uint64)
 

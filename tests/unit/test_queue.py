@@ -16,7 +16,8 @@ from docstore.storage.values import Sorted
 from docstore.writing.judge import Policies
 from docstore.writing.prepare import Prepared
 from docstore.writing.queue import Request, WriteQueue
-from docstore.writing.sequencer import GROUP_BYTES, GROUP_PAGES, Written
+from docstore.writing.sequencer import Written
+from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 
 FLAG: Policies = {}
 REJECT: Policies = {VerdictKind.EXACT: Policy.REJECT}
@@ -217,6 +218,37 @@ def test_an_interrupted_follower_takes_its_pages_along(
     assert answers(other) == [["other"]]
     queue.write(request("again"))
     assert writes.groups[-1] == ["again"]
+
+
+class InterruptedLock:
+    """A lock; whoever takes it the nth time is interrupted while it waits."""
+
+    def __init__(self, nth: int) -> None:
+        self._lock = threading.RLock()
+        self._left = nth
+
+    def __enter__(self) -> None:
+        self._left -= 1
+        if not self._left:
+            raise KeyboardInterrupt
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+@pytest.mark.parametrize("nth", range(1, 6))
+def test_whoever_is_interrupted_at_a_lock_keeps_nobody_waiting(
+    writes: Writes, pool: ThreadPoolExecutor, nth: int
+) -> None:
+    writes.go_on.set()
+    with mock.patch("threading.Lock", lambda: InterruptedLock(nth)):
+        queue = WriteQueue(writes)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        queue.write(request("a"))
+    after = request("b")
+    pool.submit(queue.write, after).result(60)
+    assert [one.url for one in after.outcomes if isinstance(one, PutResult)] == ["b"]
 
 
 def test_a_forked_child_is_refused_while_the_parent_writes(

@@ -94,7 +94,7 @@ def plain(report: IngestReport) -> dict[str, Any]:
 def groups_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group is not committed because time has passed: a slow machine would cut the input elsewhere, and what lies in
     one group decides what a record can lean on, so the segments would differ by some bytes."""
-    monkeypatch.setattr("docstore.writing.pipeline.GROUP_SECONDS", 1e9)
+    monkeypatch.setattr("docstore.writing.stream.GROUP_SECONDS", 1e9)
 
 
 @pytest.mark.usefixtures("groups_do_not_wait")

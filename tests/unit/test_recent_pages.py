@@ -33,7 +33,7 @@ from docstore.model.types import (
 from docstore.reports.check import check
 from docstore.storage.plan import Plan, Stage
 from docstore.tablets.layout import Layout
-from docstore.writing.recent import Recent, RecentPage
+from docstore.writing.pages import RecentPage, RecentPages
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 T0 = 1_700_000_000_000_000
@@ -237,7 +237,7 @@ def test_a_store_that_remembers_answers_as_one_that_reads(tmp_path: Path, seed: 
 
 
 def test_recent_pages_go_least_recently_used_first_and_by_row() -> None:
-    recent = Recent(pages=3)
+    recent = RecentPages(3)
     stored = StoredPage(b"c", b"t", b"", 0)
     pointers = [PagePointer(number, b"row%d" % (number % 3)) for number in range(4)]
     for pointer in pointers:

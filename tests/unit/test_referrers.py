@@ -14,7 +14,7 @@ from docstore.reports.check import check
 from docstore.storage.plan import Plan
 from docstore.store import DocumentStore
 from docstore.tablets.layout import Layout
-from docstore.writing import write_side
+from docstore.writing import posting
 
 T0 = 1_700_000_000_000_000
 HTML = (("content-type", "text/html"),)
@@ -80,7 +80,7 @@ def test_many_referrers_are_posted_a_few_at_a_time(store: DocumentStore, monkeyp
         body = page(changed(words(5, 600), number, 10))
         url = f"https://r.example/{number}"
         assert store.put_page(url, body, headers=HTML, policies=BY_REFERENCE).stored == "reference"
-    monkeypatch.setattr(write_side, "POSTED_AT_ONCE", 4)
+    monkeypatch.setattr(posting, "POSTED_AT_ONCE", 4)
     sizes: list[int] = []
     real = store.committer.commit
 

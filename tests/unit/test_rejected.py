@@ -14,7 +14,7 @@ import docstore
 from docstore import DeleteCells, Policy, Previous, Schema, UnsupportedFormat, VerdictKind
 from docstore.model.capture import decode_verdict
 from docstore.model.keys import row_key, same_host
-from docstore.tablets.layout import decode_schema, encode_schema
+from docstore.storage.schema import decode_schema, encode_schema
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 T0 = 1_700_000_000_000_000

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from memory_engine import MemoryEngine
 from numpy.typing import NDArray
 
 from docstore.dedup.prune import Pruner
@@ -24,7 +25,6 @@ from docstore.model.format import RUN_LOG_PREFIX, RUN_REBUILD_ROW, RUN_TEXT_GONE
 from docstore.model.types import Durability, RowMutations, SetCell
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files
-from docstore.tablets.engines.memory import MemoryEngine
 
 FLUSH = 50
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_engine import MemoryEngine
 
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import TIMESTAMP_MAX
@@ -29,7 +30,6 @@ from docstore.model.types import (
 from docstore.storage.engine import Engine
 from docstore.storage.table import Table, changed, expired, visible
 from docstore.tablets.engines.leveldb import LevelDBEngine
-from docstore.tablets.engines.memory import MemoryEngine
 
 ROW = b"com,example)/"
 SECOND = 1_000_000

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from memory_engine import MemoryEngine
+
 from docstore.dedup.comparable import REASON_CROWDED
 from docstore.model import capture
 from docstore.model.capture import StoredVerdict
 from docstore.model.types import Durability, Previous, VerdictKind
 from docstore.storage.counts import totals
-from docstore.tablets.engines.memory import MemoryEngine
 from docstore.writing.tally import Tally
 
 

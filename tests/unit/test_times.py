@@ -13,7 +13,7 @@ import docstore
 from docstore import InvalidArgument, Page
 from docstore.archives.ingest import IngestOptions, ingest
 from docstore.model.types import ColumnFamily, GCPolicy, Schema, SetCell
-from docstore.writing.times import EARLIEST_MICROS, MOST_AHEAD_MICROS, refusal_of_time
+from docstore.writing.fields import EARLIEST_MICROS, MOST_AHEAD_MICROS, refusal_of_time
 
 T0 = 1_700_000_000_000_000
 DAY = 86_400_000_000

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, RECORD_VALUE
-from docstore.storage.envelope import encode_inline, encode_ref_envelope, envelope_raw_bytes, parse_envelope
+from docstore.storage.envelope import (
+    encode_absent,
+    encode_inline,
+    encode_ref_envelope,
+    envelope_raw_bytes,
+    is_absent,
+    parse_envelope,
+)
 from docstore.tablets.record import Record
 from docstore.tablets.values import BASE_LIMIT_BYTES, Dictionary, Encoded, ValueCodec, checksum16
 
@@ -199,9 +206,13 @@ def test_envelopes_come_back(value: bytes, raw_bytes: int, ref: bytes) -> None:
     assert envelope_raw_bytes(encode_inline(value)) == len(value)
     assert parse_envelope(encode_ref_envelope(raw_bytes, ref)) == (b"", ref)
     assert envelope_raw_bytes(encode_ref_envelope(raw_bytes, ref)) == raw_bytes
+    assert parse_envelope(encode_absent(raw_bytes)) == (b"", None) and is_absent(encode_absent(raw_bytes))
+    assert envelope_raw_bytes(encode_absent(raw_bytes)) == 0
 
 
-@pytest.mark.parametrize("envelope", [b"", b"\x02abc", b"\x01", b"\x01\x80", b"\x01\x05"])
+@pytest.mark.parametrize(
+    "envelope", [b"", b"\x03abc", b"\x02", b"\x02abc", b"\x02\x80", b"\x01", b"\x01\x80", b"\x01\x05"]
+)
 def test_a_damaged_envelope_is_corruption(envelope: bytes) -> None:
     with pytest.raises(CorruptionError, match="envelope"):
         parse_envelope(envelope)

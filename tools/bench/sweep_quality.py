@@ -35,8 +35,9 @@ from docstore.dedup.overlaps import Sets
 from docstore.model.keys import canonical_url, url_of
 from docstore.model.types import Page, PutResult, VerdictKind
 from docstore.store import DocumentStore
+from docstore.sweep.identity import BY_TEXT
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
-from docstore.sweep.pages import BY_TEXT, Versions, read_versions
+from docstore.sweep.pages import Versions, read_versions
 from tools.bench.exact_join import exact_join
 from tools.bench.harness import Section, machine, one_core
 from tools.bench.pairset import Numbers, PairSet, recall

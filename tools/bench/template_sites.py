@@ -24,8 +24,8 @@ from typing import NamedTuple, Self
 
 import docstore
 from docstore.dedup.analysis import Analysis
-from docstore.dedup.comparable import MIN_NEAR_WORDS, REASON_CROWDED
-from docstore.dedup.detector import MAX_VERIFIED, Detector, Judgement, StoredPage, jaccard
+from docstore.dedup.comparable import REASON_CROWDED
+from docstore.dedup.detector import MAX_VERIFIED, Detector, Judgement, StoredPage, Thresholds, jaccard
 from docstore.dedup.doubt import TitledText
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
@@ -33,7 +33,7 @@ from docstore.dedup.runbuckets import RunBuckets
 from docstore.dedup.shingle import overlap
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, VerdictKind
-from docstore.tablets.engines.memory import MemoryEngine
+from docstore.tablets.engines.leveldb import LevelDBEngine
 from tools.bench.harness import Section, one_core
 from tools.bench.sites import COPIES, SITES, Words, attack, larger, one_word
 from tools.bench.svg import Plot
@@ -96,7 +96,7 @@ class Written:
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
-        self._engine = MemoryEngine()
+        self._engine = LevelDBEngine(Path(self._folder.name) / "engine", create=True)
         schema = docstore.Schema()
         self.kernel = Kernel(schema.extractor, schema.shingle_words)
         self.pages = MemoryPages()
@@ -106,9 +106,7 @@ class Written:
             self._index,
             self.kernel,
             self.pages,
-            near_threshold=schema.near_threshold,
-            contained_threshold=schema.contained_threshold,
-            similar_threshold=schema.similar_threshold,
+            Thresholds.of(schema),
         )
         self._count = 0
         self.seconds = 0.0
@@ -118,6 +116,7 @@ class Written:
 
     def __exit__(self, *exception: object) -> None:
         self._buckets.close()
+        self._engine.close()
         self._folder.cleanup()
 
     def analyse(self, texts: Sequence[Words]) -> list[Analysis]:
@@ -137,8 +136,7 @@ class Written:
                 self._count += 1
                 self.detector.judge(pointer.row_key, BODY, analysis, status=200)
                 self.pages.put(pointer, analysis)
-                is_long = analysis.word_count >= MIN_NEAR_WORDS
-                rows += self._index.add(pointer.row_key, pointer.timestamp, analysis, text=True, near=is_long)
+                rows += self._index.add(pointer.row_key, pointer.timestamp, analysis, status=200)
                 pointers.append(pointer)
             rows += self._index.group_mutations()
             self.seconds += time.thread_time() - begun

@@ -34,10 +34,13 @@ from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.placement import Placement
 from docstore.tablets.values import ValueCodec
 from docstore.writing import sequencer
+from docstore.writing.bases import Bases
+from docstore.writing.own import OwnRows
+from docstore.writing.pages import GroupPages
 from docstore.writing.placing import PagePlacer
 from docstore.writing.prepare import Preparer
 from docstore.writing.queue import Request
-from docstore.writing.rows import PageRows
+from docstore.writing.stream import GROUP_PAGES
 from tools.bench.harness import Section, load_pages, median, one_core
 
 ROUNDS = 3
@@ -45,24 +48,30 @@ REST = "the rest: grouping, policies, pages in flight"
 STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ("kernel: text and fingerprints of the body", ((Kernel, "analyse_many"),)),
     ("row key, timestamp, what is known of the row", ((Preparer, "prepare"),)),
-    ("its own row", ((PageRows, "own"), (PageRows, "confirmations"), (Detector, "similarity"))),
+    ("its own row", ((OwnRows, "own"), (OwnRows, "confirmations"), (Detector, "similarity"))),
     (
         "look-up: bands and fingerprints -> texts -> pages",
         ((HashIndex, "prepare"), (HashIndex, "propose"), (HashIndex, "_qualifiers")),
     ),
     (
         "rows of candidates",
-        ((PageRows, "page"), (PageRows, "title"), (PageRows, "status"), (PageRows, "text"), (PageRows, "body")),
+        (
+            (GroupPages, "page"),
+            (GroupPages, "title"),
+            (GroupPages, "status"),
+            (GroupPages, "text"),
+            (GroupPages, "body"),
+        ),
     ),
     ("verify: exact comparison and the verdict", ((Detector, "judge"),)),
     (
         "bases: rows and bodies of relatives",
         (
-            (PageRows, "base"),
-            (PageRows, "base_at"),
+            (GroupPages, "base"),
+            (Bases, "at"),
             (SharedBodies, "lean_on"),
-            (PageRows, "text_base"),
-            (PageRows, "shared_cells"),
+            (GroupPages, "text_base"),
+            (Bases, "shared_cells"),
             (SharedBodies, "refer"),
         ),
     ),
@@ -136,8 +145,8 @@ def write(pages: Sequence[Page], schema: docstore.Schema) -> float:
         half = store._write_side()
         preparer = Preparer(half.kernel, now_micros)
         began = time.thread_time()
-        for start in range(0, len(pages), sequencer.GROUP_PAGES):  # as put_pages, all in this thread
-            prepared = preparer.prepare(pages[start : start + sequencer.GROUP_PAGES])
+        for start in range(0, len(pages), GROUP_PAGES):  # as put_pages, all in this thread
+            prepared = preparer.prepare(pages[start : start + GROUP_PAGES])
             half.queue.write(Request(prepared, [{}] * len(prepared)))
         return time.thread_time() - began
 
@@ -157,7 +166,7 @@ def without_deltas(*, wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
-    with mock.patch.object(PagePlacer, "_bases", lambda *_: []):
+    with mock.patch.object(PagePlacer, "_to_lean_on", lambda *_: []):
         yield
 
 
