@@ -89,6 +89,9 @@ class MemoryCommitter:
         self.commits += 1
         apply(self._engine, plan, self.durability)
 
+    def drop_placed(self) -> None:
+        pass
+
     def wait(self) -> None:
         pass
 

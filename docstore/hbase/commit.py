@@ -152,6 +152,9 @@ class SlotCommitter:
         self._overruled.pop(body, None)
         return True
 
+    def drop_placed(self) -> None:
+        """See `Committer`: values stand in the rows of the plan."""
+
     def wait(self) -> None:
         """See `Committer`."""
         if self._pending_since:

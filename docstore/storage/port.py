@@ -170,6 +170,10 @@ class Committer(Protocol):
         """
         ...
 
+    def drop_placed(self) -> None:
+        """Forget values that were placed for a plan which is not committed; the caller holds the lock."""
+        ...
+
     def wait(self) -> None:
         """Give other processes time, before what was lost is judged anew."""
         ...

@@ -101,6 +101,10 @@ class Bodies(Protocol):
         """
         ...
 
+    def drop(self) -> None:
+        """Forget what was taken and not handed on: the group that it was for is not committed; its refs are void."""
+        ...
+
     def abandon(self) -> None:
         """Never append to the active segment again: the group that it was for could not be committed."""
         ...

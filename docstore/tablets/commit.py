@@ -71,7 +71,11 @@ class Committer:
         self.commits += 1
         if self.watch is not None:
             self.watch(plan)
-        self._placement.settle(self.durability)
+        try:
+            self._placement.settle(self.durability)
+        except BaseException:
+            self._placement.drop()
+            raise
         plan.write(Stage.ALLOCATION, self._placement.mutations())
         self.manifest.add_to(plan, self._placement.progress())
         try:
@@ -83,6 +87,10 @@ class Committer:
         self.manifest.committed()
         self._placement.begin_group(self.manifest.group + 1)
         self.manifest.split_grown(self.durability)
+
+    def drop_placed(self) -> None:
+        """See `Committer` of the port: else they would be written with the next group, where the disk was full."""
+        self._placement.drop()
 
     def wait(self) -> None:
         """See `Committer` of the port: there is nobody to wait for."""

@@ -45,6 +45,7 @@ class OverlayBodies:
         self.append = upper.append
         self.flush = upper.flush
         self.sync = upper.sync
+        self.drop = upper.drop
         self.abandon = upper.abandon
 
     def read(self, ref: bytes) -> Record:

@@ -151,6 +151,10 @@ class Placement:
         """How far segments are written: for the manifest, with the group's rows."""
         return self._bodies.progress()
 
+    def drop(self) -> None:
+        """What was placed since the last commit is not committed."""
+        self._bodies.drop()
+
     def abandon(self) -> None:
         """The rows of what was placed could not be committed."""
         self._bodies.abandon()

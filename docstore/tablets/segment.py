@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
@@ -303,6 +303,12 @@ class SegmentBodies:
             return
         self._sync(active, written_bytes)
 
+    def drop(self) -> None:
+        """See `Bodies`; the next record begins a segment, so that no ref is given twice."""
+        with self._lock:
+            if self._active is not None and self._active.pending:
+                self._give_up()
+
     def abandon(self) -> None:
         """See `Bodies`."""
         with self._lock:
@@ -370,6 +376,8 @@ class SegmentBodies:
             active.file.write(b"".join(active.pending.values()))
         except BaseException:
             self._give_up()
+            with suppress(StorageError):  # on a full disk others need the room that half a group has taken
+                self._files.truncate(active.file.path, self._written_bytes)
             raise
         self._written_bytes = active.tail_bytes
         active.pending = {}

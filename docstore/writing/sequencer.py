@@ -123,6 +123,7 @@ class Sequencer:
                 if self._lost:
                     committed = min(committed, self._numbers(pages)[0])
                     self._lost = {}
+                self._committer.drop_placed()
                 self._forget()
                 return Written([_result(answer) for answer in answers[:committed]], error)
         return Written([_result(answer) for answer in answers], None)

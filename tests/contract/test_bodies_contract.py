@@ -123,6 +123,21 @@ def test_append_goes_on_after_a_group_was_given_up(bodies: Bodies) -> None:
     assert [bodies.read(ref) for ref in third] == some_records(2, seed=9)
 
 
+def test_what_is_dropped_leaves_no_byte_and_no_ref(bodies: Bodies, tmp_path: Path) -> None:
+    first = bodies.append(some_records(2))
+    bodies.sync()
+    written_bytes = sum(path.stat().st_size for path in tmp_path.iterdir())
+    dropped = bodies.append(some_records(2, seed=8))
+    bodies.drop()
+    bodies.drop()
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) == written_bytes
+    third = bodies.append(some_records(2, seed=9))
+    bodies.sync()
+    assert not set(dropped) & set(third)
+    assert [bodies.read(ref) for ref in first] == some_records(2)
+    assert [bodies.read(ref) for ref in third] == some_records(2, seed=9)
+
+
 def test_a_closed_store_of_bodies_can_be_closed_again(bodies: Bodies) -> None:
     refs = bodies.append(some_records(1))
     bodies.close()

@@ -17,7 +17,7 @@ from docstore.model.keys import row_key
 from docstore.model.types import Durability
 from docstore.reports.check import check
 from docstore.storage.envelope import parse_envelope
-from docstore.storage.files import Files
+from docstore.storage.files import AppendFile, Files
 from docstore.store import DocumentStore
 from docstore.tablets import dictionaries
 from docstore.tablets.compaction import job
@@ -189,6 +189,30 @@ def test_only_the_last_dictionary_of_a_site_is_packed_with_effort(
     monkeypatch.setattr(dictionaries, "pack", noted)
     list(store.put_pages(pages(1, 30)))
     assert levels == [PASSING_PACK_LEVEL, PACK_LEVEL]
+
+
+class NoDictionaries(Files):
+    """No dictionary can be written while the disk is `full`."""
+
+    full = False
+
+    def open_append(self, path: Path, *, create: bool) -> AppendFile:
+        if self.full and path.parent.name == "dictionaries":
+            raise StorageError(errno.ENOSPC, "the disk is full")
+        return super().open_append(path, create=create)
+
+
+def test_values_of_a_group_that_failed_are_not_written_with_the_next(tmp_path: Path) -> None:
+    files = NoDictionaries()
+    with opened_on(tmp_path / "s", files) as store:
+        files.full = True
+        for start in (0, 100):
+            with pytest.raises(StorageError):
+                list(store.put_pages(pages(1, 60, start=start)))
+        files.full = False
+        store.put_page("https://b.example/", b"one short page")
+    segments = [path.stat().st_size for path in (tmp_path / "s" / "segments").iterdir()]
+    assert sum(segments) < 1000
 
 
 class FailingFolder(Files):
