@@ -19,7 +19,7 @@ from hbase_cluster import ADDRESSES, empty_store
 from ledgers import acknowledged, compare, start
 
 from docstore.hbase.client import Client
-from tools.cluster.artifacts import cache_folder, fetch
+from tools.cluster.artifacts import cache_folder, default_root, fetch
 from tools.cluster.lifecycle import start as start_cluster
 from tools.cluster.lifecycle import stop, wait_for, wait_ready
 from tools.cluster.processes import Processes
@@ -36,8 +36,10 @@ SLOW = "the writers do not come on"
 
 @pytest.fixture(scope="module")
 def cluster() -> Cluster:
-    made = load(cache_folder() / "default")
-    assert made is not None and made.addresses.split(",") == ADDRESSES, "DOCSTORE_HBASE is not the tool's own cluster"
+    made = load(default_root(cache_folder()))
+    assert made is not None and made.addresses.split(",") == ADDRESSES, (
+        "DOCSTORE_HBASE is not the cluster of DOCSTORE_CLUSTER_ROOT"
+    )
     return made
 
 

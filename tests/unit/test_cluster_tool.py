@@ -12,10 +12,10 @@ from xml.etree import ElementTree
 import pytest
 
 from tools.cluster.__main__ import main
-from tools.cluster.artifacts import folder, pom
+from tools.cluster.artifacts import default_root, folder, pom
 from tools.cluster.configuration import files, hbase
 from tools.cluster.processes import Processes
-from tools.cluster.settings import HOST, PORTS, Cluster, free_ports, load, split_name
+from tools.cluster.settings import FIRST_PORT, HOST, PORTS, Cluster, free_ports, load, made, split_name
 
 
 def cluster(root: Path) -> Cluster:
@@ -36,9 +36,9 @@ def test_storage_starts_before_what_stands_on_it(tmp_path: Path) -> None:
 
 def test_a_cluster_is_found_again_in_its_folder(tmp_path: Path) -> None:
     assert load(tmp_path) is None
-    made = Cluster(tmp_path, 20_000, regionservers=2, session_timeout_ms=6000)
-    made.save()
-    assert load(tmp_path) == made
+    one = Cluster(tmp_path, 20_000, regionservers=2, session_timeout_ms=6000)
+    one.save()
+    assert load(tmp_path) == one
 
 
 @pytest.mark.parametrize("servers", [0, 10])
@@ -54,17 +54,36 @@ def test_names_of_servers_are_checked() -> None:
             split_name(name)
 
 
-def test_taken_ports_are_passed_over() -> None:
-    first = free_ports()
+def test_taken_ports_are_passed_over(tmp_path: Path) -> None:
+    first = free_ports(tmp_path)
     with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # other tests try the same ports
         taken.bind((HOST, first + 7))
         taken.listen()
-        assert free_ports() > first
+        assert free_ports(tmp_path) != first
+
+
+def test_clusters_beside_each_other_have_different_ports_though_none_runs(tmp_path: Path) -> None:
+    wanted = [Cluster(tmp_path / f"cluster{number}", 0) for number in range(40)]
+    clusters = [made(one) for one in [*wanted, Cluster(tmp_path / "default", 0)]]
+    assert len({one.first_port for one in clusters}) == len(clusters)
+    assert clusters == [load(one.root) for one in clusters]
+    assert all(one.first_port != FIRST_PORT for one in clusters[:-1])  # those are kept for the default one
+
+
+def test_a_first_port_that_is_named_is_taken(tmp_path: Path) -> None:
+    assert made(Cluster(tmp_path / "one", 25_000)).first_port == 25_000
+
+
+def test_a_cluster_is_named_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DOCSTORE_CLUSTER_ROOT", raising=False)
+    assert default_root(tmp_path) == tmp_path / "default"
+    monkeypatch.setenv("DOCSTORE_CLUSTER_ROOT", str(tmp_path / "other"))
+    assert default_root(tmp_path) == tmp_path / "other"
 
 
 def test_configuration_is_sound_xml_and_names_loopback_alone(tmp_path: Path) -> None:
-    made = files(cluster(tmp_path / "a&b"))
-    for name, text in made.items():
+    for name, text in files(cluster(tmp_path / "a&b")).items():
         if name.endswith(".xml"):
             values = {one.findtext("name"): one.findtext("value") for one in ElementTree.fromstring(text)}
             assert values and all("0.0.0.0" not in str(value) for value in values.values())

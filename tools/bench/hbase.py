@@ -27,7 +27,7 @@ from docstore.hbase.tables import drop_tables
 from docstore.model.types import Page
 from docstore.store import DocumentStore
 from tools.bench.harness import Section, load_pages, machine
-from tools.cluster.artifacts import cache_folder, fetch
+from tools.cluster.artifacts import cache_folder, default_root, fetch
 from tools.cluster.settings import HOST, Cluster, load
 
 READS = 300
@@ -103,7 +103,7 @@ def run(corpus: Path, limit: int) -> Section:
     """Measure."""
     pages = load_pages(corpus, limit)
     urls = [page.url for page in pages]
-    cluster = load(cache_folder() / "default")
+    cluster = load(default_root(cache_folder()))
     if cluster is None:
         sys.exit("no cluster: python -m tools.cluster start")
     first = f"{HOST}:{cluster.port('gateway0')}"

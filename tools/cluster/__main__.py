@@ -5,6 +5,7 @@
     python -m tools.cluster kill regionserver1
     python -m tools.cluster stop
 
+Clusters in different folders (`--root`, or DOCSTORE_CLUSTER_ROOT) run beside each other: each has ports of its own.
 Needs a JDK 17 and Maven; the jars (150 MB) are fetched once.  It takes some 3 GB of memory while it runs.
 """
 
@@ -16,23 +17,25 @@ import signal
 import sys
 from pathlib import Path
 
-from tools.cluster.artifacts import NotAvailable, cache_folder, fetch
+from tools.cluster.artifacts import NotAvailable, cache_folder, default_root, fetch
 from tools.cluster.lifecycle import start, stop
 from tools.cluster.processes import Processes
-from tools.cluster.settings import Cluster, free_ports, load, split_name
+from tools.cluster.settings import Cluster, load, made, split_name
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(prog="python -m tools.cluster", description="A test cluster of HBase on loopback.")
-    made.add_argument("--cache", type=Path, default=cache_folder(), help="where jars are kept (default: %(default)s)")
-    made.add_argument("--root", type=Path, help="folder of the cluster (default: CACHE/default)")
-    commands = made.add_subparsers(dest="command", required=True)
+    line = argparse.ArgumentParser(prog="python -m tools.cluster", description="A test cluster of HBase on loopback.")
+    line.add_argument("--cache", type=Path, default=cache_folder(), help="where jars are kept (default: %(default)s)")
+    line.add_argument(
+        "--root", type=Path, help="folder of the cluster (default: DOCSTORE_CLUSTER_ROOT or CACHE/default)"
+    )
+    commands = line.add_subparsers(dest="command", required=True)
     starts = commands.add_parser("start", help="start what does not run, and wait until it is ready")
     starts.add_argument("--regionservers", type=int, default=3)
     starts.add_argument("--gateways", type=int, default=2)
     starts.add_argument("--datanodes", type=int, default=1)
-    starts.add_argument("--first-port", type=int, help="of 40 in a row (default: the first that are free)")
+    starts.add_argument("--first-port", type=int, help="of 40 in a row (default: some that are free)")
     stops = commands.add_parser("stop", help="stop all servers in order")
     stops.add_argument("--at-once", action="store_true", help="kill all with SIGKILL")
     stops.add_argument("--remove", action="store_true", help="remove the data too")
@@ -41,19 +44,19 @@ def parser() -> argparse.ArgumentParser:
     kills = commands.add_parser("kill", help="send a server a signal")
     kills.add_argument("name", help="such as master, regionserver0, gateway1")
     kills.add_argument("--signal", default="KILL", choices=["KILL", "TERM", "STOP", "CONT"])
-    return made
+    return line
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     given = parser().parse_args(arguments)
-    root = given.root or given.cache / "default"
+    root = given.root or default_root(given.cache)
     cluster = load(root)
     try:
         if given.command == "start":
             if cluster is None:
-                first = given.first_port or free_ports()
-                cluster = Cluster(root, first, given.regionservers, given.gateways, given.datanodes)
+                first = given.first_port or 0
+                cluster = made(Cluster(root, first, given.regionservers, given.gateways, given.datanodes))
             print(" ".join(f"{name} {seconds} s" for name, seconds in start(cluster, given.cache).items()))
             return status(cluster, Processes(cluster, fetch(given.cache)))
         if cluster is None:

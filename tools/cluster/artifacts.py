@@ -13,6 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from tools.cluster.settings import DEFAULT_NAME
+
 HBASE: Final = "2.6.1-hadoop3"
 PLAIN_HBASE: Final = "2.6.1"
 """Of parts that have no build against Hadoop 3: taken without the HBase and Hadoop jars that they name."""
@@ -47,6 +49,12 @@ def cache_folder() -> Path:
     named = os.environ.get("DOCSTORE_CLUSTER_CACHE")
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(named) if named else base / "docstore" / "cluster"
+
+
+def default_root(cache: Path) -> Path:
+    """The folder of the cluster that is meant where none is named: DOCSTORE_CLUSTER_ROOT, or one in the cache."""
+    named = os.environ.get("DOCSTORE_CLUSTER_ROOT")
+    return Path(named) if named else cache / DEFAULT_NAME
 
 
 def pom() -> str:

@@ -5,17 +5,23 @@ Pure but for the search of free ports; must not know Java.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import socket
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
 HOST: Final = "127.0.0.1"
 PORTS: Final = 40
 """Ports of one cluster, one after the other."""
-_FIRST_PORTS = range(19_400, 30_000, PORTS)
+DEFAULT_NAME: Final = "default"
+"""Folder of the cluster that tools take where none is named."""
+FIRST_PORT: Final = 19_400
+"""Kept for the default cluster."""
+_FIRST_PORTS = range(FIRST_PORT, 30_000, PORTS)
 _FIXED = {"namenode": 0, "namenode-http": 1, "zookeeper": 2, "master": 3}
 _MANY = {"datanode": 10, "regionserver": 20, "gateway": 30}
 _FILE = "cluster.json"
@@ -27,7 +33,7 @@ class Cluster:
 
     Attributes:
         root: folder of its data, configuration and logs.
-        first_port: of PORTS in a row.
+        first_port: of PORTS in a row; 0 where none are chosen yet.
         regionservers: how many; a few at most, for they share a machine.
         gateways: Thrift2 servers that clients speak to.
         datanodes: not to be changed over existing data.
@@ -97,10 +103,44 @@ def split_name(name: str) -> tuple[str, int]:
     )
 
 
-def free_ports() -> int:
-    """The first of PORTS in a row that nobody listens on."""
-    for first in _FIRST_PORTS:
-        if all(_is_free(port) for port in range(first, first + PORTS)):
+def made(wanted: Cluster) -> Cluster:
+    """A cluster with ports that no other cluster beside its folder has, kept in its folder.
+
+    Args:
+        wanted: what it shall be made of; its first port is taken where it is above 0.
+    Raises:
+        RuntimeError: no ports are free.
+    """
+    beside = wanted.root.parent
+    beside.mkdir(parents=True, exist_ok=True)
+    with (beside / ".ports.lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        others = [load(file.parent) for file in beside.glob(f"*/{_FILE}") if file.parent != wanted.root]
+        given = {other.first_port for other in others if other is not None}
+        cluster = replace(wanted, first_port=wanted.first_port or free_ports(wanted.root, given))
+        cluster.save()
+    return cluster
+
+
+def free_ports(root: Path, given: Iterable[int] = ()) -> int:
+    """The first of PORTS in a row that nobody listens on.
+
+    Clusters that do not run listen on nothing.  So each folder begins its search elsewhere, the first ports are kept
+    for the default one, and those of clusters beside it are passed over.
+
+    Args:
+        root: folder of the cluster.
+        given: first ports of other clusters.
+    Raises:
+        RuntimeError: there are none.
+    """
+    order = list(_FIRST_PORTS)
+    if root.name != DEFAULT_NAME:
+        begin = zlib.crc32(str(root.resolve()).encode()) % (len(order) - 1)
+        order = order[1 + begin :] + order[1 : 1 + begin]
+    taken = set(given)
+    for first in order:
+        if first not in taken and all(_is_free(port) for port in range(first, first + PORTS)):
             return first
     raise RuntimeError(f"no {PORTS} free ports in a row from {_FIRST_PORTS.start} on; name some with --first-port")
 
