@@ -141,6 +141,39 @@ def test_every_route_but_one_needs_a_token(guarded: Serving) -> None:
     assert guarded.local.get("/v1/stats").status_code == 200, "the socket is this user's own"
 
 
+@pytest.mark.parametrize(
+    ("mutation", "statuses"),
+    [
+        ({"family": "anchor", "qualifier": "https://b.example/", "timestamp": 1000, "value": "b"}, (200, 200)),
+        ({"family": "text", "qualifier": "main", "timestamp": 1000, "value": "b"}, (403, 200)),
+        ({"family": "dedup"}, (403, 200)),
+        ({}, (200, 200)),
+    ],
+)
+def test_what_the_store_writes_itself_only_an_admin_changes(
+    guarded: Serving, mutation: dict[str, Any], statuses: tuple[int, int]
+) -> None:
+    kind = "set_cell" if "value" in mutation else "delete_family" if mutation else "delete_row"
+    changes = {"rows": [{"url": "https://cells.example/", "mutations": [{"type": kind, **mutation}]}]}
+    for token, status in zip((WRITE, ADMIN), statuses, strict=True):
+        headers = {"authorization": f"Bearer {token}"}
+        answer = guarded.http.post("/v1/cells/apply", json=changes, headers=headers)
+        assert answer.status_code == status, answer.text
+        if kind == "set_cell":
+            column = {"family": mutation["family"], "qualifier": mutation["qualifier"]}
+            rules = {"url": "https://cells.example/", "rules": [{"type": "append", **column, "value": "x"}]}
+            answer = guarded.http.post("/v1/cells/read-modify-write", json=rules, headers=headers)
+            assert answer.status_code == status, answer.text
+        checked = {
+            "url": "https://cells.example/",
+            "condition": {"family": "anchor", "qualifier": "", "value": None},
+            "then": [{"type": kind, **mutation}],
+            "otherwise": [],
+        }
+        answer = guarded.http.post("/v1/cells/check-and-mutate", json=checked, headers=headers)
+        assert answer.status_code == status, answer.text
+
+
 def test_purge_needs_more_than_delete(guarded: Serving) -> None:
     headers = {"authorization": f"Bearer {WRITE}"}
     asked = {"url": "https://nothing.example/", "purge": "true"}
@@ -338,6 +371,12 @@ def test_streams_are_bounded_and_one_that_is_cut_off_is_no_fault(tmp_path: Path)
                     break
             assert status == 200
         assert "Traceback" not in served.log.getvalue()
+
+
+def test_scans_without_finds_give_their_end(served: Serving) -> None:
+    for path in ("/v1/rejected", "/v1/orphans"):
+        answer = served.http.get(path)
+        assert json.loads(answer.text) == {"end": {"count": 0}}, path
 
 
 def test_a_search_without_finds_lets_other_streams_go_on(served: Serving) -> None:

@@ -5,7 +5,7 @@ Knows `DocumentStore.cells`; must not know pages.  Expressions of strangers run 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -14,16 +14,20 @@ from litestar import Response, post
 from litestar.response import Stream
 
 from docstore.model.errors import InvalidArgument
-from docstore.model.types import Cell, ReadSpec
+from docstore.model.types import BUILT_IN_FAMILIES, Cell, DeleteRow, ReadSpec
 from docstore.reading.cells import Row
 from docstore.server import messages
+from docstore.server.admission import check_grade
 from docstore.server.answers import PAUSE, AnyRequest, Asked, ask, message, reply, stream
+from docstore.server.exchange import exchange_of
 from docstore.server.routes.described import opens
 from docstore.server.routes.pages import scan_range
 from docstore.server.tokens import Grade
 
 MOST_EXPRESSION_BYTES: Final = 1000
 _RE2_MEMORY_BYTES: Final = 8 << 20
+_OF_THE_STORE: Final = frozenset(family.name for family in BUILT_IN_FAMILIES) - {"anchor"}
+"""Families that the store writes: a cell put there by hand contradicts the index, and later verdicts."""
 
 
 @post("/cells/read", status_code=200, opt=opens(Grade.READ, takes=messages.ReadRow, gives=messages.OneRow))
@@ -70,6 +74,7 @@ async def apply(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Apply mutations to rows; each row all or none."""
     given = await message(request, service, messages.Apply)
     rows = [(_row(change.url, change.row_key), change.mutations) for change in given.rows]
+    _check_families(request, (mutation for _, mutations in rows for mutation in mutations))
     await service.write(service.store.cells.apply_many, rows)
     return reply(request, messages.Done())
 
@@ -83,6 +88,7 @@ async def check_and_mutate(request: AnyRequest, service: Asked) -> Response[byte
     """Change a row by whether a condition holds, atomically."""
     given = await message(request, service, messages.CheckAndMutate)
     row_key = _row(given.url, given.row_key)
+    _check_families(request, (*given.then, *given.otherwise))
     call = partial(service.store.cells.check_and_mutate, row_key, given.condition, given.then, given.otherwise)
     return reply(request, messages.Held(await service.write(call)))
 
@@ -96,11 +102,22 @@ async def read_modify_write(request: AnyRequest, service: Asked) -> Response[byt
     """Append to or add to the newest values of columns, atomically."""
     given = await message(request, service, messages.ReadModifyWrite)
     row_key = _row(given.url, given.row_key)
+    _check_families(request, given.rules)
     cells = await service.write(service.store.cells.read_modify_write, row_key, given.rules)
     return reply(request, messages.Cells(cells))
 
 
 CELLS: Final = [read_row, slices, scan, apply, check_and_mutate, read_modify_write]
+
+
+def _check_families(request: AnyRequest, changes: Iterable[Any]) -> None:
+    """Refuse changes of what the store itself writes, unless the asker is an admin; a whole row may be deleted.
+
+    Raises:
+        Refusal: 403.
+    """
+    if any(not isinstance(change, DeleteRow) and change.family in _OF_THE_STORE for change in changes):
+        check_grade(exchange_of(request.scope), Grade.ADMIN)
 
 
 def _row(url: str | None, row_key: bytes | None) -> str | bytes:
