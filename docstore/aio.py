@@ -240,14 +240,26 @@ class AsyncStore:
         return await self.ask(calls.similar(page, threshold, limit))
 
     async def snippets(
-        self, urls: Sequence[str], query: str = "", *, length: int = DEFAULT_LENGTH, at: Time | None = None
+        self, urls: Iterable[str], query: str = "", *, length: int = DEFAULT_LENGTH, at: Time | None = None
     ) -> list[Snippet | None]:
         """See `DocumentStore.snippets`."""
-        return await self.ask(calls.snippets(urls, query, length, at))
+        found: list[Snippet | None] = []
+        source = iter(urls)
+        while batch := list(islice(source, self._limits.urls)):
+            some = await self.ask(calls.snippets(batch, query, length, at))
+            found += some
+        return found
 
     async def collapse(self, urls: Iterable[str]) -> list[str]:
         """See `DocumentStore.collapse`."""
-        return await self.ask(calls.collapse(list(urls)))
+        kept: list[str] = []
+        taken: list[bytes] = []
+        source = iter(urls)
+        while batch := list(islice(source, self._limits.urls)):
+            part = await self.ask(calls.collapse(batch, taken))
+            kept += part.urls
+            taken = part.taken
+        return kept
 
     async def find(self, *, payload_digest: str = "", docno: str = "") -> list[Document]:
         """See `DocumentStore.find`."""

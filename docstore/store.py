@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from docstore.backends import open_backend
-from docstore.model import capture, keys
+from docstore.model import keys
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.pointers import PagePointer
 from docstore.model.types import (
@@ -521,19 +521,16 @@ class DocumentStore:
 
     def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
         """Captures that a policy rejected without a body: URL, timestamp, verdict; in row-key order."""
-        spec = ReadSpec(families=(capture.VERDICT[0],), qualifier_prefix=capture.VERDICT[1])
-        for row in self.cells.scan(spec=spec):
-            for cell in row.cells:
-                verdict = capture.decode_verdict(cell.value)
-                if verdict.stored == capture.STORED_REJECTED:
-                    yield row.url, cell.timestamp, capture.shown_verdict(verdict)
+        module = importlib.import_module("docstore.reading.orphans")
+        return (one for one in module.rejected(self.cells) if one is not None)
 
     def orphans(self) -> Iterator[Orphan]:
         """Rejected pages to fetch again: the page that they duplicate is gone, or has changed.
 
         In row-key order.  A page leaves the list when its URL is stored, or is rejected for a live page.
         """
-        return self._index_queries().orphans()
+        module = importlib.import_module("docstore.reading.orphans")
+        return (one for one in module.orphans(self.table, self.opened.placement) if one is not None)
 
     def stored_bytes(self) -> int:
         """Bytes committed in segments, all families, including records that nothing refers to any more."""

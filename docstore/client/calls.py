@@ -130,9 +130,13 @@ def about() -> Call[About]:
     def result(given: Any) -> About:
         if not isinstance(given, dict) or "docstore" not in given:
             raise InvalidArgument("it does not say that it is docstore")
-        limits = given.get("limits")
+        limits = given.get("limits", {})
+        if isinstance(limits, list):  # msgpack gives a record inside a message by position
+            limits = dict(zip(Limits._fields, limits, strict=False))
+        elif not isinstance(limits, dict):
+            limits = {}
         known = {name: given[name] for name in About._fields if name in given and name != "limits"}
-        bounds = {name: limits[name] for name in Limits._fields if name in limits} if isinstance(limits, dict) else {}
+        bounds = {name: limits[name] for name in Limits._fields if name in limits}
         return read(About, {**known, "limits": bounds})
 
     return Call("GET", "/v1", result)
@@ -280,9 +284,21 @@ def snippets(urls: Sequence[str], query: str, length: int, at: Time | None) -> C
     return Call("POST", "/v1/snippets", _field("snippets", list[Snippet | None]), message=message)
 
 
-def collapse(urls: Sequence[str]) -> Call[list[str]]:
-    """See `DocumentStore.collapse`."""
-    return Call("POST", "/v1/collapse", _field("urls", list[str]), message={"urls": urls})
+class Collapsed(NamedTuple):
+    """A part of search results without duplicates.
+
+    Attributes:
+        urls: that stay.
+        taken: groups that have a page by now; the next part is sent with them.
+    """
+
+    urls: list[str]
+    taken: list[bytes]
+
+
+def collapse(urls: Sequence[str], taken: list[bytes]) -> Call[Collapsed]:
+    """A part of the results; see `DocumentStore.collapse`."""
+    return Call("POST", "/v1/collapse", _of_kind(Collapsed), message={"urls": urls, "taken": taken})
 
 
 def find(payload_digest: str, docno: str) -> Call[list[Document]]:

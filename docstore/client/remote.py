@@ -357,7 +357,14 @@ class RemoteStore:
 
     def collapse(self, urls: Iterable[str]) -> list[str]:
         """See `DocumentStore.collapse`."""
-        return self._ask(calls.collapse(list(urls)))
+        kept: list[str] = []
+        taken: list[bytes] = []
+        source = iter(urls)
+        while batch := list(islice(source, self._limits.urls)):
+            part = self._ask(calls.collapse(batch, taken))
+            kept += part.urls
+            taken = part.taken
+        return kept
 
     def find(self, *, payload_digest: str = "", docno: str = "") -> list[Document]:
         """See `DocumentStore.find`."""

@@ -7,7 +7,7 @@ joined into chains: two pages are one result only if both are within the thresho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from docstore.model import capture
@@ -142,11 +142,15 @@ def own_group(page: Membership) -> bytes:
 
 
 class Collapser:
-    """Takes pages in rank order and keeps one of each group."""
+    """Takes pages in rank order and keeps one of each group.
 
-    def __init__(self, clusters: ClusterLookup) -> None:
+    Attributes:
+        taken: names of the groups that a page was kept of.
+    """
+
+    def __init__(self, clusters: ClusterLookup, taken: Iterable[bytes] = ()) -> None:
         self._clusters = clusters
-        self._taken: set[bytes] = set()
+        self.taken = set(taken)
 
     def keeps(self, row_key: bytes) -> bool:
         """Whether a page is the first of its group; pages that are not stored are always kept."""
@@ -154,7 +158,7 @@ class Collapser:
         if page is None:
             return True
         names = {self._clusters.group(page), own_group(page)}
-        if not self._taken.isdisjoint(names):
+        if not self.taken.isdisjoint(names):
             return False
-        self._taken |= names
+        self.taken |= names
         return True

@@ -5,7 +5,6 @@ Knows the index, the detector and committed pages.  Loading it loads numpy, whic
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from docstore.dedup.comparable import near_compares
@@ -15,10 +14,9 @@ from docstore.model import keys
 from docstore.model.errors import InvalidArgument
 from docstore.model.pointers import PagePointer
 from docstore.model.types import VerdictKind
-from docstore.reading.answers import Orphan, Similar
+from docstore.reading.answers import Similar
 from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.index import kernel_of, open_buckets
-from docstore.reading.orphans import orphans
 from docstore.reading.pages import StoredPages
 from docstore.storage.port import Backend
 from docstore.storage.table import Table
@@ -88,10 +86,6 @@ class IndexQueries:
         pointers += index.pages_with_docno(docno) if docno else []
         found = (self._reader.live(pointer) for pointer in sorted(set(pointers)))
         return [one for one in found if one is not None and (not docno or one.newest.docno == docno)]
-
-    def orphans(self) -> Iterator[Orphan]:
-        """See `DocumentStore.orphans`."""
-        return orphans(self._table, self._opened.placement)
 
     def _index(self) -> HashIndex:
         """An index of one question's own: the sequencer's belongs to the sequencer."""

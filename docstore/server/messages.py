@@ -153,9 +153,16 @@ class SnippetList(NamedTuple):
 
 
 class Collapse(NamedTuple):
-    """Search results, best first; see `DocumentStore.collapse`."""
+    """Search results, best first; see `DocumentStore.collapse`.
+
+    Attributes:
+        urls: of the results.
+        taken: of results that are sent in parts: the groups that earlier parts have a page of, [] with the first part.
+            The answer has those for the next part.
+    """
 
     urls: list[str]
+    taken: list[bytes] | None = None
 
 
 class Rejected(NamedTuple):

@@ -13,6 +13,7 @@ import pytest
 import docstore
 from docstore import aio
 from docstore.model.types import Condition, Increment, Page, ReadSpec, SetCell
+from docstore.server.settings import Limits
 from tests.serving import Serving, serving
 
 AT = 1_700_000_000_000_000
@@ -167,3 +168,25 @@ def test_errors_are_those_of_the_store(run: Any, tmp_path: Path) -> None:
 
     with pytest.raises(docstore.StoreUnavailable, match="no server answers"):
         asyncio.run(nobody())
+
+
+def test_results_in_parts_are_the_results_of_one_call(tmp_path: Path) -> None:
+    def body(name: str) -> bytes:
+        return page(name) + b"<p>same"
+
+    with serving(tmp_path / "store", limits=Limits(urls=2)) as one:
+        for name, text in (("a", "x"), ("b", "y"), ("c", "x"), ("d", "z"), ("e", "y")):
+            one.store.put_page(f"https://{name}.example/", body(text), fetched_at=AT)
+        urls = [f"https://{name}.example/" for name in ("a", "none", "b", "c", "d", "e", "a")]
+        whole = one.store.collapse(urls)
+        assert whole == [f"https://{name}.example/" for name in ("a", "none", "b", "d")]
+
+        async def ask() -> None:
+            async with aio.connect(one.addresses.url) as store:
+                assert await store.collapse(iter(urls)) == whole
+                assert await store.snippets(iter(urls), "x1") == one.store.snippets(urls, "x1")
+
+        asyncio.run(ask())
+        with docstore.connect(one.addresses.url) as store:
+            assert store.collapse(iter(urls)) == whole
+            assert store.collapse([]) == []

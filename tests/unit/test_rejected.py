@@ -14,6 +14,7 @@ import docstore
 from docstore import DeleteCells, Policy, Previous, Schema, UnsupportedFormat, VerdictKind
 from docstore.model.capture import decode_verdict
 from docstore.model.keys import row_key, same_host
+from docstore.reading import orphans as scans
 from docstore.storage.schema import decode_schema, encode_schema
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
@@ -62,6 +63,19 @@ def test_a_rejected_capture_is_known_only_while_it_would_be_rejected_again(store
     assert found.text is not None and found.text.split() == words(1, 80)
     assert list(store.rejected()) == []
     assert put(store, C, body, 2).verdict.of_url == B
+
+
+def test_scans_say_none_for_a_row_without_a_find(store: docstore.DocumentStore) -> None:
+    body = page(words(1, 80))
+    put(store, A, body, 0)
+    put(store, B, body, 1)
+    put(store, C, page(words(2, 80)), 2)
+    assert [None if one is None else one[0] for one in scans.rejected(store.cells)] == [None, B, None]
+    assert [one[0] for one in store.rejected()] == [B]
+    assert list(scans.orphans(store.table, store.opened.placement)) == [None, None, None]
+    store.delete(A)
+    found = [None if one is None else one.url for one in scans.orphans(store.table, store.opened.placement)]
+    assert found == [B, None] and [one.url for one in store.orphans()] == [B]
 
 
 def test_a_rejected_capture_names_the_page_that_is_left(store: docstore.DocumentStore) -> None:

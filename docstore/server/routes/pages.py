@@ -17,11 +17,24 @@ from litestar.response import Stream
 from docstore.model import capture, keys
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Cell, Page, PutResult, ReadSpec
+from docstore.reading import orphans as scans
 from docstore.reading.answers import Orphan
+from docstore.reading.collapse import Collapser
 from docstore.reading.documents import Document
 from docstore.server import messages
 from docstore.server.admission import check_grade
-from docstore.server.answers import AnyRequest, Asked, answer, ask, encoder, message, reply, stream, wants_msgpack
+from docstore.server.answers import (
+    PAUSE,
+    AnyRequest,
+    Asked,
+    answer,
+    ask,
+    encoder,
+    message,
+    reply,
+    stream,
+    wants_msgpack,
+)
 from docstore.server.exchange import exchange_of
 from docstore.server.refusals import Refusal, absent, failure
 from docstore.server.routes.described import opens
@@ -208,7 +221,13 @@ async def collapse(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Search results without duplicates."""
     given = await message(request, service, messages.Collapse)
     _check_count(given.urls, service)
-    return await ask(request, service, lambda: messages.Collapse(service.store.collapse(given.urls)))
+
+    def collapsed() -> messages.Collapse:
+        collapser = Collapser(service.store.clusters, given.taken or ())
+        kept = [url for url in given.urls if collapser.keeps(keys.row_key(url))]
+        return messages.Collapse(kept, None if given.taken is None else sorted(collapser.taken))
+
+    return await ask(request, service, collapsed)
 
 
 @get("/find", opt=opens(Grade.READ, gives=messages.Documents))
@@ -223,13 +242,23 @@ async def find(
 @get("/rejected", opt=opens(Grade.READ, streams=messages.Rejected))
 async def rejected(request: AnyRequest, service: Asked) -> Stream:
     """Captures that a policy rejected."""
-    return await stream(request, service, lambda: (messages.Rejected(*one) for one in service.store.rejected()))
+
+    def found() -> Iterator[Any]:
+        for one in scans.rejected(service.store.cells):
+            yield PAUSE if one is None else messages.Rejected(*one)
+
+    return await stream(request, service, found)
 
 
 @get("/orphans", opt=opens(Grade.READ, streams=Orphan))
 async def orphans(request: AnyRequest, service: Asked) -> Stream:
     """Rejected pages to fetch again."""
-    return await stream(request, service, service.store.orphans)
+
+    def found() -> Iterator[Any]:
+        for one in scans.orphans(service.store.table, service.store.opened.placement):
+            yield PAUSE if one is None else one
+
+    return await stream(request, service, found)
 
 
 @get("/urls", opt=opens(Grade.READ, streams=messages.Listed))
