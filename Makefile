@@ -32,7 +32,11 @@ test-all: $(STAMP) native-test  ## set up, run every test, the slow ones too
 test-clients: $(STAMP)  ## web archive clients and a browser against the archive face; installs the clients, at most 10 minutes
 	timeout 600 $(BIN)/python -m pytest -q -rs tests/clients
 
-test-cluster: $(STAMP)  ## start an HBase cluster, run the tests that need one (25 minutes; needs a JDK 17 and Maven)
+$(VENV)/.spark: $(STAMP)
+	@$(SAYING) "installing Spark" $(BIN)/python -m pip install --quiet -e '.[spark]' && touch $@ \
+		|| echo "**** SKIPPED: NO SWEEP ON SPARK: pip cannot install docstore[spark] ****"
+
+test-cluster: $(STAMP) $(VENV)/.spark  ## tests on an HBase cluster and a Spark cluster (needs a JDK 17 and Maven; at most 25 minutes)
 	sh tools/test_cluster.sh tests/cluster tests/contract -k "cluster or hbase"
 
 test-matrix:  ## the engine and crash suites, and the mirror tests, under each of PYTHONS that is there

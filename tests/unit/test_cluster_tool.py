@@ -11,11 +11,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tools.cluster.__main__ import main
+from tools.cluster.__main__ import NOT_AVAILABLE, main
 from tools.cluster.artifacts import default_root, folder, pom
 from tools.cluster.configuration import files, hbase
 from tools.cluster.processes import Processes
 from tools.cluster.settings import FIRST_PORT, HOST, PORTS, Cluster, free_ports, load, made, split_name
+
+ROOT = Path(__file__).parents[2]
 
 
 def cluster(root: Path) -> Cluster:
@@ -113,3 +115,29 @@ def test_a_process_that_has_ended_is_not_signalled(tmp_path: Path) -> None:
 def test_a_command_without_a_cluster_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--root", str(tmp_path), "status"]) == 1
     assert "no cluster was made" in capsys.readouterr().err
+
+
+def test_without_java_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["--cache", str(tmp_path), "--root", str(tmp_path / "one"), "start"]) == NOT_AVAILABLE
+    assert "no java on the path" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("optional", "code"), [("1", 0), ("", 1)])
+def test_a_lane_without_java_is_skipped_loudly_or_fails(tmp_path: Path, optional: str, code: int) -> None:
+    given = {
+        "PATH": str(tmp_path),
+        "PYTHON": sys.executable,
+        "CLUSTER_OPTIONAL": optional,
+        "DOCSTORE_CLUSTER_CACHE": str(tmp_path),
+    }
+    script = ROOT / "tools" / "test_cluster.sh"
+    done = subprocess.run(
+        ["/bin/sh", str(script), "tests"], cwd=ROOT, env=given, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stderr
+    assert ("**** SKIPPED: NO TEST ON AN HBASE CLUSTER: no java" in done.stdout) == bool(optional)
+    assert "no java on the path" in done.stdout

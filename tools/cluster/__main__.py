@@ -17,10 +17,13 @@ import signal
 import sys
 from pathlib import Path
 
-from tools.cluster.artifacts import NotAvailable, cache_folder, default_root, fetch
+from tools.cluster.artifacts import NotAvailable, cache_folder, default_root, fetch, folder
 from tools.cluster.lifecycle import start, stop
 from tools.cluster.processes import Processes
 from tools.cluster.settings import Cluster, load, made, split_name
+
+NOT_AVAILABLE = 3
+"""Exit code where Java, Maven or the artifacts cannot be had."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -54,18 +57,19 @@ def main(arguments: list[str] | None = None) -> int:
     cluster = load(root)
     try:
         if given.command == "start":
+            jars = fetch(given.cache)
             if cluster is None:
                 first = given.first_port or 0
                 cluster = made(Cluster(root, first, given.regionservers, given.gateways, given.datanodes))
             print(" ".join(f"{name} {seconds} s" for name, seconds in start(cluster, given.cache).items()))
-            return status(cluster, Processes(cluster, fetch(given.cache)))
+            return status(cluster, Processes(cluster, jars))
         if cluster is None:
             print(f"no cluster was made in {root}", file=sys.stderr)
             return 1
         if given.command == "addresses":
             print(cluster.addresses)
             return 0
-        processes = Processes(cluster, fetch(given.cache))
+        processes = Processes(cluster, folder(given.cache))
         if given.command == "kill":
             split_name(given.name)
             if not processes.signal(given.name, signal.Signals[f"SIG{given.signal}"]):
@@ -77,7 +81,10 @@ def main(arguments: list[str] | None = None) -> int:
         stop(cluster, processes, at_once=given.at_once)
         if given.remove:
             shutil.rmtree(root)
-    except (NotAvailable, RuntimeError, ValueError) as error:
+    except NotAvailable as error:
+        print(error, file=sys.stderr)
+        return NOT_AVAILABLE
+    except (OSError, RuntimeError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
