@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,12 +19,13 @@ WRITER = Path(__file__).with_name("writer.py")
 
 
 class Ack(NamedTuple):
-    """One line of a ledger: a page that was acknowledged."""
+    """One line of a ledger: a page that was acknowledged, and when."""
 
     number: int
     kind: str
     stored: str
     timestamp: int
+    at_seconds: float
 
 
 def start(
@@ -40,15 +42,36 @@ def acknowledged(folder: Path, name: str) -> list[Ack]:
     ledger = folder / f"{name}.ledger"
     lines = ledger.read_text(encoding="utf-8").split("\n")[:-1] if ledger.exists() else []
     return [
-        Ack(int(fields[1]), fields[2], fields[3], int(fields[4]))
+        Ack(int(fields[1]), fields[2], fields[3], int(fields[4]), float(fields[5]))
         for fields in map(str.split, lines)
         if fields[0] == "ack"
     ]
 
 
-class Found(NamedTuple):
-    """What is wrong: pages that were acknowledged and are not there or not exact, bodies by how many pages are new."""
+def longest_pause(folder: Path, name: str) -> float:
+    """Seconds of the longest time in which a writer was told nothing."""
+    times = [ack.at_seconds for ack in acknowledged(folder, name)]
+    return max((after - before for before, after in itertools.pairwise(times)), default=0.0)
 
+
+def seconds_of(folder: Path, names: Sequence[str]) -> float:
+    """Seconds from the first to the last page that writers were told of."""
+    times = [ack.at_seconds for name in names for ack in acknowledged(folder, name)]
+    return max(times) - min(times)
+
+
+class Found(NamedTuple):
+    """What a store holds.
+
+    Attributes:
+        acknowledged: pages that writers were told of.
+        lost: those of them that are not there, or not exact.
+        new_pages: bodies by how many pages are new with them.
+        pages: in the store.
+        problems: what `check` says.
+    """
+
+    acknowledged: int
     lost: list[str]
     new_pages: dict[int, int]
     pages: int
@@ -59,6 +82,7 @@ def compare(address: str, folder: Path, names: Sequence[str]) -> Found:
     """Read every page, one by one and by scan, and compare it with what was acknowledged."""
     lost: list[str] = []
     new_pages: dict[int, int] = {}
+    told = 0
     with docstore.open(address) as store:
         by_scan: dict[str, tuple[bytes, str]] = {}
         for row in store.cells.scan():
@@ -67,6 +91,7 @@ def compare(address: str, folder: Path, names: Sequence[str]) -> Found:
                 by_scan[row.url] = cells[BODY], str(decode_verdict(cells[VERDICT]).kind)
         for name in names:
             numbers = sorted({ack.number for ack in acknowledged(folder, name)})
+            told += len(numbers)
             for number, document in zip(
                 numbers, store.get_many([url_of(name, number) for number in numbers]), strict=True
             ):
@@ -76,4 +101,4 @@ def compare(address: str, folder: Path, names: Sequence[str]) -> Found:
         for url, (_, kind) in by_scan.items():
             number = int(url.rpartition("/")[2])
             new_pages[number] = new_pages.get(number, 0) + (kind == "new")
-        return Found(lost, new_pages, len(by_scan), list(check(store.opened)))
+        return Found(told, lost, new_pages, len(by_scan), list(check(store.opened)))

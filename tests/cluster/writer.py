@@ -1,9 +1,10 @@
 """A process that writes pages into a store on HBase, and notes what it was told; a test kills it.
 
-    python writer.py ADDRESS NAME FIRST COUNT LEDGER [SITE]
+    python writer.py ADDRESS NAME FIRST COUNT LEDGER [DURABILITY]
 
-Writes bodies FIRST to FIRST + COUNT under URLs of its own.  A line `page verdict stored timestamp` goes to the ledger,
-synced, once a page is answered.  Started again, it writes all pages again.
+Writes bodies FIRST to FIRST + COUNT under URLs of its own.  A line `ack page verdict stored timestamp second` goes to
+the ledger, synced, once a page is answered; seconds count from some moment.  Started
+again, it writes all pages again.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def main(address: str, name: str, first: int, count: int, ledger: Path, durabili
             os.fsync(answered.fileno())
             try:
                 for number, result in zip(numbers, store.put_pages(pages(name, numbers), threads=1), strict=True):
-                    line = f"ack {number} {result.verdict.kind} {result.stored} {result.timestamp}\n"
+                    now = os.times().elapsed
+                    line = f"ack {number} {result.verdict.kind} {result.stored} {result.timestamp} {now:.3f}\n"
                     answered.write(line.encode())
                     at = number + 1
             except (CommitUnknown, StorageError, StoreUnavailable) as error:

@@ -90,17 +90,18 @@ def _takes_writes(client: Client) -> bool:
     return True
 
 
-def wait_for(holds: Callable[[], bool], otherwise: str, seconds: float = READY_SECONDS) -> None:
-    """Wait until something holds.
+def wait_for(holds: Callable[[], bool], otherwise: str, seconds: float = READY_SECONDS) -> float:
+    """Wait until something holds; -> seconds that it took.
 
     Raises:
         RuntimeError: it does not in time.
     """
-    end = time.monotonic() + seconds
+    began = time.monotonic()
     while not holds():
-        if time.monotonic() > end:
+        if time.monotonic() - began > seconds:
             raise RuntimeError(f"{otherwise} after {seconds:.0f} s")
         time.sleep(_PAUSE_SECONDS)
+    return time.monotonic() - began
 
 
 def stop(cluster: Cluster, processes: Processes, *, at_once: bool = False) -> None:
