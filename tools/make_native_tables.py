@@ -255,6 +255,7 @@ def names_module() -> str:
         array("ROLES", "(&str, u8)", [f'("{role}", {bits})' for role, bits in sorted(evidence._ROLES.items())]),
         array("HINT_WORDS", "&str", [f'"{word}"' for word in sorted(evidence.HINT_WORDS)]),
         array("ADVERT_WORDS", "&str", [f'"{word}"' for word in sorted(evidence.ADVERT_WORDS)]),
+        array("ADVERT_NAMES", "&str", [f'"{name}"' for name in sorted(evidence.ADVERT_NAMES)]),
         array("NEGATIONS", "&str", [f'"{word}"' for word in sorted(evidence.NEGATIONS)]),
     ]
     return "".join(lines)
@@ -293,6 +294,7 @@ def scorecard_module() -> str:
         array("ROLE_MARKS", "(&str, u16)", prefixed("role=")),
         array("CONSENT_MANAGERS", "&str", [f'"{word}"' for word in sorted(marks.CONSENT_MANAGERS)]),
         array("CONSENT_NAMES", "&str", [f'"{word}"' for word in sorted(marks.CONSENT)]),
+        array("NEVER_NAMES", "&str", [f'"{name}"' for name in sorted(marks.NEVER_NAMES)]),
         array("NOTICES", "&str", [f'"{word}"' for word in sorted(marks.NOTICES)]),
         array("ITEM_MARKS", "(&str, u16)", prefixed("itemprop=")),
         array("TAG_MARKS", "u16", [str(numbers.get(f"<{name}>", none)) for name in known_names()]),

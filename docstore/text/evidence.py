@@ -80,6 +80,9 @@ _ADVERT_WORDS = "ad ads adsbygoogle advert advertisement adverts anzeige werbung
 ADVERT_WORDS: Final = frozenset(_ADVERT_WORDS.split())
 """Those of the hint words that name adverts."""
 
+ADVERT_NAMES: Final = frozenset({"amp-embed"})
+"""Names of custom elements that hold adverts and do not say so: ``amp-ad`` does."""
+
 NEGATIONS: Final = frozenset({"has", "with", "without", "no", "not", "non", "is", "for", "js"})
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
@@ -96,13 +99,26 @@ def name_evidence(names: str) -> int:
     """HINT and ADVERT bits of a class or id value."""
     found = 0
     for name in names.split():
-        before = ""
-        for word in _WORD.findall(name):
-            lower = ascii_lower(word)
-            if lower in HINT_WORDS and before not in NEGATIONS:
-                found |= HINT | ADVERT if lower in ADVERT_WORDS else HINT
-            before = lower
+        found |= _evidence_of(name)
     return found
+
+
+def _evidence_of(name: str) -> int:
+    found = 0
+    before = ""
+    for word in _WORD.findall(name):
+        lower = ascii_lower(word)
+        if lower in HINT_WORDS and before not in NEGATIONS:
+            found |= HINT | ADVERT if lower in ADVERT_WORDS else HINT
+        before = lower
+    return found
+
+
+def custom_evidence(name: str) -> int:
+    """Evidence bits of the name of a custom element, which has a hyphen: those of a class of that name."""
+    if name in ADVERT_NAMES:
+        return HINT | ADVERT
+    return _evidence_of(name) if "-" in name else 0
 
 
 def tag_evidence(name: str, attribute_source: str | None) -> int:

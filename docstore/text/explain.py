@@ -71,9 +71,9 @@ def explain(source: str, extractor: str) -> list[ExplainedBlock]:
     markup = split(source.replace("\0", "\ufffd"))
     if extractor == "scored":
         page, taken = scored.read(markup)
-        full = outline(markup)
+        full = outline(markup, apart=True)
         if scored.without_never(full).blocks != page.blocks:
-            full = outline(markup, HIDDEN - {"noscript"})
+            full = outline(markup, HIDDEN - {"noscript"}, apart=True)
         return list(_of_scored(full, page, taken, scored.title_of(markup)))
     if extractor == "combined":
         return list(_of_combined(outline(markup)))

@@ -4,7 +4,8 @@ Knows `tokens` and the names in `scorecard`.  Must not know how long the text is
 
 An element is *never content* where it says that it is a dialog: by its ``role`` (dialog, alertdialog), by
 ``aria-modal``, by the name of a consent manager among the words of its ``class`` and ``id``, or by a name in these that
-has a word of consent and a word of a notice (``cookie-banner``, ``gdprPopup``).  That is the mark `NEVER`.
+has a word of consent and a word of a notice (``cookie-banner``, ``gdprPopup``); or its name is one of `NEVER_NAMES`.
+That is the mark `NEVER`.  The name of a custom element, which has a hyphen, is read as a class of that name.
 
 An element's other marks are its tag's name, the words of its ``class`` and ``id`` (cut and negated as in `evidence`),
 its ``role`` (``role=list``), the values of its ``itemprop`` (``itemprop=text``), and ``hidden`` and ``aria-hidden``
@@ -37,6 +38,8 @@ NOTICES: Final = frozenset(_NOTICES.split())
 """With a word of `CONSENT` before or behind it in the same name."""
 
 NEVER: Final = 1
+NEVER_NAMES: Final = frozenset({"dialog", "amp-consent", "amp-user-notification"})
+"""Names of elements that are dialogs, or notices of consent."""
 _DIALOGS: Final = ("role=dialog", "role=alertdialog", "aria-modal")
 BITS: Final = {name: 2 << number for number, name in enumerate(MARKS)}
 _BITS: Final = BITS | dict.fromkeys(_DIALOGS, NEVER)
@@ -48,6 +51,10 @@ _WORD: Final = re.compile("[A-Z]?[a-z]+|[A-Z]+")
 def tag_marks(name: str, attribute_source: str | None) -> int:
     """The marks of one start tag; its name counts as ``<nav>``."""
     found = _BITS.get(f"<{name}>", 0)
+    if name in NEVER_NAMES:
+        found |= NEVER
+    if "-" in name:
+        found |= _name_marks(name)
     if attribute_source:
         values = attributes(attribute_source)
         for attribute in ("class", "id"):

@@ -8,6 +8,11 @@ nothing.  Before a start tag in `CLOSES`, elements on top whose end tag it impli
 dt, ...) open no element: their evidence belongs to the block right behind them, if any.  Elements are numbered in order
 of their start tags, so that a parent's number is below its children's and sums over subtrees take one backward loop.
 
+Where that is asked for, an inline tag *stands apart* if its attributes say that it is an advert or never content, or if
+one of its name stands apart and is open: it opens an element and ends the block, as its end tag does.  A start tag in
+`CLOSES` closes those on top; one that was opened right behind a leaf's start tag, no other element between, is closed
+by the next tag of a leaf, too, as parsers do.
+
 A *block* is the shown text between two tags that break: all but comments, inline ones, br and img.  Its *weight* is its
 number of characters that are not white space, where one from U+2E80 on (Chinese, Japanese, Korean) counts three: about
 as many letters as it stands for.  No blank is needed anywhere, so scripts without them are weighed like others.  The
@@ -22,7 +27,8 @@ from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from docstore.text.content import BREAK, fold_blocks, shown_texts
-from docstore.text.evidence import tag_evidence
+from docstore.text.evidence import ADVERT, custom_evidence, tag_evidence
+from docstore.text.marks import NEVER, tag_marks
 from docstore.text.tokens import HIDDEN, INLINE, Markup, ascii_lower
 
 HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
@@ -40,6 +46,8 @@ _KINDS: Final[dict[str, int]] = {
     **dict.fromkeys((*("/" + name for name in LEAVES), *_VOID.split(), *_RAW.split()), _NOTHING),
 }
 """What a tag is; any other name opens or closes an element, and all but the first four end the block."""
+_PHRASING: Final = frozenset({_INLINE, _LINK, _LINK_END})
+_WITHIN_BLOCKS: Final = _PHRASING | {_SPACE}
 
 _CELLS = frozenset({"td", "th"})
 CLOSES: Final[dict[str, frozenset[str]]] = {
@@ -103,8 +111,19 @@ def render(blocks: Iterable[Block]) -> str:
     return fold_blocks(BREAK.join(block.text for block in blocks))
 
 
-def outline(markup: Markup, hidden: frozenset[str] = HIDDEN) -> Outline:
-    """Elements and blocks of one page, in linear time; the text of hidden elements is not shown."""
+def stands_apart(name: str, source: str | None) -> bool:
+    """Whether the attributes of an inline start tag say that it is an advert, or never content."""
+    return source is not None and bool(tag_evidence("", source) & ADVERT or tag_marks("", source) & NEVER)
+
+
+def outline(markup: Markup, hidden: frozenset[str] = HIDDEN, *, apart: bool = False) -> Outline:
+    """Elements and blocks of one page, in linear time.
+
+    Args:
+        markup: the page.
+        hidden: names of elements whose text is not shown.
+        apart: inline tags may stand apart, and the names of custom elements are evidence as their classes are.
+    """
     texts = shown_texts(markup, hidden)
     tags: list[tuple[str, str | None]] = [("", None)]
     parents, evidence = [0], [0]
@@ -114,19 +133,21 @@ def outline(markup: Markup, hidden: frozenset[str] = HIDDEN) -> Outline:
     link_parts: list[str] = []
     in_link, leaf_evidence, is_heading = False, 0, False
     leaf: str | None = None
+    leaf_height = _NO_LEAF
     kind_of = _KINDS.get
     rows = zip(markup.names, markup.attributes, islice(texts, 1, None), strict=True)
     for name, source, text in chain(rows, _END):
         kind = kind_of(name)
-        if kind == _INLINE:
-            pass
-        elif kind == _LINK:
+        if kind == _LINK:
             in_link = source is not None and "href" in ascii_lower(source)
         elif kind == _LINK_END:
             in_link = False
         elif kind == _SPACE:
             parts.append(BREAK)
-        else:
+        is_inline = kind in _PHRASING
+        if apart and is_inline and (open_count.get(name.removeprefix("/")) or stands_apart(name, source)):
+            kind = None
+        if kind not in _WITHIN_BLOCKS:
             if parts:
                 block_text = "".join(parts)
                 weight = text_weight(block_text)
@@ -137,6 +158,13 @@ def outline(markup: Markup, hidden: frozenset[str] = HIDDEN) -> Outline:
                 parts.clear()
                 link_parts.clear()
             leaf_evidence, is_heading, leaf = 0, False, None
+            if kind == _LEAF or (kind == _NOTHING and name[0] == "/"):
+                while len(stack) > leaf_height and open_names[-1] in INLINE:
+                    open_count[open_names.pop()] -= 1
+                    stack.pop()
+                leaf_height = len(stack) if kind == _LEAF else _NO_LEAF
+            elif kind is None and not is_inline:
+                leaf_height = _NO_LEAF
             if kind == _LEAF:
                 leaf = source
                 leaf_evidence = tag_evidence(name, source) if source else 0
@@ -145,11 +173,11 @@ def outline(markup: Markup, hidden: frozenset[str] = HIDDEN) -> Outline:
                 pass
             elif name[0] != "/":
                 implied = CLOSES.get(name)
-                while implied is not None and open_names[-1] in implied:
+                while implied is not None and (open_names[-1] in implied or open_names[-1] in INLINE):
                     open_count[open_names.pop()] -= 1
                     stack.pop()
                 parents.append(stack[-1])
-                evidence.append(tag_evidence(name, source))
+                evidence.append(tag_evidence(name, source) | (custom_evidence(name) if apart else 0))
                 tags.append((name, source))
                 stack.append(len(parents) - 1)
                 open_names.append(name)
@@ -167,5 +195,7 @@ def outline(markup: Markup, hidden: frozenset[str] = HIDDEN) -> Outline:
     return Outline(parents, evidence, blocks, tags)
 
 
+_NO_LEAF: Final = 1 << 62
+"""Higher than any stack."""
 _END: Final[tuple[tuple[str, None, str], ...]] = (("hr", None, ""),)
 """Behind the last text: a tag that only ends the block."""

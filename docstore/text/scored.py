@@ -6,7 +6,8 @@ used for.  Integers only, no order of hashing, linear time: another implementati
 The rule:
 
 1. The blocks of the page but for those in elements that are never content (see `marks`) or say that they are adverts
-   and hold at most half of the text, and what `combined` takes of the blocks.  An element that holds more than 19/20
+   and hold at most half of the text, and those of at most half behind leaves that say so; inline tags that say so stand
+   apart (see `outline`).  And what `combined` takes of the blocks.  An element that holds more than 19/20
    of the text is the page itself, whatever it is called, unless a fifth of what it holds or more names cookies or
    consent; html and body always are.  Where what is taken weighs less than 300 and the page has noscript elements,
    these are shown, and if 300 or more is taken then, the page is read so: it is a shell for browsers that run scripts,
@@ -108,10 +109,10 @@ def scored(markup: Markup) -> str:
 
 def read(markup: Markup) -> tuple[Outline, list[int]]:
     """Step 1: the page, and the numbers of the blocks that `combined` takes."""
-    page = without_never(outline(markup))
+    page = without_never(outline(markup, apart=True))
     taken = select_combined(page)
     if "noscript" in markup.names and _weigh(page, taken) < LITTLE_WEIGHT:
-        shown = without_never(outline(markup, HIDDEN - {"noscript"}))
+        shown = without_never(outline(markup, HIDDEN - {"noscript"}, apart=True))
         taken_of_shown = select_combined(shown)
         if _weigh(shown, taken_of_shown) >= LITTLE_WEIGHT:
             return shown, taken_of_shown
@@ -125,7 +126,8 @@ def without_never(page: Outline) -> Outline:
         bool(marks.tag_marks(*tag) & marks.NEVER) and not evidence & WHOLE
         for tag, evidence in zip(page.tags, page.evidence, strict=True)
     ]
-    if not any(says_so) and not any(evidence & ADVERT for evidence in page.evidence):
+    of_leaves = [block.leaf is not None and _leaf_says_so(block) for block in page.blocks]
+    if not any(says_so) and not any(of_leaves) and not any(evidence & ADVERT for evidence in page.evidence):
         return page
     sums = subtree_sums(page, [block.weight for block in page.blocks])
     of_consent = subtree_sums(page, [block.weight * _names(render([block]), CONSENT) for block in page.blocks])
@@ -136,7 +138,17 @@ def without_never(page: Outline) -> Outline:
         is_named = page.evidence[element] & ADVERT and not page.evidence[element] & (MAIN | WHOLE)
         is_advert = bool(is_named) and sums[element] * ADVERT_SHARE <= sums[0]
         never[element] = never[parents[element]] or is_dialog or is_advert
-    return page._replace(blocks=[block for block in page.blocks if not never[block.owner]])
+    kept = [
+        block
+        for block, is_leaf in zip(page.blocks, of_leaves, strict=True)
+        if not never[block.owner] and not (is_leaf and block.weight * ADVERT_SHARE <= sums[0])
+    ]
+    return page._replace(blocks=kept)
+
+
+def _leaf_says_so(block: Block) -> bool:
+    """Whether the leaf before a block says that it is an advert, or never content."""
+    return bool(block.evidence & ADVERT or _leaf_marks(block) & marks.NEVER)
 
 
 def select(page: Outline, taken: Sequence[int], title: str) -> list[int]:

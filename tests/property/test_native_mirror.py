@@ -204,13 +204,15 @@ def test_very_many_mutated_pages_are_analysed_the_same() -> None:
 
 CONTAINERS = (
     "div", "div", "section", "article", "main", "nav", "aside", "header", "footer", "form", "ul", "li", "table", "td",
-    "tr", "dd", "figcaption", "x-card", "blockquote",
+    "tr", "dd", "figcaption", "x-card", "blockquote", "span", "ins", "a", "amp-ad", "x-no-footer", "dialog",
+    "amp-consent", "Amp-Embed",
 )  # fmt: skip
 LEAF_TAGS = ("p", "p", "p", "h1", "h2", "dt", "address", "pre", "textarea", "legend")
 ATTRIBUTES = (
     "", "", "", "", " class=ad", " class='box sponsored'", " id=sidebar", " class='relatedPosts x'", " class=no-ads",
     " class='Menu'", " role=main", " role=navigation", " itemprop=articleBody", " hidden", " style='display: none'",
     " class='taboola'", " id='comments'", " class='w&#105;dget'", " rOLE=main", " data-x='promo'", " class=TOC",
+    " role=' dialog'", " class='cookie-banner'", " href=x class=&#97;ds", " aria-modal=TRUE id=x", " id=didomi id=ad",
 )  # fmt: skip
 WORDS = (
     "tea",
@@ -230,7 +232,10 @@ WORDS = (
 )
 
 
-ENDS = ("<br><b>tea</b>time", "<br><b>tea</b>time", "")
+ENDS = (
+    "<br><b>tea</b>time", "<br><b>tea</b>time", "", "<ins class=adsbygoogle>tea <ins>now</ins></ins>", "</span>",
+    "<span class=ad>tea", "<a class=sponsored href=x>tea</a> time", "<span id=b-ad><div>tea</div>",
+)  # fmt: skip
 STAMP_PIECES = (
     "May", "march ", "MÄRZ", "märz ", "ago", " Views", "12", "3", "2026", ":", "/", "-", ".", " ", " on ", "am",
     "Tue, ", "replies", "\u2013", "\u00d7", "天前", "年", "月", " марта ", "x", "Brian ", "\u0663", "&#58;", "e\u0301",
@@ -439,6 +444,7 @@ TRAPS = (
     "&CounterClockwise", "=", " ", "\n", "\u0301", "\u0327\u0301", "\u094d", "\u1100", "\u00ad", "\u3000", "\u4e2d",
     "\uff9e", "a", "a ", "\u00e9", "\x80", "<div class='a b c'>", "<p id=ad>", "<meta charset=", "<html lang=x>",
     "<pre>\n", "<noscript>", "</template>",
+    "<span class=ad>", "<p><span class=ad>", "<li><ins id=ads>", "<x-ad>", "</span>",
 )  # fmt: skip
 TRAP_BYTES = 1 << 20
 

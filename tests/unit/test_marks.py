@@ -21,7 +21,8 @@ def marks_of(name: str, source: str | None) -> set[str]:
         ("div", ' itemprop="text nothing"', {"itemprop=text"}),
         ("div", " style='display: none'", {"hidden"}),
         ("div", " class='&#114;eview'", {"review"}),
-        ("x-comments", " data-id=comments", set()),
+        ("x-comments", " data-id=comments", {"comments"}),
+        ("xcomments", " data-id=comments", set()),
     ],
 )
 def test_tags_have_the_marks_that_the_scorecard_knows(name: str, source: str | None, expected: set[str]) -> None:
@@ -43,6 +44,11 @@ def test_tags_have_the_marks_that_the_scorecard_knows(name: str, source: str | N
 )
 def test_dialogs_and_consent_managers_are_never_content(source: str) -> None:
     assert tag_marks("div", source) & NEVER
+
+
+@pytest.mark.parametrize("name", ["dialog", "amp-consent", "amp-user-notification", "x-cookie-banner"])
+def test_elements_are_never_content_by_their_name(name: str) -> None:
+    assert tag_marks(name, None) & NEVER
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from docstore.text.content import visible
-from docstore.text.evidence import ARTICLE, HINT, MAIN
+from docstore.text.evidence import ADVERT, ARTICLE, HINT, MAIN
 from docstore.text.outline import outline, render, text_weight
 from docstore.text.tokens import split
 
@@ -56,6 +56,48 @@ def test_an_end_tag_closes_what_is_open_inside_and_a_stray_one_nothing() -> None
     assert [block.owner for block in found.blocks] == [3, 0, 4]
     assert found.evidence == [0, MAIN, 0, 0, ARTICLE]
     assert found.parents == [0, 0, 1, 2, 0]
+
+
+def parts(page: str) -> list[tuple[str, bool]]:
+    """Texts of a page's blocks, and whether an advert is around them."""
+    found = outline(split(page), apart=True)
+    within = [False] * len(found.parents)
+    for element, evidence in enumerate(found.evidence):
+        within[element] = within[found.parents[element]] or bool(evidence & ADVERT)
+    return [(block.text.strip(), within[block.owner]) for block in found.blocks]
+
+
+def test_inline_adverts_stand_apart_where_that_is_asked_for() -> None:
+    page = '<p>one <ins class="adsbygoogle">buy <ins>it</ins> now</ins> two <span class=x>three</span></p>'
+    assert parts(page) == [("one", False), ("buy", True), ("it", True), ("now", True), ("two three", False)]
+    assert len(outline(split(page)).blocks) == 1
+    assert parts("<a class=sponsored href=x>buy</a> this <a href=y>two</a>") == [("buy", True), ("this two", False)]
+    assert outline(split("<a class=sponsored href=x>buy</a> this"), apart=True).blocks[0].link_weight == 3
+
+
+def test_an_unclosed_inline_advert_ends_with_what_holds_it() -> None:
+    assert parts("<p>one <span class=ad>buy<p>two</p>three") == [
+        ("one", False),
+        ("buy", True),
+        ("two", False),
+        ("three", False),
+    ]
+    assert parts("<p>one <span class=ad>buy</p>two") == [("one", False), ("buy", True), ("two", False)]
+    assert parts("<li>one <span class=ad>buy<li>two") == [("one", False), ("buy", True), ("two", False)]
+    assert parts("<div>one <span class=ad>buy</div>two") == [("one", False), ("buy", True), ("two", False)]
+    assert parts("<p>a<div><span class=ad><p>buy</p>now</span>two") == [
+        ("a", False),
+        ("buy", True),
+        ("now", True),
+        ("two", False),
+    ]
+
+
+def test_the_name_of_a_custom_element_is_evidence_as_a_class_is() -> None:
+    page = "<amp-ad>a</amp-ad><x-footer>b</x-footer><not-ad>c</not-ad><amp-embed>d</amp-embed><ad>e</ad>"
+    found = outline(split(page), apart=True)
+    assert found.evidence == [0, HINT | ADVERT, HINT, 0, HINT | ADVERT, 0]
+    assert outline(split(page)).evidence == [0] * 6
 
 
 def test_items_and_cells_without_end_tags_are_siblings() -> None:

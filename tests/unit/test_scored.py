@@ -139,6 +139,31 @@ def test_a_named_advert_changes_nothing_else() -> None:
     assert PROSE[0] in text(f"<body><div class=ad-slot>{PARAGRAPHS}</div><p>Home</p>")
 
 
+@pytest.mark.parametrize(
+    "advert",
+    [
+        '<ins class="adsbygoogle" data-ad-slot=2>%s</ins>',
+        "<p>%s</p>".replace("<p>", "<p class=advertisement>"),
+        "<amp-ad width=300>%s</amp-ad>",
+        "<amp-embed type=taboola>%s</amp-embed>",
+        "<span id=sponsored>%s</span>",
+        "<p><a class=ad-link href=/buy>%s</a></p>",
+        "<amp-consent>%s</amp-consent>",
+        "<span role=dialog>%s</span>",
+        "<dialog open>%s</dialog>",
+    ],
+)
+def test_an_advert_or_dialog_changes_nothing_whatever_its_element(advert: str) -> None:
+    page = f"<body><main><h1>Lamp</h1>{PARAGRAPHS}%s<p>{PROSE[7]}</p></main>"
+    assert text(page % (advert % PROSE[8])) == text(page % "")
+    within = f"<body><main><h1>Lamp</h1>{PARAGRAPHS}<div>{PROSE[7]} %s</div></main>"
+    assert text(within % (advert % PROSE[8])) == text(within % "")
+
+
+def test_an_inline_advert_that_is_most_of_a_page_is_the_page() -> None:
+    assert PROSE[0] in text(f"<body><span class=ad>{PARAGRAPHS}</span><p>Home</p>")
+
+
 def test_a_name_on_html_or_body_makes_no_dialog_of_the_page() -> None:
     notice = "<p>" + "We use cookies. " * 40 + "</p>"
     page = f'<html class="cookie-banner-visible"><body id=cookie-notice><main>{PARAGRAPHS}{notice}</main>'

@@ -2,7 +2,7 @@
 
 use crate::evidence::{ADVERT, ARTICLE, ARTICLE_BODY, BOILERPLATE, HEADER, HINT, MAIN, WHOLE};
 use crate::flow::Flow;
-use crate::outline::{Block, Outline};
+use crate::outline::{Block, Outline, Reading};
 use crate::tokens::Tag;
 
 const SOLID_WEIGHT: u64 = 40;
@@ -26,15 +26,15 @@ pub struct Combined {
 
 /// Main content of a page, in `flow`.
 pub fn combined(source: &[u8], tags: &[Tag], buffers: &mut Combined, flow: &mut Flow) {
-    buffers.read(source, tags, false);
+    buffers.read(source, tags, Reading::default());
     let kept = select(&buffers.page);
     buffers.write(&kept, flow);
 }
 
 impl Combined {
-    /// Read a page; noscript elements are shown where that is asked for.
-    pub fn read(&mut self, source: &[u8], tags: &[Tag], noscript: bool) {
-        self.page.read(source, tags, &mut self.all, noscript);
+    /// Read a page.
+    pub fn read(&mut self, source: &[u8], tags: &[Tag], reading: Reading) {
+        self.page.read(source, tags, &mut self.all, reading);
     }
 
     /// The text of all blocks, a line feed between.

@@ -1,5 +1,6 @@
 //! What the tags around a text say of it: `docstore/text/marks.py`.
 
+use crate::names::NAME_DIALOG;
 use crate::tables::scorecard::{MARK_COUNT, MARK_NEVER, MARK_SCORES, TAG_MARKS};
 
 const PARTS: usize = MARK_COUNT.div_ceil(64);
@@ -54,9 +55,18 @@ impl Marks {
     }
 }
 
+/// Whether an element is never content by its name alone, which is among the known ones.
+#[inline(always)]
+pub fn is_never(element: u32) -> bool {
+    element == NAME_DIALOG
+}
+
 /// The mark of a tag by its name alone.
 pub fn name_marks(element: u32) -> Marks {
     let mut found = Marks::default();
     found.add(TAG_MARKS.get(element as usize).copied().unwrap_or(NONE));
+    if is_never(element) {
+        found.add(MARK_NEVER);
+    }
     found
 }

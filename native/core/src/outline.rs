@@ -6,13 +6,14 @@ use std::ops::Range;
 
 use crate::evidence::element_evidence;
 use crate::flow::Flow;
-use crate::names::{self, properties, CLOSES, KINDS, NOTHING};
-use crate::said::Remembered;
+use crate::names::{self, properties, CLOSES, KINDS, KNOWN, NOTHING};
+use crate::said::{InlineTags, Remembered, Said};
 use crate::tokens::{mentions, Tag};
 use crate::visible::Shown;
 use crate::wide::{self, Bytes};
 
 /// What a tag is; 0 opens or closes an element, and all but the first four end the block.
+const ELEMENT: u8 = 0;
 const INLINE: u8 = 1;
 const SPACE: u8 = 2;
 const LINK: u8 = 3;
@@ -45,14 +46,28 @@ pub struct Outline {
     /// Each element's name, and the number of its attributes in `said`.
     pub tags: Vec<(u32, u32)>,
     pub said: Remembered,
+    inline_tags: InlineTags,
+    /// What the names say of elements that are not among the known ones, by number.
+    customs: Vec<Option<Said>>,
+    /// How many inline elements are open.
+    apart_count: usize,
     /// Open elements: number and name.
     stack: Vec<(u32, u32)>,
     /// How many elements of a name are open.
     open_count: Vec<u32>,
 }
 
+/// How a page is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Noscript elements are shown.
+    pub noscript: bool,
+    /// Inline tags may stand apart, and the names of custom elements are evidence as their classes are.
+    pub apart: bool,
+}
+
 /// The block that is being read.
-struct Reading {
+struct Begun {
     start: usize,
     /// Weight of all that is before it.
     begin: u64,
@@ -62,7 +77,7 @@ struct Reading {
     leaf: u32,
 }
 
-impl Reading {
+impl Begun {
     fn new(start: usize, begin: u64) -> Self {
         Self { start, begin, link_weight: 0, evidence: 0, is_heading: false, leaf: 0 }
     }
@@ -73,7 +88,7 @@ struct Read<'a> {
     source: &'a [u8],
     tags: &'a [Tag],
     flow: &'a mut Flow,
-    noscript: bool,
+    reading: Reading,
 }
 
 impl wide::Work for Read<'_> {
@@ -81,19 +96,19 @@ impl wide::Work for Read<'_> {
 
     #[inline(always)]
     fn on<B: Bytes>(self) {
-        self.outline.read_on::<B>(self.source, self.tags, self.flow, self.noscript);
+        self.outline.read_on::<B>(self.source, self.tags, self.flow, self.reading);
     }
 }
 
 impl Outline {
-    /// Read one page; noscript elements are shown where that is asked for.
+    /// Read one page.
     #[inline(never)]
-    pub fn read(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow, noscript: bool) {
-        wide::run(Read { outline: self, source, tags, flow, noscript });
+    pub fn read(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow, reading: Reading) {
+        wide::run(Read { outline: self, source, tags, flow, reading });
     }
 
     #[inline(always)]
-    fn read_on<B: Bytes>(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow, noscript: bool) {
+    fn read_on<B: Bytes>(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow, how: Reading) {
         flow.clear();
         self.parents.clear();
         self.parents.push(0);
@@ -106,22 +121,46 @@ impl Outline {
         self.stack.push((0, NOTHING));
         self.open_count.clear();
         self.said.begin();
-        let mut shown = Shown::with(noscript);
+        self.inline_tags.begin();
+        self.customs.clear();
+        self.apart_count = 0;
+        let mut shown = Shown::with(how.noscript);
         let mut in_link = false;
-        let mut reading = Reading::new(0, 0);
+        let mut leaf_height = usize::MAX;
+        let mut reading = Begun::new(0, 0);
         if let Some(how) = shown.text() {
             flow.push(source, 0, tags.first().map_or(source.len(), |tag| tag.start as usize), how);
         }
         for (number, tag) in tags.iter().enumerate() {
             let element = tag.name >> 1;
-            let kind = kind_of(tag);
+            let mut kind = kind_of(tag);
+            let mut is_inline = false;
             match kind {
-                INLINE => {}
-                LINK => in_link = mentions(tag.attributes(source), b"href"),
-                LINK_END => in_link = false,
+                INLINE => is_inline = true,
+                LINK => {
+                    in_link = mentions(tag.attributes(source), b"href");
+                    is_inline = true;
+                }
+                LINK_END => {
+                    in_link = false;
+                    is_inline = true;
+                }
                 SPACE => flow.end_block(),
+                _ => {}
+            }
+            if is_inline && how.apart && self.stands_apart(source, tag) {
+                kind = ELEMENT;
+            }
+            match kind {
+                INLINE | LINK | LINK_END | SPACE => {}
                 _ => {
                     self.end_block(&mut reading, flow);
+                    if kind == LEAF || (kind == NO_ELEMENT && tag.name & 1 != 0) {
+                        while self.apart_count != 0 && self.stack.len() > leaf_height && self.closes_inline() {}
+                        leaf_height = if kind == LEAF { self.stack.len() } else { usize::MAX };
+                    } else if kind == ELEMENT && !is_inline {
+                        leaf_height = usize::MAX;
+                    }
                     match kind {
                         LEAF => {
                             reading.leaf = self.said.number(tag.attributes(source));
@@ -131,7 +170,7 @@ impl Outline {
                             reading.is_heading = properties(tag.name) & names::HEADING != 0;
                         }
                         NO_ELEMENT => {}
-                        _ if tag.name & 1 == 0 => self.open(source, tag),
+                        _ if tag.name & 1 == 0 => self.open(source, tag, how, is_inline),
                         _ => self.close(element),
                     }
                 }
@@ -154,7 +193,7 @@ impl Outline {
 
     /// End the block that is being read, and begin the next one.
     #[inline(always)]
-    fn end_block(&mut self, reading: &mut Reading, flow: &mut Flow) {
+    fn end_block(&mut self, reading: &mut Begun, flow: &mut Flow) {
         let weight = flow.weight() - reading.begin;
         if weight != 0 {
             let end = flow.bytes().len();
@@ -170,21 +209,66 @@ impl Outline {
             reading.start = end;
         }
         flow.end_block();
-        *reading = Reading::new(reading.start, flow.weight());
+        *reading = Begun::new(reading.start, flow.weight());
     }
 
-    fn open(&mut self, source: &[u8], tag: &Tag) {
+    /// Whether an inline tag opens or closes an element.
+    #[inline(always)]
+    fn stands_apart(&mut self, source: &[u8], tag: &Tag) -> bool {
+        if self.apart_count != 0 && self.open_count.get((tag.name >> 1) as usize).is_some_and(|&count| count != 0) {
+            return true;
+        }
+        let attributes = tag.attributes(source);
+        tag.name & 1 == 0 && !attributes.is_empty() && self.inline_tags.stand_apart(attributes)
+    }
+
+    /// Close the last open element if it is an inline one.
+    fn closes_inline(&mut self) -> bool {
+        let found = self.stack.last().is_some_and(|&(_, top)| is_inline_name(top));
+        if found {
+            self.pop();
+        }
+        found
+    }
+
+    /// Close the last open element; gives its name.
+    fn pop(&mut self) -> Option<u32> {
+        let (_, name) = self.stack.pop()?;
+        self.open_count[name as usize] -= 1;
+        self.apart_count -= usize::from(is_inline_name(name));
+        Some(name)
+    }
+
+    /// What the name of an element says that is not among the known ones.
+    pub fn custom(&self, element: u32) -> Said {
+        let place = (element as usize).wrapping_sub(KNOWN);
+        self.customs.get(place).copied().flatten().unwrap_or_default()
+    }
+
+    fn read_custom(&mut self, name: &[u8], element: u32) -> Said {
+        let place = element as usize - KNOWN;
+        if self.customs.len() <= place {
+            self.customs.resize(place + 1, None);
+        }
+        *self.customs[place].get_or_insert_with(|| Said::of_name(name))
+    }
+
+    fn open(&mut self, source: &[u8], tag: &Tag, how: Reading, is_inline: bool) {
         let element = tag.name >> 1;
         if let Some((_, implied)) = CLOSES.iter().find(|(name, _)| *name == element) {
-            while let Some(&(_, top)) = self.stack.last().filter(|(_, top)| implied.contains(top)) {
-                self.open_count[top as usize] -= 1;
-                self.stack.pop();
+            while self.stack.last().is_some_and(|(_, top)| implied.contains(top) || is_inline_name(*top)) {
+                self.pop();
             }
         }
+        self.apart_count += usize::from(is_inline);
         let number = self.parents.len() as u32;
         self.parents.push(self.stack[self.stack.len() - 1].0);
         let attributes = self.said.number(tag.attributes(source));
-        self.evidence.push(element_evidence(element) | self.said.said(attributes).evidence);
+        let mut evidence = element_evidence(element) | self.said.said(attributes).evidence;
+        if how.apart && element as usize >= KNOWN {
+            evidence |= self.read_custom(tag.name(source), element).evidence;
+        }
+        self.evidence.push(evidence);
         self.tags.push((element, attributes));
         self.stack.push((number, element));
         if self.open_count.len() <= element as usize {
@@ -197,13 +281,14 @@ impl Outline {
         if self.open_count.get(element as usize).is_none_or(|&count| count == 0) {
             return;
         }
-        while let Some((_, closed)) = self.stack.pop() {
-            self.open_count[closed as usize] -= 1;
-            if closed == element {
-                break;
-            }
-        }
+        while self.pop().is_some_and(|closed| closed != element) {}
     }
+}
+
+/// Whether an element has the name of an inline one.
+#[inline(always)]
+fn is_inline_name(element: u32) -> bool {
+    properties(element << 1) & names::INLINE != 0
 }
 
 #[inline(always)]

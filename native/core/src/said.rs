@@ -1,16 +1,17 @@
 //! What the attributes of a start tag say: the evidence bits of `docstore/text/evidence.py` and the marks of
 //! `docstore/text/marks.py`, read in one pass and remembered by their source.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use crate::bytes;
 use crate::evidence::{ADVERT, ARTICLE_BODY, BOILERPLATE, HINT};
 use crate::marks::Marks;
-use crate::names::{ADVERT_WORDS, HINT_WORDS, NEGATIONS, ROLES};
+use crate::names::{ADVERT_NAMES, ADVERT_WORDS, HINT_WORDS, NEGATIONS, ROLES};
 use crate::page::{attribute_value, is_space};
 use crate::tables::scorecard::{
-    CONSENT_MANAGERS, CONSENT_NAMES, ITEM_MARKS, MARK_ARIA_HIDDEN, MARK_HIDDEN, MARK_NEVER, NOTICES, ROLE_MARKS,
-    WORD_MARKS,
+    CONSENT_MANAGERS, CONSENT_NAMES, ITEM_MARKS, MARK_ARIA_HIDDEN, MARK_HIDDEN, MARK_NEVER, NEVER_NAMES, NOTICES,
+    ROLE_MARKS, WORD_MARKS,
 };
 use crate::tokens::{each_attribute, mentions};
 
@@ -177,6 +178,15 @@ fn hides(style: &[u8]) -> bool {
     })
 }
 
+/// An attribute's value, references replaced.
+#[inline(always)]
+fn decoded(value: &[u8]) -> Cow<'_, [u8]> {
+    match memchr::memchr(b'&', value) {
+        None => Cow::Borrowed(value),
+        Some(_) => Cow::Owned(attribute_value(value).into_bytes()),
+    }
+}
+
 impl Said {
     /// What the attributes of one start tag say, as in the source.
     #[inline(never)]
@@ -187,8 +197,7 @@ impl Said {
         each_attribute(attributes, |name, value| {
             let Some(number) = number_of(name).filter(|number| seen & 1 << number == 0) else { return };
             seen |= 1 << number;
-            let decoded = memchr::memchr(b'&', value).map(|_| attribute_value(value));
-            let value = decoded.as_ref().map_or(value, |decoded| decoded.as_bytes());
+            let value = &*decoded(value);
             if number < 2 {
                 found.add_names(value);
             } else {
@@ -200,6 +209,33 @@ impl Said {
         if stated != 0 && (memchr::memchr(b'&', attributes).is_some() || any_word(attributes, is_watched)) {
             found.evidence |= stated;
         }
+        found
+    }
+
+    /// What the name of an element that is not among the known ones says.
+    pub fn of_name(name: &[u8]) -> Self {
+        let mut found = Self::default();
+        if name.contains(&b'-') {
+            found.add_name(&name.to_ascii_lowercase());
+        }
+        if ADVERT_NAMES.iter().any(|each| name.eq_ignore_ascii_case(each.as_bytes())) {
+            found.evidence |= HINT | ADVERT;
+        }
+        if NEVER_NAMES.iter().any(|each| name.eq_ignore_ascii_case(each.as_bytes())) {
+            found.marks.add(MARK_NEVER);
+        }
+        found
+    }
+
+    /// Whether it is an advert, or never content.
+    fn stands_apart(&self) -> bool {
+        self.evidence & ADVERT != 0 || self.marks.is_never()
+    }
+
+    /// What a class or an id says by itself.
+    fn of_names(names: &[u8]) -> Self {
+        let mut found = Self::default();
+        found.add_names(&decoded(names));
         found
     }
 
@@ -272,6 +308,38 @@ impl Said {
 const REMEMBERED: usize = 1 << 12;
 const REMEMBERED_BYTES: usize = 1 << 18;
 
+/// What classes and ids say of inline tags, remembered by their values: the rest of a link's attributes is its own.
+#[derive(Default)]
+pub struct InlineTags {
+    values: Remembered,
+}
+
+impl InlineTags {
+    /// Begin a page.
+    pub fn begin(&mut self) {
+        self.values.begin();
+    }
+
+    /// Whether the attributes of a start tag say that it is an advert, or never content.
+    #[inline(never)]
+    pub fn stand_apart(&mut self, attributes: &[u8]) -> bool {
+        let (mut found, mut seen) = (false, 0u8);
+        each_attribute(attributes, |name, value| {
+            let Some(number) = number_of(name).filter(|number| seen & 1 << number == 0) else { return };
+            seen |= 1 << number;
+            if number < 2 {
+                let known = self.values.number_by(value, Said::of_names);
+                found |= self.values.said(known).stands_apart();
+            } else if number == 2 || number == 4 {
+                let mut said = Said::default();
+                said.add_state(number, &decoded(value));
+                found |= said.stands_apart();
+            }
+        });
+        found
+    }
+}
+
 /// What attributes say, numbered: the tags of a page, and the pages of a site, repeat their attributes.
 pub struct Remembered {
     /// By a hash of the source: the last number given for it.
@@ -306,6 +374,12 @@ impl Remembered {
     /// The number of attributes, as in the source; 0 for none.
     #[inline(always)]
     pub fn number(&mut self, attributes: &[u8]) -> u32 {
+        self.number_by(attributes, Said::of)
+    }
+
+    /// The same where something else makes of the source what it says.
+    #[inline(always)]
+    fn number_by(&mut self, attributes: &[u8], make: impl FnOnce(&[u8]) -> Said) -> u32 {
         if attributes.is_empty() {
             return 0;
         }
@@ -316,7 +390,7 @@ impl Remembered {
         }
         let number = self.known.len() as u32;
         self.sources.extend_from_slice(attributes);
-        self.known.push((self.sources.len(), Said::of(attributes)));
+        self.known.push((self.sources.len(), make(attributes)));
         self.slots[slot] = number;
         number
     }

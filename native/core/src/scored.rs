@@ -10,9 +10,10 @@ use crate::bytes;
 use crate::combined::{self, Combined, LITTLE_WEIGHT};
 use crate::evidence::{ADVERT, MAIN, WHOLE};
 use crate::flow::{Flow, Source};
-use crate::marks::{name_marks, Marks};
+use crate::marks::{self, name_marks, Marks};
 use crate::names::{NAME_NOSCRIPT, NAME_TITLE};
-use crate::outline::{Block, Outline};
+use crate::outline::{Block, Outline, Reading};
+use crate::said::Remembered;
 use crate::stamps::is_stamp;
 use crate::tables::scorecard::{
     AMOUNT, ANY, CONSENT, COPYRIGHT, CURRENCIES, FIFTH, HEADING_BEFORE, LIKE, LIKES, NEIGHBOUR, NEIGHBOUR_FATE,
@@ -129,7 +130,7 @@ impl Scored {
 
     /// The page without what is never content, and the numbers of the blocks that `combined` takes.
     fn take(&mut self, source: &[u8], tags: &[Tag], noscript: bool) -> Vec<usize> {
-        self.combined.read(source, tags, noscript);
+        self.combined.read(source, tags, Reading { noscript, apart: true });
         self.mark();
         self.find_words();
         self.drop_never();
@@ -263,8 +264,8 @@ impl Scored {
         for element in 1..page.parents.len() {
             let parent = self.around[page.parents[element] as usize];
             let (name, attributes) = page.tags[element];
-            let own = page.said.said(attributes).marks;
-            if own.is_never() && page.evidence[element] & WHOLE == 0 {
+            let own = page.said.said(attributes).marks.with(page.custom(name).marks);
+            if (own.is_never() || marks::is_never(name)) && page.evidence[element] & WHOLE == 0 {
                 self.never.push(element);
             }
             let key = (parent, name, attributes);
@@ -286,7 +287,10 @@ impl Scored {
     /// Drop the blocks in elements that are never content.
     fn drop_never(&mut self) {
         let page = &mut self.combined.page;
-        if self.never.is_empty() && page.evidence.iter().all(|evidence| evidence & ADVERT == 0) {
+        let leaf_says_so =
+            |said: &Remembered, block: &Block| block.evidence & ADVERT != 0 || said.said(block.leaf).marks.is_never();
+        let by_leaf = page.blocks.iter().any(|block| leaf_says_so(&page.said, block));
+        if !by_leaf && self.never.is_empty() && page.evidence.iter().all(|evidence| evidence & ADVERT == 0) {
             return;
         }
         let sums = combined::subtree_sums(page, page.blocks.iter().map(|block| block.weight));
@@ -304,9 +308,12 @@ impl Scored {
         for element in 1..never.len() {
             never[element] |= never[page.parents[element] as usize];
         }
-        let mut is_kept = page.blocks.iter().map(|block| !never[block.owner as usize]).collect::<Vec<_>>().into_iter();
+        let goes = |block: &Block| {
+            never[block.owner as usize] || (leaf_says_so(&page.said, block) && block.weight * ADVERT_SHARE <= sums[0])
+        };
+        let mut is_kept = page.blocks.iter().map(|block| !goes(block)).collect::<Vec<_>>().into_iter();
         self.words.retain(|_| is_kept.next() == Some(true));
-        page.blocks.retain(|block| !never[block.owner as usize]);
+        page.blocks.retain(|block| !goes(block));
     }
 
     fn find_first(&mut self) {

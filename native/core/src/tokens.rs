@@ -31,6 +31,11 @@ impl Tag {
         &source[self.attributes as usize..self.content as usize - 1]
     }
 
+    /// The name of a start tag, as in the source.
+    pub fn name<'a>(&self, source: &'a [u8]) -> &'a [u8] {
+        &source[self.start as usize + 1..self.attributes as usize]
+    }
+
     /// The source of a raw element's content; empty for other tags.
     pub fn content<'a>(&self, source: &'a [u8]) -> &'a [u8] {
         &source[self.content as usize..self.end as usize]

@@ -857,6 +857,10 @@ pub static ADVERT_WORDS: [&str; 12] = [
     "werbung",
 ];
 
+pub static ADVERT_NAMES: [&str; 1] = [
+    "amp-embed",
+];
+
 pub static NEGATIONS: [&str; 9] = [
     "for",
     "has",

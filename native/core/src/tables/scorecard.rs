@@ -442,6 +442,12 @@ pub static CONSENT_NAMES: [&str; 8] = [
     "rgpd",
 ];
 
+pub static NEVER_NAMES: [&str; 3] = [
+    "amp-consent",
+    "amp-user-notification",
+    "dialog",
+];
+
 pub static NOTICES: [&str; 27] = [
     "alert",
     "banner",
