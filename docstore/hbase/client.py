@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import Enum
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from docstore.hbase import thrift2
 from docstore.hbase.thrift2 import Connection, HBaseCell, messages
@@ -38,6 +38,8 @@ FIRST_ANSWER_SECONDS = 10.0
 PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 1.0
 DEFAULT_PORT = 9090
+BYTES_UNDER_WAY = 4 << 20
+"""Of conditional writes that are sent one behind the other on one connection."""
 PARALLEL_CALLS = 8
 """Calls of one client that are under way at a time."""
 
@@ -55,6 +57,22 @@ _EXISTS = ("TableExistsException", "NamespaceExistException")
 
 class Unknown(Exception):
     """A conditional write was sent, and nobody knows whether it was applied, or will be."""
+
+
+class Conditional(NamedTuple):
+    """A change of a row if the newest cell of a column equals a value.
+
+    Attributes:
+        column: family and qualifier.
+        expected: its value, which is not empty; None for no cell.
+        mutations: of the row, from `thrift2.row_mutations`.
+        size_bytes: of them, roughly.
+    """
+
+    column: tuple[bytes, bytes]
+    expected: bytes | None
+    mutations: Any
+    size_bytes: int = 0
 
 
 class _Kind(Enum):
@@ -181,6 +199,46 @@ class Client:
         )
         return held
 
+    def check_and_mutate_all(self, table: str, requests: Sequence[Conditional]) -> list[bool | None]:
+        """Change rows, each on its condition, in any order; many calls are under way on each connection.
+
+        Returns:
+            For each what `check_and_mutate` returns; None where nobody knows whether it is, or will be, applied.
+        """
+        self.check_open()
+        name = table.encode()
+        share = max(1, -(-len(requests) // PARALLEL_CALLS))
+        parts = list(batches(requests, lambda one: one.size_bytes, share, BYTES_UNDER_WAY))
+        return [held for part in self.in_parallel(lambda part: self._conditional(name, part), parts) for held in part]
+
+    def _conditional(self, table: bytes, requests: Sequence[Conditional]) -> list[bool | None]:
+        equal = messages().TCompareOp.EQUAL
+        calls = [(table, one.mutations.row, *one.column, equal, one.expected or b"", one.mutations) for one in requests]
+        megabytes = sum(one.size_bytes for one in requests) / (1 << 20)
+        answers: list[bool | None] = []
+        connection = None
+        try:
+            gateway, connection = self._connection()
+            for answer in connection.call_all(
+                "checkAndMutate", calls, self._timeout_seconds + SECONDS_A_MEGABYTE * megabytes
+            ):
+                self.calls += 1
+                refused = _refusal(answer) if isinstance(answer, Exception) else None
+                if refused is not None:
+                    raise refused from answer
+                answers.append(None if isinstance(answer, Exception) else answer)
+        except (InvalidArgument, StoreUnavailable):
+            self._let_go(connection)
+            raise
+        except Exception:  # what was sent may be applied, and what was not is asked for again
+            self._let_go(connection)
+            return answers + [None] * (len(requests) - len(answers))
+        except BaseException:
+            self._let_go(connection)
+            raise
+        self._give_back(gateway, connection)
+        return answers
+
     def in_parallel(self, work: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:
         """Do something for each of some items, several at a time; raises the first failure when all are done."""
         if len(items) < 2:
@@ -282,13 +340,7 @@ class Client:
                 self._let_go(connection)
                 raise
             else:
-                with self._lock:
-                    self._was_reached = True
-                    self._turn = gateway
-                    if not self._is_closed:
-                        self._idle.append((gateway, connection))
-                        return answer
-                connection.close()
+                self._give_back(gateway, connection)
                 return answer
             time.sleep(min(pause, max(0.0, end - time.monotonic())))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
@@ -305,6 +357,16 @@ class Client:
             with self._lock:
                 self._turn = (turn + 1) % len(self._gateways)
             raise
+
+    def _give_back(self, gateway: int, connection: Connection) -> None:
+        """A call was answered: later ones go over its connection."""
+        with self._lock:
+            self._was_reached = True
+            self._turn = gateway
+            if not self._is_closed:
+                self._idle.append((gateway, connection))
+                return
+        connection.close()
 
     def _let_go(self, connection: Connection | None) -> None:
         """A call has failed: go on through the next gateway, over connections made anew."""

@@ -2,8 +2,8 @@
 
 Knows plans and the programs of `storage.protocol`; must not know verdicts.  A page that is new first claims its body;
 then it fills its slot, by one conditional mutation that writes the page with it.  A page for which another process was
-faster is `lost`: whoever made the plan judges it anew, and sees the other's page.  Pages are filled in parallel, in
-turns: a page comes after those that its verdict names.
+faster is `lost`: whoever made the plan judges it anew, and sees the other's page.  The requests of many pages go
+together, in turns: a page comes after those that its verdict names.
 
 A claim whose page is not there yet is waited for, LEASE_SECONDS at most; then its slot is fenced, and the claim taken
 over.  Time is for efficiency: the fence is what keeps the other's page out.
@@ -14,26 +14,26 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from docstore.hbase.coding import encode_cell
 from docstore.hbase.engine import HBaseEngine
-from docstore.hbase.requests import claim_name, slot_name
+from docstore.hbase.requests import Running, claim_name, slot_name
 from docstore.hbase.values import CellValues
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, RowMutations, SetCell
 from docstore.storage.plan import Plan, Slot, Stage
-from docstore.storage.protocol import SLOT, Read, claim, fill
+from docstore.storage.protocol import SLOT, Claimed, Read, claim, fill
 
 Result = TypeVar("Result")
 
 LEASE_SECONDS: Final = 10.0
 FIRST_PAUSE_SECONDS: Final = 0.01
 LONGEST_PAUSE_SECONDS: Final = 0.5
-SLOTS_A_PART: Final = 4
-"""Pages that one thread fills one after the other."""
+SLOTS_AT_ONCE: Final = 256
+"""Pages whose requests go together."""
 
 
 class SlotCommitter:
@@ -100,9 +100,8 @@ class SlotCommitter:
         for turn in turns:
             lost.update(slot.pointer for slot in turn if slot.needs & lost)
             slots = [slot for slot in turn if slot.pointer not in lost]
-            parts = [slots[at : at + SLOTS_A_PART] for at in range(0, len(slots), SLOTS_A_PART)]
-            for part in self._engine.in_parallel(self._fill_all, parts):
-                lost.update(part)
+            for at in range(0, len(slots), SLOTS_AT_ONCE):
+                lost.update(self._fill(slots[at : at + SLOTS_AT_ONCE]))
         return lost
 
     def _apply(self, stages: Iterable[list[RowMutations]], *, is_first: bool = True) -> None:
@@ -115,42 +114,56 @@ class SlotCommitter:
                 raise CommitUnknown("a part of a commit was written; the same write again completes it") from error
             is_first = False
 
-    def _fill_all(self, slots: Sequence[Slot]) -> list[PagePointer]:
-        """Fill slots; -> those that are lost."""
-        return [slot.pointer for slot in slots if not self._fill(slot)]
+    def _fill(self, slots: Sequence[Slot]) -> list[PagePointer]:
+        """Claim the bodies of pages that are new, and fill the slots; -> those for which another process was faster."""
+        tokens = {slot.pointer: next(self._tokens) for slot in slots}
+        lost = self._claim([(slot, tokens[slot.pointer]) for slot in slots if slot.claim])
+        slots = [slot for slot in slots if slot.pointer not in lost]
+        held = self._requests.run_all(
+            [self._filling(slot, tokens[slot.pointer]) for slot in slots],
+            [
+                [encode_cell("pages", *cell) for cell in slot.row.mutations if isinstance(cell, SetCell)]
+                for slot in slots
+            ],
+        )
+        for slot, one in zip(slots, held, strict=True):
+            if one is not None:
+                # A fence is replaced at once.  A page is replaced only if whoever reads the row again finds it gone.
+                self._expected[slot.pointer] = one
+                lost.append(slot.pointer)
+        return lost
 
-    def _fill(self, slot: Slot) -> bool:
-        """Claim a page's body where it is new, and fill its slot; False where another process was faster."""
-        name, token = slot_name(slot.pointer), next(self._tokens)
-        if slot.claim and not self._claim(slot.claim, name, token):
-            return False
+    def _filling(self, slot: Slot, token: str) -> Running[str | None]:
+        name = slot_name(slot.pointer)
         expected = self._expected.pop(slot.pointer, None)
         if expected is None and slot.rewrites:
-            expected = self._requests.read(Read(name)).get(SLOT)
-        cells = [encode_cell("pages", *cell) for cell in slot.row.mutations if isinstance(cell, SetCell)]
-        held = self._requests.run(fill(name, token, expected, ()), cells)
-        if held is None:
-            return True
-        # A fence is replaced at once.  A page is replaced only if whoever reads the row again finds it gone.
-        self._expected[slot.pointer] = held
-        return False
+            reply = yield Read(name)
+            assert isinstance(reply, Mapping)
+            expected = reply.get(SLOT)
+        return (yield from fill(name, token, expected, ()))
 
-    def _claim(self, body: bytes, name: str, token: str) -> bool:
-        since = self._pending_since.get(body)
+    def _claim(self, slots: Sequence[tuple[Slot, str]]) -> list[PagePointer]:
+        """Claim bodies for pages, with their tokens; -> those that another page has, or may come to have."""
+        outcomes = self._requests.run_all([self._claiming(slot, token) for slot, token in slots], [()] * len(slots))
+        lost = []
+        for (slot, _), (verdict, held) in zip(slots, outcomes, strict=True):
+            if verdict == "pending":
+                self._pending_since.setdefault(slot.claim, time.monotonic())
+                lost.append(slot.pointer)
+                continue
+            self._pending_since.pop(slot.claim, None)
+            if verdict == "exact":
+                self._overruled[slot.claim] = held
+                lost.append(slot.pointer)
+            else:
+                self._overruled.pop(slot.claim, None)
+        return lost
+
+    def _claiming(self, slot: Slot, token: str) -> Running[Claimed]:
+        since = self._pending_since.get(slot.claim)
         patient = since is None or time.monotonic() - since < LEASE_SECONDS
-        over = self._overruled.get(body, "")
-        verdict, held = self._requests.run(
-            claim(claim_name(body), name, token, self._tokens, over=over, patient=patient)
-        )
-        if verdict == "pending":
-            self._pending_since.setdefault(body, time.monotonic())
-            return False
-        self._pending_since.pop(body, None)
-        if verdict == "exact":
-            self._overruled[body] = held
-            return False
-        self._overruled.pop(body, None)
-        return True
+        over = self._overruled.get(slot.claim, "")
+        return claim(claim_name(slot.claim), slot_name(slot.pointer), token, self._tokens, over=over, patient=patient)
 
     def drop_placed(self) -> None:
         """See `Committer`: values stand in the rows of the plan."""

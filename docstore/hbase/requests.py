@@ -8,10 +8,10 @@ of table `bodies`.  Names of the protocol are bytes as Latin-1.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from docstore.hbase import thrift2
-from docstore.hbase.client import Client, Unknown
+from docstore.hbase.client import Client, Conditional
 from docstore.hbase.coding import CLAIM as CLAIM_FAMILY
 from docstore.hbase.coding import CLAIMS_TABLE, WRITERS, encode_key
 from docstore.hbase.thrift2 import HBaseCell, messages
@@ -27,6 +27,8 @@ _AT: Final = 1
 """Timestamp of all these cells: each is written over the one before it."""
 
 Result = TypeVar("Result")
+Running: TypeAlias = Generator[Request, Columns | bool | None, Result]
+"""A program that was not begun."""
 
 
 def slot_name(pointer: PagePointer) -> str:
@@ -59,6 +61,13 @@ class _Place:
     def qualifier(self, column: str) -> bytes:
         return column.encode("latin-1") + self.behind
 
+    def columns(self, cells: Sequence[HBaseCell]) -> Mapping[str, str]:
+        return {
+            cell.qualifier.removesuffix(self.behind).decode("latin-1"): cell.value.decode("latin-1")
+            for cell in cells
+            if cell.qualifier.endswith(self.behind)
+        }
+
 
 class Requests:
     """Carries out requests.
@@ -74,41 +83,66 @@ class Requests:
         self._namespace = namespace
         self._durability = durability
 
-    def run(
-        self, program: Generator[Request, Columns | bool | None, Result], cells: Sequence[HBaseCell] = ()
-    ) -> Result:
-        """Run a program to its end.
+    def run(self, program: Running[Result], cells: Sequence[HBaseCell] = ()) -> Result:
+        """Run a program to its end: see `run_all`."""
+        return self.run_all([program], [cells])[0]
+
+    def run_all(self, programs: Sequence[Running[Result]], cells: Sequence[Sequence[HBaseCell]]) -> list[Result]:
+        """Run programs to their ends, in step: what all of them ask next goes together.
 
         Args:
-            program: of `storage.protocol`.
-            cells: of the page, written together with its slot.
+            programs: of `storage.protocol`.
+            cells: for each those of its page, written together with its slot.
         """
-        try:
-            request = next(program)
-            while True:
-                if isinstance(request, Read):
-                    request = program.send(self.read(request))
-                else:
-                    request = program.send(self.check_and_mutate(request, cells))
-        except StopIteration as ended:
-            result: Result = ended.value
-            return result
+        results: dict[int, Result] = {}
+        replies: dict[int, Columns | bool | None] = dict.fromkeys(range(len(programs)))
+        while replies:
+            asked: dict[int, Request] = {}
+            for number, reply in replies.items():
+                try:
+                    asked[number] = programs[number].send(reply)
+                except StopIteration as ended:
+                    results[number] = ended.value
+            reads = {number: one for number, one in asked.items() if isinstance(one, Read)}
+            changes = {number: one for number, one in asked.items() if isinstance(one, CheckAndMutate)}
+            held = self.check_and_mutate_all(list(changes.values()), [cells[number] for number in changes])
+            replies = dict(zip(reads, self.read_all(list(reads.values())), strict=True))
+            replies |= dict(zip(changes, held, strict=True))
+        return [results[number] for number in range(len(programs))]
 
     def read(self, request: Read) -> Mapping[str, str]:
         """The columns of a row."""
-        place = _Place(request.row)
+        return self.read_all([request])[0]
+
+    def read_all(self, requests: Sequence[Read]) -> list[Mapping[str, str]]:
+        """The columns of rows."""
         make = messages()
-        get = make.TGet(row=place.row, columns=[make.TColumn(family=place.family)])
-        cells = self._client.get_many(f"{self._namespace}:{place.table}", [get])[0]
-        return {
-            cell.qualifier.removesuffix(place.behind).decode("latin-1"): cell.value.decode("latin-1")
-            for cell in cells
-            if cell.qualifier.endswith(place.behind)
-        }
+        places = [_Place(request.row) for request in requests]
+        found: dict[int, Mapping[str, str]] = {}
+        for table in dict.fromkeys(place.table for place in places):
+            here = [(number, place) for number, place in enumerate(places) if place.table == table]
+            gets = [make.TGet(row=place.row, columns=[make.TColumn(family=place.family)]) for _, place in here]
+            rows = self._client.get_many(f"{self._namespace}:{table}", gets)
+            found |= {number: place.columns(row) for (number, place), row in zip(here, rows, strict=True)}
+        return [found[number] for number in range(len(requests))]
 
     def check_and_mutate(self, request: CheckAndMutate, cells: Sequence[HBaseCell] = ()) -> bool | None:
         """Change a row on a condition; None where nobody knows whether it is, or will be."""
-        place = _Place(request.row)
+        return self.check_and_mutate_all([request], [cells])[0]
+
+    def check_and_mutate_all(
+        self, requests: Sequence[CheckAndMutate], cells: Sequence[Sequence[HBaseCell]]
+    ) -> list[bool | None]:
+        """Change rows, each on its condition and with its cells; None where nobody knows whether one is, or will be."""
+        places = [_Place(request.row) for request in requests]
+        found: dict[int, bool | None] = {}
+        for table in dict.fromkeys(place.table for place in places):
+            here = [number for number, place in enumerate(places) if place.table == table]
+            made = [self._conditional(places[number], requests[number], cells[number]) for number in here]
+            found |= zip(here, self._client.check_and_mutate_all(f"{self._namespace}:{table}", made), strict=True)
+        return [found[number] for number in range(len(requests))]
+
+    def _conditional(self, place: _Place, request: CheckAndMutate, cells: Sequence[HBaseCell]) -> Conditional:
         puts = [
             HBaseCell(place.family, place.qualifier(column), _AT, value.encode("latin-1"))
             for column, value in request.puts
@@ -117,12 +151,9 @@ class Requests:
         if request.deletes:
             gone = [(place.family, place.qualifier(column), thrift2.NEWEST - 1) for column in request.deletes]
             parts.append(thrift2.delete_columns(place.row, gone, self._durability))
-        try:
-            return self._client.check_and_mutate(
-                f"{self._namespace}:{place.table}",
-                (place.family, place.qualifier(request.column)),
-                None if request.expected is None else request.expected.encode("latin-1"),
-                thrift2.row_mutations(place.row, parts),
-            )
-        except Unknown:
-            return None
+        return Conditional(
+            (place.family, place.qualifier(request.column)),
+            None if request.expected is None else request.expected.encode("latin-1"),
+            thrift2.row_mutations(place.row, parts),
+            sum(len(cell.value) for cell in cells),
+        )

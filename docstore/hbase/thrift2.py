@@ -7,7 +7,7 @@ as it comes; `client` decides what it means.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -54,17 +54,66 @@ class Connection:
         )
         transport = sockets.TCyBufferedTransportFactory().get_transport(self._socket)
         transport.open()
-        protocol = protocols.TCyBinaryProtocolFactory().get_protocol(transport)
-        self._client = importlib.import_module("thriftpy2.thrift").TClient(made.THBaseService, protocol)
+        self._transport = transport
+        self._protocol = protocols.TCyBinaryProtocolFactory().get_protocol(transport)
+        self._thrift = importlib.import_module("thriftpy2.thrift")
+        self._service = made.THBaseService
+        self._failures = (made.TIOError, made.TIllegalArgument)
 
     def call(self, method: str, arguments: Sequence[Any], timeout_seconds: float) -> Any:
         """Call a method of the gateway and wait for its reply."""
         self._socket.set_timeout(timeout_seconds * 1000)
-        return getattr(self._client, method)(*arguments)
+        self._send(method, arguments)
+        self._transport.flush()
+        return self._receive(method)
+
+    def call_all(self, method: str, calls: Sequence[Sequence[Any]], timeout_seconds: float) -> Iterator[Any]:
+        """Send calls one behind the other, and give their replies in order; the gateway makes one at a time.
+
+        Args:
+            method: of the gateway.
+            calls: the arguments of each.
+            timeout_seconds: for sending them, and for each reply.
+        Returns:
+            For each its answer, or the exception that the gateway answered.  What fails otherwise is raised: the
+            gateway may make the calls that were not answered.
+        """
+        self._socket.set_timeout(timeout_seconds * 1000)
+        for arguments in calls:
+            self._send(method, arguments)
+        self._transport.flush()
+        for _ in calls:
+            try:
+                yield self._receive(method)
+            except self._failures as failure:
+                yield failure
+
+    def _send(self, method: str, arguments: Sequence[Any]) -> None:
+        protocol = self._protocol
+        protocol.write_message_begin(method, self._thrift.TMessageType.CALL, 0)
+        getattr(self._service, method + "_args")(*arguments).write(protocol)
+        protocol.write_message_end()
+
+    def _receive(self, method: str) -> Any:
+        protocol = self._protocol
+        _, kind, _ = protocol.read_message_begin()
+        refused = kind == self._thrift.TMessageType.EXCEPTION
+        result = self._thrift.TApplicationException() if refused else getattr(self._service, method + "_result")()
+        result.read(protocol)
+        protocol.read_message_end()
+        if refused:
+            raise result
+        answer = getattr(result, "success", None)
+        if answer is not None:
+            return answer
+        for name, failure in vars(result).items():
+            if name != "success" and failure is not None:
+                raise failure
+        return None
 
     def close(self) -> None:
         """Let go of it."""
-        self._client.close()
+        self._transport.close()
 
 
 def put(row: bytes, cells: Sequence[HBaseCell], durability: int | None = None) -> Any:

@@ -13,7 +13,7 @@ import pytest
 from scheduler import Frozen, Make, Rows, Scheduler, freeze, thaw
 from test_protocol import check, states
 
-from docstore.hbase.client import Unknown
+from docstore.hbase.client import Conditional
 from docstore.hbase.commit import SlotCommitter
 from docstore.hbase.requests import Requests, claim_name, slot_name
 from docstore.hbase.thrift2 import HBaseCell
@@ -49,12 +49,13 @@ class InMemory:
             )
         return found
 
-    def check_and_mutate(
-        self, table: str, column: tuple[bytes, bytes], expected: bytes | None, mutations: Any, *, equal: bool = True
-    ) -> bool:
+    def check_and_mutate_all(self, table: str, requests: Sequence[Conditional]) -> Sequence[bool | None]:
+        return [self._change(table, *request[:3]) for request in requests]
+
+    def _change(self, table: str, column: tuple[bytes, bytes], expected: bytes | None, mutations: Any) -> bool:
         columns = self.rows.get(_row(table, mutations.row), {})
         wanted = None if expected is None else expected.decode("latin-1")
-        if (columns.get(_column(*column)) == wanted) is not equal:
+        if columns.get(_column(*column)) != wanted:
             return False
         columns = dict(columns)
         for mutation in mutations.mutations:
@@ -162,10 +163,8 @@ class Broken(InMemory):
     def get_many(self, table: str, gets: Sequence[Any]) -> list[list[HBaseCell]]:
         raise StorageError(5, "no answer")
 
-    def check_and_mutate(self, table: str, column: Any, expected: Any, mutations: Any, *, equal: bool = True) -> bool:
-        if table == "store:pages":
-            raise Unknown("no answer")
-        return super().check_and_mutate(table, column, expected, mutations, equal=equal)
+    def check_and_mutate_all(self, table: str, requests: Sequence[Conditional]) -> Sequence[bool | None]:
+        return [None] * len(requests) if table == "store:pages" else super().check_and_mutate_all(table, requests)
 
 
 class Engine:
@@ -176,9 +175,6 @@ class Engine:
 
     def requests(self, _: Durability) -> Requests:
         return Requests(self.client, "store")  # type: ignore[arg-type]
-
-    def in_parallel(self, work: Any, items: Sequence[Any]) -> list[Any]:
-        return [work(item) for item in items]
 
     def mutate_rows(self, rows: Sequence[RowMutations], _: Durability) -> None:
         pass

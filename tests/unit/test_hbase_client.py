@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 import docstore
-from docstore.hbase.client import Client, Unknown, batches, parse_address
+from docstore.hbase.client import Client, Conditional, Unknown, batches, parse_address
 from docstore.hbase.coding import (
     decode_cells,
     decode_key,
@@ -101,6 +101,17 @@ def test_a_conditional_write_is_sent_once() -> None:
         with pytest.raises(Unknown):
             calls.check_and_mutate("ns:pages", (b"w", b"slot"), None, mutations)
         assert len(seen) == 1
+
+
+def test_of_conditional_writes_without_an_answer_nothing_is_known() -> None:
+    requests = [
+        Conditional((b"w", b"slot"), None, row_mutations(row, [put(row, [HBaseCell(b"w", b"slot", 1, b"token")])]))
+        for row in (b"%d" % number for number in range(20))
+    ]
+    with gateway(hang_up) as address, client(address) as calls:
+        assert calls.check_and_mutate_all("ns:pages", requests) == [None] * len(requests)
+    with client(closed_port()) as calls:
+        assert calls.check_and_mutate_all("ns:pages", requests) == [None] * len(requests)
 
 
 def test_a_closed_client_says_so() -> None:
