@@ -155,10 +155,15 @@ class BandBuckets(RowBuckets):
         super().__init__(engine)
         self._held: dict[bytes, list[bytes]] = {}
 
+    @staticmethod
+    def rows_of(queries: Iterable[IndexQuery]) -> list[bytes]:
+        """The rows that `prepare` reads, whatever is stored."""
+        keys = {key for query in queries for key in query.band_keys[:BANDS].tolist()}
+        return [_row_key(key) for key in sorted(keys)]
+
     def prepare(self, queries: Iterable[IndexQuery]) -> None:
         """See `Buckets`."""
-        keys = {key for query in queries for key in query.band_keys[:BANDS].tolist()}
-        row_keys = [_row_key(key) for key in sorted(keys)]
+        row_keys = self.rows_of(queries)
         found = self._engine.qualifiers_of_rows(TABLE, row_keys, BUCKET_LIMIT)
         self._held = dict(zip(row_keys, found, strict=True))
 

@@ -209,10 +209,12 @@ class Detector:
         bounds = SketchBounds(RELATIVE_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
         self._texts = kernel.texts_held(SKETCHES_HELD, bounds, SHINGLE_CACHE_BYTES)
 
-    def unseen(self, numbers: list[int]) -> list[int]:
-        """Of text numbers, those whose pages are asked for when they are candidates: their sketches are not in the
-        cache."""
-        return list(self._texts.unheld(numbers))
+    def asked(self, analysis: Analysis, numbers: list[int]) -> list[int]:
+        """Of texts that are proposed for a page, most of those whose pages are asked for: their sketches are not in the
+        cache, or do not rule out that the two are alike."""
+        least = RELATIVE_SIMILARITY - SKETCH_MARGIN
+        unheld = self._texts.unheld(numbers)
+        return [*unheld, *self._texts.likeliest(analysis.sketch, numbers, least, MAX_VERIFIED)]
 
     def judge(self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int) -> Judgement:
         """Judge a page against the live pages of other rows.

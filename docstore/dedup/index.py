@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from blake3 import blake3
 
-from docstore.dedup.buckets import FAMILY, TABLE, Buckets
+from docstore.dedup.buckets import FAMILY, TABLE, BandBuckets, Buckets
 from docstore.dedup.comparable import near_compares, text_compares
 from docstore.dedup.oldest import Fits, Oldest
 from docstore.dedup.ranking import BUCKET_LIMIT, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery, Proposal
@@ -87,6 +87,14 @@ def _pointer(qualifier: bytes) -> PagePointer:
 def _index_query(analysis: Analysis) -> IndexQuery:
     number = int.from_bytes(text_number(analysis.text_checksum), "big")
     return IndexQuery(analysis.band_keys, analysis.fingerprints, analysis.runs, number)
+
+
+def _is_near_query(analysis: Analysis) -> bool:
+    return bool(analysis.text_checksum) and len(analysis.band_keys) > 0
+
+
+def _near_queries(analyses: Iterable[Analysis]) -> list[IndexQuery]:
+    return [_index_query(analysis) for analysis in analyses if _is_near_query(analysis)]
 
 
 def _posting(row_key: bytes, qualifier: bytes) -> RowMutations:
@@ -292,19 +300,27 @@ class HashIndex:
         for row_key, stored in zip(missing, found, strict=True):
             self._hold(row_key, stored, POINTER_SLICE)
 
+    def rows_of(self, analyses: Iterable[Analysis]) -> list[bytes]:
+        """Rows of postings that judging these pages asks for first, whatever is stored."""
+        pages = list(analyses)
+        rows = {_BODY + body_head(analysis.body_checksum) for analysis in pages}
+        rows |= {_TEXT + text_number(analysis.text_checksum) for analysis in pages if analysis.text_checksum}
+        bands = BandBuckets.rows_of(_near_queries(pages)) if isinstance(self._buckets, BandBuckets) else []
+        return sorted(rows) + bands
+
     def read_together(
-        self, analyses: Sequence[Analysis], unseen: Callable[[list[int]], list[int]]
+        self, analyses: Sequence[Analysis], asked: Callable[[Analysis, list[int]], list[int]]
     ) -> list[PagePointer]:
         """Read in few calls what judging these pages will ask the index for, and say which pages it leads to.
 
         Args:
             analyses: of pages for which `prepare` was called.
-            unseen: of text numbers, those whose pages will be asked for.
+            asked: of a page, and of the texts that are proposed for it, those whose pages will be asked for.
         """
-        near = [analysis for analysis in analyses if analysis.text_checksum and len(analysis.band_keys)]
-        self._buckets.prepare(map(_index_query, near))
-        numbers = unseen(
-            list(dict.fromkeys(number for one in near for number in self._propose(_index_query(one)).numbers))
+        self._buckets.prepare(_near_queries(analyses))
+        near = [analysis for analysis in analyses if _is_near_query(analysis)]
+        numbers = dict.fromkeys(
+            number for one in near for number in asked(one, self._propose(_index_query(one)).numbers)
         )
         texts = [number.to_bytes(TEXT_NUMBER_BYTES, "big") for number in numbers]
         self._hold_together(_TEXT + text for text in texts)

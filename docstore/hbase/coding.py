@@ -162,12 +162,14 @@ def decode_cells(table: str, cells: Iterable[HBaseCell]) -> list[Cell]:
     return found
 
 
-def column_filter(table: str, hbase_family: bytes, families: Sequence[str] | None, prefix: bytes) -> bytes | None:
+def column_filter(
+    table: str, hbase_family: bytes | None, families: Sequence[str] | None, prefix: bytes
+) -> bytes | None:
     """The filter for columns of some families of docstore whose qualifiers have a prefix.
 
     Args:
         table: that is read.
-        hbase_family: one of its families.
+        hbase_family: one of its families; None for all of them.
         families: of docstore; None for all.
         prefix: of their qualifiers.
     Returns:
@@ -179,7 +181,7 @@ def column_filter(table: str, hbase_family: bytes, families: Sequence[str] | Non
         return filter_call(b"ColumnPrefixFilter", encode_qualifier(prefix)) if prefix else b""
     if families is None:
         return b""  # a prefix in any family is looked for among the cells that come
-    here = [family for family in families if large_or_small(table, family) == hbase_family]
+    here = [family for family in families if hbase_family in (None, large_or_small(table, family))]
     if not here:
         return None
     return filter_call(b"MultipleColumnPrefixFilter", *sorted(family.encode() + FAMILY_END + prefix for family in here))

@@ -32,7 +32,7 @@ from docstore.hbase.coding import (
     encode_value,
     large_or_small,
 )
-from docstore.hbase.reads import ALL_VERSIONS, Ahead, cut, limited, requests_of, time_range
+from docstore.hbase.reads import ALL_VERSIONS, Ahead, cut, limited, requests_of, time_range, whole_version
 from docstore.hbase.requests import Requests
 from docstore.hbase.thrift2 import HBaseCell, messages
 from docstore.model.errors import CommitUnknown
@@ -52,6 +52,7 @@ from docstore.model.types import (
 from docstore.storage.engine import (
     EVERYTHING,
     Caps,
+    FirstQualifiers,
     ScannedRow,
     check_bare,
     check_mutations,
@@ -115,31 +116,54 @@ class HBaseEngine:
         self._check(table)
         check_spec(spec, scanning=False)
         held = self._ahead.get(table, row_key, spec)
+        if held is None and self._ahead.is_partial(spec):
+            self.read_ahead(table, [(row_key, whole_version(spec))])
+            held = self._ahead.get(table, row_key, spec)
         return self._read_rows(table, [(row_key, spec)])[0] if held is None else held
 
     def _read_rows(self, table: str, reads: Sequence[tuple[bytes, ReadSpec]]) -> list[list[Cell]]:
+        return self._read_beside(table, reads, None)[0]
+
+    def _read_beside(
+        self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], beside: FirstQualifiers | None
+    ) -> tuple[list[list[Cell]], list[list[bytes]]]:
+        """Cells of rows, and first qualifiers of others, in calls that go in parallel."""
         gets = [requests_of(table, encode_key(row_key), spec) for row_key, spec in reads]
-        answers = iter(self._get_many(table, [get for of_row in gets for get in of_row]))
-        return [
+        asked = [(table, [get for of_row in gets for get in of_row])]
+        if beside is not None:
+            columns = [messages().TColumn(family=family) for family in data_families(beside.table)]
+            make, limit = messages().TGet, beside.limit
+            others = [make(row=encode_key(key), columns=columns, storeLimit=limit) for key in beside.row_keys]
+            asked.append((beside.table, others))
+        parts = [
+            (self.name(of), some[at : at + GETS_A_CALL])
+            for of, some in asked
+            for at in range(0, len(some), GETS_A_CALL)
+        ]
+        found = self._client.in_parallel(lambda part: self._client.get_many(*part), parts)
+        answers = iter([cells for part in found for cells in part])
+        rows = [
             cut(table, [cell for _ in of_row for cell in next(answers)], spec)
             for of_row, (_, spec) in zip(gets, reads, strict=True)
         ]
+        return rows, [[decode_key(cell.qualifier) for cell in cells] for cells in answers]
 
-    def read_ahead(self, table: str, reads: Sequence[tuple[bytes, ReadSpec]]) -> None:
+    def read_ahead(
+        self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], beside: FirstQualifiers | None = None
+    ) -> None:
         """See `ReadsAhead`."""
         self._check(table)
         missing = [one for one in dict.fromkeys(reads) if self._ahead.get(table, *one) is None]
-        for (row_key, spec), cells in zip(missing, self._read_rows(table, missing), strict=True):
+        rows, qualifiers = self._read_beside(table, missing, beside)
+        for (row_key, spec), cells in zip(missing, rows, strict=True):
             self._ahead.put(table, row_key, spec, cells)
+        if beside is not None:
+            held = self._ahead.qualifiers(beside.table, beside.limit)
+            held.update(zip(beside.row_keys, qualifiers, strict=True))
 
     def forget_ahead(self) -> None:
         """See `ReadsAhead`."""
         self._ahead.clear()
-
-    def _get_many(self, table: str, gets: Sequence[Any]) -> list[list[HBaseCell]]:
-        parts = [gets[at : at + GETS_A_CALL] for at in range(0, len(gets), GETS_A_CALL)]
-        found = self._client.in_parallel(lambda part: self._client.get_many(self.name(table), part), parts)
-        return [cells for part in found for cells in part]
 
     def newest(self, table: str, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
         """See `Engine`."""
@@ -163,10 +187,13 @@ class HBaseEngine:
         check_bare(table)
         if limit < 1:
             return [[] for _ in row_keys]
-        make = messages()
-        columns = [make.TColumn(family=family) for family in data_families(table)]
-        gets = [make.TGet(row=encode_key(row_key), columns=columns, storeLimit=limit) for row_key in row_keys]
-        return [[decode_key(cell.qualifier) for cell in cells] for cells in self._get_many(table, gets)]
+        held = self._ahead.qualifiers(table, limit)
+        missing = [row_key for row_key in row_keys if row_key not in held] if held else row_keys
+        found = self._read_beside(table, [], FirstQualifiers(table, missing, limit))[1] if missing else []
+        if not held:
+            return found
+        read = dict(zip(missing, found, strict=True))
+        return [held[row_key] if row_key in held else read[row_key] for row_key in row_keys]
 
     def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
         """See `Engine`."""

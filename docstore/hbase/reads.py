@@ -28,7 +28,7 @@ ALL_VERSIONS: Final = (1 << 31) - 1
 
 
 def requests_of(table: str, row: bytes, spec: ReadSpec) -> list[Any]:
-    """The requests that give the cells of one row; of a bare table, or without bounds within the row, one."""
+    """The requests that give the cells of one row: one, but where a position within the row is given."""
     times = time_range(table, spec)
     if times is None:
         return []
@@ -39,17 +39,34 @@ def requests_of(table: str, row: bytes, spec: ReadSpec) -> list[Any]:
         limit = None  # the prefix is looked for among the cells that come
     make = messages()
     made = []
+    if spec.after is None:
+        wanted = [
+            family
+            for family in data_families(table)
+            if column_filter(table, family, spec.families, spec.qualifier_prefix) is not None
+        ]
+        if not wanted:
+            return []
+        columns = column_filter(table, None, spec.families, spec.qualifier_prefix)
+        return [
+            make.TGet(
+                row=row,
+                columns=[make.TColumn(family=family) for family in wanted],
+                timeRange=times,
+                maxVersions=versions,
+                filterString=both(columns or b"", keys_only),
+                storeLimit=limit,
+            )
+        ]
     for family in data_families(table):
         columns = column_filter(table, family, spec.families, spec.qualifier_prefix)
         if columns is None:
             continue
-        after = spec.after
-        if after is not None:
-            column = _column_in(table, family, after)
-            if column is not None and after.timestamp > 0:  # older versions of the column itself
-                made.append(_older(row, family, column, after, times, spec, limit, keys_only))
-            name = encode_column(table, after.family, after.qualifier)[1]
-            columns = both(columns, _columns_behind(name)) or b""
+        column = _column_in(table, family, spec.after)
+        if column is not None and spec.after.timestamp > 0:  # older versions of the column itself
+            made.append(_older(row, family, column, spec.after, times, spec, limit, keys_only))
+        name = encode_column(table, spec.after.family, spec.after.qualifier)[1]
+        columns = both(columns, _columns_behind(name)) or b""
         made.append(
             make.TGet(
                 row=row,
@@ -68,14 +85,15 @@ class Ahead(threading.local):
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, bytes, ReadSpec], list[Cell]] = {}
+        self._qualifiers: dict[tuple[str, int], dict[bytes, list[bytes]]] = {}
 
     def get(self, table: str, row_key: bytes, spec: ReadSpec) -> list[Cell] | None:
         """The cells that a spec asks for; None where they were not read ahead."""
         if not self._rows:
             return None
         held = self._rows.get((table, row_key, spec))
-        if held is None and spec.end == spec.start + 1 and spec.cell_limit is None and spec.after is None:
-            whole = self._rows.get((table, row_key, ReadSpec(start=spec.start, end=spec.end)))
+        if held is None and _is_of_one_version(spec):
+            whole = self._rows.get((table, row_key, whole_version(spec)))
             if whole:  # what was not there then may be there now
                 return [
                     cell._replace(value=b"") if spec.keys_only else cell
@@ -85,13 +103,31 @@ class Ahead(threading.local):
                 ]
         return held
 
+    def is_partial(self, spec: ReadSpec) -> bool:
+        """Whether a part of a version is asked for by a thread that reads ahead: its other parts are asked for next."""
+        return bool(self._rows) and spec.families is not None and _is_of_one_version(spec)
+
     def put(self, table: str, row_key: bytes, spec: ReadSpec, cells: list[Cell]) -> None:
         """Hold the answer to a read."""
         self._rows[table, row_key, spec] = cells
 
+    def qualifiers(self, table: str, limit: int) -> dict[bytes, list[bytes]]:
+        """The first qualifiers of rows of a bare table, by row key; to be added to."""
+        return self._qualifiers.setdefault((table, limit), {})
+
     def clear(self) -> None:
         """Forget all."""
         self._rows = {}
+        self._qualifiers = {}
+
+
+def _is_of_one_version(spec: ReadSpec) -> bool:
+    return spec.end == spec.start + 1 and spec.cell_limit is None and spec.after is None
+
+
+def whole_version(spec: ReadSpec) -> ReadSpec:
+    """All of the version that a spec asks for a part of."""
+    return ReadSpec(start=spec.start, end=spec.end)
 
 
 def time_range(table: str, spec: ReadSpec) -> Any:

@@ -138,6 +138,20 @@ class Engine(Protocol):
         ...
 
 
+class FirstQualifiers(NamedTuple):
+    """What `qualifiers_of_rows` asks for.
+
+    Attributes:
+        table: a bare one.
+        row_keys: of its rows.
+        limit: most qualifiers of a row.
+    """
+
+    table: str
+    row_keys: Sequence[bytes]
+    limit: int
+
+
 @runtime_checkable
 class ReadsAhead(Protocol):
     """An engine that reads what is asked for next together, where each read alone is a call to another machine.
@@ -145,9 +159,17 @@ class ReadsAhead(Protocol):
     What was read ahead is given to the thread that asked for it, until it says `forget_ahead`.
     """
 
-    def read_ahead(self, table: str, reads: Sequence[tuple[bytes, ReadSpec]]) -> None:
+    def read_ahead(
+        self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], beside: FirstQualifiers | None = None
+    ) -> None:
         """Read rows together: each is then given to `read_row` for this spec, and of a spec of one timestamp without
-        other bounds every part of it."""
+        other bounds every part of it.
+
+        Args:
+            table: of the rows.
+            reads: row keys and specs.
+            beside: rows that are read with them, and then given to `qualifiers_of_rows`.
+        """
         ...
 
     def forget_ahead(self) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from docstore.dedup.buckets import TABLE as POSTINGS
 from docstore.dedup.detector import Detector
-from docstore.dedup.index import HashIndex
+from docstore.dedup.index import POINTER_SLICE, HashIndex
 from docstore.model.pointers import PagePointer
 from docstore.model.types import ReadSpec
-from docstore.storage.engine import Engine, ReadsAhead
+from docstore.storage.engine import Engine, FirstQualifiers, ReadsAhead
 from docstore.writing.own import OwnRows
 from docstore.writing.placing import PAGES
 from docstore.writing.prepare import Prepared
@@ -34,16 +35,23 @@ class GroupReads:
         self._index = index
         self._detector = detector
 
+    def begin(self, pages: Sequence[Prepared]) -> None:
+        """Read what judging these pages asks for first, whatever is stored: their own rows, and their postings."""
+        if self._engine is None:
+            return
+        self._engine.forget_ahead()
+        judged = [one for one in pages if one.analysis is not None and not one.error]
+        own = self._own.reads(PagePointer(one.timestamp, one.row_key) for one in judged)
+        rows = self._index.rows_of(one.analysis for one in judged if one.analysis is not None)
+        self._engine.read_ahead(PAGES, own, FirstQualifiers(POSTINGS, rows, POINTER_SLICE))
+
     def prepare(self, pages: Sequence[Prepared]) -> None:
-        """Read for pages that are judged next; for which own rows and index were prepared."""
+        """Read what that leads to; for pages for which `begin` was called, and the index prepared."""
         engine = self._engine
         if engine is None:
             return
-        engine.forget_ahead()
-        judged = [one for one in pages if one.analysis is not None and not one.error]
-        engine.read_ahead(PAGES, self._own.reads(PagePointer(one.timestamp, one.row_key) for one in judged))
-        analyses = [one.analysis for one in judged if one.analysis is not None]
-        found = self._index.read_together(analyses, self._detector.unseen)
+        analyses = [one.analysis for one in pages if one.analysis is not None and not one.error]
+        found = self._index.read_together(analyses, self._detector.asked)
         engine.read_ahead(PAGES, [(row_key, ReadSpec(start=at, end=at + 1)) for at, row_key in dict.fromkeys(found)])
 
     def forget(self) -> None:

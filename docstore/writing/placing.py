@@ -229,7 +229,9 @@ class PagePlacer:
 
     def _to_lean_on(self, one: Judged) -> list[Base]:
         """What the page may lean on, the cheapest to find first: its own older version, the page of the same path in
-        another version of the site, then its nearest relative."""
+        another version of the site, then its nearest relative.  Nothing where no value leans on another."""
+        if not self._placement.shares_values:
+            return []
         found: list[Base | None] = []
         sibling = self._siblings.meet(one.page.path_key, one.pointer)
         if one.previous is not None:

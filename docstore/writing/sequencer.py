@@ -134,6 +134,7 @@ class Sequencer:
             for cache in (self._index, self._pages, self._bases, self._own, self._taken):
                 cache.forget()
             self._commits = self._committer.commits
+        self._reads.begin(pages)
         self._own.prepare([one.row_key for one in pages if not one.error])
         self._index.prepare(one.analysis for one in pages if one.analysis is not None)
         self._reads.prepare(pages)

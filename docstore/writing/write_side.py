@@ -46,7 +46,7 @@ class WriteSide:
         index = HashIndex(opened.engine, open_buckets(opened, table), remembers=remembers)
         bases = Bases(placement, opened.sharing, remembers=remembers)
         pages = GroupPages(table, placement, bases, remembers=remembers)
-        own = OwnRows(table, placement, remembers=remembers)
+        own = OwnRows(table, placement, remembers=opened.engine.caps.single_writer)  # others read their rows ahead
         detector = Detector(index, self.kernel, pages, Thresholds.of(opened.schema))
         sequencer = Sequencer(
             committer=committer,
