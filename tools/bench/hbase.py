@@ -3,21 +3,27 @@
     python -m tools.cluster start
     python -m tools.bench.hbase --corpus DIR --limit 1500
 
-Prints pages a second of one writer and of two, calls, milliseconds of one `get`, and bytes on disk.  The cluster is the
-tool's own: its tables are disabled at the end, so that their files are complete and can be counted.
+Prints pages a second of one writer and of two, calls, milliseconds of one `get`, and bytes on disk; then what each
+process took of the processors.  The cluster is the tool's own: its tables are disabled at the end, so that their files
+are complete and can be counted.  A store in a directory is written before and after those on HBase, for other work on
+the machine comes and goes.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
+from unittest.mock import patch
 
 import docstore
 from docstore.hbase.backend import HBaseBackend
@@ -28,10 +34,10 @@ from docstore.model.types import Page
 from docstore.store import DocumentStore
 from tools.bench.harness import Section, load_pages, machine
 from tools.cluster.artifacts import cache_folder, default_root, fetch
+from tools.cluster.processes import Processes
 from tools.cluster.settings import HOST, Cluster, load
 
 READS = 300
-GROUP_PAGES = 256
 COMMAND = "python -m tools.bench.hbase --corpus DIR --limit {}"
 
 
@@ -53,10 +59,51 @@ def read(store: DocumentStore, urls: Sequence[str]) -> float:
     return 1000 * statistics.median(taken)
 
 
-def calls_of(store: DocumentStore) -> int:
-    """Calls to gateways up to now."""
-    assert isinstance(store.opened, HBaseBackend)
-    return store.opened.client.calls
+class Counted:
+    """What a writer asked of a cluster.
+
+    Attributes:
+        groups: of pages.
+        batches: of rows that were read or written together, conditional writes aside.
+        conditions: conditional writes.
+        calls: to gateways.
+    """
+
+    groups = batches = conditions = calls = 0
+
+
+@contextmanager
+def counted(store: DocumentStore) -> Iterator[Counted]:
+    """Count what a store on HBase asks."""
+    opened, found = store.opened, Counted()
+    assert isinstance(opened, HBaseBackend)
+    client, engine, before = opened.client, opened.engine, opened.client.calls
+    with (
+        patch.object(engine, "read_ahead", wraps=engine.read_ahead) as ahead,
+        patch.object(client, "in_parallel", wraps=client.in_parallel) as together,
+        patch.object(client, "check_and_mutate_all", wraps=client.check_and_mutate_all) as conditional,
+    ):
+        yield found
+    found.groups = sum(len(call.args) == 3 for call in ahead.call_args_list)  # with the postings of a group
+    found.calls = client.calls - before
+    found.batches = together.call_count - conditional.call_count
+    found.conditions = sum(len(call.args[1]) for call in conditional.call_args_list)
+
+
+CLIENT, ALL, IDLE = "this process", "all of the machine", "idle"
+
+
+def processor_seconds(cluster: Cluster, processes: Processes) -> dict[str, float]:
+    """Seconds of processors taken up to now: by this process, by each server, by the machine, and by nobody."""
+    tick = 1 / os.sysconf("SC_CLK_TCK")
+    found = {CLIENT: sum(os.times()[:2])}
+    for name in cluster.servers():
+        fields = Path(f"/proc/{processes.process_id(name)}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        found[name] = (int(fields[11]) + int(fields[12])) * tick
+    machine_ticks = [int(one) for one in Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:9]]
+    found[IDLE] = (machine_ticks[3] + machine_ticks[4]) * tick
+    found[ALL] = sum(machine_ticks) * tick
+    return found
 
 
 def two_writers(address: str, corpus: Path, limit: int) -> float:
@@ -99,51 +146,89 @@ def stored_bytes(cluster: Cluster, namespace: str) -> int:
     return int(done.stdout.split()[0])
 
 
-def run(corpus: Path, limit: int) -> Section:
+def run(corpus: Path, limit: int) -> list[Section]:
     """Measure."""
     pages = load_pages(corpus, limit)
     urls = [page.url for page in pages]
     cluster = load(default_root(cache_folder()))
     if cluster is None:
         sys.exit("no cluster: python -m tools.cluster start")
+    processes = Processes(cluster, fetch(cache_folder()))
     first = f"{HOST}:{cluster.port('gateway0')}"
-    with tempfile.TemporaryDirectory() as folder:
-        with docstore.open(Path(folder, "store"), create=True) as local:
-            local_seconds = write(local, pages)
-            local_get = read(local, urls)
-        local_bytes = sum(file.stat().st_size for file in Path(folder, "store").rglob("*") if file.is_file())
-        reserve = Path(folder, "store", "RESERVE")
-        local_bytes -= reserve.stat().st_size if reserve.exists() else 0
+    local = [local_store(pages)]
     seconds: dict[str, float] = {}
     with docstore.open(f"hbase://{first}/bench_one", create=True) as store:
         list(store.put_pages(pages[:1]))
-        before = calls_of(store)
-        seconds["one"] = write(store, pages)
-        calls = calls_of(store) - before
+        before = processor_seconds(cluster, processes)
+        with counted(store) as asked:
+            seconds["one"] = write(store, pages)
+        after = processor_seconds(cluster, processes)
         get_ms = read(store, urls)
         counts = store.stats()["totals"]
+    local.append(local_store(pages))
     docstore.open(f"hbase://{cluster.addresses}/bench_two", create=True).close()
     seconds["two"] = two_writers(f"hbase://{cluster.addresses}/bench_two", corpus, limit)
+    local.append(local_store(pages))
     hbase_bytes = stored_bytes(cluster, "bench_one")
     with Client(cluster.addresses.split(",")) as client:
         for namespace in ("bench_one", "bench_two"):
             drop_tables(client, namespace)
+    beside = {"one": statistics.mean([local[0].seconds, local[1].seconds])}
+    beside["two"] = statistics.mean([local[1].seconds, local[2].seconds])
+    mean = statistics.mean(one.seconds for one in local)
+    local_get = statistics.median(one.get_ms for one in local)
     new = counts.get("verdict.new", 0)
     rows = [
-        ("a directory", _rate(pages, local_seconds), "1", "", f"{local_get:.1f}", f"{local_bytes:,}"),
+        ("a directory", _rate(pages, mean), "1", "", f"{local_get:.1f}", f"{local[0].size_bytes:,}"),
         (
             "HBase, one writer, one gateway",
             _rate(pages, seconds["one"]),
-            f"{local_seconds / seconds['one']:.2f}",
-            f"{calls / len(pages):.2f}",
+            f"{beside['one'] / seconds['one']:.2f}",
+            f"{asked.calls / len(pages):.2f}",
             f"{get_ms:.1f}",
-            f"{hbase_bytes:,} ({hbase_bytes / local_bytes:.2f}x)",
+            f"{hbase_bytes:,} ({hbase_bytes / local[0].size_bytes:.2f}x)",
         ),
-        ("HBase, two writers", _rate(pages, seconds["two"]), f"{local_seconds / seconds['two']:.2f}", "", "", ""),
+        ("HBase, two writers", _rate(pages, seconds["two"]), f"{beside['two'] / seconds['two']:.2f}", "", "", ""),
     ]
     columns = ("store", "pages/s", "of a directory's", "calls a page", "get p50, ms", "bytes")
-    note = f"{len(pages)} pages, {new} of them new; {len(pages) // GROUP_PAGES + 1} groups of {GROUP_PAGES}."
-    return Section("A store on HBase", COMMAND.format(limit), columns, list(rows), [note])
+    note = (
+        f"{len(pages)} pages, {new} of them new, in {asked.groups} groups; {asked.batches / asked.groups:.1f} batches "
+        f"a group, {asked.conditions / len(pages):.2f} conditional writes a page."
+    )
+    taken = {name: 1000 * (after[name] - before[name]) / len(pages) for name in after}
+    at_work = ((name, f"{value:.2f}") for name, value in taken.items())
+    local_taken = statistics.mean(one.processor_seconds for one in local) * 1000 / len(pages)
+    return [
+        Section("A store on HBase", COMMAND.format(limit), columns, list(rows), [note]),
+        Section(
+            "Seconds of processors for 1,000 pages, one writer",
+            COMMAND.format(limit),
+            ("process", "s"),
+            [("a store in a directory instead", f"{local_taken:.2f}"), *at_work],
+        ),
+    ]
+
+
+class Local(NamedTuple):
+    """A store in a directory: seconds and processor seconds to write it, milliseconds of a `get`, bytes."""
+
+    seconds: float
+    processor_seconds: float
+    get_ms: float
+    size_bytes: int
+
+
+def local_store(pages: Sequence[Page]) -> Local:
+    """Write a store in a directory, and read it."""
+    with tempfile.TemporaryDirectory() as folder:
+        before = sum(os.times()[:2])
+        with docstore.open(Path(folder, "store"), create=True) as local:
+            seconds = write(local, pages)
+            taken = sum(os.times()[:2]) - before
+            get_ms = read(local, [page.url for page in pages])
+        size = sum(file.stat().st_size for file in Path(folder, "store").rglob("*") if file.is_file())
+        reserve = Path(folder, "store", "RESERVE")
+        return Local(seconds, taken, get_ms, size - (reserve.stat().st_size if reserve.exists() else 0))
 
 
 def _rate(pages: Sequence[Page], seconds: float) -> str:
@@ -161,7 +246,8 @@ def main() -> None:
         half(load_pages(given.corpus, given.limit), int(given.half[0]), given.half[1])
         return
     print(machine())
-    print(run(given.corpus, given.limit).render())
+    for section in run(given.corpus, given.limit):
+        print(section.render())
 
 
 if __name__ == "__main__":
