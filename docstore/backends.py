@@ -40,6 +40,11 @@ def names_server(address: str | Path) -> bool:
     return str(address).startswith(("http://", "https://", "unix:"))
 
 
+def names_directory(address: str | Path) -> bool:
+    """Whether an address is a path, and not that of a server or of another backend."""
+    return not names_server(address) and _SCHEME.match(str(address)) is None
+
+
 def server_of(address: str | Path) -> str:
     """Address of the server that holds a store, as far as the store says; "" for none.
 

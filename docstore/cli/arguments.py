@@ -35,7 +35,7 @@ def add_store(parser: argparse.ArgumentParser) -> None:
         "--store",
         metavar="PATH",
         default=os.environ.get(STORE_VARIABLE) or DEFAULT_STORE,
-        help="directory of the store, or http://HOST:PORT of a server "
+        help="directory of the store, hbase://HOST:PORT/NAMESPACE, or http://HOST:PORT of a server "
         f"(default: ${STORE_VARIABLE}, else ./{DEFAULT_STORE})",
     )
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from docstore.attach import open_or_attach
-from docstore.backends import names_server
+from docstore.backends import names_directory, names_server
 from docstore.cli import output
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Durability, Schema
@@ -79,6 +79,20 @@ def refuse_server(address: str, why: str) -> None:
     """
     if names_server(address):
         raise InvalidArgument(f"{why}: run it where the store is, with --store PATH, and stop the server first")
+
+
+def refuse_other_backend(address: str, why: str) -> None:
+    """Refuse an address that is no directory.
+
+    Args:
+        address: of a store.
+        why: what needs files, and what to do instead: "salvage reads the files of a store".
+    Raises:
+        InvalidArgument: it is that of a server or of another backend.
+    """
+    refuse_server(address, why)
+    if not names_directory(address):
+        raise InvalidArgument(f"{address} is no directory, and {why}")
 
 
 def _warn(store: DocumentStore) -> None:

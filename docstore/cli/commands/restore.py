@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from docstore.cli import arguments, output, progress
-from docstore.cli.opening import open_named, refuse_server
+from docstore.cli.opening import open_named, refuse_other_backend
 from docstore.model.capture import BODY
 from docstore.model.errors import EXIT_OK
 from docstore.model.types import ReadSpec
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Restore."""
-    refuse_server(args.store, "a restore makes the files of a store")
+    refuse_other_backend(args.store, "a restore makes the files of a store; `docstore copy` copies that one elsewhere")
     with ExitStack() as stack:
         show = progress.of_bytes(args, stack, "restore")
         restore(Path(args.folder), Path(args.store), on_progress=show)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from docstore.archives.writers import WRITERS, ExportPage
 from docstore.cli import arguments, output
-from docstore.cli.opening import refuse_server
+from docstore.cli.opening import refuse_other_backend
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 from docstore.model.types import Page
 from docstore.tablets.salvage import Salvage
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Salvage."""
-    refuse_server(args.store, "salvage reads the files of a store")
+    refuse_other_backend(args.store, "salvage reads the files of a store")
     if not Path(args.store).is_dir():
         raise InvalidArgument(f"there is no folder {args.store}; name that of a store with --store")
     salvage = Salvage(Path(args.store), only_set_aside=args.set_aside)
