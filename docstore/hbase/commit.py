@@ -146,24 +146,39 @@ class SlotCommitter:
         """Claim bodies for pages, with their tokens; -> those that another page has, or may come to have."""
         outcomes = self._requests.run_all([self._claiming(slot, token) for slot, token in slots], [()] * len(slots))
         lost = []
-        for (slot, _), (verdict, held) in zip(slots, outcomes, strict=True):
+        for (slot, _), (verdict, held, fence) in zip(slots, outcomes, strict=True):
+            if verdict != "new":
+                lost.append(slot.pointer)
             if verdict == "pending":
                 self._pending_since.setdefault(slot.claim, time.monotonic())
-                lost.append(slot.pointer)
                 continue
             self._pending_since.pop(slot.claim, None)
             if verdict == "exact":
                 self._overruled[slot.claim] = held
-                lost.append(slot.pointer)
+            elif verdict == "lost":
+                self._expected[slot.pointer] = held
             else:
                 self._overruled.pop(slot.claim, None)
+                if fence:
+                    self._expected[slot.pointer] = fence
         return lost
 
     def _claiming(self, slot: Slot, token: str) -> Running[Claimed]:
+        name = slot_name(slot.pointer)
+        expected = self._expected.get(slot.pointer)
+        if expected is None and slot.rewrites:
+            reply = yield Read(name)
+            assert isinstance(reply, Mapping)
+            expected = reply.get(SLOT)
+            if expected is not None:
+                self._expected[slot.pointer] = expected
         since = self._pending_since.get(slot.claim)
         patient = since is None or time.monotonic() - since < LEASE_SECONDS
         over = self._overruled.get(slot.claim, "")
-        return claim(claim_name(slot.claim), slot_name(slot.pointer), token, self._tokens, over=over, patient=patient)
+        program = claim(
+            claim_name(slot.claim), name, token, self._tokens, over=over, patient=patient, expected=expected
+        )
+        return (yield from program)
 
     def drop_placed(self) -> None:
         """See `Committer`: values stand in the rows of the plan."""

@@ -59,10 +59,17 @@ class CheckAndMutate(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """What became of a claim: "new", "exact" or "pending", and what the claim's row holds."""
+    """What became of a claim.
+
+    Attributes:
+        verdict: "new", "exact", "pending" or "lost".
+        held: by the claim's row; where it is lost by the slot.
+        fence: that was put into the claimant's own slot, against an attempt before this one; "" for none.
+    """
 
     verdict: str
     held: str
+    fence: str = ""
 
 
 Columns: TypeAlias = Mapping[str, str]
@@ -107,7 +114,13 @@ def write(slot: str, body: str, checksum: str, base: str | None, tokens: Iterato
     expected: str | None = None
     while True:
         token = next(tokens)
-        verdict = (yield from claim(checksum, slot, token, tokens)).verdict
+        verdict, claimed, fence = yield from claim(checksum, slot, token, tokens, expected=expected)
+        if verdict == "lost":
+            if not is_fence(claimed):
+                return "taken"
+            expected = claimed
+            continue
+        expected = fence or expected
         leans = base is not None and (yield from _use(base, token, slot, body)) is not None
         content = LEANS + base if leans and base is not None else body
         held = yield from fill(slot, token, expected, ((CONTENT, content), ("verdict", verdict)))
@@ -119,7 +132,14 @@ def write(slot: str, body: str, checksum: str, base: str | None, tokens: Iterato
 
 
 def claim(
-    checksum: str, slot: str, token: str, fences: Iterator[str], *, over: str = "", patient: bool = False
+    checksum: str,
+    slot: str,
+    token: str,
+    fences: Iterator[str],
+    *,
+    over: str = "",
+    patient: bool = False,
+    expected: str | None = None,
 ) -> Generator[Request, Columns | bool | None, Claimed]:
     """Claim a body.
 
@@ -130,29 +150,54 @@ def claim(
         fences: names of fences, different from all others.
         over: a claim that counts for nothing: its page was looked at since, and is no page with this body.
         patient: do not shut out a page that has claimed the body and is not there yet.
+        expected: what the slot is thought to hold: nothing, or a fence.
     Returns:
-        "new" for who has the claim; "exact" where another has, whose page is there; "pending" where it may come.
+        "new" for who has the claim; "exact" where another has, whose page is there; "pending" where it may come; "lost"
+        where an earlier attempt for the slot has the claim, and the slot does not hold what was expected.
     """
     mine = f"{slot} {token}"
     if (yield CheckAndMutate(checksum, CLAIM, None, ((CLAIM, mine),))) is True:  # most bodies are claimed by nobody
         return Claimed("new", mine)
+    fence = ""
     while True:
         held = (yield from _read(checksum)).get(CLAIM)
         if held == mine:
-            return Claimed("new", mine)
+            return Claimed("new", mine, fence)
         if held is not None and held != over:
             other_slot, _, other_token = held.rpartition(" ")
             if patient and other_slot != slot and (yield from _may_come(other_slot, other_token)):
                 return Claimed("pending", held)
-            if (yield from shut_out(other_slot, other_token, fences)) is None:
+            if other_slot == slot:
+                mark = FENCE + next(fences)
+                found = yield from _end_attempt(slot, other_token, expected, mark)
+                if found == mark:
+                    expected = fence = mark
+                elif found != expected and found is not None:
+                    return Claimed("lost", found)
+            else:
+                found = yield from shut_out(other_slot, other_token, fences)
+            if found is None:
                 return Claimed("exact", held)
         if (yield CheckAndMutate(checksum, CLAIM, held, ((CLAIM, mine),))) is True:
-            return Claimed("new", mine)
+            return Claimed("new", mine, fence)
 
 
 def _may_come(slot: str, token: str) -> Generator[Request, Columns | bool | None, bool]:
     held = (yield from _read(slot)).get(SLOT)
     return held != token and (held is None or is_fence(held))
+
+
+def _end_attempt(slot: str, token: str, expected: str | None, fence: str) -> _Step:
+    """Shut out an earlier attempt for a slot, if the slot holds what is expected; -> what it holds, None where the page
+    is there.  Whoever finds another's fence has to judge the page anew."""
+    while True:
+        held = (yield from _read(slot)).get(SLOT)
+        if held == token:
+            return None
+        if held != expected or (held is not None and not is_fence(held)):
+            return held
+        if (yield CheckAndMutate(slot, SLOT, held, ((SLOT, fence),))) is True:
+            return fence
 
 
 def fill(slot: str, token: str, expected: str | None, puts: tuple[tuple[str, str], ...]) -> _Step:

@@ -141,6 +141,14 @@ def test_the_backends_calls_reach_as_many_states_as_the_model() -> None:
     assert OverHBase(programs, promises, 1).run(rows) == states(plain, {}, 1)
 
 
+def test_a_page_that_was_shut_out_comes_with_its_second_attempt() -> None:
+    _, requests = over(freeze({PAGE: {"slot": "fence of maintenance"}}))
+    tokens = (f"w{number}" for number in range(6))  # a program that shuts itself out takes any number
+    assert requests.run(write(PAGE, "body", CLAIM, None, tokens)) == "new"
+    held = requests.read(Read(PAGE))["slot"]
+    assert requests.read(Read(CLAIM)) == {"claim": f"{PAGE} {held}"}
+
+
 def patient(slot: str, tokens: Iterator[str]) -> Program:
     """A writer that takes a claim over though the page that holds it may still come, and does not fence it."""
     token = next(tokens)
