@@ -3,12 +3,16 @@
 Knows rows; must not know what is counted.  A session's row is written with each of its plans, in the last stage.  What
 the store holds is the sum over all rows.  Maintenance folds rows of sessions that have ended into one row, which names
 them: a row that is named and still there counts once.  Where one process writes, it has the one session b"".
+
+Where many processes write, nobody knows which sessions have ended.  There the one row says beside the sum how much it
+took of each session: of a row that comes again, what is more than that counts.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
 
 import msgpack
 
@@ -21,7 +25,10 @@ TABLE = "meta"
 FAMILY = "m"
 TOTALS = b"totals"
 SESSIONS = b"sessions"
-_END = COUNTS_ROW + b"\xff"
+TAKEN = b"taken"
+"""Of the one row: counts by name that it took of each session which may go on, by the key of the session's row."""
+_END = COUNTS_ROW[:-1] + bytes((COUNTS_ROW[-1] + 1,))
+_LOOKS = 10
 
 
 class Counts:
@@ -43,8 +50,13 @@ class Counts:
         if not self._pending:
             return []
         if self._committed is None:
-            self._committed = _totals(self._engine.read_row(TABLE, self._row_key))
+            held = self._engine.read_row(TABLE, self._row_key)
+            self._committed = _totals(held) if held else self._taken()
         return [RowMutations(TABLE, self._row_key, [_cell(TOTALS, dict(self._committed + self._pending))])]
+
+    def _taken(self) -> Counter[str]:
+        """What the one row took of this session."""
+        return Counter(_taken(self._engine.read_row(TABLE, COUNTS_FOLDED_ROW)).get(self._row_key, {}))
 
     def committed(self) -> None:
         """The plan is committed."""
@@ -61,10 +73,22 @@ class Counts:
 
 def totals(engine: Engine) -> dict[str, int]:
     """The counts of all sessions together."""
-    rows = dict(_rows(engine))
-    folded = rows.pop(COUNTS_FOLDED_ROW, [])
-    sessions = _sessions(folded)
-    return dict(sum((_totals(cells) for key, cells in rows.items() if key not in sessions), _totals(folded)))
+    for _ in range(_LOOKS):
+        rows = dict(_rows(engine))
+        folded = rows.pop(COUNTS_FOLDED_ROW, [])
+        if engine.read_row(TABLE, COUNTS_FOLDED_ROW) == folded:  # else rows were folded while they were read
+            break
+    return dict(_sum(rows, folded))
+
+
+def _sum(rows: Mapping[bytes, list[Cell]], folded: list[Cell]) -> Counter[str]:
+    sessions, taken = _sessions(folded), _taken(folded)
+    total = _totals(folded)
+    for key, cells in rows.items():
+        if key not in sessions:
+            total.update(_totals(cells))
+            total.subtract(taken.get(key, {}))
+    return +total
 
 
 def fold(engine: Engine, live: Collection[bytes] = (b"",)) -> Plan:
@@ -86,6 +110,35 @@ def fold(engine: Engine, live: Collection[bytes] = (b"",)) -> Plan:
     return plan.remove(Stage.COUNTS, (RowMutations(TABLE, key, [DeleteRow()]) for key in sorted(ended)))
 
 
+class SharedFold(NamedTuple):
+    """How rows of sessions that may go on are folded.
+
+    Attributes:
+        expected: what TAKEN of the one row has to hold still; None for no cell.
+        cells: to put there; none where there is nothing to fold.
+        rows: by key, rows that may go after that, each as long as its TOTALS holds this.
+    """
+
+    expected: bytes | None
+    cells: list[SetCell]
+    rows: dict[bytes, bytes]
+
+
+def fold_shared(engine: Engine) -> SharedFold:
+    """How the rows of all sessions are folded into one, whoever writes meanwhile; stopped anywhere, nothing counts
+    twice."""
+    rows = dict(_rows(engine))
+    folded = rows.pop(COUNTS_FOLDED_ROW, [])
+    expected = next((cell.value for cell in folded if cell.qualifier == TAKEN), None)
+    taken = _taken(folded)
+    now = {key: dict(_totals(cells)) for key, cells in rows.items()}
+    gone = {key: cell.value for key, cells in rows.items() for cell in cells if cell.qualifier == TOTALS}
+    if all(taken.get(key) == counts for key, counts in now.items()):
+        return SharedFold(expected, [], gone)
+    cells = [_cell(TOTALS, dict(_sum(rows, folded))), _cell(TAKEN, taken | now)]
+    return SharedFold(expected, cells, gone)
+
+
 def _rows(engine: Engine) -> Iterator[tuple[bytes, list[Cell]]]:
     for row in engine.scan(TABLE, COUNTS_ROW, _END):
         yield row.row_key, row.cells
@@ -97,6 +150,10 @@ def _totals(cells: list[Cell]) -> Counter[str]:
 
 def _sessions(cells: list[Cell]) -> set[bytes]:
     return set(next((msgpack.unpackb(cell.value) for cell in cells if cell.qualifier == SESSIONS), ()))
+
+
+def _taken(cells: list[Cell]) -> dict[bytes, dict[str, int]]:
+    return next((msgpack.unpackb(cell.value) for cell in cells if cell.qualifier == TAKEN), {})
 
 
 def _cell(qualifier: bytes, value: object) -> SetCell:
