@@ -347,9 +347,10 @@ class DocumentStore:
             tablets: numbers of those to compact; None for all.
             level: `fast`, or `best` for the smallest store.
             dry_run: only report what there is to do.
-            on_progress: called with the bytes of records processed, and of all records.
+            on_progress: called with the bytes of records processed, and of all records; on HBase with parts of the
+                work.
         Raises:
-            InvalidArgument: no such level or tablet.
+            InvalidArgument: no such level or tablet; on HBase there are neither.
             StoreUnavailable: another compaction of this store is running.
         """
         self._check_open()

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from docstore.hbase import upkeep as upkeep_module
+from docstore.hbase.chunks import ChunkRows
 from docstore.hbase.client import Client
 from docstore.hbase.coding import FAMILIES
 from docstore.hbase.commit import SlotCommitter
@@ -50,6 +52,7 @@ class HBaseBackend:
         client: Client,
         engine: HBaseEngine,
         placement: CellValues,
+        chunks: ChunkRows,
         schema: Schema,
         identity: bytes,
         band_secret: bytes,
@@ -61,6 +64,7 @@ class HBaseBackend:
         self.client = client
         self.engine = engine
         self.placement = placement
+        self._chunks = chunks
         self.sharing = SharedBodies(engine)
         self.schema = schema
         self.identity = identity
@@ -89,7 +93,9 @@ class HBaseBackend:
         self, table: Table, committer: SlotCommitter, upkeep: Callable[[], Upkeep], **options: Any
     ) -> CompactionReport:
         """See `Backend`."""
-        raise InvalidArgument("HBase compacts its own files: use `major_compact` in the HBase shell")
+        return upkeep_module.compact(
+            self.client, self.engine, self._chunks, table, committer.durability, upkeep, **options
+        )
 
     def backup(self, committer: SlotCommitter, folder: Path, on_progress: Progress | None) -> BackupReport:
         """See `Backend`."""

@@ -102,6 +102,7 @@ class Layout:
                 client,
                 engine,
                 CellValues(chunks, dictionaries),
+                chunks,
                 stored,
                 _cell(engine, IDENTITY_ROW),
                 _cell(engine, BAND_SECRET_ROW) if stored.keyed_bands else b"",

@@ -36,6 +36,12 @@ def slot_name(pointer: PagePointer) -> str:
     return SLOTS + (pointer.timestamp.to_bytes(_TIMESTAMP_BYTES, "big") + pointer.row_key).decode("latin-1")
 
 
+def slot_pointer(name: str) -> PagePointer:
+    """The page whose slot has a name."""
+    raw = name.removeprefix(SLOTS).encode("latin-1")
+    return PagePointer(int.from_bytes(raw[:_TIMESTAMP_BYTES], "big"), raw[_TIMESTAMP_BYTES:])
+
+
 def claim_name(claim: bytes) -> str:
     """The protocol's name of a claim."""
     return CLAIMS + claim.decode("latin-1")
@@ -147,7 +153,7 @@ class Requests:
             HBaseCell(place.family, place.qualifier(column), _AT, value.encode("latin-1"))
             for column, value in request.puts
         ]
-        parts = [thrift2.put(place.row, [*puts, *cells], self._durability)]
+        parts = [thrift2.put(place.row, [*puts, *cells], self._durability)] if puts or cells else []
         if request.deletes:
             gone = [(place.family, place.qualifier(column), thrift2.NEWEST - 1) for column in request.deletes]
             parts.append(thrift2.delete_columns(place.row, gone, self._durability))

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from docstore.hbase.chunks import ChunkRows
+from docstore.hbase.chunks import NUMBER_BYTES, ChunkRows
 from docstore.hbase.coding import CHUNKS_TABLE
 from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError
@@ -42,6 +42,42 @@ VALUE_ROWS: Final = b"v"
 _CODECS = (CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DICTIONARY)
 
 
+class Owner(NamedTuple):
+    """The cell that a long value was placed for; versions that confirm it may refer to the value too.
+
+    Attributes:
+        row_key, timestamp, column: of the cell.
+    """
+
+    row_key: bytes
+    timestamp: int
+    column: Column
+
+    def encode(self) -> bytes:
+        """As it stands with the chunks: varint timestamp, varint length and family, the same of the qualifier, key."""
+        family, qualifier = self.column[0].encode(), self.column[1]
+        names = encode_varint(len(family)) + family + encode_varint(len(qualifier)) + qualifier
+        return encode_varint(self.timestamp) + names + self.row_key
+
+    @classmethod
+    def decode(cls, encoded: bytes) -> Owner:
+        """The cell."""
+        timestamp, at = decode_varint(encoded)
+        length, at = decode_varint(encoded, at)
+        family, at = encoded[at : at + length].decode(), at + length
+        length, at = decode_varint(encoded, at)
+        return cls(encoded[at + length :], timestamp, (family, encoded[at : at + length]))
+
+
+def chunks_named(stored: bytes) -> bytes:
+    """The name of the chunks that a cell's stored value refers to; b"" where it stands in the cell."""
+    ref = parse_envelope(stored).ref
+    if not ref or not ref[0] & CHUNKED:
+        return b""
+    at = 1 + (RECORD_RELATED_BYTES if ref[0] & ~CHUNKED == CODEC_ZSTD_DICTIONARY else 0)
+    return ref[at : at + CHUNK_NAME_BYTES]
+
+
 class CellValues:
     """Places values and fetches them; see `Values`.
 
@@ -68,13 +104,15 @@ class CellValues:
         named = related if codec == CODEC_ZSTD_DICTIONARY else b""
         self._dictionaries.note(row_key, column, raw, len(payload), named)
         if len(payload) > CHUNK_BYTES:
-            return encode_ref_envelope(len(raw), self._in_chunks(codec, related, payload))
+            owner = Owner(row_key, timestamp, column)
+            return encode_ref_envelope(len(raw), self._in_chunks(codec, related, payload, owner))
         return encode_ref_envelope(len(raw), bytes((codec,)) + related + payload)
 
-    def _in_chunks(self, codec: int, related: bytes, payload: bytes) -> bytes:
+    def _in_chunks(self, codec: int, related: bytes, payload: bytes, owner: Owner) -> bytes:
         name = os.urandom(CHUNK_NAME_BYTES)
         parts = [payload[at : at + CHUNK_BYTES] for at in range(0, len(payload), CHUNK_BYTES)]
-        self._chunks.write({_chunk_row(name, number): part for number, part in enumerate(parts)})
+        rows = {_chunk_row(name, number): part for number, part in enumerate(parts)}
+        self._chunks.write(rows, owner.encode())
         return bytes((codec | CHUNKED,)) + related + name + encode_varint(len(parts))
 
     def place_all(self, row_key: bytes, timestamp: int, values: Mapping[Column, bytes]) -> dict[Column, bytes]:
@@ -161,4 +199,4 @@ class CellValues:
 
 
 def _chunk_row(name: bytes, number: int) -> bytes:
-    return VALUE_ROWS + name + number.to_bytes(4, "big")
+    return VALUE_ROWS + name + number.to_bytes(NUMBER_BYTES, "big")

@@ -34,6 +34,12 @@ class CompactionReport:
         unreadable: these, by name.
         codec_bytes: bytes of payloads written, by family and codec.
         seconds: it took.
+        folded_sessions: rows of counts that became one.
+        restored_postings: that an earlier run had removed, and that lead to a page again.
+        dropped_claims: of bodies whose page is gone.
+        removed_chunked: long values that no cell refers to; `removed_chunk_bytes` of them.
+        waiting_chunked: the same, but not for long enough.
+        advice: what is left to do elsewhere, in sentences.
     """
 
     level: str
@@ -57,6 +63,13 @@ class CompactionReport:
     unreadable: list[Unreadable] = field(default_factory=list)
     codec_bytes: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    folded_sessions: int = 0
+    restored_postings: int = 0
+    dropped_claims: int = 0
+    removed_chunked: int = 0
+    removed_chunk_bytes: int = 0
+    waiting_chunked: int = 0
+    advice: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,11 @@ class Table:
         """Which versions a declared family keeps."""
         return self._families[family].gc
 
+    @property
+    def collected(self) -> tuple[str, ...]:
+        """Families with a policy that may drop versions, in order."""
+        return tuple(sorted(self._collected))
+
     def collects(self, families: Iterable[str]) -> bool:
         """Whether a policy may hide versions of one of these families."""
         return any(family in self._collected for family in families)

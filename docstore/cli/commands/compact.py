@@ -17,7 +17,8 @@ from docstore.storage.reports import CompactionReport
 DESCRIPTION = """\
 Apply the families' policies, finish deletes, and rewrite all live data, tablet
 by tablet: in row-key order, with better dictionaries and delta bases.  Then
-remove the old files.  An interrupted run continues where it was."""
+remove the old files.  An interrupted run continues where it was.  On HBase:
+delete what is dead and fold counts; HBase rewrites its files itself."""
 
 EXAMPLES = """\
 docstore compact
@@ -55,7 +56,12 @@ def run(args: argparse.Namespace) -> int:
         output.json_line(dataclasses.asdict(report))
     else:
         answers.note_unreadable(report.unreadable)
-        output.table(_lines(report, whole=not args.tablets))
+        if report.advice:
+            output.table(_lines_of_cells(report))
+            for sentence in report.advice:
+                output.note(sentence)
+        else:
+            output.table(_lines(report, whole=not args.tablets))
     return EXIT_RECORDS_SKIPPED if report.damaged_values else EXIT_OK
 
 
@@ -84,3 +90,20 @@ def _lines(report: CompactionReport, *, whole: bool) -> list[tuple[str, str]]:
     if report.damaged_values:
         lines.append(("damaged values", f"{report.damaged_values}: left as they are, see `docstore check`"))
     return lines
+
+
+def _lines_of_cells(report: CompactionReport) -> list[tuple[str, str]]:
+    """Of a store whose values stand in their cells."""
+    lines = [
+        ("rows looked at for old versions", str(report.rows)),
+        ("expired cells", str(report.expired_cells)),
+        ("pruned postings", str(report.pruned_postings)),
+        ("dropped claims", str(report.dropped_claims)),
+        ("counts folded", f"{report.folded_sessions} rows"),
+        ("long values removed", f"{report.removed_chunked}, {output.size(report.removed_chunk_bytes)}"),
+    ]
+    if report.restored_postings:
+        lines.append(("postings put back", str(report.restored_postings)))
+    if report.waiting_chunked:
+        lines.append(("long values without a page", f"{report.waiting_chunked}: run it again after an hour"))
+    return [*lines, ("time", f"{report.seconds:.1f} s")]

@@ -1,0 +1,398 @@
+"""Maintenance of a store on HBase, beside any number of writers: what `compact` does there.
+
+The order of the steps; each is safe wherever it stops, and beside another process that does the same.
+
+    restore    postings that an earlier run removed, and that lead to a page by now, are put back
+    counts     rows of writer sessions are folded into one
+    versions   cells that the families' policies hide are deleted
+    referrers  pages stored by reference whose original is gone are posted for the detector
+    postings   what leads to no page is removed, level by level
+    claims     of bodies whose page is gone are removed
+    chunks     of long values that no cell refers to are removed
+
+A row of table `meta` says how far a run has come; the next one goes on there, within a day.  What is deleted stays in
+HBase's files until its major compaction, which nothing here can ask for: the report says how.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+import msgpack
+
+from docstore.hbase import thrift2
+from docstore.hbase.chunks import ChunkRows
+from docstore.hbase.client import Client, Unknown
+from docstore.hbase.coding import (
+    CHUNKS_TABLE,
+    CLAIM,
+    CLAIMS_TABLE,
+    SMALL,
+    WRITERS,
+    encode_column,
+    encode_key,
+    encode_timestamp,
+)
+from docstore.hbase.engine import GENERATION, WRITERS_AT, HBaseEngine
+from docstore.hbase.requests import CLAIMS, slot_pointer
+from docstore.hbase.thrift2 import HBaseCell, messages
+from docstore.hbase.upkeep_chunks import ChunkUpkeep
+from docstore.hbase.upkeep_pages import Pages, Wanted
+from docstore.hbase.upkeep_postings import GRACE_SECONDS, KINDS, PostingUpkeep
+from docstore.model.errors import InvalidArgument
+from docstore.model.format import COMPACTION_ROW, COUNTS_FOLDED_ROW
+from docstore.model.pointers import PagePointer
+from docstore.model.types import Cell, Condition, DeleteRow, Durability, ReadSpec, RowMutations, SetCell
+from docstore.storage.counts import FAMILY as COUNTS_FAMILY
+from docstore.storage.counts import TAKEN, TOTALS, fold_shared
+from docstore.storage.envelope import encode_inline
+from docstore.storage.parts import Progress
+from docstore.storage.port import Upkeep
+from docstore.storage.protocol import CLAIM as CLAIM_COLUMN
+from docstore.storage.protocol import CheckAndMutate
+from docstore.storage.reports import CompactionReport
+from docstore.storage.table import Table
+
+RESUME_SECONDS: Final = 86_400
+"""A run that stopped longer ago is not gone on with."""
+NOTE_SECONDS: Final = 5.0
+"""How often it is noted how far a run has come."""
+ROWS_AT_ONCE: Final = 200
+CELLS_AT_ONCE: Final = 1000
+CLAIMS_AT_ONCE: Final = 500
+HELD_CLAIMS: Final = 20_000
+"""Whose page is not there, looked at again together."""
+_META: Final = "meta"
+_PAGES: Final = "pages"
+_NOTE: Final = b"upkeep"
+"""Cell of COMPACTION_ROW: msgpack of the step, the row key behind which it goes on, and the time."""
+
+
+class _Step(NamedTuple):
+    """A step of a run: its name, the table whose regions tell how far it is, and what does it from a row key on."""
+
+    name: str
+    table: str
+    run: Callable[[bytes, Callable[[bytes], None]], None]
+    first: bytes = b""
+    end: bytes = b""
+
+
+class _Claim(NamedTuple):
+    """A claim: the key of its row, and the slot and token that stand there."""
+
+    row: bytes
+    held: str
+
+    @property
+    def pointer(self) -> PagePointer:
+        """The page that has made it."""
+        return slot_pointer(self.held.rpartition(" ")[0])
+
+
+class StoreUpkeep:
+    """One run.
+
+    Args:
+        client: of the cluster.
+        engine: of the store.
+        chunks: parts of long values.
+        table: of pages, with their policies.
+        durability: of what is written.
+        upkeep: sees to pages and the index.
+        on_progress: called with the parts of the work that are done, and with all of them.
+        dry_run: only count what there is to do.
+        pause: waits some seconds.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        engine: HBaseEngine,
+        chunks: ChunkRows,
+        table: Table,
+        durability: Durability,
+        upkeep: Callable[[], Upkeep],
+        on_progress: Progress | None,
+        *,
+        dry_run: bool,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._client = client
+        self._engine = engine
+        self._table = table
+        self._durability = durability
+        self._level: int = getattr(messages().TDurability, "SKIP_WAL" if durability is Durability.NONE else "SYNC_WAL")
+        self._upkeep = upkeep
+        self._on_progress = on_progress
+        self._dry_run = dry_run
+        self._pause = pause
+        session = os.urandom(8)
+        self._requests = engine.requests(durability)
+        self._pages = Pages(client, engine, durability, session)
+        self._postings = PostingUpkeep(client, engine, self._pages, durability, session, pause)
+        self._chunks = ChunkUpkeep(client, engine, chunks, self._pages)
+        self.report = CompactionReport("fast", dry_run)
+
+    def run(self) -> CompactionReport:
+        """Do all steps, or those that an interrupted run has left."""
+        began = time.monotonic()
+        steps = self._steps()
+        name, after = ("", b"") if self._dry_run else self._noted()
+        names = [step.name for step in steps]
+        first = names.index(name) if name in names else 0
+        regions = [self._regions(step) for step in steps]
+        done = 0
+        if not self._dry_run:
+            self._postings.restore()
+        for number, step in enumerate(steps):
+            if number >= first:
+                tell = partial(self._tell, done, regions[number], sum(map(len, regions)))
+                step.run(
+                    after if number == first else b"",
+                    _Noting(partial(self._note, step.name), tell, dry_run=self._dry_run),
+                )
+            done += len(regions[number])
+        if not self._dry_run:
+            self._engine.mutate_rows([RowMutations(_META, COMPACTION_ROW, [DeleteRow()])], self._durability)
+        if self._on_progress is not None:
+            self._on_progress(done, done)
+        self._finish()
+        self.report.seconds = time.monotonic() - began
+        return self.report
+
+    def _steps(self) -> list[_Step]:
+        steps = [_Step("counts", "", self._fold_counts), _Step("versions", _PAGES, self._drop_versions)]
+        steps.append(_Step("referrers", "", self._post_referrers))
+        for kind in KINDS:
+            sweep = partial(self._sweep_postings, kind)
+            steps.append(_Step(f"postings {kind}", "postings", sweep, bytes((kind,)), bytes((kind + 1,))))
+        steps.append(_Step("claims", CLAIMS_TABLE, self._drop_claims))
+        steps.append(_Step("chunks", CHUNKS_TABLE, self._sweep_chunks))
+        return steps
+
+    def _finish(self) -> None:
+        report = self.report
+        report.pruned_postings, report.restored_postings = self._postings.removed, self._postings.restored
+        report.removed_chunked, report.removed_chunk_bytes = self._chunks.removed, self._chunks.removed_bytes
+        report.waiting_chunked = self._chunks.waiting
+        names = " ".join(f"major_compact '{self._engine.name(table)}';" for table in (_PAGES, "bodies", "postings"))
+        report.advice = [
+            "what is deleted stays in HBase's files until a major compaction: in the HBase shell, "
+            f"{names} major_compact '{self._engine.name(CHUNKS_TABLE)}'",
+            "dictionaries that no value needs any more stay; a copy of the store is without them",
+        ]
+
+    # --- how far it is
+
+    def _regions(self, step: _Step) -> list[bytes]:
+        """The first keys of the regions that a step goes through; one for a step without."""
+        if not step.table:
+            return [b""]
+        starts = sorted(self._client.servers_of(self._engine.name(step.table)))
+        within = [start for start in starts if step.first < start and (not step.end or start < step.end)]
+        return [step.first, *within]
+
+    def _tell(self, done: int, regions: Sequence[bytes], total: int, row_key: bytes) -> None:
+        if self._on_progress is not None:
+            self._on_progress(done + bisect_right(regions, row_key) - 1, total)
+
+    def _noted(self) -> tuple[str, bytes]:
+        for cell in self._engine.read_row(_META, COMPACTION_ROW):
+            if cell.qualifier == _NOTE:
+                noted = msgpack.unpackb(cell.value)
+                if time.time() - noted["at"] < RESUME_SECONDS:
+                    return noted["step"], noted["after"]
+        return "", b""
+
+    def _note(self, step: str, row_key: bytes) -> None:
+        noted = {"step": step, "after": row_key, "at": int(time.time())}
+        cell = SetCell("m", _NOTE, 0, bytes(msgpack.packb(noted)))
+        self._engine.mutate_rows([RowMutations(_META, COMPACTION_ROW, [cell])], self._durability)
+
+    # --- counts
+
+    def _fold_counts(self, after: bytes, seen: Callable[[bytes], None]) -> None:
+        while True:
+            fold = fold_shared(self._engine)
+            if self._dry_run:
+                self.report.folded_sessions = len(fold.rows)
+                return
+            condition = Condition(COUNTS_FAMILY, TAKEN, fold.expected)
+            if not fold.cells or self._engine.check_and_mutate(
+                _META, COUNTS_FOLDED_ROW, condition, fold.cells, durability=self._durability
+            ):
+                break
+        column = encode_column(_META, COUNTS_FAMILY, TOTALS)
+        for row_key, value in fold.rows.items():  # each unless its session has written it again
+            row = encode_key(row_key)
+            gone = thrift2.row_mutations(row, [thrift2.delete_families(row, (SMALL, WRITERS), self._level)])
+            try:
+                self._client.check_and_mutate(self._engine.name(_META), column, value, gone)
+            except Unknown:
+                continue  # it may stay: nothing counts twice
+        self.report.folded_sessions = len(fold.rows)
+
+    # --- versions
+
+    def _drop_versions(self, after: bytes, seen: Callable[[bytes], None]) -> None:
+        """Delete what policies hide; a row is read with its values only if something may have to go."""
+        families = self._table.collected
+        if not families:
+            return
+        spec = ReadSpec(families, keys_only=True, cell_limit=CELLS_AT_ONCE)
+        rows = self._engine.scan(_PAGES, after, None, spec)
+        while slice_ := list(islice(rows, ROWS_AT_ONCE)):
+            self.report.rows += len(slice_)
+            likely = [row.row_key for row in slice_ if row.truncated or self._may_drop(row.cells)]
+            self.report.expired_cells += sum(self._engine.in_parallel(self._drop_of_row, likely))
+            seen(slice_[-1].row_key)
+
+    def _may_drop(self, cells: Sequence[Cell]) -> bool:
+        """Whether versions would go if all values were different."""
+        return bool(
+            self._table.dropped_of([cell._replace(value=encode_inline(b"%d" % at)) for at, cell in enumerate(cells)])
+        )
+
+    def _drop_of_row(self, row_key: bytes) -> int:
+        dropped = self._table.dropped(row_key)
+        found = 0
+        while cells := list(islice(dropped, CELLS_AT_ONCE)):
+            if not self._dry_run:
+                self._delete_cells(row_key, cells)
+            found += len(cells)
+        return found
+
+    def _delete_cells(self, row_key: bytes, cells: Sequence[Cell]) -> None:
+        """Delete single versions, on condition of the row's generation: a late request deletes nothing put since."""
+        row, table = encode_key(row_key), self._engine.name(_PAGES)
+        places = [
+            (*encode_column(_PAGES, cell.family, cell.qualifier), encode_timestamp(cell.timestamp)) for cell in cells
+        ]
+        make = messages()
+        asked = make.TGet(row=row, columns=[make.TColumn(family=WRITERS, qualifier=GENERATION)])
+        token = os.urandom(8)
+        while True:
+            found = self._client.get_many(table, [asked])[0]
+            held = found[0].value if found else None
+            if held == token:
+                return
+            generation = thrift2.put(row, [HBaseCell(WRITERS, GENERATION, WRITERS_AT, token)], self._level)
+            changed = thrift2.row_mutations(row, [thrift2.delete_versions(row, places, self._level), generation])
+            try:
+                if self._client.check_and_mutate(table, (WRITERS, GENERATION), held, changed):
+                    return
+            except Unknown:
+                continue  # with the same token, on condition of what is there now
+
+    # --- what leads to pages
+
+    def _post_referrers(self, after: bytes, seen: Callable[[bytes], None]) -> None:
+        if not self._dry_run:
+            self._upkeep().post_referrers()
+
+    def _sweep_postings(self, kind: int, after: bytes, seen: Callable[[bytes], None]) -> None:
+        self._postings.sweep(kind, after, seen, dry_run=self._dry_run)
+
+    def _sweep_chunks(self, after: bytes, seen: Callable[[bytes], None]) -> None:
+        self._chunks.sweep(after, seen, dry_run=self._dry_run)
+
+    # --- claims
+
+    def _drop_claims(self, after: bytes, seen: Callable[[bytes], None]) -> None:
+        """Drop claims whose page is gone; one whose page may come is looked at again, and that page shut out."""
+        held: list[_Claim] = []
+        for claims in self._claims(after):
+            live = self._pages.live([Wanted(claim.pointer) for claim in claims])
+            held += [claim for claim, is_live in zip(claims, live, strict=True) if not is_live]
+            if len(held) >= HELD_CLAIMS:
+                self._drop(held)
+                held = []
+            if not held:
+                seen(claims[-1].row)
+        self._drop(held)
+
+    def _drop(self, claims: Sequence[_Claim]) -> None:
+        if not claims or self._dry_run:
+            self.report.dropped_claims += len(claims)
+            return
+        self._pause(GRACE_SECONDS)
+        self.report.dropped_claims += sum(self._engine.in_parallel(self._drop_claim, claims))
+
+    def _drop_claim(self, claim: _Claim) -> bool:
+        """Drop a claim if its page is not there and cannot come any more."""
+        if not self._pages.shut_out([claim.pointer])[0]:
+            return False
+        name = CLAIMS + claim.row.decode("latin-1")
+        gone = CheckAndMutate(name, CLAIM_COLUMN, claim.held, (), (CLAIM_COLUMN,))
+        return self._requests.check_and_mutate(gone) is True
+
+    def _claims(self, after: bytes) -> Iterator[list[_Claim]]:
+        make = messages()
+        start = encode_key(after) if after else b""
+        while True:
+            asked = make.TScan(startRow=start, columns=[make.TColumn(family=CLAIM)], limit=CLAIMS_AT_ONCE)
+            found = self._client.scan(self._engine.name(CLAIMS_TABLE), asked, CLAIMS_AT_ONCE)
+            claims = [
+                _Claim(row, cell.value.decode("latin-1"))
+                for row, cells in found
+                for cell in cells
+                if cell.qualifier == CLAIM_COLUMN.encode()
+            ]
+            if claims:
+                yield claims
+            if len(found) < CLAIMS_AT_ONCE:
+                return
+            start = found[-1][0] + b"\x00"
+
+
+class _Noting:
+    """Told of row keys up to which a step is done: notes some of them, and shows how far it is."""
+
+    def __init__(self, note: Callable[[bytes], None], tell: Callable[[bytes], None], *, dry_run: bool) -> None:
+        self._note = note
+        self._tell = tell
+        self._dry_run = dry_run
+        self._noted = time.monotonic()
+
+    def __call__(self, row_key: bytes) -> None:
+        self._tell(row_key)
+        now = time.monotonic()
+        if not self._dry_run and now - self._noted >= NOTE_SECONDS:
+            self._note(row_key)
+            self._noted = now
+
+
+def check_options(tablets: Sequence[int] | None, level: str) -> None:
+    """Refuse what only segments have.
+
+    Raises:
+        InvalidArgument: with the reason.
+    """
+    if tablets is not None:
+        raise InvalidArgument("a store on HBase has no tablets, its regions are HBase's: leave the numbers out")
+    if level != "fast":
+        raise InvalidArgument("HBase writes its files itself, so compact has no levels here: leave --level out")
+
+
+def compact(
+    client: Client,
+    engine: HBaseEngine,
+    chunks: ChunkRows,
+    table: Table,
+    durability: Durability,
+    upkeep: Callable[[], Upkeep],
+    **options: Any,
+) -> CompactionReport:
+    """See `Backend.compact`."""
+    check_options(options["tablets"], options["level"])
+    run = StoreUpkeep(
+        client, engine, chunks, table, durability, upkeep, options["on_progress"], dry_run=options["dry_run"]
+    )
+    return run.run()
