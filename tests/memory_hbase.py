@@ -17,7 +17,7 @@ import pytest
 
 import docstore
 from docstore.hbase import layout
-from docstore.hbase.client import Client
+from docstore.hbase.client import Client, Conditional
 from docstore.hbase.thrift2 import NEWEST, HBaseCell, messages
 from docstore.model.errors import StoreUnavailable
 from docstore.model.types import Schema
@@ -196,6 +196,9 @@ class MemoryClient:
                 return False
             _mutate(rows, mutations)
             return True
+
+    def check_and_mutate_all(self, table: str, requests: Sequence[Conditional]) -> list[bool | None]:
+        return [self.check_and_mutate(table, one.column, one.expected, one.mutations) for one in requests]
 
     # --- tables
 
