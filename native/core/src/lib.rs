@@ -21,6 +21,7 @@ pub mod names;
 pub mod outline;
 pub mod page;
 pub mod pairs;
+mod phrases;
 pub mod postings;
 pub mod ranking;
 pub mod references;

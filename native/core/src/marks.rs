@@ -61,7 +61,8 @@ pub fn is_never(element: u32) -> bool {
     element == NAME_DIALOG
 }
 
-/// The mark of a tag by its name alone.
+/// The marks of a tag by its name alone.
+#[inline(always)]
 pub fn name_marks(element: u32) -> Marks {
     let mut found = Marks::default();
     found.add(TAG_MARKS.get(element as usize).copied().unwrap_or(NONE));

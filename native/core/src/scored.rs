@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::OnceLock;
 
-use memchr::memmem::{self, Finder};
+use memchr::memmem;
 
 use crate::bytes;
 use crate::combined::{self, Combined, LITTLE_WEIGHT};
@@ -13,11 +12,12 @@ use crate::flow::{Flow, Source};
 use crate::marks::{self, name_marks, Marks};
 use crate::names::{NAME_NOSCRIPT, NAME_TITLE};
 use crate::outline::{Block, Outline, Reading};
+use crate::phrases::{self, OF_CONSENT};
 use crate::said::Remembered;
 use crate::stamps::is_stamp;
 use crate::tables::scorecard::{
-    AMOUNT, ANY, CONSENT, COPYRIGHT, CURRENCIES, FIFTH, HEADING_BEFORE, LIKE, LIKES, NEIGHBOUR, NEIGHBOUR_FATE,
-    NOTHING, PLACE, REPEATED, SAME_ELEMENT, SENTENCE, SENTENCE_ENDS, SHAPE, SHARE, SIZES, TAKEN_WEIGHTS, TITLE, WORDS,
+    AMOUNT, ANY, FIFTH, HEADING_BEFORE, LIKE, LIKES, NEIGHBOUR, NEIGHBOUR_FATE, NOTHING, PLACE, REPEATED, SAME_ELEMENT,
+    SENTENCE, SENTENCE_ENDS, SHAPE, SHARE, SIZES, TAKEN_WEIGHTS, TITLE, WORDS,
 };
 use crate::tokens::Tag;
 
@@ -36,13 +36,28 @@ const TITLE_WORD_CHARACTERS: usize = 4;
 const TITLE_WEIGHT: u64 = 8;
 const REPEATED_WEIGHT: u64 = 4;
 const FIFTHS: u64 = (FIFTH.len() / 2) as u64;
-/// Of the bits of `Scored::words`.
-const OF_CONSENT: u8 = 1 << 1;
 const LINKS: usize = 5;
 const SHAPES: usize = 2 * (SIZES.len() + 1) * LINKS;
 const AMOUNTS: usize = TAKEN_WEIGHTS.len() + 1;
 const SHARES: u64 = (SHARE.len() / 2) as u64;
-const STEPS: [isize; 4] = [-2, -1, 1, 2];
+/// Places of a block's neighbours in `Scored::traits`, where the block itself stands two behind its number.
+const NEIGHBOURS: [usize; 4] = [0, 1, 3, 4];
+/// The kind of what is beyond the first and the last block.
+const NO_BLOCK: usize = 2 * SHAPES;
+/// What a block is worth by its fate and, of each neighbour, by what that is and its fate.
+static BESIDE: [[[i16; 2]; NO_BLOCK + 1]; 4] = {
+    let mut worth = [[[0; 2]; NO_BLOCK + 1]; 4];
+    let mut place = 0;
+    while place < 4 * NO_BLOCK {
+        let (neighbour, kind) = (place / NO_BLOCK, place % NO_BLOCK);
+        let of_shape = NEIGHBOUR[neighbour * SHAPES + kind % SHAPES];
+        let of_fate = (neighbour * 2 + kind / SHAPES) * 2;
+        worth[neighbour][kind] = [of_shape + NEIGHBOUR_FATE[of_fate], of_shape + NEIGHBOUR_FATE[of_fate + 1]];
+        worth[neighbour][NO_BLOCK] = [NOTHING[neighbour]; 2];
+        place += 1;
+    }
+    worth
+};
 const MADE: usize = 256;
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -59,13 +74,14 @@ pub struct Scored {
     alike: Alike,
     /// Elements that say of themselves that they are never content.
     never: Vec<usize>,
+    /// Of each block, and of two blocks that are not there before the first and behind the last.
     traits: Vec<Traits>,
     /// Of each block: which of the kinds of words in `WORDS` it has, as bits.
     words: Vec<u8>,
     /// Of each block: the number of the first block with its text, and whether a later element has it.
     first: Vec<(usize, bool)>,
-    /// Numbers of blocks by a hash of their text.
-    by_text: Vec<u32>,
+    /// Numbers of blocks, with a hash of their text, by that hash.
+    by_text: Vec<(u32, u32)>,
     scores: Vec<i32>,
     title: Title,
 }
@@ -89,15 +105,17 @@ struct Alike {
     of_paths: Vec<u32>,
     of_elements: Vec<u32>,
     counts: Vec<u32>,
+    /// How many of `LIKES` each count reaches.
+    likes: Vec<u8>,
 }
 
 /// What of a block its neighbours' scores depend on, too.
 #[derive(Clone, Copy)]
 struct Traits {
-    /// Place of its form, size and links in a table.
-    shape: usize,
-    links: usize,
-    is_taken: bool,
+    /// Of the block's element.
+    owner: u32,
+    /// Place of its form, size and links in a table, `SHAPES` more where it is taken; or `NO_BLOCK`.
+    kind: u16,
 }
 
 /// Main content of a page, in `flow`.
@@ -145,35 +163,39 @@ impl Scored {
         let page = &self.combined.page;
         let blocks = &page.blocks;
         self.traits.clear();
+        self.traits.extend([Traits::NO_BLOCK; 2]);
         self.traits.extend(blocks.iter().map(Traits::of));
+        self.traits.extend([Traits::NO_BLOCK; 2]);
         for &number in taken {
-            self.traits[number].is_taken = true;
+            self.traits[number + 2].kind += SHAPES as u16;
         }
         let taken_weight = weigh(page, taken);
         let total: u64 = blocks.iter().map(|block| block.weight).sum();
         let mut fifth = 0;
         let amount = steps(taken_weight, &TAKEN_WEIGHTS);
         let share = (SHARES * taken_weight).checked_div(total).map_or(0, |share| share.min(SHARES - 1)) as usize;
+        let of_page =
+            [0, 1].map(|fate| ANY + at(&AMOUNT, fate * AMOUNTS + amount) + at(&SHARE, fate * SHARES as usize + share));
         let first = taken.first().copied().unwrap_or(blocks.len());
         let last = taken.last().copied().unwrap_or(0);
         self.scores.clear();
         let mut weight_before = 0;
         let mut heading_before = false;
-        for (number, block) in blocks.iter().enumerate() {
-            let own = self.traits[number];
-            let fate = usize::from(own.is_taken);
+        let around = self.traits.windows(5);
+        for (number, (block, around)) in blocks.iter().zip(around).enumerate() {
+            let own = around[2];
+            let (fate, shape) = (usize::from(own.kind) / SHAPES, usize::from(own.kind) % SHAPES);
             let (marks, of_marks) = self.paths[self.around[block.owner as usize] as usize];
-            let mut score = ANY + of_marks;
+            let mut score = of_page[fate] + of_marks;
             if block.leaf != 0 {
                 score += page.said.said(block.leaf).marks.score_beyond(marks);
             }
-            score += at(&SHAPE, fate * SHAPES + own.shape);
-            score += at(&AMOUNT, fate * AMOUNTS + amount) + at(&SHARE, fate * SHARES as usize + share);
-            if !own.is_taken {
+            score += at(&SHAPE, own.kind.into());
+            if fate == 0 {
                 score += at(&PLACE, if number < first { 0 } else { 1 + usize::from(number > last) });
             }
-            let like = steps(self.alike.count(block).into(), &LIKES);
-            score += at(&LIKE, ((like * 2 + fate) * LINKS + own.links) * AMOUNTS + amount);
+            let like = self.alike.like(block);
+            score += at(&LIKE, ((like * 2 + fate) * LINKS + shape % LINKS) * AMOUNTS + amount);
             while (fifth + 1) * total <= FIFTHS * weight_before {
                 fifth += 1;
             }
@@ -181,24 +203,19 @@ impl Scored {
             weight_before += block.weight;
             heading_before |= block.is_heading;
             score += at(&HEADING_BEFORE, heading_before.into());
-            let first = self.first[number].0;
-            let is_in_first = blocks[first].owner == block.owner;
-            score += at(&REPEATED, if is_in_first { usize::from(self.first[first].1) } else { 2 });
-            if block.weight >= TITLE_WEIGHT && self.title.has(&self.combined.text()[block.text.clone()]) {
+            let (first, is_repeated) = self.first[number];
+            let is_in_first = first == number || blocks[first].owner == block.owner;
+            let is_repeated = if first == number { is_repeated } else { self.first[first].1 };
+            score += at(&REPEATED, if is_in_first { usize::from(is_repeated) } else { 2 });
+            let text = &self.combined.text()[block.text.clone()];
+            if block.weight >= TITLE_WEIGHT && self.title.has(text) {
                 score += at(&TITLE, block.is_heading.into());
             }
-            score += self.combined.word_score(block, self.words[number], fate);
-            for (neighbour, step) in STEPS.into_iter().enumerate() {
-                let Some(other) = number.checked_add_signed(step).filter(|&other| other < blocks.len()) else {
-                    score += at(&NOTHING, neighbour);
-                    continue;
-                };
-                let traits = self.traits[other];
-                score += at(&NEIGHBOUR, neighbour * SHAPES + traits.shape);
-                score += at(&NEIGHBOUR_FATE, (neighbour * 2 + usize::from(traits.is_taken)) * 2 + fate);
-                if blocks[other].owner == block.owner {
-                    score += at(&SAME_ELEMENT, neighbour);
-                }
+            score += word_score(text, self.words[number], fate);
+            for (neighbour, place) in NEIGHBOURS.into_iter().enumerate() {
+                let other = around[place];
+                score += i32::from(BESIDE[neighbour][usize::from(other.kind)][fate]);
+                score += if other.owner == own.owner { at(&SAME_ELEMENT, neighbour) } else { 0 };
             }
             self.scores.push(score);
         }
@@ -265,6 +282,11 @@ impl Scored {
             let parent = self.around[page.parents[element] as usize];
             let (name, attributes) = page.tags[element];
             let own = page.said.said(attributes).marks.with(page.custom(name).marks);
+            let of_name = name_marks(name);
+            if own == Marks::default() && of_name == Marks::default() {
+                self.around.push(parent);
+                continue;
+            }
             if (own.is_never() || marks::is_never(name)) && page.evidence[element] & WHOLE == 0 {
                 self.never.push(element);
             }
@@ -272,7 +294,7 @@ impl Scored {
             let mixed = (u64::from(parent) << 42 ^ u64::from(name) << 21 ^ u64::from(attributes)).wrapping_mul(MIX);
             let made = &mut self.made[(mixed >> (64 - MADE.trailing_zeros())) as usize];
             if made.0 != key {
-                let own = name_marks(name).with(own);
+                let own = of_name.with(own);
                 let (around, worth) = self.paths[parent as usize];
                 *made = (key, parent);
                 if !own.are_in(around) {
@@ -321,20 +343,24 @@ impl Scored {
         let blocks = &self.combined.page.blocks;
         let slots = (blocks.len() * 2).next_power_of_two();
         self.by_text.clear();
-        self.by_text.resize(slots, u32::MAX);
+        self.by_text.resize(slots, (u32::MAX, 0));
         self.first.clear();
         for (number, block) in blocks.iter().enumerate() {
             let mut first = number;
             if block.weight >= REPEATED_WEIGHT {
                 let own = &text[block.text.clone()];
-                let mut slot = (bytes::mixed(own) >> 32) as usize & (slots - 1);
-                while self.by_text[slot] != u32::MAX && text[blocks[self.by_text[slot] as usize].text.clone()] != *own {
+                let mixed = (bytes::mixed(own) >> 32) as u32;
+                let mut slot = mixed as usize & (slots - 1);
+                let is_other = |(other, hash): (u32, u32)| {
+                    other != u32::MAX && (hash != mixed || text[blocks[other as usize].text.clone()] != *own)
+                };
+                while is_other(self.by_text[slot]) {
                     slot = (slot + 1) & (slots - 1);
                 }
-                if self.by_text[slot] == u32::MAX {
-                    self.by_text[slot] = number as u32;
+                if self.by_text[slot].0 == u32::MAX {
+                    self.by_text[slot] = (number as u32, mixed);
                 }
-                first = self.by_text[slot] as usize;
+                first = self.by_text[slot].0 as usize;
                 if blocks[first].owner != block.owner {
                     self.first[first].1 = true;
                 }
@@ -346,7 +372,7 @@ impl Scored {
     /// How many blocks have the marks and the element of each block.
     fn count_alike(&mut self) {
         let page = &self.combined.page;
-        let Alike { of_marks, of_names, of_paths, of_elements, counts } = &mut self.alike;
+        let Alike { of_marks, of_names, of_paths, of_elements, counts, likes } = &mut self.alike;
         of_marks.clear();
         of_names.clear();
         of_paths.clear();
@@ -368,21 +394,25 @@ impl Scored {
             }
             counts[*number as usize] += 1;
         }
+        likes.clear();
+        likes.extend(counts.iter().map(|&count| steps(count.into(), &LIKES) as u8));
     }
 
     /// Which kinds of words each block has.
     fn find_words(&mut self) {
         let blocks = &self.combined.page.blocks;
-        let text = self.combined.text();
         self.words.clear();
         self.words.resize(blocks.len(), 0);
-        for (finder, kind) in finders() {
-            let mut number = 0;
-            for place in finder.find_iter(text) {
-                number += blocks[number..].partition_point(|block| block.text.end <= place);
-                self.words[number] |= 1 << kind;
+        let mut number = 0;
+        phrases::find(self.combined.text(), |place, kinds| {
+            if place < blocks[number].text.start {
+                number = 0;
             }
-        }
+            while blocks[number].text.end <= place {
+                number += 1;
+            }
+            self.words[number] |= kinds;
+        });
     }
 }
 
@@ -404,6 +434,7 @@ impl Title {
             self.pairs[place] & bit != 0
         };
         text.len() <= title.len()
+            && text.len() * 4 >= self.characters
             && text.windows(2).all(has_pair)
             && characters_of(text) * 4 >= self.characters
             && memmem::find(title, text).is_some()
@@ -418,8 +449,8 @@ fn pair_bit(pair: &[u8]) -> (usize, u64) {
 }
 
 impl Alike {
-    fn count(&self, block: &Block) -> u32 {
-        self.counts[self.of_elements[block.owner as usize] as usize]
+    fn like(&self, block: &Block) -> usize {
+        self.likes[self.of_elements[block.owner as usize] as usize].into()
     }
 }
 
@@ -436,29 +467,37 @@ impl Combined {
         }
         found
     }
+}
 
-    /// What the words of a block say.
-    fn word_score(&self, block: &Block, kinds: u8, fate: usize) -> i32 {
-        let text = &self.text()[block.text.clone()];
-        let start = (text.len().saturating_sub(4)..text.len()).rev().find(|&place| text[place] & 0xc0 != 0x80);
-        let last = start.and_then(|place| std::str::from_utf8(&text[place..]).ok()).and_then(|end| end.chars().next());
-        let mut score = if last.is_some_and(|last| SENTENCE_ENDS.contains(&last)) { at(&SENTENCE, fate) } else { 0 };
+impl Traits {
+    const NO_BLOCK: Self = Self { owner: u32::MAX, kind: NO_BLOCK as u16 };
+
+    fn of(block: &Block) -> Self {
+        let form = usize::from(block.is_heading);
+        let shape = (form * (SIZES.len() + 1) + steps(block.weight, &SIZES)) * LINKS + link_share(block);
+        Self { owner: block.owner, kind: shape as u16 }
+    }
+}
+
+/// What the words of a block say.
+#[inline(always)]
+fn word_score(text: &[u8], kinds: u8, fate: usize) -> i32 {
+    let mut score = if ends_sentence(text) { at(&SENTENCE, fate) } else { 0 };
+    if kinds != 0 {
         for kind in 0..WORDS.len() {
             if kinds & 1 << kind != 0 {
                 score += at(&WORDS, kind);
             }
         }
-        score
     }
+    score
 }
 
-impl Traits {
-    fn of(block: &Block) -> Self {
-        let links = link_share(block);
-        let form = usize::from(block.is_heading);
-        let shape = (form * (SIZES.len() + 1) + steps(block.weight, &SIZES)) * LINKS + links;
-        Self { shape, links, is_taken: false }
-    }
+#[inline(always)]
+fn ends_sentence(text: &[u8]) -> bool {
+    let Some(start) = text.iter().rposition(|byte| byte & 0xc0 != 0x80) else { return false };
+    let last = bytes::code_point(&text[start..], bytes::sequence_length(text[start]));
+    SENTENCE_ENDS.iter().any(|&end| u32::from(end) == last)
 }
 
 fn link_share(block: &Block) -> usize {
@@ -487,16 +526,6 @@ fn steps(value: u64, steps: &[u64]) -> usize {
 
 fn weigh(page: &Outline, numbers: &[usize]) -> u64 {
     combined::weigh(&page.blocks, numbers)
-}
-
-/// Searchers for the words of all kinds, with the number of the kind.
-fn finders() -> &'static [(Finder<'static>, usize)] {
-    static FINDERS: OnceLock<Vec<(Finder<'static>, usize)>> = OnceLock::new();
-    FINDERS.get_or_init(|| {
-        let kinds: [&'static [&'static str]; 3] = [&CURRENCIES, &CONSENT, &COPYRIGHT];
-        let numbered = kinds.into_iter().enumerate();
-        numbered.flat_map(|(kind, words)| words.iter().map(move |word| (Finder::new(word), kind))).collect()
-    })
 }
 
 /// Hashes what `Marks` are made of.

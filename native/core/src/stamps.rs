@@ -1,97 +1,165 @@
 //! Whether a short text is a date, a time or a count: `docstore/text/stamps.py`.
 
+use std::sync::OnceLock;
+
+use crate::bytes;
+use crate::sixteen;
 use crate::tables::stamps::{BESIDE_WORDS, SIGN_WORDS};
 
 const YEAR_DIGITS: usize = 4;
-/// Longest word of the tables, in bytes.
-const WORD_BYTES: usize = 32;
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+const SLOTS: usize = 1024;
 
-/// What a character belongs to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Digit,
-    Letter,
-    Other,
+/// Words of the tables by a key of their first eight bytes; a free slot has the key 0.
+struct Words {
+    keys: [u64; SLOTS],
+    known: [(&'static str, bool); SLOTS],
 }
 
-/// A run of digits or letters.
-struct Run {
-    kind: Kind,
-    start: usize,
-    end: usize,
-    characters: usize,
+/// The word's first eight bytes, ASCII letters in lower case, and its length.
+#[inline(always)]
+fn key_of(text: &[u8], start: usize, end: usize) -> u64 {
+    let first = bytes::load_padded(text, start) & (u64::MAX >> (64 - 8 * (end - start).min(8)));
+    bytes::lower(first) ^ ((end - start) as u64) << 59
 }
 
-fn kind_of(character: char) -> Kind {
-    match character {
-        '0'..='9' => Kind::Digit,
-        'a'..='z' | 'A'..='Z' | '\u{c0}'..='\u{1fff}' | '\u{2070}'.. => Kind::Letter,
-        _ => Kind::Other,
-    }
+#[inline(always)]
+fn slot_of(key: u64) -> usize {
+    (key.wrapping_mul(MIX) >> (64 - SLOTS.trailing_zeros())) as usize
 }
 
-fn runs_of(text: &str) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
-    for (place, character) in text.char_indices() {
-        let kind = kind_of(character);
-        let end = place + character.len_utf8();
-        match runs.last_mut().filter(|run| run.kind == kind && run.end == place) {
-            Some(run) => (run.end, run.characters) = (end, run.characters + 1),
-            None if kind != Kind::Other => runs.push(Run { kind, start: place, end, characters: 1 }),
-            None => {}
+fn words() -> &'static Words {
+    static TABLE: OnceLock<Words> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        let mut table = Words { keys: [0; SLOTS], known: [("", false); SLOTS] };
+        for (words, is_sign) in [(&SIGN_WORDS[..], true), (&BESIDE_WORDS, false)] {
+            for word in words {
+                let key = key_of(word.as_bytes(), 0, word.len());
+                let mut slot = slot_of(key);
+                while table.keys[slot] != 0 {
+                    slot = (slot + 1) % SLOTS;
+                }
+                table.keys[slot] = key;
+                table.known[slot] = (word, is_sign);
+            }
         }
-    }
-    runs
+        table
+    })
 }
 
-/// Whether a text, white space folded, is a stamp.
+impl Words {
+    /// Whether a word is a sign, where it is known, in small or capital ASCII letters.
+    #[inline(always)]
+    fn is_sign(&self, text: &[u8], start: usize, end: usize) -> Option<bool> {
+        let key = key_of(text, start, end);
+        let mut slot = slot_of(key);
+        while self.keys[slot] != 0 {
+            let (word, is_sign) = self.known[slot];
+            if self.keys[slot] == key && word.as_bytes().eq_ignore_ascii_case(&text[start..end]) {
+                return Some(is_sign);
+            }
+            slot = (slot + 1) % SLOTS;
+        }
+        None
+    }
+}
+
+fn has_digit(text: &[u8]) -> bool {
+    (0..text.len()).step_by(16).any(|place| {
+        let bytes = sixteen::load(text, place);
+        bytes.at_most(b'9') & !bytes.at_most(b'0' - 1) != 0
+    })
+}
+
+/// Length of the letter at `place`; 0 where none stands there.
+#[inline(always)]
+fn letter_length(text: &[u8], place: usize) -> usize {
+    let byte = text[place];
+    if byte < 0x80 {
+        return byte.is_ascii_alphabetic().into();
+    }
+    let length = bytes::sequence_length(byte);
+    let is_letter = matches!(bytes::code_point(&text[place..], length), 0xc0..=0x1fff | 0x2070..);
+    if is_letter {
+        length
+    } else {
+        0
+    }
+}
+
+/// Digits and what stands between them, as far as a text was read, for times of day and dates of numbers.
+#[derive(Default)]
+struct Numbers<'a> {
+    /// Of the last run, where it is one of digits: its end, and how many they are.
+    last: Option<(usize, usize)>,
+    /// What stood between that and the run of digits before it, and how many those were.
+    before: (&'a [u8], usize),
+    has_time: bool,
+}
+
+impl<'a> Numbers<'a> {
+    #[inline(always)]
+    fn digits(&mut self, text: &'a [u8], start: usize, end: usize) {
+        let count = end - start;
+        if let Some((last_end, last)) = self.last {
+            let between = &text[last_end..start];
+            let has_year = self.before.1 == YEAR_DIGITS || count == YEAR_DIGITS;
+            let is_date = between == b"/" || (matches!(between, b"-" | b".") && has_year);
+            self.has_time |= between == b":" && last <= 2 && count == 2;
+            self.has_time |= is_date && between == self.before.0;
+            self.before = (between, last);
+        }
+        self.last = Some((end, count));
+    }
+
+    #[inline(always)]
+    fn letters(&mut self) {
+        self.last = None;
+        self.before = (b"", 0);
+    }
+}
+
+/// Whether a text, valid UTF-8 and white space folded, is a stamp.
 pub fn is_stamp(text: &[u8]) -> bool {
-    if !text.iter().any(u8::is_ascii_digit) {
+    if !has_digit(text) {
         return false;
     }
-    let Ok(text) = std::str::from_utf8(text) else { return false };
-    let runs = runs_of(text);
+    let words = words();
+    let mut numbers = Numbers::default();
     let (mut known, mut total, mut has_sign) = (0, 0, false);
-    for run in &runs {
-        total += run.characters;
-        let is_sign = run.kind == Kind::Letter && is_in(&SIGN_WORDS, &text[run.start..run.end]);
-        has_sign |= is_sign;
-        if is_sign || run.kind == Kind::Digit || is_in(&BESIDE_WORDS, &text[run.start..run.end]) {
-            known += run.characters;
-        }
-    }
-    known * 2 >= total && (has_sign || has_time(text.as_bytes(), &runs))
-}
-
-/// Whether a table, ascending, has a word, in small or capital ASCII letters.
-fn is_in(table: &[&str], word: &str) -> bool {
-    let mut lower = [0; WORD_BYTES];
-    let Some(lower) = lower.get_mut(..word.len()) else { return false };
-    lower.copy_from_slice(word.as_bytes());
-    lower.make_ascii_lowercase();
-    table.binary_search_by(|each| each.as_bytes().cmp(lower)).is_ok()
-}
-
-/// Whether it has a time of day, or a date of numbers.
-fn has_time(text: &[u8], runs: &[Run]) -> bool {
-    let mut before: (&[u8], usize) = (b"", 0);
-    for pair in runs.windows(2) {
-        let [one, other] = pair else { continue };
-        if one.kind != Kind::Digit || other.kind != Kind::Digit {
-            before = (b"", 0);
+    let mut place = 0;
+    while place < text.len() {
+        let start = place;
+        if text[place].is_ascii_digit() {
+            while text.get(place).is_some_and(u8::is_ascii_digit) {
+                place += 1;
+            }
+            numbers.digits(text, start, place);
+            known += place - start;
+            total += place - start;
             continue;
         }
-        let between = &text[one.end..other.start];
-        if between == b":" && one.characters <= 2 && other.characters == 2 {
-            return true;
+        let mut characters = 0;
+        while place < text.len() {
+            let length = letter_length(text, place);
+            if length == 0 {
+                break;
+            }
+            place += length;
+            characters += 1;
         }
-        let has_year = before.1 == YEAR_DIGITS || other.characters == YEAR_DIGITS;
-        if between == before.0 && (between == b"/" || (matches!(between, b"-" | b".") && has_year)) {
-            return true;
+        if characters == 0 {
+            place += bytes::sequence_length(text[place]);
+            continue;
         }
-        before = (between, one.characters);
+        numbers.letters();
+        total += characters;
+        if let Some(is_sign) = words.is_sign(text, start, place) {
+            known += characters;
+            has_sign |= is_sign;
+        }
     }
-    false
+    known * 2 >= total && (has_sign || numbers.has_time)
 }
 
 #[cfg(test)]
@@ -99,18 +167,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_ascend_and_their_words_fit() {
-        for table in [&SIGN_WORDS[..], &BESIDE_WORDS] {
-            assert!(table.is_sorted() && table.iter().all(|word| word.len() <= WORD_BYTES));
+    fn every_word_is_known_in_any_case() {
+        for word in SIGN_WORDS.iter().chain(&BESIDE_WORDS) {
+            let is_sign = Some(SIGN_WORDS.contains(word));
+            for text in [word.to_string(), word.to_ascii_uppercase()] {
+                assert_eq!(words().is_sign(text.as_bytes(), 0, text.len()), is_sign);
+                let longer = format!("{text}x");
+                assert_eq!(words().is_sign(longer.as_bytes(), 0, text.len()), is_sign);
+            }
         }
+        assert_eq!(words().is_sign(b"septembra", 0, 9), None);
     }
 
     #[test]
     fn dates_times_and_counts_are_stamps() {
-        for text in ["Brian, October 1, 2025, 12:57pm", "3 DAYS AGO", "12 replies", "2025-10-01", "1.10.2025", "3天前"] {
+        for text in ["Brian, October 1, 2025, 12:57pm", "3 DAYS AGO", "12 replies", "2025-10-01", "1.10.2025", "3天前"]
+        {
             assert!(is_stamp(text.as_bytes()), "{text}");
         }
-        for text in ["10 hours", "1.2.3", "$ 12.90", "(12)", "Battery lasts for 12 hours from May 3", "yesterday", "2025 - 10 - 01"] {
+        for text in [
+            "10 hours",
+            "1.2.3",
+            "$ 12.90",
+            "(12)",
+            "Battery lasts for 12 hours from May 3",
+            "yesterday",
+            "2025 - 10 - 01",
+        ] {
             assert!(!is_stamp(text.as_bytes()), "{text}");
         }
     }

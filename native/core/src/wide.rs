@@ -6,6 +6,11 @@
 use crate::bytes;
 use crate::sixteen::{self, Sixteen};
 
+/// Bytes that `in_a_group` looks at.
+pub const READ_AHEAD: usize = 3;
+/// Eight groups of words, as bits: of each first byte, by its low and by its high four bits, those that have it.
+pub type Groups = [[[u8; 16]; 2]; READ_AHEAD];
+
 /// As many bytes as one instruction takes.
 pub trait Bytes: Copy {
     const COUNT: usize;
@@ -19,6 +24,9 @@ pub trait Bytes: Copy {
     fn high(self) -> u64;
     /// Which of up to sixty-four bytes are ASCII letters, digits or underscores; stores them, letters in lower case.
     fn class_64(text: &[u8], lowered: &mut [u8; 64]) -> u64;
+    /// Of up to `COUNT` bytes from `place` on: those where the next `READ_AHEAD` are in one of the groups; zeros stand
+    /// behind the end.
+    fn in_a_group(text: &[u8], place: usize, groups: &Groups) -> u64;
     /// How many of the low `COUNT` bits are set, where there are no others.
     fn count(bits: u64) -> usize;
     /// Store each byte, or `least` where it is smaller, from `place` on.
@@ -57,6 +65,18 @@ impl Bytes for Sixteen {
             *flag = u8::from(bytes::is_word_byte(byte));
         }
         bytes::bits(&flags)
+    }
+
+    #[inline(always)]
+    fn in_a_group(text: &[u8], place: usize, groups: &Groups) -> u64 {
+        let groups_at = |place: usize| {
+            let left = groups.iter().enumerate().fold(u8::MAX, |left, (ahead, [low, high])| {
+                let byte = usize::from(text.get(place + ahead).copied().unwrap_or(0));
+                left & low[byte & 15] & high[byte >> 4]
+            });
+            u64::from(left != 0)
+        };
+        (0..16).fold(0, |bits, ahead| bits | groups_at(place + ahead) << ahead)
     }
 
     #[inline(always)]
@@ -104,17 +124,19 @@ pub fn run<W: Work>(work: W) -> W::Made {
 }
 
 /// SAFETY, of every block here: a `SixtyFour` comes to be only in a `Work` that `run` does, which has asked the
-/// processor right before; a masked load touches no byte but those whose bits are set, a store a slice of just its length.
+/// processor right before; a masked load touches no byte but those whose bits are set, other loads
+/// and stores an array or a slice of just their length.
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod sixty_four {
     use std::arch::x86_64::{
-        __m512i, _mm512_cmpeq_epi8_mask, _mm512_cmple_epu8_mask, _mm512_cmplt_epu8_mask, _mm512_mask_add_epi8,
-        _mm512_maskz_loadu_epi8, _mm512_max_epu8, _mm512_movepi8_mask, _mm512_set1_epi8, _mm512_storeu_si512,
-        _mm512_sub_epi8,
+        __m512i, _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_cmpeq_epi8_mask, _mm512_cmple_epu8_mask,
+        _mm512_cmplt_epu8_mask, _mm512_mask_add_epi8, _mm512_maskz_loadu_epi8, _mm512_max_epu8, _mm512_movepi8_mask,
+        _mm512_set1_epi8, _mm512_shuffle_epi8, _mm512_srli_epi16, _mm512_storeu_si512, _mm512_sub_epi8,
+        _mm512_test_epi8_mask, _mm_loadu_si128,
     };
 
-    use super::{Bytes, Work};
+    use super::{Bytes, Groups, Work};
 
     #[derive(Clone, Copy)]
     pub struct SixtyFour(__m512i);
@@ -180,6 +202,23 @@ mod sixty_four {
             let small = unsafe { _mm512_mask_add_epi8(bytes, capitals, bytes, splat(0x20)) };
             unsafe { _mm512_storeu_si512(lowered.as_mut_ptr().cast(), small) };
             within(small, b'a', 26) | within(bytes, b'0', 10) | Self(bytes).equal(b'_')
+        }
+
+        #[inline(always)]
+        fn in_a_group(text: &[u8], place: usize, groups: &Groups) -> u64 {
+            let mut left = splat(u8::MAX);
+            for (ahead, [low, high]) in groups.iter().enumerate() {
+                let Self(bytes) = Self::load(text, (place + ahead).min(text.len()));
+                unsafe {
+                    let table = |of: &[u8; 16]| _mm512_broadcast_i32x4(_mm_loadu_si128(of.as_ptr().cast()));
+                    let four = splat(15);
+                    let of_low = _mm512_shuffle_epi8(table(low), _mm512_and_si512(bytes, four));
+                    let highs = _mm512_and_si512(_mm512_srli_epi16::<4>(bytes), four);
+                    let both = _mm512_and_si512(of_low, _mm512_shuffle_epi8(table(high), highs));
+                    left = _mm512_and_si512(left, both);
+                }
+            }
+            unsafe { _mm512_test_epi8_mask(left, left) }
         }
 
         #[inline(always)]

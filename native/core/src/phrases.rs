@@ -1,0 +1,178 @@
+//! Where a page's text speaks of money, of consent or of rights: the words that `scored` looks for, all in one pass.
+//!
+//! Knows the words by their first three bytes: of each byte, its low and its high four bits are looked up in a table
+//! of eight groups of words ("Teddy", of Intel's Hyperscan).  Where a group is left, words are compared.
+
+use std::sync::OnceLock;
+
+use memchr::memmem::Finder;
+
+use crate::tables::scorecard::{CONSENT, COPYRIGHT, CURRENCIES};
+use crate::wide::{self, Bytes};
+
+/// Of the bits of a kind of words; `WORDS` has what each is worth.
+pub const OF_CONSENT: u8 = 1 << 1;
+const KINDS: [&[&str]; 3] = [&CURRENCIES, &CONSENT, &COPYRIGHT];
+const GROUPS: usize = 8;
+
+/// By the low and by the high four bits of each of a word's first bytes, as bits: what is in a group.
+type Shape = [[u16; 2]; wide::READ_AHEAD];
+
+/// Words with the bit of their kind, and how they are found.
+struct Phrases {
+    finders: Vec<(Finder<'static>, u8)>,
+    /// By first byte.
+    words: Vec<Vec<(&'static [u8], u8)>>,
+    groups: wide::Groups,
+}
+
+/// Of a word; whatever follows a short one.
+fn shape_of(word: &[u8]) -> Shape {
+    std::array::from_fn(|place| word.get(place).map_or([u16::MAX; 2], |byte| [1 << (byte & 15), 1 << (byte >> 4)]))
+}
+
+fn joined(one: &Shape, other: &Shape) -> Shape {
+    std::array::from_fn(|place| std::array::from_fn(|half| one[place][half] | other[place][half]))
+}
+
+/// How many beginnings a group cannot tell from those of its words.
+fn looseness(shape: &Shape) -> u64 {
+    shape.iter().flatten().map(|bits| u64::from(bits.count_ones())).product()
+}
+
+/// The words in eight groups: those are joined whose group stays the least loose.
+fn grouped(words: impl Iterator<Item = &'static str>) -> Vec<Shape> {
+    let mut shapes: Vec<Shape> = words.map(|word| shape_of(word.as_bytes())).collect();
+    while shapes.len() > GROUPS {
+        let pairs = (1..shapes.len()).flat_map(|one| (0..one).map(move |other| (one, other)));
+        let price = |&(one, other): &(usize, usize)| looseness(&joined(&shapes[one], &shapes[other]));
+        let Some((one, other)) = pairs.min_by_key(price) else { break };
+        shapes[other] = joined(&shapes[one], &shapes[other]);
+        shapes.swap_remove(one);
+    }
+    shapes
+}
+
+fn phrases() -> &'static Phrases {
+    static PHRASES: OnceLock<Phrases> = OnceLock::new();
+    PHRASES.get_or_init(|| {
+        let mut made = Phrases { finders: Vec::new(), words: vec![Vec::new(); 256], groups: wide::Groups::default() };
+        for (kind, words) in KINDS.iter().enumerate() {
+            for word in *words {
+                made.finders.push((Finder::new(word), 1 << kind));
+                made.words[usize::from(word.as_bytes()[0])].push((word.as_bytes(), 1 << kind));
+            }
+        }
+        for (group, shape) in grouped(KINDS.into_iter().flatten().copied()).iter().enumerate() {
+            for (place, half, nibble) in (0..wide::READ_AHEAD * 32).map(|each| (each / 32, each / 16 % 2, each % 16)) {
+                made.groups[place][half][nibble] |= u8::from(shape[place][half] >> nibble & 1 != 0) << group;
+            }
+        }
+        made
+    })
+}
+
+struct Find<'a, F> {
+    text: &'a [u8],
+    found: F,
+}
+
+impl<F: FnMut(usize, u8)> wide::Work for Find<'_, F> {
+    type Made = ();
+
+    #[inline(always)]
+    fn on<B: Bytes>(mut self) {
+        let phrases = phrases();
+        if B::COUNT < 64 {
+            // Where a table look-up takes a byte at a time, a search for each word is faster.
+            for (finder, bit) in &phrases.finders {
+                finder.find_iter(self.text).for_each(|place| (self.found)(place, *bit));
+            }
+            return;
+        }
+        self.together::<B>(phrases);
+    }
+}
+
+impl<F: FnMut(usize, u8)> Find<'_, F> {
+    #[inline(always)]
+    fn together<B: Bytes>(&mut self, phrases: &Phrases) {
+        for start in (0..self.text.len()).step_by(B::COUNT) {
+            let mut places = B::in_a_group(self.text, start, &phrases.groups);
+            while places != 0 {
+                let place = start + places.trailing_zeros() as usize;
+                places &= places - 1;
+                let Some(&first) = self.text.get(place) else { break };
+                for &(word, bit) in &phrases.words[usize::from(first)] {
+                    if self.text[place..].starts_with(word) {
+                        (self.found)(place, bit);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Tell the place of each of the words in a text, and the bit of its kind; in no order.
+#[inline(never)]
+pub fn find(text: &[u8], found: impl FnMut(usize, u8)) {
+    wide::run(Find { text, found });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sixteen::Sixteen;
+
+    struct Together<'a>(&'a [u8]);
+
+    impl wide::Work for Together<'_> {
+        type Made = Vec<(usize, u8)>;
+
+        #[inline(always)]
+        fn on<B: Bytes>(self) -> Self::Made {
+            let mut places = Vec::new();
+            Find { text: self.0, found: |place, bit| places.push((place, bit)) }.together::<B>(phrases());
+            places
+        }
+    }
+
+    #[test]
+    fn one_pass_finds_what_a_search_for_each_word_finds() {
+        let words: Vec<&str> = KINDS.iter().flat_map(|words| words.iter().copied()).collect();
+        let mut state = 1u64;
+        let mut next = |bound: usize| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as usize % bound
+        };
+        for length in 0..600 {
+            let mut text = String::new();
+            while text.len() < length {
+                match next(4) {
+                    0 => text.push_str(words[next(words.len())]),
+                    1 => text.extend(words[next(words.len())].chars().take(next(6))),
+                    2 => text.push(['\0', 'o', '\u{a2}', '\u{20a0}', '\u{4e2d}'][next(5)]),
+                    _ => text.push_str(&" ".repeat(next(70))),
+                }
+            }
+            let mut expected = Vec::new();
+            for (kind, words) in KINDS.iter().enumerate() {
+                for word in *words {
+                    expected.extend(text.match_indices(word).map(|(place, _)| (place, 1 << kind)));
+                }
+            }
+            expected.sort_unstable();
+            let mut apart = Vec::new();
+            let find = Find { text: text.as_bytes(), found: |place, bit| apart.push((place, bit)) };
+            wide::Work::on::<Sixteen>(find);
+            apart.sort_unstable();
+            assert_eq!(apart, expected);
+            for mut together in
+                [wide::Work::on::<Sixteen>(Together(text.as_bytes())), wide::run(Together(text.as_bytes()))]
+            {
+                together.sort_unstable();
+                assert_eq!(together, expected);
+            }
+        }
+    }
+}
