@@ -145,7 +145,7 @@ def outline(markup: Markup, hidden: frozenset[str] = HIDDEN, *, apart: bool = Fa
         elif kind == _SPACE:
             parts.append(BREAK)
         is_inline = kind in _PHRASING
-        if apart and is_inline and (open_count.get(name.removeprefix("/")) or stands_apart(name, source)):
+        if apart and name and is_inline and (open_count.get(name.removeprefix("/")) or stands_apart(name, source)):
             kind = None
         if kind not in _WITHIN_BLOCKS:
             if parts:

@@ -93,6 +93,10 @@ def test_an_unclosed_inline_advert_ends_with_what_holds_it() -> None:
     ]
 
 
+def test_an_advert_that_the_end_of_the_page_swallows_is_no_element() -> None:
+    assert parts("<p>one<ins class=ad") == [("one", False)]
+
+
 def test_the_name_of_a_custom_element_is_evidence_as_a_class_is() -> None:
     page = "<amp-ad>a</amp-ad><x-footer>b</x-footer><not-ad>c</not-ad><amp-embed>d</amp-embed><ad>e</ad>"
     found = outline(split(page), apart=True)
