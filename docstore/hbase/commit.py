@@ -1,9 +1,9 @@
-"""The commit point of one writer among many: stages in order, then pages one by one, each if its place is free.
+"""The commit point of one writer among many: what goes before pages, then pages one by one, each if its place is free.
 
 Knows plans and the programs of `storage.protocol`; must not know verdicts.  A page that is new first claims its body;
 then it fills its slot, by one conditional mutation that writes the page with it.  A page for which another process was
-faster is `lost`: whoever made the plan judges it anew, and sees the other's page.  The requests of many pages go
-together, in turns: a page comes after those that its verdict names.
+faster is `lost`: whoever made the plan judges it anew, and sees the other's page.  The claims of a plan go together,
+then its slots, in turns: a page comes after those that its verdict names.
 
 A claim whose page is not there yet is waited for, LEASE_SECONDS at most; then its slot is fenced, and the claim taken
 over.  Time is for efficiency: the fence is what keeps the other's page out.
@@ -23,7 +23,7 @@ from docstore.hbase.requests import Running, claim_name, slot_name
 from docstore.hbase.values import CellValues
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.pointers import PagePointer
-from docstore.model.types import Durability, RowMutations, SetCell
+from docstore.model.types import Durability, SetCell
 from docstore.storage.plan import Plan, Slot, Stage
 from docstore.storage.protocol import SLOT, Claimed, Read, claim, fill
 
@@ -32,8 +32,6 @@ Result = TypeVar("Result")
 LEASE_SECONDS: Final = 10.0
 FIRST_PAUSE_SECONDS: Final = 0.01
 LONGEST_PAUSE_SECONDS: Final = 0.5
-SLOTS_AT_ONCE: Final = 256
-"""Pages whose requests go together."""
 
 
 class SlotCommitter:
@@ -82,51 +80,61 @@ class SlotCommitter:
         self._check_writable()
         self.commits += 1
         plan.write(Stage.ALLOCATION, self._placement.mutations())
-        self._apply(plan.before_pages())
         turns = list(plan.slots())
+        tokens = {slot.pointer: next(self._tokens) for turn in turns for slot in turn}
+        lost = self._prepare(plan, [slot for turn in turns for slot in turn if slot.claim], tokens)
         try:
-            self.lost = lost = self._fill_turns(turns)
+            self.lost = lost = self._fill_turns(turns, tokens, lost)
         except (StorageError, StoreUnavailable) as error:
             raise CommitUnknown("some pages of a group were written; the same write again completes it") from error
         if turns and not lost:
             self._expected.clear()
             self._overruled.clear()
             self._pending_since.clear()
-        self._apply(plan.from_pages(), is_first=False)
-
-    def _fill_turns(self, turns: Sequence[Sequence[Slot]]) -> set[PagePointer]:
-        """Fill slots turn by turn; -> pages that are lost."""
-        lost: set[PagePointer] = set()
-        for turn in turns:
-            lost.update(slot.pointer for slot in turn if slot.needs & lost)
-            slots = [slot for slot in turn if slot.pointer not in lost]
-            for at in range(0, len(slots), SLOTS_AT_ONCE):
-                lost.update(self._fill(slots[at : at + SLOTS_AT_ONCE]))
-        return lost
-
-    def _apply(self, stages: Iterable[list[RowMutations]], *, is_first: bool = True) -> None:
-        for rows in stages:
+        for rows in plan.from_pages():
             try:
                 self._engine.mutate_rows(rows, self.durability)
             except StorageError as error:
-                if is_first:
-                    raise
                 raise CommitUnknown("a part of a commit was written; the same write again completes it") from error
-            is_first = False
 
-    def _fill(self, slots: Sequence[Slot]) -> list[PagePointer]:
-        """Claim the bodies of pages that are new, and fill the slots; -> those for which another process was faster."""
-        tokens = {slot.pointer: next(self._tokens) for slot in slots}
-        lost = self._claim([(slot, tokens[slot.pointer]) for slot in slots if slot.claim])
-        slots = [slot for slot in slots if slot.pointer not in lost]
+    def _prepare(self, plan: Plan, new: Sequence[Slot], tokens: Mapping[PagePointer, str]) -> set[PagePointer]:
+        """Write what goes before pages, and claim the bodies of those that are new; -> pages that are lost.
+
+        Nobody acts on any of that before its page is there, so it needs no order, and goes at the same time.
+        """
+        rows = [row for stage in plan.before_pages() for row in stage]
+        lost: set[PagePointer] = set()
+
+        def write_rows() -> None:
+            self._engine.mutate_rows(rows, self.durability)
+
+        def make_claims() -> None:
+            lost.update(self._claim([(slot, tokens[slot.pointer]) for slot in new]))
+
+        steps = [step for step, is_wanted in ((write_rows, rows), (make_claims, new)) if is_wanted]
+        self._engine.in_parallel(lambda step: step(), steps)
+        return lost
+
+    def _fill_turns(
+        self, turns: Sequence[Sequence[Slot]], tokens: Mapping[PagePointer, str], lost: set[PagePointer]
+    ) -> set[PagePointer]:
+        """Fill slots turn by turn; -> pages that are lost, with those that were."""
+        for turn in turns:
+            lost.update(slot.pointer for slot in turn if slot.needs & lost)
+            lost.update(self._fill([(slot, tokens[slot.pointer]) for slot in turn if slot.pointer not in lost]))
+        return lost
+
+    def _fill(self, slots: Sequence[tuple[Slot, str]]) -> list[PagePointer]:
+        """Fill slots with tokens; -> those for which another process was faster."""
+        lost = []
         held = self._requests.run_all(
-            [self._filling(slot, tokens[slot.pointer]) for slot in slots],
+            [self._filling(slot, token) for slot, token in slots],
             [
                 [encode_cell("pages", *cell) for cell in slot.row.mutations if isinstance(cell, SetCell)]
-                for slot in slots
+                for slot, _ in slots
             ],
         )
-        for slot, one in zip(slots, held, strict=True):
+        for (slot, _), one in zip(slots, held, strict=True):
             if one is not None:
                 # A fence is replaced at once.  A page is replaced only if whoever reads the row again finds it gone.
                 self._expected[slot.pointer] = one

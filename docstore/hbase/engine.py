@@ -161,6 +161,10 @@ class HBaseEngine:
             held = self._ahead.qualifiers(beside.table, beside.limit)
             held.update(zip(beside.row_keys, qualifiers, strict=True))
 
+    def drop_ahead(self, rows: Iterable[tuple[str, bytes]]) -> None:
+        """See `ReadsAhead`."""
+        self._ahead.drop(rows)
+
     def forget_ahead(self) -> None:
         """See `ReadsAhead`."""
         self._ahead.clear()

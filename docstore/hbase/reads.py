@@ -6,7 +6,7 @@ Knows the filters of HBase and the coding of cells; calls nothing.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from docstore.hbase import thrift2
@@ -114,6 +114,15 @@ class Ahead(threading.local):
     def qualifiers(self, table: str, limit: int) -> dict[bytes, list[bytes]]:
         """The first qualifiers of rows of a bare table, by row key; to be added to."""
         return self._qualifiers.setdefault((table, limit), {})
+
+    def drop(self, rows: Iterable[tuple[str, bytes]]) -> None:
+        """Forget some rows, given by table and row key."""
+        dropped = set(rows)
+        self._rows = {name: cells for name, cells in self._rows.items() if name[:2] not in dropped}
+        for (table, _), held in self._qualifiers.items():
+            for other, row_key in dropped:
+                if other == table:
+                    held.pop(row_key, None)
 
     def clear(self) -> None:
         """Forget all."""

@@ -172,6 +172,10 @@ class ReadsAhead(Protocol):
         """
         ...
 
+    def drop_ahead(self, rows: Iterable[tuple[str, bytes]]) -> None:
+        """Forget what was read ahead of some rows, given by table and row key."""
+        ...
+
     def forget_ahead(self) -> None:
         """Forget what was read ahead."""
         ...

@@ -14,6 +14,7 @@ from docstore.dedup.index import POINTER_SLICE, HashIndex
 from docstore.model.pointers import PagePointer
 from docstore.model.types import ReadSpec
 from docstore.storage.engine import Engine, FirstQualifiers, ReadsAhead
+from docstore.storage.plan import Plan
 from docstore.writing.own import OwnRows
 from docstore.writing.placing import PAGES
 from docstore.writing.prepare import Prepared
@@ -53,6 +54,12 @@ class GroupReads:
         analyses = [one.analysis for one in pages if one.analysis is not None and not one.error]
         found = self._index.read_together(analyses, self._detector.asked)
         engine.read_ahead(PAGES, [(row_key, ReadSpec(start=at, end=at + 1)) for at, row_key in dict.fromkeys(found)])
+
+    def drop(self, plan: Plan) -> None:
+        """A part of the group was written, or may be: its rows are read anew."""
+        if self._engine is not None:
+            rows = [*plan.rows(), *(slot.row for turn in plan.slots() for slot in turn)]
+            self._engine.drop_ahead((row.table, row.row_key) for row in rows)
 
     def forget(self) -> None:
         """The group is committed, or has failed."""

@@ -126,6 +126,8 @@ class Sequencer:
                 self._committer.drop_placed()
                 self._forget()
                 return Written([_result(answer) for answer in answers[:committed]], error)
+            finally:
+                self._reads.forget()
         return Written([_result(answer) for answer in answers], None)
 
     def _prepare(self, pages: Sequence[Prepared]) -> None:
@@ -224,7 +226,10 @@ class Sequencer:
 
     def _forget(self, *, committed: bool = False) -> None:
         plan, self._plan = self._plan, Plan()
-        self._reads.forget()
+        if committed:
+            self._reads.drop(plan)
+        else:
+            self._reads.forget()
         self._in_flight.clear()
         self._anchor_cells = {}
         self._anchor_count = 0

@@ -184,6 +184,9 @@ class Engine:
     def requests(self, _: Durability) -> Requests:
         return Requests(self.client, "store")  # type: ignore[arg-type]
 
+    def in_parallel(self, work: Any, items: Sequence[Any]) -> list[Any]:
+        return [work(item) for item in items]
+
     def mutate_rows(self, rows: Sequence[RowMutations], _: Durability) -> None:
         pass
 
