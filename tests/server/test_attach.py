@@ -72,6 +72,11 @@ def test_archives_go_in_and_out_while_a_server_holds_the_store(run: Terminal, tm
     assert run("ingest", str(target), "--dry-run").code == 2
 
 
+def test_an_export_asks_for_many_pages_at_a_time(run: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(RemoteStore, "get")
+    assert len(run("export", "--format", "jsonl").objects()) == 2
+
+
 def test_maintenance_runs_in_the_server(run: Terminal, served: Serving, tmp_path: Path) -> None:
     assert run("stats", "--json").object()["totals"]["urls"] == 2
     assert run("stats", "--codecs").code == 0
