@@ -1,4 +1,5 @@
-"""One connection, with bounds that uvicorn does not have: bytes and seconds of a request's head, and an abort.
+"""One connection, with bounds that uvicorn does not have: bytes and seconds of a request's head, and an abort.  The
+head and the body of an answer are sent together.
 
 Knows uvicorn's protocol class; must not know what is asked.  Whatever comes beside a body (request line, headers,
 lengths of chunks, trailers) is counted: a client that sends it without end, or a byte a minute, is cut off.
@@ -7,7 +8,7 @@ lengths of chunks, trailers) is counted: a client that sends it without end, or 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -17,6 +18,8 @@ ABORT: Final = "docstore.abort"
 """Under which an ASGI scope has a function that ends the connection at once, whatever waits to be sent."""
 _FRAMING_PER_BODY_BYTE: Final = 8
 """A chunk of one byte has a length and two line ends around it."""
+_JOINED_BYTES: Final = 64 << 10
+"""Longer pieces are sent as they are: to copy them would cost more than a system call."""
 
 
 def bounded_protocol(limits: Limits) -> type[asyncio.Protocol]:
@@ -27,6 +30,43 @@ def bounded_protocol(limits: Limits) -> type[asyncio.Protocol]:
 
     BoundedProtocol.limits = limits
     return BoundedProtocol
+
+
+class JoiningTransport:
+    """A transport that sends in one piece what is written to it during one turn of the event loop.
+
+    uvicorn writes head and body of an answer one after the other.  Each system call lets go of the interpreter's lock,
+    which threads that write pages then keep for a while; and it wakes the client.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._pieces: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send it at the end of this turn, or at once if it is long."""
+        if len(data) > _JOINED_BYTES:
+            self._send()
+            self._transport.write(data)
+            return
+        if not self._pieces:
+            self._loop.call_soon(self._send)
+        self._pieces.append(data)
+
+    def close(self) -> None:
+        """Send what was written, and end the connection."""
+        self._send()
+        self._transport.close()
+
+    def _send(self) -> None:
+        if self._pieces:
+            joined = b"".join(self._pieces)
+            self._pieces.clear()
+            self._transport.write(joined)
 
 
 class _BoundedProtocol(HttpToolsProtocol):
@@ -41,7 +81,7 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, or drop it where there are too many: an answer would cost more than it says."""
-        super().connection_made(transport)
+        super().connection_made(cast(asyncio.Transport, JoiningTransport(transport, self.loop)))
         if len(self.connections) > self.limits.connections:
             transport.abort()
         else:
