@@ -172,11 +172,12 @@ class BandBuckets(RowBuckets):
         return propose(query._replace(fingerprints=NO_KEYS, runs=NO_KEYS), self.find)
 
     def _stored(self, row_keys: Sequence[bytes]) -> list[list[bytes]]:
-        missing = [row_key for row_key in row_keys if row_key not in self._held]
-        if missing:
-            found = self._engine.qualifiers_of_rows(TABLE, missing, BUCKET_LIMIT)
-            self._held.update(zip(missing, found, strict=True))
-        return [self._held[row_key] for row_key in row_keys]
+        held = self._held  # another thread may end a group meanwhile
+        missing = [row_key for row_key in row_keys if row_key not in held]
+        if not missing:
+            return [held[row_key] for row_key in row_keys]
+        found = dict(zip(missing, self._engine.qualifiers_of_rows(TABLE, missing, BUCKET_LIMIT), strict=True))
+        return [found[row_key] if row_key in found else held[row_key] for row_key in row_keys]
 
     def post(self, text: int, *keys: Keys) -> None:
         """See `Buckets`; the first keys are a page's bands, then its other fingerprints."""

@@ -7,8 +7,11 @@ bodies, records without a ref) are no findings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Callable, Iterable, Iterator, Set
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, TypeAlias
 
 from docstore.dedup.checksum import checksum_matches
 from docstore.model import capture
@@ -18,6 +21,7 @@ from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, GCPolicy, Position, ReadSpec
 from docstore.reading.index import SeenPages
+from docstore.storage.engine import ReadsAhead, ScannedRow
 from docstore.storage.envelope import encode_inline, is_absent
 from docstore.storage.parts import Problem
 from docstore.storage.port import Backend
@@ -30,10 +34,16 @@ if TYPE_CHECKING:  # types alone
     from docstore.client.calls import Losses
 
 SLICE_CELLS = 10_000
+THREADS = 8
+WAITING_CAPTURES = 64
+"""Captures that are checked together where reads are calls to another machine; their bodies are in memory."""
 REINDEX = "run `docstore reindex`"
 ACKNOWLEDGE = "then `docstore check --acknowledge`"
 RESTORE_ALL = "restore a backup, or fetch the pages again that are missing"
 RESTORE = "fetch the page again, or restore it from a backup"
+
+_Capture: TypeAlias = tuple[bytes, int, dict[Column, bytes]]
+"""Row key, timestamp, and the columns that it is checked by."""
 
 
 def check(opened: Backend, on_row: Callable[[int], None] | None = None) -> Iterator[Problem]:
@@ -65,23 +75,47 @@ def _check_pages(opened: Backend, on_row: Callable[[int], None] | None) -> Itera
     families = declared_families(opened.schema)
     expires = families[capture.VERDICT[0]].gc != GCPolicy()
     table = Table(opened.engine, "pages", families, now_micros, same_value=opened.placement.same_value)
-    seen = SeenPages(opened, table)
-    for problem in seen.damage():
+    for problem in SeenPages(opened, table).damage():
         yield Problem("index", problem, REINDEX)
-    for number, row in enumerate(opened.engine.scan("pages", spec=ReadSpec(cell_limit=SLICE_CELLS)), 1):
-        cells = row.cells
-        captures: dict[int, dict[Column, bytes]] = {}
-        while cells:
-            for cell in cells:
-                yield from _check_cell(opened, row.row_key, cell, families.keys(), captures)
-            if len(cells) < SLICE_CELLS:
-                break
-            after = Position(cells[-1].family, cells[-1].qualifier, cells[-1].timestamp)
-            cells = opened.engine.read_row("pages", row.row_key, ReadSpec(cell_limit=SLICE_CELLS, after=after))
-        for timestamp, columns in captures.items():
-            yield from _check_capture(opened, seen, row.row_key, timestamp, columns, expires)
-        if on_row is not None:
-            on_row(number)
+
+    own = threading.local()
+
+    def look(capture: _Capture) -> list[Problem]:
+        if not hasattr(own, "seen"):
+            own.seen = SeenPages(opened, table)  # of this thread
+        return list(_check_capture(opened, own.seen, *capture, expires))
+
+    with ExitStack() as stack:
+        each: Callable[[Callable[[_Capture], list[Problem]], list[_Capture]], Iterable[list[Problem]]] = map
+        if isinstance(opened.engine, ReadsAhead):  # it waits for another machine most of the time
+            each = stack.enter_context(ThreadPoolExecutor(THREADS, "docstore-check")).map
+        waiting: list[_Capture] = []
+        for number, row in enumerate(opened.engine.scan("pages", spec=ReadSpec(cell_limit=SLICE_CELLS)), 1):
+            captures: dict[int, dict[Column, bytes]] = {}
+            yield from _check_cells(opened, row, families.keys(), captures)
+            waiting += [(row.row_key, timestamp, columns) for timestamp, columns in captures.items()]
+            if len(waiting) >= WAITING_CAPTURES:
+                for problems in each(look, waiting):
+                    yield from problems
+                waiting = []
+            if on_row is not None:
+                on_row(number)
+        for problems in each(look, waiting):
+            yield from problems
+
+
+def _check_cells(
+    opened: Backend, row: ScannedRow, families: Set[str], captures: dict[int, dict[Column, bytes]]
+) -> Iterator[Problem]:
+    """Every cell of a row; what its captures are checked by goes into `captures`."""
+    cells = row.cells
+    while cells:
+        for cell in cells:
+            yield from _check_cell(opened, row.row_key, cell, families, captures)
+        if len(cells) < SLICE_CELLS:
+            break
+        after = Position(cells[-1].family, cells[-1].qualifier, cells[-1].timestamp)
+        cells = opened.engine.read_row("pages", row.row_key, ReadSpec(cell_limit=SLICE_CELLS, after=after))
 
 
 def _check_cell(
