@@ -11,6 +11,7 @@ is told so, reads the row, and decides (`Unknown`).
 from __future__ import annotations
 
 import errno
+import os
 import random
 import threading
 import time
@@ -109,6 +110,7 @@ class Client:
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._is_closed = False
+        self._process = os.getpid()
         self._was_reached = False
         self.calls = 0
         """Calls made, for measurements."""
@@ -122,7 +124,9 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close all connections; a second call does nothing."""
+        """Close all connections; a second call does nothing, nor does one in a forked child: they are the parent's."""
+        if os.getpid() != self._process:
+            return
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
@@ -133,11 +137,13 @@ class Client:
             connection.close()
 
     def check_open(self) -> None:
-        """Refuse a call after `close`.
+        """Refuse a call after `close`, or in a forked child: connections and the writer's name are its parent's.
 
         Raises:
-            StoreUnavailable: it is closed.
+            StoreUnavailable: it is closed, or was opened before a fork.
         """
+        if os.getpid() != self._process:
+            raise StoreUnavailable("this process is a fork of the one that opened the store; open the store here again")
         if self._is_closed:
             raise StoreUnavailable("the store is closed; open it again")
 

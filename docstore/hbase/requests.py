@@ -7,14 +7,16 @@ of table `bodies`.  Names of the protocol are bytes as Latin-1.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 from docstore.hbase import thrift2
-from docstore.hbase.client import Client, Conditional
+from docstore.hbase.client import GIVE_UP_SECONDS, Client, Conditional
 from docstore.hbase.coding import CLAIM as CLAIM_FAMILY
 from docstore.hbase.coding import CLAIMS_TABLE, WRITERS, encode_key
 from docstore.hbase.thrift2 import HBaseCell, messages
+from docstore.model.errors import CommitUnknown
 from docstore.model.pointers import PagePointer
 from docstore.storage.protocol import CheckAndMutate, Columns, Read, Request
 
@@ -82,10 +84,18 @@ class Requests:
         client: of the cluster.
         namespace: of the store's tables.
         durability: of what is written, as HBase numbers it; None for the tables' own.
+        clock: seconds, from any time on.
     """
 
-    def __init__(self, client: Client, namespace: str, durability: int | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        durability: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._client = client
+        self._clock = clock
         self._namespace = namespace
         self._durability = durability
 
@@ -99,8 +109,11 @@ class Requests:
         Args:
             programs: of `storage.protocol`.
             cells: for each those of its page, written together with its slot.
+        Raises:
+            CommitUnknown: for GIVE_UP_SECONDS of one program's conditional writes none had an answer.
         """
         results: dict[int, Result] = {}
+        unknown_since: dict[int, float] = {}
         replies: dict[int, Columns | bool | None] = dict.fromkeys(range(len(programs)))
         while replies:
             asked: dict[int, Request] = {}
@@ -114,6 +127,14 @@ class Requests:
             held = self.check_and_mutate_all(list(changes.values()), [cells[number] for number in changes])
             replies = dict(zip(reads, self.read_all(list(reads.values())), strict=True))
             replies |= dict(zip(changes, held, strict=True))
+            for number in changes:
+                if replies[number] is not None:
+                    unknown_since.pop(number, None)
+                elif self._clock() - unknown_since.setdefault(number, self._clock()) >= GIVE_UP_SECONDS:
+                    raise CommitUnknown(
+                        f"for {GIVE_UP_SECONDS:.0f} s the cluster has not said whether a conditional write was "
+                        "applied; the same write again is safe"
+                    )
         return [results[number] for number in range(len(programs))]
 
     def read(self, request: Read) -> Mapping[str, str]:

@@ -43,9 +43,9 @@ from docstore.hbase.engine import GENERATION, WRITERS_AT, HBaseEngine
 from docstore.hbase.requests import CLAIMS, slot_pointer
 from docstore.hbase.thrift2 import HBaseCell, messages
 from docstore.hbase.upkeep_chunks import ChunkUpkeep
-from docstore.hbase.upkeep_pages import Pages, Wanted
+from docstore.hbase.upkeep_pages import MOST_TRIES, Pages, Wanted
 from docstore.hbase.upkeep_postings import GRACE_SECONDS, KINDS, PostingUpkeep
-from docstore.model.errors import InvalidArgument
+from docstore.model.errors import CommitUnknown, InvalidArgument
 from docstore.model.format import COMPACTION_ROW, COUNTS_FOLDED_ROW
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Condition, DeleteRow, Durability, ReadSpec, RowMutations, SetCell
@@ -278,7 +278,7 @@ class StoreUpkeep:
         make = messages()
         asked = make.TGet(row=row, columns=[make.TColumn(family=WRITERS, qualifier=GENERATION)])
         token = os.urandom(8)
-        while True:
+        for _ in range(MOST_TRIES):
             found = self._client.get_many(table, [asked])[0]
             held = found[0].value if found else None
             if held == token:
@@ -290,6 +290,7 @@ class StoreUpkeep:
                     return
             except Unknown:
                 continue  # with the same token, on condition of what is there now
+        raise CommitUnknown(f"row {row_key!r} does not come to rest; run compact again")
 
     # --- what leads to pages
 

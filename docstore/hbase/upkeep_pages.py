@@ -23,7 +23,8 @@ from docstore.storage.envelope import parse_envelope
 from docstore.storage.protocol import FENCE, SLOT, CheckAndMutate, Read
 
 _PAGES = "pages"
-_MOST_TRIES = 1000
+MOST_TRIES = 1000
+"""Of a change of one row on a condition."""
 
 
 class Wanted(NamedTuple):
@@ -94,7 +95,7 @@ class Pages:
     def _shut_out(self, pointer: PagePointer) -> bool:
         """One page; as `protocol.shut_out`, but a page whose cells are deleted counts as gone."""
         name = slot_name(pointer)
-        for _ in range(_MOST_TRIES):
+        for _ in range(MOST_TRIES):
             held = self._requests.read(Read(name)).get(SLOT)
             if self.live([Wanted(pointer)])[0]:
                 return False

@@ -175,6 +175,21 @@ class Broken(InMemory):
         return [None] * len(requests) if table == "store:pages" else super().check_and_mutate_all(table, requests)
 
 
+class Silent(InMemory):
+    """A cluster that applies no conditional write, and answers none."""
+
+    def check_and_mutate_all(self, table: str, requests: Any) -> list[bool | None]:
+        return [None] * len(requests)
+
+
+def test_a_program_of_which_nothing_is_known_ends() -> None:
+    seconds = iter(range(1000))
+    requests = Requests(Silent({}), "store", clock=lambda: float(next(seconds)))  # type: ignore[arg-type]
+    with pytest.raises(CommitUnknown, match="for 60 s the cluster has not said"):
+        requests.run(write(PAGE, "body", CLAIM, None, iter("abcdefg")))
+    assert next(seconds) < 100
+
+
 class Engine:
     """As much of the HBase engine as a commit of slots asks for."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -120,6 +121,30 @@ def test_a_closed_client_says_so() -> None:
     calls.close()
     with pytest.raises(StoreUnavailable, match="closed"):
         calls.has_namespace("any")
+
+
+def test_a_forked_child_is_refused_and_leaves_its_parents_connections_alone() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with Client([f"127.0.0.1:{server.getsockname()[1]}"]) as client:
+            gateway, connection = client._connection()
+            taken, _ = server.accept()
+            client._give_back(gateway, connection)
+            child = os.fork()
+            if not child:
+                refused = False
+                try:
+                    client.check_open()
+                except StoreUnavailable as error:
+                    client.close()
+                    refused = "open the store here again" in str(error)
+                finally:
+                    os._exit(not refused)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            taken.setblocking(False)
+            with pytest.raises(BlockingIOError):  # else the child has shut it down
+                taken.recv(1)
+            client.check_open()
+        taken.close()
 
 
 def test_batches_are_bounded_in_number_and_bytes() -> None:
