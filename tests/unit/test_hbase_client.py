@@ -123,28 +123,35 @@ def test_a_closed_client_says_so() -> None:
         calls.has_namespace("any")
 
 
+def answer_yes(server: socket.socket) -> None:
+    """A gateway of one connection that says yes to each call of `tableExists`."""
+    taken, _ = server.accept()
+    server.close()  # a second connection is refused
+    with taken:
+        while asked := taken.recv(4096):
+            head = 8 + len(b"tableExists")
+            taken.sendall(b"\x80\x01\x00\x02" + asked[4 : head + 4] + b"\x02\x00\x00\x01\x00")
+
+
 def test_a_forked_child_is_refused_and_leaves_its_parents_connections_alone() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        with Client([f"127.0.0.1:{server.getsockname()[1]}"]) as client:
-            gateway, connection = client._connection()
-            taken, _ = server.accept()
-            client._give_back(gateway, connection)
-            child = os.fork()
-            if not child:
-                refused = False
-                try:
-                    client.check_open()
-                except StoreUnavailable as error:
-                    client.close()
-                    refused = "open the store here again" in str(error)
-                finally:
-                    os._exit(not refused)
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-            taken.setblocking(False)
-            with pytest.raises(BlockingIOError):  # else the child has shut it down
-                taken.recv(1)
-            client.check_open()
-        taken.close()
+    server = socket.create_server(("127.0.0.1", 0))
+    with Client([f"127.0.0.1:{server.getsockname()[1]}"], timeout_seconds=60) as client:
+        gateway = threading.Thread(target=answer_yes, args=(server,))
+        gateway.start()
+        assert client.has_table("a", "b")
+        child = os.fork()
+        if not child:
+            refused = False
+            try:
+                client.has_table("a", "b")
+            except StoreUnavailable as error:
+                client.close()
+                refused = "open the store here again" in str(error)
+            finally:
+                os._exit(not refused)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert client.has_table("a", "b")  # over the same connection, which the child has not shut down
+    gateway.join()
 
 
 def test_batches_are_bounded_in_number_and_bytes() -> None:

@@ -2,7 +2,8 @@
 
     python -m tools.bench.verdict_changes OLD NEW [--list 20]
 
-OLD and NEW are stores that were made from the same archives by two versions of docstore, or by two schemas.
+OLD and NEW are addresses of stores that were made from the same archives by two versions of docstore, by two schemas,
+or on two backends.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Said(NamedTuple):
     previous: str
 
 
-def verdicts(path: Path) -> Iterator[tuple[tuple[str, int], Said]]:
+def verdicts(path: str | Path) -> Iterator[tuple[tuple[str, int], Said]]:
     """Each capture's (URL, timestamp) and verdict, in row-key order."""
     with docstore.open(path) as store:
         for row in store.cells.scan(spec=_SPEC):
@@ -62,7 +63,7 @@ def difference(old: Said | None, new: Said | None) -> str:
     return f"{old.kind}: other reason" if old.reason != new.reason else ""
 
 
-def compare(old_path: Path, new_path: Path, most: int) -> Section:
+def compare(old_path: str, new_path: str, most: int) -> Section:
     """Count the differences by what they are, and list some of each."""
     before = dict(verdicts(old_path))
     after = dict(verdicts(new_path))
@@ -94,8 +95,8 @@ def _words(said: Said | None) -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tools.bench.verdict_changes", description=__doc__)
-    parser.add_argument("old", type=Path)
-    parser.add_argument("new", type=Path)
+    parser.add_argument("old")
+    parser.add_argument("new")
     parser.add_argument("--list", type=int, default=0, help="so many examples of each change")
     arguments = parser.parse_args()
     print(compare(arguments.old, arguments.new, arguments.list).render())
