@@ -19,7 +19,7 @@ ABORT: Final = "docstore.abort"
 _FRAMING_PER_BODY_BYTE: Final = 8
 """A chunk of one byte has a length and two line ends around it."""
 _JOINED_BYTES: Final = 64 << 10
-"""Longer pieces are sent as they are: to copy them would cost more than a system call."""
+"""Longer pieces are sent as they are: to copy them would cost more than a system call.  No more is held back."""
 
 
 def bounded_protocol(limits: Limits) -> type[asyncio.Protocol]:
@@ -43,12 +43,13 @@ class JoiningTransport:
         self._transport = transport
         self._loop = loop
         self._pieces: list[bytes] = []
+        self._held_bytes = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Send it at the end of this turn, or at once if it is long."""
+        """Send it at the end of this turn, or at once where that is much: the transport then stops its writer."""
         if len(data) > _JOINED_BYTES:
             self._send()
             self._transport.write(data)
@@ -56,6 +57,9 @@ class JoiningTransport:
         if not self._pieces:
             self._loop.call_soon(self._send)
         self._pieces.append(data)
+        self._held_bytes += len(data)
+        if self._held_bytes > _JOINED_BYTES:
+            self._send()
 
     def close(self) -> None:
         """Send what was written, and end the connection."""
@@ -66,6 +70,7 @@ class JoiningTransport:
         if self._pieces:
             joined = b"".join(self._pieces)
             self._pieces.clear()
+            self._held_bytes = 0
             self._transport.write(joined)
 
 

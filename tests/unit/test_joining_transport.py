@@ -64,6 +64,16 @@ def test_a_long_piece_goes_behind_what_came_before_it() -> None:
     assert calls[0] == b"head" and received == b"head" + LONG + b"tail"
 
 
+def test_a_writer_that_does_not_wait_is_not_held_back_without_end() -> None:
+    def work(transport: JoiningTransport) -> None:
+        for _ in range(1000):
+            transport.write(bytes(1000))
+        assert transport.get_write_buffer_size() > 0, "the transport sees it, and stops its writer"
+
+    calls, received = sent(work)
+    assert received == bytes(1_000_000) and len(calls) > 1
+
+
 def test_what_was_written_goes_before_the_end() -> None:
     def work(transport: JoiningTransport) -> None:
         transport.write(b"head")
