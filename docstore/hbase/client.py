@@ -32,6 +32,9 @@ Answer = TypeVar("Answer")
 TIMEOUT_SECONDS = 3.0
 """Of a call; large batches get more."""
 SECONDS_A_MEGABYTE = 1.0
+LONGEST_TIMEOUT_SECONDS = 24.0
+"""A call that had no answer in time is given twice the time: servers that are only slow go on with it, and would be
+asked for the same again and again."""
 GIVE_UP_SECONDS = 60.0
 """A cluster that has lost a server answers again within some ten seconds."""
 FIRST_ANSWER_SECONDS = 10.0
@@ -340,6 +343,8 @@ class Client:
                 if was_sent and kind is _Kind.CONDITION:
                     raise Unknown(str(error)) from error
                 self.check_open()
+                if isinstance(error, TimeoutError):
+                    timeout = min(2 * timeout, max(timeout, LONGEST_TIMEOUT_SECONDS))
                 if time.monotonic() >= end:
                     raise self._given_up(kind, error, was_sent=was_sent) from error
             except BaseException:  # interrupted: its reply may still come

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import pytest
@@ -113,6 +113,28 @@ def test_of_conditional_writes_without_an_answer_nothing_is_known() -> None:
         assert calls.check_and_mutate_all("ns:pages", requests) == [None] * len(requests)
     with client(closed_port()) as calls:
         assert calls.check_and_mutate_all("ns:pages", requests) == [None] * len(requests)
+
+
+def test_a_call_that_had_no_answer_in_time_is_given_more_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+
+    class Slow:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def call(self, method: str, arguments: Sequence[object], timeout_seconds: float) -> bool:
+            given.append(timeout_seconds)
+            if timeout_seconds < 0.4:
+                raise TimeoutError
+            return True
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr("docstore.hbase.client.Connection", Slow)
+    with Client(["node"], timeout_seconds=0.1, first_answer_seconds=60) as calls:
+        assert calls.has_table("ns", "pages")
+    assert given == [0.1, 0.2, 0.4]
 
 
 def test_a_closed_client_says_so() -> None:
