@@ -32,7 +32,7 @@ Answer = TypeVar("Answer")
 TIMEOUT_SECONDS = 3.0
 """Of a call; large batches get more."""
 SECONDS_A_MEGABYTE = 1.0
-LONGEST_TIMEOUT_SECONDS = 24.0
+LONGEST_TIMEOUT_SECONDS = 12.0
 """A call that had no answer in time is given twice the time: servers that are only slow go on with it, and would be
 asked for the same again and again."""
 GIVE_UP_SECONDS = 60.0
