@@ -308,7 +308,8 @@ class DocumentStore:
             url: of the page.
             purge: take it down for good.  After the next `compact` of all tablets its bytes are nowhere: in no record,
                 base or dictionary, not even one that an interrupted compaction wrote.  The texts of its links are
-                removed from the rows of the pages that its stored versions link to.
+                removed from the rows of the pages that its stored versions link to.  On HBase its bytes stay in files
+                until a major compaction of HBase too, as the report of `compact` says.
         """
         row_key = self.cells.row_key(url)
         if not self._table.stored_row(row_key, ReadSpec(cell_limit=1, keys_only=True)):

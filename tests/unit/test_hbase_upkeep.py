@@ -5,6 +5,7 @@ Here the cluster lies in memory, so that a process can be stopped before any wri
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -17,6 +18,7 @@ from pages import changed, page, words
 
 import docstore
 from docstore import Page, Policy, PutResult, Schema, VerdictKind
+from docstore.cli.main import main
 from docstore.dedup.kernel import Kernel
 from docstore.hbase import upkeep, upkeep_chunks, upkeep_postings
 from docstore.model.capture import STORED_REFERENCE, VERDICT, StoredVerdict, decode_verdict
@@ -187,6 +189,23 @@ def test_what_only_segments_have_is_refused(cluster: MemoryCluster) -> None:
     for options, why in (({"tablets": [1]}, "no tablets"), ({"level": "best"}, "no levels")):
         with pytest.raises(InvalidArgument, match=why):
             compact(**options)
+
+
+def test_commands_say_what_was_done_and_what_only_hbase_can_do(
+    cluster: MemoryCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled(cluster)
+    assert main(["compact", "--store", ADDRESS, "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["dry_run"] is True
+    assert main(["compact", "--store", ADDRESS, "--progress"]) == 0
+    said = capsys.readouterr()
+    assert "counts folded" in said.out and "segments" not in said.out
+    assert "major_compact 'tests:pages'" in said.err
+    assert main(["delete", "https://h1.example/", "--purge", "--store", ADDRESS]) == 0
+    assert "major_compact" in capsys.readouterr().err
+    assert main(["compact", "7", "--store", ADDRESS]) == InvalidArgument.exit_code
+    assert "no tablets" in capsys.readouterr().err
+    assert main(["check", "--store", ADDRESS]) == 0
 
 
 # --- killed

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         if address.startswith(SERVED):
             raise InvalidArgument(
                 f"{address} is a server's: copy works on stores themselves; copy a backup of that store instead "
-                "(`docstore backup`, `docstore restore`), or stop the server"
+                "(`docstore backup`, `docstore restore`), stop the server, or name a store on HBase by its own address"
             )
     options = CopyOptions(threads=args.threads, verify=args.verify, delete=args.delete)
     with ExitStack() as stack:

@@ -69,7 +69,9 @@ def run(args: argparse.Namespace) -> int:
         urls = [complete_url(args.url)] if args.prefix is None else _urls(store, args.prefix)
         deleted = sum(_delete(args, store, url) for url in urls)
         if args.purge:
-            store.compact(on_progress=progress.of_bytes(args, stack, "compact"))
+            report = store.compact(on_progress=progress.of_bytes(args, stack, "compact"))
+            for sentence in report.advice:
+                output.note(sentence)
     if args.json:
         output.json_line({"deleted": deleted})
     elif deleted:
