@@ -11,7 +11,7 @@ from docstore.cli import answers, output
 from docstore.dedup.reference import TEXT_LIMIT_BYTES, is_html
 from docstore.reading.documents import Capture, Document
 from docstore.text import charset
-from docstore.text.explain import ExplainedBlock, doubts, explain
+from docstore.text.explain import ExplainedBlock, doubts, explain, left_out
 
 SHOWN_CHARACTERS = 100
 
@@ -37,6 +37,7 @@ def print_explanation(document: Document, capture: Capture, extractor: str, *, a
     ]
     if capture.shown_verdict is not None:
         rows.append(("verdict", answers.verdict_words(capture.shown_verdict)))
+    rows += [("left out", words) for words in left_out(blocks)]
     rows += [("in doubt", doubt) for doubt in doubted]
     output.table(rows)
     output.line()

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from docstore.text import combined, content, scored
-from docstore.text.evidence import ADVERT, BOILERPLATE, HEADER, HINT
+from docstore.text.evidence import ADVERT, BOILERPLATE, HEADER, HINT, MAIN, WHOLE
+from docstore.text.marks import NEVER, tag_marks
 from docstore.text.outline import Outline, outline, render
 from docstore.text.tokens import HIDDEN, split
 from docstore.text.words import words
@@ -22,6 +23,8 @@ LEAST_SCORE: Final = 10
 """Causes that are worth less, in hundredths, are not named."""
 LEAST_TITLE_LETTERS: Final = 4
 SMALL_SHARE: Final = 10
+MOST_TAG: Final = 60
+"""Characters of a start tag that are shown."""
 
 _LINKS: Final = ("no links", "up to a third links", "up to two thirds links", "mostly links", "nothing but links")
 _WORDS_SAY: Final = {
@@ -86,8 +89,25 @@ def explain(source: str, extractor: str) -> list[ExplainedBlock]:
     return blocks
 
 
+def left_out(blocks: Sequence[ExplainedBlock]) -> list[str]:
+    """What was left out by its first cause, scores and tags dropped: the `MOST_CAUSES` that took most characters."""
+    counts: Counter[str] = Counter()
+    characters: Counter[str] = Counter()
+    for block in blocks:
+        if not block.is_kept and block.because:
+            cause = block.because[0].partition(" (")[0].partition(", <")[0]
+            counts[cause] += 1
+            characters[cause] += len(block.text)
+    return [
+        f"{counts[cause]} block{'s' if counts[cause] > 1 else ''}, {size} characters: {cause}"
+        for cause, size in characters.most_common(MOST_CAUSES)
+    ]
+
+
 def doubts(title: str, headings: str, main: str, visible: str) -> list[str]:
     """What speaks against the main text being what the page is about, in words; empty where nothing does."""
+    if not visible:
+        return ["the page shows no text; a script may fetch it"]
     found = []
     said = frozenset(words(main))
     for name, text in (("title", title), ("headings", headings)):
@@ -114,7 +134,7 @@ def _of_scored(full: Outline, page: Outline, taken: Sequence[int], title: str) -
     number = 0
     for block in full.blocks:
         if number == len(page.blocks) or page.blocks[number] != block:
-            yield ExplainedBlock(render([block]), False, None, ("inside a dialog, a notice of consent or an advert",))
+            yield ExplainedBlock(render([block]), False, None, (_never_by(full, block.owner),))
             continue
         score, is_kept = scores[number], number in kept
         because: tuple[str, ...] = tuple(_causes(features_of[number], 1 if is_kept else -1))
@@ -130,6 +150,21 @@ def _of_scored(full: Outline, page: Outline, taken: Sequence[int], title: str) -
             because = ("an earlier element that is kept has the same text",)
         yield ExplainedBlock(render([block]), is_kept, score, because)
         number += 1
+
+
+def _never_by(page: Outline, element: int) -> str:
+    """Which element around a block is never content, and what it says it is."""
+    while element:
+        name, source = page.tags[element]
+        tag = " ".join(f"<{name}{source or ''}>".split())
+        shown = tag if len(tag) <= MOST_TAG else f"{tag[:MOST_TAG]}\N{HORIZONTAL ELLIPSIS}>"
+        evidence = page.evidence[element]
+        if tag_marks(name, source) & NEVER and not evidence & WHOLE:
+            return f"inside a dialog or a notice of consent, {shown}"
+        if evidence & ADVERT and not evidence & (MAIN | WHOLE):
+            return f"inside an advert, {shown}"
+        element = page.parents[element]
+    return "inside a dialog, a notice of consent or an advert"
 
 
 def _causes(features: Sequence[str], sign: int) -> Iterator[str]:

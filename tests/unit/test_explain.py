@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from docstore.text.content import EXTRACTORS, extractor
-from docstore.text.explain import ExplainedBlock, cause_of, doubts, explain
+from docstore.text.explain import ExplainedBlock, cause_of, doubts, explain, left_out
 from docstore.text.scorecard import SCORES
 from docstore.text.tokens import split
 
@@ -34,10 +34,18 @@ def test_every_block_of_the_default_rule_has_a_score_or_is_never_content() -> No
     story, dialog = block_of(blocks, "The walk over hill number 0"), block_of(blocks, "We use cookies")
     assert story.is_kept and story.score is not None and story.score > 0
     assert not dialog.is_kept and dialog.score is None
-    assert dialog.because == ("inside a dialog, a notice of consent or an advert",)
+    assert dialog.because == ('inside a dialog or a notice of consent, <div id="cookie-banner" role="dialog">',)
+    assert block_of(blocks, "Buy boots").because == ('inside an advert, <div class="ad-slot">',)
     footer = block_of(blocks, "©")
     assert not footer.is_kept and footer.score is not None and footer.score < 0
     assert any(cause.startswith("inside <footer> (-") for cause in footer.because)
+
+
+def test_what_was_left_out_is_summed_up_by_its_cause() -> None:
+    lines = left_out(explain(PAGE, "scored"))
+    assert "1 block, 35 characters: inside an advert" in lines
+    assert "1 block, 47 characters: inside a dialog or a notice of consent" in lines
+    assert left_out(explain("<p>" + STORY, "scored")) == []
 
 
 def test_combined_names_the_step_that_left_a_block_out() -> None:
@@ -53,6 +61,7 @@ def test_main_text_without_a_word_of_title_or_headings_is_in_doubt() -> None:
         "no word of the title stands in the main text",
         "no word of the headings stands in the main text",
     ]
+    assert doubts("Blue enamel lamp", "", "", "") == ["the page shows no text; a script may fetch it"]
     (doubt,) = doubts("", "", "few", "few" + STORY)
     assert doubt == f"the main text is less than a tenth of the visible text: 3 of {len(STORY) + 3} characters"
 
