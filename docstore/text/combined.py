@@ -75,17 +75,22 @@ class Decision(NamedTuple):
     is_lenient: bool
 
 
-def select(page: Outline) -> list[int]:
-    """Numbers of the blocks that are main content, ascending; empty only where the page has no block."""
-    return decide(page).kept
+def select(page: Outline, few_solid: int = 0) -> list[int]:
+    """Numbers of the blocks that are main content, ascending; empty only where the page has no block.
+
+    Args:
+        page: its blocks and elements.
+        few_solid: where no more blocks are solid than this, the least weight of step 1 is waived.
+    """
+    return decide(page, few_solid).kept
 
 
-def decide(page: Outline) -> Decision:
-    """The rule, with what its steps found."""
+def decide(page: Outline, few_solid: int = 0) -> Decision:
+    """The rule, with what its steps found; arguments as those of `select`."""
     blocks = page.blocks
     adverts = _said_and_small(page, ADVERT)
     solid = _solid_weights(blocks, SOLID_WEIGHT, adverts)
-    if not any(solid):
+    if sum(map(bool, solid)) <= few_solid:
         solid = _solid_weights(blocks, 0, adverts)
     dropped_elements, dropped = _dropped(page, solid, adverts)
     for number, is_dropped in enumerate(dropped):

@@ -7,11 +7,11 @@ The rule:
 
 1. The blocks of the page but for those in elements that are never content (see `marks`) or say that they are adverts
    and hold at most half of the text, and those of at most half behind leaves that say so; inline tags that say so stand
-   apart (see `outline`).  And what `combined` takes of the blocks.  An element that holds more than 19/20
-   of the text is the page itself, whatever it is called, unless a fifth of what it holds or more names cookies or
-   consent; html and body always are.  Where what is taken weighs less than 300 and the page has noscript elements,
-   these are shown, and if 300 or more is taken then, the page is read so: it is a shell for browsers that run scripts,
-   and its text stands there for those that do not.
+   apart (see `outline`).  And what `combined` takes of the blocks; if it finds 16 solid ones or fewer, short ones are
+   solid, too.  An element that holds more than 19/20 of the text is the page itself, whatever it is called, unless a
+   fifth of what it holds or more names cookies or consent; html and body always are.  Where what is taken weighs less
+   than 300 and the page has noscript elements, these are shown, and if 300 or more is taken then, the page is read so:
+   it is a shell for browsers that run scripts, and its text stands there for those that do not.
 2. A block's *score* is the sum of what the scorecard gives for: the marks of the elements around it and of its own tag;
    its size, its share of links and whether it is a heading, together with whether `combined` took it; where it stands
    to what was taken, in which fifth of the page's text, and whether a heading comes before it; whether its text stands
@@ -56,6 +56,9 @@ LIKES: Final = (2, 4, 8, 16, 32, 64)
 """Likewise for the number of blocks with its marks and element."""
 TAKEN_WEIGHTS: Final = (300, 1000, 4000)
 """Likewise for what `combined` took of the page."""
+FEW_SOLID: Final = 16
+"""Where `combined` finds no more solid blocks than this, short ones are solid, too: on a page of short texts one long
+advert would else be the only solid block, and decide what the others are."""
 SHARES: Final = 4
 WRAPPER_SHARE: Final = (19, 20)
 CONSENT_SHARE: Final = 5
@@ -110,10 +113,10 @@ def scored(markup: Markup) -> str:
 def read(markup: Markup) -> tuple[Outline, list[int]]:
     """Step 1: the page, and the numbers of the blocks that `combined` takes."""
     page = without_never(outline(markup, apart=True))
-    taken = select_combined(page)
+    taken = select_combined(page, FEW_SOLID)
     if "noscript" in markup.names and _weigh(page, taken) < LITTLE_WEIGHT:
         shown = without_never(outline(markup, HIDDEN - {"noscript"}, apart=True))
-        taken_of_shown = select_combined(shown)
+        taken_of_shown = select_combined(shown, FEW_SOLID)
         if _weigh(shown, taken_of_shown) >= LITTLE_WEIGHT:
             return shown, taken_of_shown
     return page, taken

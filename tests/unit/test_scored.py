@@ -66,6 +66,16 @@ def test_posts_of_a_forum_are_content_though_they_are_called_comments() -> None:
     assert all(each in found for each in PROSE)
 
 
+def test_an_unmarked_advert_does_not_take_over_a_page_of_short_texts() -> None:
+    cards = "".join(f"<div class=card><h3>Lantern {n}</h3><span>Brass, {n} hours</span></div>" for n in range(40))
+    page = f"<title>Camping lanterns</title><body>%s<div class=list><h1>Camping lanterns</h1>{cards}</div>%s"
+    advert = f"<div>{PARAGRAPHS}</div>"
+    expected = text(page % ("", "")).split("\n")
+    assert len(expected) > 60
+    for each in ((advert, ""), ("", advert)):
+        assert [line for line in text(page % each).split("\n") if line not in PROSE] == expected
+
+
 def test_a_page_without_a_block_above_zero_has_what_combined_takes() -> None:
     page = "<body><footer><p>Short</p></footer>"
     assert text(page) == combined(split(page)) == "Short"

@@ -27,7 +27,7 @@ pub struct Combined {
 /// Main content of a page, in `flow`.
 pub fn combined(source: &[u8], tags: &[Tag], buffers: &mut Combined, flow: &mut Flow) {
     buffers.read(source, tags, Reading::default());
-    let kept = select(&buffers.page);
+    let kept = select(&buffers.page, 0);
     buffers.write(&kept, flow);
 }
 
@@ -59,13 +59,14 @@ impl Combined {
     }
 }
 
-/// Numbers of the blocks that are main content, ascending.
+/// Numbers of the blocks that are main content, ascending; where no more than `few_solid` blocks are solid, the least
+/// weight is waived.
 #[inline(never)]
-pub fn select(page: &Outline) -> Vec<usize> {
+pub fn select(page: &Outline, few_solid: usize) -> Vec<usize> {
     let blocks = &page.blocks;
     let adverts = said_and_small(page, ADVERT);
     let mut solid = solid_weights(blocks, SOLID_WEIGHT, &adverts);
-    if solid.iter().all(|&weight| weight == 0) {
+    if solid.iter().filter(|&&weight| weight != 0).count() <= few_solid {
         solid = solid_weights(blocks, 0, &adverts);
     }
     let (dropped_elements, dropped) = dropped(page, &solid, &adverts);

@@ -21,6 +21,7 @@ use crate::tables::scorecard::{
 };
 use crate::tokens::Tag;
 
+const FEW_SOLID: usize = 16;
 const WRAPPER_SHARE: (u64, u64) = (19, 20);
 const CONSENT_SHARE: u64 = 5;
 const ADVERT_SHARE: u64 = 2;
@@ -152,7 +153,7 @@ impl Scored {
         self.mark();
         self.find_words();
         self.drop_never();
-        combined::select(&self.combined.page)
+        combined::select(&self.combined.page, FEW_SOLID)
     }
 
     /// Numbers of the blocks that are main content, ascending.
