@@ -14,6 +14,7 @@ import pytest
 from tools.cluster.__main__ import NOT_AVAILABLE, main
 from tools.cluster.artifacts import default_root, folder, pom
 from tools.cluster.configuration import files, hbase
+from tools.cluster.lifecycle import wait_for
 from tools.cluster.processes import Processes
 from tools.cluster.settings import FIRST_PORT, HOST, PORTS, Cluster, free_ports, load, made, split_name
 
@@ -110,6 +111,27 @@ def test_a_process_that_has_ended_is_not_signalled(tmp_path: Path) -> None:
         assert processes.process_id("master") is None  # the id is somebody else's now
         assert not processes.signal("master", signal.SIGKILL)
         assert other.poll() is None
+
+
+def test_a_process_runs_until_its_last_thread_has_ended(tmp_path: Path) -> None:
+    """The first thread is dead while another one still holds the ports: so it is for a while after SIGKILL."""
+    script = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(60,)).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+    processes = Processes(cluster(tmp_path), tmp_path / "jars")
+    (tmp_path / "processes").mkdir()
+    with subprocess.Popen([sys.executable, "-c", script]) as process:
+        status = Path(f"/proc/{process.pid}/stat")
+        wait_for(lambda: status.read_text("utf-8").rpartition(")")[2].split()[0] == "Z", "the thread does not end")
+        began = status.read_text("utf-8").rpartition(")")[2].split()[19]
+        (tmp_path / "processes" / "master").write_text(f"{process.pid} {began}", encoding="utf-8")
+        found = processes.process_id("master")
+        process.kill()
+        process.wait()
+        assert found == process.pid
+        assert processes.process_id("master") is None
 
 
 def test_a_command_without_a_cluster_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,7 +49,7 @@ def start(cluster: Cluster, cache: Path) -> dict[str, float]:
     step("storage")
     _start_all(cluster, processes, servers[len(storage) :])
     step("gateways")
-    wait_ready(cluster)
+    _wait_ready(cluster, processes)
     step("ready")
     return steps
 
@@ -73,12 +73,19 @@ def _listens(cluster: Cluster, processes: Processes, name: str) -> bool:
     return True
 
 
-def wait_ready(cluster: Cluster) -> None:
+def _wait_ready(cluster: Cluster, processes: Processes) -> None:
     """Wait until a table can be made and written through the first gateway."""
+
+    def is_ready() -> bool:
+        for name in cluster.servers():
+            if processes.process_id(name) is None:
+                raise RuntimeError(f"{name} has died; see {processes.log(name)}")
+        return _takes_writes(client)
+
     with Client(
         cluster.addresses.split(",")[:1], timeout_seconds=20, give_up_seconds=0, first_answer_seconds=0
     ) as client:
-        wait_for(lambda: _takes_writes(client), "no table can be made")
+        wait_for(is_ready, "no table can be made")
 
 
 def _takes_writes(client: Client) -> bool:

@@ -142,9 +142,13 @@ class Processes:
 
 
 def _began(process: int) -> str:
-    """When a process began, in ticks since boot; "" where there is none or it is dead and not waited for."""
+    """When a process began, in ticks since boot; "" where there is none or it is dead and not waited for.
+
+    The first thread of a process that is killed may be dead while others still run, and hold its ports.
+    """
     try:
         fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:
         return ""
-    return "" if fields[0] == "Z" else fields[19]
+    state, threads, began = fields[0], int(fields[17]), fields[19]
+    return "" if state == "Z" and threads <= 1 else began
