@@ -402,8 +402,6 @@ def test_a_crash_while_texts_are_dropped_leaves_each_run_as_it_was_or_without_th
     files.renames_left = 1
     buckets.begin_prune()
     buckets.prune(live_numbers(store))
-    put(store, buckets, 3)
-    put(store, buckets, 4)
     with suppress(StorageError):
         buckets.damaged()  # waits for its thread: a process that is dead removes nothing more
     again = store.open()
