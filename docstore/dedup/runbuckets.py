@@ -160,6 +160,7 @@ class RunBuckets:
         self._next = following
         self._settled, self._settled_at_open = settled, opened_end
         self._failed = set()
+        self._pruning = None  # what is on disk is known again
 
     def _end(self, levels: RunLevels, number: int) -> None:
         """End a group; what the disk refuses stays in memory and in the log."""
@@ -246,7 +247,8 @@ class RunBuckets:
     def begin_prune(self) -> None:
         """See `Buckets`."""
         with self._lock:
-            self._pruning = _Pruning()
+            if not self._writes_since_failure:  # else what an earlier one dropped from the disk may still be in memory
+                self._pruning = _Pruning()
 
     def prune(self, live: Keys) -> int:
         """See `Buckets`: the runs are made anew, in the background, once a quarter of their texts is gone."""
@@ -254,6 +256,8 @@ class RunBuckets:
         held = levels.text_numbers()
         gone = int(np.isin(held, live, invert=True).sum())
         with self._lock:
+            if self._writes_since_failure:
+                return 0
             if self._pruning is None or self._levels is not levels or gone * _WORTH_A_REBUILD < max(len(held), 1):
                 self._pruning = None
                 return 0
@@ -264,11 +268,17 @@ class RunBuckets:
             while self._goes_on(levels):
                 storage.settle()
         except DocstoreError as error:  # or a writer has made the runs anew
-            if self._levels is levels:
-                _LOG.warning(
-                    "the detector's index in %s keeps postings of texts that are gone: %s", self._folder, error
-                )
+            with self._lock:
+                if self._levels is levels:
+                    self._stop_pruning(error)
         return levels.pruned_postings - before
+
+    def _stop_pruning(self, error: DocstoreError) -> None:
+        """Some runs on disk lack texts that those in memory have: open them again, or once the group has ended."""
+        _LOG.warning("the detector's index in %s keeps postings of texts that are gone: %s", self._folder, error)
+        self._writes_since_failure = _RETRY_TEXTS + 1
+        if not (self._posted or self._numbered):
+            self._recover(0)
 
     def _goes_on(self, levels: RunLevels) -> bool:
         """Take up what was pruned; whether there is more to wait for."""

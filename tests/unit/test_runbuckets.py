@@ -7,7 +7,6 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -383,17 +382,23 @@ def test_runs_are_made_anew_in_the_background_alone(store: Store, monkeypatch: p
     assert store.asked_for_texts == 0
 
 
-def test_a_crash_while_texts_are_dropped_leaves_each_run_as_it_was_or_without_them(store: Store) -> None:
-    class Crashes(Files):
-        renames_left = 1 << 30
+class FailsToRename(Files):
+    """The disk refuses new names once so many were given."""
 
-        def rename(self, path: Path, target: Path) -> None:
-            self.renames_left -= 1
-            if self.renames_left < 0:
-                raise OSError(errno.EIO, "crashed")
-            super().rename(path, target)
+    def __init__(self) -> None:
+        super().__init__()
+        self.renames_left = 1 << 30
 
-    files = Crashes()
+    def rename(self, path: Path, target: Path) -> None:
+        self.renames_left -= 1
+        if self.renames_left < 0:
+            raise OSError(errno.EIO, "no more names")
+        super().rename(path, target)
+
+
+def half_pruned(store: Store, begun: Callable[[RunBuckets], None] = lambda buckets: None) -> RunBuckets:
+    """Runs of which one was made anew without texts 0 to 199 when a second one could not take its name."""
+    files = FailsToRename()
     buckets = store.open(files)
     store.write(buckets, 80)
     assert buckets.damaged() == []
@@ -401,11 +406,40 @@ def test_a_crash_while_texts_are_dropped_leaves_each_run_as_it_was_or_without_th
     store.committed = store.committed[200:]
     files.renames_left = 1
     buckets.begin_prune()
+    begun(buckets)
     buckets.prune(live_numbers(store))
-    with suppress(StorageError):
-        buckets.damaged()  # waits for its thread: a process that is dead removes nothing more
+    return buckets
+
+
+def test_a_crash_while_texts_are_dropped_leaves_each_run_as_it_was_or_without_them(store: Store) -> None:
+    half_pruned(store)
     again = store.open()
     assert store.all_found(again) and again.damaged() == []
+    assert store.asked_for_texts == 0
+
+
+def test_who_goes_on_after_half_a_pruning_knows_what_the_disk_holds(store: Store) -> None:
+    """A text that is written again is posted where its run was made anew, and not twice where it was not."""
+    buckets = half_pruned(store)
+    for number in range(1, 200):
+        put(store, buckets, number)
+    for again in (buckets, store.open()):  # the first is not closed: a crash
+        assert store.all_found(again)
+    assert store.asked_for_texts == 0
+
+
+def test_a_second_pruning_does_not_hide_what_half_a_pruning_dropped(store: Store) -> None:
+    """While a group is under way the runs cannot be opened again: texts that were dropped stay unknown meanwhile."""
+    buckets = half_pruned(store, begun=lambda buckets: buckets.post(9000, query(9000).first_keys()))
+    buckets.begin_prune()
+    dropped = [number for number in range(1, 200) if not buckets.propose(query(number)).has_own]
+    assert buckets.prune(live_numbers(store)) == 0
+    assert len(dropped) == 199
+    put(store, buckets, 9000)
+    for number in range(1, 200):
+        put(store, buckets, number)
+    again = store.open()
+    assert store.all_found(again)
     assert store.asked_for_texts == 0
 
 
