@@ -3,12 +3,15 @@
     extraction.py CHECKOUT [CHECKOUT ...] [--extractors visible combined ...] [--limit N]
 
 A CHECKOUT is a clone of adbar/trafilatura (``tests/evaldata.json``: for each of its pages passages that must, and
-others that must not, come out) or of mozilla/readability (``test/test-pages``: pages with the text that is expected).
+others that must not, come out), of mozilla/readability (``test/test-pages``: pages with the text that is expected) or
+of scrapinghub/article-extraction-benchmark (``ground-truth.json``: bodies of articles of news sites).
 
 - trafilatura's set, as its ``tests/eval_common.py``: white space folded, a passage counts as found where it is a
 substring; precision, recall and F1 over all passages of all pages.  Ours were tuned on the pages with an even number
-in   order of URL and never on the odd ones, so F1 is given for both halves too. - readability's set: F1 of the
-multiset of words against the words of expected.html, mean over pages.
+in order of URL and never on the odd ones, so F1 is given for both halves too.
+- readability's set: F1 of the multiset of words against the words of expected.html, mean over pages.
+- scrapinghub's set, as its ``evaluate.py``: the multiset of runs of four words, precision over pages with a text found
+and recall over pages with a text wanted, F1 of the two means.  Nothing of ours was tuned on it.
 
 Time is from bytes to text, decoding included.  Peers are run where they can be imported: trafilatura, resiliparse,
 readability (the package readability-lxml); each as trafilatura's ``tests/evaluate.py`` runs it.
@@ -17,11 +20,12 @@ readability (the package readability-lxml); each as trafilatura's ``tests/evalua
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -49,6 +53,13 @@ class TextPage(NamedTuple):
 
     body: bytes
     expected: Counter[str]
+
+
+class ArticlePage(NamedTuple):
+    """A page of scrapinghub's set, with the runs of words that are expected of it."""
+
+    body: bytes
+    expected: Counter[tuple[str, ...]]
 
 
 @dataclass
@@ -136,6 +147,20 @@ def word_counts(text: str) -> Counter[str]:
     return Counter(re.findall(r"\w+", text.lower()))
 
 
+def article_pages(checkout: Path) -> Iterator[ArticlePage]:
+    wanted: dict[str, Any] = json.loads((checkout / "ground-truth.json").read_text("utf-8"))
+    for name, item in sorted(wanted.items()):
+        body = gzip.decompress((checkout / "html" / f"{name}.html.gz").read_bytes())
+        yield ArticlePage(body, word_runs(item.get("articleBody", "")))
+
+
+def word_runs(text: str, words: int = 4) -> Counter[tuple[str, ...]]:
+    """Runs of so many words; a shorter text is one run."""
+    tokens = re.findall(r"\w+", text)
+    starts = range(max(1, len(tokens) - words + 1))
+    return Counter(tuple(tokens[start : start + words]) for start in starts if tokens)
+
+
 def run(runner: Runner, body: bytes, score: Score) -> str:
     """Text of one page; an exception is an empty text, and counted."""
     started = time.perf_counter()
@@ -178,6 +203,34 @@ def score_words(pages: list[TextPage], runner: Runner, *, is_html: bool) -> Scor
     return score
 
 
+def score_articles(pages: list[ArticlePage], runner: Runner, *, is_html: bool) -> Score:
+    score = Score()
+    precisions, recalls = [], []
+    for page in pages:
+        text = run(runner, page.body, score)
+        found = word_runs(visible(split(text)) if is_html else text)
+        shared = (found & page.expected).total()
+        if found:
+            precisions.append(shared / found.total())
+        if page.expected:
+            recalls.append(shared / page.expected.total())
+    score.precision = sum(precisions) / max(1, len(precisions))
+    score.recall = sum(recalls) / max(1, len(recalls))
+    score.f1 = 2 * score.precision * score.recall / max(1e-9, score.precision + score.recall)
+    return score
+
+
+def print_table(title: str, scores: Iterable[tuple[str, Score]]) -> None:
+    """Of a set without halves, a row as soon as it is measured."""
+    print(f"\n{title}\n\n| extractor | precision | recall | F1 | ms/page | errors |\n|---|---|---|---|---|---|")
+    for name, got in scores:
+        print(
+            f"| {name} | {got.precision:.3f} | {got.recall:.3f} | {got.f1:.3f} "
+            f"| {got.seconds / got.pages * 1000:.2f} | {got.errors} |",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("checkouts", type=Path, nargs="+")
@@ -205,18 +258,25 @@ def main() -> None:
                 )
         elif (checkout / "test" / "test-pages").is_dir():
             texts = list(text_pages(checkout))[: arguments.limit]
-            print(f"\n{len(texts)} pages with expected text ({checkout.name})\n")
-            print("| extractor | precision | recall | F1 | ms/page | errors |\n|---|---|---|---|---|---|")
-            for name, runner in runners.items():
-                got = score_words(texts, runner, is_html=name == "readability-lxml")
-                print(
-                    f"| {name} | {got.precision:.3f} | {got.recall:.3f} | {got.f1:.3f} "
-                    f"| {got.seconds / got.pages * 1000:.2f} | {got.errors} |",
-                    flush=True,
-                )
+            print_table(
+                f"{len(texts)} pages with expected text ({checkout.name})",
+                (
+                    (name, score_words(texts, runner, is_html=name == "readability-lxml"))
+                    for name, runner in runners.items()
+                ),
+            )
+        elif (checkout / "ground-truth.json").is_file():
+            articles = list(article_pages(checkout))[: arguments.limit]
+            print_table(
+                f"{len(articles)} articles of news sites ({checkout.name})",
+                (
+                    (name, score_articles(articles, runner, is_html=name == "readability-lxml"))
+                    for name, runner in runners.items()
+                ),
+            )
         else:
             parser.error(
-                f"{checkout} has neither tests/evaldata.json nor test/test-pages: not a checkout of either set"
+                f"{checkout} has none of tests/evaldata.json, test/test-pages, ground-truth.json: not one of the sets"
             )
 
 
