@@ -19,6 +19,7 @@ own group.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from heapq import merge
@@ -40,6 +41,7 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
+from docstore.storage.cache import SequenceCache
 from docstore.storage.engine import Engine
 
 if TYPE_CHECKING:
@@ -49,16 +51,19 @@ POINTER_SLICE = 64
 """Page pointers read at a time; a body that thousands of URLs share is read in slices."""
 MOST_POINTERS = 1024
 """The same, of a body that is read to its end."""
-ROWS_HELD = 65_536
-"""Rows of texts and bodies in the cache, some 16 MB: most candidates are texts of the last pages."""
+ROWS_HELD = 131_072
+"""Rows of texts and bodies in the cache, with their qualifiers, of which most have one: at most some 20 MB.  Most
+candidates are texts of the last pages."""
 
 LOOKS = LOOKS_NEAR + LOOKS_INSIDE + LOOKS_MOST
 GONE_HELD = 65_536
 """Texts known to be gone."""
-PAGES_HELD = 16_384
-"""Texts whose pages are in the cache, some 4 MB."""
+PAGES_HELD = 32_768
+"""Texts whose pages are in the cache, with those pages: at most some 8 MB."""
 CONDITIONS_HELD = 128
 """Conditions asked of one body that very many pages have: by status class, and by text."""
+OLDEST_HELD = 8192
+"""The same of all bodies, some 8 MB; those of the body go first that was asked for least recently."""
 
 _new_tuple = tuple.__new__
 """Half of what it costs to make a pointer or a cell, of which there are a dozen a page."""
@@ -143,13 +148,14 @@ class HashIndex:
         self._engine = engine
         self._buckets = buckets
         self._pending: dict[bytes, list[bytes]] = {}
-        self._rows: dict[bytes, Sequence[bytes]] | None = {} if remembers else None
+        self._rows: SequenceCache[bytes, Sequence[bytes]] | None = SequenceCache(ROWS_HELD) if remembers else None
         """The first POINTER_SLICE qualifiers of rows as they are committed, fewer where a row has no more; where
         remembered."""
-        self._pages: dict[bytes, list[PagePointer]] = {}
+        self._pages: SequenceCache[bytes, list[PagePointer]] = SequenceCache(PAGES_HELD)
         """Pages that texts lead to, those of the group in flight included; where rows are remembered."""
-        self._oldest: dict[bytes, dict[Hashable, Oldest]] = {}
+        self._oldest: OrderedDict[bytes, dict[Hashable, Oldest]] = OrderedDict()
         """Of bodies that very many pages have: what was asked of them; where rows are remembered."""
+        self._oldest_count = 0
         self._last: tuple[Analysis, Proposal] | None = None
         """The last page that was asked for: judging a page and posting it ask for the same."""
         self._gone: dict[int, None] = {}
@@ -208,11 +214,16 @@ class HashIndex:
             return next((page for page in pages if page.row_key != row_key and fits(page)), None)
         body_row = _BODY + body_head(body)
         asked = self._oldest.setdefault(body_row, {})
+        self._oldest.move_to_end(body_row)
         oldest = asked.get(condition)
         if oldest is None:
             if len(asked) == CONDITIONS_HELD:
                 del asked[next(iter(asked))]
+                self._oldest_count -= 1
             oldest = asked[condition] = Oldest(partial(self._pages_behind, body_row))
+            self._oldest_count += 1
+            while self._oldest_count > OLDEST_HELD:
+                self._oldest_count -= len(self._oldest.popitem(last=False)[1])
         return oldest.find(row_key, fits)
 
     def oldest_with_text(
@@ -251,7 +262,7 @@ class HashIndex:
                 pages += [oldest, *islice(self._pages_behind(_BODY + body, oldest), most - 1)]
         pages.sort()
         if is_whole and self._rows is not None:
-            self._hold_pages(number, pages)
+            self._pages.put(number, pages)
         return pages
 
     def _pages_behind(self, body_row: bytes, page: PagePointer) -> Iterator[PagePointer]:
@@ -263,11 +274,6 @@ class HashIndex:
         if len(bodies) == 1:
             return self.pages_with_body(bodies[0])
         return sorted(pointer for body in bodies for pointer in islice(self.pages_with_body(body), POINTER_SLICE))
-
-    def _hold_pages(self, number: bytes, pages: list[PagePointer]) -> None:
-        self._pages[number] = pages
-        if len(self._pages) > PAGES_HELD:
-            del self._pages[next(iter(self._pages))]
 
     def pages_with_payload_digest(self, payload_digest: str) -> Iterator[PagePointer]:
         """Pages of bodies that this digest was recorded of; the caller verifies each."""
@@ -291,14 +297,10 @@ class HashIndex:
             return
         wanted = {_BODY + body_head(analysis.body_checksum) for analysis in pages}
         wanted |= {_TEXT + text_number(analysis.text_checksum) for analysis in pages if analysis.text_checksum}
-        missing = sorted(wanted - rows.keys())
+        missing = sorted(rows.missing(wanted))
         found = self._engine.qualifiers_of_rows(TABLE, missing, POINTER_SLICE)
-        if not any(found):  # what is new is mostly that alone
-            rows.update(dict.fromkeys(missing, ()))
-            self._let_oldest_go(rows)
-            return
         for row_key, stored in zip(missing, found, strict=True):
-            self._hold(row_key, stored, POINTER_SLICE)
+            self._hold(row_key, stored or (), POINTER_SLICE)  # what is new has none, mostly
 
     def rows_of(self, analyses: Iterable[Analysis]) -> list[bytes]:
         """Rows of postings that judging these pages asks for first, whatever is stored."""
@@ -336,7 +338,7 @@ class HashIndex:
     def _hold_together(self, row_keys: Iterable[bytes]) -> None:
         rows = self._rows
         assert rows is not None
-        missing = [row_key for row_key in row_keys if row_key not in rows]
+        missing = rows.missing(row_keys)
         for row_key, stored in zip(
             missing, self._engine.qualifiers_of_rows(TABLE, missing, POINTER_SLICE), strict=True
         ):
@@ -349,17 +351,13 @@ class HashIndex:
         self._pages.clear()
         self._gone.clear()
         self._oldest.clear()
+        self._oldest_count = 0
 
     def _hold(self, row_key: bytes, stored: Sequence[bytes], limit: int) -> None:
         """Cache the beginning of a row, unless a limit has cut it short of that."""
         rows = self._rows
         if rows is not None and (len(stored) < limit or limit >= POINTER_SLICE):
-            rows[row_key] = stored if len(stored) <= POINTER_SLICE else stored[:POINTER_SLICE]
-            self._let_oldest_go(rows)
-
-    def _let_oldest_go(self, rows: dict[bytes, Sequence[bytes]]) -> None:
-        for row_key in list(islice(rows, max(0, len(rows) - ROWS_HELD))):
-            del rows[row_key]
+            rows.put(row_key, stored if len(stored) <= POINTER_SLICE else stored[:POINTER_SLICE])
 
     def propose(self, analysis: Analysis) -> Proposal:
         """Texts that share a band or a 0-mod-p fingerprint with the page: which of them to look at, and how many."""
@@ -425,14 +423,14 @@ class HashIndex:
         body_row, text_row = _BODY + body, _TEXT + number
         here = timestamp.to_bytes(8, "big") + row_key
         # A body has one text, or one for each way to read it: pages of the others are no pages of this one.
-        self._pages.pop(number, None)
+        self._pages.pop(number)
         self._gone.pop(int.from_bytes(number, "big"), None)
         rows = []
         if number and text_compares(status):
             if near_compares(status, analysis.word_count):
                 self._post(number, analysis)
             if self._is_known_absent(text_row) and self._is_known_absent(body_row):
-                self._hold_pages(number, [_new_tuple(PagePointer, (timestamp, row_key))])
+                self._pages.put(number, [_new_tuple(PagePointer, (timestamp, row_key))])
             _insert(self._pending.setdefault(text_row, []), body)
             rows.append(_posting(text_row, body))
         _insert(self._pending.setdefault(body_row, []), here)
@@ -501,18 +499,18 @@ class HashIndex:
     def _let_go(self, row_key: bytes, qualifier: bytes) -> None:
         """Drop this qualifier from a row in the cache; where the row goes on behind what is cached, read it anew."""
         if row_key.startswith(_TEXT):
-            self._pages.pop(row_key[len(_TEXT) :], None)
-        stored = None if self._rows is None else self._rows.pop(row_key, None)
+            self._pages.pop(row_key[len(_TEXT) :])
+        stored = None if self._rows is None else self._rows.pop(row_key)
         if self._rows is not None and stored is not None and len(stored) < POINTER_SLICE:
-            self._rows[row_key] = [one for one in stored if one != qualifier]
+            self._rows.put(row_key, [one for one in stored if one != qualifier])
 
     def end_group(self, *, committed: bool) -> None:
         """Forget the overlay: its group is committed, or has failed."""
-        if committed and self._rows:
+        if committed and self._rows is not None:
             for row_key, qualifiers in self._pending.items():
                 stored = self._rows.get(row_key)
                 if stored is not None:
-                    self._rows[row_key] = _first_of(stored, qualifiers, POINTER_SLICE)
+                    self._rows.put(row_key, _first_of(stored, qualifiers, POINTER_SLICE))
         if not committed:
             self._pages.clear()
         self._pending.clear()

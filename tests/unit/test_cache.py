@@ -1,8 +1,10 @@
-"""The LRU cache."""
+"""Caches that are bounded."""
 
 from __future__ import annotations
 
-from docstore.storage.cache import LruCache
+import random
+
+from docstore.storage.cache import LruCache, SequenceCache
 
 
 def test_the_least_recently_used_goes_first() -> None:
@@ -48,3 +50,35 @@ def test_what_is_dropped_gives_its_room_back() -> None:
     cache.clear()
     cache.put("d", bytes(10))
     assert len(cache) == 1
+
+
+def test_sequences_are_bounded_by_their_items_and_the_oldest_go() -> None:
+    rng = random.Random(20261122)
+    cache: SequenceCache[int, list[int]] = SequenceCache(500)
+    model: dict[int, list[int]] = {}
+    for turn in range(5000):
+        key = rng.randrange(300)
+        if rng.randrange(5):
+            model[key] = [turn] * rng.choice((0, 1, 1, 1, 64))
+            cache.put(key, model[key])
+        else:
+            popped = cache.pop(key)
+            assert popped is None or popped is model[key]
+            model.pop(key, None)
+        held = {key: found for key in model if (found := cache.get(key)) is not None}
+        assert all(found is model[key] for key, found in held.items())
+        assert cache.used == sum(len(found) + 1 for found in held.values()) <= 500
+        assert set(cache.missing(model)) == model.keys() - held.keys()
+        assert len(cache) == len(held)
+    assert cache.get(key) is not None or key not in model
+    cache.clear()
+    assert (len(cache), cache.used) == (0, 0)
+
+
+def test_a_sequence_that_is_put_is_held_while_older_ones_are_there() -> None:
+    cache: SequenceCache[int, list[int]] = SequenceCache(20)
+    for number in range(100):
+        cache.put(number, [number])
+        assert cache.get(number) == [number]
+    assert cache.get(0) is None
+    assert 10 >= len(cache) >= 8

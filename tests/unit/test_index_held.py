@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from heapq import merge
 
@@ -13,6 +14,7 @@ from docstore.dedup import index as index_module
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.buckets import RowBuckets
 from docstore.dedup.index import POINTER_SLICE, HashIndex
+from docstore.dedup.oldest import Oldest
 from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.types import Cell, Durability, ReadSpec, RowMutations
 
@@ -38,8 +40,14 @@ def pages_of(index: HashIndex, texts: dict[PagePointer, int]) -> list[list[PageP
     return found + [list(index.pages_with_body(body_head(checksum(1, body)))) for body in range(BODIES)]
 
 
+@pytest.mark.parametrize("has_room", [True, False])
 @pytest.mark.parametrize("seed", range(12))
-def test_what_is_at_hand_is_what_is_stored_and_in_flight(seed: int) -> None:
+def test_what_is_at_hand_is_what_is_stored_and_in_flight(
+    seed: int, has_room: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_room:
+        monkeypatch.setattr(index_module, "ROWS_HELD", 12)
+        monkeypatch.setattr(index_module, "PAGES_HELD", 8)
     rng = np.random.default_rng([SEED, seed])
     engine = MemoryEngine()
     held = HashIndex(engine, RowBuckets(engine), remembers=True)
@@ -120,3 +128,51 @@ def test_whether_a_page_is_posted_is_asked_of_one_posting(monkeypatch: pytest.Mo
     assert not index.holds(b"row300", 5, checksum(1, 3))
     assert not index.holds(b"row29", 6, checksum(1, 3))
     assert sum(read) <= 2
+
+
+def test_rows_at_hand_are_bounded_by_what_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """12: rows were counted, of which each may have 64 pages."""
+    bodies, copies = 40, 50
+    monkeypatch.setattr(index_module, "ROWS_HELD", 10 * copies)
+    engine = MemoryEngine()
+    index = HashIndex(engine, RowBuckets(engine), remembers=True)
+    for number in range(copies):
+        analyses = [page(body, body) for body in range(bodies)]
+        index.prepare(analyses)
+        for body, analysis in enumerate(analyses):
+            added = index.add(b"row%d-%d" % (number, body), number, analysis, status=200)
+            engine.mutate_rows(added, Durability.NONE)
+        index.end_group(committed=True)
+    asked: list[bytes] = []
+    real = engine.qualifiers
+
+    def noted(table: str, row_key: bytes, limit: int) -> list[bytes]:
+        asked.append(row_key)
+        return real(table, row_key, limit)
+
+    monkeypatch.setattr(engine, "qualifiers", noted)
+    for body in range(bodies):
+        assert len(list(index.pages_with_body(body_head(checksum(1, body))))) == copies
+    assert len(asked) >= bodies - 10
+
+
+def test_questions_of_bodies_of_very_many_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """12: what was asked of each such body was held for ever."""
+    bodies, most = 30, 8
+    monkeypatch.setattr(index_module, "OLDEST_HELD", most)
+    engine = MemoryEngine()
+    index = HashIndex(engine, RowBuckets(engine), remembers=True)
+    for body in range(bodies):
+        for number in range(POINTER_SLICE + 1):
+            added = index.add(b"row%d" % number, number, page(body, body), status=200)
+            engine.mutate_rows(added, Durability.NONE)
+    index.end_group(committed=True)
+    gc.collect()
+    before = sum(isinstance(one, Oldest) for one in gc.get_objects())
+    for _ in range(3):
+        for body in range(bodies):
+            for condition in ("one", "other"):
+                found = index.oldest_with_body(checksum(1, body), b"row0", lambda _: True, condition)
+                assert found == PagePointer(1, b"row1")
+                held = sum(isinstance(one, Oldest) for one in gc.get_objects()) - before
+                assert 0 < held <= most
