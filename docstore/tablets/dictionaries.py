@@ -18,9 +18,11 @@ written earns a part of it (`PAGES_A_LOAD`), and pages of ever other sites canno
 from __future__ import annotations
 
 import struct
+from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, Protocol
@@ -47,13 +49,18 @@ from docstore.tablets.manifest import Tablet
 from docstore.tablets.values import PACK_LEVEL, Dictionary, checksum16, pack, unpack
 
 PIECE_BYTES = 1024
-PREPARED_BYTES = 64 << 20
-"""Contents of dictionaries that are held prepared for writing; with its tables each takes three times its content."""
+PREPARED_BYTES = 96 << 20
+"""Memory of dictionaries that are held prepared for writing: with room and tables each takes 1.6 to 3 times its
+content, so these are some 60 of the largest, or 250 of the first ones of sites."""
 CONTENTS_HELD_BYTES = 16 << 20
 """Contents of dictionaries as their files have them: those that were just written, and are prepared next."""
 LOADS_IN_STOCK = 64
 """So many may be prepared at once before pages have earned more."""
-SCOPES_HELD = 256
+SAMPLES_BYTES = 48 << 20
+"""Of values, for the next dictionaries of scopes.  The scope that was used least recently goes first, and what is known
+of it too."""
+SCOPES_HELD = 1024
+"""Scopes of which is known which dictionary they use: some 1 KB each, besides their samples."""
 PAGES_A_LOAD = 32
 """Values written for each dictionary that is read and prepared again, some 3 ms: at most 100 us a value."""
 LARGEST_DICTIONARY_BYTES = 1 << 20
@@ -205,29 +212,44 @@ of 3,444 pages it takes 7 us a page less than level 6, for .14% of the raw bytes
 
 
 class Sample:
-    """What is kept of a stream of values: whole values at first, then pieces of them at even distances."""
+    """What is kept of a stream of values: whole values at first, then pieces of them at even distances.
+
+    It lies in one piece of memory: thousands of small ones, held for long among buffers that come and go, would keep
+    the C library from giving back what lies between them.
+    """
 
     def __init__(self) -> None:
         self.seen_bytes = 0
-        self._pieces: list[bytes] = []
+        self._kept = bytearray()
+        self._ends = array("Q")
+        """Of each value or piece, in what is kept."""
         self._stride_bytes = 0
         self._next = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of what is kept."""
+        return len(self._kept)
 
     def take(self, raw: bytes) -> None:
         """Keep of the next value what falls to it."""
         end = self.seen_bytes + len(raw)
         if not self._stride_bytes:
-            self._pieces.append(raw)
+            self._keep(raw)
         else:
             while self._next < end:
                 start = max(0, self._next - self.seen_bytes)
-                self._pieces.append(raw[start : start + PIECE_BYTES])
+                self._keep(raw[start : start + PIECE_BYTES])
                 self._next += self._stride_bytes
         self.seen_bytes = end
 
+    def _keep(self, piece: bytes) -> None:
+        self._kept += piece
+        self._ends.append(len(self._kept))
+
     def content(self) -> bytes:
         """All that is kept, in order; evenly taken pieces of it where one long value made it more than a dictionary."""
-        kept = b"".join(self._pieces)
+        kept = bytes(self._kept)
         if len(kept) <= LARGEST_DICTIONARY_BYTES:
             return kept
         stride_bytes = -(-len(kept) // LARGEST_DICTIONARY_BYTES) * PIECE_BYTES
@@ -236,15 +258,19 @@ class Sample:
     def widen(self, stride_pieces: int) -> None:
         """Keep only pieces at this distance, and go on so."""
         stride_bytes = stride_pieces * PIECE_BYTES
+        kept = bytes(self._kept)
+        pieces = [kept[start:end] for start, end in zip([0, *self._ends], self._ends, strict=False)]
+        self._kept, self._ends = bytearray(), array("Q")
         if self._stride_bytes:
-            self._pieces = self._pieces[:: stride_bytes // self._stride_bytes]
-            self._next = len(self._pieces) * stride_bytes
-        else:
-            values, self._pieces, self.seen_bytes, self._next = self._pieces, [], 0, 0
+            for piece in pieces[:: stride_bytes // self._stride_bytes]:
+                self._keep(piece)
+            self._next = len(self._ends) * stride_bytes
             self._stride_bytes = stride_bytes
-            for value in values:
+        else:
+            self.seen_bytes = self._next = 0
+            self._stride_bytes = stride_bytes
+            for value in pieces:
                 self.take(value)
-        self._stride_bytes = stride_bytes
 
 
 class _Scope:
@@ -257,6 +283,11 @@ class _Scope:
         self.raw_bytes = 0
         self.payload_bytes = 0
         self.best_share: float | None = None
+
+    @property
+    def sample_bytes(self) -> int:
+        """Bytes of its sample."""
+        return 0 if self.sample is None else self.sample.held_bytes
 
     def start_again(self) -> None:
         """Sample for a first dictionary once more."""
@@ -311,8 +342,9 @@ class SiteDictionaries:
         self._engine = engine
         self._tablets = tablets
         self._scopes: OrderedDict[bytes, _Scope] = OrderedDict()
+        self._sample_bytes = 0
         self._changed: dict[bytes, bytes] = {}
-        self._prepared: LruCache[bytes, Dictionary] = LruCache(PREPARED_BYTES, lambda one: len(one.content))
+        self._prepared: LruCache[bytes, Dictionary] = LruCache(PREPARED_BYTES, lambda one: one.memory_bytes)
         self._earned = LOADS_IN_STOCK * PAGES_A_LOAD
         self._last: tuple[bytes, Column, bytes, _Scope] | None = None
         """The site that was asked for last, which is the next one to learn from."""
@@ -384,6 +416,7 @@ class SiteDictionaries:
     def forget(self) -> None:
         """Cached scopes and dictionaries are stale: compaction has changed which are in use."""
         self._scopes.clear()
+        self._sample_bytes = 0
         self._prepared.clear()
         self._last = None
 
@@ -407,9 +440,15 @@ class SiteDictionaries:
         else:
             scope = _Scope(b"", 0)
         self._scopes[name] = scope
-        if len(self._scopes) > SCOPES_HELD:
-            self._scopes.popitem(last=False)
+        self._let_oldest_go()
         return scope
+
+    def _let_oldest_go(self) -> None:
+        while len(self._scopes) > SCOPES_HELD or (self._sample_bytes > SAMPLES_BYTES and len(self._scopes) > 1):
+            _, scope = self._scopes.popitem(last=False)
+            self._sample_bytes -= scope.sample_bytes
+            if self._last is not None and self._last[3] is scope:
+                self._last = None
 
     def _tablet_name(self, row_key: bytes, column: Column) -> bytes:
         return b"tablet " + self._tablets.tablet_for(row_key).number.to_bytes(8, "big") + _column_name(column)
@@ -417,12 +456,19 @@ class SiteDictionaries:
     def _sample(self, name: bytes, scope: _Scope, raw: bytes) -> None:
         if scope.sample is None:
             return
-        scope.sample.take(raw)
-        stage = STAGES[scope.stage]
-        if scope.sample.seen_bytes < stage.seen_bytes:
-            return
+        before = scope.sample_bytes
+        try:
+            scope.sample.take(raw)
+            if scope.sample.seen_bytes >= STAGES[scope.stage].seen_bytes:
+                self._next_stage(name, scope, scope.sample)
+        finally:
+            self._sample_bytes += scope.sample_bytes - before
+        self._let_oldest_go()
+
+    def _next_stage(self, name: bytes, scope: _Scope, sample: Sample) -> None:
+        """Make the scope's next dictionary of what was sampled."""
         level = PASSING_PACK_LEVEL if scope.stage + 1 < len(STAGES) else PACK_LEVEL
-        checksum = scope.checksum = self._files.write(scope.sample.content(), level)
+        checksum = scope.checksum = self._files.write(sample.content(), level)
         if self._used is not None:
             self._used.add(checksum)
         self._prepare(checksum)
@@ -432,7 +478,7 @@ class SiteDictionaries:
         if scope.stage == len(STAGES):
             scope.sample = None
         else:
-            scope.sample.widen(STAGES[scope.stage].stride_pieces)
+            sample.widen(STAGES[scope.stage].stride_pieces)
 
     def _held(self, scope: _Scope) -> Dictionary | None:
         """The dictionary of a scope, if it is held or can be paid for."""
@@ -445,11 +491,12 @@ class SiteDictionaries:
             dictionary = self.unreadable.attempt(lambda: self._prepare(checksum))
             if dictionary is None:
                 scope.checksum = b""
+                self._sample_bytes -= scope.sample_bytes
                 scope.start_again()
         return dictionary
 
     def _prepare(self, checksum: bytes) -> Dictionary:
-        dictionary = Dictionary(self._files.load(checksum))
+        dictionary = Dictionary(self._files.load(checksum), load=partial(self._files.load, checksum))
         self._prepared.put(checksum, dictionary)
         return dictionary
 

@@ -19,6 +19,11 @@ class IndexedDictionary:
     def __init__(self, content: bytes) -> None:
         self._dictionary = docstore_native.FrameDictionary(content)
 
+    @property
+    def memory_bytes(self) -> int:
+        """What native code holds: the content, room for a value behind it, and the index."""
+        return self._dictionary.memory_bytes
+
     def frame(self, raw: bytes, limit: int | None = None) -> bytes | None:
         """The frame of a value that leans on it; None where the reference has to make one.
 

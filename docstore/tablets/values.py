@@ -39,10 +39,13 @@ DELTA_LEVEL = 6
 """At least this: deltas take 2.5% of manual pages in place of 3.0 at level 3, in the same time with tables that fit."""
 PACK_LEVEL = 6
 """Of dictionary files: one of 600 KB takes 4 ms."""
-DECODING_DICTIONARIES_BYTES = 256 << 20
-"""Contents of dictionaries held for reading, shared by all threads: those of 235 sites of manuals are 115 MB."""
-CODERS_HELD = 256
-"""A thread's compressors with a dictionary, and its decompressors; one for a dictionary that is held takes 20 us."""
+DECODING_BYTES = 128 << 20
+"""Dictionaries held for reading, with their decompressors, shared by all threads: those of 235 sites of manuals are
+115 MB."""
+_DECOMPRESSOR_BYTES = 96 << 10
+"""What zstd takes for one.  To make one for a dictionary that is held takes 20 us."""
+COMPRESSORS_HELD = 16
+"""A thread's compressors with a dictionary, of some 1 MB each: where native code does not make the frames."""
 BASE_LIMIT_BYTES = 8 << 20
 """A longer base is not used: decoding would have to make all of it again for one page."""
 _WINDOW_LOG_MAX = 27
@@ -56,6 +59,9 @@ _SIZE_IN_FOUR_BYTES = 0x80
 _ONE_SEGMENT_SIZE_IN_FOUR_BYTES = ZSTD_FRAME_MAGIC + b"\xa0"
 _BLOCK_BYTES = 128 << 10
 """A zstd block holds at most so much."""
+
+_ZSTD_TABLES_BYTES = (4 << 17) + (4 << 16)
+"""Of a dictionary that zstd itself compresses with: see `_dictionary_parameters`."""
 
 Resolve: TypeAlias = Callable[[bytes], bytes]
 """From the checksum of a dictionary or base to its raw bytes."""
@@ -80,16 +86,38 @@ class Dictionary:
 
     Attributes:
         checksum: 16 bytes; names it in records.
-        content: its raw bytes.
         indexed: makes frames in native code; None without it, or above `LEVEL`.
+
+    Args:
+        content: its raw bytes.
+        level: of zstd.
+        load: gives the content again, so that it is not held beside what native code makes of it; None holds it.
     """
 
-    def __init__(self, content: bytes, level: int = LEVEL) -> None:
+    def __init__(self, content: bytes, level: int = LEVEL, load: Callable[[], bytes] | None = None) -> None:
         self.checksum = checksum16(content)
-        self.content = content
         self.indexed: IndexedDictionary | None = _native().index(content) if level <= LEVEL else None
+        self._load = load
+        self._content = None if load is not None and self.indexed else content
         self._level = level
         self._prepared: zstandard.ZstdCompressionDict | None = None if self.indexed else self._prepare()
+
+    @property
+    def content(self) -> bytes:
+        """Its raw bytes.
+
+        Raises:
+            CorruptionError: they are loaded again, and cannot be read.
+        """
+        if self._content is not None or self._load is None:
+            return self._content or b""
+        return self._load()
+
+    @property
+    def memory_bytes(self) -> int:
+        """What is held for it, but for what `prepared` makes where native code fails."""
+        held = 0 if self._content is None else len(self._content)
+        return held + (self.indexed.memory_bytes if self.indexed else held + _ZSTD_TABLES_BYTES)
 
     @property
     def prepared(self) -> zstandard.ZstdCompressionDict:
@@ -148,14 +176,45 @@ class _Contexts(threading.local):
 
     def __init__(self, level: int) -> None:
         self.compress = zstandard.ZstdCompressor(level=level, write_content_size=False).compress
-        self.compressors: LruCache[bytes, zstandard.ZstdCompressor] = LruCache(CODERS_HELD)
-        self.decompressors: LruCache[bytes, zstandard.ZstdDecompressor] = LruCache(CODERS_HELD)
+        self.compressors: LruCache[bytes, zstandard.ZstdCompressor] = LruCache(COMPRESSORS_HELD)
         self.renew_decompressor()
 
     def renew_decompressor(self) -> None:
         decompressor = zstandard.ZstdDecompressor()
         self.decompress = decompressor.decompress
         self.decompress_chain = decompressor.decompress_content_dict_chain
+
+
+class DecodingDictionary:
+    """A dictionary for reading, and decompressors for it that no thread is using: as many as worked at a time.
+
+    What leans on the dictionary is here, and goes with it: a decompressor that a thread kept would keep it as well.
+    """
+
+    __slots__ = ("_idle", "dictionary")
+
+    def __init__(self, content: bytes) -> None:
+        self.dictionary = zstandard.ZstdCompressionDict(content, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+        self._idle: list[zstandard.ZstdDecompressor] = []
+
+    @property
+    def memory_bytes(self) -> int:
+        """With one decompressor."""
+        return len(self.dictionary) + _DECOMPRESSOR_BYTES
+
+    def decompress(self, frame: bytes) -> bytes:
+        """The content of a frame.
+
+        Raises:
+            zstandard.ZstdError: it is no sound frame.
+        """
+        try:
+            one = self._idle.pop()
+        except IndexError:  # all are at work
+            one = zstandard.ZstdDecompressor(dict_data=self.dictionary)
+        raw = one.decompress(frame)
+        self._idle.append(one)
+        return raw
 
 
 class ValueCodec:
@@ -168,7 +227,9 @@ class ValueCodec:
     def __init__(self, level: int = LEVEL) -> None:
         self._level = level
         self._contexts = _Contexts(level)
-        self._dictionaries: LruCache[bytes, zstandard.ZstdCompressionDict] = LruCache(DECODING_DICTIONARIES_BYTES, len)
+        self._decoding_dictionaries: LruCache[bytes, DecodingDictionary] = LruCache(
+            DECODING_BYTES, lambda one: one.memory_bytes
+        )
 
     def encode(
         self, raw: bytes, *, dictionary: Dictionary | None = None, base: tuple[bytes, bytes] | None = None
@@ -232,8 +293,7 @@ class ValueCodec:
                 raise _damaged(record, "a frame without content size", payload[:4].hex() or "nothing")
             try:
                 if codec == CODEC_ZSTD_DICTIONARY:
-                    decompressor = self._dictionary_decompressor(record.related, resolve)
-                    raw = decompressor.decompress(_sized_frame(payload, raw_bytes))
+                    raw = self._decoding(record.related, resolve).decompress(_sized_frame(payload, raw_bytes))
                 elif codec == CODEC_ZSTD:
                     raw = self._contexts.decompress(_sized_frame(payload, raw_bytes))
                 elif codec == CODEC_ZSTD_DELTA:
@@ -293,18 +353,12 @@ class ValueCodec:
             held.put(dictionary.checksum, compressor)
         return compressor
 
-    def _dictionary_decompressor(self, checksum: bytes, resolve: Resolve | None) -> zstandard.ZstdDecompressor:
-        held = self._contexts.decompressors
-        decompressor = held.get(checksum)
-        if decompressor is None:
-            content = self._dictionaries.get(checksum)
-            if content is None:
-                raw = _related(checksum, resolve)
-                content = zstandard.ZstdCompressionDict(raw, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-                self._dictionaries.put(checksum, content)
-            decompressor = zstandard.ZstdDecompressor(dict_data=content)
-            held.put(checksum, decompressor)
-        return decompressor
+    def _decoding(self, checksum: bytes, resolve: Resolve | None) -> DecodingDictionary:
+        held = self._decoding_dictionaries.get(checksum)
+        if held is None:
+            held = DecodingDictionary(_related(checksum, resolve))
+            self._decoding_dictionaries.put(checksum, held)
+        return held
 
 
 def checksum16(raw: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import random
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from docstore.tablets.dictionaries import (
 )
 from docstore.tablets.layout import Layout
 from docstore.tablets.record import Record
-from docstore.tablets.values import PACK_LEVEL, pack
+from docstore.tablets.values import PACK_LEVEL, Dictionary, pack
 
 HTML = (("content-type", "application/octet-stream"),)
 T0 = 1_700_000_000_000_000
@@ -64,8 +65,8 @@ def test_site_gets_a_dictionary_of_its_first_pages(store: DocumentStore) -> None
     assert first.body in content
 
 
-ROOM_OF_ONE = 150_000
-"""Bytes: more than a first dictionary of such a site, less than two."""
+ROOM_OF_ONE = Dictionary(bytes(150_000), load=bytes).memory_bytes
+"""More than a first dictionary of such a site takes, less than two take."""
 
 
 def own_dictionary(store: DocumentStore, site: int) -> bytes:
@@ -103,6 +104,33 @@ def test_pages_earn_a_dictionary_that_was_pushed_out(tmp_path: Path, monkeypatch
         list(store.put_pages(later))
         used = [record_of(store, one.url).related for one in later]
     assert used[0] != own[1] == used[-1] != b""
+
+
+def held_now() -> tuple[int, int]:
+    """Bytes of all samples, and of all dictionaries that are prepared."""
+    found = gc.get_objects()
+    samples = sum(one.held_bytes for one in found if isinstance(one, Sample))
+    return samples, sum(one.memory_bytes for one in found if isinstance(one, Dictionary))
+
+
+def test_ever_other_sites_take_no_more_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """12: the samples of 256 scopes were held, and contents of dictionaries counted without what is made of them."""
+    bounds = 3 * ROOM_OF_ONE, 2 * ROOM_OF_ONE
+    monkeypatch.setattr(dictionaries, "SAMPLES_BYTES", bounds[0])
+    monkeypatch.setattr(dictionaries, "PREPARED_BYTES", bounds[1])
+    gc.collect()
+    before = held_now()
+    most = (0, 0)
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        for site in range(24):
+            list(store.put_pages(pages(site, 4 if site % 3 else 7)))
+            samples, prepared = held_now()
+            most = max(most[0], samples - before[0]), max(most[1], prepared - before[1])
+        assert most <= bounds and most[1] <= bounds[1]
+        assert most[0] > bounds[0] // 2, "samples are held"
+        last = pages(23, 8)[-1]
+        list(store.put_pages([last]))
+        assert store.get(last.url) is not None
 
 
 @pytest.mark.parametrize("stride_pieces", [0, 8])

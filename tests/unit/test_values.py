@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
 
@@ -20,8 +21,16 @@ from docstore.storage.envelope import (
     is_absent,
     parse_envelope,
 )
+from docstore.tablets import values
 from docstore.tablets.record import Record
-from docstore.tablets.values import BASE_LIMIT_BYTES, Dictionary, Encoded, ValueCodec, checksum16
+from docstore.tablets.values import (
+    BASE_LIMIT_BYTES,
+    DecodingDictionary,
+    Dictionary,
+    Encoded,
+    ValueCodec,
+    checksum16,
+)
 
 WORDS = [bytes(random.Random(7).choices(b"abcdefghijklmnopqrstuvwxyz", k=6)) for _ in range(2000)]
 
@@ -116,6 +125,44 @@ def test_a_dictionary_is_asked_for_once() -> None:
         assert len(encoded.payload) < len(codec.encode(raw).payload)
         assert codec.decode(record_of(raw, encoded), resolve) == raw
     assert asked == [dictionary.checksum]
+
+
+def test_dictionaries_for_reading_are_bounded_however_many_threads_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """12: each thread kept decompressors of 256 dictionaries, and with them the dictionaries."""
+    threads, most = 4, 3
+    dictionaries = [Dictionary(page(seed, 20000)) for seed in range(12)]
+    contents = {one.checksum: one.content for one in dictionaries}
+    monkeypatch.setattr(values, "DECODING_BYTES", most * (max(map(len, contents.values())) + (128 << 10)))
+    codec = ValueCodec()
+    raw = page(99, 300)
+    records = [record_of(raw, codec.encode(raw, dictionary=one)) for one in dictionaries]
+    all_have_read, is_counted = threading.Barrier(threads + 1), threading.Event()
+    wrong: list[int] = []
+
+    def read() -> None:
+        wrong.extend(n for n, one in enumerate(records) if codec.decode(one, contents.__getitem__) != raw)
+        all_have_read.wait(60)
+        is_counted.wait(60)
+
+    before = sum(isinstance(one, DecodingDictionary) for one in gc.get_objects())
+    readers = [threading.Thread(target=read) for _ in range(threads)]
+    for reader in readers:
+        reader.start()
+    all_have_read.wait(60)
+    held = sum(isinstance(one, DecodingDictionary) for one in gc.get_objects()) - before
+    is_counted.set()
+    for reader in readers:
+        reader.join()
+    assert not wrong
+    assert 0 < held <= most
+
+
+def test_a_dictionary_that_can_be_loaded_again_is_held_once() -> None:
+    content = page(1, 20000)
+    held, loaded = Dictionary(content), Dictionary(content, load=lambda: content)
+    assert held.content == loaded.content == content
+    assert held.memory_bytes - loaded.memory_bytes == (len(content) if loaded.indexed else 0)
+    assert loaded.memory_bytes > len(content)
 
 
 def test_the_wrong_base_is_corruption_or_refused_length_never_an_answer() -> None:

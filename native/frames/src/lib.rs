@@ -50,6 +50,11 @@ impl Dictionary {
         text.extend_from_slice(content);
         Some(Self { content_bytes: content.len(), index: Index::new(content), text: Mutex::new(text) })
     }
+
+    /// Bytes of memory.
+    pub fn capacity(&self) -> usize {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner).capacity() + self.index.capacity()
+    }
 }
 
 /// Makes frames; what it keeps between calls is memory alone.

@@ -107,6 +107,11 @@ impl Index {
         Self { entries }
     }
 
+    /// Bytes of memory.
+    pub fn capacity(&self) -> usize {
+        self.entries.capacity() * size_of::<u32>()
+    }
+
     #[inline(always)]
     fn entry(&self, key: Key) -> u32 {
         self.entries[key.slot(self.entries.len())]

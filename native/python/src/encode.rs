@@ -28,6 +28,12 @@ impl FrameDictionary {
         Ok(Self { dictionary: made.map_err(|_| defect("indexing a dictionary panicked"))? })
     }
 
+    /// What it holds.
+    #[getter]
+    fn memory_bytes(&self) -> usize {
+        self.dictionary.as_ref().map_or(0, Dictionary::capacity)
+    }
+
     /// The frame of a value that leans on this dictionary; None where they are too long together, no bytes where it
     /// would be clearly longer than a limit.
     #[pyo3(signature = (value, limit=None))]
