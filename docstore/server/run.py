@@ -34,7 +34,7 @@ from docstore.server.records import Log
 from docstore.server.service import Service
 from docstore.server.settings import Settings
 from docstore.server.tokens import Tokens
-from docstore.storage.heap import give_back_freed, use_one_heap
+from docstore.storage.heap import give_back_freed
 from docstore.store import DocumentStore
 
 if TYPE_CHECKING:
@@ -123,7 +123,6 @@ class Server:
             stack.callback(remove_socket, unix_path.absolute())
             stack.callback(sys.setswitchinterval, before)
             sys.setswitchinterval(SWITCH_SECONDS)
-            use_one_heap()
             listeners = [_Listener(self._api.app, [tcp, unix])]
             archive_url = ""
             if self._settings.archive_port is not None:

@@ -10,7 +10,10 @@ M_ARENA_MAX = -8
 
 
 def use_one_heap() -> None:
-    """Let all threads allocate from one heap: glibc gives threads heaps of their own, which keep what was freed."""
+    """Let all threads allocate from one heap: glibc gives threads heaps of their own, which keep what was freed.
+
+    Of use before there are threads: those that are there keep their heaps, and share them with later ones.
+    """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 

@@ -13,6 +13,7 @@ from typing import Any
 from docstore.cli import arguments, output
 from docstore.cli.opening import open_files
 from docstore.model.errors import EXIT_OK, InvalidArgument
+from docstore.storage.heap import use_one_heap
 
 DESCRIPTION = """\
 Serve a store over HTTP, so that many processes write and read it at a time:
@@ -92,6 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal comes."""
+    use_one_heap()  # before the store has threads: a heap that a thread has is used on
     server, settings_module, records = _server_modules()
     limits = settings_module.Limits(request_bytes=args.max_body << 20, waiting_bytes=max(256, 4 * args.max_body) << 20)
     settings = settings_module.Settings(
