@@ -15,6 +15,7 @@ from docstore.text import combined, content, scored
 from docstore.text.evidence import ADVERT, BOILERPLATE, HEADER, HINT, MAIN, WHOLE
 from docstore.text.marks import NEVER, tag_marks
 from docstore.text.outline import Outline, outline, render
+from docstore.text.strays import strays
 from docstore.text.tokens import HIDDEN, split
 from docstore.text.words import words
 
@@ -44,6 +45,8 @@ _WORDS_SAY: Final = {
     "taken": "the rule `combined` takes it",
     "left": "the rule `combined` leaves it out",
 }
+
+_STRAY: Final = "a long text that few of many alike elements have"
 
 
 class ExplainedBlock(NamedTuple):
@@ -75,7 +78,7 @@ def explain(source: str, extractor: str) -> list[ExplainedBlock]:
     if extractor == "scored":
         page, taken = scored.read(markup)
         full = outline(markup, apart=True)
-        if scored.without_never(full).blocks != page.blocks:
+        if scored.blocks_of(full).blocks != page.blocks:
             full = outline(markup, HIDDEN - {"noscript"}, apart=True)
         return list(_of_scored(full, page, taken, scored.title_of(markup)))
     if extractor == "combined":
@@ -131,10 +134,13 @@ def _of_scored(full: Outline, page: Outline, taken: Sequence[int], title: str) -
     features_of = list(scored.block_features(page, taken, title))
     scores = [scored.score(features) for features in features_of]
     found = scored.choose(page, scores)
+    shown = scored.without_never(full)
+    stray = {id(shown.blocks[number]) for number in strays(shown)}
     number = 0
     for block in full.blocks:
         if number == len(page.blocks) or page.blocks[number] != block:
-            yield ExplainedBlock(render([block]), False, None, (_never_by(full, block.owner),))
+            why = _STRAY if id(block) in stray else _never_by(full, block.owner)
+            yield ExplainedBlock(render([block]), False, None, (why,))
             continue
         score, is_kept = scores[number], number in kept
         because: tuple[str, ...] = tuple(_causes(features_of[number], 1 if is_kept else -1))

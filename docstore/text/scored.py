@@ -1,17 +1,19 @@
 """The default main-content rule: every block is scored by a table of evidence, and kept where the score is above zero.
 
-Knows `combined`, `outline`, `marks`, `stamps` and `scorecard`.  Must not know charsets, words, nor what the text is
-used for.  Integers only, no order of hashing, linear time: another implementation gives the same blocks bit for bit.
+Knows `combined`, `outline`, `marks`, `strays`, `stamps` and `scorecard`.  Must not know charsets, words, nor what the
+text is used for.  Integers only, no order of hashing, linear time: another implementation gives the same blocks bit for
+bit.
 
 The rule:
 
 1. The blocks of the page but for those in elements that are never content (see `marks`) or say that they are adverts
    and hold at most half of the text, and those of at most half behind leaves that say so; inline tags that say so stand
-   apart (see `outline`).  And what `combined` takes of the blocks; if it finds 16 solid ones or fewer, short ones are
-   solid, too.  An element that holds more than 19/20 of the text is the page itself, whatever it is called, unless a
-   fifth of what it holds or more names cookies or consent; html and body always are.  Where what is taken weighs less
-   than 300 and the page has noscript elements, these are shown, and if 300 or more is taken then, the page is read so:
-   it is a shell for browsers that run scripts, and its text stands there for those that do not.
+   apart (see `outline`).  Of what is left, *strays* go: long texts that few of many alike elements have (see `strays`).
+   And what `combined` takes of the blocks; if it finds 16 solid ones or fewer, short ones are solid, too.  An element
+   that holds more than 19/20 of the text is the page itself, whatever it is called, unless a fifth of what it holds or
+   more names cookies or consent; html and body always are.  Where what is taken weighs less than 300 and the page has
+   noscript elements, these are shown, and if 300 or more is taken then, the page is read so: it is a shell for browsers
+   that run scripts, and its text stands there for those that do not.
 2. A block's *score* is the sum of what the scorecard gives for: the marks of the elements around it and of its own tag;
    its size, its share of links and whether it is a heading, together with whether `combined` took it; where it stands
    to what was taken, in which fifth of the page's text, and whether a heading comes before it; whether its text stands
@@ -48,6 +50,7 @@ from docstore.text.outline import Block, Outline, outline, render
 from docstore.text.references import decode_text
 from docstore.text.scorecard import SCORES
 from docstore.text.stamps import is_stamp
+from docstore.text.strays import without_strays
 from docstore.text.tokens import HIDDEN, Markup
 
 SIZES: Final = (10, 20, 40, 80, 160, 320)
@@ -112,14 +115,19 @@ def scored(markup: Markup) -> str:
 
 def read(markup: Markup) -> tuple[Outline, list[int]]:
     """Step 1: the page, and the numbers of the blocks that `combined` takes."""
-    page = without_never(outline(markup, apart=True))
+    page = blocks_of(outline(markup, apart=True))
     taken = select_combined(page, FEW_SOLID)
     if "noscript" in markup.names and _weigh(page, taken) < LITTLE_WEIGHT:
-        shown = without_never(outline(markup, HIDDEN - {"noscript"}, apart=True))
+        shown = blocks_of(outline(markup, HIDDEN - {"noscript"}, apart=True))
         taken_of_shown = select_combined(shown, FEW_SOLID)
         if _weigh(shown, taken_of_shown) >= LITTLE_WEIGHT:
             return shown, taken_of_shown
     return page, taken
+
+
+def blocks_of(page: Outline) -> Outline:
+    """The page without what is never content, and without its strays."""
+    return without_strays(without_never(page))
 
 
 def without_never(page: Outline) -> Outline:

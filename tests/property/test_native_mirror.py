@@ -273,6 +273,29 @@ def test_made_pages_are_analysed_the_same(budget: int) -> None:
         assert_same(made_page(chance, budget).encode(), "text/html;charset=utf-8")
 
 
+def made_cards(chance: random.Random) -> str:
+    """Alike elements, few of which have one more: names, attributes, numbers and lengths at the bounds of `strays`."""
+    name, own = chance.choice(("div", "li", "article", "x-card")), chance.choice(("div", "section", "td", "span"))
+    around, of_stray = chance.choice(ATTRIBUTES), chance.choice(("", "", " ", *ATTRIBUTES))
+    count = chance.randrange(1, 20)
+    strays = set(chance.sample(range(count), min(count, chance.randrange(6))))
+    parts = ["<main>"]
+    for number in range(count):
+        parts.append(f"<{name} data-n={number if chance.random() < 0.5 else 0}{around}>")
+        parts.append(f"<div class=x>{' '.join(chance.choices(WORDS, k=chance.choice((1, 6, 20))))}</div>")
+        if number in strays:
+            text = "t" * chance.choice((1, 39, 40, 41, 300))
+            parts.append(f"<{own}{of_stray}>{chance.choice(('', '<p>', '<h2>', '<i>i</i><p>'))}{text}</{own}>")
+        parts.append(chance.choice(("", "<div></div>", "<div><div></div></div>")) + f"</{name}>")
+    return "".join(parts)
+
+
+def test_made_cards_are_analysed_the_same() -> None:
+    chance = random.Random(SEED)
+    for _ in range(400):
+        assert_same(made_cards(chance).encode(), "text/html;charset=utf-8")
+
+
 # --- made markup ---
 
 

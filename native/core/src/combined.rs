@@ -5,7 +5,7 @@ use crate::flow::Flow;
 use crate::outline::{Block, Outline, Reading};
 use crate::tokens::Tag;
 
-const SOLID_WEIGHT: u64 = 40;
+pub const SOLID_WEIGHT: u64 = 40;
 const SOLID_LINK_SHARE: u64 = 3;
 const TAG_SHARE: u64 = 2;
 const HINT_SHARE: u64 = 3;

@@ -34,6 +34,7 @@ pub mod sketch;
 pub mod sketches;
 pub mod slices;
 pub mod stamps;
+pub mod strays;
 pub mod texts;
 pub mod tokens;
 pub mod visible;

@@ -1,8 +1,12 @@
 //! What the tags around a text say of it: `docstore/text/marks.py`.
 
+use std::hash::Hasher;
+
+use crate::bytes;
 use crate::names::NAME_DIALOG;
 use crate::tables::scorecard::{MARK_COUNT, MARK_NEVER, MARK_SCORES, TAG_MARKS};
 
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 const PARTS: usize = MARK_COUNT.div_ceil(64);
 /// No mark.
 pub const NONE: u16 = u16::MAX;
@@ -70,4 +74,32 @@ pub fn name_marks(element: u32) -> Marks {
         found.add(MARK_NEVER);
     }
     found
+}
+
+/// Hashes what `Marks` are made of.
+#[derive(Default)]
+pub struct Mixed(u64);
+
+impl Mixed {
+    fn mix(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(MIX);
+    }
+}
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks();
+        for &word in words {
+            self.mix(u64::from_le_bytes(word));
+        }
+        self.mix(bytes::load_padded(rest, 0));
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.mix(word.into());
+    }
 }

@@ -1,7 +1,7 @@
 //! The default main-content rule: `docstore/text/scored.py`, whose header states it step by step.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 
 use memchr::memmem;
 
@@ -9,12 +9,13 @@ use crate::bytes;
 use crate::combined::{self, Combined, LITTLE_WEIGHT};
 use crate::evidence::{ADVERT, MAIN, WHOLE};
 use crate::flow::{Flow, Source};
-use crate::marks::{self, name_marks, Marks};
+use crate::marks::{self, name_marks, Marks, Mixed};
 use crate::names::{NAME_NOSCRIPT, NAME_TITLE};
 use crate::outline::{Block, Outline, Reading};
 use crate::phrases::{self, OF_CONSENT};
 use crate::said::Remembered;
 use crate::stamps::is_stamp;
+use crate::strays::Strays;
 use crate::tables::scorecard::{
     AMOUNT, ANY, FIFTH, HEADING_BEFORE, LIKE, LIKES, NEIGHBOUR, NEIGHBOUR_FATE, NOTHING, PLACE, REPEATED, SAME_ELEMENT,
     SENTENCE, SENTENCE_ENDS, SHAPE, SHARE, SIZES, TAKEN_WEIGHTS, TITLE, WORDS,
@@ -73,6 +74,7 @@ pub struct Scored {
     /// The last path that was made of a parent's path, a name and attributes, by a hash of these.
     made: Vec<((u32, u32, u32), u32)>,
     alike: Alike,
+    strays: Strays,
     /// Elements that say of themselves that they are never content.
     never: Vec<usize>,
     /// Of each block, and of two blocks that are not there before the first and behind the last.
@@ -153,6 +155,7 @@ impl Scored {
         self.mark();
         self.find_words();
         self.drop_never();
+        self.drop_strays();
         combined::select(&self.combined.page, FEW_SOLID)
     }
 
@@ -337,6 +340,19 @@ impl Scored {
         let mut is_kept = page.blocks.iter().map(|block| !goes(block)).collect::<Vec<_>>().into_iter();
         self.words.retain(|_| is_kept.next() == Some(true));
         page.blocks.retain(|block| !goes(block));
+    }
+
+    /// Drop long texts that few of many alike elements have.
+    fn drop_strays(&mut self) {
+        let page = &mut self.combined.page;
+        let strays = self.strays.find(page);
+        if strays.is_empty() {
+            return;
+        }
+        let mut kinds = 0..;
+        self.words.retain(|_| kinds.next().is_some_and(|number| strays.binary_search(&number).is_err()));
+        let mut blocks = 0..;
+        page.blocks.retain(|_| blocks.next().is_some_and(|number| strays.binary_search(&number).is_err()));
     }
 
     fn find_first(&mut self) {
@@ -527,32 +543,4 @@ fn steps(value: u64, steps: &[u64]) -> usize {
 
 fn weigh(page: &Outline, numbers: &[usize]) -> u64 {
     combined::weigh(&page.blocks, numbers)
-}
-
-/// Hashes what `Marks` are made of.
-#[derive(Default)]
-struct Mixed(u64);
-
-impl Mixed {
-    fn mix(&mut self, word: u64) {
-        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(MIX);
-    }
-}
-
-impl Hasher for Mixed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks();
-        for &word in words {
-            self.mix(u64::from_le_bytes(word));
-        }
-        self.mix(bytes::load_padded(rest, 0));
-    }
-
-    fn write_u32(&mut self, word: u32) {
-        self.mix(word.into());
-    }
 }

@@ -1,0 +1,106 @@
+//! Long texts that few of many alike elements have: `docstore/text/strays.py`.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use crate::combined::{subtree_sums, SOLID_WEIGHT};
+use crate::marks::{Marks, Mixed};
+use crate::names::{NAME_ARTICLE, NAME_ASIDE, NAME_DIV, NAME_SECTION};
+use crate::outline::Outline;
+
+const GENERIC: [u32; 4] = [NAME_DIV, NAME_SECTION, NAME_ASIDE, NAME_ARTICLE];
+const STRAY_WEIGHT: u64 = SOLID_WEIGHT;
+const MOST_STRAYS: u32 = 3;
+const LEAST_RATIO: u32 = 4;
+const STRAY_SHARE: u64 = 2;
+const MADE: usize = 256;
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Forms of a page's elements.
+#[derive(Default)]
+pub struct Strays {
+    /// Of each element.
+    forms: Vec<u32>,
+    /// By the parent's form, a name, and twice the number of marks, one more with attributes.
+    numbers: HashMap<(u32, u32, u32), u32, BuildHasherDefault<Mixed>>,
+    of_marks: HashMap<Marks, u32, BuildHasherDefault<Mixed>>,
+    /// The last form that was made of a parent's form, a name and attributes, by a hash of these.
+    made: Vec<((u32, u32, u32), u32)>,
+    /// Of each form: its elements with text, and the weight of that.
+    counts: Vec<u32>,
+    weights: Vec<u64>,
+}
+
+impl Strays {
+    /// Numbers of the blocks that are strays, ascending.
+    pub fn find(&mut self, page: &Outline) -> Vec<usize> {
+        let held = subtree_sums(page, page.blocks.iter().map(|_| 1));
+        let may_be = |number: &usize| {
+            let block = &page.blocks[*number];
+            let owner = block.owner as usize;
+            let is_long = block.weight >= STRAY_WEIGHT && !block.is_heading;
+            is_long && held[owner] == 1 && GENERIC.contains(&page.tags[owner].0)
+        };
+        let mut found: Vec<usize> = (0..page.blocks.len()).filter(may_be).collect();
+        if found.is_empty() {
+            return found;
+        }
+        self.read_forms(page);
+        for (&form, &blocks) in self.forms.iter().zip(&held) {
+            self.counts[form as usize] += u32::from(blocks != 0);
+        }
+        let form = |element: u32| self.forms[element as usize] as usize;
+        found.retain(|&number| {
+            let owner = page.blocks[number].owner;
+            let own = self.counts[form(owner)];
+            own <= MOST_STRAYS && own * LEAST_RATIO <= self.counts[form(page.parents[owner as usize])]
+        });
+        if found.is_empty() {
+            return found;
+        }
+        let weights = subtree_sums(page, page.blocks.iter().map(|block| block.weight));
+        self.weights.clear();
+        self.weights.resize(self.counts.len(), 0);
+        for (&form, weight) in self.forms.iter().zip(weights) {
+            self.weights[form as usize] += weight;
+        }
+        found.retain(|&number| {
+            let block = &page.blocks[number];
+            block.weight * STRAY_SHARE <= self.weights[form(page.parents[block.owner as usize])]
+        });
+        found
+    }
+
+    fn read_forms(&mut self, page: &Outline) {
+        self.numbers.clear();
+        self.of_marks.clear();
+        self.made.clear();
+        self.made.resize(MADE, ((u32::MAX, 0, 0), 0));
+        self.forms.clear();
+        self.forms.push(0);
+        self.counts.clear();
+        self.counts.push(0);
+        for element in 1..page.parents.len() {
+            let parent = self.forms[page.parents[element] as usize];
+            let (name, attributes) = page.tags[element];
+            let key = (parent, name, attributes);
+            let mixed = (u64::from(parent) << 42 ^ u64::from(name) << 21 ^ u64::from(attributes)).wrapping_mul(MIX);
+            let made = &mut self.made[(mixed >> (64 - MADE.trailing_zeros())) as usize];
+            if made.0 != key {
+                let marks = page.said.said(attributes).marks;
+                let mut said = 0;
+                if marks != Marks::default() {
+                    let next = self.of_marks.len() as u32 + 1;
+                    said = *self.of_marks.entry(marks).or_insert(next);
+                }
+                let next = self.counts.len() as u32;
+                let of_key = (parent, name, said << 1 | u32::from(attributes != 0));
+                *made = (key, *self.numbers.entry(of_key).or_insert(next));
+                if made.1 == next {
+                    self.counts.push(0);
+                }
+            }
+            self.forms.push(made.1);
+        }
+    }
+}
