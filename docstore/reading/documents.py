@@ -129,12 +129,23 @@ class _Found(NamedTuple):
     cells: list[Cell]
 
 
-class DocumentReader:
-    """Reads documents.  Thread-safe, as the table and Bodies are."""
+class LongDocument(Exception):
+    """A document's values take more bytes than the reader was to fetch; none was fetched."""
 
-    def __init__(self, table: Table, placement: "Values") -> None:
+
+class DocumentReader:
+    """Reads documents.  Thread-safe, as the table and Bodies are.
+
+    Args:
+        table: of pages.
+        placement: where values lie.
+        most_bytes: of a capture's values, uncompressed: `get` raises LongDocument for others.  None for no bound.
+    """
+
+    def __init__(self, table: Table, placement: "Values", *, most_bytes: int | None = None) -> None:
         self._table = table
         self._placement = placement
+        self._most_bytes = most_bytes
 
     def get(
         self, row_key: bytes, *, at: int | None = None, versions: int = 1, families: Sequence[str] | None = None
@@ -148,8 +159,10 @@ class DocumentReader:
             families: of page, http, text, dedup; None for all four.
         Returns:
             None when the row has no live capture.
+        Raises:
+            LongDocument: only where the reader has a bound.
         """
-        if families == ("page",) and versions == 1:
+        if families == ("page",) and versions == 1 and self._most_bytes is None:
             return self._get_body(row_key, at)
         wanted = DOCUMENT_FAMILIES if families is None else checked_families(families)
         end = None if at is None else at + 1
@@ -245,7 +258,7 @@ class DocumentReader:
             found = self._capture_cells(row_key, end, wanted)
             ahead.append((row_key, found))
             if found is not None:
-                raw_bytes += sum(envelope_raw_bytes(envelope) for envelope in _needed(found, wanted))
+                raw_bytes += _raw_bytes(found, wanted)
             if len(ahead) == ROWS_AHEAD or raw_bytes >= READ_AHEAD_BYTES:
                 yield from self._assemble_all(ahead, end, wanted)
                 ahead, raw_bytes = [], 0
@@ -285,8 +298,13 @@ class DocumentReader:
     def _capture(self, row_key: bytes, end: int | None, wanted: tuple[str, ...]) -> Capture | None:
         return through_moves(
             lambda: self._capture_cells(row_key, end, wanted),
-            lambda found: None if found is None else self._assemble(row_key, found, wanted, self._placement.fetch),
+            lambda found: None if found is None else self._bounded(row_key, found, wanted),
         )
+
+    def _bounded(self, row_key: bytes, found: _Found, wanted: tuple[str, ...]) -> Capture:
+        if self._most_bytes is not None and _raw_bytes(found, wanted) > self._most_bytes:
+            raise LongDocument
+        return self._assemble(row_key, found, wanted, self._placement.fetch)
 
     def _capture_cells(self, row_key: bytes, end: int | None, wanted: tuple[str, ...]) -> _Found | None:
         if wanted == ("page",) and end is None:
@@ -354,6 +372,10 @@ def _needed(found: _Found, wanted: tuple[str, ...]) -> list[bytes]:
         return [found.body.value]
     shown = [envelope for column, envelope in _columns_of(found).items() if column[0] in wanted]
     return [found.body.value, *shown] if "page" in wanted else shown
+
+
+def _raw_bytes(found: _Found, wanted: tuple[str, ...]) -> int:
+    return sum(envelope_raw_bytes(envelope) for envelope in _needed(found, wanted))
 
 
 class _Fetcher:

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from docstore.model import keys
-from docstore.model.types import Page, PutResult, ReadSpec
+from docstore.model.types import Page, PutResult, ReadSpec, micros
+from docstore.reading.documents import Document, DocumentReader, LongDocument
+from docstore.reading.lookup import Lookup
 from docstore.server.archive.digests import payload_digest
 from docstore.server.jobs import Jobs
 from docstore.server.metrics import Metrics
@@ -58,6 +60,16 @@ class Written(NamedTuple):
     error: Exception | None
 
 
+class AskedPage(NamedTuple):
+    """A page to read; see `DocumentStore.get`."""
+
+    url: str
+    at: int | None = None
+    families: tuple[str, ...] | None = None
+    follow: bool = False
+    variants: bool = False
+
+
 class Service:
     """The store behind its pools.
 
@@ -78,6 +90,7 @@ class Service:
         self.boot = boot
         self.jobs = jobs
         self.archive_url = ""
+        self._short_reader = DocumentReader(store.table, store.opened.placement, most_bytes=SHORT_BYTES)
         self._readers = ThreadPoolExecutor(READERS, "docstore-read")
         self._streamers = ThreadPoolExecutor(STREAMERS, "docstore-stream")
         self._writers = ThreadPoolExecutor(WRITERS, "docstore-put")
@@ -89,17 +102,24 @@ class Service:
         """Call what reads, in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, call, *args)
 
-    async def read_page(self, url: str, call: Callable[[], _T]) -> _T:
-        """Call what reads one page: at once where that is short, as it nearly always is.
+    async def read_page(self, asked: AskedPage, make: Callable[[Document | None], _T]) -> _T:
+        """Make something of one page: at once where that is short, as it nearly always is.
 
         To change threads takes longer than such a read, and with writers at work several times as long: each change
         waits for the interpreter's lock.
         """
-        return call() if self._is_short(url) else await self.read(call)
+        at = None if asked.at is None else micros(asked.at)
+        short = Lookup(self._short_reader, at, 1, asked.families)
+        try:
+            return make(short.find(asked.url, follow=asked.follow, variants=asked.variants))
+        except LongDocument:
+            return await self.read(lambda: make(self.store.get(**asked._asdict())))
 
-    def _is_short(self, url: str) -> bool:
+    async def read_of_page(self, url: str, call: Callable[[], _T]) -> _T:
+        """Call what reads values of one page: at once where they are short, as `read_page` does."""
         cells = self.store.table.read_row(keys.row_key(url), _SIZES)
-        return sum(envelope_raw_bytes(cell.value) for cell in cells) <= SHORT_BYTES
+        is_short = sum(envelope_raw_bytes(cell.value) for cell in cells) <= SHORT_BYTES
+        return call() if is_short else await self.read(call)
 
     async def read_much(self, call: Callable[..., _T], *args: Any) -> _T:
         """Call what reads a part of a stream, in threads of their own: a look-up waits for no stream."""

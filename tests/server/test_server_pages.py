@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 import zstandard
 
-from docstore.model.types import Page, PutResult
+from docstore.model.types import Cell, Page, PutResult
 from docstore.reading.documents import Document
+from docstore.server.service import SHORT_BYTES
 from docstore.wire.frames import FrameKind, frames
 from docstore.wire.shapes import from_msgpack, read, to_msgpack
 from tests.serving import Serving, serving
@@ -52,6 +54,39 @@ def test_a_page_is_written_and_read_as_json(served: Serving) -> None:
     assert validators.json() == {"etag": '"1"', "last_modified": "", "last_visit": AT}
     assert served.http.head("/v1/page", params={"url": "https://one.example/"}).status_code == 200
     assert served.http.head("/v1/page", params={"url": "https://none.example/"}).status_code == 404
+
+
+@pytest.mark.parametrize("families", [None, "page", "http,text", "page,http,text,dedup"])
+def test_a_short_page_is_read_at_once_and_its_row_once(
+    served: Serving, monkeypatch: pytest.MonkeyPatch, families: str | None
+) -> None:
+    """12: its row was read before, to see how long it is."""
+    short, long = "https://short.example/", "https://long.example/body"
+    put(served, short)
+    put(served, long, f"<title>Long</title><p>{WORDS}<!--{'x' * SHORT_BYTES}-->".encode())
+    engine = served.store.opened.engine
+    read_row = engine.read_row
+    in_thread: list[bool] = []
+
+    def noted(table: str, row_key: bytes, *rest: Any) -> list[Cell]:
+        if table == "pages":
+            in_thread.append(threading.current_thread().name.startswith("docstore-read"))
+        return read_row(table, row_key, *rest)
+
+    monkeypatch.setattr(engine, "read_row", noted)
+    asked = {} if families is None else {"families": families}
+    found = served.http.get("/v1/page", params={"url": short, **asked})
+    rows = 0 if families == "page" else 1  # of the body alone the cell is looked up
+    assert (found.status_code, in_thread) == (200, [False] * rows)
+    in_thread.clear()
+    found = served.http.get("/v1/page", params={"url": long, **asked}, headers={"accept": "application/msgpack"})
+    wanted = None if families is None else tuple(families.split(","))
+    document = read(Document, from_msgpack(found.content))
+    monkeypatch.undo()
+    assert document == served.store.get(long, families=wanted)
+    has_body = document.body is not None
+    expected = [False, True] if has_body else [False]  # where the body is not asked for it takes no time
+    assert in_thread == expected * rows
 
 
 def test_msgpack_gives_what_python_gives(served: Serving) -> None:

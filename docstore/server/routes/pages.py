@@ -38,7 +38,7 @@ from docstore.server.answers import (
 from docstore.server.exchange import exchange_of
 from docstore.server.refusals import Refusal, absent, failure
 from docstore.server.routes.described import opens
-from docstore.server.service import HowToWrite
+from docstore.server.service import AskedPage, HowToWrite
 from docstore.server.tokens import Grade
 
 SHOWN_FAMILIES: Final = ("http", "text", "dedup")
@@ -118,11 +118,15 @@ async def get_page(
         wanted = SHOWN_FAMILIES
     encode = encoder(request)
 
-    def read() -> bytes | None:
-        found = service.store.get(url, at=at, versions=versions, families=wanted, follow=follow, variants=variants)
+    def encoded(found: Document | None) -> bytes | None:
         return None if found is None else encode(found)
 
-    raw = await (service.read_page(url, read) if versions == 1 else service.read(read))
+    def read() -> bytes | None:
+        found = service.store.get(url, at=at, versions=versions, families=wanted, follow=follow, variants=variants)
+        return encoded(found)
+
+    one = AskedPage(url, at, wanted, follow, variants)
+    raw = await (service.read_page(one, encoded) if versions == 1 else service.read(read))
     if raw is None:
         raise absent(url)
     etag = f'"{blake3(raw).hexdigest(16)}"'
@@ -134,7 +138,7 @@ async def get_page(
 @head("/page", opt=opens(Grade.READ))
 async def has_page(request: AnyRequest, service: Asked, url: Url) -> Response[None]:
     """Whether there is such a page."""
-    if not await service.read_page(url, lambda: url in service.store):
+    if url not in service.store:
         raise absent(url)
     return Response(None, media_type="application/json")
 
@@ -142,8 +146,7 @@ async def has_page(request: AnyRequest, service: Asked, url: Url) -> Response[No
 @get("/page/body", opt=opens(Grade.READ, gives=bytes))
 async def get_body(request: AnyRequest, service: Asked, url: Url, at: At = None) -> Response[bytes]:
     """The stored bytes of a page, as data."""
-    read = partial(service.store.get, url, at=at, families=("page",))
-    found = await service.read_page(url, read)
+    found: Document | None = await service.read_page(AskedPage(url, at, ("page",)), lambda found: found)
     if found is None or found.body is None:
         raise absent(url)
     return Response(found.body, headers=BODY_HEADERS, media_type="application/octet-stream")
@@ -175,7 +178,7 @@ async def history(request: AnyRequest, service: Asked, url: Url) -> Response[byt
 @get("/validators", opt=opens(Grade.READ, gives=messages.Validators))
 async def validators(request: AnyRequest, service: Asked, url: Url) -> Response[bytes]:
     """What a conditional request to the page's site sends."""
-    found: Any = await service.read_page(url, lambda: service.store.validators(url))
+    found: Any = await service.read_of_page(url, lambda: service.store.validators(url))
     if found is None:
         raise absent(url)
     return reply(request, found)
