@@ -142,6 +142,18 @@ def test_what_is_too_long_is_left_to_the_reference() -> None:
     assert decoded_with(encoded.payload, bytes(1000), 17 << 20) == bytes(17 << 20)
 
 
+def test_a_dictionary_keeps_no_more_memory_than_it_began_with() -> None:
+    """12: it kept up to 4 MB more, once a value was that long."""
+    content = bytes(range(256)) * 400
+    indexed = frames.index(content)
+    assert indexed is not None
+    before = indexed.memory_bytes
+    assert 2 * len(content) < before < 4 * len(content)
+    assert indexed.frame(bytes(3 << 20))
+    assert indexed.frame(b"short " * 100)
+    assert indexed.memory_bytes <= before
+
+
 def test_a_defect_of_native_code_leaves_the_value_to_the_reference(caplog: pytest.LogCaptureFixture) -> None:
     raw, base = b"some words of a page " * 50, b"some words of the page " * 50
     with mock.patch.object(frames.docstore_native, "delta_frame", side_effect=RuntimeError("it panicked")):

@@ -22,14 +22,14 @@ use places::Index;
 
 /// What a value leans on and the value itself have fewer bytes than this: places are numbers of 24 bits.
 pub const REACH_BYTES: usize = 1 << places::PLACE_BITS;
-/// A dictionary's text keeps room for a value this long.
+/// A dictionary's text keeps room for a value this long, and gives back what a longer one took.
 const ROOM_BYTES: usize = 128 << 10;
 /// One part in so many of a value is tried before the whole, where the frame has a limit; not of shorter values.
 const TRIED_PART: usize = 8;
 const LEAST_TRIED_BYTES: usize = 8 << 10;
 /// A frame is given up that would take more than so many eighths of its limit.
 const GIVEN_UP_EIGHTHS: usize = 9;
-/// Buffers above this are given back after use.
+/// Buffers of an encoder above this are given back after use.
 const KEPT_BYTES: usize = 4 << 20;
 
 /// Content that many values lean on, indexed once.
@@ -92,7 +92,7 @@ impl Encoder {
                 self.finder.find(&text, start, Some(&dictionary.index));
             }
             text.truncate(start);
-            if text.capacity() > start + KEPT_BYTES {
+            if text.capacity() > start + ROOM_BYTES {
                 text.shrink_to(start + ROOM_BYTES);
             }
             if is_over {
