@@ -54,6 +54,12 @@ _SEPARATOR = ROW_KEY_LABEL_SEPARATOR.decode()
 _NO_HOST = ROW_KEY_NO_HOST.decode()
 _SCHEME_MARK = ROW_KEY_SCHEME_MARK.decode()
 
+_PLAIN = re.compile(
+    r"https?://(?:[a-z0-9]++(?:-[a-z0-9]++)*+\.)*[a-z][a-z0-9]*+(?:-[a-z0-9]++)*+"
+    r"(?:/(?!\.)[A-Za-z0-9_~!$&()*+,;=:@.-]*+)++(?:\?[A-Za-z0-9_~!$&()*+,;=:@/?.-]*+)?"
+)
+"""A URL that the parser gives back as it is, as most are.  No port, no escape, no segment that begins with a dot, no
+punycode; the last label is no number.  Each call of C lets other threads have the interpreter, and there are four."""
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _HOST_AND_PORT = re.compile(r"(?!(?:https?|wss?|ftp|file):)[^/?#:@\s]+:\d{1,5}(?:[/?#]|$)")
 _AUTHORITY_END = re.compile(r"[/?]")
@@ -297,6 +303,8 @@ def _parts(url: str) -> _Parts:
 
 def _href(url: str) -> str:
     """What the WHATWG parser serialises, without the fragment."""
+    if isinstance(url, str) and len(url) <= URL_LIMIT_BYTES and _PLAIN.fullmatch(url):
+        return url
     try:
         source = url.encode()
     except UnicodeEncodeError:

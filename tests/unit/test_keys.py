@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import ada_url
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from processor_time import least_seconds
 
+from docstore.model import keys
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import URL_LIMIT_BYTES
 from docstore.model.keys import (
@@ -122,6 +124,44 @@ def test_row_key_reads_back_as_the_canonical_url(url: str) -> None:
     assert url_of(row_key(url)) == canonical
     assert row_key_and_url(url) == (row_key(url), canonical)
     assert canonical_url(canonical) == canonical
+
+
+_NEARLY_PLAIN = st.builds(
+    "{}://{}{}{}".format,
+    st.sampled_from(["http", "https", "https", "ftp", "Http"]),
+    st.lists(
+        st.sampled_from(["a", "www", "b-c", "1", "0x7f", "x1", "xn--a", "-a", "a-", "a--b", "A", "a_b", "", "q" * 80]),
+        min_size=1,
+        max_size=6,
+    ).map(".".join),
+    st.lists(st.text(alphabet="aZ0_~!$&()*+,;=:@.-", max_size=4), max_size=4).map(lambda parts: "/" + "/".join(parts)),
+    st.one_of(st.just(""), st.text(alphabet="aZ0_~!$&()*+,;=:@/?.-'|^%{`<\\\n ", max_size=6).map("?{}".format)),
+)
+
+
+@given(_NEARLY_PLAIN)
+@example("http://a/..")
+@example("http://a/b/.")
+@example("https://a.1x/")
+@example("https://a.0x1/")
+@example(f"https://{'a.' * 200}com/")
+@example("http://a.b/?")
+def test_a_url_that_is_not_parsed_is_what_the_parser_gives(url: str) -> None:
+    try:
+        parsed = ada_url.URL(url).href
+    except ValueError:
+        assert accepted(url) is None
+        return
+    if "%" not in parsed and not parsed.split("/")[2].endswith("."):  # those are changed further
+        assert accepted(url) == parsed
+
+
+def test_a_plain_url_takes_no_call_of_the_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    """12: each of four calls let other threads have the interpreter."""
+    monkeypatch.setattr(keys, "lib", None)
+    url = "https://www.example-1.com/a/b-c_d.html;x=1?q=a+b&r=/?:@"
+    assert canonical_url(url) == url
+    assert row_key(url) == b"com,example-1,www)/a/b-c_d.html;x=1?q=a+b&r=/?:@ https"
 
 
 @given(_URLS, _URLS)
