@@ -27,6 +27,7 @@ from docstore.server.archive.app import ArchiveApp, archive_app
 from docstore.server.archive.settings import LOOPBACK_HOSTS, ArchiveSettings
 from docstore.server.jobs import Jobs
 from docstore.server.listeners import default_socket_path, remove_socket, tcp_socket, unix_socket
+from docstore.server.memory import full_collections_by_clock, tidy
 from docstore.server.metrics import Metrics
 from docstore.server.noting import Noting
 from docstore.server.protocol import bounded_protocol
@@ -34,13 +35,11 @@ from docstore.server.records import Log
 from docstore.server.service import Service
 from docstore.server.settings import Settings
 from docstore.server.tokens import Tokens
-from docstore.storage.heap import give_back_freed
 from docstore.store import DocumentStore
 
 if TYPE_CHECKING:
     from litestar.types import ASGIApp
 
-TRIM_SECONDS: Final = 60
 SWITCH_SECONDS: Final = 0.0005
 """How long a thread may keep the interpreter from the others.  The default of 5 ms would be the time of a `get` that
 comes while pages are analysed: it changes threads four times."""
@@ -134,6 +133,7 @@ class Server:
             self._service.archive_url = archive_url
             addresses = Addresses(_url(tcp), unix_path.absolute(), archive_url)
             gc.freeze()  # what is there stays: a full collection need not look at it
+            stack.enter_context(full_collections_by_clock())
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
                 runner.run(self._run(listeners, addresses, on_ready))
 
@@ -173,10 +173,10 @@ class Server:
                 pid=os.getpid(),
             )
             stop = asyncio.create_task(self._stopping.wait())
-            trim = asyncio.create_task(_give_back_freed())
+            tidying = asyncio.create_task(tidy())
             await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
             stop.cancel()
-            trim.cancel()
+            tidying.cancel()
         finally:
             self._api.gate.is_stopping = True
             self._store.opened.publish_server("")
@@ -237,13 +237,6 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to the run."""
         yield
-
-
-async def _give_back_freed() -> None:
-    """Give back, each minute, what a load has left: a server runs for weeks."""
-    while True:
-        await asyncio.sleep(TRIM_SECONDS)
-        await asyncio.to_thread(give_back_freed)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
