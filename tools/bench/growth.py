@@ -1,12 +1,15 @@
 """What a write costs as a store fills with the hardest of one kind: processor time of the first pages and the last.
 
-    python -m tools.bench.growth [--pages N] [--only NAME] [--seconds S]
+    python -m tools.bench.growth [--pages N] [--only NAME] [--seconds S] [--memory]
 
 Each scenario writes N pages that meet at one place of the store: one body under many URLs, one URL with many bodies, a
 page that many others refer to.  A page's cost is printed for each twentieth of N (a thousand of 20,000), and the ratio
 of the last to the first, which should stay near 1.  A scenario is cut off after S seconds of processor time.
 
 The last three are about the lock that writers share: how long a delete or a compaction that touches N pages holds it.
+
+With --memory the processes' own memory is printed in place of the cost, after what was freed is given back; and of the
+second half of the pages what comes with a thousand of them.
 """
 
 from __future__ import annotations
@@ -16,12 +19,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
 
 from docstore.model.types import Page, Policy, PutResult, VerdictKind
+from docstore.storage.heap import give_back_freed, use_one_heap
 from docstore.store import DocumentStore, open_store
-from tools.bench.harness import Section, one_core
+from tools.bench.harness import Memory, Section, memory_of, one_core
 
 COMMAND = "python -m tools.bench.growth"
 PAGES = 20_000
@@ -106,6 +112,37 @@ def two_bodies(store: DocumentStore, count: int, step: int) -> Work:
         yield
 
 
+def other_texts(store: DocumentStore, count: int, step: int) -> Work:
+    """Different texts, of 500 hosts."""
+    for begin in range(0, count, step):
+        _write(store, (Page(f"http://h{n % 500}.example/{n}", body(n, 300)) for n in _of(begin, step)))
+        yield
+
+
+def other_versions(store: DocumentStore, count: int, step: int) -> Work:
+    """A thousand URLs, each with ever other versions: one word in ten is another."""
+    for begin in range(0, count, step):
+        _write(
+            store,
+            (
+                Page(
+                    f"http://a.example/{n % 1000}",
+                    body(n % 1000, 270).replace(b"</p>", body(n, 30) + b"</p>"),
+                    fetched_at=START + n * MILLISECOND,
+                )
+                for n in _of(begin, step)
+            ),
+        )
+        yield
+
+
+def other_sites(store: DocumentStore, count: int, step: int) -> Work:
+    """The same thousand pages, of ever other hosts."""
+    for begin in range(0, count, step):
+        _write(store, (Page(f"http://h{n // 1000}.example/{n % 1000}", body(n % 1000, 1000)) for n in _of(begin, step)))
+        yield
+
+
 def _of(begin: int, step: int) -> range:
     return range(begin, begin + step)
 
@@ -117,6 +154,9 @@ SCENARIOS: dict[str, Callable[[DocumentStore, int, int], Work]] = {
     "one-time": one_time,
     "two-statuses": two_statuses,
     "two-bodies": two_bodies,
+    "other-texts": other_texts,
+    "other-versions": other_versions,
+    "other-sites": other_sites,
 }
 
 
@@ -133,6 +173,19 @@ def measure(scenario: Callable[[DocumentStore, int, int], Work], count: int, mos
             if now - began > most_seconds:
                 break
             before = time.process_time()
+    return found
+
+
+def memory(name: str, count: int) -> list[Memory]:
+    """What this process has in memory after each slice; to be asked once in a process."""
+    use_one_heap()
+    step = max(1, count // SLICES)
+    found: list[Memory] = []
+    with _scratch_store() as store:
+        _write(store, [Page("http://warm.example/", b"warm", fetched_at=START)])
+        for _ in SCENARIOS[name](store, step * SLICES, step):
+            give_back_freed()
+            found.append(memory_of())
     return found
 
 
@@ -228,6 +281,24 @@ def growth_section(names: Sequence[str], count: int, most_seconds: float) -> Sec
     return section
 
 
+def memory_section(names: Sequence[str], count: int) -> Section:
+    """A line a scenario: what the process has in memory as pages become many."""
+    step = max(1, count // SLICES)
+    heads = [f"own MB at {(number + 1) * step:,}" for number in SHOWN_SLICES]
+    more = "own MB a 1,000 pages of the second half"
+    section = Section("Growth: memory", f"{COMMAND} --memory", ("what", *heads, more, "of files MB at the end"))
+    for name in names:
+        with ProcessPoolExecutor(1, get_context("spawn")) as alone:
+            found = alone.submit(memory, name, count).result()
+        half = found[SLICES // 2 - 1]
+        grown = (found[-1].own - half.own) / (step * SLICES / 2) * 1000
+        cells = [f"{found[number].own:.0f}" for number in SHOWN_SLICES]
+        about = (SCENARIOS[name].__doc__ or "").rstrip(".")
+        section.rows.append((about, *cells, f"{grown:.2f}", f"{found[-1].files:.0f}"))
+        print(name, " ".join(f"{one.own:.0f}" for one in found), flush=True)
+    return section
+
+
 def held_section(names: Sequence[str], count: int) -> Section:
     """A line a piece of work under the writers' lock: its cost a page, and how long others wait for the lock."""
     few = max(1, count // SLICES)
@@ -244,7 +315,7 @@ def held_section(names: Sequence[str], count: int) -> Section:
 
 
 def run(count: int, names: Sequence[str], most_seconds: float) -> Iterator[Section]:
-    """Both tables, of the scenarios named."""
+    """Both tables of cost, of the scenarios named."""
     with one_core():
         if any(name in SCENARIOS for name in names):
             yield growth_section([name for name in names if name in SCENARIOS], count, most_seconds)
@@ -257,7 +328,12 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=PAGES, help=f"default: {PAGES}")
     parser.add_argument("--only", choices=[*SCENARIOS, *HELD], action="append", help="may be repeated")
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"most for a scenario; default: {SECONDS:.0f}")
+    parser.add_argument("--memory", action="store_true", help="measure memory, not time")
     arguments = parser.parse_args()
+    if arguments.memory:
+        names = [name for name in arguments.only or SCENARIOS if name in SCENARIOS]
+        print(memory_section(names, arguments.pages).render(), flush=True)
+        return
     for section in run(arguments.pages, arguments.only or [*SCENARIOS, *HELD], arguments.seconds):
         print(section.render(), flush=True)
 

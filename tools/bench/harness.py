@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import zstandard
 
@@ -95,6 +97,20 @@ def zstd_seconds(pages: Sequence[Page]) -> float:
 def median(values: Sequence[float]) -> float:
     """The middle value."""
     return statistics.median(values)
+
+
+class Memory(NamedTuple):
+    """What a process has in memory, in MB: of its own, and of files that it maps, which the system can take back."""
+
+    own: float
+    files: float
+
+
+def memory_of(pid: int | str = "self") -> Memory:
+    """As Linux counts it."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    kilobytes = {name: int(value) for name, value in re.findall(r"^(\w+):\s+(\d+) kB$", status, re.MULTILINE)}
+    return Memory(kilobytes["RssAnon"] / 1024, (kilobytes["RssFile"] + kilobytes["RssShmem"]) / 1024)
 
 
 def machine() -> str:

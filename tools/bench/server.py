@@ -26,7 +26,7 @@ from typing import IO
 import docstore
 from docstore.client.remote import connect
 from docstore.model.types import Page
-from tools.bench.harness import Section, load_pages, machine, median, seconds_of
+from tools.bench.harness import Section, load_pages, machine, median, memory_of, seconds_of
 
 CLIENTS = 2
 ROUNDS = 3
@@ -273,8 +273,10 @@ def slow_clients(url: str) -> Iterator[None]:
 
 
 def memory(arguments: argparse.Namespace, pages: Sequence[Page], command: str) -> Section:
-    """Memory of the server at full load."""
-    section = Section("Memory of a server at full load", command, ("minute", "pages", "RSS MB", "anonymous MB"))
+    """Memory of the server at full load; what comes with 1,000 pages is of its own memory, since the row before."""
+    heads = ("minute", "pages", "own MB", "of files MB", "own MB a 1,000 pages")
+    section = Section("Memory of a server at full load", command, heads)
+    written, own = 0, 0.0
     with _empty(arguments) as folder, served(folder) as (process, url, _), connect(url) as store:
         clients = [Client(url, arguments, number, again=True) for number in range(CLIENTS)]
         for client in clients:
@@ -283,8 +285,10 @@ def memory(arguments: argparse.Namespace, pages: Sequence[Page], command: str) -
             if minute:
                 time.sleep(60)
             captures = store.stats()["totals"].get("captures", 0)
-            rss, anonymous = _memory_mb(process.pid)
-            section.rows.append((str(minute), str(captures), f"{rss:.0f}", f"{anonymous:.0f}"))
+            now = memory_of(process.pid)
+            more = f"{(now.own - own) / (captures - written) * 1000:.2f}" if captures > written else ""
+            section.rows.append((str(minute), str(captures), f"{now.own:.0f}", f"{now.files:.0f}", more))
+            written, own = captures, now.own
             print(section.rows[-1], file=sys.stderr, flush=True)
         for client in clients:
             client.stop()
@@ -317,13 +321,6 @@ def _milliseconds(said: str, percentile: int) -> str:
 def _cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _memory_mb(pid: int) -> tuple[float, float]:
-    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    rss, anonymous = (re.search(rf"{name}:\s+(\d+) kB", status) for name in ("VmRSS", "RssAnon"))
-    assert rss is not None and anonymous is not None
-    return int(rss[1]) / 1024, int(anonymous[1]) / 1024
 
 
 SECTIONS: dict[str, Callable[[argparse.Namespace, Sequence[Page], str], Section]] = {
