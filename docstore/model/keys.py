@@ -303,14 +303,14 @@ def _parts(url: str) -> _Parts:
 
 def _href(url: str) -> str:
     """What the WHATWG parser serialises, without the fragment."""
-    if isinstance(url, str) and len(url) <= URL_LIMIT_BYTES and _PLAIN.fullmatch(url):
-        return url
     try:
+        if len(url) <= URL_LIMIT_BYTES and _PLAIN.fullmatch(url):
+            return url
         source = url.encode()
     except UnicodeEncodeError:
         # The standard reads a lone surrogate as U+FFFD.
         source = url.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
-    except AttributeError as error:
+    except (AttributeError, TypeError) as error:
         raise InvalidArgument(f"a URL must be a str, not {url!r:.100}") from error
     handle = lib.ada_parse(source, len(source))
     try:
