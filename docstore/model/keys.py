@@ -55,8 +55,8 @@ _NO_HOST = ROW_KEY_NO_HOST.decode()
 _SCHEME_MARK = ROW_KEY_SCHEME_MARK.decode()
 
 _PLAIN = re.compile(
-    r"https?://(?:[a-z0-9]++(?:-[a-z0-9]++)*+\.)*[a-z][a-z0-9]*+(?:-[a-z0-9]++)*+"
-    r"(?:/(?!\.)[A-Za-z0-9_~!$&()*+,;=:@.-]*+)++(?:\?[A-Za-z0-9_~!$&()*+,;=:@/?.-]*+)?"
+    r"https?://(?:[a-z0-9]++(?:-[a-z0-9]++)*\.)*[a-z][a-z0-9]*+(?:-[a-z0-9]++)*"
+    r"(?:/(?!\.)[A-Za-z0-9_~!$&()*+,;=:@.-]*+)+(?:\?[A-Za-z0-9_~!$&()*+,;=:@/?.-]*+)?"
 )
 """A URL that the parser gives back as it is, as most are.  No port, no escape, no segment that begins with a dot, no
 punycode; the last label is no number.  Each call of C lets other threads have the interpreter, and there are four."""
