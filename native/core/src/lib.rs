@@ -6,11 +6,13 @@
 #![deny(unsafe_code)]
 
 pub mod analysis;
+mod apart;
 pub mod bytes;
 pub mod charset;
 pub mod combined;
 pub mod evidence;
 pub mod flow;
+mod groups;
 pub mod indexed;
 pub mod invariants;
 pub mod kind;

@@ -4,10 +4,11 @@
 
 use std::ops::Range;
 
+use crate::apart::InlineTags;
 use crate::evidence::element_evidence;
 use crate::flow::Flow;
 use crate::names::{self, properties, CLOSES, KINDS, KNOWN, NOTHING};
-use crate::said::{InlineTags, Remembered, Said};
+use crate::said::{Remembered, Said};
 use crate::tokens::{mentions, Tag};
 use crate::visible::Shown;
 use crate::wide::{self, Bytes};
@@ -148,7 +149,7 @@ impl Outline {
                 SPACE => flow.end_block(),
                 _ => {}
             }
-            if is_inline && how.apart && self.stands_apart(source, tag) {
+            if is_inline && how.apart && self.stands_apart::<B>(source, tag) {
                 kind = ELEMENT;
             }
             match kind {
@@ -214,12 +215,12 @@ impl Outline {
 
     /// Whether an inline tag opens or closes an element.
     #[inline(always)]
-    fn stands_apart(&mut self, source: &[u8], tag: &Tag) -> bool {
+    fn stands_apart<B: Bytes>(&mut self, source: &[u8], tag: &Tag) -> bool {
         if self.apart_count != 0 && self.open_count.get((tag.name >> 1) as usize).is_some_and(|&count| count != 0) {
             return true;
         }
         let attributes = tag.attributes(source);
-        tag.name & 1 == 0 && !attributes.is_empty() && self.inline_tags.stand_apart(attributes)
+        tag.name & 1 == 0 && !attributes.is_empty() && self.inline_tags.stand_apart::<B>(attributes)
     }
 
     /// Close the last open element if it is an inline one.
@@ -239,7 +240,13 @@ impl Outline {
         Some(name)
     }
 
-    /// What the name of an element says that is not among the known ones.
+    /// Whether the name of an element is not among the known ones.
+    #[inline(always)]
+    pub fn is_custom(&self, element: u32) -> bool {
+        element as usize >= KNOWN
+    }
+
+    /// What that name says.
     pub fn custom(&self, element: u32) -> Said {
         let place = (element as usize).wrapping_sub(KNOWN);
         self.customs.get(place).copied().flatten().unwrap_or_default()

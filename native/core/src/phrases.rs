@@ -1,71 +1,38 @@
 //! Where a page's text speaks of money, of consent or of rights: the words that `scored` looks for, all in one pass.
 //!
-//! Knows the words by their first three bytes: of each byte, its low and its high four bits are looked up in a table
-//! of eight groups of words ("Teddy", of Intel's Hyperscan).  Where a group is left, words are compared.
+//! Where the first bytes are those of a group of words (see `groups`), words are compared.
 
 use std::sync::OnceLock;
 
 use memchr::memmem::Finder;
 
+use crate::groups;
 use crate::tables::scorecard::{CONSENT, COPYRIGHT, CURRENCIES};
-use crate::wide::{self, Bytes};
+use crate::wide::{self, Bytes, Groups};
 
 /// Of the bits of a kind of words; `WORDS` has what each is worth.
 pub const OF_CONSENT: u8 = 1 << 1;
 const KINDS: [&[&str]; 3] = [&CURRENCIES, &CONSENT, &COPYRIGHT];
-const GROUPS: usize = 8;
-
-/// By the low and by the high four bits of each of a word's first bytes, as bits: what is in a group.
-type Shape = [[u16; 2]; wide::READ_AHEAD];
+/// First bytes by which words are told apart.
+const READ_AHEAD: usize = 5;
 
 /// Words with the bit of their kind, and how they are found.
 struct Phrases {
     finders: Vec<(Finder<'static>, u8)>,
     /// By first byte.
     words: Vec<Vec<(&'static [u8], u8)>>,
-    groups: wide::Groups,
-}
-
-/// Of a word; whatever follows a short one.
-fn shape_of(word: &[u8]) -> Shape {
-    std::array::from_fn(|place| word.get(place).map_or([u16::MAX; 2], |byte| [1 << (byte & 15), 1 << (byte >> 4)]))
-}
-
-fn joined(one: &Shape, other: &Shape) -> Shape {
-    std::array::from_fn(|place| std::array::from_fn(|half| one[place][half] | other[place][half]))
-}
-
-/// How many beginnings a group cannot tell from those of its words.
-fn looseness(shape: &Shape) -> u64 {
-    shape.iter().flatten().map(|bits| u64::from(bits.count_ones())).product()
-}
-
-/// The words in eight groups: those are joined whose group stays the least loose.
-fn grouped(words: impl Iterator<Item = &'static str>) -> Vec<Shape> {
-    let mut shapes: Vec<Shape> = words.map(|word| shape_of(word.as_bytes())).collect();
-    while shapes.len() > GROUPS {
-        let pairs = (1..shapes.len()).flat_map(|one| (0..one).map(move |other| (one, other)));
-        let price = |&(one, other): &(usize, usize)| looseness(&joined(&shapes[one], &shapes[other]));
-        let Some((one, other)) = pairs.min_by_key(price) else { break };
-        shapes[other] = joined(&shapes[one], &shapes[other]);
-        shapes.swap_remove(one);
-    }
-    shapes
+    groups: Groups<READ_AHEAD>,
 }
 
 fn phrases() -> &'static Phrases {
     static PHRASES: OnceLock<Phrases> = OnceLock::new();
     PHRASES.get_or_init(|| {
-        let mut made = Phrases { finders: Vec::new(), words: vec![Vec::new(); 256], groups: wide::Groups::default() };
+        let groups = groups::of(KINDS.into_iter().flatten().map(|word| groups::as_written(word.as_bytes())), &[]);
+        let mut made = Phrases { finders: Vec::new(), words: vec![Vec::new(); 256], groups };
         for (kind, words) in KINDS.iter().enumerate() {
             for word in *words {
                 made.finders.push((Finder::new(word), 1 << kind));
                 made.words[usize::from(word.as_bytes()[0])].push((word.as_bytes(), 1 << kind));
-            }
-        }
-        for (group, shape) in grouped(KINDS.into_iter().flatten().copied()).iter().enumerate() {
-            for (place, half, nibble) in (0..wide::READ_AHEAD * 32).map(|each| (each / 32, each / 16 % 2, each % 16)) {
-                made.groups[place][half][nibble] |= u8::from(shape[place][half] >> nibble & 1 != 0) << group;
             }
         }
         made

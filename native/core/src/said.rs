@@ -2,6 +2,7 @@
 //! `docstore/text/marks.py`, read in one pass and remembered by their source.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::bytes;
@@ -148,10 +149,15 @@ fn any_word<'a>(text: &'a [u8], mut visit: impl FnMut(Word<'a>) -> bool) -> bool
     false
 }
 
+/// Numbers of attributes: a class and an id, a role, and aria-modal.
+pub const NAMES: Range<usize> = 0..2;
+pub const ROLE: usize = 2;
+pub const ARIA_MODAL: usize = 4;
+
 /// The number of an attribute that can say something.
 #[inline(always)]
-fn number_of(name: &[u8]) -> Option<usize> {
-    const NAMES: [&str; 8] = ["class", "id", "role", "itemprop", "aria-modal", "aria-hidden", "hidden", "style"];
+pub fn number_of(name: &[u8]) -> Option<usize> {
+    const ALL: [&str; 8] = ["class", "id", "role", "itemprop", "aria-modal", "aria-hidden", "hidden", "style"];
     let number = match name.len() {
         2 => 1,
         4 => 2,
@@ -163,7 +169,7 @@ fn number_of(name: &[u8]) -> Option<usize> {
         11 => 5,
         _ => return None,
     };
-    name.eq_ignore_ascii_case(NAMES[number].as_bytes()).then_some(number)
+    name.eq_ignore_ascii_case(ALL[number].as_bytes()).then_some(number)
 }
 
 fn named(known: &[(&str, u16)], name: &str) -> Option<u16> {
@@ -180,7 +186,7 @@ fn hides(style: &[u8]) -> bool {
 
 /// An attribute's value, references replaced.
 #[inline(always)]
-fn decoded(value: &[u8]) -> Cow<'_, [u8]> {
+pub fn decoded(value: &[u8]) -> Cow<'_, [u8]> {
     match memchr::memchr(b'&', value) {
         None => Cow::Borrowed(value),
         Some(_) => Cow::Owned(attribute_value(value).into_bytes()),
@@ -198,7 +204,7 @@ impl Said {
             let Some(number) = number_of(name).filter(|number| seen & 1 << number == 0) else { return };
             seen |= 1 << number;
             let value = &*decoded(value);
-            if number < 2 {
+            if NAMES.contains(&number) {
                 found.add_names(value);
             } else {
                 stated |= found.add_state(number, value);
@@ -228,14 +234,21 @@ impl Said {
     }
 
     /// Whether it is an advert, or never content.
-    fn stands_apart(&self) -> bool {
+    pub fn stands_apart(&self) -> bool {
         self.evidence & ADVERT != 0 || self.marks.is_never()
     }
 
     /// What a class or an id says by itself.
-    fn of_names(names: &[u8]) -> Self {
+    pub fn of_names(names: &[u8]) -> Self {
         let mut found = Self::default();
         found.add_names(&decoded(names));
+        found
+    }
+
+    /// What a role, an itemprop or a state says by itself, as a mark.
+    pub fn of_state(number: usize, value: &[u8]) -> Self {
+        let mut found = Self::default();
+        found.add_state(number, value);
         found
     }
 
@@ -279,7 +292,7 @@ impl Said {
         let text = String::from_utf8_lossy(value);
         let is_true = text.eq_ignore_ascii_case("true");
         match number {
-            2 => {
+            ROLE => {
                 let role = text.trim_matches(is_space);
                 named(&ROLE_MARKS, role).into_iter().for_each(|mark| self.marks.add(mark));
                 if role.eq_ignore_ascii_case("dialog") || role.eq_ignore_ascii_case("alertdialog") {
@@ -292,9 +305,9 @@ impl Said {
                 items.for_each(|mark| self.marks.add(mark));
                 return if mentions(value, b"articlebody") { ARTICLE_BODY } else { 0 };
             }
-            4 if is_true => self.marks.add(MARK_NEVER),
+            ARIA_MODAL if is_true => self.marks.add(MARK_NEVER),
             5 if is_true => self.marks.add(MARK_ARIA_HIDDEN),
-            4 | 5 => {}
+            ARIA_MODAL | 5 => {}
             _ if number == 6 || hides(value) => {
                 self.marks.add(MARK_HIDDEN);
                 return BOILERPLATE;
@@ -307,38 +320,6 @@ impl Said {
 
 const REMEMBERED: usize = 1 << 12;
 const REMEMBERED_BYTES: usize = 1 << 18;
-
-/// What classes and ids say of inline tags, remembered by their values: the rest of a link's attributes is its own.
-#[derive(Default)]
-pub struct InlineTags {
-    values: Remembered,
-}
-
-impl InlineTags {
-    /// Begin a page.
-    pub fn begin(&mut self) {
-        self.values.begin();
-    }
-
-    /// Whether the attributes of a start tag say that it is an advert, or never content.
-    #[inline(never)]
-    pub fn stand_apart(&mut self, attributes: &[u8]) -> bool {
-        let (mut found, mut seen) = (false, 0u8);
-        each_attribute(attributes, |name, value| {
-            let Some(number) = number_of(name).filter(|number| seen & 1 << number == 0) else { return };
-            seen |= 1 << number;
-            if number < 2 {
-                let known = self.values.number_by(value, Said::of_names);
-                found |= self.values.said(known).stands_apart();
-            } else if number == 2 || number == 4 {
-                let mut said = Said::default();
-                said.add_state(number, &decoded(value));
-                found |= said.stands_apart();
-            }
-        });
-        found
-    }
-}
 
 /// What attributes say, numbered: the tags of a page, and the pages of a site, repeat their attributes.
 pub struct Remembered {
@@ -379,7 +360,7 @@ impl Remembered {
 
     /// The same where something else makes of the source what it says.
     #[inline(always)]
-    fn number_by(&mut self, attributes: &[u8], make: impl FnOnce(&[u8]) -> Said) -> u32 {
+    pub fn number_by(&mut self, attributes: &[u8], make: impl FnOnce(&[u8]) -> Said) -> u32 {
         if attributes.is_empty() {
             return 0;
         }

@@ -6,10 +6,9 @@
 use crate::bytes;
 use crate::sixteen::{self, Sixteen};
 
-/// Bytes that `in_a_group` looks at.
-pub const READ_AHEAD: usize = 3;
-/// Eight groups of words, as bits: of each first byte, by its low and by its high four bits, those that have it.
-pub type Groups = [[[u8; 16]; 2]; READ_AHEAD];
+/// Eight groups of words, as bits: of each of their first `N` bytes, by its low and by its high four bits, those that
+/// have it.
+pub type Groups<const N: usize> = [[[u8; 16]; 2]; N];
 
 /// As many bytes as one instruction takes.
 pub trait Bytes: Copy {
@@ -24,9 +23,9 @@ pub trait Bytes: Copy {
     fn high(self) -> u64;
     /// Which of up to sixty-four bytes are ASCII letters, digits or underscores; stores them, letters in lower case.
     fn class_64(text: &[u8], lowered: &mut [u8; 64]) -> u64;
-    /// Of up to `COUNT` bytes from `place` on: those where the next `READ_AHEAD` are in one of the groups; zeros stand
-    /// behind the end.
-    fn in_a_group(text: &[u8], place: usize, groups: &Groups) -> u64;
+    /// Of up to `COUNT` bytes from `place` on: those where the next `N` are in one of the groups; zeros stand behind the
+    /// end.
+    fn in_a_group<const N: usize>(text: &[u8], place: usize, groups: &Groups<N>) -> u64;
     /// How many of the low `COUNT` bits are set, where there are no others.
     fn count(bits: u64) -> usize;
     /// Store each byte, or `least` where it is smaller, from `place` on.
@@ -68,7 +67,7 @@ impl Bytes for Sixteen {
     }
 
     #[inline(always)]
-    fn in_a_group(text: &[u8], place: usize, groups: &Groups) -> u64 {
+    fn in_a_group<const N: usize>(text: &[u8], place: usize, groups: &Groups<N>) -> u64 {
         let groups_at = |place: usize| {
             let left = groups.iter().enumerate().fold(u8::MAX, |left, (ahead, [low, high])| {
                 let byte = usize::from(text.get(place + ahead).copied().unwrap_or(0));
@@ -205,7 +204,7 @@ mod sixty_four {
         }
 
         #[inline(always)]
-        fn in_a_group(text: &[u8], place: usize, groups: &Groups) -> u64 {
+        fn in_a_group<const N: usize>(text: &[u8], place: usize, groups: &Groups<N>) -> u64 {
             let mut left = splat(u8::MAX);
             for (ahead, [low, high]) in groups.iter().enumerate() {
                 let Self(bytes) = Self::load(text, (place + ahead).min(text.len()));
