@@ -7,6 +7,7 @@
 
 pub mod analysis;
 mod apart;
+mod around;
 pub mod bytes;
 pub mod charset;
 pub mod combined;
@@ -20,6 +21,7 @@ mod lanes;
 pub mod marks;
 pub mod murmur;
 pub mod names;
+mod numbers;
 pub mod outline;
 pub mod page;
 pub mod pairs;

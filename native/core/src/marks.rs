@@ -9,7 +9,7 @@ use crate::tables::scorecard::{MARK_COUNT, MARK_NEVER, MARK_SCORES, TAG_MARKS};
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 const PARTS: usize = MARK_COUNT.div_ceil(64);
 /// No mark.
-pub const NONE: u16 = u16::MAX;
+const NONE: u16 = u16::MAX;
 
 /// A set of marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -22,6 +22,12 @@ impl Marks {
         if mark != NONE {
             self.0[mark as usize / 64] |= 1 << (mark % 64);
         }
+    }
+
+    /// All of them, as bits.
+    #[inline(always)]
+    pub fn parts(&self) -> &[u64] {
+        &self.0
     }
 
     /// Whether the element is never content.
@@ -59,18 +65,23 @@ impl Marks {
     }
 }
 
-/// Whether an element is never content by its name alone, which is among the known ones.
 #[inline(always)]
-pub fn is_never(element: u32) -> bool {
-    element == NAME_DIALOG
+fn by_name(element: u32) -> u16 {
+    TAG_MARKS.get(element as usize).copied().unwrap_or(NONE)
 }
 
-/// The marks of a tag by its name alone.
+/// Whether a tag has a mark by its name alone, which is among the known ones.
+#[inline(always)]
+pub fn has_name_marks(element: u32) -> bool {
+    by_name(element) != NONE || element == NAME_DIALOG
+}
+
+/// The marks of a tag by its name alone, which is among the known ones.
 #[inline(always)]
 pub fn name_marks(element: u32) -> Marks {
     let mut found = Marks::default();
-    found.add(TAG_MARKS.get(element as usize).copied().unwrap_or(NONE));
-    if is_never(element) {
+    found.add(by_name(element));
+    if element == NAME_DIALOG {
         found.add(MARK_NEVER);
     }
     found

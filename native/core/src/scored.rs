@@ -1,16 +1,14 @@
 //! The default main-content rule: `docstore/text/scored.py`, whose header states it step by step.
 
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
-
 use memchr::memmem;
 
+use crate::around::Around;
 use crate::bytes;
 use crate::combined::{self, Combined, LITTLE_WEIGHT};
 use crate::evidence::{ADVERT, MAIN, WHOLE};
 use crate::flow::{Flow, Source};
-use crate::marks::{self, name_marks, Marks, Mixed};
 use crate::names::{NAME_NOSCRIPT, NAME_TITLE};
+use crate::numbers::Numbers;
 use crate::outline::{Block, Outline, Reading};
 use crate::phrases::{self, OF_CONSENT};
 use crate::said::Remembered;
@@ -46,46 +44,50 @@ const SHARES: u64 = (SHARE.len() / 2) as u64;
 const NEIGHBOURS: [usize; 4] = [0, 1, 3, 4];
 /// The kind of what is beyond the first and the last block.
 const NO_BLOCK: usize = 2 * SHAPES;
-/// What a block is worth by its fate and, of each neighbour, by what that is and its fate.
-static BESIDE: [[[i16; 2]; NO_BLOCK + 1]; 4] = {
-    let mut worth = [[[0; 2]; NO_BLOCK + 1]; 4];
+const KINDS: usize = 256;
+/// What a block is worth by each neighbour: by what that is and its fate, by the block's own fate.
+static BESIDE: [[[i16; 4]; 2]; KINDS] = {
+    let mut worth = [[[0; 4]; 2]; KINDS];
     let mut place = 0;
-    while place < 4 * NO_BLOCK {
-        let (neighbour, kind) = (place / NO_BLOCK, place % NO_BLOCK);
-        let of_shape = NEIGHBOUR[neighbour * SHAPES + kind % SHAPES];
-        let of_fate = (neighbour * 2 + kind / SHAPES) * 2;
-        worth[neighbour][kind] = [of_shape + NEIGHBOUR_FATE[of_fate], of_shape + NEIGHBOUR_FATE[of_fate + 1]];
-        worth[neighbour][NO_BLOCK] = [NOTHING[neighbour]; 2];
+    while place < 8 * NO_BLOCK {
+        let (neighbour, fate, kind) = (place % 4, place / 4 % 2, place / 8);
+        let of_fate = (neighbour * 2 + kind / SHAPES) * 2 + fate;
+        worth[kind][fate][neighbour] = NEIGHBOUR[neighbour * SHAPES + kind % SHAPES] + NEIGHBOUR_FATE[of_fate];
+        worth[NO_BLOCK][fate][neighbour] = NOTHING[neighbour];
         place += 1;
     }
     worth
 };
-const MADE: usize = 256;
+/// What each set of kinds of words is worth, by their bits.
+static OF_WORDS: [i32; 1 << WORDS.len()] = {
+    let mut worth = [0; 1 << WORDS.len()];
+    let mut place = 0;
+    while place < WORDS.len() << WORDS.len() {
+        let (kind, kinds) = (place % WORDS.len(), place / WORDS.len());
+        worth[kinds] += if kinds >> kind & 1 != 0 { WORDS[kind] as i32 } else { 0 };
+        place += 1;
+    }
+    worth
+};
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Buffers of the rule.
 #[derive(Default)]
 pub struct Scored {
     combined: Combined,
-    /// Marks around a text, and what they are worth: all that the page has, some twice.
-    paths: Vec<(Marks, i32)>,
-    /// Of each element: the place in `paths` of the marks around its text.
-    around: Vec<u32>,
-    /// The last path that was made of a parent's path, a name and attributes, by a hash of these.
-    made: Vec<((u32, u32, u32), u32)>,
+    around: Around,
     alike: Alike,
     strays: Strays,
-    /// Elements that say of themselves that they are never content.
-    never: Vec<usize>,
     /// Of each block, and of two blocks that are not there before the first and behind the last.
     traits: Vec<Traits>,
     /// Of each block: which of the kinds of words in `WORDS` it has, as bits.
     words: Vec<u8>,
     /// Of each block: the number of the first block with its text, and whether a later element has it.
-    first: Vec<(usize, bool)>,
-    /// Numbers of blocks, with a hash of their text, by that hash.
-    by_text: Vec<(u32, u32)>,
+    first: Vec<(u32, bool)>,
+    by_text: Numbers,
     scores: Vec<i32>,
+    /// By the first block of a text: the owner of the first of its copies that is kept.
+    owners: Vec<Option<u32>>,
     title: Title,
 }
 
@@ -101,14 +103,12 @@ struct Title {
 /// Counts of blocks with the same marks and element.
 #[derive(Default)]
 struct Alike {
-    /// Numbers of sets of marks, and of those together with a name.
-    of_marks: HashMap<Marks, u32, BuildHasherDefault<Mixed>>,
-    of_names: HashMap<(u32, u32), u32, BuildHasherDefault<Mixed>>,
-    /// Of each path, and of each element: the number; `u32::MAX` where it is not known.
-    of_paths: Vec<u32>,
-    of_elements: Vec<u32>,
-    counts: Vec<u32>,
-    /// How many of `LIKES` each count reaches.
+    by_kind: Numbers,
+    /// Each kind of block: the number of the marks around it, its element's name, how many there are.
+    kinds: Vec<(u32, u32, u32)>,
+    /// Of each block: its kind.
+    of_blocks: Vec<u32>,
+    /// How many of `LIKES` each kind's count reaches.
     likes: Vec<u8>,
 }
 
@@ -118,7 +118,7 @@ struct Traits {
     /// Of the block's element.
     owner: u32,
     /// Place of its form, size and links in a table, `SHAPES` more where it is taken; or `NO_BLOCK`.
-    kind: u16,
+    kind: u8,
 }
 
 /// Main content of a page, in `flow`.
@@ -152,7 +152,7 @@ impl Scored {
     /// The page without what is never content, and the numbers of the blocks that `combined` takes.
     fn take(&mut self, source: &[u8], tags: &[Tag], noscript: bool) -> Vec<usize> {
         self.combined.read(source, tags, Reading { noscript, apart: true });
-        self.mark();
+        self.around.read(&self.combined.page);
         self.find_words();
         self.drop_never();
         self.drop_strays();
@@ -171,7 +171,7 @@ impl Scored {
         self.traits.extend(blocks.iter().map(Traits::of));
         self.traits.extend([Traits::NO_BLOCK; 2]);
         for &number in taken {
-            self.traits[number + 2].kind += SHAPES as u16;
+            self.traits[number + 2].kind += SHAPES as u8;
         }
         let taken_weight = weigh(page, taken);
         let total: u64 = blocks.iter().map(|block| block.weight).sum();
@@ -185,20 +185,26 @@ impl Scored {
         self.scores.clear();
         let mut weight_before = 0;
         let mut heading_before = false;
+        // What the last leaf was worth: the next block mostly has one with the same attributes.
+        let mut leaf = ((0, 0), 0);
         let around = self.traits.windows(5);
         for (number, (block, around)) in blocks.iter().zip(around).enumerate() {
             let own = around[2];
             let (fate, shape) = (usize::from(own.kind) / SHAPES, usize::from(own.kind) % SHAPES);
-            let (marks, of_marks) = self.paths[self.around[block.owner as usize] as usize];
-            let mut score = of_page[fate] + of_marks;
+            let path = self.around.path(block.owner);
+            let mut score = of_page[fate] + path.worth;
             if block.leaf != 0 {
-                score += page.said.said(block.leaf).marks.score_beyond(marks);
+                if leaf.0 != (block.leaf, block.owner) {
+                    let marks = page.said.said(block.leaf).marks;
+                    leaf = ((block.leaf, block.owner), marks.score_beyond(path.marks));
+                }
+                score += leaf.1;
             }
             score += at(&SHAPE, own.kind.into());
             if fate == 0 {
                 score += at(&PLACE, if number < first { 0 } else { 1 + usize::from(number > last) });
             }
-            let like = self.alike.like(block);
+            let like = usize::from(self.alike.likes[self.alike.of_blocks[number] as usize]);
             score += at(&LIKE, ((like * 2 + fate) * LINKS + shape % LINKS) * AMOUNTS + amount);
             while (fifth + 1) * total <= FIFTHS * weight_before {
                 fifth += 1;
@@ -207,18 +213,18 @@ impl Scored {
             weight_before += block.weight;
             heading_before |= block.is_heading;
             score += at(&HEADING_BEFORE, heading_before.into());
-            let (first, is_repeated) = self.first[number];
+            let first = self.first[number].0 as usize;
             let is_in_first = first == number || blocks[first].owner == block.owner;
-            let is_repeated = if first == number { is_repeated } else { self.first[first].1 };
-            score += at(&REPEATED, if is_in_first { usize::from(is_repeated) } else { 2 });
+            score += at(&REPEATED, if is_in_first { usize::from(self.first[first].1) } else { 2 });
             let text = &self.combined.text()[block.text.clone()];
             if block.weight >= TITLE_WEIGHT && self.title.has(text) {
                 score += at(&TITLE, block.is_heading.into());
             }
-            score += word_score(text, self.words[number], fate);
+            score += OF_WORDS[usize::from(self.words[number])];
+            score += if ends_sentence(text) { at(&SENTENCE, fate) } else { 0 };
             for (neighbour, place) in NEIGHBOURS.into_iter().enumerate() {
                 let other = around[place];
-                score += i32::from(BESIDE[neighbour][usize::from(other.kind)][fate]);
+                score += i32::from(BESIDE[usize::from(other.kind)][fate][neighbour]);
                 score += if other.owner == own.owner { at(&SAME_ELEMENT, neighbour) } else { 0 };
             }
             self.scores.push(score);
@@ -227,30 +233,39 @@ impl Scored {
     }
 
     /// Step 3 without `combined`: numbers of the blocks that their scores keep, ascending.
-    fn choose(&self) -> Vec<usize> {
+    fn choose(&mut self) -> Vec<usize> {
         let page = &self.combined.page;
-        let above = |bar| (0..self.scores.len()).filter(|&number| self.scores[number] > bar).collect();
-        let mut kept: Vec<usize> = above(0);
+        let above = |bar| {
+            let mut kept = Vec::with_capacity(self.scores.len());
+            kept.extend(self.scores.iter().enumerate().filter(|(_, &score)| score > bar).map(|(number, _)| number));
+            kept
+        };
+        let mut kept = above(0);
         let weight = weigh(page, &kept);
         if weight < LITTLE_FOUND || weight * LITTLE_SHARE < page.blocks.iter().map(|block| block.weight).sum() {
             kept = above(LOWER_BAR);
         }
-        let mut owners = vec![None; self.scores.len()];
+        let mut owners = std::mem::take(&mut self.owners);
+        owners.clear();
+        owners.resize(page.blocks.len(), None);
         kept.retain(|&number| {
             let block = &page.blocks[number];
             if block.weight < COPY_WEIGHT {
                 return true;
             }
-            let first = *owners[self.first[number].0].get_or_insert(block.owner);
-            first == block.owner || self.are_beside(first as usize, block.owner as usize)
+            let first = *owners[self.first[number].0 as usize].get_or_insert(block.owner);
+            first == block.owner || self.are_beside(first, block.owner)
         });
+        self.owners = owners;
         kept
     }
 
     /// Whether elements have the same parent, name and marks.
-    fn are_beside(&self, one: usize, other: usize) -> bool {
-        let parents = &self.combined.page.parents;
-        parents[one] == parents[other] && self.alike.of_elements[one] == self.alike.of_elements[other]
+    fn are_beside(&self, one: u32, other: u32) -> bool {
+        let Outline { parents, tags, .. } = &self.combined.page;
+        let (one, other) = (one as usize, other as usize);
+        let has_same_marks = self.around.number(one as u32) == self.around.number(other as u32);
+        has_same_marks && parents[one] == parents[other] && tags[one].0 == tags[other].0
     }
 
     fn read_title(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow) {
@@ -272,51 +287,13 @@ impl Scored {
         named * TITLE_SHARE < words.len()
     }
 
-    /// Marks around the text of each element, its own among them.
-    fn mark(&mut self) {
-        let page = &self.combined.page;
-        self.never.clear();
-        self.paths.clear();
-        self.paths.push((Marks::default(), 0));
-        self.around.clear();
-        self.around.push(0);
-        self.made.clear();
-        self.made.resize(MADE, ((u32::MAX, 0, 0), 0));
-        for element in 1..page.parents.len() {
-            let parent = self.around[page.parents[element] as usize];
-            let (name, attributes) = page.tags[element];
-            let own = page.said.said(attributes).marks.with(page.custom(name).marks);
-            let of_name = name_marks(name);
-            if own == Marks::default() && of_name == Marks::default() {
-                self.around.push(parent);
-                continue;
-            }
-            if (own.is_never() || marks::is_never(name)) && page.evidence[element] & WHOLE == 0 {
-                self.never.push(element);
-            }
-            let key = (parent, name, attributes);
-            let mixed = (u64::from(parent) << 42 ^ u64::from(name) << 21 ^ u64::from(attributes)).wrapping_mul(MIX);
-            let made = &mut self.made[(mixed >> (64 - MADE.trailing_zeros())) as usize];
-            if made.0 != key {
-                let own = of_name.with(own);
-                let (around, worth) = self.paths[parent as usize];
-                *made = (key, parent);
-                if !own.are_in(around) {
-                    made.1 = self.paths.len() as u32;
-                    self.paths.push((around.with(own), worth + own.score_beyond(around)));
-                }
-            }
-            self.around.push(made.1);
-        }
-    }
-
     /// Drop the blocks in elements that are never content.
     fn drop_never(&mut self) {
         let page = &mut self.combined.page;
         let leaf_says_so =
             |said: &Remembered, block: &Block| block.evidence & ADVERT != 0 || said.said(block.leaf).marks.is_never();
         let by_leaf = page.blocks.iter().any(|block| leaf_says_so(&page.said, block));
-        if !by_leaf && self.never.is_empty() && page.evidence.iter().all(|evidence| evidence & ADVERT == 0) {
+        if !by_leaf && self.around.never.is_empty() && page.evidence.iter().all(|evidence| evidence & ADVERT == 0) {
             return;
         }
         let sums = combined::subtree_sums(page, page.blocks.iter().map(|block| block.weight));
@@ -327,7 +304,7 @@ impl Scored {
             evidence & ADVERT != 0 && evidence & (MAIN | WHOLE) == 0 && sum * ADVERT_SHARE <= sums[0]
         };
         let mut never: Vec<bool> = page.evidence.iter().zip(&sums).map(is_advert).collect();
-        for &element in &self.never {
+        for &element in &self.around.never {
             let is_page = sums[element] * WRAPPER_SHARE.1 > sums[0] * WRAPPER_SHARE.0;
             never[element] |= !is_page || of_consent[element] * CONSENT_SHARE >= sums[element];
         }
@@ -358,61 +335,55 @@ impl Scored {
     fn find_first(&mut self) {
         let text = self.combined.text();
         let blocks = &self.combined.page.blocks;
-        let slots = (blocks.len() * 2).next_power_of_two();
         self.by_text.clear();
-        self.by_text.resize(slots, (u32::MAX, 0));
         self.first.clear();
         for (number, block) in blocks.iter().enumerate() {
             let mut first = number;
             if block.weight >= REPEATED_WEIGHT {
                 let own = &text[block.text.clone()];
-                let mixed = (bytes::mixed(own) >> 32) as u32;
-                let mut slot = mixed as usize & (slots - 1);
-                let is_other = |(other, hash): (u32, u32)| {
-                    other != u32::MAX && (hash != mixed || text[blocks[other as usize].text.clone()] != *own)
-                };
-                while is_other(self.by_text[slot]) {
-                    slot = (slot + 1) & (slots - 1);
-                }
-                if self.by_text[slot].0 == u32::MAX {
-                    self.by_text[slot] = (number as u32, mixed);
-                }
-                first = self.by_text[slot].0 as usize;
+                let hash = (bytes::mixed(own) >> 32) as u32;
+                let is_same = |other: u32| text[blocks[other as usize].text.clone()] == *own;
+                first = self.by_text.number(hash, number as u32, is_same) as usize;
                 if blocks[first].owner != block.owner {
                     self.first[first].1 = true;
                 }
             }
-            self.first.push((first, false));
+            self.first.push((first as u32, false));
         }
     }
 
     /// How many blocks have the marks and the element of each block.
     fn count_alike(&mut self) {
         let page = &self.combined.page;
-        let Alike { of_marks, of_names, of_paths, of_elements, counts, likes } = &mut self.alike;
-        of_marks.clear();
-        of_names.clear();
-        of_paths.clear();
-        of_paths.resize(self.paths.len(), u32::MAX);
-        of_elements.clear();
-        of_elements.resize(page.parents.len(), u32::MAX);
-        counts.clear();
+        let Alike { by_kind, kinds, of_blocks, likes } = &mut self.alike;
+        by_kind.clear();
+        kinds.clear();
+        of_blocks.clear();
+        let mut last_owner = u32::MAX;
         for block in &page.blocks {
-            let number = &mut of_elements[block.owner as usize];
-            if *number == u32::MAX {
-                let path = self.around[block.owner as usize] as usize;
-                if of_paths[path] == u32::MAX {
-                    let next = of_marks.len() as u32;
-                    of_paths[path] = *of_marks.entry(self.paths[path].0).or_insert(next);
-                }
-                let next = of_names.len() as u32;
-                *number = *of_names.entry((of_paths[path], page.tags[block.owner as usize].0)).or_insert(next);
-                counts.resize(of_names.len(), 0);
+            if block.owner == last_owner {
+                let kind = of_blocks[of_blocks.len() - 1];
+                kinds[kind as usize].2 += 1;
+                of_blocks.push(kind);
+                continue;
             }
-            counts[*number as usize] += 1;
+            last_owner = block.owner;
+            let path = self.around.number(block.owner);
+            let (name, _) = page.tags[block.owner as usize];
+            let hash = (u64::from(path) << 32 | u64::from(name)).wrapping_mul(MIX) >> 32;
+            let next = kinds.len() as u32;
+            let kind = by_kind.number(hash as u32, next, |kind| {
+                let (its_path, its_name, _) = kinds[kind as usize];
+                its_path == path && its_name == name
+            });
+            if kind == next {
+                kinds.push((path, name, 0));
+            }
+            kinds[kind as usize].2 += 1;
+            of_blocks.push(kind);
         }
         likes.clear();
-        likes.extend(counts.iter().map(|&count| steps(count.into(), &LIKES) as u8));
+        likes.extend(kinds.iter().map(|&(_, _, count)| steps(count.into(), &LIKES) as u8));
     }
 
     /// Which kinds of words each block has.
@@ -465,18 +436,12 @@ fn pair_bit(pair: &[u8]) -> (usize, u64) {
     (number / 64 % 32, 1 << (number % 64))
 }
 
-impl Alike {
-    fn like(&self, block: &Block) -> usize {
-        self.likes[self.of_elements[block.owner as usize] as usize].into()
-    }
-}
-
 impl Combined {
     /// Step 5.
     fn without_stamps(&self, mut found: Vec<usize>) -> Vec<usize> {
         let is_stamp = |&number: &usize| {
             let block = &self.page.blocks[number];
-            !block.is_heading && block.weight <= STAMP_WEIGHT && is_stamp(&self.text()[block.text.clone()])
+            !block.is_heading && block.weight <= STAMP_WEIGHT && is_stamp(self.text(), block.text.clone())
         };
         let stamps: Vec<usize> = found.iter().copied().filter(is_stamp).collect();
         if !stamps.is_empty() && weigh(&self.page, &stamps) * STAMP_SHARE <= weigh(&self.page, &found) {
@@ -487,31 +452,34 @@ impl Combined {
 }
 
 impl Traits {
-    const NO_BLOCK: Self = Self { owner: u32::MAX, kind: NO_BLOCK as u16 };
+    const NO_BLOCK: Self = Self { owner: u32::MAX, kind: NO_BLOCK as u8 };
 
     fn of(block: &Block) -> Self {
         let form = usize::from(block.is_heading);
         let shape = (form * (SIZES.len() + 1) + steps(block.weight, &SIZES)) * LINKS + link_share(block);
-        Self { owner: block.owner, kind: shape as u16 }
+        Self { owner: block.owner, kind: shape as u8 }
     }
-}
-
-/// What the words of a block say.
-#[inline(always)]
-fn word_score(text: &[u8], kinds: u8, fate: usize) -> i32 {
-    let mut score = if ends_sentence(text) { at(&SENTENCE, fate) } else { 0 };
-    if kinds != 0 {
-        for kind in 0..WORDS.len() {
-            if kinds & 1 << kind != 0 {
-                score += at(&WORDS, kind);
-            }
-        }
-    }
-    score
 }
 
 #[inline(always)]
 fn ends_sentence(text: &[u8]) -> bool {
+    const ENDS: [bool; 0x80] = {
+        let mut ends = [false; 0x80];
+        let mut place = 0;
+        while place < SENTENCE_ENDS.len() {
+            if SENTENCE_ENDS[place].is_ascii() {
+                ends[SENTENCE_ENDS[place] as usize] = true;
+            }
+            place += 1;
+        }
+        ends
+    };
+    let Some(&last) = text.last() else { return false };
+    ENDS.get(usize::from(last)).copied().unwrap_or_else(|| ends_sentence_beyond_ascii(text))
+}
+
+#[inline(never)]
+fn ends_sentence_beyond_ascii(text: &[u8]) -> bool {
     let Some(start) = text.iter().rposition(|byte| byte & 0xc0 != 0x80) else { return false };
     let last = bytes::code_point(&text[start..], bytes::sequence_length(text[start]));
     SENTENCE_ENDS.iter().any(|&end| u32::from(end) == last)

@@ -1,5 +1,6 @@
 //! Whether a short text is a date, a time or a count: `docstore/text/stamps.py`.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::bytes;
@@ -64,10 +65,11 @@ impl Words {
     }
 }
 
-fn has_digit(text: &[u8]) -> bool {
-    (0..text.len()).step_by(16).any(|place| {
+fn has_digit(text: &[u8], range: &Range<usize>) -> bool {
+    range.clone().step_by(16).any(|place| {
         let bytes = sixteen::load(text, place);
-        bytes.at_most(b'9') & !bytes.at_most(b'0' - 1) != 0
+        let within = u32::MAX >> (32 - (range.end - place).min(16));
+        bytes.at_most(b'9') & !bytes.at_most(b'0' - 1) & within != 0
     })
 }
 
@@ -119,19 +121,22 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// Whether a text, valid UTF-8 and white space folded, is a stamp.
-pub fn is_stamp(text: &[u8]) -> bool {
-    if !has_digit(text) {
+/// Whether a part of a text, valid UTF-8 and white space folded, is a stamp.
+///
+/// All of the text is given, as bytes behind the part can be read at once with it.
+pub fn is_stamp(text: &[u8], part: Range<usize>) -> bool {
+    if !has_digit(text, &part) {
         return false;
     }
     let words = words();
     let mut numbers = Numbers::default();
     let (mut known, mut total, mut has_sign) = (0, 0, false);
-    let mut place = 0;
-    while place < text.len() {
+    let Range { start: mut place, end } = part;
+    let within = &text[..end];
+    while place < end {
         let start = place;
         if text[place].is_ascii_digit() {
-            while text.get(place).is_some_and(u8::is_ascii_digit) {
+            while within.get(place).is_some_and(u8::is_ascii_digit) {
                 place += 1;
             }
             numbers.digits(text, start, place);
@@ -140,7 +145,7 @@ pub fn is_stamp(text: &[u8]) -> bool {
             continue;
         }
         let mut characters = 0;
-        while place < text.len() {
+        while place < end {
             let length = letter_length(text, place);
             if length == 0 {
                 break;
@@ -157,6 +162,9 @@ pub fn is_stamp(text: &[u8]) -> bool {
         if let Some(is_sign) = words.is_sign(text, start, place) {
             known += characters;
             has_sign |= is_sign;
+        } else if total - known > known + (end - place) {
+            // What is left cannot make up for what is not known.
+            return false;
         }
     }
     known * 2 >= total && (has_sign || numbers.has_time)
@@ -183,7 +191,9 @@ mod tests {
     fn dates_times_and_counts_are_stamps() {
         for text in ["Brian, October 1, 2025, 12:57pm", "3 DAYS AGO", "12 replies", "2025-10-01", "1.10.2025", "3天前"]
         {
-            assert!(is_stamp(text.as_bytes()), "{text}");
+            assert!(is_stamp(text.as_bytes(), 0..text.len()), "{text}");
+            let longer = format!("x 7{text}8: ago");
+            assert!(is_stamp(longer.as_bytes(), 3..3 + text.len()), "{text}");
         }
         for text in [
             "10 hours",
@@ -194,7 +204,9 @@ mod tests {
             "yesterday",
             "2025 - 10 - 01",
         ] {
-            assert!(!is_stamp(text.as_bytes()), "{text}");
+            assert!(!is_stamp(text.as_bytes(), 0..text.len()), "{text}");
+            let longer = format!("May 1, 2020: {text} 3 days ago");
+            assert!(!is_stamp(longer.as_bytes(), 13..13 + text.len()), "{text}");
         }
     }
 }
