@@ -65,21 +65,42 @@ pub fn find(needle: u8, source: &[u8], place: usize) -> usize {
     memchr::memchr(needle, &source[at..]).map_or(source.len(), |offset| at + offset)
 }
 
-/// A hash of bytes, for tables in memory: its highest bits are the best.
+/// A hash of bytes, for tables in memory.
 #[inline(always)]
 pub fn mixed(text: &[u8]) -> u64 {
-    let mix = |mixed: u64, word: u64| (mixed.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let (fours, rest) = text.as_chunks::<32>();
-    let mut lanes = [text.len() as u64; 4];
-    for four in fours {
-        for (number, lane) in lanes.iter_mut().enumerate() {
-            *lane = mix(*lane, load(four, number * 8));
+    const KEYS: [u64; 4] = [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93];
+    let fold = |one: u64, other: u64| {
+        let product = u128::from(one) * u128::from(other);
+        product as u64 ^ (product >> 64) as u64
+    };
+    let length = text.len();
+    let seed = KEYS[0] ^ length as u64;
+    // Two loads, which overlap where the text is shorter than both, take the place of a loop over its bytes.
+    let (one, other) = match length {
+        0..=3 => {
+            let at = |place: usize| u64::from(text.get(place).copied().unwrap_or(0));
+            (at(0) | at(1) << 8 | at(2) << 16, 0)
         }
-    }
-    let (words, _) = rest.as_chunks();
-    let whole = words.iter().fold(lanes[0], |mixed, &word| mix(mixed, u64::from_le_bytes(word)));
-    let whole = if fours.is_empty() { whole } else { lanes[1..].iter().fold(whole, |mixed, &lane| mix(mixed, lane)) };
-    mix(whole, load_padded(text, text.len().saturating_sub(8)))
+        4..=7 => (load_four(text, 0), load_four(text, length - 4)),
+        8..=16 => (load(text, 0), load(text, length - 8)),
+        _ => {
+            let pair = |place: usize, key: u64| fold(load(text, place) ^ key, load(text, place + 8) ^ seed);
+            let (mut first, mut second) = (0, 0);
+            let mut place = 0;
+            while place + 32 < length {
+                first = fold(first ^ KEYS[3], pair(place, KEYS[1]));
+                second = fold(second ^ KEYS[3], pair(place + 16, KEYS[2]));
+                place += 32;
+            }
+            (first ^ pair(place.min(length - 16), KEYS[1]), second ^ pair(length - 16, KEYS[2]))
+        }
+    };
+    fold(one ^ seed, other ^ KEYS[1])
+}
+
+#[inline(always)]
+fn load_four(source: &[u8], place: usize) -> u64 {
+    u32::from_le_bytes(source[place..place + 4].try_into().unwrap_or([0; 4])).into()
 }
 
 /// ASCII letters, in every byte.

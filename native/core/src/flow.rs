@@ -61,7 +61,8 @@ impl Flow {
 
     /// A copy of what is written, line ends given as spaces.
     pub fn to_line(&self) -> String {
-        String::from_utf8_lossy(self.bytes()).replace('\n', " ")
+        let spaced = self.bytes().iter().map(|&byte| if byte == b'\n' { b' ' } else { byte });
+        String::from_utf8(spaced.collect()).unwrap_or_default()
     }
 
     /// End the block.
