@@ -137,9 +137,9 @@ def other_versions(store: DocumentStore, count: int, step: int) -> Work:
 
 
 def other_sites(store: DocumentStore, count: int, step: int) -> Work:
-    """The same thousand pages, of ever other hosts."""
+    """The same 200 pages of 7 KB, of ever other hosts."""
     for begin in range(0, count, step):
-        _write(store, (Page(f"http://h{n // 1000}.example/{n % 1000}", body(n % 1000, 1000)) for n in _of(begin, step)))
+        _write(store, (Page(f"http://h{n // 200}.example/{n % 200}", body(n % 200, 1000)) for n in _of(begin, step)))
         yield
 
 
