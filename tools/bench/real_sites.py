@@ -1,6 +1,6 @@
 """Sites made of real pages: verdicts on siblings that share a template, and on true copies of them.
 
-    python -m tools.bench.real_sites DATA_DIR [--sites 30] [--siblings 200] [--copies 20] [--extractor NAME]
+    python -m tools.bench.real_sites DATA_DIR [--sites 30] [--siblings 200] [--copies 20] [--extractor NAME] [--missed]
 
 DATA_DIR holds the development split of Murrough-Foley/web-content-extraction-benchmark as published:
 ``dev/ground-truth/*.json`` with the wanted text and the kind of each page, ``dev/html/*.html.gz`` with its bytes.  The
@@ -16,12 +16,18 @@ A site is made of one real page of a shop, a forum or a listing (`real_pages` cu
 All pages of all sites are written to one store in an order drawn from the seed.  A verdict on text (`same_text`,
 `near`, `contained`) is *true* where it names a page with the same content.  *Precision* is the true ones among these
 verdicts; *recall* the pairs of sibling and copy of which the later is `exact`, `same_text` or `near` to the other.
+Recall *with contained* counts the later pages, too, that are `contained` in the other: the right page is named.
+
+With ``--missed`` each pair that was missed is printed: J of the two main texts and of the two visible texts, the
+words of the sibling's main text and those of adverts in the copy's, and the other lines that only one main text has,
+with what speaks against them on the other page.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import re
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -30,17 +36,22 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import docstore
+from docstore.dedup.kernel import Kernel
 from docstore.model.types import Durability, Page, PutResult, VerdictKind
+from docstore.text.explain import explain
 from tools.bench.adverts import Advert
 from tools.bench.harness import Section
 from tools.bench.page_kinds import KindPage, read_pages
 from tools.bench.real_pages import KINDS, Template, Vocabulary, Words, template_of
+from tools.bench.stability import likeness
 
 COMMAND: Final = "python -m tools.bench.real_sites DATA_DIR"
 SEED: Final = 20261122
 TEXT_VERDICTS: Final = frozenset({VerdictKind.SAME_TEXT, VerdictKind.NEAR, VerdictKind.CONTAINED})
 FOUND_VERDICTS: Final = frozenset({VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR})
 FIRST_WORDS: Final = 10
+SHOWN_CHARACTERS: Final = 60
+_DIGIT: Final = re.compile(r"\d")
 UNMARKED_EVERY: Final = 5
 RECALLS: Final = tuple(f"recall, {each.value} adverts" for each in Advert)
 
@@ -80,8 +91,9 @@ class Outcome:
         false: of these, what named a page with other content: (page, result).
         pairs: of a sibling and its copy.
         found: of these, where the later named the earlier.
+        contained: of the others, where the later is contained in the earlier.
         pairs_with, found_with: the same, by the adverts of the copy.
-        missed: kinds of the verdicts on the later of the other pairs.
+        missed: of the later page of the other pairs, with its verdict.
     """
 
     pages: int = 0
@@ -89,9 +101,10 @@ class Outcome:
     false: list[tuple[SitePage, PutResult]] = field(default_factory=list)
     pairs: int = 0
     found: int = 0
+    contained: int = 0
     pairs_with: Counter[Advert] = field(default_factory=Counter)
     found_with: Counter[Advert] = field(default_factory=Counter)
-    missed: Counter[str] = field(default_factory=Counter)
+    missed: list[tuple[SitePage, VerdictKind]] = field(default_factory=list)
 
     @property
     def precision(self) -> float:
@@ -102,6 +115,17 @@ class Outcome:
     def recall(self) -> float:
         """Of the pairs, the share that was found; 1.0 where there is none."""
         return self.found / self.pairs if self.pairs else 1.0
+
+    @property
+    def recall_with_contained(self) -> float:
+        """The same with the pairs of which the later is contained in the other."""
+        return (self.found + self.contained) / self.pairs if self.pairs else 1.0
+
+    @property
+    def missed_kinds(self) -> str:
+        """How many pairs were missed by verdict."""
+        counts = Counter(str(kind) for _, kind in self.missed)
+        return ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
 
 
 # --- making sites
@@ -188,7 +212,8 @@ def judge(store: docstore.DocumentStore, sites: Sequence[Site], pages: Sequence[
                 outcome.found += 1
                 outcome.found_with[adverts_of[page.content]] += 1
             else:
-                outcome.missed[str(verdict.kind)] += 1
+                outcome.contained += is_true and verdict.kind is VerdictKind.CONTAINED
+                outcome.missed.append((page, verdict.kind))
         seen.add(page.content)
     return outcomes
 
@@ -202,6 +227,7 @@ def together(outcomes: Sequence[Outcome]) -> Outcome:
         total.false += each.false
         total.pairs += each.pairs
         total.found += each.found
+        total.contained += each.contained
         total.pairs_with += each.pairs_with
         total.found_with += each.found_with
         total.missed += each.missed
@@ -219,6 +245,7 @@ def table(sites: Sequence[Site], outcomes: Sequence[Outcome], command: str) -> S
         "precision",
         "pairs",
         "recall",
+        "with contained",
         *RECALLS,
         "missed pairs",
     )
@@ -226,10 +253,10 @@ def table(sites: Sequence[Site], outcomes: Sequence[Outcome], command: str) -> S
     for kind in ("all", *KINDS):
         chosen = [each for site, each in zip(sites, outcomes, strict=True) if kind in ("all", site.kind)]
         total = together(chosen)
-        missed = ", ".join(f"{count} {reason}" for reason, count in total.missed.most_common())
         numbers = (len(chosen), total.pages, total.verdicts, len(total.false), f"{total.precision:.4f}", total.pairs)
-        recalls = [f"{total.found_with[each] / max(1, total.pairs_with[each]):.4f}" for each in Advert]
-        section.rows.append((kind, *map(str, numbers), f"{total.recall:.4f}", *recalls, missed))
+        recalls = [total.recall, total.recall_with_contained]
+        recalls += [total.found_with[each] / max(1, total.pairs_with[each]) for each in Advert]
+        section.rows.append((kind, *map(str, numbers), *(f"{each:.4f}" for each in recalls), total.missed_kinds))
     return section
 
 
@@ -241,7 +268,8 @@ def causes(store: docstore.DocumentStore, sites: Sequence[Site], outcomes: Seque
     for site, outcome in worst_first:
         missed = outcome.pairs - outcome.found
         if outcome.false or missed:
-            kinds = Counter(str(result.verdict.kind) for _, result in outcome.false) + outcome.missed
+            kinds = Counter(str(result.verdict.kind) for _, result in outcome.false)
+            kinds.update(str(kind) for _, kind in outcome.missed)
             said = ", ".join(f"{count} {name}" for name, count in kinds.most_common())
             shown = stands_on(store, *outcome.false[0]) if outcome.false else ""
             section.rows.append((site.name, site.kind, str(len(outcome.false)), str(missed), said, shown))
@@ -262,6 +290,37 @@ def stands_on(store: docstore.DocumentStore, page: SitePage, result: PutResult) 
     return f"{words} words, {share:.0%} in shared lines: {begin}"
 
 
+def tell_missed(copy: SitePage, sites: Sequence[Site], extractor: str, seed: int) -> Iterator[str]:
+    """What makes the main texts of a sibling and its copy unlike: a line of numbers, then lines of the texts."""
+    kernel = Kernel(extractor)
+    sources = [render(each, sites, seed).body.decode() for each in (copy._replace(adverts=None), copy)]
+    shown = [[block.text for block in explain(source, "visible")] for source in sources]
+    blocks = [explain(source, extractor) for source in sources]
+    kept = [[line for block in of for line in block.text.split("\n") if block.is_kept] for of in blocks]
+    main_likeness, visible_likeness = (
+        likeness(kernel, *("\n".join(each) for each in texts)) for texts in (kept, shown)
+    )
+    known = frozenset(map(_without_digits, shown[0]))
+    adverts = [line for line in kept[1] if _without_digits(line) not in known]
+    counts = [sum(len(line.split()) for line in lines) for lines in (kept[0], adverts)]
+    yield (
+        f"{sites[copy.content.site].name}, {copy.content.sibling}: J {main_likeness:.3f}, of visible text "
+        f"{visible_likeness:.3f}; {counts[0]} words, and {counts[1]} of adverts"
+    )
+    for mine, other, sign in ((0, 1, "-"), (1, 0, "+")):
+        left = Counter(map(_without_digits, kept[other]))
+        because = {_without_digits(line): block.because for block in blocks[other] for line in block.text.split("\n")}
+        for line in kept[mine]:
+            alike = _without_digits(line)
+            left[alike] -= 1
+            if left[alike] < 0 and alike in because:
+                yield f"  {sign} {line[:SHOWN_CHARACTERS]!r}, on the other page: {'; '.join(because[alike])}"
+
+
+def _without_digits(line: str) -> str:
+    return _DIGIT.sub("0", line)
+
+
 def main() -> None:
     """Make the sites, write them, print the tables."""
     parser = argparse.ArgumentParser(prog="python -m tools.bench.real_sites", description=__doc__)
@@ -271,6 +330,7 @@ def main() -> None:
     parser.add_argument("--copies", type=int, default=20, help="of them that have a copy")
     parser.add_argument("--extractor", help="main-content rule (default: the schema's)")
     parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--missed", action="store_true", help="print each pair that was missed, and why")
     arguments = parser.parse_args()
     schema = docstore.Schema() if arguments.extractor is None else docstore.Schema(extractor=arguments.extractor)
     sites = make_sites(list(read_pages(arguments.data)), arguments.sites, arguments.seed)
@@ -282,6 +342,11 @@ def main() -> None:
             outcomes = judge(store, sites, pages, arguments.seed)
             print(table(sites, outcomes, f"{shown} --extractor {schema.extractor}").render())
             print(causes(store, sites, outcomes).render())
+    if arguments.missed:
+        copies = {page.content: page for page in pages if page.adverts is not None}
+        for page, kind in (each for outcome in outcomes for each in outcome.missed):
+            told = tell_missed(copies[page.content], sites, schema.extractor, arguments.seed)
+            print(f"{kind}: " + "\n".join(told))
 
 
 if __name__ == "__main__":
