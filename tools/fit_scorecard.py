@@ -1,13 +1,13 @@
 """Fit the numbers of docstore/text/scorecard.py to pages with known content.
 
-    python -m tools.fit_scorecard WCXB_DIR [--passages CHECKOUT] [--texts CHECKOUT]
+    python -m tools.fit_scorecard WCXB_DIR [--passages CHECKOUT] [--texts CHECKOUT] [--articles CHECKOUT]
     python -m tools.fit_scorecard WCXB_DIR --held-out
 
 WCXB_DIR is the development split that `tools.bench.page_kinds` reads, the checkouts are the sets that
-`tools.bench.extraction` reads: adbar/trafilatura (passages; its even pages alone are fitted to) and mozilla/readability
-(texts; likewise).  Without ``--held-out`` the table is written; then run `tools.make_native_tables`.  With it nothing
-is written: WCXB's hosts are dealt into five parts, each is judged by what a fit to the other four says, and F1 is
-printed by kind of page.
+`tools.bench.extraction` reads: adbar/trafilatura (passages), mozilla/readability (texts) and
+scrapinghub/article-extraction-benchmark (articles); of these the even pages alone are fitted to.  Without
+``--held-out`` the table is written; then run `tools.make_native_tables`.  With it nothing is written: WCXB's hosts are
+dealt into five parts, each is judged by what a fit to the other four says, and F1 is printed by kind of page.
 
 The signs of a block are those of `scored.block_features`, so the fit sees what the product sees.  A class word, tag or
 attribute is a sign where the table names it: to try another, write it into the table with 0.  All other signs are
@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from docstore.text import scorecard, scored
 from docstore.text.evidence import HINT_WORDS
 from docstore.text.outline import Outline, render
-from tools.bench.extraction import folded, markup_of, passage_pages, text_pages
+from tools.bench.extraction import article_pages, folded, markup_of, passage_pages, text_pages
 from tools.bench.page_kinds import KINDS, host_of, mean, read_pages, word_score
 
 Floats = NDArray[np.float64]
@@ -51,7 +51,16 @@ PARTS: Final = 5
 CONTENT_SHARE: Final = 0.6
 BLOCK_WEIGHT: Final = 30.0
 PASSAGE_WEIGHT: Final = 3.0
-KIND_WEIGHTS: Final = {"product": 1.6, "listing": 1.2, "collection": 1.2, "forum": 1.3, "service": 1.2, "text": 2.5}
+KIND_WEIGHTS: Final = {
+    "product": 1.6,
+    "listing": 1.2,
+    "collection": 1.2,
+    "forum": 1.3,
+    "service": 1.2,
+    "text": 2.5,
+    "news": 4.0,
+    "passages": 8.0,
+}
 LEAST_PAGES: Final = 8
 """A sign on fewer pages is no sign."""
 LIKELIHOOD_WEIGHT: Final = 0.1
@@ -86,7 +95,7 @@ class Page:
     """A page as the fit sees it.
 
     Attributes:
-        kind: of WCXB, or "passages" or "text".
+        kind: of WCXB, or "passages", "text" or "news".
         part: number of the part that judges it.
         names: signs of all blocks, one behind the other; none once `Signs` has numbered them.
         starts: where those of each block begin.
@@ -396,6 +405,7 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--passages", type=Path, help="checkout of adbar/trafilatura")
     parser.add_argument("--texts", type=Path, help="checkout of mozilla/readability")
+    parser.add_argument("--articles", type=Path, help="checkout of scrapinghub/article-extraction-benchmark")
     parser.add_argument("--held-out", action="store_true", help="judge the fit and write nothing")
     arguments = parser.parse_args()
     items: list[tuple[str, int, bytes, str | tuple[list[str], list[str]]]] = list(read_wcxb(arguments.directory))
@@ -405,6 +415,9 @@ def main() -> None:
     if arguments.texts:
         texts = enumerate(text_pages(arguments.texts))
         items += [("text", number, page.body, " ".join(page.expected.elements())) for number, page in texts]
+    if arguments.articles:
+        articles = enumerate(article_pages(arguments.articles))
+        items += [("news", number, page.body, page.expected) for number, page in articles]
     with Pool() as pool:
         signs = Signs(page for page in pool.imap(look, items, chunksize=8) if page.texts)
     if arguments.held_out:

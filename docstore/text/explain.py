@@ -136,6 +136,7 @@ def _of_scored(full: Outline, page: Outline, taken: Sequence[int], title: str) -
     found = scored.choose(page, scores)
     shown = scored.without_never(full)
     stray = {id(shown.blocks[number]) for number in strays(shown)}
+    bar = scored.best_bar(page, scores)
     number = 0
     for block in full.blocks:
         if number == len(page.blocks) or page.blocks[number] != block:
@@ -150,10 +151,12 @@ def _of_scored(full: Outline, page: Outline, taken: Sequence[int], title: str) -
             because = ("what was found has no part in the title, so all but boilerplate is kept",)
         elif not found:
             because = ("no block scores high enough, so the rule `combined` decides",)
-        elif is_kept and score <= 0:
-            because = ("little of the page scores above zero, so the bar is lower", *because)
-        elif not is_kept and score > 0:
+        elif not is_kept and score > bar:
             because = ("an earlier element that is kept has the same text",)
+        elif bar < score <= 0:
+            because = (f"the page has too little that is surely content, so the bar is {bar}", *because)
+        elif 0 < score <= bar:
+            because = (f"the page has enough that is surely content, so the bar is {bar}", *because)
         yield ExplainedBlock(render([block]), is_kept, score, because)
         number += 1
 

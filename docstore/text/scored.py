@@ -1,4 +1,4 @@
-"""The default main-content rule: every block is scored by a table of evidence, and kept where the score is above zero.
+"""The default main-content rule: every block is scored by a table of evidence, and kept above the page's bar.
 
 Knows `combined`, `outline`, `marks`, `strays`, `stamps` and `scorecard`.  Must not know charsets, words, nor what the
 text is used for.  Integers only, no order of hashing, linear time: another implementation gives the same blocks bit for
@@ -20,14 +20,15 @@ The rule:
    in the title, or in another element too; how many blocks of the page have just the same marks and element; whether it
    ends a sentence, has a sign of currency, names cookies or consent, or claims a copyright; and the same things of the
    two blocks before and the two behind.
-3. Blocks with a score above zero are the main content, and where these weigh less than 500 or a sixteenth of the page's
-   text, those above -100 too; but of blocks of 40 and more with the same text only those in the element of the first,
-   or in one beside it with its name and marks, as pages repeat a text for other sizes of screen, and replies quote.
-   Where there is none, what `combined` took.
-4. That is *doubtful* where it weighs less than an eighth of the page's text, or no block scored above zero, and it has
-   less than a fifth of the words of the title (of those with four characters or more, as they are written).  Then it is
-   likely to be a notice that the whole site shares, and the page's text is that of step 5 of `combined`: all that does
-   not say that it is boilerplate.
+3. Blocks with a score above the *bar* are the main content: of -100, -50, 0 and 50 the one that promises the greatest
+   F1, where a block's chance to be content grows evenly from none at -200 to all at 300 and blocks count by weight; the
+   lowest of equals.  But of blocks of 40 and more with the same text only those in the element of the first, or in one
+   beside it with its name and marks, as pages repeat a text for other sizes of screen, and replies quote.  Where there
+   is none, what `combined` took.
+4. That is *doubtful* where it weighs less than an eighth of the page's text, or no block scored above the bar, and it
+   has less than a fifth of the words of the title (of those with four characters or more, as they are written).  Then
+   it is likely to be a notice that the whole site shares, and the page's text is that of step 5 of `combined`: all that
+   does not say that it is boilerplate.
 5. Of what was found, *stamps* (see `stamps`: dates, times and counts) are left out, headings and blocks over 48 apart,
    where all of them weigh at most a fifth: they change while the page says the same.  A page of more is about them.
 
@@ -67,9 +68,9 @@ WRAPPER_SHARE: Final = (19, 20)
 CONSENT_SHARE: Final = 5
 ADVERT_SHARE: Final = 2
 DOUBTFUL_SHARE: Final = 8
-LITTLE_FOUND: Final = 500
-LITTLE_SHARE: Final = 16
-LOWER_BAR: Final = -100
+BARS: Final = (-100, -50, 0, 50)
+CHANCES: Final = (-200, 300)
+"""Up to the first score a block is not content, from the second on it is; its chance grows evenly between them."""
 COPY_WEIGHT: Final = 40
 STAMP_WEIGHT: Final = 48
 STAMP_SHARE: Final = 5
@@ -190,10 +191,8 @@ def is_stamp_block(block: Block) -> bool:
 
 def choose(page: Outline, scores: Sequence[int]) -> list[int]:
     """Step 3 without `combined`: numbers of the blocks that their scores keep, ascending."""
-    kept = [number for number, each in enumerate(scores) if each > 0]
-    weight = _weigh(page, kept)
-    if weight < LITTLE_FOUND or weight * LITTLE_SHARE < _weigh(page, range(len(page.blocks))):
-        kept = [number for number, each in enumerate(scores) if each > LOWER_BAR]
+    bar = best_bar(page, scores)
+    kept = [number for number, each in enumerate(scores) if each > bar]
     around = path_marks(page)
 
     def are_beside(*elements: int) -> bool:
@@ -207,6 +206,22 @@ def choose(page: Outline, scores: Sequence[int]) -> list[int]:
         if first == block.owner or are_beside(first, block.owner):
             chosen.append(number)
     return chosen
+
+
+def best_bar(page: Outline, scores: Sequence[int]) -> int:
+    """The bar of step 3; F1 is twice what is right by what is kept and what is content together."""
+    least, most = CHANCES
+    hopes = [
+        block.weight * min(max(each - least, 0), most - least) for block, each in zip(page.blocks, scores, strict=True)
+    ]
+    content = sum(hopes)
+    best, best_right, best_size = BARS[0], 0, 1
+    for bar in BARS:
+        above = [number for number, each in enumerate(scores) if each > bar]
+        right, size = sum(hopes[number] for number in above), content + (most - least) * _weigh(page, above)
+        if right * best_size > best_right * size:
+            best, best_right, best_size = bar, right, size
+    return best
 
 
 def is_of_another(page: Outline, found: Sequence[int], title: str) -> bool:

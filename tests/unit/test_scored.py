@@ -121,7 +121,7 @@ def test_title_place_and_repetition_are_signs_of_a_block() -> None:
 def test_of_long_blocks_with_one_text_those_in_the_first_element_are_kept() -> None:
     page = outline(split(f"<p>{PROSE[0]}</p><p>short</p><div><p>{PROSE[0]}</p><p>short</p></div><p>{PROSE[0]}</p>"))
     assert rule.choose(page, [100] * 5) == [0, 1, 3, 4]
-    assert rule.choose(page, [-200, 0, 100, 0, 100]) == [1, 2, 3]
+    assert rule.choose(page, [-200, 60, 100, 60, 100]) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -136,10 +136,15 @@ def test_one_text_in_elements_of_one_kind_beside_each_other_is_kept(start: str, 
     assert rule.choose(apart, [100, 100]) == [0]
 
 
-def test_the_bar_is_lower_where_little_is_found() -> None:
+def test_the_bar_is_the_one_that_promises_the_greatest_f1() -> None:
     page = outline(split("".join(f"<p>{each}</p>" for each in PROSE)))
-    assert rule.choose(page, [10, -99, -100, -101, *[-200] * 8]) == [0, 1]
-    assert rule.choose(page, [10, 10, 10, 10, *[-99] * 8]) == [0, 1, 2, 3]
+    assert rule.best_bar(page, [-99] * 12) == -100
+    assert rule.best_bar(page, [10, *[-200] * 11]) == -100, "the lowest of equals"
+    assert rule.best_bar(page, [300] * 6 + [-80] * 6) == -50
+    assert rule.best_bar(page, [300] * 6 + [20] * 6) == -100
+    assert rule.best_bar(page, [300] * 11 + [40]) == 50
+    assert rule.best_bar(page, [*[300] * 6, *[-20] * 6]) == 0
+    assert rule.choose(page, [300] * 6 + [-80] * 6) == [0, 1, 2, 3, 4, 5]
     assert rule.choose(page, [-200] * 12) == []
 
 

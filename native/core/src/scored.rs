@@ -25,9 +25,8 @@ const WRAPPER_SHARE: (u64, u64) = (19, 20);
 const CONSENT_SHARE: u64 = 5;
 const ADVERT_SHARE: u64 = 2;
 const DOUBTFUL_SHARE: u64 = 8;
-const LITTLE_FOUND: u64 = 500;
-const LITTLE_SHARE: u64 = 16;
-const LOWER_BAR: i32 = -100;
+const BARS: [i32; 4] = [-100, -50, 0, 50];
+const CHANCES: (i32, i32) = (-200, 300);
 const COPY_WEIGHT: u64 = 40;
 const STAMP_WEIGHT: u64 = 48;
 const STAMP_SHARE: u64 = 5;
@@ -234,17 +233,10 @@ impl Scored {
 
     /// Step 3 without `combined`: numbers of the blocks that their scores keep, ascending.
     fn choose(&mut self) -> Vec<usize> {
+        let bar = self.best_bar();
         let page = &self.combined.page;
-        let above = |bar| {
-            let mut kept = Vec::with_capacity(self.scores.len());
-            kept.extend(self.scores.iter().enumerate().filter(|(_, &score)| score > bar).map(|(number, _)| number));
-            kept
-        };
-        let mut kept = above(0);
-        let weight = weigh(page, &kept);
-        if weight < LITTLE_FOUND || weight * LITTLE_SHARE < page.blocks.iter().map(|block| block.weight).sum() {
-            kept = above(LOWER_BAR);
-        }
+        let mut kept = Vec::with_capacity(self.scores.len());
+        kept.extend(self.scores.iter().enumerate().filter(|(_, &score)| score > bar).map(|(number, _)| number));
         let mut owners = std::mem::take(&mut self.owners);
         owners.clear();
         owners.resize(page.blocks.len(), None);
@@ -258,6 +250,29 @@ impl Scored {
         });
         self.owners = owners;
         kept
+    }
+
+    /// The bar that promises the greatest F1.
+    fn best_bar(&self) -> i32 {
+        let all = (CHANCES.1 - CHANCES.0) as u64;
+        let mut total = 0;
+        let mut above = [(0, 0); BARS.len()];
+        for (block, &score) in self.combined.page.blocks.iter().zip(&self.scores) {
+            let hope = block.weight * (score.clamp(CHANCES.0, CHANCES.1) - CHANCES.0) as u64;
+            total += hope;
+            for (place, bar) in BARS.into_iter().enumerate() {
+                let (right, weight) = above[place];
+                above[place] = if score > bar { (right + hope, weight + block.weight) } else { (right, weight) };
+            }
+        }
+        let mut best = (BARS[0], 0, 1);
+        for (bar, (right, weight)) in BARS.into_iter().zip(above) {
+            let size = u128::from(total + all * weight);
+            if u128::from(right) * best.2 > best.1 * size {
+                best = (bar, u128::from(right), size);
+            }
+        }
+        best.0
     }
 
     /// Whether elements have the same parent, name and marks.
