@@ -61,6 +61,9 @@ KIND_WEIGHTS: Final = {
     "news": 4.0,
     "passages": 8.0,
 }
+HEADLINE: Final = "title heading"
+WITHOUT_HEADLINES: Final = frozenset({"passages", "news"})
+"""Sets that hold a headline apart from the text, or say nothing of it: to leave it out there is no evidence."""
 LEAST_PAGES: Final = 8
 """A sign on fewer pages is no sign."""
 LIKELIHOOD_WEIGHT: Final = 0.1
@@ -144,8 +147,14 @@ def look(item: tuple[str, int, bytes, str | tuple[list[str], list[str]]]) -> Pag
     if isinstance(wanted, tuple):
         unknown = np.zeros(len(texts))
         labels = label_passages(texts, *wanted)
-        return Page(kind, part, names, starts, outline, texts, taken, "", *labels, unknown, unknown)
-    return Page(kind, part, names, starts, outline, texts, taken, wanted, *label_words(texts, wanted, taken))
+        page = Page(kind, part, names, starts, outline, texts, taken, "", *labels, unknown, unknown)
+    else:
+        page = Page(kind, part, names, starts, outline, texts, taken, wanted, *label_words(texts, wanted, taken))
+    if kind in WITHOUT_HEADLINES:
+        counts_nothing = np.array([HEADLINE in of_block for of_block in of_blocks], np.bool_)
+        for values in (page.weights, page.sizes, page.shared):
+            values[counts_nothing] = 0
+    return page
 
 
 def label_words(
