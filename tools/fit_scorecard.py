@@ -63,7 +63,7 @@ KIND_WEIGHTS: Final = {
 }
 HEADLINE: Final = "title heading"
 WITHOUT_HEADLINES: Final = frozenset({"passages", "news"})
-"""Sets that hold a headline apart from the text, or say nothing of it: to leave it out there is no evidence."""
+"""Sets whose wanted texts never hold the headline: there it teaches nothing, as other sets want it."""
 LEAST_PAGES: Final = 8
 """A sign on fewer pages is no sign."""
 LIKELIHOOD_WEIGHT: Final = 0.1

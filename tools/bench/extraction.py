@@ -11,8 +11,8 @@ substring; precision, recall and F1 over all passages of all pages.  Ours were t
 in order of URL and never on the odd ones, so F1 is given for both halves too.
 - readability's set: F1 of the multiset of words against the words of expected.html, mean over pages.
 - scrapinghub's set, as its ``evaluate.py``: the multiset of runs of four words, precision over pages with a text found
-and recall over pages with a text wanted, F1 of the two means.  Ours were
-fitted to the pages with an even number in order of name; of the odd ones F1 alone was looked at.
+and recall over pages with a text wanted, F1 of the two means.  Ours were fitted
+to the pages with an even number in order of name; of the odd ones F1 alone was looked at.
 
 Time is from bytes to text, decoding included.  Peers are run where they can be imported: trafilatura, resiliparse,
 readability (the package readability-lxml); each as trafilatura's ``tests/evaluate.py`` runs it.
