@@ -36,7 +36,7 @@ def full_collections_by_clock() -> Iterator[None]:
 
 
 async def tidy(trim_seconds: float = TRIM_SECONDS, collect_seconds: float = COLLECT_SECONDS) -> None:
-    """Collect garbage, and give back what a load has left, again and again: that takes milliseconds."""
+    """Collect garbage each minute, and give freed memory back to the system each ten seconds, until cancelled."""
     collected = time.monotonic()
     while True:
         await asyncio.sleep(trim_seconds)

@@ -143,7 +143,7 @@ def test_what_is_too_long_is_left_to_the_reference() -> None:
 
 
 def test_a_dictionary_keeps_no_more_memory_than_it_began_with() -> None:
-    """12: it kept up to 4 MB more, once a value was that long."""
+    """Before, it kept up to 4 MB more, once a value was that long."""
     content = bytes(range(256)) * 400
     indexed = frames.index(content)
     assert indexed is not None

@@ -50,7 +50,7 @@ def usual_thresholds() -> Iterator[None]:
 
 
 def test_a_server_begins_no_full_collection_under_load(tmp_path: Path) -> None:
-    """12: one every 2.5 s under a load of writes, of .2 s each, in which nobody was answered."""
+    """Before, one every 2.5 s under a load of writes, of .2 s each, in which nobody was answered."""
     objects = 200_000 + len(gc.get_objects())
     assert full_collections_of(objects) > 0
     with serving(tmp_path / "store") as served:

@@ -60,7 +60,7 @@ def test_a_page_is_written_and_read_as_json(served: Serving) -> None:
 def test_a_short_page_is_read_at_once_and_its_row_once(
     served: Serving, monkeypatch: pytest.MonkeyPatch, families: str | None
 ) -> None:
-    """12: its row was read before, to see how long it is."""
+    """Its row was read before, to see how long it is."""
     short, long = "https://short.example/", "https://long.example/body"
     put(served, short)
     put(served, long, f"<title>Long</title><p>{WORDS}<!--{'x' * SHORT_BYTES}-->".encode())

@@ -49,7 +49,7 @@ def test_all_threads_allocate_from_one_heap(tmp_path_factory: pytest.TempPathFac
 
 
 def test_a_server_has_one_heap_before_its_store_has_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """12: the limit came after a thread of the store had a heap, which later ones then shared."""
+    """Before, the limit came after a thread of the store had a heap, which later ones then shared."""
     done: list[str] = []
 
     class Opened(Exception):

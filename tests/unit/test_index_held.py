@@ -131,7 +131,7 @@ def test_whether_a_page_is_posted_is_asked_of_one_posting(monkeypatch: pytest.Mo
 
 
 def test_rows_at_hand_are_bounded_by_what_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """12: rows were counted, of which each may have 64 pages."""
+    """Before, rows were counted, of which each may have 64 pages."""
     bodies, copies = 40, 50
     monkeypatch.setattr(index_module, "ROWS_HELD", 10 * copies)
     engine = MemoryEngine()
@@ -157,7 +157,7 @@ def test_rows_at_hand_are_bounded_by_what_they_hold(monkeypatch: pytest.MonkeyPa
 
 
 def test_questions_of_bodies_of_very_many_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """12: what was asked of each such body was held for ever."""
+    """Before, what was asked of each such body was held for ever."""
     bodies, most = 30, 8
     monkeypatch.setattr(index_module, "OLDEST_HELD", most)
     engine = MemoryEngine()

@@ -157,7 +157,7 @@ def test_a_url_that_is_not_parsed_is_what_the_parser_gives(url: str) -> None:
 
 
 def test_a_plain_url_takes_no_call_of_the_parser(monkeypatch: pytest.MonkeyPatch) -> None:
-    """12: each of four calls let other threads have the interpreter."""
+    """Before, each of four calls let other threads have the interpreter."""
     monkeypatch.setattr(keys, "lib", None)
     url = "https://www.example-1.com/a/b-c_d.html;x=1?q=a+b&r=/?:@"
     assert canonical_url(url) == url

@@ -114,7 +114,7 @@ def held_now() -> tuple[int, int]:
 
 
 def test_ever_other_sites_take_no_more_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """12: the samples of 256 scopes were held, and contents of dictionaries counted without what is made of them."""
+    """Before, samples of 256 scopes were held, and dictionaries counted without what is made of them."""
     bounds = 3 * ROOM_OF_ONE, 2 * ROOM_OF_ONE
     monkeypatch.setattr(dictionaries, "SAMPLES_BYTES", bounds[0])
     monkeypatch.setattr(dictionaries, "PREPARED_BYTES", bounds[1])

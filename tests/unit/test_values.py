@@ -128,7 +128,7 @@ def test_a_dictionary_is_asked_for_once() -> None:
 
 
 def test_dictionaries_for_reading_are_bounded_however_many_threads_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """12: each thread kept decompressors of 256 dictionaries, and with them the dictionaries."""
+    """Before, each thread kept decompressors of 256 dictionaries, and with them the dictionaries."""
     threads, most = 4, 3
     dictionaries = [Dictionary(page(seed, 20000)) for seed in range(12)]
     contents = {one.checksum: one.content for one in dictionaries}

@@ -1,6 +1,6 @@
 """Main-content extractors against public sets with ground truth, scored as the sets score, with time a page.
 
-    extraction.py CHECKOUT [CHECKOUT ...] [--extractors visible combined ...] [--limit N]
+    extraction.py CHECKOUT [CHECKOUT ...] [--extractors visible combined ...] [--limit N] [--half odd]
 
 A CHECKOUT is a clone of adbar/trafilatura (``tests/evaldata.json``: for each of its pages passages that must, and
 others that must not, come out), of mozilla/readability (``test/test-pages``: pages with the text that is expected) or
@@ -238,7 +238,9 @@ def main() -> None:
     parser.add_argument("checkouts", type=Path, nargs="+")
     parser.add_argument("--extractors", nargs="+", default=[*OURS, *PEERS], choices=[*OURS, *PEERS])
     parser.add_argument("--limit", type=int, default=None, help="only the first so many pages")
+    parser.add_argument("--half", choices=("even", "odd"), help="of texts and articles only such pages")
     arguments = parser.parse_args()
+    half = slice(None) if arguments.half is None else slice(int(arguments.half == "odd"), None, 2)
     runners: dict[str, Runner] = {}
     for name in arguments.extractors:
         try:
@@ -259,7 +261,7 @@ def main() -> None:
                     flush=True,
                 )
         elif (checkout / "test" / "test-pages").is_dir():
-            texts = list(text_pages(checkout))[: arguments.limit]
+            texts = list(text_pages(checkout))[half][: arguments.limit]
             print_table(
                 f"{len(texts)} pages with expected text ({checkout.name})",
                 (
@@ -268,7 +270,7 @@ def main() -> None:
                 ),
             )
         elif (checkout / "ground-truth.json").is_file():
-            articles = list(article_pages(checkout))[: arguments.limit]
+            articles = list(article_pages(checkout))[half][: arguments.limit]
             print_table(
                 f"{len(articles)} articles of news sites ({checkout.name})",
                 (

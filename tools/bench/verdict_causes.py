@@ -32,6 +32,9 @@ SHORT: Final = "short_text"
 AS_BEFORE: Final = "the same texts, compared or ranked otherwise"
 _TEXTS_HELD: Final = 4096
 
+Verdicts = dict[tuple[str, int], Said]
+"""Of each capture: URL and timestamp."""
+
 
 class Line(NamedTuple):
     """A line of main text of a page of a host."""
@@ -44,7 +47,6 @@ class Change(NamedTuple):
     """One capture that is answered otherwise."""
 
     url: str
-    timestamp: int
     kind: str
     old: Said
     new: Said
@@ -74,10 +76,6 @@ class Texts:
         return counts
 
 
-Verdicts = dict[tuple[str, int], Said]
-"""Of each capture: URL and timestamp."""
-
-
 def changes(before: Verdicts, after: Verdicts, old: Texts, new: Texts) -> Iterator[Change]:
     """Captures that both stores answer, and otherwise."""
     for url, at in sorted(before.keys() & after.keys()):
@@ -92,7 +90,7 @@ def changes(before: Verdicts, after: Verdicts, old: Texts, new: Texts) -> Iterat
             moved = [_moved(each, at, old, new) for each in {was.of, now.of} if each]
             lost = frozenset().union(*(each for each, _ in moved))
             gained = frozenset().union(*(each for _, each in moved))
-        yield Change(url, at, kind, was, now, whose, lost, gained)
+        yield Change(url, kind, was, now, whose, lost, gained)
 
 
 def _moved(url: str, at: int, old: Texts, new: Texts) -> tuple[frozenset[Line], frozenset[Line]]:
