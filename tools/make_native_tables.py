@@ -1,4 +1,4 @@
-"""Write the tables of the native kernel, `native/core/src/tables/*.rs`, from the reference's own modules.
+"""Write the tables of the native kernel, `native/core/data/*.in`, from the reference's own modules.
 
 Run it with a Python whose `unicodedata` is 14.0.0 (CPython 3.11), as `make_unicode_tables.py`.  `--check` says whether
 the files in the tree are what this writes.
@@ -20,8 +20,8 @@ from docstore.text import evidence, marks, outline, scored, stamps, tokens, unic
 from docstore.text.references import _NAMED as NAMED_REFERENCES
 from docstore.text.scorecard import MARK_SCORES, MARKS, SCORES
 
-TARGET = Path(__file__).parent.parent / "native" / "core" / "src" / "tables"
-HEAD = "//! {what}\n//!\n//! Made by `tools/make_native_tables.py`; never edited by hand.\n\n"
+TARGET = Path(__file__).parent.parent / "native" / "core" / "data"
+HEAD = "// {what}\n//\n// Made by `tools/make_native_tables.py`; never edited by hand.\n\n"
 
 BREAK, WORD, UNSPACED, MARK = range(4)
 KEEP, DROP, SLOW, CHARACTER, STRING, REORDER = range(6)
@@ -364,11 +364,11 @@ def main() -> int:
         print(f"needs Unicode {VERSION}; this Python has {unicodedata.unidata_version}: use CPython 3.11")
         return 2
     modules = {
-        "unicode.rs": unicode_module(),
-        "references.rs": references_module(),
-        "names.rs": names_module(),
-        "scorecard.rs": scorecard_module(),
-        "stamps.rs": stamps_module(),
+        "unicode.in": unicode_module(),
+        "references.in": references_module(),
+        "names.in": names_module(),
+        "scorecard.in": scorecard_module(),
+        "stamps.in": stamps_module(),
     }
     stale = 0
     for name, text in modules.items():

@@ -1,7 +1,8 @@
 """Every number, tag and layout that reaches disk: constants only.
 
 Imports nothing of the package.  ``docs/format.md`` explains each of these; one test compares the two, another pins
-every number.  NEVER CHANGE A NUMBER HERE: add one, and a migration.  All integers are little-endian unless a name says
+every number.  Until release 1.0 numbers may change with
+FORMAT_VERSION; no store of another version is read.  All integers are little-endian unless a name says
 otherwise; inside ordered keys they are big-endian, because bytes then sort as numbers do.
 """
 
@@ -87,7 +88,6 @@ INLINE_LIMIT_BYTES = 512
 
 SEGMENT_MAGIC = b"DSSEGMNT"
 SEGMENT_FORMAT_VERSION = 2
-"""2 has records of kind RECORD_GROUP and RECORD_COPIES; a segment of version 1 is read, and takes no more records."""
 SEGMENT_HEADER = "<8sHHQ"
 """magic, format version, reserved (0), segment number; then CRC-32 of the bytes before it."""
 SEGMENT_HEADER_BYTES = 24
@@ -159,7 +159,7 @@ MANIFEST_QUALIFIER = b"row"
 MANIFEST_TABLET_PREFIX = b"tablet:"
 """+ first row key of the tablet -> {"number", "raw_bytes"}; it ends where the next one starts."""
 MANIFEST_SEGMENT_PREFIX = b"segment:"
-"""+ segment number, 8 bytes big-endian -> {"state", "committed_bytes", "synced_bytes", "freed_bytes", "tablet"}."""
+"""+ segment number, 8 bytes big-endian -> {"state", "committed_bytes", "synced_bytes", "tablet"}."""
 DICTIONARY_ROW_PREFIX = b"dictionary:"
 """+ name of a scope ("site ..." or "tablet ...", and the column) -> stage (1 byte) and checksum of its dictionary."""
 MANIFEST_COUNTERS_ROW = b"counters"

@@ -392,8 +392,7 @@ class Schema(NamedTuple):
         shingle_words: words in a shingle.
         near_threshold: least exact Jaccard coefficient of a `near` verdict.
         contained_threshold: least share of a page's shingles in an older page for `contained`.
-        similar_threshold: least exact Jaccard coefficient of a `similar` verdict; None for a store without this grade,
-            such as one that was made before the grade existed.
+        similar_threshold: least exact Jaccard coefficient of a `similar` verdict; None for a store without this grade.
         checksum: name of the body checksum algorithm.
         keyed_bands: choose the bins of each band by a secret of the store, so that nobody else can aim at the index's
             buckets.  Two stores of the same pages may then propose different candidates.

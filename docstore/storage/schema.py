@@ -23,14 +23,7 @@ def encode_schema(schema: Schema) -> bytes:
     families = [family._asdict() | {"gc": family.gc._asdict()} for family in schema.families]
     fields = schema._asdict() | {"families": families}
     fields["policies"] = [[str(kind), str(policy)] for kind, policy in schema.policies]
-    if schema.similar_threshold is None:  # so that versions that know no such grade open the store
-        del fields["similar_threshold"]
-    if not schema.keyed_bands:
-        del fields["keyed_bands"]
     return bytes(msgpack.packb(fields))
-
-
-_NEVER_REJECTED = (str(VerdictKind.CONTAINED), str(Policy.REJECT))
 
 
 def _check_known(what: str, found: Iterable[str], known: Sequence[str]) -> None:
@@ -56,11 +49,6 @@ def decode_schema(value: bytes) -> Schema:
         _check_known("verdict", [kind for kind, _ in pairs], list(VerdictKind))
         _check_known("policy", [policy for _, policy in pairs], list(Policy))
         families = tuple(ColumnFamily(f["name"], GCPolicy(**f["gc"])) for f in fields.pop("families"))
-        # Stores made before contained pages were kept in any case may say otherwise.
-        policies = tuple((kind, policy) for kind, policy in pairs if (kind, policy) != _NEVER_REJECTED)
-        fields = {"similar_threshold": None, **fields}
-        if (fields["similar_threshold"] or 0) > fields["near_threshold"]:  # taken before it was refused: never given
-            fields["similar_threshold"] = None
-        return Schema(families=families, policies=policies, **fields)
+        return Schema(families=families, policies=tuple(map(tuple, pairs)), **fields)
     except (ValueError, TypeError, KeyError) as error:
         raise CorruptionError(f"the store's schema does not decode: {error}", path="meta row `schema`") from error

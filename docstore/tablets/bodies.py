@@ -38,7 +38,6 @@ class SegmentRow(NamedTuple):
         state: SEGMENT_ACTIVE, SEGMENT_LIVE or SEGMENT_DRAINING.
         committed_bytes: rows refer to nothing behind this.
         synced_bytes: this much has survived an fsync; at most `committed_bytes`.
-        freed_bytes: always 0; earlier versions may have counted records that no row refers to any more.
         tablet: number of the tablet that its records belong to; 0 for records of any tablet.
     """
 
@@ -46,7 +45,6 @@ class SegmentRow(NamedTuple):
     state: str = SEGMENT_ACTIVE
     committed_bytes: int = SEGMENT_HEADER_BYTES
     synced_bytes: int = 0
-    freed_bytes: int = 0
     tablet: int = 0
 
 

@@ -1,4 +1,4 @@
-"""The first bytes of a segment: made, judged, and refused where a newer docstore has written them.
+"""The first bytes of a segment: made, judged, and refused if another version of docstore wrote them.
 
 Knows the layout of `format`.  Must not know records.
 """
@@ -15,11 +15,6 @@ from docstore.storage.files import ReadFile
 
 _HEADER = Struct(SEGMENT_HEADER)
 _CRC = Struct("<I")
-
-
-def header_version(header: bytes) -> int:
-    """The format version in a sound header."""
-    return int(_HEADER.unpack_from(header)[1])
 
 
 def encode_header(segment: int) -> bytes:
@@ -40,8 +35,8 @@ def header_damage(header: bytes, segment: int) -> str:
     return "" if number == segment else f"segment {number} lies under the name of segment {segment}"
 
 
-def refuse_newer_format(handle: ReadFile, path: Path) -> None:
-    """Refuse a segment of a newer format.
+def refuse_other_format(handle: ReadFile, path: Path) -> None:
+    """Refuse a segment of another format.
 
     Raises:
         UnsupportedFormat: names both versions.
@@ -50,8 +45,8 @@ def refuse_newer_format(handle: ReadFile, path: Path) -> None:
     if len(header) < SEGMENT_HEADER_BYTES or _CRC.unpack_from(header, _HEADER.size)[0] != crc32(header[: _HEADER.size]):
         return  # damage, which `check` reports; each record has a checksum of its own
     magic, version, _, _ = _HEADER.unpack_from(header)
-    if magic == SEGMENT_MAGIC and version > SEGMENT_FORMAT_VERSION:
+    if magic == SEGMENT_MAGIC and version != SEGMENT_FORMAT_VERSION:
         raise UnsupportedFormat(
-            f"{path} has segment format {version}, this docstore knows up to {SEGMENT_FORMAT_VERSION}; "
-            "use a newer docstore"
+            f"{path} has segment format {version}, this docstore knows {SEGMENT_FORMAT_VERSION}; "
+            "use the docstore that wrote it"
         )

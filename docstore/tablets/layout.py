@@ -429,8 +429,7 @@ class Layout:
         cells = engine.read_row("meta", SCHEMA_ROW)
         if cells:
             stored = decode_schema(cells[0].value)
-            # A store that was made without the grade `similar` takes a schema that has it by default.
-            if schema is not None and stored not in (schema, schema._replace(similar_threshold=None)):
+            if schema is not None and stored != schema:
                 raise InvalidArgument(f"the store was made with another schema: {stored}; open it without one")
             return stored
         if not is_new:

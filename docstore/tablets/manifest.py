@@ -438,8 +438,6 @@ class Manifest:
                 yield f"{where}: unknown state {row.state!r}"
             if not row.committed_bytes >= SEGMENT_HEADER_BYTES or not 0 <= row.synced_bytes <= row.committed_bytes:
                 yield f"{where}: synced {row.synced_bytes} and committed {row.committed_bytes} bytes do not fit"
-            if not 0 <= row.freed_bytes <= row.committed_bytes:
-                yield f"{where}: {row.freed_bytes} of {row.committed_bytes} bytes freed"
             if row.number >= next_segment:
                 yield f"{where}: its number was never given out (next is {next_segment})"
             if row.state == SEGMENT_ACTIVE:
@@ -476,8 +474,7 @@ def _integer(value: dict[str, Any], name: str, row_key: bytes) -> int:
 
 def _segment_row(key: bytes, value: dict[str, Any]) -> SegmentRow:
     counts = [
-        _integer(value, name, MANIFEST_SEGMENT_PREFIX + key)
-        for name in ("committed_bytes", "synced_bytes", "freed_bytes", "tablet")
+        _integer(value, name, MANIFEST_SEGMENT_PREFIX + key) for name in ("committed_bytes", "synced_bytes", "tablet")
     ]
     return SegmentRow(int.from_bytes(key, "big"), str(value.get("state")), *counts)
 

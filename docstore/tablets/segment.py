@@ -23,14 +23,13 @@ from docstore.model.errors import CorruptionError, StorageError
 from docstore.model.format import (
     SEGMENT_ACTIVE,
     SEGMENT_DRAINING,
-    SEGMENT_FORMAT_VERSION,
     SEGMENT_HEADER_BYTES,
     SEGMENT_SUFFIX,
     SET_ASIDE_DIRECTORY,
 )
 from docstore.storage.files import AppendFile, Files, ReadFile
 from docstore.tablets.bodies import Ref, SegmentProgress, SegmentRow, Tail, decode_ref
-from docstore.tablets.header import encode_header, header_damage, header_version, refuse_newer_format
+from docstore.tablets.header import encode_header, header_damage, refuse_other_format
 from docstore.tablets.leftovers import Surplus, judge, list_set_aside, set_aside
 from docstore.tablets.record import Record, decode_record, encode_record, group_mark
 from docstore.tablets.walk import Damage, walk_records
@@ -223,7 +222,7 @@ class SegmentBodies:
 
     def _judge(self, number: int, start: int, group: int, there: Collection[int]) -> Surplus:
         handle = self._files.open_read(self.path(number))
-        refuse_newer_format(handle, self.path(number))
+        refuse_other_format(handle, self.path(number))
         return judge(handle, number, start, group, there)
 
     def _verify(self, row: SegmentRow, length_bytes: int) -> list[LostRange]:
@@ -234,7 +233,7 @@ class SegmentBodies:
             # Whether the last bytes that are there make a whole record is seen below, where damage ends at `length`.
             lost.append(LostRange(row.number, length_bytes, row.committed_bytes, "the file is too short"))
         handle = self._files.open_read(path)
-        refuse_newer_format(handle, path)
+        refuse_other_format(handle, path)
         start = max(SEGMENT_HEADER_BYTES, row.synced_bytes)
         if length_bytes < start:
             start = SEGMENT_HEADER_BYTES  # bytes that were synced are gone: nothing about this file can be trusted
@@ -250,8 +249,6 @@ class SegmentBodies:
         header = self._files.open_read(self.path(row.number)).read(SEGMENT_HEADER_BYTES, 0)
         if row.committed_bytes >= self._limit_bytes or header_damage(header, row.number):
             return
-        if header_version(header) != SEGMENT_FORMAT_VERSION:
-            return  # an earlier docstore wrote it, and could not read what is written today
         active = _Active(row.number, self._files.open_append(self.path(row.number), create=False), folder_synced=True)
         active.synced_bytes = min(row.synced_bytes, row.committed_bytes)
         if closing is not None and closing.is_mark:  # left and synced by `close`

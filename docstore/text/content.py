@@ -119,24 +119,17 @@ def visible(markup: Markup) -> str:
 EXTRACTORS: Final[dict[str, str]] = {
     "visible": "docstore.text.content",
     "plateau": "docstore.text.plateau",
-    "slope": "docstore.text.slope",
-    "density": "docstore.text.density",
     "combined": "docstore.text.combined",
     "scored": "docstore.text.scored",
-    "trafilatura": "docstore.text.third_party",
-    "resiliparse": "docstore.text.third_party",
 }
-"""By the name that a schema gives: the module that has a function of that name.
-
-Loaded when asked for: density needs lxml, the last two what is not ours, and a store that is only read needs none.
-"""
+"""By the name that a schema gives: the module that has a function of that name.  Loaded when asked for."""
 
 
 def extractor(name: str) -> Extractor:
     """The extractor of that name.
 
     Raises:
-        InvalidArgument: there is none, or the library that it needs is not installed.
+        InvalidArgument: there is none.
     """
     if name not in EXTRACTORS:
         raise InvalidArgument(f"no extractor is named {name!r}; choose one of {', '.join(EXTRACTORS)}")

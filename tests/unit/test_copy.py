@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -335,16 +334,6 @@ def test_a_store_with_another_checksum_is_copied(tmp_path: Path, checksum: str) 
         with docstore.open(tmp_path / "copy") as copied:
             assert contents(copied) == contents(store)
             assert referrers(copied) == referrers(store) != set()
-            assert list(check(copied.opened)) == []
-            assert as_later_judged(copied) == as_later_judged(store)
-
-
-def test_a_store_of_the_first_version_is_copied(tmp_path: Path) -> None:
-    shutil.copytree(Path(__file__).parents[1] / "fixtures" / "store-v1" / "store", tmp_path / "s")
-    with docstore.open(tmp_path / "s") as store:
-        copy(store, tmp_path / "copy")
-        with docstore.open(tmp_path / "copy") as copied:
-            assert contents(copied) == contents(store)
             assert list(check(copied.opened)) == []
             assert as_later_judged(copied) == as_later_judged(store)
 

@@ -22,7 +22,7 @@ def block_of(blocks: list[ExplainedBlock], begin: str) -> ExplainedBlock:
     return next(block for block in blocks if block.text.startswith(begin))
 
 
-@pytest.mark.parametrize("name", ["scored", "combined", "visible", "slope"])
+@pytest.mark.parametrize("name", ["scored", "combined", "visible", "plateau"])
 @pytest.mark.parametrize("source", [PAGE, "<p>short", "", "<noscript>" + STORY + "</noscript>", "a\0b <nav>c</nav>"])
 def test_the_kept_blocks_are_the_main_text(name: str, source: str) -> None:
     kept = "\n".join(block.text for block in explain(source, name) if block.is_kept)

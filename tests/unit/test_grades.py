@@ -84,19 +84,19 @@ def test_there_is_no_policy_for_similar_pages(policy: str) -> None:
         Schema(policies={"similar": policy})
 
 
-def test_a_schema_without_the_grade_is_what_older_versions_wrote(tmp_path: Path) -> None:
+def test_a_store_without_the_grade_has_no_similar_pages(tmp_path: Path) -> None:
     without = Schema(similar_threshold=None)
-    assert b"similar" not in encode_schema(without) and decode_schema(encode_schema(without)) == without
+    assert decode_schema(encode_schema(without)) == without
     assert decode_schema(encode_schema(Schema(similar_threshold=0.6))).similar_threshold == 0.6
     with docstore.open(tmp_path / "s", create=True, schema=without) as store:
         put(store, A, TEXT)
         assert put(store, B, LIKE).verdict.kind is VerdictKind.NEW
         assert store.similar(B) == []
         assert [one.kind for one in store.similar(B, threshold=0.5)] == [VerdictKind.SIMILAR]
-    with docstore.open(tmp_path / "s", schema=Schema()) as store:  # as a program passes it that made the store
+    with docstore.open(tmp_path / "s", schema=without) as store:
         assert store.schema == without
     with pytest.raises(docstore.InvalidArgument, match="another schema"):
-        docstore.open(tmp_path / "s", schema=Schema(near_threshold=0.9))
+        docstore.open(tmp_path / "s", schema=Schema())
 
 
 @pytest.mark.parametrize("threshold", [0, 1.5, "0.5", True])
@@ -128,10 +128,10 @@ def test_judged_pairs_are_scored_by_the_similarity_that_verdicts_report(tmp_path
     assert rows["0.50 (similar)"] == "1.00 / 1.00 / 1.00"
 
 
-def test_a_similar_threshold_above_that_of_near_is_refused_and_read_of_older_stores() -> None:
+def test_a_similar_threshold_above_that_of_near_is_refused() -> None:
     with pytest.raises(docstore.InvalidArgument, match=r"similar_threshold 0.5 is above near_threshold 0.4"):
         Schema(near_threshold=0.4)
     assert Schema(near_threshold=0.5).similar_threshold == 0.5
     fields = msgpack.unpackb(encode_schema(Schema()))
-    older = decode_schema(msgpack.packb({**fields, "near_threshold": 0.4}))
-    assert (older.near_threshold, older.similar_threshold) == (0.4, None)
+    with pytest.raises(docstore.CorruptionError, match="similar_threshold 0.5 is above"):
+        decode_schema(msgpack.packb({**fields, "near_threshold": 0.4}))

@@ -180,10 +180,3 @@ def test_words_that_only_a_newer_docstore_knows_are_refused_by_name() -> None:
             decode_schema(known.replace(old, new))
     with pytest.raises(UnsupportedFormat, match="alike"):
         decode_verdict(msgpack.packb(["alike", b"", 0, 0.0, "", b"", 0, 0, "none", 0.0, "body"]))
-
-
-def test_a_store_that_rejected_contained_pages_keeps_them_from_now_on() -> None:
-    known = encode_schema(Schema(policies={"contained": "reference", "exact": "reject"}))
-    assert decode_schema(known.replace(b"\xa9reference", b"\xa6reject")).policies == (
-        (VerdictKind.EXACT, Policy.REJECT),
-    )

@@ -271,13 +271,14 @@ def test_damage_between_synced_and_committed_tail_is_named_record_by_record(tmp_
     assert SegmentBodies(Files(), tmp_path).recover([row]).lost == ()  # what was synced is not read at open
 
 
-def test_a_segment_of_a_newer_format_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_segment_of_another_format_is_refused(version: int, tmp_path: Path) -> None:
     bodies = opened(tmp_path)
     header = bytearray(encode_header(1))
-    header[8] = 3
+    header[8] = version
     header[20:24] = zlib.crc32(header[:20]).to_bytes(4, "little")
     bodies.path(1).write_bytes(header)
-    with pytest.raises(UnsupportedFormat, match="format 3, this docstore knows up to 2"):
+    with pytest.raises(UnsupportedFormat, match=f"format {version}, this docstore knows 2"):
         bodies.recover([SegmentRow(1, SEGMENT_LIVE, 24, 24)])
 
 

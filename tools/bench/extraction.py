@@ -37,7 +37,7 @@ from docstore.text.content import EXTRACTORS, extractor, visible
 from docstore.text.tokens import Markup, split
 
 Runner = Callable[[bytes], str | None]
-OURS: Final = ("visible", "plateau", "slope", "density", "combined", "scored")
+OURS: Final = ("visible", "plateau", "combined", "scored")
 PEERS: Final = ("trafilatura", "trafilatura-fast", "readability-lxml", "resiliparse")
 
 

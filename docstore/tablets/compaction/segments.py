@@ -93,7 +93,7 @@ class SegmentWriter:
         finally:
             self._file.close()
         self._files.sync_folder(self._path.parent)
-        return SegmentRow(self.number, SEGMENT_LIVE, self.length_bytes, self.length_bytes, 0, self._tablet)
+        return SegmentRow(self.number, SEGMENT_LIVE, self.length_bytes, self.length_bytes, self._tablet)
 
     def abandon(self) -> None:
         """Give up: what was written has no manifest row and goes at the next open, or now."""

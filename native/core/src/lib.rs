@@ -45,13 +45,28 @@ pub mod visible;
 mod wide;
 pub mod words;
 
-#[rustfmt::skip]
+/// Data that `tools/make_native_tables.py` writes from the reference's own constants.
 mod tables {
-    pub mod names;
-    pub mod references;
-    pub mod scorecard;
-    pub mod stamps;
-    pub mod unicode;
+    /// Tag names that the kernel knows by number, with what the reference says of each.
+    pub mod names {
+        include!("../data/names.in");
+    }
+    /// Names of character references, and what they mean.
+    pub mod references {
+        include!("../data/references.in");
+    }
+    /// What each sign is worth that `scored` reads from a page.
+    pub mod scorecard {
+        include!("../data/scorecard.in");
+    }
+    /// Words of dates, times and counts.
+    pub mod stamps {
+        include!("../data/stamps.in");
+    }
+    /// What folding does to each code point, and how it cuts words.
+    pub mod unicode {
+        include!("../data/unicode.in");
+    }
 }
 
 pub use analysis::{Analyser, Extractor, Options, Outcome, Page};
