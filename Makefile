@@ -6,7 +6,7 @@ PYTHONS ?= python3.11 python3.12 python3.13 python3.14 /usr/bin/python3
 STAMP := $(VENV)/.installed
 SAYING := sh tools/saying.sh
 
-.PHONY: help demo test test-all test-clients test-cluster test-matrix native-test lint bench clean
+.PHONY: help demo test test-all test-clients test-cluster test-matrix native-test lint size bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -53,6 +53,9 @@ lint: $(STAMP)  ## linters, formatter and type checker
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+size: $(STAMP)  ## lines, files and classes, and what one put passes
+	$(BIN)/python -m tools.size --folders
 
 bench: $(STAMP)  ## measure; prints tables of docs/benchmarks.md (BENCH_ARGS="--corpus DIR" for more pages)
 	@$(SAYING) "installing what docstore is compared with" $(BIN)/python -m pip install --quiet -e '.[bench]'

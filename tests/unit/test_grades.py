@@ -133,5 +133,5 @@ def test_a_similar_threshold_above_that_of_near_is_refused() -> None:
         Schema(near_threshold=0.4)
     assert Schema(near_threshold=0.5).similar_threshold == 0.5
     fields = msgpack.unpackb(encode_schema(Schema()))
-    with pytest.raises(docstore.CorruptionError, match="similar_threshold 0.5 is above"):
+    with pytest.raises(docstore.CorruptionError, match=r"similar_threshold 0\.5 is above"):
         decode_schema(msgpack.packb({**fields, "near_threshold": 0.4}))

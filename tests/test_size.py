@@ -1,0 +1,55 @@
+"""Ceilings for the size of docstore, and for what one put passes.
+
+They are lowered; a change that needs more room for a feature says by how much.  `make size` prints the figures.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from docstore import compiled
+from tools.size import batch_counts, figures, near_duplicate_put
+
+CEILINGS = {
+    "lines of docstore/": 60_000,
+    "lines of the core": 46_000,
+    "files of docstore/": 345,
+    "classes": 620,
+    "record types": 330,
+    "files of a put": 56,
+    "classes of a put": 58,
+    "functions of a put": 310,
+    "caches of a put": 10,
+    "LevelDB keys of a put": 16,
+    "LevelDB keys of a group": 6,
+    "lines of Rust": 11_500,
+    "lines of tools/": 12_000,
+}
+
+
+@pytest.mark.skipif(bool(compiled.WHY_NOT), reason="the reference has more files, which run as one native call")
+def test_no_figure_is_above_its_ceiling() -> None:
+    found = figures()
+    assert found.keys() == CEILINGS.keys()
+    for name, figure in found.items():
+        print(f"{name}: {figure:,} of {CEILINGS[name]:,}")
+    assert {name: figure for name, figure in found.items() if figure > CEILINGS[name]} == {}
+
+
+@pytest.mark.skipif(bool(compiled.WHY_NOT), reason="the reference has more files, which run as one native call")
+def test_a_traced_put_is_seen_in_judge_detector_and_commit() -> None:
+    assert {"writing/judge.py", "dedup/detector.py", "tablets/commit.py"} <= set(near_duplicate_put().modules)
+
+
+def test_batches_are_counted_in_a_log_of_leveldb(tmp_path: Path) -> None:
+    plyvel = pytest.importorskip("plyvel")
+    database = plyvel.DB(str(tmp_path / "db"), create_if_missing=True)
+    for size in (1, 3, 2):
+        with database.write_batch() as batch:
+            for number in range(size):
+                batch.put(b"%d" % number, bytes(20_000))  # a batch goes on in the next block of the log
+    [log] = (tmp_path / "db").glob("*.log")
+    assert batch_counts(log) == [1, 3, 2]
+    database.close()

@@ -1,0 +1,289 @@
+"""How large docstore is, and what one put passes: the figures of `tests/test_size.py`.
+
+    make size
+    python -m tools.size [--folders] [--put]
+
+A class counts as a record type if it is a NamedTuple, a dataclass, an Enum, a TypedDict or a msgspec struct.  What a
+put passes is what runs of docstore between `put_page` of a near duplicate and its answer, in one thread, in a store
+that has put pages before: files, classes and functions in Python (native code is not seen), caches that are asked, and
+the keys of its batch, read from LevelDB's log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import functools
+import gc
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Final, NamedTuple
+
+import docstore
+from docstore.storage.cache import LruCache, SequenceCache
+
+ROOT: Final = Path(__file__).parent.parent
+PACKAGE: Final = Path(docstore.__file__).parent
+OUTSIDE_CORE: Final = ("reference", "serving", "server", "client", "wire", "cluster", "hbase", "scrapy", "lab")
+"""Folders that a store in one process does not need."""
+RECORDS: Final = frozenset({"NamedTuple", "dataclass", "TypedDict", "Struct", "Enum", "StrEnum", "IntEnum", "Flag"})
+_NOT_FUNCTIONS: Final = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>", "<lambda>")
+_LOG_BLOCK_BYTES: Final = 32_768
+_LOG_HEADER_BYTES: Final = 7
+
+
+# --- the source
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """Files that git tracks, and new ones that it does not ignore."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return [path for name in sorted(set(listed.stdout.split())) if (path := ROOT / name).is_file()]
+
+
+def lines_of(paths: list[Path]) -> int:
+    """Lines of files together."""
+    return sum(path.read_bytes().count(b"\n") for path in paths)
+
+
+def folder_of(path: Path) -> str:
+    """The folder of the package that a module lies in; "" for the package itself."""
+    parts = path.relative_to(ROOT / "docstore").parts
+    return parts[0] if len(parts) > 1 else ""
+
+
+def _name(node: ast.expr) -> str:
+    while isinstance(node, ast.Call | ast.Subscript):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def classes_of(paths: list[Path]) -> tuple[int, int]:
+    """Classes, and record types among them."""
+    nodes = [
+        node for path in paths for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.ClassDef)
+    ]
+    records = [node for node in nodes if RECORDS.intersection(map(_name, (*node.bases, *node.decorator_list)))]
+    return len(nodes), len(records)
+
+
+# --- one put
+
+
+class Passed(NamedTuple):
+    """What ran.
+
+    Attributes:
+        calls: of each function: (module, qualified name).
+        entries: of each folder: how often the way came into it from another one.
+    """
+
+    calls: Counter[tuple[str, str]]
+    entries: Counter[str]
+
+    @property
+    def modules(self) -> Counter[str]:
+        """Calls by module."""
+        found: Counter[str] = Counter()
+        for (module, _), calls in self.calls.items():
+            found[module] += calls
+        return found
+
+    @property
+    def classes(self) -> set[tuple[str, str]]:
+        """Classes of which a method ran."""
+        names = ((module, name.replace(".<locals>.", ".").split(".")) for module, name in self.calls)
+        return {(module, parts[0]) for module, parts in names if len(parts) > 1 and parts[0].lstrip("_")[:1].isupper()}
+
+    @property
+    def functions(self) -> int:
+        """Functions and methods that ran, without comprehensions."""
+        return sum(not name.endswith(_NOT_FUNCTIONS) for _, name in self.calls)
+
+
+class Tracer:
+    """Counts calls of docstore's functions in this thread while it is entered."""
+
+    def __init__(self) -> None:
+        self._calls: Counter[CodeType] = Counter()
+        self._entries: Counter[str] = Counter()
+        self._last = ""
+
+    def __enter__(self) -> Tracer:
+        sys.setprofile(self._count)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _count(self, frame: FrameType, event: str, _: object) -> None:
+        module = _module(frame.f_code.co_filename) if event == "call" else ""
+        if module:
+            self._calls[frame.f_code] += 1
+            folder = module.split("/")[0]
+            if folder != self._last:
+                self._last = folder
+                self._entries[folder] += 1
+
+    def passed(self) -> Passed:
+        """What has run."""
+        calls: Counter[tuple[str, str]] = Counter()
+        for code, count in self._calls.items():
+            calls[_module(code.co_filename), code.co_qualname] += count
+        return Passed(calls, self._entries)
+
+
+@functools.cache
+def _module(filename: str) -> str:
+    path = Path(filename)
+    return path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else ""
+
+
+def near_duplicate_put() -> Passed:
+    """What a near duplicate passes, put into a store that has put others before."""
+    with tempfile.TemporaryDirectory() as folder, docstore.open(Path(folder) / "store", create=True) as store:
+        _fill(store)
+        with Tracer() as tracer:
+            result = store.put_page("https://site.example/b", _page(1, 2))
+        assert result.verdict.kind == "near", result
+    return tracer.passed()
+
+
+def caches_of_a_put() -> list[str]:
+    """Caches in Python that a put of a near duplicate asks or fills: caches of functions, and objects of our classes.
+
+    Caches inside native code are not seen.
+    """
+    asked: set[int] = set()
+    with tempfile.TemporaryDirectory() as folder, docstore.open(Path(folder) / "store", create=True) as store:
+        _fill(store)
+        functions = [one for one in gc.get_objects() if isinstance(one, functools._lru_cache_wrapper)]
+        functions = [one for one in functions if str(getattr(one, "__module__", "")).startswith("docstore")]
+        before = [one.cache_info()[:2] for one in functions]
+
+        def note(frame: FrameType, event: str, _: object) -> None:
+            owner = frame.f_locals.get("self") if event == "call" else None
+            if isinstance(owner, LruCache | SequenceCache):
+                asked.add(id(owner))
+
+        sys.setprofile(note)
+        store.put_page("https://site.example/b", _page(1, 2))
+        sys.setprofile(None)
+        found = [
+            f"{one.__module__}.{one.__qualname__}"
+            for one, counts in zip(functions, before, strict=True)
+            if one.cache_info()[:2] != counts
+        ]
+        for holder in gc.get_objects():
+            names = vars(holder).items() if hasattr(holder, "__dict__") and _is_ours(holder) else ()
+            found += [f"{type(holder).__qualname__}.{name}" for name, value in names if id(value) in asked]
+    return sorted(set(found))
+
+
+def _is_ours(holder: object) -> bool:
+    return str(type(holder).__module__).startswith("docstore") and not isinstance(holder, type)
+
+
+def keys_of_a_put() -> tuple[int, int]:
+    """Keys of LevelDB that a put writes: for each near duplicate, and for its group."""
+
+    def keys(pages: int) -> int:
+        with tempfile.TemporaryDirectory() as folder, docstore.open(Path(folder) / "store", create=True) as store:
+            _fill(store)
+            copies = [(f"https://site.example/b{number}", _page(number, 2)) for number in range(pages)]
+            list(store.put_pages(copies))
+            return max(count for log in Path(folder).rglob("engine/*.log") for count in batch_counts(log))
+
+    one, many = keys(1), keys(7)
+    return (many - one) // 6, one - (many - one) // 6
+
+
+def batch_counts(log: Path) -> list[int]:
+    """How many keys each batch in a log of LevelDB writes, in order (LevelDB's doc/log_format.md, write_batch.cc)."""
+    data = log.read_bytes()
+    counts = []
+    offset = 0
+    while offset + _LOG_HEADER_BYTES <= len(data):
+        if _LOG_BLOCK_BYTES - offset % _LOG_BLOCK_BYTES < _LOG_HEADER_BYTES:
+            offset += _LOG_BLOCK_BYTES - offset % _LOG_BLOCK_BYTES
+            continue
+        length, kind = int.from_bytes(data[offset + 4 : offset + 6], "little"), data[offset + 6]
+        payload = data[offset + _LOG_HEADER_BYTES : offset + _LOG_HEADER_BYTES + length]
+        if kind in (1, 2):  # whole, or the first part
+            counts.append(int.from_bytes(payload[8:12], "little"))
+        offset += _LOG_HEADER_BYTES + length
+    return counts
+
+
+def _fill(store: docstore.DocumentStore) -> None:
+    for number in range(8):
+        store.put_page(f"https://site.example/{number}", _page(number, 0))
+    store.put_page("https://site.example/a", _page(0, 1))
+
+
+def _page(number: int, changed: int) -> bytes:
+    """A page of 600 words, of which a few are changed."""
+    words = [f"word{number}x{place * place % 977}" for place in range(600)]
+    for place in range(changed):
+        words[100 * place + 50] = f"changed{place}"
+    text = " ".join(words)
+    return f"<html><head><title>Page {number}</title></head><body><p>{text}</p></body></html>".encode()
+
+
+# --- the table
+
+
+def figures() -> dict[str, int]:
+    """All figures, by name."""
+    package = tracked("docstore/*.py")
+    core = [path for path in package if folder_of(path) not in OUTSIDE_CORE]
+    classes, records = classes_of(package)
+    passed = near_duplicate_put()
+    of_page, of_group = keys_of_a_put()
+    return {
+        "lines of docstore/": lines_of(package),
+        "lines of the core": lines_of(core),
+        "files of docstore/": len(package),
+        "classes": classes,
+        "record types": records,
+        "files of a put": len(passed.modules),
+        "classes of a put": len(passed.classes),
+        "functions of a put": passed.functions,
+        "caches of a put": len(caches_of_a_put()),
+        "LevelDB keys of a put": of_page,
+        "LevelDB keys of a group": of_group,
+        "lines of Rust": lines_of(tracked("native/*.rs")),
+        "lines of tools/": lines_of(tracked("tools/*.py", "tools/*.sh")),
+    }
+
+
+def main() -> None:
+    """Print the table; with --folders lines and files by folder, with --put each function that a put passes."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--folders", action="store_true", help="lines, files and classes by folder")
+    parser.add_argument("--put", action="store_true", help="functions and caches of a put")
+    chosen = parser.parse_args()
+    print("| what | now |\n|---|---|")
+    for name, figure in figures().items():
+        print(f"| {name} | {figure:,} |")
+    if chosen.folders:
+        paths = tracked("docstore/*.py")
+        print("\n| folder | lines | files | classes |\n|---|---|---|---|")
+        for folder in sorted(set(map(folder_of, paths))):
+            inside = [path for path in paths if folder_of(path) == folder]
+            print(f"| {folder or '(package)'} | {lines_of(inside):,} | {len(inside)} | {classes_of(inside)[0]} |")
+    if chosen.put:
+        passed = near_duplicate_put()
+        for module, calls in passed.modules.most_common():
+            names = sorted(name for (its, name) in passed.calls if its == module)
+            print(f"{calls:6} {module}: {', '.join(names)}")
+        print("caches:", ", ".join(caches_of_a_put()))
+
+
+if __name__ == "__main__":
+    main()
