@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
     from docstore.storage.port import Backend
 
 
-_MODULES = {"": "docstore.tablets.layout", "hbase": "docstore.hbase.layout"}
+_MODULES = {"": "docstore.tablets.layout", "hbase": "docstore.cluster.backend"}
 """By scheme of an address, "" for a path: the module whose class `Layout` makes and opens a store there."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 

@@ -11,11 +11,10 @@ from functools import cache
 import docstore
 from docstore import Schema
 from docstore.backends import open_backend
-from docstore.hbase.client import Client
-from docstore.hbase.coding import FAMILIES
-from docstore.hbase.engine import HBaseEngine
-from docstore.hbase.tables import drop_tables, make_tables
-from docstore.hbase.thrift2 import delete_families, messages
+from docstore.cluster.backend import drop_tables, make_tables
+from docstore.cluster.client import Client, delete_families, messages
+from docstore.cluster.coding import FAMILIES
+from docstore.cluster.engine import HBaseEngine
 from docstore.storage.engine import Engine
 from docstore.storage.port import Backend
 

@@ -1,4 +1,4 @@
-"""An HBase cluster in memory: it takes the calls of `docstore.hbase.client.Client` as a gateway takes them.
+"""An HBase cluster in memory: it takes the calls of `docstore.cluster.client.Client` as a gateway takes them.
 
 Knows Thrift2's messages and the filters that the engine asks for.  Deletes are gone at once, and what is put behind one
 is seen, as with NEW_VERSION_BEHAVIOR.  The tests that run on it run on a real cluster too, where DOCSTORE_HBASE names
@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import docstore
-from docstore.hbase import layout
-from docstore.hbase.client import Client, Conditional
-from docstore.hbase.thrift2 import NEWEST, HBaseCell, messages
+from docstore.cluster import backend as layout
+from docstore.cluster.client import NEWEST, Client, Conditional, HBaseCell, messages
 from docstore.model.errors import StoreUnavailable
 from docstore.model.types import Schema
 from docstore.store import DocumentStore

@@ -39,8 +39,7 @@ from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore
 from docstore.sweep.candidates import expected_recall
 from docstore.sweep.columns import write_back
-from docstore.sweep.engines.local import LocalEngine
-from docstore.sweep.engines.port import Engine
+from docstore.sweep.engine import Engine, LocalEngine
 from docstore.sweep.identity import BY_BODY, BY_TEXT
 from docstore.sweep.kernels import TextRule
 from docstore.sweep.pages import Versions, anchor_counts, read_versions
@@ -398,7 +397,7 @@ def _engine(store: DocumentStore, options: SweepOptions) -> Engine:
     if options.engine == "local":
         return LocalEngine(options.threads)
     shared = store.opened.path / SWEEP_DIRECTORY if options.shared is None else options.shared
-    module = importlib.import_module("docstore.sweep.engines.spark")
+    module = importlib.import_module("docstore.cluster.spark")
     engine: Engine = module.SparkEngine(options.master, shared, options.threads, dict(options.settings))
     return engine
 

@@ -26,7 +26,7 @@ from docstore.model.types import header_of
 from docstore.reading.documents import DocumentReader
 from docstore.storage.envelope import envelope_raw_bytes
 from docstore.store import DocumentStore
-from docstore.sweep.engines.port import Engine
+from docstore.sweep.engine import Engine
 from docstore.sweep.identity import BY_TEXT
 from docstore.sweep.kernels import Columns, TextRule, sets_of_bodies, sets_of_texts
 from docstore.sweep.pages import Versions

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.overlaps import Sets
-from docstore.sweep.engines.port import Engine
+from docstore.sweep.engine import Engine
 from docstore.sweep.kernels import Columns
 from docstore.sweep.stages import INPUT_BYTES, Workspace
 

@@ -10,8 +10,8 @@ import pytest
 
 import docstore
 from docstore.archives.copying.job import copy
-from docstore.hbase.client import Client
-from docstore.hbase.tables import drop_tables
+from docstore.cluster.backend import drop_tables
+from docstore.cluster.client import Client
 from docstore.model.types import Page, PutResult
 from docstore.reports.check import check
 from docstore.store import DocumentStore

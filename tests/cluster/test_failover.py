@@ -20,7 +20,7 @@ from hbase_cluster import ADDRESSES, empty_store
 from ledgers import Found, acknowledged, compare, longest_pause, start
 from writer import GROUP
 
-from docstore.hbase.client import Client
+from docstore.cluster.client import Client
 from tools.cluster.artifacts import cache_folder, default_root, fetch
 from tools.cluster.lifecycle import start as start_cluster
 from tools.cluster.lifecycle import stop, wait_for

@@ -12,7 +12,7 @@ import pytest
 from hbase_cluster import ADDRESSES, empty_store
 from ledgers import acknowledged, compare, longest_pause, seconds_of, start
 
-from docstore.hbase.commit import LEASE_SECONDS
+from docstore.cluster.commit import LEASE_SECONDS
 from tools.cluster.lifecycle import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(not ADDRESSES, reason="no cluster: see `make test-cluster`")]

@@ -14,7 +14,7 @@ from writer import body_of, url_of
 
 import docstore
 from docstore import Page, Schema
-from docstore.hbase import upkeep, upkeep_chunks, upkeep_postings
+from docstore.cluster import upkeep, upkeep_postings
 from docstore.model.types import ColumnFamily, GCPolicy
 from docstore.reports.check import check
 from docstore.store import DocumentStore
@@ -43,8 +43,8 @@ def shown(store: DocumentStore) -> list[object]:
 def test_maintenance_beside_a_writer(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "GRACE_SECONDS", 1.0)
     monkeypatch.setattr(upkeep_postings, "GRACE_SECONDS", 1.0)
-    monkeypatch.setattr(upkeep_chunks, "GRACE_SECONDS", 0)
-    monkeypatch.setattr("docstore.hbase.values.CHUNK_BYTES", 4096)
+    monkeypatch.setattr(upkeep, "CHUNK_GRACE_SECONDS", 0)
+    monkeypatch.setattr("docstore.cluster.values.CHUNK_BYTES", 4096)
     long = os.urandom(20_000)
     with docstore.open(address) as store:
         for version in range(2):

@@ -13,10 +13,9 @@ import pytest
 from scheduler import Frozen, Make, Rows, Scheduler, freeze, thaw
 from test_protocol import check, states
 
-from docstore.hbase.client import Conditional
-from docstore.hbase.commit import SlotCommitter
-from docstore.hbase.requests import Requests, claim_name, slot_name
-from docstore.hbase.thrift2 import HBaseCell
+from docstore.cluster.client import Conditional, HBaseCell
+from docstore.cluster.commit import SlotCommitter
+from docstore.cluster.requests import Requests, claim_name, slot_name
 from docstore.model.errors import CommitUnknown, StorageError
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, RowMutations, SetCell

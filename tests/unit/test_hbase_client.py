@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 import docstore
-from docstore.hbase.client import Client, Conditional, Unknown, batches, parse_address
-from docstore.hbase.coding import (
+from docstore.cluster.client import Client, Conditional, HBaseCell, Unknown, batches, parse_address, put, row_mutations
+from docstore.cluster.coding import (
     decode_cells,
     decode_key,
     decode_timestamp,
@@ -22,7 +22,6 @@ from docstore.hbase.coding import (
     encode_value,
     filter_call,
 )
-from docstore.hbase.thrift2 import HBaseCell, put, row_mutations
 from docstore.model.errors import CommitUnknown, InvalidArgument, StoreUnavailable
 from docstore.model.format import TIMESTAMP_MAX
 from docstore.model.types import Cell
@@ -131,7 +130,7 @@ def test_a_call_that_had_no_answer_in_time_is_given_more_of_it(monkeypatch: pyte
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr("docstore.hbase.client.Connection", Slow)
+    monkeypatch.setattr("docstore.cluster.client.Connection", Slow)
     with Client(["node"], timeout_seconds=0.1, first_answer_seconds=60) as calls:
         assert calls.has_table("ns", "pages")
     assert given == [0.1, 0.2, 0.4]

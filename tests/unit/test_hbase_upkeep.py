@@ -19,8 +19,8 @@ from pages import changed, page, words
 import docstore
 from docstore import Page, Policy, PutResult, Schema, VerdictKind
 from docstore.cli.main import main
+from docstore.cluster import upkeep, upkeep_postings
 from docstore.dedup.kernel import Kernel
-from docstore.hbase import upkeep, upkeep_chunks, upkeep_postings
 from docstore.model.capture import STORED_REFERENCE, VERDICT, StoredVerdict, decode_verdict
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import POSTING_BAND, POSTING_TEXT
@@ -372,9 +372,9 @@ def test_chunks_go_when_nothing_has_needed_them_for_long(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = b"<p>" + random.Random(1).randbytes(20_000)
-    monkeypatch.setattr("docstore.hbase.values.CHUNK_BYTES", 2000)
+    monkeypatch.setattr("docstore.cluster.values.CHUNK_BYTES", 2000)
     now = [1000.0]
-    monkeypatch.setattr(upkeep_chunks.ChunkUpkeep.__init__, "__defaults__", (lambda: now[0],))
+    monkeypatch.setattr(upkeep.ChunkUpkeep.__init__, "__defaults__", (lambda: now[0],))
     with open_store() as store:
         store.put_page("https://long.example/", body, fetched_at=T0)
         store.put_page("https://other.example/", body[:-9], fetched_at=T0)
@@ -384,7 +384,7 @@ def test_chunks_go_when_nothing_has_needed_them_for_long(
     put_and_die(cluster, [Page("https://died.example/", body[:-5], 200, (), T0)])
     many = len(cluster.tables["tests:chunks"])
     assert compact().waiting_chunked == 2
-    now[0] += upkeep_chunks.GRACE_SECONDS - 1
+    now[0] += upkeep.CHUNK_GRACE_SECONDS - 1
     assert (compact().waiting_chunked, len(cluster.tables["tests:chunks"])) == (2, many)
     now[0] += 1
     report = compact()

@@ -50,7 +50,7 @@ def test_sets_of_texts_are_those_of_the_kernel() -> None:
 
 
 def test_columns_come_back_from_their_file_as_they_were(tmp_path: Path) -> None:
-    from docstore.sweep.engines.arrowfiles import read_columns, write_columns
+    from docstore.cluster.spark_stages import read_columns, write_columns
 
     columns = {
         "numbers": np.arange(5, dtype=np.int64),
@@ -97,8 +97,8 @@ def shuffled(batches: Iterator[Any], seed: int) -> list[list[Any]]:
 def test_candidates_by_shuffles_are_those_of_one_process(
     tmp_path: Path, threshold: float, ranges: int, blocks: int, part_texts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from docstore.cluster import spark_stages as stages
     from docstore.sweep import candidates as kernels
-    from docstore.sweep.engines import bandstages as stages
 
     monkeypatch.setattr(kernels, "PARTNERS", 6)  # so that there are crowded buckets
     monkeypatch.setattr(kernels, "LEAST_PARTNERS", 2)
@@ -132,7 +132,7 @@ def test_options_of_engines_are_checked(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_a_failure_of_spark_names_the_error_of_the_worker() -> None:
-    from docstore.sweep.engines.spark import failure_reason
+    from docstore.cluster.spark import failure_reason
 
     message = """Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times.
     org.apache.spark.api.python.PythonException: Traceback (most recent call last):

@@ -26,10 +26,9 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 import docstore
-from docstore.hbase.backend import HBaseBackend
-from docstore.hbase.client import Client
-from docstore.hbase.coding import FAMILIES
-from docstore.hbase.tables import drop_tables
+from docstore.cluster.backend import HBaseBackend, drop_tables
+from docstore.cluster.client import Client
+from docstore.cluster.coding import FAMILIES
 from docstore.model.types import Page
 from docstore.store import DocumentStore
 from tools.bench.harness import Section, load_pages, machine

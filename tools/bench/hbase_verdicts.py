@@ -15,9 +15,8 @@ from collections import Counter
 from pathlib import Path
 
 import docstore
-from docstore.hbase.backend import HBaseBackend
-from docstore.hbase.client import Client
-from docstore.hbase.tables import drop_tables
+from docstore.cluster.backend import HBaseBackend, drop_tables
+from docstore.cluster.client import Client
 from docstore.model.types import Schema
 from tools.bench.harness import Section, load_pages, machine
 from tools.bench.verdict_changes import compare, verdicts

@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from docstore.hbase.client import Client
-from docstore.hbase.thrift2 import HBaseCell, put
+from docstore.cluster.client import Client, HBaseCell, put
 from docstore.model.errors import DocstoreError
 from tools.cluster.artifacts import fetch
 from tools.cluster.processes import Processes

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import docstore
-from docstore.hbase.client import Client
-from docstore.hbase.coding import FAMILIES
+from docstore.cluster.client import Client
+from docstore.cluster.coding import FAMILIES
 from docstore.model.capture import BODY, VERDICT, decode_verdict
 from docstore.model.errors import DocstoreError
 from docstore.model.types import Page

@@ -1,37 +1,209 @@
-"""Values in their cells: zstd, with the dictionary of a site where that pays.  See `Values`.
+"""Values in their cells: zstd, with the dictionary of a site if that pays.  See `Values`.
 
-Knows the value codec and dictionaries; must not know rows.  The ref of a long value is the value itself, encoded: a
-codec byte, 16 bytes that name a dictionary where the codec has one, the payload.  A payload that is too long for a cell
-goes in chunks into rows of their own, which are written first; the ref then has CHUNKED, and names them.
+Knows the value codec and dictionaries; it does not know rows.  The ref of a long value is the value itself, encoded: a
+codec byte, 16 bytes that name a dictionary if the codec has one, the payload.  A payload that is too long for a cell
+goes in chunks into rows of table `chunks`, which are written first and never changed; the ref then has CHUNKED, and
+names them.  Dictionaries lie in the same table; rows of `meta` say which one a site uses.
 
-No value leans on another page's: HBase compresses versions of a page together where they lie in one block.
+No value is a delta against another page's: HBase compresses versions of a page together if they lie in one block.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
-from docstore.hbase.chunks import NUMBER_BYTES, ChunkRows
-from docstore.hbase.coding import CHUNKS_TABLE
+from docstore.cluster.client import Client, HBaseCell, delete_columns, delete_families, messages, put
+from docstore.cluster.coding import CHUNKS_TABLE, LARGE
 from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
     CODEC_STORED,
     CODEC_ZSTD,
     CODEC_ZSTD_DICTIONARY,
+    DICTIONARY_ROW_PREFIX,
     INLINE_LIMIT_BYTES,
     RECORD_RELATED_BYTES,
     RECORD_VALUE,
 )
-from docstore.model.types import Mutation, RowMutations
+from docstore.model.types import Cell, Mutation, RowMutations
+from docstore.storage.engine import Engine
 from docstore.storage.envelope import encode_inline, encode_ref_envelope, envelope_raw_bytes, parse_envelope
 from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import BODY_DELTA, Column, DeltaCost, NamedBase
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record
-from docstore.tablets.values import ValueCodec
+from docstore.tablets.values import ValueCodec, checksum16, pack, unpack
+
+NUMBER_BYTES: Final = 4
+"""Last in the key of a row that is one of several."""
+_CONTENT: Final = b"content"
+_OWNER: Final = b"owner"
+"""Column of the first of some rows: what needs them."""
+_IDLE: Final = b"idle"
+"""Beside it: since when nothing needs them, in seconds; where maintenance has seen that."""
+_AT: Final = 1
+_ROWS_A_CALL: Final = 200
+
+
+class Owned(NamedTuple):
+    """Rows that something needs, or needed.
+
+    Attributes:
+        row: the first of them.
+        owner: what needs them.
+        idle_since: when it was first seen that nothing does, in seconds; None where that is not so.
+    """
+
+    row: bytes
+    owner: bytes
+    idle_since: int | None
+
+
+class ChunkRows:
+    """The rows of table `chunks`.
+
+    Args:
+        client: of the cluster.
+        namespace: of the store's tables.
+    """
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client = client
+        self._table = f"{namespace}:{CHUNKS_TABLE}"
+
+    def write(self, rows: Mapping[bytes, bytes], owner: bytes = b"") -> None:
+        """Write some; they are durable on return.
+
+        Args:
+            rows: by key; the first is written first.
+            owner: what needs them, noted in the first; b"" for none.
+        """
+        for number, (row, content) in enumerate(rows.items()):
+            cells = [HBaseCell(LARGE, _CONTENT, _AT, content)]
+            if owner and not number:
+                cells.append(HBaseCell(LARGE, _OWNER, _AT, owner))
+            self._client.put_many(self._table, [put(row, cells)], len(content))
+
+    def read(self, row: bytes) -> bytes | None:
+        """One of them; None where there is none."""
+        make = messages()
+        get = make.TGet(row=row, columns=[make.TColumn(family=LARGE, qualifier=_CONTENT)])
+        cells = self._client.get_many(self._table, [get])[0]
+        return cells[0].value if cells else None
+
+    # --- maintenance
+
+    def owned(self, start: bytes, end: bytes) -> Iterator[Owned]:
+        """The first ones of rows with an owner, in the order of their keys."""
+        make = messages()
+        columns = [make.TColumn(family=LARGE, qualifier=qualifier) for qualifier in (_IDLE, _OWNER)]
+        while True:
+            asked = make.TScan(startRow=start, stopRow=end, columns=columns, limit=_ROWS_A_CALL)
+            found = self._client.scan(self._table, asked, _ROWS_A_CALL)
+            for row, cells in found:
+                values = {cell.qualifier: cell.value for cell in cells}
+                if _OWNER in values:
+                    yield Owned(row, values[_OWNER], int(values[_IDLE]) if _IDLE in values else None)
+            if len(found) < _ROWS_A_CALL:
+                return
+            start = found[-1][0] + b"\x00"
+
+    def mark_idle(self, row: bytes, since: int | None) -> None:
+        """Note since when nothing needs some rows, in seconds; None where something does."""
+        if since is None:
+            self._client.delete_many(self._table, [delete_columns(row, [(LARGE, _IDLE, _AT)])])
+        else:
+            self._client.put_many(self._table, [put(row, [HBaseCell(LARGE, _IDLE, _AT, b"%d" % since)])])
+
+    def remove(self, first: bytes) -> int:
+        """Remove rows; returns how many bytes were in them.
+
+        Args:
+            first: key of the first of them, which ends in zeros; it goes last, for it names the owner.
+        """
+        make = messages()
+        name = first[:-NUMBER_BYTES]
+        removed = 0
+        for start, end in ((first + b"\x00", name + b"\xff" * (NUMBER_BYTES + 1)), (first, first + b"\x00")):
+            asked = make.TScan(
+                startRow=start,
+                stopRow=end,
+                columns=[make.TColumn(family=LARGE, qualifier=_CONTENT)],
+                filterString=b"KeyOnlyFilter(true)",
+            )
+            while rows := self._client.scan(self._table, asked, _ROWS_A_CALL):
+                self._client.delete_many(self._table, [delete_families(row, (LARGE,)) for row, _ in rows])
+                removed += sum(int.from_bytes(cells[0].value, "big") for _, cells in rows)
+        return removed
+
+
+# --- dictionaries
+
+DICTIONARY_ROWS: Final = b"d"
+"""First byte of row keys in table `chunks`: + checksum of a dictionary."""
+SCOPES_HELD: Final = 100_000
+REFRESH_SECONDS: Final = 60.0
+
+
+class DictionaryRows:
+    """Dictionaries by checksum; see `Contents`."""
+
+    def __init__(self, chunks: ChunkRows) -> None:
+        self._chunks = chunks
+
+    def settle(self) -> None:
+        """Each is durable once it is written."""
+
+    def write(self, content: bytes, level: int) -> bytes:
+        """Write a dictionary, packed at a level of zstd; returns its checksum."""
+        checksum = checksum16(content)
+        self._chunks.write({DICTIONARY_ROWS + checksum: encode_varint(len(content)) + pack(content, level)})
+        return checksum
+
+    def load(self, checksum: bytes) -> bytes:
+        """The content of a dictionary.
+
+        Raises:
+            CorruptionError: it is missing or damaged.
+        """
+        packed = self._chunks.read(DICTIONARY_ROWS + checksum)
+        where = f"table {CHUNKS_TABLE}, dictionary {checksum.hex()}"
+        if packed is None:
+            raise CorruptionError("a dictionary is missing", path=where, expected="a row", found="none")
+        raw_bytes, offset = decode_varint(packed)
+        content = unpack(packed[offset:], raw_bytes)
+        if checksum16(content) != checksum:
+            raise CorruptionError("not the dictionary of this name", path=where)
+        return content
+
+
+class KnownScopes:
+    """Which dictionary a site uses, as of the last look at all of them; see `Scopes`.
+
+    A page of a site that is not known is one call less.  Where another process has given the site a dictionary
+    meanwhile, its pages here get one of their own: that costs bytes, and harms nothing.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._rows: dict[bytes, list[Cell]] = {}
+        self._looked: float | None = None
+
+    def read_row(self, table: str, row_key: bytes) -> Sequence[Cell]:
+        """See `Scopes`."""
+        now = time.monotonic()
+        if self._looked is None or now - self._looked > REFRESH_SECONDS:
+            self._looked = now
+            rows = self._engine.scan(table, DICTIONARY_ROW_PREFIX, DICTIONARY_ROW_PREFIX + b"\xff")
+            self._rows = {row.row_key: row.cells for row in islice(rows, SCOPES_HELD)}
+        return self._rows.get(row_key, ())
+
+
+# --- values
 
 CHUNKED: Final = 0x80
 """Bit of the codec byte: 16 bytes that name the chunks follow, and a varint of how many."""

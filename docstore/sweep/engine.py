@@ -1,11 +1,12 @@
-"""What a sweep asks of an engine: kernels over batches, results in order, and candidates from sketches.
+"""Where a sweep computes: kernels over batches, results in order, and candidates from sketches.
 
-Types alone.  Whatever the engine, the same input gives the same bytes.
+Whatever the engine, the same input gives the same bytes.  `cluster/spark.py` has the other engine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -14,8 +15,9 @@ from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.overlaps import Sets
-from docstore.sweep.candidates import Candidates
-from docstore.sweep.kernels import Columns
+from docstore.sweep.candidates import Candidates, candidates
+from docstore.sweep.kernels import Columns, shared_of_sets
+from docstore.sweep.stages import in_order
 
 Part = TypeVar("Part")
 
@@ -53,3 +55,29 @@ class Engine(Protocol):
     def close(self) -> None:
         """Let go; a second call does nothing."""
         ...
+
+
+class LocalEngine:
+    """The engine of one process: kernels in threads, which native code runs next to each other."""
+
+    name = "local"
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+
+    def candidates(self, sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, threshold: float) -> Candidates:
+        """See `Engine`."""
+        return candidates(sketches, sizes, chosen, threshold)
+
+    def map(
+        self, stage: str, load: Callable[[Part], Columns], kernel: Callable[[Columns], Columns], parts: Iterable[Part]
+    ) -> Iterator[Columns]:
+        """See `Engine`: at most two batches a thread are held."""
+        return in_order(self._threads, lambda part: kernel(load(part)), parts)
+
+    def counter(self, sets: Sets, members: Path) -> Callable[[Columns], Columns]:
+        """See `Engine`."""
+        return partial(shared_of_sets, sets)
+
+    def close(self) -> None:
+        """See `Engine`."""

@@ -1,17 +1,21 @@
-"""Maintenance of a store on HBase, beside any number of writers: what `compact` does there.
+"""Maintenance of a store on HBase, next to any number of writers: what `compact` does there.
 
-The order of the steps; each is safe wherever it stops, and beside another process that does the same.
+The order of the steps; each is safe wherever it stops, and next to another process that does the same.
 
     restore    postings that an earlier run removed, and that lead to a page by now, are put back
     counts     rows of writer sessions are folded into one
     versions   cells that the families' policies hide are deleted
     referrers  pages stored by reference whose original is gone are posted for the detector
-    postings   what leads to no page is removed, level by level
+    postings   what leads to no page is removed, level by level (`upkeep_postings`)
     claims     of bodies whose page is gone are removed
     chunks     of long values that no cell refers to are removed
 
 A row of table `meta` says how far a run has come; the next one goes on there, within a day.  What is deleted stays in
 HBase's files until its major compaction, which nothing here can ask for: the report says how.
+
+Chunks are written before the cell that refers to them, and a version that confirms another refers to the same chunks.
+So they go only if nothing refers to them at two looks with a grace period between; and if the owner's page is not there
+it is shut out first, so that a writer that comes late judges its page and writes its chunks again.
 """
 
 from __future__ import annotations
@@ -26,25 +30,24 @@ from typing import Any, Final, NamedTuple
 
 import msgpack
 
-from docstore.hbase import thrift2
-from docstore.hbase.chunks import ChunkRows
-from docstore.hbase.client import Client, Unknown
-from docstore.hbase.coding import (
+from docstore.cluster import client as thrift
+from docstore.cluster.client import Client, HBaseCell, Unknown, messages
+from docstore.cluster.coding import (
     CHUNKS_TABLE,
     CLAIM,
     CLAIMS_TABLE,
+    LARGE,
     SMALL,
     WRITERS,
+    decode_value,
     encode_column,
     encode_key,
     encode_timestamp,
 )
-from docstore.hbase.engine import GENERATION, WRITERS_AT, HBaseEngine
-from docstore.hbase.requests import CLAIMS, slot_pointer
-from docstore.hbase.thrift2 import HBaseCell, messages
-from docstore.hbase.upkeep_chunks import ChunkUpkeep
-from docstore.hbase.upkeep_pages import MOST_TRIES, Pages, Wanted
-from docstore.hbase.upkeep_postings import GRACE_SECONDS, KINDS, PostingUpkeep
+from docstore.cluster.engine import ALL_VERSIONS, GENERATION, WRITERS_AT, HBaseEngine
+from docstore.cluster.requests import CLAIMS, slot_pointer
+from docstore.cluster.upkeep_postings import GRACE_SECONDS, KINDS, MOST_TRIES, Pages, PostingUpkeep, Wanted
+from docstore.cluster.values import CHUNK_NAME_BYTES, VALUE_ROWS, ChunkRows, Owned, Owner, chunks_named
 from docstore.model.errors import CommitUnknown, InvalidArgument
 from docstore.model.format import COMPACTION_ROW, COUNTS_FOLDED_ROW
 from docstore.model.pointers import PagePointer
@@ -59,6 +62,111 @@ from docstore.storage.protocol import CheckAndMutate
 from docstore.storage.reports import CompactionReport
 from docstore.storage.table import Table
 
+_PAGES = "pages"
+
+
+# --- chunks that no cell refers to
+
+CHUNK_GRACE_SECONDS: Final = 3600
+END: Final = bytes((VALUE_ROWS[0] + 1,))
+LONGEST_REF_BYTES: Final = 64
+"""What refers to chunks is shorter; most values are longer, and need not be read."""
+
+
+class ChunkUpkeep:
+    """Removes chunks that nothing refers to.
+
+    Attributes:
+        removed, removed_bytes: values whose chunks went, and bytes of these.
+        waiting: values whose chunks nothing refers to, but not for long enough.
+
+    Args:
+        client: of the cluster.
+        engine: of the store.
+        chunks: their table.
+        pages: which are there.
+        clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        engine: HBaseEngine,
+        chunks: ChunkRows,
+        pages: Pages,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._engine = engine
+        self._chunks = chunks
+        self._pages = pages
+        self._clock = clock
+        self.removed = 0
+        self.removed_bytes = 0
+        self.waiting = 0
+
+    def sweep(self, after: bytes, seen: Callable[[bytes], None], *, dry_run: bool = False) -> None:
+        """Look at all chunks.
+
+        Args:
+            after: row key from which on.
+            seen: told of row keys up to which all is done.
+            dry_run: only count.
+        """
+        for one in self._chunks.owned(max(after, VALUE_ROWS), END):
+            self._look(one, dry_run=dry_run)
+            seen(one.row)
+
+    def _look(self, one: Owned, *, dry_run: bool) -> None:
+        name = one.row[len(VALUE_ROWS) : len(VALUE_ROWS) + CHUNK_NAME_BYTES]
+        owner = Owner.decode(one.owner)
+        now = int(self._clock())
+        if self._is_used(name, owner):
+            if one.idle_since is not None and not dry_run:
+                self._chunks.mark_idle(one.row, None)
+            return
+        if dry_run or one.idle_since is None or now - one.idle_since < CHUNK_GRACE_SECONDS:
+            self.waiting += 1
+            if one.idle_since is None and not dry_run:
+                self._chunks.mark_idle(one.row, now)
+            return
+        self._pages.shut_out([PagePointer(owner.timestamp, owner.row_key)])
+        if self._is_used(name, owner):
+            self._chunks.mark_idle(one.row, None)
+            return
+        self.removed_bytes += self._chunks.remove(one.row)
+        self.removed += 1
+
+    def _is_used(self, name: bytes, owner: Owner) -> bool:
+        """Whether a cell of the owner's row refers to chunks: a long one, or one of its own column."""
+        make = messages()
+        family, column = encode_column(_PAGES, *owner.column)
+        columns = [make.TColumn(family=LARGE)]
+        if family != LARGE:
+            columns.append(make.TColumn(family=family, qualifier=column))
+        lengths = make.TGet(
+            row=encode_key(owner.row_key),
+            columns=columns,
+            maxVersions=ALL_VERSIONS,
+            filterString=b"KeyOnlyFilter(true)",
+        )
+        table = self._engine.name(_PAGES)
+        found = self._client.get_many(table, [lengths])[0]
+        gets = [
+            make.TGet(
+                row=encode_key(owner.row_key),
+                columns=[make.TColumn(family=cell.family, qualifier=cell.qualifier)],
+                timeRange=make.TTimeRange(minStamp=cell.timestamp, maxStamp=cell.timestamp + 1),
+            )
+            for cell in found
+            if int.from_bytes(cell.value, "big") <= LONGEST_REF_BYTES
+        ]
+        rows = self._client.get_many(table, gets) if gets else []
+        return any(chunks_named(decode_value(cell.value)) == name for cells in rows for cell in cells)
+
+
+# --- the steps
+
 RESUME_SECONDS: Final = 86_400
 """A run that stopped longer ago is not gone on with."""
 NOTE_SECONDS: Final = 5.0
@@ -69,7 +177,6 @@ CLAIMS_AT_ONCE: Final = 500
 HELD_CLAIMS: Final = 20_000
 """Whose page is not there, looked at again together."""
 _META: Final = "meta"
-_PAGES: Final = "pages"
 _NOTE: Final = b"upkeep"
 """Cell of COMPACTION_ROW: msgpack of the step, the row key behind which it goes on, and the time."""
 
@@ -232,7 +339,7 @@ class StoreUpkeep:
         column = encode_column(_META, COUNTS_FAMILY, TOTALS)
         for row_key, value in fold.rows.items():  # each unless its session has written it again
             row = encode_key(row_key)
-            gone = thrift2.row_mutations(row, [thrift2.delete_families(row, (SMALL, WRITERS), self._level)])
+            gone = thrift.row_mutations(row, [thrift.delete_families(row, (SMALL, WRITERS), self._level)])
             try:
                 self._client.check_and_mutate(self._engine.name(_META), column, value, gone)
             except Unknown:
@@ -283,8 +390,8 @@ class StoreUpkeep:
             held = found[0].value if found else None
             if held == token:
                 return
-            generation = thrift2.put(row, [HBaseCell(WRITERS, GENERATION, WRITERS_AT, token)], self._level)
-            changed = thrift2.row_mutations(row, [thrift2.delete_versions(row, places, self._level), generation])
+            generation = thrift.put(row, [HBaseCell(WRITERS, GENERATION, WRITERS_AT, token)], self._level)
+            changed = thrift.row_mutations(row, [thrift.delete_versions(row, places, self._level), generation])
             try:
                 if self._client.check_and_mutate(table, (WRITERS, GENERATION), held, changed):
                     return

@@ -18,21 +18,31 @@ So a run that is killed is repaired by the next one, and so is a removal that a 
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgpack
 
+from docstore.cluster import client as thrift
+from docstore.cluster.client import Client, messages
+from docstore.cluster.coding import (
+    BARE,
+    decode_key,
+    encode_cell,
+    encode_column,
+    encode_key,
+    encode_qualifier,
+    encode_timestamp,
+)
+from docstore.cluster.engine import GETS_A_CALL, HBaseEngine
+from docstore.cluster.requests import slot_name
 from docstore.dedup.buckets import FAMILY, TABLE
 from docstore.dedup.ranking import BUCKET_LIMIT
-from docstore.hbase import thrift2
-from docstore.hbase.client import Client
-from docstore.hbase.coding import BARE, decode_key, encode_cell, encode_key, encode_qualifier
-from docstore.hbase.engine import GETS_A_CALL, HBaseEngine
-from docstore.hbase.thrift2 import messages
-from docstore.hbase.upkeep_pages import Pages, Wanted
+from docstore.model.capture import BODY, CHECKSUM
+from docstore.model.errors import CommitUnknown
 from docstore.model.format import (
     POSTING_BAND,
     POSTING_BODY,
@@ -40,9 +50,11 @@ from docstore.model.format import (
     POSTING_PAYLOAD_DIGEST,
     POSTING_TEXT,
 )
-from docstore.model.pointers import PagePointer
+from docstore.model.pointers import PagePointer, body_head
 from docstore.model.types import DeleteRow, Durability, Position, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import LruCache
+from docstore.storage.envelope import parse_envelope
+from docstore.storage.protocol import FENCE, SLOT, CheckAndMutate, Read
 
 KINDS: Final = (POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT, POSTING_BAND)
 """In the order in which they are looked at."""
@@ -251,7 +263,7 @@ class PostingUpkeep:
             place = encode_cell(TABLE, FAMILY, qualifier, 0, b"")[:3]
             rows.setdefault(encode_key(row_key), []).append(place)
         self._client.delete_many(
-            self._table, [thrift2.delete_versions(row, places, self._level) for row, places in rows.items()]
+            self._table, [thrift.delete_versions(row, places, self._level) for row, places in rows.items()]
         )
         pages = dict.fromkeys(_wanted(one).pointer for one in gone if one.row_key[0] in _TO_PAGES)
         self._pages.shut_out(list(pages))
@@ -275,3 +287,102 @@ def _target(posting: Posting) -> bytes:
 def _slices(postings: Iterator[Posting], length: int) -> Iterator[list[Posting]]:
     while found := list(islice(postings, length)):
         yield found
+
+
+# --- what maintenance asks of pages while others write them
+
+
+_PAGES = "pages"
+MOST_TRIES = 1000
+"""Of a change of one row on a condition."""
+
+
+class Wanted(NamedTuple):
+    """A page that something leads to.
+
+    Attributes:
+        pointer: its row and time.
+        body: what its body's checksum begins with; b"" for any.
+    """
+
+    pointer: PagePointer
+    body: bytes = b""
+
+
+class Pages:
+    """Pages of a store that any number of processes write.
+
+    Args:
+        client: of the cluster.
+        engine: of the store.
+        durability: of fences.
+        session: of this process.
+    """
+
+    def __init__(self, client: Client, engine: HBaseEngine, durability: Durability, session: bytes) -> None:
+        self._client = client
+        self._engine = engine
+        self._table = engine.name(_PAGES)
+        self._requests = engine.requests(durability)
+        self._fences: Iterator[str] = (f"{FENCE}{session.hex()}.upkeep{number}" for number in itertools.count())
+
+    def live(self, wanted: Sequence[Wanted]) -> list[bool]:
+        """Of each page whether it is there, with such a body; one that a policy hides is."""
+        if not wanted:
+            return []
+        there = self._in_parts(self._exist, [_get(one.pointer, *BODY) for one in wanted])
+        asked = [one for one, is_there in zip(wanted, there, strict=True) if is_there and one.body]
+        heads = dict(
+            zip(asked, self._in_parts(self._heads, [_get(one.pointer, *CHECKSUM) for one in asked]), strict=True)
+        )
+        return [
+            is_there and (not one.body or heads[one] in (b"", one.body))
+            for one, is_there in zip(wanted, there, strict=True)
+        ]
+
+    def _in_parts(self, work: Any, gets: list[Any]) -> list[Any]:
+        parts = [gets[at : at + GETS_A_CALL] for at in range(0, len(gets), GETS_A_CALL)]
+        return [answer for part in self._engine.in_parallel(work, parts) for answer in part]
+
+    def _exist(self, gets: Sequence[Any]) -> list[bool]:
+        return self._client.exist(self._table, gets)
+
+    def _heads(self, gets: Sequence[Any]) -> list[bytes]:
+        """The heads of checksums; b"" where there is none."""
+        rows = self._client.get_many(self._table, gets)
+        return [body_head(parse_envelope(cells[0].value).value) if cells else b"" for cells in rows]
+
+    def shut_out(self, pointers: Sequence[PagePointer]) -> list[bool]:
+        """Make sure that pages cannot come any more under what their writers knew up to now: theirs, and others'.
+
+        Whoever is to write such a page finds its slot changed, and judges the page anew.
+
+        Returns:
+            Of each page whether it is shut out; False where a page is there.
+        """
+        return self._engine.in_parallel(self._shut_out, pointers)
+
+    def _shut_out(self, pointer: PagePointer) -> bool:
+        """One page; as `protocol.shut_out`, but a page whose cells are deleted counts as gone."""
+        name = slot_name(pointer)
+        for _ in range(MOST_TRIES):
+            held = self._requests.read(Read(name)).get(SLOT)
+            if self.live([Wanted(pointer)])[0]:
+                return False
+            # What held this token is gone, and never comes again with it.
+            fence = next(self._fences)
+            if self._requests.check_and_mutate(CheckAndMutate(name, SLOT, held, ((SLOT, fence),))) is True:
+                return True
+        raise CommitUnknown(f"slot {name!r} does not come to rest; run compact again")
+
+
+def _get(pointer: PagePointer, family: str, qualifier: bytes) -> Any:
+    make = messages()
+    hbase_family, column = encode_column(_PAGES, family, qualifier)
+    at = encode_timestamp(pointer.timestamp)
+    return make.TGet(
+        row=encode_key(pointer.row_key),
+        columns=[make.TColumn(family=hbase_family, qualifier=column)],
+        timeRange=make.TTimeRange(minStamp=at, maxStamp=at + 1),
+        maxVersions=1,
+    )

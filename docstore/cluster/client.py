@@ -1,16 +1,17 @@
 """Calls to an HBase cluster through its Thrift2 gateways: pooled, with a deadline, through another gateway on failure.
 
-Knows gateways and what their failures mean; must not know rows of docstore.  The one place where failures of Thrift and
-HBase become errors of docstore.
+The only importer of thriftpy2, and the one place where failures of Thrift and HBase become errors of docstore; it does
+not know rows of docstore.  Tables, rows and values are bytes as HBase has them.
 
 A read is tried again until the deadline.  So is a write that puts or deletes the same cells at the same timestamps: it
-may be applied twice, which changes nothing.  A conditional write is sent once: where its outcome is unknown the caller
-is told so, reads the row, and decides (`Unknown`).
+may be applied twice, which changes nothing.  A conditional write is sent once: if its outcome is unknown the caller is
+told so, reads the row, and decides (`Unknown`).
 """
 
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import random
 import threading
@@ -19,12 +20,165 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import Enum
+from functools import cache
+from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
-from docstore.hbase import thrift2
-from docstore.hbase.thrift2 import Connection, HBaseCell, messages
 from docstore.model.errors import CommitUnknown, InvalidArgument, StorageError, StoreUnavailable
+
+CONNECT_SECONDS: Final = 1.5
+NEWEST: Final = (1 << 63) - 1
+"""HBase's own largest timestamp: as a cell's time it means the server's clock."""
+
+
+class HBaseCell(NamedTuple):
+    """A cell as HBase has it."""
+
+    family: bytes
+    qualifier: bytes
+    timestamp: int
+    value: bytes
+
+
+@cache
+def messages() -> Any:
+    """The module of the messages.
+
+    Raises:
+        InvalidArgument: thriftpy2 is not installed.
+    """
+    try:
+        thriftpy2 = importlib.import_module("thriftpy2")
+    except ImportError as error:
+        raise InvalidArgument("stores on HBase need thriftpy2: pip install 'docstore[hbase]'") from error
+    return thriftpy2.load(str(Path(__file__).with_name("thrift2.thrift")), module_name="docstore_hbase_thrift")
+
+
+class Connection:
+    """One connection to one gateway; used by one thread at a time."""
+
+    def __init__(self, host: str, port: int, timeout_seconds: float) -> None:
+        made = messages()
+        sockets = importlib.import_module("thriftpy2.transport")
+        protocols = importlib.import_module("thriftpy2.protocol")
+        self._socket = sockets.TSocket(
+            host, port, socket_timeout=timeout_seconds * 1000, connect_timeout=CONNECT_SECONDS * 1000
+        )
+        transport = sockets.TCyBufferedTransportFactory().get_transport(self._socket)
+        transport.open()
+        self._transport = transport
+        self._protocol = protocols.TCyBinaryProtocolFactory().get_protocol(transport)
+        self._thrift = importlib.import_module("thriftpy2.thrift")
+        self._service = made.THBaseService
+        self._failures = (made.TIOError, made.TIllegalArgument)
+
+    def call(self, method: str, arguments: Sequence[Any], timeout_seconds: float) -> Any:
+        """Call a method of the gateway and wait for its reply."""
+        self._socket.set_timeout(timeout_seconds * 1000)
+        self._send(method, arguments)
+        self._transport.flush()
+        return self._receive(method)
+
+    def call_all(self, method: str, calls: Sequence[Sequence[Any]], timeout_seconds: float) -> Iterator[Any]:
+        """Send calls one behind the other, and give their replies in order; the gateway makes one at a time.
+
+        Args:
+            method: of the gateway.
+            calls: the arguments of each.
+            timeout_seconds: for sending them, and for each reply.
+        Returns:
+            For each its answer, or the exception that the gateway answered.  What fails otherwise is raised: the
+            gateway may make the calls that were not answered.
+        """
+        self._socket.set_timeout(timeout_seconds * 1000)
+        for arguments in calls:
+            self._send(method, arguments)
+        self._transport.flush()
+        for _ in calls:
+            try:
+                yield self._receive(method)
+            except self._failures as failure:
+                yield failure
+
+    def _send(self, method: str, arguments: Sequence[Any]) -> None:
+        protocol = self._protocol
+        protocol.write_message_begin(method, self._thrift.TMessageType.CALL, 0)
+        getattr(self._service, method + "_args")(*arguments).write(protocol)
+        protocol.write_message_end()
+
+    def _receive(self, method: str) -> Any:
+        protocol = self._protocol
+        _, kind, _ = protocol.read_message_begin()
+        refused = kind == self._thrift.TMessageType.EXCEPTION
+        result = self._thrift.TApplicationException() if refused else getattr(self._service, method + "_result")()
+        result.read(protocol)
+        protocol.read_message_end()
+        if refused:
+            raise result
+        answer = getattr(result, "success", None)
+        if answer is not None:
+            return answer
+        for name, failure in vars(result).items():
+            if name != "success" and failure is not None:
+                raise failure
+        return None
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._transport.close()
+
+
+def put(row: bytes, cells: Sequence[HBaseCell], durability: int | None = None) -> Any:
+    """Cells of one row to write."""
+    made = messages()
+    columns = [
+        made.TColumnValue(family=family, qualifier=qualifier, value=value, timestamp=timestamp)
+        for family, qualifier, timestamp, value in cells
+    ]
+    return made.TPut(row=row, columnValues=columns, durability=durability)
+
+
+def delete_families(row: bytes, families: Sequence[bytes], durability: int | None = None) -> Any:
+    """Delete whole families of a row."""
+    made = messages()
+    columns = [made.TColumn(family=family, timestamp=NEWEST - 1) for family in families]
+    return made.TDelete(row=row, columns=columns, deleteType=made.TDeleteType.DELETE_FAMILY, durability=durability)
+
+
+def delete_versions(row: bytes, places: Sequence[tuple[bytes, bytes, int]], durability: int | None = None) -> Any:
+    """Delete single versions of columns of a row: (family, qualifier, timestamp)."""
+    made = messages()
+    columns = [made.TColumn(family=family, qualifier=qualifier, timestamp=at) for family, qualifier, at in places]
+    return made.TDelete(row=row, columns=columns, deleteType=made.TDeleteType.DELETE_COLUMN, durability=durability)
+
+
+def delete_columns(row: bytes, columns: Sequence[tuple[bytes, bytes, int]], durability: int | None = None) -> Any:
+    """Delete all versions of columns of a row up to a timestamp: (family, qualifier, last timestamp)."""
+    made = messages()
+    gone = [made.TColumn(family=family, qualifier=qualifier, timestamp=at) for family, qualifier, at in columns]
+    return made.TDelete(row=row, columns=gone, deleteType=made.TDeleteType.DELETE_COLUMNS, durability=durability)
+
+
+def row_mutations(row: bytes, parts: Sequence[Any]) -> Any:
+    """Puts and deletes of one row, applied as one."""
+    made = messages()
+    mutations = [
+        made.TMutation(deleteSingle=part) if isinstance(part, made.TDelete) else made.TMutation(put=part)
+        for part in parts
+    ]
+    return made.TRowMutations(row=row, mutations=mutations)
+
+
+def cells_of(result: Any) -> list[HBaseCell]:
+    """The cells of one row of an answer."""
+    return [
+        HBaseCell(column.family, column.qualifier, column.timestamp, column.value)
+        for column in result.columnValues or ()
+    ]
+
+
+# --- calls
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -69,7 +223,7 @@ class Conditional(NamedTuple):
     Attributes:
         column: family and qualifier.
         expected: its value, which is not empty; None for no cell.
-        mutations: of the row, from `thrift2.row_mutations`.
+        mutations: of the row, from `row_mutations`.
         size_bytes: of them, roughly.
     """
 
@@ -155,7 +309,7 @@ class Client:
     def get_many(self, table: str, gets: Sequence[Any]) -> list[list[HBaseCell]]:
         """Cells of many rows, in the order asked."""
         results = self._call(_Kind.READ, "getMultiple", table.encode(), gets)
-        return [thrift2.cells_of(result) for result in results]
+        return [cells_of(result) for result in results]
 
     def exist(self, table: str, gets: Sequence[Any]) -> list[bool]:
         """Whether each of many rows has a cell that is asked for."""
@@ -165,7 +319,7 @@ class Client:
     def scan(self, table: str, scan: Any, rows: int) -> list[tuple[bytes, list[HBaseCell]]]:
         """The first rows of a scan; of a row that is longer than its batch size, several parts."""
         results = self._call(_Kind.READ, "getScannerResults", table.encode(), scan, rows)
-        return [(result.row, thrift2.cells_of(result)) for result in results]
+        return [(result.row, cells_of(result)) for result in results]
 
     def put_many(self, table: str, puts: Sequence[Any], size_bytes: int = 0) -> None:
         """Write cells of many rows, each row as a whole."""
@@ -190,7 +344,7 @@ class Client:
             table: of the row.
             column: family and qualifier.
             expected: its value.
-            mutations: of the row, from `thrift2.row_mutations`.
+            mutations: of the row, from `row_mutations`.
             equal: False to change it if it does not equal the value.
         Raises:
             Unknown: it was sent, and may be applied now or later.

@@ -1,6 +1,6 @@
 """Candidates by two shuffles: pure functions over Arrow batches, for `mapInArrow`.
 
-Knows the kernels of `candidates` and Arrow; must not know Spark.
+Knows the kernels of `candidates` and Arrow, and no other module imports pyarrow; it does not know Spark.
 
     part of the sketches -> (bucket range of a band, keys, ties, texts)         shuffled by bucket range
     all of a range       -> (block of first texts, codes of likely pairs)       shuffled by block: double pairs go
@@ -12,6 +12,8 @@ Rows may come in any order.
 
 from __future__ import annotations
 
+import os
+import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -26,7 +28,7 @@ from docstore.dedup.candidates import CHUNK_PAIRS, Numbers
 from docstore.dedup.shingle import distinct
 from docstore.dedup.sketch import BINS
 from docstore.sweep.candidates import band_keys, band_pairs, band_width, sketched
-from docstore.sweep.engines.arrowfiles import read_columns, write_columns
+from docstore.sweep.kernels import Columns
 
 BANDED = "bucket long, keys binary, ties binary, texts binary"
 PAIRED = "block long, codes binary"
@@ -169,3 +171,39 @@ def _batch(names: tuple[str, ...], rows: list[Any]) -> Any:
     return pa.RecordBatch.from_arrays(
         [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], names=list(names)
     )
+
+
+# --- Batches of columns in Arrow files, for processes that share a folder: one record of lists, a list for a column.
+# A file appears as a whole or not at all: a task that runs twice writes the same bytes in its place.
+
+
+def write_columns(path: Path, columns: Columns) -> None:
+    """Write a batch.
+
+    Args:
+        path: of the file; replaced when it is complete.
+        columns: numpy arrays of one dimension, and lists of bytes or None.
+    """
+    values = [_array(column) for column in columns.values()]
+    lists = [pa.LargeListArray.from_arrays(pa.array([0, len(value)], pa.int64()), value) for value in values]
+    batch = pa.RecordBatch.from_arrays(lists, names=list(columns))
+    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
+    with pa.OSFile(str(partial), "wb") as stream, pa.ipc.new_file(stream, batch.schema) as writer:
+        writer.write_batch(batch)
+    os.replace(partial, path)  # noqa: PTH105 - one call, on every system
+
+
+def read_columns(path: Path) -> Columns:
+    """Read a batch; its arrays are mapped, not read, and cannot be written to."""
+    batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+    return {name: _column(batch.column(name).values) for name in batch.schema.names}
+
+
+def _array(column: Any) -> Any:
+    if isinstance(column, np.ndarray):
+        return pa.array(np.ascontiguousarray(column))
+    return pa.array(column, pa.large_binary())
+
+
+def _column(values: Any) -> Any:
+    return values.to_pylist() if pa.types.is_large_binary(values.type) else values.to_numpy()

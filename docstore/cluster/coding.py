@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from docstore.hbase.thrift2 import NEWEST, HBaseCell
+from docstore.cluster.client import NEWEST, HBaseCell
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import BARE_TABLES, FAMILY_END, TIMESTAMP_MAX
 from docstore.model.types import Cell

@@ -189,7 +189,7 @@ def _stages() -> Any:
     try:
         importlib.import_module("pyspark")
         importlib.import_module("pandas")  # asked for by mapInArrow
-        return importlib.import_module("docstore.sweep.engines.bandstages")
+        return importlib.import_module("docstore.cluster.spark_stages")
     except ImportError as error:
         raise InvalidArgument(
             "the Spark engine needs pyspark, pyarrow and pandas: pip install 'docstore[spark]'"

@@ -17,10 +17,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from docstore.hbase.coding import encode_cell
-from docstore.hbase.engine import HBaseEngine
-from docstore.hbase.requests import Running, claim_name, slot_name
-from docstore.hbase.values import CellValues
+from docstore.cluster.coding import encode_cell
+from docstore.cluster.engine import HBaseEngine
+from docstore.cluster.requests import Running, claim_name, slot_name
+from docstore.cluster.values import CellValues
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, SetCell

@@ -11,11 +11,19 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
-from docstore.hbase import thrift2
-from docstore.hbase.client import GIVE_UP_SECONDS, Client, Conditional
-from docstore.hbase.coding import CLAIM as CLAIM_FAMILY
-from docstore.hbase.coding import CLAIMS_TABLE, WRITERS, encode_key
-from docstore.hbase.thrift2 import HBaseCell, messages
+from docstore.cluster.client import (
+    GIVE_UP_SECONDS,
+    NEWEST,
+    Client,
+    Conditional,
+    HBaseCell,
+    delete_columns,
+    messages,
+    put,
+    row_mutations,
+)
+from docstore.cluster.coding import CLAIM as CLAIM_FAMILY
+from docstore.cluster.coding import CLAIMS_TABLE, WRITERS, encode_key
 from docstore.model.errors import CommitUnknown
 from docstore.model.pointers import PagePointer
 from docstore.storage.protocol import CheckAndMutate, Columns, Read, Request
@@ -174,13 +182,13 @@ class Requests:
             HBaseCell(place.family, place.qualifier(column), _AT, value.encode("latin-1"))
             for column, value in request.puts
         ]
-        parts = [thrift2.put(place.row, [*puts, *cells], self._durability)] if puts or cells else []
+        parts = [put(place.row, [*puts, *cells], self._durability)] if puts or cells else []
         if request.deletes:
-            gone = [(place.family, place.qualifier(column), thrift2.NEWEST - 1) for column in request.deletes]
-            parts.append(thrift2.delete_columns(place.row, gone, self._durability))
+            gone = [(place.family, place.qualifier(column), NEWEST - 1) for column in request.deletes]
+            parts.append(delete_columns(place.row, gone, self._durability))
         return Conditional(
             (place.family, place.qualifier(request.column)),
             None if request.expected is None else request.expected.encode("latin-1"),
-            thrift2.row_mutations(place.row, parts),
+            row_mutations(place.row, parts),
             sum(len(cell.value) for cell in cells),
         )

@@ -1,0 +1,325 @@
+"""A store in HBase: its tables, how it is made and opened, and its `Backend`.
+
+A process takes no lease: any number of processes write, and none is special.  A store is there once its schema is: the
+last row that making one writes, on condition that there is none, so that of several processes that make a store one
+does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from docstore.cluster import upkeep as upkeep_module
+from docstore.cluster.client import Client, messages
+from docstore.cluster.coding import BARE, CLAIM, FAMILIES, LARGE, SPLITS, WRITERS
+from docstore.cluster.commit import SlotCommitter
+from docstore.cluster.engine import HBaseEngine
+from docstore.cluster.values import CellValues, ChunkRows, DictionaryRows, KnownScopes
+from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable, UnsupportedFormat
+from docstore.model.format import BAND_SECRET_BYTES, BAND_SECRET_ROW, IDENTITY_BYTES, IDENTITY_ROW
+from docstore.model.types import Condition, Durability, Schema, SetCell
+from docstore.storage.counts import totals
+from docstore.storage.files import read_only_error
+from docstore.storage.parts import Problem, Progress, RunStorage
+from docstore.storage.port import Backend, Closing, Upkeep
+from docstore.storage.reports import BackupReport, CompactionReport
+from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
+from docstore.storage.sharing import SharedBodies
+from docstore.storage.table import Table
+from docstore.tablets.dictionaries import SiteDictionaries
+from docstore.tablets.manifest import Tablet
+
+FORMAT_VERSION = 1
+"""Of the tables: higher than this is refused."""
+
+
+class HBaseBackend:
+    """An open store in a namespace of an HBase cluster; see `Backend`.
+
+    Attributes:
+        address: as it was opened.
+        session: names this writer.
+        identity: random bytes that this store has, and no other.
+    """
+
+    lost: tuple[Any, ...] = ()
+    lost_commits: tuple[Any, ...] = ()
+    set_aside: tuple[Any, ...] = ()
+    runs: RunStorage | None = None
+    below: Backend | None = None
+
+    def __init__(
+        self,
+        address: str,
+        client: Client,
+        engine: HBaseEngine,
+        placement: CellValues,
+        chunks: ChunkRows,
+        schema: Schema,
+        identity: bytes,
+        band_secret: bytes,
+        session: bytes,
+        *,
+        read_only: bool,
+    ) -> None:
+        self.address = address
+        self.client = client
+        self.engine = engine
+        self.placement = placement
+        self._chunks = chunks
+        self.sharing = SharedBodies(engine)
+        self.schema = schema
+        self.identity = identity
+        self.band_secret = band_secret
+        self.session = session
+        self.index: Closing | None = None
+        self._read_only = read_only
+
+    @property
+    def path(self) -> Path:
+        """See `Backend`: a folder of this machine's user; what is in it can be made again."""
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = cache / "docstore" / "hbase" / self.identity.hex()
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def committer(self, durability: Durability) -> SlotCommitter:
+        """See `Backend`."""
+        return SlotCommitter(self.engine, self.placement, durability, self.session, self.check_writable)
+
+    def layer(self) -> Backend:
+        """See `Backend`."""
+        raise InvalidArgument("a store on HBase has no dry run: write to a store in a directory instead")
+
+    def compact(
+        self, table: Table, committer: SlotCommitter, upkeep: Callable[[], Upkeep], **options: Any
+    ) -> CompactionReport:
+        """See `Backend`."""
+        return upkeep_module.compact(
+            self.client, self.engine, self._chunks, table, committer.durability, upkeep, **options
+        )
+
+    def backup(self, committer: SlotCommitter, folder: Path, on_progress: Progress | None) -> BackupReport:
+        """See `Backend`."""
+        raise InvalidArgument("a store on HBase is backed up by HBase's snapshots, or copied with `docstore copy`")
+
+    def codec_stats(self, committer: SlotCommitter) -> dict[str, dict[str, int]]:
+        """See `Backend`."""
+        raise InvalidArgument("a store on HBase has no records to count; see its tables' sizes in HBase")
+
+    def acknowledge(self) -> None:
+        """See `Backend`: nothing is ever lost."""
+
+    def publish_server(self, server: str) -> None:
+        """See `Backend`: nobody needs one, for others open the store themselves."""
+
+    def check_writable(self) -> None:
+        """See `Backend`."""
+        if self._read_only:
+            raise read_only_error(Path(self.address))
+
+    def make_reserve(self) -> None:
+        """See `Backend`: the room is the cluster's."""
+
+    def problems(self) -> Iterator[Problem]:
+        """See `Backend`."""
+        return iter(())
+
+    def stored_bytes(self) -> int:
+        """See `Backend`: of all tables, before HBase's own compression."""
+        return sum(self.engine.approximate_bytes(table) for table in ("pages", "bodies"))
+
+    def stats(self) -> dict[str, Any]:
+        """See `Backend`."""
+        regions = {table: len(self.client.servers_of(self.engine.name(table))) for table in FAMILIES}
+        return {
+            "path": self.address,
+            "format_version": FORMAT_VERSION,
+            "totals": totals(self.engine),
+            "regions": regions,
+            "lost": [],
+            "unreadable": [one.as_dict() for one in self.placement.unreadable.listed()],
+        }
+
+    def close(self) -> None:
+        """See `Backend`."""
+        if self.index is not None:
+            self.index.close()
+        self.engine.close()
+
+
+# --- tables
+
+_ALL_VERSIONS = (1 << 31) - 1
+_LARGE_BLOCK_BYTES = 128 << 10
+
+
+def make_tables(client: Client, namespace: str, *, split: bool = True) -> None:
+    """Make the tables of a store that are not there.
+
+    Args:
+        client: of the cluster.
+        namespace: of the store; made too.
+        split: begin with several regions a table.
+    """
+    client.make_namespace(namespace)
+    for table, families in FAMILIES.items():
+        described = [_described(client, family) for family in families]
+        client.make_table(namespace, table, described, SPLITS[table] if split else ())
+
+
+def _described(client: Client, family: bytes) -> Any:
+    made = messages()
+    options: dict[str, Any] = {
+        # What is put after a delete is seen, whatever their timestamps.  As configuration it is ignored.
+        "attributes": {b"NEW_VERSION_BEHAVIOR": b"true"},
+        # Which versions go is docstore's decision.
+        "maxVersions": _ALL_VERSIONS if family not in (WRITERS, BARE, CLAIM) else 1,
+        "bloomnFilterType": made.TBloomFilterType.ROW,
+    }
+    if family == LARGE:  # values come compressed; a block holds versions of a page that are alike
+        options |= {"blockSize": _LARGE_BLOCK_BYTES, "compressionType": made.TCompressionAlgorithm.ZSTD}
+    elif family in (WRITERS, BARE, CLAIM):
+        options |= {"dataBlockEncoding": made.TDataBlockEncoding.FAST_DIFF}
+        options |= {"compressionType": made.TCompressionAlgorithm.ZSTD}
+    else:
+        options |= {"compressionType": made.TCompressionAlgorithm.ZSTD}
+    return client.family(family.decode(), **options)
+
+
+def drop_tables(client: Client, namespace: str) -> None:
+    """Remove the tables of a store with all that is in them, and its namespace."""
+    for table in FAMILIES:
+        if client.has_table(namespace, table):
+            client.drop_table(namespace, table)
+    client.drop_namespace(namespace)
+
+
+# --- making and opening a store
+
+FORMAT_ROW = b"format"
+"""Cell m: -> the version in decimal."""
+SESSION_BYTES = 8
+_ADDRESS = re.compile(r"hbase://([^/]+)/([A-Za-z0-9_]+)/?")
+_META = "meta"
+
+
+class OneTablet:
+    """See `Tablets`: HBase has regions of its own; what is sampled of small sites serves all of them."""
+
+    def tablet_for(self, row_key: bytes) -> Tablet:
+        """See `Tablets`."""
+        return Tablet(0, b"", None, 0)
+
+
+class Layout:
+    """A store at an address such as `hbase://host:9090,other:9090/namespace`.
+
+    Args:
+        address: of the store.
+        check_schema: refuses a schema by which no page could be analysed, before anything is made.
+    Raises:
+        InvalidArgument: it is no such address.
+    """
+
+    def __init__(self, address: str | Path, check_schema: Callable[[Schema], None] = lambda schema: None) -> None:
+        self._address = str(address)
+        matched = _ADDRESS.fullmatch(self._address)
+        if matched is None:
+            raise InvalidArgument(
+                f"{self._address} is no address of a store on HBase; give hbase://host:port[,host:port]/namespace, "
+                "with the Thrift2 gateways and a namespace of letters, digits and _"
+            )
+        self._gateways = matched[1].split(",")
+        self._namespace = matched[2]
+        self._check_schema = check_schema
+
+    def exists(self) -> bool:
+        """Whether a store was made here."""
+        with Client(self._gateways) as client:
+            return self._has_tables(client) and self._schema(HBaseEngine(client, self._namespace, b"")) is not None
+
+    def _has_tables(self, client: Client) -> bool:
+        return client.has_table(self._namespace, _META)
+
+    def open(self, *, create: bool, schema: Schema | None, read_only: bool | None = False) -> HBaseBackend:
+        """Open the store, making it first if asked to.
+
+        Args:
+            create: make it if there is none.
+            schema: of a new store; that of another has to be the same.
+            read_only: refuse writes.
+        Raises:
+            StoreUnavailable: there is none, or no gateway answers.
+            UnsupportedFormat: written by a newer docstore.
+            InvalidArgument: the schema differs from the store's own.
+        """
+        client = Client(self._gateways)
+        try:
+            session = os.urandom(SESSION_BYTES)
+            engine = HBaseEngine(client, self._namespace, session)
+            stored = self._schema(engine) if self._has_tables(client) else None
+            if stored is None:
+                if not create:
+                    raise StoreUnavailable(
+                        f"there is no store at {self._address}; make one with `docstore init` or create=True"
+                    )
+                stored = self._make(client, engine, schema)
+            if schema is not None and stored != schema:
+                raise InvalidArgument(f"the store was made with another schema: {stored}; open it without one")
+            chunks = ChunkRows(client, self._namespace)
+            dictionaries = SiteDictionaries(DictionaryRows(chunks), KnownScopes(engine), OneTablet())
+            return HBaseBackend(
+                self._address,
+                client,
+                engine,
+                CellValues(chunks, dictionaries),
+                chunks,
+                stored,
+                _cell(engine, IDENTITY_ROW),
+                _cell(engine, BAND_SECRET_ROW) if stored.keyed_bands else b"",
+                session,
+                read_only=bool(read_only),
+            )
+        except BaseException:
+            client.close()
+            raise
+
+    def _schema(self, engine: HBaseEngine) -> Schema | None:
+        """The schema of the store; None where it was not made to its end."""
+        version = engine.newest(_META, FORMAT_ROW, META_FAMILY, b"")
+        if version is not None and version.value != b"%d" % FORMAT_VERSION:
+            raise UnsupportedFormat(
+                f"{self._address} has format version {version.value.decode(errors='replace')}, this docstore knows "
+                f"{FORMAT_VERSION}; open it with a docstore that knows it"
+            )
+        cell = engine.newest(_META, SCHEMA_ROW, META_FAMILY, SCHEMA_QUALIFIER)
+        return None if cell is None else decode_schema(cell.value)
+
+    def _make(self, client: Client, engine: HBaseEngine, schema: Schema | None) -> Schema:
+        """Make the store; where another process is faster, its schema holds."""
+        made = Schema() if schema is None else schema
+        self._check_schema(made)
+        make_tables(client, self._namespace)
+        rows = {FORMAT_ROW: b"%d" % FORMAT_VERSION, IDENTITY_ROW: os.urandom(IDENTITY_BYTES)}
+        if made.keyed_bands:
+            rows[BAND_SECRET_ROW] = os.urandom(BAND_SECRET_BYTES)
+        for row_key, value in rows.items():
+            absent = Condition(META_FAMILY, b"", None)
+            engine.check_and_mutate(_META, row_key, absent, [SetCell(META_FAMILY, b"", 0, value)])
+        cell = SetCell(META_FAMILY, SCHEMA_QUALIFIER, 0, encode_schema(made))
+        engine.check_and_mutate(_META, SCHEMA_ROW, Condition(META_FAMILY, SCHEMA_QUALIFIER, None), [cell])
+        stored = self._schema(engine)
+        assert stored is not None
+        return stored
+
+
+def _cell(engine: HBaseEngine, row_key: bytes) -> bytes:
+    cell = engine.newest(_META, row_key, META_FAMILY, b"")
+    if cell is None:
+        raise CorruptionError(f"the store's row {row_key.decode()} is lost", path="table meta", remedy="restore a copy")
+    return cell.value

@@ -1,1 +1,0 @@
-"""Where a sweep computes: in threads of its own process, or on a Spark cluster."""
