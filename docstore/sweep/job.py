@@ -33,7 +33,7 @@ from docstore.dedup.shingle import distinct
 from docstore.model.capture import BODY, ClusterPlace
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import SWEEP_DIRECTORY
-from docstore.model.keys import url_of
+from docstore.model.keys import site, url_of
 from docstore.reading.documents import DocumentReader
 from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore
@@ -371,7 +371,14 @@ class _Sweep:
             voters, targets = voters[joined], place[targets[joined]]
             votes = np.full(len(chosen), -1, np.int64)
             votes[voters] = targets
-            pages = replace(pages, declared=votes, redirected=versions.redirected[chosen])
+            redirected = versions.redirected[chosen]
+            voted = np.union1d(targets, np.flatnonzero(redirected))
+            names: dict[bytes, int] = {}
+            numbers = (names.setdefault(site(row_key), len(names)) for row_key in row_keys)
+            sites = np.fromiter(numbers, np.int64, len(row_keys))
+            ages = pages.timestamps.copy()
+            ages[voted] = graph.oldest_of_site(chosen, sites, pages.timestamps, voted)
+            pages = replace(pages, declared=votes, redirected=redirected, site_timestamps=ages)
         elif policy is CanonicalPolicy.MOST_ANCHORS:
             pages = replace(pages, anchors=anchor_counts(self._store, versions, chosen))
         order = policy_order(pages, policy, voters, targets)
