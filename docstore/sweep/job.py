@@ -51,6 +51,8 @@ from docstore.sweep.titles import standing
 from docstore.sweep.verify import verify
 
 MANY_DUPLICATES = 500
+LARGEST_CLUSTERS = 5
+"""Those that the report names."""
 TEXTS = ("main", "visible")
 ENGINES = ("local", "spark")
 MAIN_EXTRACTOR = "scored"
@@ -103,6 +105,15 @@ class SweepOptions:
         object.__setattr__(self, "policy", CanonicalPolicy(self.policy))
 
 
+@dataclass(frozen=True, slots=True)
+class LargeCluster:
+    """A cluster: URL and time of its canonical page, and how many documents are in it."""
+
+    url: str
+    timestamp: int
+    documents: int
+
+
 @dataclass(slots=True)
 class SweepReport:
     """What a sweep found; the same names as `docstore sweep --json` prints.
@@ -118,6 +129,7 @@ class SweepReport:
         listed_pairs: pairs in the list: equal versions as a star, unless all were asked for.
         clusters: of two or more documents.
         largest_cluster: documents in it.
+        largest_clusters: the five largest, the largest first, equal ones by row key.
         candidates: pairs compared exactly.
         expected_recall: share of the pairs exactly at the threshold that become candidates; it is higher above it.
         crowded: texts in buckets so large that not all their pairs were compared.
@@ -138,6 +150,7 @@ class SweepReport:
     listed_pairs: int = 0
     clusters: int = 0
     largest_cluster: int = 0
+    largest_clusters: list[LargeCluster] = field(default_factory=list)
     candidates: int = 0
     expected_recall: float = 1.0
     crowded: int = 0
@@ -345,6 +358,12 @@ class _Sweep:
         sizes = np.bincount(result.canonical, minlength=1)
         self.report.clusters = int((sizes > 1).sum())
         self.report.largest_cluster = int(sizes.max()) if len(result.canonical) else 0
+        largest = np.lexsort((np.arange(len(sizes)), -sizes))[:LARGEST_CLUSTERS]
+        self.report.largest_clusters = [
+            LargeCluster(url_of(versions.row_keys[number]), int(versions.timestamps[number]), int(sizes[number]))
+            for number in largest.tolist()
+            if sizes[number] > 1
+        ]
         self.report.duplicates = int((result.canonical != np.arange(len(result.canonical))).sum())
         self._stage_done("clusters")
         return result
