@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--measures", action="store_true", help="all measures of similarity instead of words")
     arguments.add_store(parser)
     arguments.add_read_only(parser)
-    arguments.add_json(parser, "both pages, similarity and changes as one JSON object")
+    arguments.add_json(parser, "both pages, similarity and changes, or the measures, as one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
