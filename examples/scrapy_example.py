@@ -1,6 +1,6 @@
 """Crawl a site into a store: `scrapy runspider examples/scrapy_example.py -a url=https://example.com/`.
 
-Needs `pip install docstore[scrapy]`.  docs/crawlers.md has the settings.
+Needs `pip install '.[scrapy]'` in a checkout.  docs/crawlers.md has the settings.
 """
 
 from collections.abc import Iterator

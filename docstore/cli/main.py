@@ -98,7 +98,10 @@ def _run_command(command: registry.Command, words: list[str]) -> int:
         gc.freeze()  # what was imported stays
         gc.enable()
     try:
-        args = registry.parser_of(command).parse_args(words)
+        parser = registry.parser_of(command)
+        args, left = parser.parse_known_args(words)
+        if left:  # argparse gives an optional argument up at the first option: `put URL --store S FILE`
+            args = parser.parse_intermixed_args(words)
     except SystemExit as leaving:  # only --help leaves so
         return int(leaving.code or 0)
     return module.run(args)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from contextlib import ExitStack
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from docstore.attach import open_or_attach
@@ -69,6 +70,22 @@ def open_files(
     store = open_store(args.store, create=create, schema=schema, durability=durability, read_only=read_only)
     _warn(store)
     return store
+
+
+def note_slow_kernel(store: Store) -> None:
+    """Say that pages are analysed by the Python reference, if this process analyses them."""
+    if not isinstance(store, DocumentStore):
+        return
+    kernels = import_module("docstore.dedup.kernel")  # numpy comes with it
+    schema = store.schema
+    if kernels.Kernel(schema.extractor, schema.shingle_words, schema.checksum).name == kernels.NATIVE:
+        return
+    why = import_module("docstore.compiled").WHY_NOT
+    advice = f"{why}; install cargo and run `pip install .` in a checkout of docstore to build it"
+    output.note(
+        "warning: the Python reference analyses the pages, several times slower than native code: "
+        + (advice if why else f"the extractor {schema.extractor!r} is in Python only")
+    )
 
 
 def refuse_server(address: str, why: str) -> None:

@@ -46,7 +46,7 @@ COMMANDS = (
     Command("get", "print a page: text, body, headers or cells", f"{_PACKAGE}.get"),
     Command("scan", "list cells of many rows", f"{_PACKAGE}.scan"),
     Command("history", "list the captures of a page", f"{_PACKAGE}.history"),
-    Command("dups", "list pages like a page, or rejected captures", f"{_PACKAGE}.dups"),
+    Command("dups", "list duplicates: of a page, all, or rejected ones", f"{_PACKAGE}.dups"),
     Command("diff", "show which words of two pages differ", f"{_PACKAGE}.diff"),
     Command("sweep", "find all pairs and clusters of duplicates", f"{_PACKAGE}.sweep"),
     Command("tune", "choose bands for a similarity and a recall", f"{_PACKAGE}.tune"),

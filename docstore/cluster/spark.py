@@ -192,7 +192,7 @@ def _stages() -> Any:
         return importlib.import_module("docstore.cluster.spark_stages")
     except ImportError as error:
         raise InvalidArgument(
-            "the Spark engine needs pyspark, pyarrow and pandas: pip install 'docstore[spark]'"
+            "the Spark engine needs pyspark, pyarrow and pandas: run `pip install '.[spark]'` in a checkout of docstore"
         ) from error
 
 

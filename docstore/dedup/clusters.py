@@ -29,7 +29,7 @@ class CanonicalPolicy(enum.StrEnum):
     """Which page of a cluster stands for it, among those for which the law holds; ties go on down the list."""
 
     CANONICAL_LINK = "canonical-link"
-    """What the other pages declare as canonical or redirect to; then as `oldest`."""
+    """What other pages of its site declare as canonical or redirect to; then, and between sites, as `oldest`."""
     OLDEST = "oldest"
     """The first one fetched; then the shorter URL."""
     SHORTEST_URL = "shortest-url"
@@ -51,6 +51,8 @@ class Pages:
             empty where the policy does not ask.
         redirected: (n,) int64 stored redirects that lead to it, each one a vote beside those of `declared`; empty
             for none.
+        site_timestamps: (n,) int64 of the oldest page of its site that it is equal or paired to, itself included.  With
+            it votes decide within a site alone, and between sites the oldest page.
     """
 
     row_keys: Sequence[bytes]
@@ -59,6 +61,7 @@ class Pages:
     anchors: Numbers | None = None
     declared: Numbers | None = None
     redirected: Numbers | None = None
+    site_timestamps: Numbers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +111,17 @@ def policy_order(pages: Pages, policy: CanonicalPolicy, first: Numbers, second: 
     votes, away = _declarations(pages.declared, first, second, count)
     if pages.redirected is not None:
         votes = votes + pages.redirected
-    return np.lexsort((*oldest, -votes, away, votes == 0))
+    ranks = (*oldest, -votes, away, votes == 0)
+    if pages.site_timestamps is None:
+        return np.lexsort(ranks)
+    return np.lexsort((*ranks, np.where(votes > 0, pages.site_timestamps, pages.timestamps)))
 
 
 def _declarations(declared: Numbers, first: Numbers, second: Numbers, count: int) -> tuple[Numbers, NDArray[np.bool_]]:
     """(votes for each page by pages paired with it, whether a page votes for another one)."""
     voters = np.concatenate([first, second])
     targets = np.concatenate([second, first])
-    counted = declared[voters] == targets
+    counted = (declared[voters] == targets) & (voters != targets)
     voters, targets = voters[counted], targets[counted]
     away = np.zeros(count, bool)
     away[voters] = True

@@ -271,6 +271,11 @@ def decode_sketch(value: bytes) -> tuple[bytes, int]:
     return value[:SKETCH_BYTES], decode_varint(value, SKETCH_BYTES)[0]
 
 
+def decode_simhash(value: bytes) -> int | None:
+    """The number of `dedup:simhash`; None for none, or one of another scheme."""
+    return int.from_bytes(value[1:], "big") if value[:1] == _SIMHASH_SCHEME and len(value) == 9 else None
+
+
 def encode_visit(status: int, headers: Headers) -> bytes:
     """Encode for `http:visit`: a visit that found nothing new."""
     return bytes(_PACKER.pack((status, headers)))

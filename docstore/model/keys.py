@@ -208,6 +208,18 @@ def same_host(row_key: bytes, other: bytes) -> bool:
     return bool(host_end) and not host.startswith(ROW_KEY_NO_HOST) and other.startswith(host + host_end)
 
 
+def site(row_key: bytes) -> bytes:
+    """Names the host of a row, without a leading ``www.`` or ``m.``; a row without a host is named by its whole key.
+
+    The rest keeps two labels at least: ``www.com`` and ``m.com`` are two sites.
+    """
+    host, host_end, _ = row_key.partition(ROW_KEY_HOST_END)
+    if not host_end or host.startswith(ROW_KEY_NO_HOST):
+        return row_key
+    rest, _, first = host.rpartition(ROW_KEY_LABEL_SEPARATOR)
+    return rest if first in (b"www", b"m") and ROW_KEY_LABEL_SEPARATOR in rest else host
+
+
 def variants(url: str) -> list[str]:
     """Canonical URLs under which a site often serves the same page: the other scheme, with or without ``www``, both.
 

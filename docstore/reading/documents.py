@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from docstore.model import capture
 from docstore.model.capture import Column, StoredVerdict
 from docstore.model.errors import CorruptionError
+from docstore.model.format import SKETCH_BYTES
 from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Headers, ReadSpec, Verdict, checked_families, header_of
@@ -36,6 +37,8 @@ class Capture(NamedTuple):
         status, headers, media_type, charset, ip, payload_digest, docno: of the fetch.
         title, text, description, keywords, headings, lang, canonical: of the page's text.
         checksum, text_checksum: scheme byte and digest.
+        simhash: of the text, 64 bits; None also if there is no word, or a policy hides it.
+        sketch: of the text: scheme byte and one byte a bin; None as for `simhash`.
         verdict: against other URLs when it was written, and against the version before it.
         served_from: URL whose body it shares under policy `reference`; else "".
         fetched_url: as fetched, if it differs from the URL of the row; else "".
@@ -62,6 +65,8 @@ class Capture(NamedTuple):
     verdict: StoredVerdict | None = None
     served_from: str = ""
     fetched_url: str = ""
+    simhash: int | None = None
+    sketch: bytes | None = None
 
     def header(self, name: str) -> str | None:
         """The first header of that name, case folded; None if there is none."""
@@ -339,6 +344,8 @@ class DocumentReader:
         if "dedup" in wanted:
             verdict = capture.decode_verdict(fetch(capture.VERDICT)) if capture.VERDICT in columns else None
             fields.update(checksum=fetch(capture.CHECKSUM), text_checksum=fetch(capture.TEXT_CHECKSUM), verdict=verdict)
+            fields["simhash"] = capture.decode_simhash(fetch(capture.SIMHASH))
+            fields["sketch"] = fetch(capture.SKETCH)[:SKETCH_BYTES] or None
             if verdict is not None and verdict.stored == capture.STORED_REFERENCE:
                 fields["served_from"] = url_of(verdict.of_row_key)
         return Capture(body.timestamp, **fields)  # type: ignore[arg-type]
@@ -350,8 +357,8 @@ def _body(envelope: bytes, fetch_value: Callable[[bytes], bytes]) -> bytes | Non
 
 
 def _columns_of(found: _Found) -> dict[Column, bytes]:
-    """Envelopes of one capture: `dedup` of its own time, `http` of the last full fetch, `text` of the version that it
-    confirms."""
+    """Envelopes of one capture: `dedup` of its own time, `http` of the last full fetch, `text` and its fingerprints of
+    the version that it confirms."""
     body, cells = found
     newest = {(cell.family, cell.qualifier): cell.timestamp for cell in cells}
     own = {
@@ -359,11 +366,15 @@ def _columns_of(found: _Found) -> dict[Column, bytes]:
         "text": newest.get(capture.MAIN, body.timestamp),
         "dedup": body.timestamp,
     }
+    of_text = newest.get(capture.TEXT_CHECKSUM, body.timestamp)
     return {
         (cell.family, cell.qualifier): cell.value
         for cell in cells
-        if cell.timestamp == own.get(cell.family) or (cell.family, cell.qualifier) == capture.TEXT_CHECKSUM
+        if cell.timestamp == (of_text if (cell.family, cell.qualifier) in _OF_TEXT else own.get(cell.family))
     }
+
+
+_OF_TEXT = frozenset((capture.TEXT_CHECKSUM, capture.SIMHASH, capture.SKETCH))
 
 
 def _needed(found: _Found, wanted: tuple[str, ...]) -> list[bytes]:

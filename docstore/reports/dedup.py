@@ -1,4 +1,4 @@
-"""How much of a store is duplicates, where they are, and which query parameters make them.
+"""How much of a store is duplicates, which they are, and which query parameters make them.
 
 Knows rows and the columns of `capture`; must not know the terminal.  Counts live rows, unlike the running
 totals of `DocumentStore.stats`; reads no text and no body.  A parameter that never changes the content (a session
@@ -8,9 +8,11 @@ number, a sort order) is a crawler trap: every value of it is another URL of the
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote_plus, urlsplit
 
 from blake3 import blake3
@@ -19,10 +21,15 @@ from docstore.model import capture
 from docstore.model.capture import Column, StoredVerdict
 from docstore.model.keys import url_of
 from docstore.model.types import DUPLICATES, ReadSpec, VerdictKind
+from docstore.reading.cells import Row
+from docstore.reading.documents import ROWS_AHEAD
 from docstore.storage.engine import ScannedRow
 from docstore.storage.envelope import envelope_raw_bytes
 from docstore.store import DocumentStore
 from docstore.sweep.reindex import reindex
+
+if TYPE_CHECKING:  # types alone
+    from docstore.attach import Store
 
 CLUSTER_SIZES = ((2, 2), (3, 5), (6, 20), (21, 100), (101, None))
 FAMILIES = ("dedup", "page")
@@ -243,6 +250,69 @@ class _Counting:
         stats.groups = dict(ordered)
         stats.unseen = reindex(self._store, dry_run=True).unseen
         return stats
+
+
+# --- the list
+
+
+class KnownDuplicate(NamedTuple):
+    """A page that the store knows as a duplicate of another.
+
+    Attributes:
+        url, timestamp: the page, and the newest capture of its newest version.
+        kind: of its verdict (exact, same_text, near, contained); "cluster" if only the sweep has found it.
+        similarity: exact Jaccard coefficient, or containment for `contained`.
+        of_url, of_timestamp: the page that its verdict names, or the canonical page of its cluster.
+        by: "sweep", which has the last word, or "verdict".
+    """
+
+    url: str
+    timestamp: int
+    kind: str
+    similarity: float
+    of_url: str
+    of_timestamp: int
+    by: str
+
+
+def known_duplicates(store: Store) -> Iterator[KnownDuplicate]:
+    """Pages whose newest version is a duplicate by the last sweep, else by its verdict; in row-key order.
+
+    Rejected pages are among them.  Duplicates of a page that is deleted are not: of those one has to stay.
+    """
+    spec = ReadSpec(families=("dedup",))
+    rows = store.cells.scan(spec=spec, qualifier_regex="checksum|verdict|canonical")
+    found = (one for row in rows if (one := _known_duplicate(row)) is not None)
+    while some := list(islice(found, ROWS_AHEAD)):
+        urls = sorted({one.of_url for one in some})
+        stored = dict(zip(urls, store.get_many(urls, families=()), strict=True))
+        yield from (one for one in some if stored[one.of_url] is not None)
+
+
+def _known_duplicate(row: Row) -> KnownDuplicate | None:
+    captures: dict[int, dict[Column, bytes]] = {}
+    for cell in row.cells:
+        captures.setdefault(cell.timestamp, {})[cell.family, cell.qualifier] = cell.value
+    newest = [timestamp for timestamp in sorted(captures, reverse=True) if capture.CHECKSUM in captures[timestamp]]
+    verdict: StoredVerdict | None = None
+    place: capture.ClusterPlace | None = None
+    for timestamp in newest:
+        columns = captures[timestamp]
+        if columns[capture.CHECKSUM] != captures[newest[0]][capture.CHECKSUM]:
+            break  # an earlier version
+        if verdict is None and capture.VERDICT in columns:
+            verdict = capture.decode_verdict(columns[capture.VERDICT])
+        if place is None and capture.CANONICAL_PAGE in columns:
+            place = capture.decode_cluster_place(columns[capture.CANONICAL_PAGE])
+    named = verdict if verdict is not None and verdict.kind in DUPLICATES else None
+    page = (row.url, newest[0] if newest else 0)
+    if place is not None and place.row_key != row.row_key:
+        kind = "cluster" if named is None or named.of_row_key != place.row_key else str(named.kind)
+        return KnownDuplicate(*page, kind, place.similarity, url_of(place.row_key), place.timestamp, "sweep")
+    if named is not None and (place is None or named.kind is VerdictKind.CONTAINED):
+        of = (url_of(named.of_row_key), named.of_timestamp)
+        return KnownDuplicate(*page, str(named.kind), named.similarity, *of, "verdict")
+    return None
 
 
 def _parameters(query: str) -> list[tuple[str, str]]:

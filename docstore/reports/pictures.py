@@ -1,4 +1,4 @@
-"""Pictures as PNG: a page's tag curve with its plateau, and the laws of words of a store.
+"""Pictures as PNG: a page's tag curve with its plateau, the laws of words of a store, simhash against Jaccard.
 
 The only importer of matplotlib, which is loaded when a picture is asked for.
 """
@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from importlib import import_module
 from io import BytesIO
 from itertools import accumulate
+from math import acos, pi
 from typing import Any, Final
 
 from docstore.model.errors import InvalidArgument
+from docstore.reports.measures import Measures
 from docstore.reports.text import PowerLaw, TextStatistics
 from docstore.text.charset import decode
 from docstore.text.plateau import WORD_VALUE, Ratio, Span, best_span, stream
@@ -31,7 +33,8 @@ def new_figure(width_inches: float, height_inches: float, **options: Any) -> Any
         figure = import_module("matplotlib.figure").Figure
     except ImportError as error:
         raise InvalidArgument(
-            f"drawing needs matplotlib, which cannot be imported ({error}): pip install 'docstore[plot]'"
+            f"drawing needs matplotlib, which cannot be imported ({error}): "
+            "run `pip install '.[plot]'` in a checkout of docstore"
         ) from error
     made = figure(figsize=(width_inches, height_inches), dpi=DOTS_PER_INCH, **options)
     canvas.FigureCanvasAgg(made)
@@ -120,3 +123,28 @@ def _draw(axes: Any, points: Sequence[tuple[int, int]], law: PowerLaw | None, x_
         axes.legend()
     axes.set_xlabel(x_name)
     axes.set_ylabel(y_name)
+
+
+def simhash_png(pairs: Sequence[Measures]) -> bytes:
+    """Draw the share of equal simhash bits of pairs over their exact Jaccard coefficient, as PNG.
+
+    The line is what bits promise for sets of equal size: ``1 - angle / pi`` at a cosine of ``2 J / (1 + J)``
+    (Charikar 2002).
+
+    Raises:
+        InvalidArgument: matplotlib is not installed, or there is no pair.
+    """
+    points = [(one.jaccard, one.simhash_agreement) for one in pairs if one.jaccard is not None]
+    if not points:
+        raise InvalidArgument("there is no pair of pages with text to draw; ingest pages first")
+    figure = new_figure(7.0, 5.0, layout="constrained")
+    axes = figure.add_subplot()
+    axes.plot([x for x, _ in points], [y for _, y in points], "o", color="black", markersize=3, alpha=0.4)
+    steps = [step / 100 for step in range(101)]
+    promised = [1 - acos(min(1.0, 2 * each / (1 + each))) / pi for each in steps]
+    axes.plot(steps, promised, color="tab:orange", label="1 - arccos(2 J / (1 + J)) / pi")
+    axes.legend(loc="lower right")
+    axes.set_xlabel("exact Jaccard coefficient J")
+    axes.set_ylabel("share of equal simhash bits")
+    axes.set_title(f"{len(points):,} pairs of pages")
+    return png(figure)

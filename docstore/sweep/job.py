@@ -33,7 +33,7 @@ from docstore.dedup.shingle import distinct
 from docstore.model.capture import BODY, ClusterPlace
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import SWEEP_DIRECTORY
-from docstore.model.keys import url_of
+from docstore.model.keys import site, url_of
 from docstore.reading.documents import DocumentReader
 from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore
@@ -50,6 +50,8 @@ from docstore.sweep.titles import standing
 from docstore.sweep.verify import verify
 
 MANY_DUPLICATES = 500
+LARGEST_CLUSTERS = 5
+"""Those that the report names."""
 TEXTS = ("main", "visible")
 ENGINES = ("local", "spark")
 MAIN_EXTRACTOR = "scored"
@@ -102,6 +104,15 @@ class SweepOptions:
         object.__setattr__(self, "policy", CanonicalPolicy(self.policy))
 
 
+@dataclass(frozen=True, slots=True)
+class LargeCluster:
+    """A cluster: URL and time of its canonical page, and how many documents are in it."""
+
+    url: str
+    timestamp: int
+    documents: int
+
+
 @dataclass(slots=True)
 class SweepReport:
     """What a sweep found; the same names as `docstore sweep --json` prints.
@@ -117,6 +128,7 @@ class SweepReport:
         listed_pairs: pairs in the list: equal versions as a star, unless all were asked for.
         clusters: of two or more documents.
         largest_cluster: documents in it.
+        largest_clusters: the five largest, the largest first, equal ones by row key.
         candidates: pairs compared exactly.
         expected_recall: share of the pairs exactly at the threshold that become candidates; it is higher above it.
         crowded: texts in buckets so large that not all their pairs were compared.
@@ -137,6 +149,7 @@ class SweepReport:
     listed_pairs: int = 0
     clusters: int = 0
     largest_cluster: int = 0
+    largest_clusters: list[LargeCluster] = field(default_factory=list)
     candidates: int = 0
     expected_recall: float = 1.0
     crowded: int = 0
@@ -344,6 +357,12 @@ class _Sweep:
         sizes = np.bincount(result.canonical, minlength=1)
         self.report.clusters = int((sizes > 1).sum())
         self.report.largest_cluster = int(sizes.max()) if len(result.canonical) else 0
+        largest = np.lexsort((np.arange(len(sizes)), -sizes))[:LARGEST_CLUSTERS]
+        self.report.largest_clusters = [
+            LargeCluster(url_of(versions.row_keys[number]), int(versions.timestamps[number]), int(sizes[number]))
+            for number in largest.tolist()
+            if sizes[number] > 1
+        ]
         self.report.duplicates = int((result.canonical != np.arange(len(result.canonical))).sum())
         self._stage_done("clusters")
         return result
@@ -370,7 +389,14 @@ class _Sweep:
             voters, targets = voters[joined], place[targets[joined]]
             votes = np.full(len(chosen), -1, np.int64)
             votes[voters] = targets
-            pages = replace(pages, declared=votes, redirected=versions.redirected[chosen])
+            redirected = versions.redirected[chosen]
+            voted = np.union1d(targets, np.flatnonzero(redirected))
+            names: dict[bytes, int] = {}
+            numbers = (names.setdefault(site(row_key), len(names)) for row_key in row_keys)
+            sites = np.fromiter(numbers, np.int64, len(row_keys))
+            ages = pages.timestamps.copy()
+            ages[voted] = graph.oldest_of_site(chosen, sites, pages.timestamps, voted)
+            pages = replace(pages, declared=votes, redirected=redirected, site_timestamps=ages)
         elif policy is CanonicalPolicy.MOST_ANCHORS:
             pages = replace(pages, anchors=anchor_counts(self._store, versions, chosen))
         order = policy_order(pages, policy, voters, targets)

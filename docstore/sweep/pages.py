@@ -114,7 +114,8 @@ class Versions:
         placed: (n,) uint64 checksum of the columns that an earlier sweep wrote; 0 for none.
         named: (version, version) that the write path called duplicates.
         duplicate: (n,) bool: the verdict of one of its captures names another page.
-        declared: (n,) int64 the version that it declares as canonical, redirects followed; -1 for none.
+        declared: (n,) int64 the version of another row of its site that it declares as canonical, redirects followed;
+            -1 for none.
         redirected: (n,) int64 stored redirects of its own host that lead to it.
         stale: (row key, timestamp) of columns of an earlier sweep that belong to no version any more.
         state: BLAKE3 of all that the result depends on, 16 bytes.
@@ -347,7 +348,9 @@ class _Reading:
         versions.named = np.array([pair for pair in named if pair[1] >= 0], np.int64).reshape(-1, 2)
         latest = int(versions.timestamps.max()) if len(versions.timestamps) else 0
         for number, target in self._declared:
-            versions.declared[number] = versions.find(self._end_of(target), latest)
+            end, own = self._end_of(target), versions.row_keys[number]
+            if end != own and keys.site(end) == keys.site(own):
+                versions.declared[number] = versions.find(end, latest)
         for source in self._redirects:
             target = self._end_of(source)
             found = versions.find(target, latest) if keys.same_host(target, source) else -1

@@ -155,6 +155,33 @@ class PairGraph:
         joined: NDArray[np.bool_] = (one == other) | _within(codes, _codes(self.first, self.second, len(self.leader)))
         return joined
 
+    def oldest_of_site(self, chosen: Numbers, sites: Numbers, timestamps: Numbers, asked: Numbers) -> Numbers:
+        """When the oldest version was fetched of those of one site that are equal or within the threshold.
+
+        Args:
+            chosen: (m,) versions.
+            sites, timestamps: (m,) of each of them.
+            asked: (k,) places in `chosen`.
+        Returns:
+            (k,) int64: for each asked version, which is one of those itself.
+        """
+        width = int(sites.max(initial=0)) + 1
+        codes = self.leader[chosen] * width + sites
+        order = np.lexsort((timestamps, codes))
+        known, begins = np.unique(codes[order], return_index=True)
+        oldest = timestamps[order][begins]
+        ends, others = np.concatenate([self.first, self.second]), np.concatenate([self.second, self.first])
+        by_end = np.argsort(ends, kind="stable")
+        ends, others = ends[by_end], others[by_end]
+        found: dict[int, int] = {}
+        for code in np.unique(codes[asked]).tolist():
+            group, site = divmod(code, width)
+            begin, end = np.searchsorted(ends, [group, group + 1])
+            wanted = np.append(others[begin:end], group) * width + site
+            places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+            found[code] = int(oldest[places[known[places] == wanted]].min())
+        return np.fromiter((found[code] for code in codes[asked].tolist()), np.int64, len(asked))
+
 
 def _codes(first: Numbers, second: Numbers, count: int) -> Numbers:
     return first * max(count, 1) + second

@@ -11,7 +11,7 @@ import pytest
 
 from tests.clients.conftest import Environment
 
-pytest.importorskip("scrapy", reason="Scrapy is not installed: pip install docstore[scrapy]")
+pytest.importorskip("scrapy", reason="Scrapy is not installed: pip install '.[scrapy]'")
 
 ROOT = Path(__file__).parent.parent.parent
 

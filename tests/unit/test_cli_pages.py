@@ -73,6 +73,21 @@ def test_put_says_new_then_exact_of_which_page_and_when(run: Terminal, put) -> N
     assert second["previous"] == "none"
 
 
+@pytest.mark.parametrize(
+    "order", [("{url}", "--store", "{store}", "{file}"), ("--status", "200", "{url}", "--store", "{store}", "{file}")]
+)
+def test_put_takes_its_file_after_an_option(run: Terminal, tmp_path: Path, order: tuple[str, ...]) -> None:
+    (tmp_path / "page.html").write_bytes(html("A page", article(1)))
+    values = {"url": URL, "store": str(run.store), "file": str(tmp_path / "page.html")}
+    words = [word.format(**values) for word in order]
+    answer = run.bare("put", *words, "--create", "--header", "X-One: 1", "--json")
+    assert answer.code == 0 and answer.object()["verdict"]["kind"] == "new"
+    assert run("get", URL, "--json").object()["headers"] == [["X-One", "1"]]
+    for wrong in (["more"], ["--nonsense"]):
+        refused = run.bare("put", *words, *wrong)
+        assert refused.code == 2 and f"unrecognized arguments: {wrong[0]}" in refused.err
+
+
 def test_put_speaks_in_words(run: Terminal, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_bytes(html("Tablets", article(1)))

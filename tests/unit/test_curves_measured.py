@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from docstore.dedup import curves, shingle, sketch
+from docstore.dedup import curves, shingle, simhash, sketch
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.bands import BAND_WIDTH, BANDS
 from docstore.dedup.kernel import Kernel
@@ -54,7 +54,7 @@ def test_bands_propose_and_miss_as_their_curves_say() -> None:
 def test_blocks_of_simhashes_stay_intact_as_the_pigeonhole_formula_says() -> None:
     distances = np.array([(one.simhash ^ two.simhash).bit_count() for one, two, _ in pairs()])
     for blocks, intact in ((4, 1), (6, 3)):
-        widths = theory.block_widths(blocks)
+        widths = simhash.block_widths(blocks)
         ends = np.cumsum(widths)[:-1]
         expected, found = [], []
         for (one, two, _), distance in zip(pairs(), distances.tolist(), strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import zlib
 
@@ -157,6 +158,56 @@ def test_overlap_is_the_size_of_the_intersection(first: np.ndarray, second: np.n
 def test_simhash_is_the_majority_of_each_bit(values: np.ndarray) -> None:
     counts = [sum(value >> bit & 1 for value in values.tolist()) for bit in range(64)]
     assert simhash.simhash(values) == sum(1 << bit for bit in range(64) if 2 * counts[bit] > len(values))
+
+
+def simhashes(count: int, seed: int = 5) -> np.ndarray:
+    """Fingerprints of which many are equal or differ in few bits, with 0 and all ones among them."""
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 2**64, count, dtype=np.uint64)
+    values[count // 2 :] = rng.choice(values[: count // 2 + 1], count - count // 2)
+    for _ in range(4):
+        flipped = rng.random(count) < 0.3
+        values[flipped] ^= np.uint64(1) << rng.integers(0, 64, count, dtype=np.uint64)[flipped]
+    values[:2] = [0, 2**64 - 1][:count]
+    return values
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 400])
+@pytest.mark.parametrize("bits", [0, 1, 3, 8, 30, 63, 64])
+def test_pairs_within_some_bits_are_those_of_brute_force(count: int, bits: int) -> None:
+    values = simhashes(count)
+    expected = [
+        (first, second, apart)
+        for first, second in itertools.combinations(range(count), 2)
+        if (apart := (int(values[first]) ^ int(values[second])).bit_count()) <= bits
+    ]
+    found = [row for part in simhash.pairs_within(values, bits) for row in np.column_stack(part).tolist()]
+    assert sorted(map(tuple, found)) == expected
+    assert count < 400 or len(expected) > 20
+
+
+@pytest.mark.parametrize("intact", range(6))
+@pytest.mark.parametrize("bits", [0, 3, 7, 60])
+def test_fingerprints_that_differ_in_few_bits_share_a_table_whatever_the_blocks(bits: int, intact: int) -> None:
+    if bits + intact > 64:
+        return
+    masks = [int(mask) for mask in simhash.block_masks(bits, min(intact, 64 - bits))]
+    chooser = random.Random(bits * 10 + intact)
+    for _ in range(200):
+        apart = sum(1 << bit for bit in chooser.sample(range(64), bits))
+        assert any(apart & mask == 0 for mask in masks)
+
+
+def test_more_fingerprints_are_compared_in_smaller_buckets() -> None:
+    chosen = [simhash.fewest_comparisons(count, 3) for count in (2, 1000, 100_000, 10_000_000)]
+    assert chosen == sorted(chosen) and chosen[0] < chosen[-1]
+    assert simhash.fewest_comparisons(1000, 64) == 0  # every pair
+
+
+@pytest.mark.parametrize("bits", [-1, 65, 1.5, True])
+def test_bits_that_a_simhash_does_not_have_are_refused(bits: int) -> None:
+    with pytest.raises(InvalidArgument, match="from 0 to 64"):
+        list(simhash.pairs_within(simhashes(3), bits))
 
 
 def test_samples_are_nested_and_bounded() -> None:

@@ -36,5 +36,5 @@ def test_pages_without_tags_or_words_have_a_picture(body: bytes) -> None:
 
 def test_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
-    with pytest.raises(InvalidArgument, match=r"docstore\[plot\]"):
+    with pytest.raises(InvalidArgument, match=r"pip install .\.\[plot\]"):
         plateau_png(PAGE)

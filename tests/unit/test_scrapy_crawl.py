@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("scrapy", reason="Scrapy is not installed: pip install docstore[scrapy]")
+pytest.importorskip("scrapy", reason="Scrapy is not installed: pip install '.[scrapy]'")
 
 import docstore
 from tools.crawl_demo import sites

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("scrapy", reason="Scrapy is not installed: pip install docstore[scrapy]")
+pytest.importorskip("scrapy", reason="Scrapy is not installed: pip install '.[scrapy]'")
 
 from docstore.scrapy.links import AT_FIRST, ENOUGH, ONE_IN, LinkGate, State, shape_of
 

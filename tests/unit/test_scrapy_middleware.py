@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("scrapy", reason="Scrapy is not installed: pip install docstore[scrapy]")
+pytest.importorskip("scrapy", reason="Scrapy is not installed: pip install '.[scrapy]'")
 
 import scrapy
 from scrapy import Request
@@ -392,7 +392,7 @@ def test_a_cache_without_the_middleware_that_writes_is_refused(crawl: Callable[.
 
 
 def test_crawlers_share_a_store_behind_a_server(tmp_path: Path) -> None:
-    pytest.importorskip("litestar", reason="the server is not installed: pip install docstore[server]")
+    pytest.importorskip("litestar", reason="the server is not installed: pip install '.[server]'")
     from tests.serving import serving
 
     tokens = tmp_path / "tokens"

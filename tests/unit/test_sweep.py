@@ -18,6 +18,7 @@ from docstore.archives.formats.reader import read
 from docstore.dedup.clusters import CanonicalPolicy
 from docstore.dedup.kernel import Kernel
 from docstore.model.capture import ClusterPlace, decode_cluster_place
+from docstore.model.keys import row_key
 from docstore.model.types import Page, ReadSpec, VerdictKind
 from docstore.reports.check import check
 from docstore.store import DocumentStore
@@ -26,6 +27,7 @@ from docstore.sweep import verify as sweep_verify
 from docstore.sweep.candidates import band_width, candidates, expected_recall
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
 from docstore.sweep.stages import StageLog
+from docstore.sweep.unique import Survivors
 from tests.pages import changed, page, words
 
 CRAWL = Path(__file__).parents[2] / "examples" / "sample-crawl.warc.gz"
@@ -218,6 +220,69 @@ def test_a_redirect_from_another_host_makes_nobody_canonical(store: DocumentStor
     put(store, "https://third.example/", b"", 3, status=301, Location="https://evil.example/copy")
     sweep(store)
     assert canonical_of(store, "https://evil.example/copy") == BASE + "first"
+
+
+LINKED = b'<link rel="canonical" href="%s"></head>'
+EVIL = "https://evil.example/"
+
+
+@pytest.mark.parametrize(
+    ("attack", "status", "declares"),
+    [
+        ([EVIL + "copy"], 200, EVIL + "copy"),  # the copy declares itself
+        ([EVIL + "copy", EVIL + "more"], 200, EVIL + "copy"),  # and another page of its host declares it
+        ([EVIL + "copy", "https://third.example/"], 200, EVIL + "copy"),
+        ([EVIL + "copy", EVIL + "moved"], 301, ""),  # a redirect of its host leads to it
+        ([EVIL + "copy", BASE + "younger"], 200, EVIL + "copy"),  # a page of the victim's host is taken in
+        (["http://evil.example/copy", EVIL + "copy"], 200, EVIL + "copy"),
+    ],
+)
+@pytest.mark.parametrize("near", [False, True])
+def test_a_strangers_votes_do_not_remove_an_older_page(
+    store: DocumentStore, attack: list[str], status: int, declares: str, near: bool
+) -> None:
+    text = words(1, 300)
+    put(store, BASE + "victim", page(text), 1)
+    for number, url in enumerate(attack):
+        copy = page(changed(text, number + 1, 1) if near else text)
+        if status == 301 and number:
+            put(store, url, b"", 9, status=301, Location=attack[0])
+        else:
+            put(store, url, copy.replace(b"</head>", LINKED % declares.encode()), 2 + number)
+    sweep(store)
+    assert canonical_of(store, BASE + "victim") == BASE + "victim"
+    survivors = Survivors(store)
+    for row in store.table.scan():
+        survivors.add(row.row_key, 10 * SECOND)
+    assert survivors.keeps(row_key(BASE + "victim"), SECOND)
+
+
+@pytest.mark.parametrize(
+    ("voter", "target", "counts"),
+    [
+        ("https://site.example/old", "https://site.example/new", True),
+        ("https://site.example/a", "http://www.site.example/a", True),
+        ("https://m.site.example/a", "https://www.site.example/a", True),
+        ("https://blog.site.example/a", "https://site.example/a", False),
+        ("https://m.co/a", "https://www.co/a", False),
+        ("https://mm.site.example/a", "https://site.example/a", False),
+    ],
+)
+def test_a_page_votes_for_pages_of_its_site_alone(store: DocumentStore, voter: str, target: str, counts: bool) -> None:
+    text = words(1, 100)
+    put(store, voter, page(text).replace(b"</head>", LINKED % target.encode()), 1)
+    put(store, target, page(text), 2)
+    sweep(store)
+    assert canonical_of(store, voter) == (target if counts else voter)
+
+
+def test_an_earlier_version_of_a_page_does_not_vote_for_it(store: DocumentStore) -> None:
+    text = words(1, 100)
+    put(store, BASE + "first", page(text), 1)
+    put(store, BASE + "self", page(changed(text, 1, 1)).replace(b"</head>", LINKED % b"/self" + b"</head>"), 2)
+    put(store, BASE + "self", page(text), 3)
+    sweep(store, SweepOptions(versions=True))
+    assert canonical_of(store, BASE + "self") == BASE + "first"
 
 
 def test_a_second_sweep_writes_nothing_and_another_threshold_writes_what_changes(store: DocumentStore) -> None:

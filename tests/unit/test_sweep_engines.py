@@ -20,7 +20,7 @@ from docstore.sweep.job import SweepOptions
 from docstore.sweep.kernels import TextRule, save_sets, sets_of_texts, shared_of_files, shared_of_sets
 from tests.pages import changed, words
 
-pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'docstore[spark]'")
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[spark]'")
 
 
 def texts(count: int) -> list[bytes]:

@@ -122,7 +122,7 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch: pytest.Monkey
     for name in [name for name in sys.modules if name.startswith("matplotlib")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InvalidArgument, match=r"docstore\[plot\]"):
+    with pytest.raises(InvalidArgument, match=r"pip install .\.\[plot\]"):
         statistics_png(statistics_of(["some words"]))
 
 

@@ -12,9 +12,6 @@ from collections.abc import Sequence
 from docstore.dedup.curves import bin_agreement, check_positive, check_probability
 from docstore.model.errors import InvalidArgument
 
-SIMHASH_BITS = 64
-
-
 # --- simhash: disjoint blocks of one fingerprint ---
 
 
@@ -23,15 +20,6 @@ def simhash_agreement(cosine: float) -> float:
     if not -1.0 <= cosine <= 1.0:
         raise InvalidArgument(f"cosine must lie in [-1, 1], not {cosine}")
     return 1.0 - math.acos(cosine) / math.pi
-
-
-def block_widths(blocks: int, bits: int = SIMHASH_BITS) -> tuple[int, ...]:
-    """Split a fingerprint into so many disjoint blocks, as even as can be, wider ones first."""
-    check_positive("blocks", blocks)
-    if blocks > bits:
-        raise InvalidArgument(f"{bits} bits cannot be split into {blocks} blocks")
-    wide, extra = divmod(bits, blocks)
-    return tuple(wide + (block < extra) for block in range(blocks))
 
 
 def pigeonhole_probability(differing_bits: int, widths: Sequence[int], intact: int = 1) -> float:

@@ -48,7 +48,7 @@ class SparkCluster:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         spec = importlib.util.find_spec("pyspark")
         if spec is None or spec.origin is None:
-            raise RuntimeError("pyspark is not installed: pip install 'docstore[spark]'")
+            raise RuntimeError("pyspark is not installed: pip install '.[spark]' in a checkout")
         self._home = Path(spec.origin).parent
         port = _free_port()
         self.master = f"spark://{HOST}:{port}"

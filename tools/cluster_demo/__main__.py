@@ -5,7 +5,7 @@
 Starts a cluster; two `docstore ingest` write at once, and the busiest RegionServer is killed in the middle; compares
 every page, runs `check`; sweeps on a Master and two Workers of Spark, one of them killed in the middle, and compares
 that with the local sweep; copies the store into a directory and compares the exports.  Needs a JDK 17, Maven, and
-`pip install 'docstore[hbase,spark]'`.  Pages are those of the sample crawl, or of the WARC files of a folder, repeated
+`pip install '.[hbase,spark]'`.  Pages are those of the sample crawl, or of the WARC files of a folder, repeated
 with small changes until there are enough.  Takes some minutes and 4 GB of memory.
 """
 

@@ -11,22 +11,27 @@ from collections.abc import Iterable
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named
 from docstore.dedup.kernel import Kernel
+from docstore.dedup.simhash import BITS
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.keys import complete_url
 from docstore.model.types import Schema
 from docstore.reading.documents import Document
+from docstore.reports.measures import Measures, measures
 from docstore.reports.worddiff import Change, Piece, word_diff
 
 DESCRIPTION = """\
 Show which words of two pages differ, as [-removed-] and {+added+}; on a
 terminal in red and green.  The first line has the similarity of the texts, the
 exact Jaccard coefficient that verdicts use.  One URL compares two of its
-versions: the newest and the one before, or those of --at."""
+versions: the newest and the one before, or those of --at.
+--measures prints what each fingerprint says instead: checksums, exact Jaccard
+coefficient and containment, simhash, sketch, 0-mod-p fingerprints."""
 
 EXAMPLES = """\
 docstore diff https://example.com/a https://example.com/b
 docstore diff https://example.com/ --at 2023-01-01 --at 2024-01-01
 docstore diff https://example.com/a https://example.com/b --all --json
+docstore diff https://example.com/a https://example.com/b --measures
 """
 
 
@@ -43,15 +48,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="version at this time; if given twice: URL1, then URL2",
     )
     parser.add_argument("--all", action="store_true", help="blocks without a change too")
+    parser.add_argument("--measures", action="store_true", help="all measures of similarity instead of words")
     arguments.add_store(parser)
     arguments.add_read_only(parser)
-    arguments.add_json(parser, "both pages, similarity and changes as one JSON object")
+    arguments.add_json(parser, "both pages, similarity and changes, or the measures, as one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the differences."""
     if len(args.at) > 2:
         raise InvalidArgument("diff takes at most two --at; see `docstore diff --help`")
+    if args.measures and args.all:
+        raise InvalidArgument("--all shows blocks of words, --measures no words; leave one of them out")
     with open_named(args) as store:
         url = complete_url(args.url)
         families = ("text", "dedup")
@@ -81,6 +89,9 @@ def _named(url: str, at: int | None) -> str:
 
 
 def _print(args: argparse.Namespace, one: Document, other: Document, schema: Schema) -> None:
+    if args.measures:
+        _print_measures(args, one, other, measures(one.newest, other.newest, schema))
+        return
     texts = (one.text or "", other.text or "")
     similarity = _similarity(texts, schema)
     pieces = list(word_diff(*texts))
@@ -114,6 +125,41 @@ def _print(args: argparse.Namespace, one: Document, other: Document, schema: Sch
             line.append(output.Styled(piece.text, "green", "{+", "+}"))
     if line:
         output.styled_line(line)
+
+
+def _print_measures(args: argparse.Namespace, one: Document, other: Document, found: Measures) -> None:
+    pages = (one, other)
+    if args.json:
+        shown = [{"url": page.url, **answers.time_fields(page.timestamp)} for page in pages]
+        output.json_line({"pages": shown, "measures": found._asdict()})
+        return
+    for mark, page in zip("12", pages, strict=True):
+        output.line(f"{mark} {page.url} as of {output.iso(page.timestamp)}")
+    fingerprints = f"p = {found.modulus}: {found.first_fingerprints} and {found.second_fingerprints}, "
+    bits = "" if found.simhash_bits is None else f"  ({found.simhash_bits} of {BITS} bits differ)"
+    output.table(
+        [
+            ("checksum", _equality(found.same_checksum)),
+            ("text checksum", _equality(found.same_text_checksum)),
+            ("Jaccard, exact", _share(found.jaccard)),
+            ("share of 1 in 2", _share(found.contained)),
+            ("share of 2 in 1", _share(found.contains)),
+            ("simhash, equal bits", _share(found.simhash_agreement) + bits),
+            ("sketch, estimate", _share(found.sketch_estimate)),
+            (
+                "0-mod-p, overlap",
+                f"{_share(found.fingerprint_overlap)}  ({fingerprints}{found.shared_fingerprints} shared)",
+            ),
+        ]
+    )
+
+
+def _equality(same: bool | None) -> str:
+    return output.NOTHING if same is None else "equal" if same else "different"
+
+
+def _share(value: float | None) -> str:
+    return output.NOTHING if value is None else answers.similarity(value)
 
 
 def _similarity(texts: tuple[str, str], schema: Schema) -> float:

@@ -1,12 +1,14 @@
-"""`docstore dups`: pages like a page, captures that were rejected, and those of them to fetch again.
+"""`docstore dups`: pages like a page, all known duplicates, rejected captures, and those of them to fetch again.
 
-Shows what `DocumentStore.similar`, `DocumentStore.rejected` and `DocumentStore.orphans` give.
+Shows what `DocumentStore.similar`, `DocumentStore.rejected`, `DocumentStore.orphans`, `docstore.reports.dedup` and
+`docstore.reports.measures` give.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +19,19 @@ from docstore.model.keys import complete_url
 from docstore.model.types import Verdict, VerdictKind
 
 if TYPE_CHECKING:  # numpy comes with it
+    from docstore.attach import Store
     from docstore.reading.answers import Orphan, Similar
+    from docstore.reports.dedup import KnownDuplicate
+    from docstore.reports.measures import SimhashMatch, SimhashPair
 
 DESCRIPTION = """\
 List live pages that are like a page, older and younger ones, with exact
 similarities.  The page is a stored one, or a file that need not be stored.
 For contained the number is the share of the page that is in the listed one,
 for contains the share of the listed one that is in the page.
+--all lists the duplicates that the store knows, by the last sweep, else by
+verdicts.  --simhash N finds pages whose simhash differs in at most N of 64
+bits, whatever their similarity: those of a page, or with --all all pairs.
 --rejected lists captures that a policy rejected, without a body.
 --orphans lists rejected pages to fetch again: the page that they duplicated is
 gone, or its URL has changed."""
@@ -33,11 +41,15 @@ docstore dups https://example.com/
 docstore dups https://example.com/ --threshold 0.5 --limit 50
 docstore dups --file page.html
 curl -s https://example.com/ | docstore dups --file - --json
+docstore dups --all
+docstore dups https://example.com/ --simhash 6
+docstore dups --all --simhash 3 --json
 docstore dups --rejected
 docstore dups --orphans --json
 """
 
 DEFAULT_LIMIT = 10
+NO_DUPLICATES = "no duplicates are known; `docstore sweep` looks for all pairs of the store"
 NO_ORPHANS = "nothing to fetch again: every page that was rejected for another still has that one"
 
 Shown = tuple[Sequence[str], dict[str, Any]]
@@ -48,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("url", metavar="URL", nargs="?", help="of a stored page")
     parser.add_argument("--file", metavar="PAGE.html", help="a page that need not be in the store; - for stdin")
+    parser.add_argument("--all", action="store_true", help="list all duplicates that the store knows")
     parser.add_argument("--rejected", action="store_true", help="list rejected captures and what they duplicate")
     parser.add_argument(
         "--orphans", action="store_true", help="list rejected pages to fetch again, and what became of their duplicates"
@@ -56,28 +69,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--threshold",
         metavar="J",
         type=arguments.share,
-        help="least similarity (default: of similar in the store's schema)",
+        help="least similarity (default: of similar in the store's schema, with --all 0)",
+    )
+    parser.add_argument(
+        "--simhash",
+        metavar="N",
+        type=_bits,
+        help="by simhash: most bits that differ, 0 to 64; with URL, --file or --all; reads the simhash of every page",
     )
     parser.add_argument(
         "--limit",
         metavar="N",
         type=arguments.positive,
-        help=f"most pages (default: {DEFAULT_LIMIT}, with --rejected and --orphans all)",
+        help=f"most pages (default: {DEFAULT_LIMIT}, with --all, --rejected and --orphans no limit)",
     )
     arguments.add_store(parser)
     arguments.add_read_only(parser)
     arguments.add_json(
-        parser, "one JSON object a line: one a page, most similar first, or one a rejected capture or orphan"
+        parser,
+        "one JSON object a line: one a page, most similar first, or one a known duplicate, pair, rejected capture or "
+        "orphan",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """List them."""
-    if sum((args.url is not None, args.file is not None, args.rejected, args.orphans)) != 1:
+    chosen = sum((args.url is not None, args.file is not None, args.all, args.rejected, args.orphans))
+    if not chosen:
         raise InvalidArgument(
-            "dups takes one of URL, --file PAGE.html, --rejected and --orphans; see `docstore dups --help`"
+            "dups lists pages like one: name its URL, or --file PAGE.html; `docstore dups --all` lists all duplicates "
+            "that the store knows"
         )
+    if chosen > 1:
+        raise InvalidArgument(
+            "dups takes one of URL, --file PAGE.html, --all, --rejected and --orphans; see `docstore dups --help`"
+        )
+    if args.simhash is not None and (args.rejected or args.orphans):
+        raise InvalidArgument("--simhash goes with URL, --file or --all; rejected pages have no simhash")
+    if args.simhash is not None and args.threshold is not None:
+        raise InvalidArgument("--simhash takes a number of bits and --threshold a similarity; leave one of them out")
     with open_named(args) as store:
+        if args.all and args.simhash is not None:
+            pairs = import_module("docstore.reports.measures").simhash_pairs(store, args.simhash)
+            nothing = f"no two pages have simhashes that differ in at most {args.simhash} bits"
+            return _print(args, map(_pair, pairs), ("bits", "url", "of"), nothing, right=(0,))
+        if args.all:
+            known = import_module("docstore.reports.dedup").known_duplicates(store)
+            listed = (_known(one) for one in known if one.similarity >= (args.threshold or 0))
+            return _print(args, listed, ("kind", "similarity", "time", "url", "of"), NO_DUPLICATES, right=(1,))
         if args.rejected:
             headings = ("kind", "similarity", "time", "url", "of")
             return _print(args, map(_rejected, store.rejected()), headings, "nothing was rejected", right=(1,))
@@ -93,6 +132,8 @@ def run(args: argparse.Namespace) -> int:
                 output.note(f"no page {asked}; --file asks for a page that is not in the store")
                 return EXIT_NOTHING_FOUND
             timestamp = document.timestamp
+        if args.simhash is not None:
+            return _by_simhash(args, store, asked)
         found = store.similar(asked, threshold=args.threshold, limit=args.limit or DEFAULT_LIMIT)
     if not found:
         output.note("no page like it")
@@ -103,6 +144,33 @@ def run(args: argparse.Namespace) -> int:
     else:
         output.table((_row(one, timestamp) for one in found), ("kind", "similarity", "time", "age", "url"), right=(1,))
     return EXIT_OK
+
+
+def _by_simhash(args: argparse.Namespace, store: Store, asked: bytes | str) -> int:
+    reports = import_module("docstore.reports.measures")
+    found = reports.similar_by_simhash(store, asked, args.simhash, limit=args.limit or DEFAULT_LIMIT)
+    nothing = f"no page with a simhash that differs in at most {args.simhash} bits; a page without words has none"
+    return _print(args, map(_match, found), ("bits", "time", "url"), nothing, right=(0,))
+
+
+def _match(one: SimhashMatch) -> Shown:
+    row = (str(one.bits), output.iso(one.timestamp), one.url)
+    return row, {"url": one.url, **answers.time_fields(one.timestamp), "bits": one.bits}
+
+
+def _pair(one: SimhashPair) -> Shown:
+    return (str(one.bits), one.first_url, one.second_url), one._asdict()
+
+
+def _known(one: KnownDuplicate) -> Shown:
+    row = (one.kind, answers.similarity(one.similarity), output.iso(one.timestamp), one.url, one.of_url)
+    return row, one._asdict() | answers.time_fields(one.timestamp)
+
+
+def _bits(text: str) -> int:
+    if text.isascii() and text.isdecimal() and int(text) <= 64:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"not a number of bits from 0 to 64: {text!r}")
 
 
 def _age(one: Similar, timestamp: int | None) -> str:

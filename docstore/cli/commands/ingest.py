@@ -17,7 +17,7 @@ from typing import IO
 from docstore.archives.formats.entries import BODY_LIMIT_BYTES
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.cli import answers, arguments, output, progress
-from docstore.cli.opening import open_in
+from docstore.cli.opening import note_slow_kernel, open_in
 from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 from docstore.model.types import DUPLICATES, REJECTING, Policy, PutResult, VerdictKind
 from docstore.storage.heap import use_one_heap
@@ -108,6 +108,7 @@ def run(args: argparse.Namespace) -> int:
         if args.dry_run and args.create and _is_free(Path(args.store)):  # a dry run makes no store that stays
             args.store = stack.enter_context(tempfile.TemporaryDirectory(prefix="docstore-dry-run-"))
         store = open_in(stack, args, create=args.create, durability=args.durability)
+        note_slow_kernel(store)
         policies = _policies(args, dict(store.schema.policies))
         if args.dry_run:
             if not isinstance(store, DocumentStore):

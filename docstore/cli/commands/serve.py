@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from docstore.cli import arguments, output
-from docstore.cli.opening import open_files
+from docstore.cli.opening import note_slow_kernel, open_files
 from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.storage.heap import use_one_heap
 
@@ -30,7 +30,7 @@ docstore serve --host 0.0.0.0 --token-file tokens --allow-host store.example.org
 
 HIGHEST_PORT = 65_535
 WHY = "a server holds its store itself"
-INSTALL = "`docstore serve` needs more libraries; run `pip install 'docstore[server]'`"
+INSTALL = "`docstore serve` needs more libraries; run `pip install '.[server]'` in a checkout of docstore"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,6 +114,7 @@ def run(args: argparse.Namespace) -> int:
     log = records.Log()
     try:
         with open_files(args, WHY, create=args.create, durability=args.durability) as store:
+            note_slow_kernel(store)
             server.serve(store, settings, _say_where, log)
     finally:
         log.close()

@@ -38,6 +38,7 @@ docstore stats --text --host example.com --top 20
 docstore stats --text --png words.png
 docstore stats --dedup --by host
 docstore stats --dedup --by parameter --json
+docstore stats --dedup --plot simhash.png
 """
 
 
@@ -69,7 +70,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="size of records by column and codec, and why they have this codec; reads all segments",
     )
-    parser.add_argument("--png", metavar="FILE", help="with --text: draw both laws; needs the extra `plot`")
+    parser.add_argument(
+        "--png",
+        "--plot",
+        metavar="FILE",
+        help="with --text: draw both laws; with --dedup: draw exact Jaccard coefficients of pairs against the share of "
+        "equal simhash bits; needs the extra `plot`",
+    )
     arguments.add_store(parser)
     arguments.add_read_only(parser)
     arguments.add_json(parser, "everything as one JSON object")
@@ -83,8 +90,10 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidArgument("--by goes only with --dedup")
     if args.text:
         return _run_text(args)
-    if args.host is not None or args.top is not None or args.png is not None:
-        raise InvalidArgument("--host, --top and --png go only with --text")
+    if args.host is not None or args.top is not None:
+        raise InvalidArgument("--host and --top go only with --text")
+    if args.png is not None and not args.dedup:
+        raise InvalidArgument("--png (--plot) goes only with --text or --dedup")
     if args.dedup:
         return _run_dedup(args)
     with open_named(args) as store:
@@ -153,6 +162,9 @@ def _run_dedup(args: argparse.Namespace) -> int:
         else:
             report_of = import_module("docstore.client.reports").report_of
             found = store.run_job("dedup-stats", {"by": args.by}, report_of(dedupstats.DedupStats))
+        pairs = [] if args.png is None else import_module("docstore.reports.measures").plotted_pairs(store)
+    if args.png is not None:
+        output.write_file(args.png, import_module("docstore.reports.pictures").simhash_png(pairs))
     if args.json:
         output.json_line(found.as_dict())
         return EXIT_OK

@@ -144,16 +144,18 @@ def _stages(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
 def _lines(report: SweepReport, *, dry_run: bool) -> list[tuple[str, str]]:
     rate = report.documents / max(report.seconds, 1e-9)
     share = f"  ({report.duplicates / report.documents:.1%})" if report.documents else ""
+    listed = "  `docstore dups --all` lists them" if report.duplicates and not dry_run else ""
     crowded = [("crowded", f"{report.crowded} texts in buckets too large for all pairs")] if report.crowded else []
     return [
         ("documents", f"{report.documents}  in {report.seconds:.1f} s ({rate:.0f} pages/s)"),
         ("compared by text", str(report.compared)),
-        ("duplicates", f"{report.duplicates}{share}"),
+        ("duplicates", f"{report.duplicates}{share}{listed}"),
         ("without duplicates", str(report.without_duplicates)),
         ("with at least one", str(report.with_duplicates)),
         ("with at least 500", str(report.with_500)),
         ("pairs", f"{report.pairs}  at {report.threshold:g} and above"),
         *crowded,
-        ("clusters", f"{report.clusters}  the largest of {report.largest_cluster}"),
+        ("clusters", str(report.clusters)),
+        *(("cluster of", f"{one.documents}  {one.url}") for one in report.largest_clusters),
         ("written", "nothing: dry run" if dry_run else f"{report.written} pages whose cluster changed"),
     ]

@@ -1,0 +1,265 @@
+"""What each fingerprint says of two pages, next to their exact similarity; pages whose simhashes differ in few bits.
+
+Knows captures, cells and the kernel; must not know the terminal.  Simhashes are not indexed: every write
+would pay for it, and the detector finds more by bands.  So a search reads the simhashes of all pages, nine bytes each.
+All pairs are found by blocks of bits (`dedup.simhash.pairs_within`); for one page it is faster to look at each.
+"""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections.abc import Iterator
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docstore.dedup import shingle, sketch
+from docstore.dedup.kernel import Kernel
+from docstore.dedup.simhash import BITS, check_bits, differing_bits, pairs_within
+from docstore.model import capture
+from docstore.model.errors import InvalidArgument
+from docstore.model.keys import row_key, url_of
+from docstore.model.types import ReadSpec, Schema
+from docstore.reading.documents import Capture
+from docstore.sweep.pages import Blobs
+
+if TYPE_CHECKING:  # types alone
+    from docstore.attach import Store
+
+PLOTTED_PAIRS: Final = 1000
+_Pair: TypeAlias = tuple[str, int, str, int]
+"""URL and time of two versions."""
+
+
+class Measures(NamedTuple):
+    """What is known of two captures.
+
+    Attributes:
+        same_checksum: whether their bodies have the same checksum; None if a policy hides one, or if the algorithms
+            differ.
+        same_text_checksum: the same of their texts; None also if one has no word.
+        jaccard: exact Jaccard coefficient of their shingle sets; None if neither text has a word.
+        contained: share of the first one's shingles that are in the second; None if it has none.
+        contains: share of the second one's shingles that are in the first; None if it has none.
+        simhash_bits: bits in which their simhashes differ; None if one has none.
+        simhash_agreement: share of equal bits.
+        sketch_estimate: of `jaccard`, from their sketches; None if one has none, or they are of two schemes.
+        modulus: p of their 0-mod-p fingerprints, the larger one of the two.
+        first_fingerprints, second_fingerprints, shared_fingerprints: how many there are of that p.
+        fingerprint_overlap: shared fingerprints by those of either, an estimate of `jaccard`; None if there are none.
+    """
+
+    same_checksum: bool | None
+    same_text_checksum: bool | None
+    jaccard: float | None
+    contained: float | None
+    contains: float | None
+    simhash_bits: int | None
+    simhash_agreement: float | None
+    sketch_estimate: float | None
+    modulus: int
+    first_fingerprints: int
+    second_fingerprints: int
+    shared_fingerprints: int
+    fingerprint_overlap: float | None
+
+
+def measures(first: Capture, second: Capture, schema: Schema) -> Measures:
+    """Compare two captures by all measures.
+
+    Args:
+        first, second: read with the families `text` and `dedup`.
+        schema: of their store.
+    Raises:
+        InvalidArgument: they were read without one of these families.
+    """
+    if first.text is None or second.text is None or first.checksum is None or second.checksum is None:
+        raise InvalidArgument('measures need captures with text and fingerprints: get(url, families=("text", "dedup"))')
+    kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum)
+    one, other = kernel.shingles(first.text), kernel.shingles(second.text)
+    shared = kernel.overlap(one, other)
+    modulus = max(_modulus(one), _modulus(other))
+    one_sample, other_sample = shingle.zero_mod(one, modulus), shingle.zero_mod(other, modulus)
+    sampled = shingle.overlap(one_sample, other_sample)
+    bits = None if first.simhash is None or second.simhash is None else (first.simhash ^ second.simhash).bit_count()
+    return Measures(
+        _equal(first.checksum, second.checksum),
+        _equal(first.text_checksum, second.text_checksum),
+        _share(shared, len(one) + len(other) - shared),
+        _share(shared, len(one)),
+        _share(shared, len(other)),
+        bits,
+        None if bits is None else 1 - bits / BITS,
+        _estimate(first.sketch, second.sketch),
+        modulus,
+        len(one_sample),
+        len(other_sample),
+        sampled,
+        _share(sampled, len(one_sample) + len(other_sample) - sampled),
+    )
+
+
+def _equal(first: bytes | None, second: bytes | None) -> bool | None:
+    """Whether two checksums of one scheme are equal; b"" stands for none."""
+    return first == second if first and second and first[0] == second[0] else None
+
+
+def _estimate(first: bytes | None, second: bytes | None) -> float | None:
+    return sketch.similarity(first, second) if first and second and first[0] == second[0] else None
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _modulus(shingles: NDArray[np.uint64]) -> int:
+    """The p of the sample under which a text is posted."""
+    modulus, kept = shingle.SAMPLE_MODULUS, shingle.zero_mod(shingles, shingle.SAMPLE_MODULUS)
+    while len(kept) > shingle.SAMPLE_LIMIT:
+        modulus *= 2
+        kept = shingle.zero_mod(kept, modulus)
+    return modulus
+
+
+# --- by simhash
+
+
+class SimhashMatch(NamedTuple):
+    """A page by its simhash: its URL, the time of its version, and in how many bits it differs."""
+
+    url: str
+    timestamp: int
+    bits: int
+
+
+class SimhashPair(NamedTuple):
+    """Two pages by their simhashes, in row-key order, and in how many bits they differ."""
+
+    first_url: str
+    first_timestamp: int
+    second_url: str
+    second_timestamp: int
+    bits: int
+
+
+def similar_by_simhash(store: Store, page: bytes | str, bits: int, *, limit: int = 10) -> list[SimhashMatch]:
+    """Pages whose simhash differs from that of a body (bytes) or a stored page (URL) in few bits, the nearest first.
+
+    Reads the simhash of every page, newest versions alone.  Empty if the page has no word.
+
+    Args:
+        store: to read.
+        page: HTML that need not be stored, or the URL of a stored page, which is not among the answers.
+        bits: most bits that differ, 0 to 64.
+        limit: most pages to return.
+    Raises:
+        InvalidArgument: `bits` or `limit` is out of range, or the URL is not stored.
+    """
+    check_bits(bits)
+    if limit < 1:
+        raise InvalidArgument(f"limit must be at least 1, not {limit}")
+    own, wanted = b"", None
+    if isinstance(page, bytes):
+        schema = store.schema
+        analysis = Kernel(schema.extractor, schema.shingle_words, schema.checksum).analyse(page)
+        wanted = analysis.simhash if analysis.shingle_count else None
+    else:
+        own, document = row_key(page), store.get(page, families=("dedup",))
+        if document is None:
+            raise InvalidArgument(f"{page} is not in the store; ask with a body, or `docstore put` it first")
+        wanted = document.newest.simhash
+    if wanted is None:
+        return []
+    found = _Simhashes(store)
+    differing = differing_bits(found.values, np.uint64(wanted))
+    near = [number for number in np.flatnonzero(differing <= bits).tolist() if found.row_keys[number] != own]
+    nearest = nsmallest(limit, near, key=lambda number: (int(differing[number]), found.timestamps[number], number))
+    return [SimhashMatch(*found.page(number), int(differing[number])) for number in nearest]
+
+
+def simhash_pairs(store: Store, bits: int) -> Iterator[SimhashPair]:
+    """All pairs of pages whose simhashes differ in at most so many bits; by blocks of bits, so not in order.
+
+    Memory: about 100 bytes a page; row keys are in a temporary file.
+
+    Raises:
+        InvalidArgument: `bits` is not from 0 to 64.
+    """
+    check_bits(bits)
+    found = _Simhashes(store)
+    return (
+        SimhashPair(*found.page(first), *found.page(second), differing)
+        for part in pairs_within(found.values, bits)
+        for first, second, differing in zip(*(column.tolist() for column in part), strict=True)
+    )
+
+
+class _Simhashes:
+    """The simhash of the newest version of each page that has words, in row-key order."""
+
+    def __init__(self, store: Store) -> None:
+        self.row_keys, self.timestamps = Blobs(), array("q")
+        values = array("Q")
+        spec = ReadSpec(families=("dedup",), versions=1)
+        for row in store.cells.scan(spec=spec, qualifier_regex="simhash|text_checksum"):
+            newest = {cell.qualifier: cell for cell in row.cells}
+            own = newest.get(capture.SIMHASH[1])
+            text = newest.get(capture.TEXT_CHECKSUM[1])  # of a version without words it is empty
+            value = None if own is None else capture.decode_simhash(own.value)
+            if own is not None and value is not None and text is not None and text.timestamp == own.timestamp:
+                self.row_keys.append(row.row_key)
+                self.timestamps.append(own.timestamp)
+                values.append(value)
+        self.values = np.array(values, np.uint64)
+
+    def page(self, number: int) -> tuple[str, int]:
+        """URL and timestamp."""
+        return url_of(self.row_keys[number]), self.timestamps[number]
+
+
+# --- Jaccard against simhash
+
+
+def plotted_pairs(store: Store, most: int = PLOTTED_PAIRS) -> list[Measures]:
+    """Measures of pairs of a store: pages with those that their verdicts name, and neighbours in row-key order.
+
+    Neighbours are mostly other pages of the same site, so that low similarities are there too.  Half of `most` are of
+    each sort, chosen by chance with a fixed seed; pairs of which one has no simhash are left out.
+    """
+    chooser = random.Random(0)
+    named: list[_Pair] = []
+    neighbours: list[_Pair] = []
+    seen = {id(named): 0, id(neighbours): 0}
+
+    def sample(kept: list[_Pair], pair: _Pair) -> None:
+        """Keep a sample of a stream whose length is not known (Vitter 1985, algorithm R)."""
+        seen[id(kept)] += 1
+        if len(kept) < most // 2:
+            kept.append(pair)
+        elif (place := chooser.randrange(seen[id(kept)])) < len(kept):
+            kept[place] = pair
+
+    before: tuple[str, int] | None = None
+    spec = ReadSpec(families=("dedup",), versions=1)
+    for row in store.cells.scan(spec=spec, qualifier_regex="verdict|text_checksum"):
+        newest = {cell.qualifier: cell for cell in row.cells}
+        text, encoded = newest.get(capture.TEXT_CHECKSUM[1]), newest.get(capture.VERDICT[1])
+        if text is None or not text.value:
+            continue
+        page = (row.url, text.timestamp)
+        verdict = None if encoded is None else capture.decode_verdict(encoded.value)
+        if verdict is not None and verdict.of_row_key:
+            sample(named, (*page, url_of(verdict.of_row_key), verdict.of_timestamp))
+        if before is not None:
+            sample(neighbours, (*before, *page))
+        before = page
+    found = []
+    for url, timestamp, other_url, other_timestamp in named + neighbours:
+        one = store.get(url, at=timestamp, families=("text", "dedup"))
+        other = store.get(other_url, at=other_timestamp, families=("text", "dedup"))
+        if one is not None and other is not None:
+            found.append(measures(one.newest, other.newest, store.schema))
+    return [each for each in found if each.jaccard is not None and each.simhash_agreement is not None]
