@@ -51,7 +51,9 @@ def messages() -> Any:
     try:
         thriftpy2 = importlib.import_module("thriftpy2")
     except ImportError as error:
-        raise InvalidArgument("stores on HBase need thriftpy2: run `pip install '.[hbase]'` in a checkout of docstore") from error
+        raise InvalidArgument(
+            "stores on HBase need thriftpy2: run `pip install '.[hbase]'` in a checkout of docstore"
+        ) from error
     return thriftpy2.load(str(Path(__file__).with_name("thrift2.thrift")), module_name="docstore_hbase_thrift")
 
 
