@@ -21,7 +21,9 @@ class Limits:
 
     Attributes:
         request_bytes: of one request's body, as it comes and decompressed.
-        waiting_bytes: of all bodies that are in memory; beyond it 429.
+        call_bytes: the same for calls that hold no pages, cells or results, see `messages.LONG_MESSAGES`.
+        values: in one message; they are counted before any object is made.
+        waiting_bytes: of all bodies that are in memory and of what they are decoded to; beyond it 429.
         requests: that are worked on at a time; beyond it 429.
         writes: groups of pages that wait for a commit or are in one; beyond it 429.
         streams: answers of many items that are read at a time, each with some MB in memory; beyond it 429.
@@ -38,6 +40,8 @@ class Limits:
     """
 
     request_bytes: int = 64 * MIB
+    call_bytes: int = MIB
+    values: int = 1 << 20
     waiting_bytes: int = 256 * MIB
     requests: int = 512
     writes: int = 64

@@ -21,6 +21,7 @@ from docstore.reading import orphans as scans
 from docstore.reading.answers import Orphan
 from docstore.reading.collapse import Collapser
 from docstore.reading.documents import Document
+from docstore.reading.snippet import Snippet, most_urls
 from docstore.server import messages
 from docstore.server.admission import check_grade
 from docstore.server.answers import (
@@ -43,6 +44,8 @@ from docstore.server.tokens import Grade
 
 SHOWN_FAMILIES: Final = ("http", "text", "dedup")
 """What JSON shows of a page unless asked: no body."""
+SNIPPETS_AT_A_TIME: Final = 50
+"""Then others may have the thread: 10,000 long texts take minutes."""
 BODY_HEADERS: Final = {
     "content-disposition": "attachment",
     "content-security-policy": "sandbox; default-src 'none'",
@@ -215,8 +218,13 @@ async def snippets(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Passages of pages that answer a query."""
     urls, query, length, at = await message(request, service, messages.Snippets)
     _check_count(urls, service)
-    find = partial(service.store.snippets, urls, query, length=length, at=at)
-    return await ask(request, service, lambda: messages.SnippetList(find()))
+    if len(urls) > most_urls(length):
+        raise InvalidArgument(f"snippets of {length} characters: ask for at most {most_urls(length)} pages at a time")
+    find = partial(service.store.snippets, query=query, length=length, at=at)
+    found: list[Snippet | None] = []
+    for start in range(0, len(urls), SNIPPETS_AT_A_TIME):
+        found += await service.read(find, urls[start : start + SNIPPETS_AT_A_TIME])
+    return await ask(request, service, lambda: messages.SnippetList(found))
 
 
 @post("/collapse", status_code=200, opt=opens(Grade.READ, takes=messages.Collapse, gives=messages.Collapse))

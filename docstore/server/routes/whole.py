@@ -23,7 +23,7 @@ from docstore.version import __version__
 async def about(request: AnyRequest, service: Asked) -> Response[bytes]:
     """What this server is, and how much one request may hold."""
     limits = service.settings.limits
-    bounds = messages.Bounds(limits.request_bytes, limits.batch_pages, limits.urls)
+    bounds = messages.Bounds(limits.request_bytes, limits.batch_pages, limits.urls, limits.call_bytes)
     grade = exchange_of(request.scope).grade.name.lower()
     path = str(service.store.opened.path)
     found = messages.About(__version__, service.boot, os.getpid(), path, service.archive_url, bounds, grade)
