@@ -217,7 +217,7 @@ class Server:
 
     def _archive_app(self) -> ArchiveApp:
         hosts = (*LOOPBACK_HOSTS, self._settings.archive_host, *self._settings.hosts)
-        return archive_app(self._store, ArchiveSettings(hosts=hosts, base_url=self._settings.archive_url))
+        return archive_app(self._store, ArchiveSettings(hosts=hosts, base_url=self._settings.archive_url), self._tokens)
 
     def _reload_tokens(self) -> None:
         if self._tokens is None:

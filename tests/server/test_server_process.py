@@ -134,10 +134,18 @@ def test_another_process_is_told_who_holds_the_store(tmp_path: Path) -> None:
         assert second.returncode == 3 and str(server.pid) in second.stderr
 
 
+def test_the_archive_is_served_if_its_port_is_given(tmp_path: Path) -> None:
+    with process(tmp_path / "store") as (_, where):
+        assert "archive" not in where
+    with process(tmp_path / "store", "--archive-port", "0") as (_, where):
+        assert httpx.get(f"{where['archive']}/web/cdx", params={"url": "a.example"}).status_code == 200
+
+
 def test_wrong_options_are_refused_in_words(tmp_path: Path) -> None:
     for options, code, word in (
         (["--host", "0.0.0.0"], 2, "--token-file"),
         (["--port", "70000"], 2, "no port"),
+        (["--archive-host", "0.0.0.0"], 2, "--archive-port"),
         (["--token-file", str(tmp_path / "none")], 2, "token file"),
     ):
         command = [*SERVE, str(tmp_path / "s"), "--create", *options]

@@ -87,6 +87,26 @@ def test_two_hosts_or_none_are_refused(served: Serving) -> None:
 
 
 @pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        ("http://localhost/v1", "localhost", 200),
+        ("HTTP://LocalHost:80/v1?x", "localhost:80", 200),
+        ("http://evil.example/v1", "localhost", 400),
+        ("http://evil.example/v1", "evil.example", 403),
+        ("http://localhost/v1", "evil.example", 400),
+        ("http://localhost@evil.example/v1", "localhost", 400),
+        ("http://evil.example#@localhost/v1", "localhost", 400),
+        ("ftp://localhost/v1", "localhost", 400),
+        ("http:localhost/v1", "localhost", 400),
+        ("localhost/v1", "localhost", 400),
+    ],
+)
+def test_an_absolute_target_is_checked_like_the_host(served: Serving, target: str, host: str, status: int) -> None:
+    answer = said(served, f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 %d" % status)
+
+
+@pytest.mark.parametrize(
     ("headers", "status"),
     [
         ({"origin": "https://evil.example"}, 403),

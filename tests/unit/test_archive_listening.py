@@ -113,6 +113,7 @@ def test_a_stored_header_cannot_split_an_answer(store: DocumentStore) -> None:
         ("GET /web/cdx?url=a.test HTTP/1.1",),
         ("GET /web/cdx?url=a.test HTTP/1.1", "Host: evil.test"),
         ("GET http://evil.test/web/cdx?url=a.test HTTP/1.1", "Host: evil.test"),
+        ("GET http://evil.test/web/cdx?url=a.test HTTP/1.1", "Host: localhost"),
         ("GET /web/cdx?url=a.test HTTP/1.0",),
     ],
 )

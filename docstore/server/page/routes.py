@@ -16,7 +16,7 @@ from litestar import Response, get, post
 from docstore.model.errors import DocstoreError, InvalidArgument
 from docstore.server.answers import AnyRequest, Asked
 from docstore.server.exchange import Exchange, exchange_of
-from docstore.server.page.access import CHALLENGE, Access
+from docstore.server.page.access import Access
 from docstore.server.page.clusters import clusters
 from docstore.server.page.comparing import comparison
 from docstore.server.page.lookup import listing, lookup
@@ -25,7 +25,7 @@ from docstore.server.page.render import html, render, style
 from docstore.server.refusals import Refusal, failure, is_bug
 from docstore.server.routes.described import opens
 from docstore.server.service import Service
-from docstore.server.tokens import Grade, Tokens
+from docstore.server.tokens import CHALLENGE, Grade, Tokens
 from docstore.version import __version__
 
 OPEN: Final = opens(Grade.NONE)
