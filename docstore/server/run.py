@@ -105,7 +105,7 @@ class Server:
         self._log = log
         self._tokens = None if settings.token_file is None else Tokens(settings.token_file)
         self._jobs = Jobs(store, log, settings.backup_root)
-        self._service = Service(store, settings, Metrics(), os.urandom(8).hex(), self._jobs)
+        self._service = Service(store, settings, Metrics(), os.urandom(8).hex(), self._jobs, log)
         self._api = make_api(self._service, self._tokens, log)
         self._servers: list[uvicorn.Server] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -173,7 +173,7 @@ class Server:
                 pid=os.getpid(),
             )
             stop = asyncio.create_task(self._stopping.wait())
-            tidying = asyncio.create_task(tidy())
+            tidying = asyncio.create_task(tidy(watch=self._service.health.trouble))
             await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
             stop.cancel()
             tidying.cancel()

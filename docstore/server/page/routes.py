@@ -177,6 +177,7 @@ def _base(access: Access, exchange: Exchange, service: Service) -> dict[str, Any
         "asker": exchange.asker,
         "jobs": jobs,
         "running": [job for job in jobs if job["state"] == "running"],
+        "trouble": service.health.trouble(),
         "may_change": may_change,
         "proof": access.proof(exchange) if may_change else "",
         "archive_url": service.archive_url,
@@ -185,7 +186,7 @@ def _base(access: Access, exchange: Exchange, service: Service) -> dict[str, Any
 
 
 def _denied(access: Access, exchange: Exchange, service: Service) -> Response[bytes]:
-    values = {"version": __version__, "store_name": "", "asker": "", "running": []}
+    values = {"version": __version__, "store_name": "", "asker": "", "running": [], "trouble": ""}
     return html(render("denied.html", values), 401, {"www-authenticate": CHALLENGE})
 
 

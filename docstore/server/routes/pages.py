@@ -160,7 +160,8 @@ async def delete_page(request: AnyRequest, service: Asked, url: Url, purge: From
     """Delete a page with all its versions; `purge` takes grade admin."""
     if purge:
         check_grade(exchange_of(request.scope), Grade.ADMIN)
-    return reply(request, messages.Deleted(await service.write(partial(service.store.delete, url, purge=purge))))
+    deleted = await service.write(partial(service.store.delete, url, purge=purge), takes_room=False)
+    return reply(request, messages.Deleted(deleted))
 
 
 @post("/pages/get", status_code=200, opt=opens(Grade.READ, takes=messages.GetPages, streams=Document | None))

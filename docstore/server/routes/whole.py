@@ -9,6 +9,7 @@ import os
 from typing import Any, Final
 
 from litestar import Response, get, post
+from litestar.params import FromQuery
 
 from docstore.model.types import Schema
 from docstore.server import messages
@@ -70,8 +71,11 @@ async def acknowledge_lost(request: AnyRequest, service: Asked) -> Response[byte
 
 
 @get("/healthz", opt=opens(Grade.NONE, gives=dict[str, Any]))
-async def health(request: AnyRequest, service: Asked) -> Response[bytes]:
-    """Whether the server answers."""
+async def health(request: AnyRequest, service: Asked, writes: FromQuery[bool] = False) -> Response[bytes]:
+    """Whether the server answers; with `writes=1` also whether it writes: 503 if not."""
+    trouble = await service.read(service.health.trouble) if writes else ""
+    if trouble:
+        return reply(request, {"status": "writes fail"}, 503)
     return reply(request, {"status": "ok"})
 
 
