@@ -44,12 +44,12 @@ class Room:
         self.taken_bytes = 0
 
     def take(self, count: int) -> None:
-        """Take room for bytes.
+        """Take room for bytes; what is alone always has room.
 
         Raises:
             Refusal: 429, there is none.
         """
-        if self.taken_bytes + count > self.limit_bytes:
+        if self.taken_bytes and self.taken_bytes + count > self.limit_bytes:
             raise busy(f"requests of {self.taken_bytes} bytes wait here, and {self.limit_bytes} is the most")
         self.taken_bytes += count
 

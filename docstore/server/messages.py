@@ -293,7 +293,7 @@ class About(NamedTuple):
         boot: names this run of it.
         pid: its process.
         path: of the store.
-        archive: URL of the archive face, or "".
+        archive: URL of the archive API, or "".
         limits: of one request.
         grade: what the asker may do.
     """

@@ -54,7 +54,7 @@ class Addresses:
     Attributes:
         url: of the API.
         unix: path of its socket.
-        archive_url: of the archive face, or "".
+        archive_url: of the archive API, or "".
     """
 
     url: str

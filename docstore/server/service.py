@@ -152,6 +152,7 @@ class Service:
     Attributes:
         archive_url: of the archive API, once it listens.
         health: whether writes are applied.
+        reading_all: held by a request that reads all of the store; a few of them would keep all readers for minutes.
     """
 
     def __init__(
@@ -169,6 +170,7 @@ class Service:
         self._writers = ThreadPoolExecutor(WRITERS, "docstore-put")
         self._streams: WeakSet[object] = WeakSet()
         self._writing = 0
+        self.reading_all = asyncio.Lock()
         self.health = WriteHealth(store.opened.path, log)
         metrics.gauge("docstore_writes_waiting", "Writes that wait for their commit", lambda: self._writing)
         metrics.gauge("docstore_free_bytes", "Room on the disk of the store", self.health.free_bytes)

@@ -67,7 +67,7 @@ class Settings:
         unix: path of a socket that only this user may use; None for one in the store's folder.
         archive_host, archive_port: of the archive API, an origin of its own; None for none, port 0 for a free one.
             Without tokens whoever reaches it may read every page.
-        archive_url: scheme, host and port by which others know the archive face; "" for what they ask by.
+        archive_url: scheme, host and port by which others know the archive API; "" for what they ask by.
         token_file: who may do what; None where only this machine can ask.
         hosts: names beside those of this machine that a request may have in its Host header.
         origins: of web pages that may ask.

@@ -1,4 +1,4 @@
-"""The archive face of a served store: on a port of its own, with what was written through the API."""
+"""The archive API of a served store: on a port of its own, with what was written through the API."""
 
 from __future__ import annotations
 

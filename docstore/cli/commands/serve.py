@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the archive API (default: 127.0.0.1); without --token-file who reaches it may read every page",
     )
     parser.add_argument(
-        "--archive-url", metavar="URL", default="", help="scheme, host and port by which others know the archive face"
+        "--archive-url", metavar="URL", default="", help="scheme, host and port by which others know the archive API"
     )
     parser.add_argument(
         "--token-file", metavar="FILE", type=Path, help="lines of `read|write|admin TOKEN [name]`; mode 0600"

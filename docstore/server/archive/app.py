@@ -1,4 +1,4 @@
-"""The archive face as an ASGI application: `archive_app(store, settings)`.
+"""The archive API as an ASGI application: `archive_app(store, settings)`.
 
 Read-only: GET and HEAD, no cookies, no state but digests that are kept.  It must have an origin (host
 and port) of its own, because it hands out bytes that strangers wrote.  It takes the raw path of a request, as clients
@@ -59,7 +59,7 @@ _ENCODED_SAFETY = encoded_headers(SAFETY)
 def archive_app(
     store: DocumentStore, settings: ArchiveSettings = ArchiveSettings(), tokens: Tokens | None = None
 ) -> ArchiveApp:
-    """The archive face of an open store, which stays the caller's to close.
+    """The archive API of an open store, which stays the caller's to close.
 
     Args:
         store: to show.
@@ -139,7 +139,7 @@ class ArchiveApp:
         except DocstoreError as error:
             return plain(503, f"the store cannot answer now: {error}", (("Retry-After", "5"),))
         except Exception:
-            _LOG.exception("a request of the archive face failed")
+            _LOG.exception("a request of the archive API failed")
             return plain(500, "this should not happen; the log of the server says what did")
 
     async def _answer_cdx(self, query_string: bytes, base: str) -> Answer:
@@ -182,6 +182,11 @@ class ArchiveApp:
 
     async def _respond(self, scope: Scope, answer: Answer, send: Send) -> None:
         """Send an answer, and end the connection of a client that does not take it."""
+        if not answer.held_bytes and len(answer.body) > _STEP_BYTES:  # a long list, which a slow client holds as well
+            if self._sending.take(len(answer.body)):
+                answer = answer._replace(held_bytes=len(answer.body))
+            else:
+                answer = plain(503, "too many long answers are being sent; ask again", (("Retry-After", "2"),))
         body = answer.body
         length = len(body) if answer.length is None else answer.length
         headers = encoded_headers(answer.headers) + _ENCODED_SAFETY

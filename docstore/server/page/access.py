@@ -1,7 +1,7 @@
 """Who looks at the page: HTTP Basic with a token as the password; and what changes something carries a proof.
 
 Knows headers and tokens; must not know what is shown.  A browser keeps Basic credentials for one origin, host and port:
-unlike a cookie they never reach the archive face, which shows stored pages on another port.  It sends them by itself,
+unlike a cookie they never reach the archive API, which shows stored pages on another port.  It sends them by itself,
 so a form carries a proof that only a page of this server can hold; requests of other origins are refused before that.
 """
 

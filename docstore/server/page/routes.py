@@ -117,9 +117,9 @@ def make_page(tokens: Tokens | None) -> list[Any]:
         if access.grade(exchange) < Grade.READ:
             return _denied(access, exchange, service)
         try:
-            form = await _form(exchange)
             if exchange.grade < Grade.ADMIN:
                 raise Refusal(403, "starting and stopping jobs needs a token of grade admin")
+            form = await _form(exchange)
             if not access.is_proof(exchange, form.get("proof", "")):
                 raise Refusal(403, "this form is of an earlier run of the server; load the page again")
             _change(service, form)
@@ -194,9 +194,9 @@ async def _form(exchange: Exchange) -> dict[str, str]:
     kind = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise Refusal(415, "this takes the form of its own page")
-    raw = await exchange.body()
+    raw = await exchange.body(MOST_FORM_BYTES)
     try:
-        found = parse_qs(raw[:MOST_FORM_BYTES].decode("ascii"), max_num_fields=20)
+        found = parse_qs(raw.decode("ascii"), max_num_fields=20)
     except ValueError as error:
         raise InvalidArgument("this is no form of this page") from error
     return {name: values[0] for name, values in found.items()}

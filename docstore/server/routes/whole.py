@@ -15,6 +15,7 @@ from docstore.model.types import Schema
 from docstore.server import messages
 from docstore.server.answers import AnyRequest, Asked, ask, reply
 from docstore.server.exchange import exchange_of
+from docstore.server.refusals import busy
 from docstore.server.routes.described import opens
 from docstore.server.tokens import Grade
 from docstore.version import __version__
@@ -45,8 +46,11 @@ async def stats(request: AnyRequest, service: Asked) -> Response[bytes]:
 
 @get("/codec-stats", opt=opens(Grade.READ, gives=dict[str, Any]))
 async def codec_stats(request: AnyRequest, service: Asked) -> Response[bytes]:
-    """What records take on disk by column and codec; reads all segments."""
-    return await ask(request, service, service.store.codec_stats)
+    """What records take on disk by column and codec; reads all segments, for one asker at a time."""
+    if service.reading_all.locked():
+        raise busy("the records are being counted for another request")
+    async with service.reading_all:
+        return await ask(request, service, service.store.codec_stats)
 
 
 @get("/stored-bytes", opt=opens(Grade.READ, gives=messages.StoredBytes))
