@@ -129,7 +129,12 @@ def _count_msgpack(raw: bytes, most: int) -> int:
     count = left = 1  # announced by headers; of these not passed yet
     place, length = 0, len(raw)
     while left and place < length and count <= most:
-        skipped, announced, width, factor = _TAGS[raw[place]]
+        tag = raw[place]
+        if 0xA0 <= tag < 0xC0:  # a short string, as most values are
+            place += tag - 0x9F
+            left -= 1
+            continue
+        skipped, announced, width, factor = _TAGS[tag]
         place += 1 + skipped
         left += announced - 1
         if width:
