@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from itertools import islice
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -23,7 +22,7 @@ import yarl
 
 from docstore.client import calls, listings
 from docstore.client.address import UNIX, Address, check_socket, parse_address
-from docstore.client.batches import Batch, as_page, sent_page, write_options
+from docstore.client.batches import Batch, as_page, sent_page, url_batches, write_options
 from docstore.client.calls import Call
 from docstore.client.connections import Answer, Broken, Request
 from docstore.client.exchange import Exchange, Session
@@ -50,7 +49,7 @@ from docstore.model.types import (
 from docstore.reading.answers import Orphan, Similar
 from docstore.reading.cells import Row
 from docstore.reading.documents import Document
-from docstore.reading.snippet import DEFAULT_LENGTH, Snippet
+from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
 from docstore.wire import frames
 from docstore.wire.errors import error_of
 from docstore.wire.frames import FrameKind, FrameReader
@@ -218,8 +217,7 @@ class AsyncStore:
         self, urls: Iterable[str], *, at: Time | None = None, families: Sequence[str] | None = None
     ) -> AsyncIterator[Document | None]:
         """See `DocumentStore.get_many`."""
-        source = iter(urls)
-        while batch := list(islice(source, self._limits.urls)):
+        for batch in url_batches(urls, self._limits):
             async for document in self.items(listings.get_many(batch, at, families)):
                 yield document
 
@@ -244,8 +242,7 @@ class AsyncStore:
     ) -> list[Snippet | None]:
         """See `DocumentStore.snippets`."""
         found: list[Snippet | None] = []
-        source = iter(urls)
-        while batch := list(islice(source, self._limits.urls)):
+        for batch in url_batches(urls, self._limits, most_urls(length)):
             some = await self.ask(calls.snippets(batch, query, length, at))
             found += some
         return found
@@ -254,8 +251,7 @@ class AsyncStore:
         """See `DocumentStore.collapse`."""
         kept: list[str] = []
         taken: list[bytes] = []
-        source = iter(urls)
-        while batch := list(islice(source, self._limits.urls)):
+        for batch in url_batches(urls, self._limits):
             part = await self.ask(calls.collapse(batch, taken))
             kept += part.urls
             taken = part.taken

@@ -1,4 +1,4 @@
-"""A small web archive for tests: ten captures as WARC records, a store made of them, and a way to ask the archive face.
+"""A small web archive for tests: ten captures as WARC records, a store made of them, and a way to ask the archive API.
 
 The captures are those with which web archive clients were tried: two versions and a revisit of a page, an image, a page
 that came gzipped, a redirect, a 404, a query, and a redirect from http to https of the same page.
@@ -125,7 +125,7 @@ def make_store(folder: Path, captures: list[Recorded] = CAPTURES) -> DocumentSto
 
 
 class Reply(NamedTuple):
-    """What the archive face answered."""
+    """What the archive API answered."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -149,7 +149,7 @@ def ask(
     """One request, as uvicorn gives it to an application.
 
     Args:
-        app: the archive face.
+        app: the archive API.
         target: path and query, as they are sent.
         headers: beside `Host`.
         method: of the request.

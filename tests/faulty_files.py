@@ -115,8 +115,8 @@ class FaultyFiles(Files):
             super().unlink(path)
             self._point("after unlink")
 
-    def make_folder(self, path: Path) -> None:
-        super().make_folder(path)
+    def make_folder(self, path: Path, mode: int = 0o777) -> None:
+        super().make_folder(path, mode)
         self.watch(path)
 
     # --- power loss ---

@@ -6,7 +6,7 @@ Knows the fields that the store refuses, and a server's bounds; must not know HT
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from docstore.client.calls import Limits
 from docstore.model.capture import STORED_REFUSED
@@ -33,6 +33,28 @@ def write_options(
 ) -> WriteOptions:
     """How pages are written; without policies the server takes its schema's."""
     return WriteOptions({} if policies is None else checked_policies(policies), anchors, links, any_time, keep_body)
+
+
+def url_batches(urls: Iterable[str], limits: Limits, most: int | None = None) -> Iterator[list[str]]:
+    """URLs in lists, each fit for a request.
+
+    Args:
+        urls: of pages.
+        limits: of one request.
+        most: URLs of a list, if the answer holds fewer than the request.
+    """
+    most = limits.urls if most is None else min(most, limits.urls)
+    batch: list[str] = []
+    batch_bytes = 0
+    for url in urls:
+        length = 8 + len(url.encode("utf-8", "surrogatepass"))
+        if batch and (len(batch) >= most or batch_bytes + length > limits.call_bytes - ROOM_BYTES):
+            yield batch
+            batch, batch_bytes = [], 0
+        batch.append(url)
+        batch_bytes += length
+    if batch:
+        yield batch
 
 
 def as_page(given: Page | tuple[str, bytes]) -> Page:

@@ -111,6 +111,7 @@ class Limits(NamedTuple):
     request_bytes: int = 64 << 20
     batch_pages: int = 1024
     urls: int = 1000
+    call_bytes: int = 1 << 20
 
 
 class About(NamedTuple):

@@ -26,6 +26,9 @@ COMPRESSED_BYTES = 4096
 """Shorter requests are sent as they are."""
 _TRY_AGAIN = (408, 425, 429, 502, 503, 504)
 _ABSENT = "Absent"
+_WHAT_NEXT = (
+    "do the same again; before a read-modify-write or check-and-mutate read the row, as they would be done twice"
+)
 
 
 class Session:
@@ -103,7 +106,7 @@ class Exchange(Generic[_T]):
         where = self._session.address
         error: DocstoreError
         if self._call.writes and self._reached:
-            error = CommitUnknown(f"{where} did not answer ({broken}): the write may be applied; do the same again")
+            error = CommitUnknown(f"{where} did not answer ({broken}): the write may be applied; {_WHAT_NEXT}")
         elif self._reached:
             error = StoreUnavailable(f"{where} did not answer ({broken}); ask again")
         else:
@@ -126,7 +129,7 @@ class Exchange(Generic[_T]):
         self._reached = self._reached or answer.status in (502, 504)  # a proxy: the server behind it may have got it
         error = StoreUnavailable(self._words(answer)) if given is None else error_of(given)
         if self._call.writes and self._reached:
-            error = CommitUnknown(f"{error}; an earlier attempt may be applied: do the same again")
+            error = CommitUnknown(f"{error}; an earlier attempt may be applied; {_WHAT_NEXT}")
         return self._attempts.pause(error, says_when)
 
     def result(self, answer: Answer) -> _T:

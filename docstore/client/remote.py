@@ -9,14 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Sized
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from docstore.client import calls, listings
 from docstore.client.address import parse_address
-from docstore.client.batches import Batch, as_page, sent_page, write_options
+from docstore.client.batches import Batch, as_page, sent_page, url_batches, write_options
 from docstore.client.calls import Call
 from docstore.client.cells import RemoteCells, RemoteRows
 from docstore.client.connections import Answer, Broken, Connections
@@ -40,7 +39,7 @@ from docstore.model.types import (
 from docstore.reading.answers import Orphan, Similar
 from docstore.reading.collapse import ClusterLookup
 from docstore.reading.documents import Document
-from docstore.reading.snippet import DEFAULT_LENGTH, Snippet
+from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
 from docstore.storage.reports import BackupReport, CompactionReport
 from docstore.storage.unreadable import UnreadableValues
 from docstore.wire import frames
@@ -318,8 +317,7 @@ class RemoteStore:
     ) -> Iterator[Document | None]:
         """See `DocumentStore.get_many`."""
         self._check_open()
-        source = iter(urls)
-        while batch := list(islice(source, self._limits.urls)):
+        for batch in url_batches(urls, self._limits):
             yield from self._items(listings.get_many(batch, at, families))
 
     def history(self, url: str) -> list[Document]:
@@ -349,8 +347,7 @@ class RemoteStore:
     ) -> list[Snippet | None]:
         """See `DocumentStore.snippets`."""
         found: list[Snippet | None] = []
-        source = iter(urls)
-        while batch := list(islice(source, self._limits.urls)):
+        for batch in url_batches(urls, self._limits, most_urls(length)):
             some = self._ask(calls.snippets(batch, query, length, at))
             found += some
         return found
@@ -359,8 +356,7 @@ class RemoteStore:
         """See `DocumentStore.collapse`."""
         kept: list[str] = []
         taken: list[bytes] = []
-        source = iter(urls)
-        while batch := list(islice(source, self._limits.urls)):
+        for batch in url_batches(urls, self._limits):
             part = self._ask(calls.collapse(batch, taken))
             kept += part.urls
             taken = part.taken

@@ -84,7 +84,7 @@ class HBaseBackend:
         """See `Backend`: a folder of this machine's user; what is in it can be made again."""
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         folder = cache / "docstore" / "hbase" / self.identity.hex()
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(0o700, parents=True, exist_ok=True)
         return folder
 
     def committer(self, durability: Durability) -> SlotCommitter:

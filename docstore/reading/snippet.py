@@ -34,6 +34,10 @@ if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
 
 DEFAULT_LENGTH: Final = 200
 SHORTEST_LENGTH: Final = 20
+MOST_TEXT: Final = 1 << 20
+"""So much of a text is read, from its beginning: bytes of a stored one, characters of a given one."""
+MOST_ANSWERED: Final = 1 << 24
+"""Characters that a server may have to answer a request with."""
 MAX_HITS: Final = 16
 """Places of one word that are looked at to choose passages; marking looks at the chosen passages again."""
 MAX_PASSAGES: Final = 3
@@ -103,6 +107,11 @@ class Snippet(NamedTuple):
         return "".join(pieces) + (ELLIPSIS if open_end else "")
 
 
+def most_urls(length: int) -> int:
+    """How many pages one request to a server may ask snippets of so many characters for."""
+    return max(1, MOST_ANSWERED // max(1, length))
+
+
 def escape(text: str) -> str:
     """Text with HTML's special characters replaced."""
     for character, reference in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#39;")):
@@ -138,12 +147,12 @@ def passages(text: str, query: str, length: int = DEFAULT_LENGTH) -> tuple[Passa
     Raises:
         InvalidArgument: the length is below SHORTEST_LENGTH.
     """
-    return _passages(FoldedText(text), terms(query), _checked(length))
+    return _passages(FoldedText(text[:MOST_TEXT]), terms(query), _checked(length))
 
 
 def lead(text: str, length: int = DEFAULT_LENGTH, query: str = "") -> tuple[Passage, ...]:
     """The beginning of a text, cut; words of the query in it are marked."""
-    return _lead(FoldedText(text), terms(query), _checked(length))
+    return _lead(FoldedText(text[:MOST_TEXT]), terms(query), _checked(length))
 
 
 def _checked(length: int) -> int:
@@ -404,4 +413,6 @@ class SnippetReader:
             if again is None or again == cell:
                 raise
             return self._folded(key, column, again)
+        if len(value) > MOST_TEXT:
+            value = value[:MOST_TEXT].decode("utf-8", "ignore").encode()  # without half a character at its end
         return FoldedText(value.decode("utf-8", "replace"), value)

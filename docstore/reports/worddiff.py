@@ -7,14 +7,19 @@ changed, so that long pages stay fast.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
+from difflib import Match, SequenceMatcher
 from enum import StrEnum
 from typing import NamedTuple
 
 _WORDS = re.compile(r"\S+")
 MOST_WORDS = 20_000
 """Words of one changed region that are compared one by one; a larger region is shown as taken out and put in."""
+
+
+MOST_STEPS = 10_000_000
+"""Of both texts' comparison, a second or two; what is left then is shown as taken out and put in."""
 
 
 class Change(StrEnum):
@@ -37,14 +42,46 @@ class Piece(NamedTuple):
 def word_diff(old: str, new: str) -> Iterator[Piece]:
     """Pieces of both texts in order; those that are not OLD make the new one, those that are not NEW the old one."""
     old_blocks, new_blocks = old.split("\n"), new.split("\n")
-    matcher = SequenceMatcher(None, old_blocks, new_blocks, autojunk=False)
-    for kind, old_begin, old_end, new_begin, new_end in matcher.get_opcodes():
+    budget = _Budget(MOST_STEPS)
+    for kind, old_begin, old_end, new_begin, new_end in _opcodes(old_blocks, new_blocks, budget):
         if kind == "equal":
             for block in old_blocks[old_begin:old_end]:
                 yield Piece(Change.SAME, " ".join(_WORDS.findall(block)))
                 yield Piece(Change.BREAK, "")
         else:
-            yield from _region(_split(old_blocks[old_begin:old_end]), _split(new_blocks[new_begin:new_end]))
+            yield from _region(_split(old_blocks[old_begin:old_end]), _split(new_blocks[new_begin:new_end]), budget)
+
+
+class _Budget:
+    """Steps that are left for all comparisons of two texts."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+
+class _Matcher(SequenceMatcher[str]):
+    """Stops with OverflowError if it would take too many steps: texts of a few words that repeat take n ** 3."""
+
+    def __init__(self, old: Sequence[str], new: Sequence[str], budget: _Budget) -> None:
+        super().__init__(None, old, new, autojunk=False)
+        self._budget = budget
+        self._old = old
+        self._counts = Counter(new)
+
+    def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
+        """See `SequenceMatcher`: it looks at all places of each word."""
+        self._budget.left -= sum(1 + self._counts[word] for word in self._old[alo:ahi])
+        if self._budget.left < 0:
+            raise OverflowError
+        return super().find_longest_match(alo, ahi, blo, bhi)
+
+
+def _opcodes(old: Sequence[str], new: Sequence[str], budget: _Budget) -> list[tuple[str, int, int, int, int]]:
+    """Equal and changed ranges; all is changed if the comparison would take too long."""
+    try:
+        return list(_Matcher(old, new, budget).get_opcodes())
+    except OverflowError:
+        return [("replace", 0, len(old), 0, len(new))]
 
 
 _BREAK = "\n"
@@ -58,13 +95,12 @@ def _split(blocks: Sequence[str]) -> list[str]:
     return found
 
 
-def _region(old: list[str], new: list[str]) -> Iterator[Piece]:
+def _region(old: list[str], new: list[str], budget: _Budget) -> Iterator[Piece]:
     if max(len(old), len(new)) > MOST_WORDS:
         yield from _pieces(Change.OLD, old)
         yield from _pieces(Change.NEW, new)
         return
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
-    for kind, old_begin, old_end, new_begin, new_end in matcher.get_opcodes():
+    for kind, old_begin, old_end, new_begin, new_end in _opcodes(old, new, budget):
         if kind == "equal":
             yield from _pieces(Change.SAME, old[old_begin:old_end])
             continue

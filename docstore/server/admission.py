@@ -46,8 +46,7 @@ class Admission:
         if self._tokens is None:
             exchange.grade, exchange.asker = Grade.ADMIN, LOCAL
             return
-        scheme, _, given = exchange.headers.get("authorization", "").partition(" ")
-        token = self._tokens.find(given.strip()) if scheme.lower() == "bearer" else None
+        token = self._tokens.of_header(exchange.headers.get("authorization", ""), ("bearer",))
         if token is not None:
             exchange.grade, exchange.asker = token.grade, token.name
 

@@ -17,11 +17,11 @@ from litestar.response import Stream
 
 from docstore.reading.documents import Document
 from docstore.server.exchange import LONG_BYTES, ZSTD, exchange_of
-from docstore.server.messages import by_name
+from docstore.server.messages import LONG_MESSAGES, by_name
 from docstore.server.refusals import Refusal, failure
 from docstore.server.service import Service
 from docstore.wire import frames
-from docstore.wire.shapes import from_json, from_msgpack, plain, read, to_json, to_msgpack
+from docstore.wire.shapes import count_values, from_json, from_msgpack, plain, read, to_json, to_msgpack
 
 AnyRequest = Request[Any, Any, Any]
 Asked = NamedDependency[Service]
@@ -32,6 +32,9 @@ MSGPACK: Final = "application/msgpack"
 LINES: Final = "application/x-ndjson"
 _MSGPACKS: Final = (MSGPACK, "application/x-msgpack", "application/vnd.msgpack")
 _DECODERS: Final[dict[str, Callable[[bytes], Any]]] = {JSON: from_json, **dict.fromkeys(_MSGPACKS, from_msgpack)}
+VALUE_BYTES: Final = 128
+"""Memory that a decoded value takes, with what is made of it: an empty list takes 56, an empty map 64, and 8 in its
+list; a string of one character beyond Latin-1 76."""
 LEAST_COMPRESSED_BYTES: Final = 1024
 _LEVEL: Final = 1
 _CHUNK_BYTES: Final = 256 << 10
@@ -48,7 +51,8 @@ async def message(request: AnyRequest, service: Service, kind: type[_T]) -> _T:
     """What a request holds.
 
     Raises:
-        Refusal: its content type is unknown (415), or its body too long or too slow.
+        Refusal: its content type is unknown (415), its body is too long or too slow, it has too many values (413), or
+            there is no room for them (429).
         InvalidArgument: it is no message of this kind.
     """
     exchange = exchange_of(request.scope)
@@ -56,12 +60,22 @@ async def message(request: AnyRequest, service: Service, kind: type[_T]) -> _T:
     decode = _DECODERS.get(content_type)
     if decode is None:
         raise Refusal(415, f"Content-Type {content_type!r:.100} is none of {JSON}, {MSGPACK}")
-    raw = await exchange.body()
+    limits = service.settings.limits
+    most = min(limits.values, limits.waiting_bytes // (2 * VALUE_BYTES))
+    raw = await exchange.body(limits.request_bytes if kind in LONG_MESSAGES else limits.call_bytes)
+
+    def count() -> int:
+        return count_values(raw, content_type, most)
 
     def decoded() -> _T:
         return read(kind, decode(raw))
 
-    return decoded() if len(raw) < LONG_BYTES else await service.read(decoded)
+    is_short = len(raw) < LONG_BYTES
+    values = count() if is_short else await service.read(count)
+    if values > most:
+        raise Refusal(413, f"the message has more than {most} values; send less at a time")
+    exchange.hold(values * VALUE_BYTES)
+    return decoded() if is_short else await service.read(decoded)
 
 
 def wants_msgpack(request: AnyRequest) -> bool:

@@ -44,12 +44,12 @@ class Room:
         self.taken_bytes = 0
 
     def take(self, count: int) -> None:
-        """Take room for bytes.
+        """Take room for bytes; what is alone always has room.
 
         Raises:
             Refusal: 429, there is none.
         """
-        if self.taken_bytes + count > self.limit_bytes:
+        if self.taken_bytes and self.taken_bytes + count > self.limit_bytes:
             raise busy(f"requests of {self.taken_bytes} bytes wait here, and {self.limit_bytes} is the most")
         self.taken_bytes += count
 
@@ -77,8 +77,8 @@ class Exchange:
     """
 
     __slots__ = (
-        "_body", "_held_bytes", "_limits", "_receive", "_room", "asker", "body_digest", "grade", "headers", "is_local",
-        "method", "received_bytes", "request_id", "scope",
+        "_body", "_held_bytes", "_limits", "_most_bytes", "_receive", "_room", "asker", "body_digest", "grade",
+        "headers", "is_local", "method", "received_bytes", "request_id", "scope",
     )  # fmt: skip
 
     def __init__(self, scope: Scope, receive: Receive, limits: Limits, room: Room, request_id: str) -> None:
@@ -94,18 +94,22 @@ class Exchange:
         self.received_bytes = 0
         self.body_digest = b""
         self._limits = limits
+        self._most_bytes = limits.request_bytes
         self._receive = receive
         self._room = room
         self._held_bytes = 0
         self._body: bytes | None = None
 
-    async def body(self) -> bytes:
+    async def body(self, most_bytes: int | None = None) -> bytes:
         """The whole body, decompressed.
 
+        Args:
+            most_bytes: that it may have, as it comes and decompressed; never more than any request may.
         Raises:
             Refusal: it is too long (413), too slow (408), or there is no room for it (429).
         """
         if self._body is None:
+            self._most_bytes = min(most_bytes or self._most_bytes, self._most_bytes)
             raw = await self._received()
             encoding = self.headers.get("content-encoding", "").strip().lower()
             if encoding in ("", "identity"):
@@ -124,7 +128,7 @@ class Exchange:
 
     async def _received(self) -> bytes:
         announced = self.headers.get("content-length", "")
-        if announced.isdecimal() and len(announced) < 19 and int(announced) > self._limits.request_bytes:
+        if announced.isdecimal() and len(announced) < 19 and int(announced) > self._most_bytes:
             raise self._too_long()
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -139,9 +143,9 @@ class Exchange:
                     raise Refusal(400, "the connection ended inside the body")
                 part = message.get("body", b"")
                 self.received_bytes += len(part)
-                if self.received_bytes > self._limits.request_bytes:
+                if self.received_bytes > self._most_bytes:
                     raise self._too_long()
-                self._hold(len(part))
+                self.hold(len(part))
                 parts.append(part)
                 if hasher is not None:  # part by part: a long body would stop the event loop
                     hasher.update(part)
@@ -157,11 +161,11 @@ class Exchange:
         """A body out of zstd; memory is bounded whatever it says of itself."""
         try:
             claimed = zstandard.frame_content_size(raw)
-            if claimed > self._limits.request_bytes:
+            if claimed > self._most_bytes:
                 raise self._too_long()
             if claimed >= 0:
-                self._hold(claimed)
-                return await _in_thread_if_long(len(raw), _decompress, raw, claimed)
+                self.hold(claimed)
+                return await _in_thread_if_long(max(len(raw), claimed), _decompress, raw, claimed)
             return await self._decompressed_in_pieces(raw)
         except zstandard.ZstdError as error:
             raise Refusal(400, f"the body is no zstd: {error}") from error
@@ -171,22 +175,25 @@ class Exchange:
         found = _pieces(raw)
         pieces: list[bytes] = []
         length = 0
-        while piece := await _in_thread_if_long(len(raw), _next_piece, found):
+        while piece := await _in_thread_if_long(len(raw) + length, _next_piece, found):
             length += len(piece)
-            if length > self._limits.request_bytes:
+            if length > self._most_bytes:
                 raise self._too_long()
-            self._hold(len(piece))
+            self.hold(len(piece))
             pieces.append(piece)
         return b"".join(pieces)
 
-    def _hold(self, count: int) -> None:
+    def hold(self, count: int) -> None:
+        """Count memory that the request takes until it is answered.
+
+        Raises:
+            Refusal: 429, there is no room.
+        """
         self._room.take(count)
         self._held_bytes += count
 
     def _too_long(self) -> Refusal:
-        return Refusal(
-            413, f"the body has more than {self._limits.request_bytes} bytes; send less at a time, see GET /v1"
-        )
+        return Refusal(413, f"the body has more than {self._most_bytes} bytes; send less at a time, see GET /v1")
 
 
 def _decompress(raw: bytes, claimed: int) -> bytes:

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from litestar.types import ASGIApp, Receive, Scope, Send
 
 SHOWN_QUERY_CHARACTERS: Final = 500
+STEP_BYTES: Final = 256 << 10
+"""A longer body is sent in steps: uvicorn waits for a slow client before each message, and not after the last one."""
+COUNTED_BYTES: Final = 1 << 20
+"""Longer answers take room; of shorter ones as many wait as there may be requests."""
 OPEN_PATHS: Final = ("/healthz",)
 """Asked by who must not wait in a line, and has no token."""
 _ANSWER_HEADERS: Final = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
@@ -70,14 +74,16 @@ class Gate:
         exchange = Exchange(scope, receive, self._limits, self._room, f"{self._prefix}-{next(self._numbers)}")
         state: dict[str, Any] = scope  # type: ignore[assignment]
         state[SCOPE_NAME] = exchange
-        answer = _Answer(send, self._limits.send_seconds, self._headers(exchange))
+        answer = _Answer(send, self._limits.send_seconds, self._headers(exchange), exchange)
         started = time.perf_counter()
         self.working += 1
         trouble = None
         try:
             self._admit(exchange)
             await self._replays.answer(exchange, receive, answer.send)
-        except Exception as error:
+        except Exception as raised:
+            # What `_Answer` refuses comes back inside an exception of the framework.
+            error = raised.__cause__ if isinstance(raised.__cause__, Refusal) else raised
             status, body, retry_after = failure(error)
             trouble = (
                 body["error"]["message"] if isinstance(error, Refusal) else "".join(traceback.format_exception(error))
@@ -130,28 +136,49 @@ class Gate:
 class _Answer:
     """The way out of one answer: its headers, its count of bytes, and the time that a client may take."""
 
-    def __init__(self, send: Send, seconds: float, headers: list[tuple[bytes, bytes]]) -> None:
+    def __init__(self, send: Send, seconds: float, headers: list[tuple[bytes, bytes]], exchange: Exchange) -> None:
         self._send = send
         self._seconds = seconds
         self._headers = headers
+        self._exchange = exchange
         self.status = 0
         self.sent_bytes = 0
         self.is_stuck = False
 
     async def send(self, message: Any) -> None:
         if message["type"] == "http.response.start":
+            if self._exchange.method == "GET":
+                self._hold(message)
             self.status = message["status"]
             given = list(message.get("headers", ()))
             names = {name.lower() for name, _ in given}
             message["headers"] = [*given, *(pair for pair in self._headers if pair[0] not in names)]
-        else:
-            self.sent_bytes += len(message.get("body", b""))
+            await self._send_part(message)
+            return
+        body = message.get("body", b"")
+        for start in range(0, len(body) - STEP_BYTES, STEP_BYTES):
+            await self._send_part({**message, "body": body[start : start + STEP_BYTES], "more_body": True})
+        last = max(0, -(-len(body) // STEP_BYTES) - 1) * STEP_BYTES
+        await self._send_part({**message, "body": body[last:]} if last else message)
+
+    async def _send_part(self, message: Any) -> None:
+        self.sent_bytes += len(message.get("body", b""))
         try:
             async with asyncio.timeout(self._seconds):
                 await self._send(message)
         except TimeoutError:
             self.is_stuck = True
             raise
+
+    def _hold(self, start: Any) -> None:
+        """Count a long answer that was read as memory of the request, until its client has taken it.
+
+        Raises:
+            Refusal: 429, there is no room; that nothing was done is true of GET alone.
+        """
+        length = int(dict(start.get("headers", ())).get(b"content-length", b"0"))
+        if length > COUNTED_BYTES:
+            self._exchange.hold(length)
 
 
 def _check_query(query: bytes) -> None:

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from docstore.storage.heap import give_back_freed
@@ -35,8 +35,17 @@ def full_collections_by_clock() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-async def tidy(trim_seconds: float = TRIM_SECONDS, collect_seconds: float = COLLECT_SECONDS) -> None:
-    """Collect garbage each minute, and give freed memory back to the system each ten seconds, until cancelled."""
+async def tidy(
+    trim_seconds: float = TRIM_SECONDS,
+    collect_seconds: float = COLLECT_SECONDS,
+    watch: Callable[[], object] | None = None,
+) -> None:
+    """Collect garbage each minute, and give freed memory back to the system each ten seconds, until cancelled.
+
+    Args:
+        trim_seconds, collect_seconds: how often.
+        watch: called as often as memory is given back, in a thread.
+    """
     collected = time.monotonic()
     while True:
         await asyncio.sleep(trim_seconds)
@@ -44,3 +53,5 @@ async def tidy(trim_seconds: float = TRIM_SECONDS, collect_seconds: float = COLL
             gc.collect()
             collected = time.monotonic()
         await asyncio.to_thread(give_back_freed)
+        if watch is not None:
+            await asyncio.to_thread(watch)

@@ -246,6 +246,10 @@ class ReadModifyWrite(NamedTuple):
     row_key: bytes | None = None
 
 
+LONG_MESSAGES = frozenset({PutPage, PutPages, FindSimilar, Collapse, Apply, CheckAndMutate, ReadModifyWrite})
+"""Messages that hold bodies, values or the groups of long results; every other one has at most `Limits.call_bytes`."""
+
+
 class Cells(NamedTuple):
     """Cells, as they are now."""
 
@@ -278,6 +282,7 @@ class Bounds(NamedTuple):
     request_bytes: int
     batch_pages: int
     urls: int
+    call_bytes: int
 
 
 class About(NamedTuple):
@@ -288,7 +293,7 @@ class About(NamedTuple):
         boot: names this run of it.
         pid: its process.
         path: of the store.
-        archive: URL of the archive face, or "".
+        archive: URL of the archive API, or "".
         limits: of one request.
         grade: what the asker may do.
     """

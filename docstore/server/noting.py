@@ -1,4 +1,4 @@
-"""The log and the numbers of an application that has its own admission and bounds: the archive face.
+"""The log and the numbers of an application that has its own admission and bounds: the archive API.
 
 Knows ASGI messages; must not know what is asked.
 """

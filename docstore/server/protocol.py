@@ -8,6 +8,7 @@ lengths of chunks, trailers) is counted: a client that sends it without end, or 
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -74,6 +75,20 @@ class JoiningTransport:
             self._transport.write(joined)
 
 
+def _check_target(target: bytes, hosts: list[bytes]) -> None:
+    """Refuse an absolute target (``GET http://HOST/PATH``) that names another host than the Host header.
+
+    The header is checked against the names of this server, and the target is the one that counts (RFC 9112, 3.2.2).
+
+    Raises:
+        ValueError: the parser makes a 400 of it.
+    """
+    scheme, _, rest = target.partition(b"://")
+    authority = re.split(rb"[/?#]", rest, maxsplit=1)[0]
+    if scheme.lower() not in (b"http", b"https") or [authority.lower()] != [host.lower() for host in hosts]:
+        raise ValueError("the target names another host than the Host header")
+
+
 class _BoundedProtocol(HttpToolsProtocol):
     limits: Limits
 
@@ -119,6 +134,8 @@ class _BoundedProtocol(HttpToolsProtocol):
         """Its head is here."""
         self._stop_head_timer()
         self._is_in_request = True
+        if not self.url.startswith(b"/") and self.url != b"*":
+            _check_target(self.url, [value for name, value in self.headers if name == b"host"])
         if sum(len(name) + len(value) for name, value in self.headers) > self.limits.header_bytes:
             raise ValueError("too many bytes of headers")  # the parser makes a 400 of it
         super().on_headers_complete()

@@ -54,7 +54,7 @@ class Addresses:
     Attributes:
         url: of the API.
         unix: path of its socket.
-        archive_url: of the archive face, or "".
+        archive_url: of the archive API, or "".
     """
 
     url: str
@@ -105,7 +105,7 @@ class Server:
         self._log = log
         self._tokens = None if settings.token_file is None else Tokens(settings.token_file)
         self._jobs = Jobs(store, log, settings.backup_root)
-        self._service = Service(store, settings, Metrics(), os.urandom(8).hex(), self._jobs)
+        self._service = Service(store, settings, Metrics(), os.urandom(8).hex(), self._jobs, log)
         self._api = make_api(self._service, self._tokens, log)
         self._servers: list[uvicorn.Server] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -173,7 +173,7 @@ class Server:
                 pid=os.getpid(),
             )
             stop = asyncio.create_task(self._stopping.wait())
-            tidying = asyncio.create_task(tidy())
+            tidying = asyncio.create_task(tidy(watch=self._service.health.trouble))
             await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
             stop.cancel()
             tidying.cancel()
@@ -217,7 +217,7 @@ class Server:
 
     def _archive_app(self) -> ArchiveApp:
         hosts = (*LOOPBACK_HOSTS, self._settings.archive_host, *self._settings.hosts)
-        return archive_app(self._store, ArchiveSettings(hosts=hosts, base_url=self._settings.archive_url))
+        return archive_app(self._store, ArchiveSettings(hosts=hosts, base_url=self._settings.archive_url), self._tokens)
 
     def _reload_tokens(self) -> None:
         if self._tokens is None:

@@ -7,21 +7,29 @@ read waits for no commit.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import errno
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from docstore.model import keys
+from docstore.model.capture import STORED_KNOWN, STORED_REFUSED
+from docstore.model.errors import CommitUnknown, DocstoreError, StorageError
 from docstore.model.types import Page, PutResult, ReadSpec, micros
 from docstore.reading.documents import Document, DocumentReader, LongDocument
 from docstore.reading.lookup import Lookup
 from docstore.server.archive.digests import payload_digest
 from docstore.server.jobs import Jobs
 from docstore.server.metrics import Metrics
+from docstore.server.records import Log
 from docstore.server.refusals import busy
 from docstore.server.settings import Settings
 from docstore.storage.envelope import envelope_raw_bytes
+from docstore.storage.files import Files
 from docstore.store import DocumentStore
 
 READERS = 6
@@ -29,6 +37,10 @@ LONG_BYTES = 1 << 20
 """A body whose digest takes milliseconds."""
 NOT_MODIFIED = 304
 STREAMERS = 2
+LEAST_FREE_BYTES = 1 << 20
+"""Below, a write of one page may fail."""
+MORE_FREE_BYTES = 4 << 20
+"""After a write failed on a full disk so much more has to be free until the next one is expected to do."""
 SHORT_BYTES = 256 << 10
 """Values of a page that are read without changing threads: at most a millisecond or two."""
 WRITERS = 16
@@ -36,6 +48,63 @@ WRITERS = 16
 
 _T = TypeVar("_T")
 _SIZES = ReadSpec(("page", "text"), versions=1)
+
+
+class WriteHealth:
+    """Whether writes are applied; logs each change.  Thread-safe.
+
+    They fail from an error of the storage on until one is applied.  If the disk was full, it is also enough that room
+    came: whoever sends no writes to a server that fails would wait for ever.
+
+    Args:
+        folder: of the store.
+        log: where changes are noted.
+    """
+
+    def __init__(self, folder: Path, log: Log) -> None:
+        self._folder = folder
+        self._log = log
+        self._lock = threading.Lock()
+        self._error = ""
+        self._enough_bytes = 0
+        """Free bytes from which on writes are tried again; 0 if room is not what they failed for."""
+        self._logged = ""
+
+    def free_bytes(self) -> int:
+        """Room on the disk of the store; 0 if the disk does not say."""
+        try:
+            return Files().free_bytes(self._folder)
+        except StorageError:
+            return 0
+
+    def trouble(self) -> str:
+        """Why writes fail; "" if they do not."""
+        free = self.free_bytes()
+        with self._lock:
+            if self._enough_bytes and free >= self._enough_bytes:
+                self._error, self._enough_bytes = "", 0
+            trouble = self._error or ("the disk is full" if free < LEAST_FREE_BYTES else "")
+            if bool(trouble) != bool(self._logged):
+                state = "failing" if trouble else "working"
+                self._log.write("writes", state=state, free_bytes=free, error=trouble or None)
+            self._logged = trouble
+        return trouble
+
+    def failed(self, error: DocstoreError) -> None:
+        """A write was not applied, or perhaps not."""
+        is_full = getattr(error, "errno", None) == errno.ENOSPC
+        enough = self.free_bytes() + MORE_FREE_BYTES if is_full else 0
+        with self._lock:
+            self._error, self._enough_bytes = str(error), enough
+        self.trouble()
+
+    def succeeded(self) -> None:
+        """A write was applied that took room."""
+        with self._lock:
+            was_failing = bool(self._error)
+            self._error, self._enough_bytes = "", 0
+        if was_failing:
+            self.trouble()
 
 
 class HowToWrite(NamedTuple):
@@ -79,11 +148,16 @@ class Service:
         metrics: where results are counted.
         boot: names this run of the server.
         jobs: long work on the store.
+        log: where it is noted that writes fail.
     Attributes:
-        archive_url: of the archive face, once it listens.
+        archive_url: of the archive API, once it listens.
+        health: whether writes are applied.
+        reading_all: held by a request that reads all of the store; a few of them would keep all readers for minutes.
     """
 
-    def __init__(self, store: DocumentStore, settings: Settings, metrics: Metrics, boot: str, jobs: Jobs) -> None:
+    def __init__(
+        self, store: DocumentStore, settings: Settings, metrics: Metrics, boot: str, jobs: Jobs, log: Log
+    ) -> None:
         self.store = store
         self.settings = settings
         self.metrics = metrics
@@ -96,7 +170,11 @@ class Service:
         self._writers = ThreadPoolExecutor(WRITERS, "docstore-put")
         self._streams: WeakSet[object] = WeakSet()
         self._writing = 0
+        self.reading_all = asyncio.Lock()
+        self.health = WriteHealth(store.opened.path, log)
         metrics.gauge("docstore_writes_waiting", "Writes that wait for their commit", lambda: self._writing)
+        metrics.gauge("docstore_free_bytes", "Room on the disk of the store", self.health.free_bytes)
+        metrics.gauge("docstore_writes_failing", "1 if writes fail", lambda: bool(self.health.trouble()))
 
     async def read(self, call: Callable[..., _T], *args: Any) -> _T:
         """Call what reads, in a thread."""
@@ -139,17 +217,25 @@ class Service:
         """Count it no more."""
         self._streams.discard(stream)
 
-    async def write(self, call: Callable[..., _T], *args: Any) -> _T:
+    async def write(self, call: Callable[..., _T], *args: Any, takes_room: bool = True) -> _T:
         """Call what writes, in a thread.
 
+        Args:
+            call: the write.
+            args: its arguments.
+            takes_room: if it succeeds, others of its kind would; deletes go on if the disk is full.
         Raises:
             Refusal: 429, too many writes wait.
         """
         self._begin_write()
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._writers, call, *args)
+            with self._noted():
+                result = await asyncio.get_running_loop().run_in_executor(self._writers, call, *args)
         finally:
             self._writing -= 1
+        if takes_room:
+            self.health.succeeded()
+        return result
 
     async def put_page(self, page: Page, how: HowToWrite) -> PutResult:
         """Write one page; those of many requests share commits."""
@@ -161,17 +247,18 @@ class Service:
         self._begin_write()
         try:
             page = await asyncio.to_thread(self._named, page) if len(page.body) > LONG_BYTES else self._named(page)
-            result = await asyncio.wrap_future(self.store.submit_page(page, **how.of_python()))
+            with self._noted():
+                result = await asyncio.wrap_future(self.store.submit_page(page, **how.of_python()))
         finally:
             self._writing -= 1
-        self.metrics.note_results([result], len(page.body))
+        self._count([result], len(page.body))
         return result
 
     async def put_pages(self, pages: Sequence[Page], how: HowToWrite) -> Written:
         """Write pages in their order."""
-        written = await self.write(self._put_pages, pages, how)
+        written = await self.write(self._put_pages, pages, how, takes_room=False)
         if not how.dry_run:
-            self.metrics.note_results(written.results, sum(len(page.body) for page in pages))
+            self._count(written.results, sum(len(page.body) for page in pages), written.error)
         return written
 
     def close(self) -> None:
@@ -179,6 +266,21 @@ class Service:
         self._writers.shutdown()
         self._readers.shutdown()
         self._streamers.shutdown()
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        try:
+            yield
+        except (StorageError, CommitUnknown) as error:
+            self.health.failed(error)
+            raise
+
+    def _count(self, results: Sequence[PutResult], body_bytes: int, error: Exception | None = None) -> None:
+        self.metrics.note_results(results, body_bytes)
+        if isinstance(error, StorageError | CommitUnknown):
+            self.health.failed(error)
+        elif any(result.stored not in (STORED_REFUSED, STORED_KNOWN) for result in results):
+            self.health.succeeded()
 
     def _begin_write(self) -> None:
         if self._writing >= self.settings.limits.writes:

@@ -21,7 +21,9 @@ class Limits:
 
     Attributes:
         request_bytes: of one request's body, as it comes and decompressed.
-        waiting_bytes: of all bodies that are in memory; beyond it 429.
+        call_bytes: the same for calls that hold no pages, cells or results, see `messages.LONG_MESSAGES`.
+        values: in one message; they are counted before any object is made.
+        waiting_bytes: of all bodies that are in memory and of what they are decoded to; beyond it 429.
         requests: that are worked on at a time; beyond it 429.
         writes: groups of pages that wait for a commit or are in one; beyond it 429.
         streams: answers of many items that are read at a time, each with some MB in memory; beyond it 429.
@@ -38,6 +40,8 @@ class Limits:
     """
 
     request_bytes: int = 64 * MIB
+    call_bytes: int = MIB
+    values: int = 1 << 20
     waiting_bytes: int = 256 * MIB
     requests: int = 512
     writes: int = 64
@@ -61,9 +65,9 @@ class Settings:
     Attributes:
         host, port: of the API; port 0 takes a free one.
         unix: path of a socket that only this user may use; None for one in the store's folder.
-        archive_host, archive_port: of the archive face, an origin of its own; None for none, port 0 for a free one.
-            Whoever reaches it may read every page.
-        archive_url: scheme, host and port by which others know the archive face; "" for what they ask by.
+        archive_host, archive_port: of the archive API, an origin of its own; None for none, port 0 for a free one.
+            Without tokens whoever reaches it may read every page.
+        archive_url: scheme, host and port by which others know the archive API; "" for what they ask by.
         token_file: who may do what; None where only this machine can ask.
         hosts: names beside those of this machine that a request may have in its Host header.
         origins: of web pages that may ask.

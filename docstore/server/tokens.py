@@ -7,16 +7,21 @@ time wherever two tokens differ, and a dump of memory has none that is not in us
 
 from __future__ import annotations
 
+import base64
+import binascii
 import enum
 import hashlib
 import hmac
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from docstore.model.errors import InvalidArgument
 
 SHORTEST_TOKEN = 16
+CHALLENGE = 'Basic realm="docstore", charset="UTF-8"'
+"""Lets a browser ask for a name and a password."""
 
 
 class Grade(enum.IntEnum):
@@ -62,6 +67,26 @@ class Tokens:
             if hmac.compare_digest(token.digest, digest):
                 found = token
         return found
+
+    def of_header(self, authorization: str, schemes: Sequence[str]) -> Token | None:
+        """The token of an Authorization header.
+
+        Args:
+            authorization: its value; "" for none.
+            schemes: that are taken: "bearer", and "basic", whose password is the token, whatever the user is called.
+        """
+        scheme, _, given = authorization.partition(" ")
+        if scheme.lower() not in schemes:
+            return None
+        return self.find(given.strip() if scheme.lower() == "bearer" else _password(given))
+
+
+def _password(given: str) -> str:
+    try:
+        decoded = base64.b64decode(given.strip(), validate=True).decode("utf-8")
+    except (binascii.Error, ValueError):
+        return ""
+    return decoded.partition(":")[2]
 
 
 def _digest(token: str) -> bytes:

@@ -30,6 +30,7 @@ _REMEDIES = {
     errno.EROFS: "the file system is mounted read-only",
     errno.EMFILE: "too many open files: raise the limit (ulimit -n)",
     errno.ENOENT: "there is no such file or folder",
+    errno.ELOOP: "it is a symbolic link, which is not followed: remove it",
 }
 
 
@@ -51,6 +52,10 @@ def storage_error(doing: str, path: Path, cause: OSError) -> StorageError:
     error = StorageError(f"cannot {doing} {path}: {name}, {remedy}")
     error.errno = cause.errno
     return error
+
+
+PRIVATE = 0o700
+"""Mode of a folder with a store, or with a copy of one: pages may be what only this user was let see."""
 
 
 class AppendFile:
@@ -271,10 +276,10 @@ class Files:
             finally:
                 os.close(descriptor)
 
-    def make_folder(self, path: Path) -> None:
-        """Make a folder, which may exist; its parent must."""
+    def make_folder(self, path: Path, mode: int = 0o777) -> None:
+        """Make a folder, which may exist and then keeps its mode; its parent must exist."""
         with translated("make folder", path):
-            path.mkdir(exist_ok=True)
+            path.mkdir(mode, exist_ok=True)
 
     def names(self, path: Path) -> list[str]:
         """Names in a folder, sorted."""
@@ -359,11 +364,11 @@ class ReadOnlyFiles(Files):
         self._refuse(path)
         super().allocate(path, length_bytes)
 
-    def make_folder(self, path: Path) -> None:
+    def make_folder(self, path: Path, mode: int = 0o777) -> None:
         """See `Files`; one that is there is left alone."""
         if not self.exists(path):
             self._refuse(path)
-        super().make_folder(path)
+        super().make_folder(path, mode)
 
 
 def read_only_error(store: Path) -> StorageError:
@@ -394,6 +399,9 @@ class Holder(NamedTuple):
     server: str = ""
 
 
+_OF_LOCK = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""How a lock file is opened, in which others may have put a link or a pipe."""
+_MOST_HOLDER_BYTES = 1 << 16
 _held: weakref.WeakSet[StoreLock] = weakref.WeakSet()
 
 
@@ -423,11 +431,11 @@ class StoreLock:
         if self._descriptor >= 0:
             raise StoreUnavailable(f"{self._path} is already held by this object")
         with translated("open lock", self._path):
-            if shared:
-                path = self._path if self._path.exists() else self._path.parent
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            else:
-                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if shared and not os.path.lexists(self._path):
+                descriptor = os.open(self._path.parent, os.O_RDONLY | os.O_CLOEXEC)
+            else:  # a link could lead to any file of this user, which would be cut to nothing
+                flags = os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT
+                descriptor = os.open(self._path, flags | _OF_LOCK, 0o644)
         try:
             with translated("lock", self._path):
                 try:
@@ -490,7 +498,8 @@ class StoreLock:
 def read_holder(path: Path) -> Holder:
     """What a lock file says; an empty `Holder` where it says nothing readable."""
     try:
-        content = json.loads(path.read_bytes())
+        with os.fdopen(os.open(path, os.O_RDONLY | _OF_LOCK), "rb") as file:
+            content = json.loads(file.read(_MOST_HOLDER_BYTES))
         return Holder(**{name: content[name] for name in Holder._fields if name in content})
     except (OSError, ValueError, TypeError):
         return Holder()

@@ -44,7 +44,7 @@ from docstore.model.format import (
 )
 from docstore.model.types import RowMutations, SetCell
 from docstore.storage.engine import Copyable
-from docstore.storage.files import Files, ReadFile
+from docstore.storage.files import PRIVATE, Files, ReadFile
 from docstore.storage.parts import Progress
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.reports import BackupReport
@@ -97,7 +97,7 @@ def backup(
             with committer.lock:
                 lengths = _segment_lengths(opened)
             _check_earlier(opened, folder, earlier, lengths)
-        files.make_folder(folder)
+        files.make_folder(folder, PRIVATE)
         for name in FOLDERS:
             files.make_folder(folder / name)
         engine = f"{BACKUP_ENGINE_PREFIX}{_next_engine(files, folder)}"
@@ -171,7 +171,7 @@ def restore(folder: Path, target: Path, files: Files | None = None, on_progress:
     if not files.exists(folder / BACKUP_FILE):
         raise InvalidArgument(f"there is no backup in {folder}; name the folder that `docstore backup` wrote")
     content = _read(files, folder)
-    files.make_folder(target)
+    files.make_folder(target, PRIVATE)
     if files.names(target):
         raise InvalidArgument(f"{target} is not empty; name a folder that is not there")
     wanted = {Path(SEGMENT_DIRECTORY, name): int(length) for name, length in content["segments"].items()}

@@ -44,7 +44,16 @@ from docstore.model.format import (
 from docstore.model.types import Durability, RowMutations, Schema, SetCell
 from docstore.storage.counts import totals
 from docstore.storage.engine import Engine
-from docstore.storage.files import Files, Holder, ReadOnlyFiles, StoreLock, read_holder, read_only_error, translated
+from docstore.storage.files import (
+    PRIVATE,
+    Files,
+    Holder,
+    ReadOnlyFiles,
+    StoreLock,
+    read_holder,
+    read_only_error,
+    translated,
+)
 from docstore.storage.parts import Problem, Progress, RunStorage
 from docstore.storage.plan import Plan, Stage, apply
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
@@ -312,7 +321,7 @@ class Layout:
         if read_only is None:
             read_only = not is_new and self._cannot_be_written()
         files = ReadOnlyFiles(self._path) if read_only else self._files
-        files.make_folder(self._path)
+        files.make_folder(self._path, PRIVATE)
         with ExitStack() as undo:
             lock = StoreLock(self._path / LOCK_FILE, __version__)
             lock.acquire(shared=read_only)

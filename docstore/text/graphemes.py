@@ -16,6 +16,8 @@ _ZERO_WIDTH_JOINER: Final = "\u200d"
 _EXTENDING: Final = frozenset("\u200c\u200d\u0e33\u0eb3\uff9e\uff9f")
 """Joiners, Thai and Lao AM, halfwidth voicing marks: no marks by category, and part of what stands before them."""
 _VIRAMA_CLASS: Final = 9
+LONGEST_CHARACTER: Final = 256
+"""Code points that are looked through for a boundary: then the text is cut all the same, as a megabyte of marks is."""
 
 
 def is_boundary(text: str, place: int) -> bool:
@@ -41,15 +43,17 @@ def is_boundary(text: str, place: int) -> bool:
 
 
 def cut_before(text: str, place: int) -> int:
-    """The last boundary at or before `place`."""
-    while not is_boundary(text, place):
+    """The last boundary at or before `place`; LONGEST_CHARACTER before it if there is none so near."""
+    least = place - LONGEST_CHARACTER
+    while place > least and not is_boundary(text, place):
         place -= 1
     return max(0, min(place, len(text)))
 
 
 def cut_after(text: str, place: int) -> int:
-    """The first boundary at or after `place`."""
-    while not is_boundary(text, place):
+    """The first boundary at or after `place`; LONGEST_CHARACTER after it if there is none so near."""
+    most = place + LONGEST_CHARACTER
+    while place < most and not is_boundary(text, place):
         place += 1
     return max(0, min(place, len(text)))
 

@@ -109,7 +109,7 @@ class Archive(NamedTuple):
 
     @property
     def base(self) -> str:
-        """Of its archive face."""
+        """Of its archive API."""
         return f"http://127.0.0.1:{self.port}/web"
 
 

@@ -1,4 +1,4 @@
-"""A browser at the archive face itself: what is stored is shown, and nothing of it runs."""
+"""A browser at the archive API itself: what is stored is shown, and nothing of it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever bytes a client sends, the archive face answers with a reason, and a list of captures stays a list."""
+"""Whatever bytes a client sends, the archive API answers with a reason, and a list of captures stays a list."""
 
 from __future__ import annotations
 

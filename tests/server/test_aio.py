@@ -12,6 +12,7 @@ import pytest
 
 import docstore
 from docstore import aio
+from docstore.client.batches import ROOM_BYTES
 from docstore.model.types import Condition, Increment, Page, ReadSpec, SetCell
 from docstore.server.settings import Limits
 from tests.serving import Serving, serving
@@ -170,11 +171,12 @@ def test_errors_are_those_of_the_store(run: Any, tmp_path: Path) -> None:
         asyncio.run(nobody())
 
 
-def test_results_in_parts_are_the_results_of_one_call(tmp_path: Path) -> None:
+@pytest.mark.parametrize("limits", [Limits(urls=2), Limits(call_bytes=ROOM_BYTES + 70)])
+def test_results_in_parts_are_the_results_of_one_call(tmp_path: Path, limits: Limits) -> None:
     def body(name: str) -> bytes:
         return page(name) + b"<p>same"
 
-    with serving(tmp_path / "store", limits=Limits(urls=2)) as one:
+    with serving(tmp_path / "store", limits=limits) as one:
         for name, text in (("a", "x"), ("b", "y"), ("c", "x"), ("d", "z"), ("e", "y")):
             one.store.put_page(f"https://{name}.example/", body(text), fetched_at=AT)
         urls = [f"https://{name}.example/" for name in ("a", "none", "b", "c", "d", "e", "a")]
@@ -190,3 +192,8 @@ def test_results_in_parts_are_the_results_of_one_call(tmp_path: Path) -> None:
         with docstore.connect(one.addresses.url) as store:
             assert store.collapse(iter(urls)) == whole
             assert store.collapse([]) == []
+            assert [found and found.url for found in store.get_many(urls)] == [
+                None if "none" in url else url for url in urls
+            ]
+            many = [f"https://{number}.example/{'x' * 2000}" for number in range(5)]
+            assert store.snippets(many, "x", length=1 << 23) == [None] * 5, "as many as one answer may hold"

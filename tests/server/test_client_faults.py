@@ -107,6 +107,28 @@ def test_a_write_whose_answer_is_lost_is_applied_once(line: Line, served: Servin
     assert row is not None and [one.value for one in row.cells] == [b"yyy"]
 
 
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_a_write_whose_long_answer_is_lost_is_not_done_twice_in_silence(line: Line, served: Serving, kind: str) -> None:
+    """The server keeps no answer of 5 MB: it says that the write may be applied, and the client hands that on."""
+    url, value = f"https://long.example/{kind}", b"y" * (5 << 20)
+
+    async def ask() -> None:
+        async with aio.connect(line.url) as store:
+            line.cut(1_000_000)
+            await store.cells.read_modify_write(url, [Append("notes", b"log", value)])
+
+    with pytest.raises(CommitUnknown, match="read the row"):
+        if kind == "asyncio":
+            asyncio.run(ask())
+        else:
+            with connect(line.url) as store:
+                line.cut(1_000_000)
+                store.cells.read_modify_write(url, [Append("notes", b"log", value)])
+    assert not line.cuts
+    row = served.store.cells.read_row(url, ReadSpec(versions=1))
+    assert row is not None and [len(one.value) for one in row.cells] == [5 << 20]
+
+
 @pytest.mark.parametrize("cut", [1, 150])
 def test_groups_of_pages_are_written_once(line: Line, served: Serving, cut: int) -> None:
     pages = [Page(f"https://groups.example/{cut}/{number}", b"text %d" % number) for number in range(300)]

@@ -304,3 +304,13 @@ def test_the_rate_moves_on_with_the_minutes() -> None:
     assert len(rate.minutes()) == MINUTES + 1
     seconds[0] = 1e9
     assert sum(rate.minutes()) == 0
+
+
+@pytest.mark.parametrize("blank", [" ", "\n"])
+def test_texts_of_words_that_repeat_are_compared_in_bounded_time(blank: str) -> None:
+    """All matches are of one word, and each leaves nearly all for the next step: 10 ** 11 steps."""
+    old, new = (blank.join(f"a {name}{n}" for n in range(4500)) for name in "xy")
+    rows = side_by_side(old, new)
+    assert [len(row.old) + len(row.new) for row in rows if not row.unchanged]
+    shown = [" ".join(piece.text for row in rows for piece in side(row)) for side in (lambda r: r.old, lambda r: r.new)]
+    assert [len(text.split()) for text in shown] == [9000, 9000]

@@ -13,6 +13,7 @@ import zstandard
 
 from docstore.model.types import Cell, Page, PutResult
 from docstore.reading.documents import Document
+from docstore.server import replays
 from docstore.server.service import SHORT_BYTES
 from docstore.wire.frames import FrameKind, frames
 from docstore.wire.shapes import from_msgpack, read, to_msgpack
@@ -205,6 +206,59 @@ def test_a_key_makes_a_write_that_is_sent_again_the_same_write(served: Serving) 
     assert unknown.status_code == 409 and unknown.json()["error"]["class"] == "CommitUnknown"
     bad = served.http.post("/v1/cells/apply", json={"rows": []}, headers={"idempotency-key": "a b"})
     assert bad.status_code == 400
+
+
+@pytest.mark.parametrize("why", ["too long to be kept", "dropped for later ones"])
+def test_a_write_whose_answer_is_not_kept_is_not_done_twice(
+    served: Serving, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    url = f"https://twice.example/{len(why)}"
+    headers = {"idempotency-key": f"key-of-{len(why)}", "accept-encoding": "identity"}
+
+    def append(value: str, key: dict[str, str]) -> Any:
+        rule = {"type": "append", "family": "anchor", "qualifier": "n", "value": value}
+        return served.http.post("/v1/cells/read-modify-write", json={"url": url, "rules": [rule]}, headers=key)
+
+    value = "x" * (5 << 20 if why == "too long to be kept" else 10)
+    assert append(value, headers).status_code == 200
+    if why == "dropped for later ones":
+        monkeypatch.setattr(replays, "MOST_BYTES", 1000)
+        later = "https://later.example/"
+        for number in range(20):
+            key = {"idempotency-key": f"later-key-{number}"}
+            body = {"url": later, "rules": [{"type": "append", "family": "anchor", "qualifier": "m", "value": "x"}]}
+            assert served.http.post("/v1/cells/read-modify-write", json=body, headers=key).status_code == 200
+    for _ in range(2):
+        again = append(value, headers)
+        assert again.status_code == 409 and again.json()["error"]["class"] == "CommitUnknown"
+    row = served.store.cells.read_row(url)
+    assert row is not None and row.cells[0].value == value.encode(), "it is applied once"
+
+
+def test_a_page_whose_answer_is_not_kept_is_known_when_it_is_sent_again(
+    served: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replays, "LONGEST_ANSWER_BYTES", 10)
+    page = {"page": {"url": "https://again.example/", "body": "text", "fetched_at": AT}}
+    headers = {"idempotency-key": "key-of-a-page"}
+    answers = [served.http.post("/v1/page", json=page, headers=headers).json() for _ in range(2)]
+    assert [one["stored"] for one in answers] == ["body", "known"]
+
+
+def test_keys_are_remembered_for_ten_minutes_and_no_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replays, "LONGEST_ANSWER_BYTES", 1)
+    monkeypatch.setattr(replays, "MOST_KEYS", 1)
+    rules = [{"type": "append", "family": "anchor", "qualifier": "n", "value": "x"}]
+    ask = {"url": "https://minutes.example/", "rules": rules}
+
+    def status(name: str) -> int:
+        headers = {"idempotency-key": f"minutes-{name}"}
+        return served.http.post("/v1/cells/read-modify-write", json=ask, headers=headers).status_code
+
+    with serving(tmp_path / "store") as served:
+        assert [status(name) for name in ("one", "one", "two")] == [200, 409, 429], "no more keys than have room"
+        monkeypatch.setattr(replays, "KEEP_SECONDS", -1.0)
+        assert [status(name) for name in ("one", "two")] == [200, 200], "their time is over"
 
 
 def test_a_key_with_another_body_of_the_same_length_is_refused(served: Serving) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 import socket
 import subprocess
@@ -15,10 +16,15 @@ from typing import Any
 
 import httpx
 import pytest
+import zstandard
 
 import docstore
 from docstore.reports.check import check
+from docstore.wire.shapes import to_msgpack
+from tests.crash.test_full_disk import fill, small_disk  # noqa: F401 - a fixture
+from tests.serving import serving
 
+JSON, MSGPACK = "application/json", "application/msgpack"
 SERVE = (sys.executable, "-m", "docstore.cli", "serve", "--store")
 AT = 1_700_000_000_000_000
 
@@ -134,12 +140,108 @@ def test_another_process_is_told_who_holds_the_store(tmp_path: Path) -> None:
         assert second.returncode == 3 and str(server.pid) in second.stderr
 
 
+def test_the_archive_is_served_if_its_port_is_given(tmp_path: Path) -> None:
+    with process(tmp_path / "store") as (_, where):
+        assert "archive" not in where
+    with process(tmp_path / "store", "--archive-port", "0") as (_, where):
+        assert httpx.get(f"{where['archive']}/web/cdx", params={"url": "a.example"}).status_code == 200
+
+
+def bombs() -> list[tuple[str, str, bytes, int, str]]:
+    """Short messages that unpack to much: route, type, message, status and words of the answer."""
+    header = b"\xdd" + (20_000_000).to_bytes(4, "big")
+    lists = header + b"\x90" * 20_000_000
+    many = to_msgpack({"pages": [["https://a.example/", b""]] * 1_000_000})
+    packed = (lists, header + b"\x80" * 20_000_000, header * 1000, b"\x91" * 20_000_000, many)
+    texts = (b"[" + b"[]," * 7_000_000 + b"[]]", b"[" + b"{}," * 7_000_000 + b"{}]", b"[" * 10_000_000)
+    too_many, too_long = "1048576 values", "1048576 bytes"
+    found = [("/v1/pages", MSGPACK, message, 413, too_many) for message in packed]
+    found += [("/v1/pages", JSON, message, 413, too_many) for message in texts]
+    for path in ("/v1/collapse", "/v1/similar", "/v1/page", "/v1/verdicts", "/v1/cells/apply"):
+        found.append((path, MSGPACK, lists[:2_000_000], 413, too_many))
+    for path in ("/v1/pages/get", "/v1/snippets", "/v1/cells/scan", "/v1/cells/read", "/v1/anchors", "/v1/jobs"):
+        found.append((path, MSGPACK, lists, 413, too_long))
+    found.append(("/v1/snippets", JSON, b'{"urls": [' + b" " * 3_000_000 + b"]}", 413, too_long))
+    pages = to_msgpack({"pages": [["https://a.example/", b""]] * 2000})
+    found.append(("/v1/pages", MSGPACK, pages, 400, "2000 pages are too many"))
+    twice = b'{"page": {"url": "https://a.example/", "url": "https://b.example/", "body": ""}}'
+    found.append(("/v1/page", JSON, twice, 400, "twice"))
+    return found
+
+
+def test_a_short_message_that_unpacks_to_much_takes_neither_memory_nor_time_of_others(tmp_path: Path) -> None:
+    """It is refused by the count of its values, before any is made; meanwhile others are answered."""
+    with process(tmp_path / "store") as (server, where), httpx.Client(base_url=where["url"], timeout=120) as client:
+        assert client.post("/v1/page", json={"page": page(1)}).status_code == 200
+        before = peak_bytes(server.pid)
+        is_over = threading.Event()
+        answered: list[int] = []
+
+        def look() -> None:
+            with httpx.Client(base_url=where["url"], timeout=60) as other:
+                while not is_over.is_set():
+                    answered.append(other.get("/v1/page", params={"url": page(1)["url"]}).status_code)
+
+        looking = threading.Thread(target=look)
+        looking.start()
+        try:
+            for path, kind, message, status, words in bombs():
+                raw = zstandard.ZstdCompressor(level=3).compress(message)
+                answer = client.post(path, content=raw, headers={"content-type": kind, "content-encoding": "zstd"})
+                assert answer.status_code == status and words in answer.text, (path, message[:20], answer.text)
+        finally:
+            is_over.set()
+            looking.join()
+        assert set(answered) == {200} and len(answered) > 100, "others were answered meanwhile"
+        assert peak_bytes(server.pid) - before < 400 << 20, "once 4.4 GB"
+
+
+def peak_bytes(pid: int) -> int:
+    """The most memory of its own that a process has had."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
+
+
 def test_wrong_options_are_refused_in_words(tmp_path: Path) -> None:
     for options, code, word in (
         (["--host", "0.0.0.0"], 2, "--token-file"),
         (["--port", "70000"], 2, "no port"),
+        (["--archive-host", "0.0.0.0"], 2, "--archive-port"),
         (["--token-file", str(tmp_path / "none")], 2, "token file"),
     ):
         command = [*SERVE, str(tmp_path / "s"), "--create", *options]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert ended.returncode == code and word in ended.stderr and "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("route", ["/v1/page", "/v1/pages"])
+def test_a_full_disk_is_seen_from_outside(small_disk: Path, route: str) -> None:  # noqa: F811
+    """Until a page is stored again, or until there is room."""
+    with serving(small_disk / "store") as served:
+
+        def put(number: int) -> int:
+            body = random.Random(number).randbytes(300_000).hex()
+            one = {"url": f"https://full.example/{number}", "body": body, "fetched_at": AT}
+            message = {"pages": [one]} if route == "/v1/pages" else {"page": one}
+            return served.http.post(route, json=message).status_code
+
+        def seen() -> tuple[int, str, bool]:
+            numbers = dict(line.split() for line in served.http.get("/metrics").text.splitlines() if "#" not in line)
+            assert (float(numbers["docstore_free_bytes"]) < 5e6) == (small_disk / "ballast").exists()
+            is_red = 'class="notice alarm"' in served.http.get("/jobs").text
+            return served.http.get("/healthz?writes=1").status_code, numbers["docstore_writes_failing"], is_red
+
+        assert put(0) == 200 and seen() == (200, "0.0", False)
+        fill(small_disk)
+        assert next(status for status in map(put, range(1, 30)) if status != 200) == 507
+        assert seen() == (503, "1.0", True)
+        assert served.http.delete("/v1/page", params={"url": "https://full.example/0"}).status_code == 200
+        assert seen() == (503, "1.0", True), "a delete takes no room"
+        assert served.http.get("/healthz").status_code == 200
+        assert served.http.get("/healthz?writes=1", headers={"host": "any.example"}).json() == {"status": "writes fail"}
+        (small_disk / "ballast").unlink()
+        assert seen() == (200, "0.0", False)
+        assert put(100) == 200
+    events = [json.loads(line) for line in served.log.getvalue().splitlines()]
+    assert [one["state"] for one in events if one["event"] == "writes"] == ["failing", "working"]
+    assert [bool(one.get("error")) for one in events if one["event"] == "writes"] == [True, False]

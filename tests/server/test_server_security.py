@@ -13,6 +13,10 @@ import zstandard
 
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.types import Page
+from docstore.server.routes.cells import CELLS
+from docstore.server.routes.jobs import JOBS
+from docstore.server.routes.pages import PAGES
+from docstore.server.routes.whole import OPERATIONS, WHOLE
 from docstore.server.settings import Limits, Settings
 from docstore.server.tokens import Grade, Tokens
 from tests.serving import Serving, serving
@@ -87,6 +91,26 @@ def test_two_hosts_or_none_are_refused(served: Serving) -> None:
 
 
 @pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        ("http://localhost/v1", "localhost", 200),
+        ("HTTP://LocalHost:80/v1?x", "localhost:80", 200),
+        ("http://evil.example/v1", "localhost", 400),
+        ("http://evil.example/v1", "evil.example", 403),
+        ("http://localhost/v1", "evil.example", 400),
+        ("http://localhost@evil.example/v1", "localhost", 400),
+        ("http://evil.example#@localhost/v1", "localhost", 400),
+        ("ftp://localhost/v1", "localhost", 400),
+        ("http:localhost/v1", "localhost", 400),
+        ("localhost/v1", "localhost", 400),
+    ],
+)
+def test_an_absolute_target_is_checked_like_the_host(served: Serving, target: str, host: str, status: int) -> None:
+    answer = said(served, f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 %d" % status)
+
+
+@pytest.mark.parametrize(
     ("headers", "status"),
     [
         ({"origin": "https://evil.example"}, 403),
@@ -139,6 +163,55 @@ def test_every_route_but_one_needs_a_token(guarded: Serving) -> None:
                 assert answer.status_code == 401, (method, path)
                 assert answer.headers["www-authenticate"] == "Bearer"
     assert guarded.local.get("/v1/stats").status_code == 200, "the socket is this user's own"
+
+
+NOT_READ = {
+    **dict.fromkeys(
+        [
+            ("POST", "/v1/page"), ("PUT", "/v1/page"), ("DELETE", "/v1/page"), ("POST", "/v1/pages"),
+            ("POST", "/v1/verdicts"), ("POST", "/v1/anchors"), ("POST", "/v1/cells/apply"),
+            ("POST", "/v1/cells/check-and-mutate"), ("POST", "/v1/cells/read-modify-write"),
+        ],
+        Grade.WRITE,
+    ),
+    **dict.fromkeys(
+        [("POST", "/v1/lost/acknowledge"), ("POST", "/v1/jobs"), ("DELETE", "/v1/jobs/{name:str}")], Grade.ADMIN
+    ),
+    ("GET", "/healthz"): Grade.NONE,
+}  # fmt: skip
+"""What each route that is not for readers needs, said here once more."""
+ROUTES = [
+    (method, prefix + path)
+    for prefix, handlers in (("/v1", [*WHOLE, *PAGES, *CELLS, *JOBS]), ("", OPERATIONS))
+    for handler in handlers
+    for path in handler.paths
+    for method in sorted(handler.http_methods)
+]
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_each_route_asks_for_its_role(guarded: Serving, method: str, path: str) -> None:
+    needed = NOT_READ.get((method, path), Grade.READ)
+    given = {Grade.NONE: "", Grade.READ: READ, Grade.WRITE: WRITE, Grade.ADMIN: ADMIN}
+    for grade, token in given.items():
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        for asked in (path, f"/{path}", f"{path}/", path.upper()):  # no spelling of a path goes round it
+            answer = guarded.http.request(
+                method, asked.replace("{name:str}", "none"), params={"url": "https://roles.example/"}, headers=headers
+            )
+            if asked == path and grade >= needed:
+                assert answer.status_code not in (401, 403), (grade, answer.text)
+            elif asked == path:
+                assert answer.status_code == (403 if token else 401), grade
+            elif grade < needed:
+                assert answer.status_code in (401, 403, 404, 405), (grade, asked)
+
+
+def test_the_roles_name_every_route(guarded: Serving) -> None:
+    made = guarded.local.get("/v1/openapi.json").json()["paths"]
+    described = {(method.upper(), path) for path, operations in made.items() for method in operations}
+    tested = {(method, path.replace(":str", "").removesuffix("/")) for method, path in ROUTES}
+    assert described == tested and {(m, p.replace(":str", "")) for m, p in NOT_READ} <= tested
 
 
 @pytest.mark.parametrize(
@@ -267,6 +340,27 @@ def test_bombs_are_refused_before_they_are_unpacked(served: Serving) -> None:
         assert post(served, b"{}", **{"content-encoding": encoding})[0] == 415
 
 
+def test_answers_that_nobody_takes_are_bounded(tmp_path: Path) -> None:
+    """Long ones count as memory until they are taken; one that is alone always has room."""
+    with serving(tmp_path / "store", limits=Limits(waiting_bytes=3 << 20)) as served:
+        url = "https://long.example/"
+        served.store.put_page(url, bytes(8 << 20))
+        head = f"GET /v1/page/body?url={url} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        with socket.socket() as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow.connect(("127.0.0.1", served.port))
+            slow.sendall(head)
+            assert slow.recv(12) == b"HTTP/1.1 200"
+            refused = served.http.get("/v1/page/body", params={"url": url})
+            assert refused.status_code == 429 and refused.headers["retry-after"] == "1"
+            assert served.http.get("/v1/page", params={"url": url}).status_code == 200, "a short one has room"
+        for _ in range(20_000):  # until the server has seen that the client is gone
+            answer = served.http.get("/v1/page/body", params={"url": url})
+            if answer.status_code == 200:
+                break
+        assert len(answer.content) == 8 << 20
+
+
 def test_a_long_body_is_refused(served: Serving) -> None:
     assert post(served, b"x" * 200_000)[0] == 413
     head = COLLAPSE
@@ -280,7 +374,7 @@ def test_what_a_form_of_a_web_page_can_send_is_refused(served: Serving, kind: st
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"[]", b"null", b"\xff", b'{"urls": 3}', b'{"urls": [3]}', b'{"nope": 1}', b"[" * 90_000]
+    "body", [b"", b"{", b"[]", b"null", b"\xff", b'{"urls": 3}', b'{"urls": [3]}', b'{"nope": 1}', b"[" * 1100]
 )
 def test_what_is_no_message_is_named(served: Serving, body: bytes) -> None:
     status, message = post(served, body)

@@ -1,4 +1,4 @@
-"""The archive face behind a real server: paths arrive as sent, answers leave whole, slow clients are cut off."""
+"""The archive API behind a real server: paths arrive as sent, answers leave whole, slow clients are cut off."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ pytest.importorskip("uvicorn")
 
 import uvicorn
 
+from docstore.model.types import Page
 from docstore.server.archive.app import archive_app
 from docstore.server.archive.settings import ArchiveSettings
 from docstore.server.protocol import bounded_protocol
@@ -38,7 +39,7 @@ def store(tmp_path: Path) -> Iterator[DocumentStore]:
 def listening(
     store: DocumentStore, settings: ArchiveSettings = ArchiveSettings(), on_answered: Callable[[bytes], None] = print
 ) -> Iterator[int]:
-    """The port of an archive face; `on_answered` is called with the path of what has been answered."""
+    """The port of an archive API; `on_answered` is called with the path of what has been answered."""
     archive = archive_app(store, settings)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -113,6 +114,7 @@ def test_a_stored_header_cannot_split_an_answer(store: DocumentStore) -> None:
         ("GET /web/cdx?url=a.test HTTP/1.1",),
         ("GET /web/cdx?url=a.test HTTP/1.1", "Host: evil.test"),
         ("GET http://evil.test/web/cdx?url=a.test HTTP/1.1", "Host: evil.test"),
+        ("GET http://evil.test/web/cdx?url=a.test HTTP/1.1", "Host: localhost"),
         ("GET /web/cdx?url=a.test HTTP/1.0",),
     ],
 )
@@ -153,11 +155,12 @@ def test_bodies_that_are_being_sent_are_bounded(store: DocumentStore) -> None:
     """One large body alone always has room; what would come on top is refused, and room comes back."""
     store.put_page("http://a.test/large", bytes(1000), fetched_at=AT)
     store.put_page("http://a.test/small", b"small", fetched_at=AT)
+    list(store.put_pages(Page(f"http://b.test/{n}/{'x' * 2000}", b"x", fetched_at=AT) for n in range(100)))
     app = archive_app(store, ArchiveSettings(body_bytes=500))
     for _ in range(3):
         assert ask(app, f"/web/{DIGITS}id_/http://a.test/large").status == 200
 
-    async def during() -> int:
+    async def during(path: str, query: str = "") -> int:
         """The status of an answer while another one is being sent."""
         first_is_out, go_on = asyncio.Event(), asyncio.Event()
         found: list[int] = []
@@ -169,26 +172,29 @@ def test_bodies_that_are_being_sent_are_bounded(store: DocumentStore) -> None:
         async def note(message: dict[str, int]) -> None:
             found.append(message.get("status", 0))
 
-        def scope(path: str) -> dict[str, object]:
-            raw = f"/web/{DIGITS}id_/http://a.test/{path}".encode()
+        def scope(path: str, query: str = "") -> dict[str, object]:
+            raw = f"/web/{path}".encode()
             headers = [(b"host", b"localhost")]
             return {
                 "type": "http",
                 "method": "GET",
                 "path": "",
                 "raw_path": raw,
-                "query_string": b"",
+                "query_string": query.encode(),
                 "headers": headers,
             }
 
-        first = asyncio.create_task(app(scope("large"), None, hold))  # type: ignore[arg-type]
+        first = asyncio.create_task(app(scope(f"{DIGITS}id_/http://a.test/large"), None, hold))  # type: ignore[arg-type]
         await first_is_out.wait()
-        await app(scope("small"), None, note)  # type: ignore[arg-type]
+        await app(scope(path, query), None, note)  # type: ignore[arg-type]
         go_on.set()
         await first
         return found[0]
 
-    assert asyncio.run(during()) == 503
+    assert asyncio.run(during(f"{DIGITS}id_/http://a.test/small")) == 503
+    assert asyncio.run(during("cdx", "url=b.test/*")) == 503, "a list of 400 KB"
+    assert asyncio.run(during("cdx", "url=b.test/*&limit=1")) == 200
+    assert len(ask(app, "/web/cdx?url=b.test/*").body) > 400_000, "one alone has room"
     assert ask(app, f"/web/{DIGITS}id_/http://a.test/small").status == 200
     app.close()
 

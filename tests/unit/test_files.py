@@ -258,3 +258,17 @@ def test_a_forked_child_does_not_keep_the_lock_of_a_dead_parent(tmp_path: Path) 
         lock.release()
     finally:
         os.kill(child, signal.SIGKILL)  # it is still there: it never ended by itself
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("leads_to", ["victim", "nothing"])
+def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path, shared: bool, leads_to: str) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text('{"pid": 1, "server": "unix:/evil.sock"}')
+    (tmp_path / "store").mkdir()
+    lock = tmp_path / "store" / "LOCK"
+    lock.symlink_to(tmp_path / leads_to)
+    with pytest.raises(StorageError, match="symbolic link"):
+        StoreLock(lock).acquire(shared=shared)
+    assert read_holder(lock) == (0, 0, "", "", "")
+    assert victim.read_text().startswith("{") and not (tmp_path / "nothing").exists()

@@ -12,6 +12,7 @@ import docstore
 from docstore import Page
 from docstore.cli.main import main
 from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.tablets.backup import restore
 
 HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000
@@ -98,3 +99,17 @@ def test_a_store_is_made_in_an_empty_folder_or_where_making_one_was_interrupted(
     (tmp_path / "empty" / "FORMAT").unlink()  # it is written last
     docstore.open(tmp_path / "empty", create=True).close()
     assert (tmp_path / "empty" / "FORMAT").is_file()
+
+
+def test_a_store_and_copies_of_it_are_for_their_user_alone(tmp_path: Path) -> None:
+    made(tmp_path / "store", 2)
+    with docstore.open(tmp_path / "store") as store:
+        store.backup(tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "restored")
+    modes = {name: (tmp_path / name).stat().st_mode & 0o777 for name in ("store", "backup", "restored")}
+    assert modes == {"store": 0o700, "backup": 0o700, "restored": 0o700}
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o750)
+    made(shared, 2)
+    assert shared.stat().st_mode & 0o777 == 0o750, "a folder that is there keeps the mode that its user gave it"

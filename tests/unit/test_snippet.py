@@ -17,10 +17,10 @@ from pages import page, words
 
 import docstore
 from docstore import InvalidArgument
-from docstore.reading.snippet import SHORTEST_LENGTH, Passage, Snippet, lead, passages
+from docstore.reading.snippet import MOST_TEXT, SHORTEST_LENGTH, Passage, Snippet, lead, passages
 from docstore.reading.snippet import escape as escape_html
 from docstore.text.finding import FoldedText, fold_character, terms
-from docstore.text.graphemes import is_boundary
+from docstore.text.graphemes import LONGEST_CHARACTER, is_boundary
 
 HTML = {"Content-Type": "text/html; charset=utf-8"}
 URL = "https://a.example/page"
@@ -316,3 +316,23 @@ def test_snippets_load_neither_numpy_nor_lxml() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['docstore.reading.snippet']"
+
+
+@pytest.mark.parametrize("character", ["\0", "\u0301", "\u1100", "\u200d", "\U0001f1e6", "a", "漢"])
+def test_of_a_long_text_the_beginning_is_read(tmp_path: Path, character: str) -> None:
+    """16 MB without a place to cut kept a thread for a minute."""
+    text = "needle " + character * (MOST_TEXT // len(character.encode())) + " behind"
+    steps: list[int] = []
+    with docstore.open(tmp_path / "store", create=True) as store:
+        body = f"<title>x</title><pre>{text}".encode()
+        store.put_page("https://long.example/", body, headers={"Content-Type": "text/html; charset=utf-8"})
+        stored = store.get("https://long.example/", families=("text",))
+        assert stored is not None and stored.text is not None
+        if "behind" in stored.text:  # NUL and the like are no text
+            found = store.snippet("https://long.example/", "behind")
+            assert found is None or not any(one.marks for one in found.passages)
+        found = store.snippet("https://long.example/", "needle")
+        assert found is not None and sum(len(one.text) for one in found.passages) <= 200 + LONGEST_CHARACTER
+    for pieces in (passages(character * (2 * MOST_TEXT) + " behind", "behind"), lead(character * MOST_TEXT * 2)):
+        steps += [len(one.text) for one in pieces]
+    assert all(one <= 200 + LONGEST_CHARACTER for one in steps)

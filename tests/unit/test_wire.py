@@ -355,3 +355,70 @@ def test_an_answer_that_is_no_error_is_an_error_all_the_same(given_data: Any) ->
     assert isinstance(
         errors.error_of({"error": {"message": "m", "class": "CorruptionError", "path": given_data}}), DocstoreError
     )
+
+
+plain_values = st.recursive(
+    st.none() | st.booleans() | numbers | finite | texts | st.text(st.sampled_from('a,:[{"\\\n]}'), max_size=30),
+    lambda inner: (
+        st.lists(inner, max_size=20) | st.dictionaries(st.text(st.sampled_from('k,"\\:[')), inner, max_size=20)
+    ),
+    max_leaves=60,
+)
+
+
+def values_in(given: Any) -> int:
+    if isinstance(given, dict):
+        return 1 + sum(1 + values_in(one) for one in given.values())
+    return 1 + sum(map(values_in, given)) if isinstance(given, list) else 1
+
+
+@given(plain_values, st.binary(max_size=70_000))
+def test_values_are_counted_as_they_are_decoded(value: Any, raw: bytes) -> None:
+    packed = shapes.to_msgpack([value, raw])
+    count = values_in([value, raw])
+    assert shapes.count_values(packed, shapes.MSGPACK, 10**9) == count
+    assert shapes.count_values(packed, shapes.MSGPACK, count - 1) >= count, "it stops above the most"
+    text = shapes.to_json(value)
+    count = values_in(value)
+    for most in (10**9, count, count - 1):
+        assert shapes.count_values(text, shapes.JSON, most) >= count, "never too low"
+    if not any(mark in text for mark in (b'"', b":")):
+        commas_in_empty = text.count(b"[]") + text.count(b"{}")
+        assert shapes.count_values(text, shapes.JSON, 10**9) <= count + commas_in_empty
+
+
+@given(st.binary(max_size=300), st.integers(0, 40))
+def test_any_bytes_are_counted(raw: bytes, most: int) -> None:
+    for media_type in (shapes.JSON, shapes.MSGPACK):
+        assert shapes.count_values(raw, media_type, most) >= 0
+        with contextlib.suppress(InvalidArgument):
+            assert values_in(shapes.decode(raw, media_type)) <= shapes.count_values(raw, media_type, 10**9)
+
+
+def test_marks_in_json_strings_are_no_values() -> None:
+    text = shapes.to_json(["," * 5000, '\\",[{:' * 1000, "x"])
+    assert shapes.count_values(text, shapes.JSON, 100) <= 10
+    assert shapes.count_values(text[:-2], shapes.JSON, 100) <= 10, "one without its end"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"a": 1, "a": 2}', b"[NaN]", b"[-Infinity]", b"[1" + b"0" * 5000 + b"]", b'"\xff"', b'"\xed\xa0\x80"',
+        b"\xff\xfe[\x00]\x00", "\ufeff[]".encode(), b"[" * 100_000, b'{"a":' * 100_000, b"", b"[1]2", b"{1: 2}",
+    ],
+)  # fmt: skip
+def test_json_that_others_read_otherwise_is_refused(raw: bytes) -> None:
+    with pytest.raises(InvalidArgument):
+        shapes.decode(raw, shapes.JSON)
+
+
+@pytest.mark.parametrize("raw", [b"\x82\xa1a\x01\xa1a\x02", b"\x91" * 100_000, b"\x81\x90\x01", b"\xc1", b"\x01\x01"])
+def test_msgpack_that_others_read_otherwise_is_refused(raw: bytes) -> None:
+    with pytest.raises(InvalidArgument):
+        shapes.decode(raw, shapes.MSGPACK)
+
+
+def test_a_number_that_is_infinite_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="finite"):
+        shapes.read(float, shapes.decode(b"1e999", shapes.JSON))

@@ -1,4 +1,4 @@
-"""The archive face under load: CDX look-ups, TimeGate and raw replay, by wrk, through `docstore serve`."""
+"""The archive API under load: CDX look-ups, TimeGate and raw replay, by wrk, through `docstore serve`."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def latency(said: str, share: int) -> str:
 
 @contextmanager
 def served(store: Path) -> Iterator[int]:
-    """The port of the archive face of a store, served by a process of its own."""
+    """The port of the archive API of a store, served by a process of its own."""
     ports = [free_port() for _ in range(2)]
     arguments = ["--store", str(store), "--port", str(ports[0]), "--archive-port", str(ports[1])]
     with (store.parent / "log").open("wb") as log:
@@ -112,7 +112,7 @@ def served(store: Path) -> Iterator[int]:
 
 
 def answers(port: int) -> bool:
-    """Whether an archive face listens there."""
+    """Whether an archive API listens there."""
     try:
         connection = HTTPConnection("127.0.0.1", port, timeout=10)
         connection.request("GET", "/web/")

@@ -48,7 +48,7 @@ if pause > 0 then function delay() return math.random(0, 2 * pause) end end
 
 @contextlib.contextmanager
 def served(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
-    """A server in a process of its own; gives it, its URL and that of its archive face."""
+    """A server in a process of its own; gives it, its URL and that of its archive API."""
     command = [
         sys.executable,
         "-m",

@@ -64,7 +64,7 @@ class Demo:
         self.tell("a store with the sample crawl")
         self.tell(f"docstore serve answers after {self.server.start():.1f} s")
         with pywb(self.server.archive_port, self._folder / "pywb") as port, reading(port, self.acknowledged) as reader:
-            self.tell("pywb replays from the archive face; a reader asks it all the time")
+            self.tell("pywb replays from the archive API; a reader asks it all the time")
             missing = 0
             first = crawler(sites[0], DOCSTORE_STORE=self.server.url, DEMO_ACKS=self._files[0])
             second = crawler(sites[1], DOCSTORE_STORE=self.server.url, DEMO_ACKS=self._files[1])

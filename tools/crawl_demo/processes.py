@@ -132,7 +132,7 @@ def pywb_program() -> Path:
 
 @contextmanager
 def pywb(archive_port: int, folder: Path) -> Iterator[int]:
-    """pywb, unmodified, which replays from the archive face; gives its port."""
+    """pywb, unmodified, which replays from the archive API; gives its port."""
     folder.mkdir()
     (folder / "config.yaml").write_text(PYWB_CONFIG.format(port=archive_port))
     program, port = pywb_program(), free_port()

@@ -18,9 +18,9 @@ from docstore.storage.heap import use_one_heap
 DESCRIPTION = """\
 Serve a store over HTTP, so that many processes write and read it at a time:
 crawlers with `docstore.connect`, other programs through /v1, archive tools
-through /web on a port of its own.  Other docstore commands on this machine
-find a served store by themselves.  Ctrl-C or SIGTERM commits what was
-accepted and ends; SIGHUP reads the token file again."""
+through /web on a port of its own (--archive-port).  Other docstore commands
+on this machine find a served store by themselves.  Ctrl-C or SIGTERM commits
+what was accepted and ends; SIGHUP reads the token file again."""
 
 EXAMPLES = """\
 docstore serve --create
@@ -29,6 +29,7 @@ docstore serve --host 0.0.0.0 --token-file tokens --allow-host store.example.org
 """
 
 HIGHEST_PORT = 65_535
+LOOPBACK = "127.0.0.1"
 WHY = "a server holds its store itself"
 INSTALL = "`docstore serve` needs more libraries; run `pip install '.[server]'` in a checkout of docstore"
 
@@ -36,7 +37,7 @@ INSTALL = "`docstore serve` needs more libraries; run `pip install '.[server]'` 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "--host", metavar="ADDRESS", default="127.0.0.1", help="to listen on (default: 127.0.0.1); others need tokens"
+        "--host", metavar="ADDRESS", default=LOOPBACK, help="to listen on (default: 127.0.0.1); others need tokens"
     )
     parser.add_argument(
         "--port", metavar="N", type=_port, default=8470, help="of the API (default: 8470); 0: a free one"
@@ -48,16 +49,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--archive-port",
         metavar="N",
         type=_port,
-        help="of the archive face (default: the port of the API and 1); 0: none",
+        help="of the archive API (default: there is none); 0: a free one",
     )
     parser.add_argument(
         "--archive-host",
         metavar="ADDRESS",
-        default="127.0.0.1",
-        help="who reaches it may read every page (default: 127.0.0.1)",
+        default=LOOPBACK,
+        help="of the archive API (default: 127.0.0.1); without --token-file who reaches it may read every page",
     )
     parser.add_argument(
-        "--archive-url", metavar="URL", default="", help="scheme, host and port by which others know the archive face"
+        "--archive-url", metavar="URL", default="", help="scheme, host and port by which others know the archive API"
     )
     parser.add_argument(
         "--token-file", metavar="FILE", type=Path, help="lines of `read|write|admin TOKEN [name]`; mode 0600"
@@ -94,6 +95,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal comes."""
     use_one_heap()  # before the store has threads: a heap that a thread has is used on
+    if args.archive_port is None and (args.archive_url or args.archive_host != LOOPBACK):
+        raise InvalidArgument("--archive-host and --archive-url are of the archive API; start it with --archive-port N")
     server, settings_module, records = _server_modules()
     limits = settings_module.Limits(request_bytes=args.max_body << 20, waiting_bytes=max(256, 4 * args.max_body) << 20)
     settings = settings_module.Settings(
@@ -101,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
         port=args.port,
         unix=args.unix,
         archive_host=args.archive_host,
-        archive_port=_archive_port(args.port, args.archive_port),
+        archive_port=args.archive_port,
         archive_url=args.archive_url,
         token_file=args.token_file,
         hosts=tuple(args.allow_host),
@@ -137,13 +140,6 @@ def _say_where(addresses: Any) -> None:
     output.note(f"docstore serves at {addresses.url} and {addresses.unix}")
     if addresses.archive_url:
         output.note(f"archive at {addresses.archive_url}/web")
-
-
-def _archive_port(port: int, asked: int | None) -> int | None:
-    """Port of the archive face: None for none; beside a free port of the API a free one."""
-    if asked is None:
-        return port + 1 if 0 < port < HIGHEST_PORT else 0
-    return asked or None
 
 
 def _port(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Row keys as archives address them: SURT, which merges http and https, and which pages the archive face shows at all.
+"""Row keys as archives address them: SURT, which merges http and https, and which pages the archive API shows at all.
 
 Knows row keys and nothing of a store.  Pages of http and https are shown; one whose URL names a password is not.
 """
@@ -41,7 +41,7 @@ class Address(NamedTuple):
 
 
 def address_of(row_key: bytes) -> Address | None:
-    """The parts of a row key; None for a page that the archive face does not show."""
+    """The parts of a row key; None for a page that the archive API does not show."""
     path_key, mark, suffix = row_key.rpartition(b" ")
     origin, _, userinfo = suffix.partition(b"@")
     scheme, _, port = origin.partition(b":")

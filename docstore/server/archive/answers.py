@@ -1,4 +1,4 @@
-"""Answers of the archive face, and what makes them safe: headers without line ends, types that no browser guesses.
+"""Answers of the archive API, and what makes them safe: headers without line ends, types that no browser guesses.
 
 Knows HTTP; must not know the store.  Every answer says that nothing in it may run: it has an origin of its own without
 rights (`sandbox`), loads nothing (`default-src 'none'`), and its type is taken as it is told (`nosniff`).

@@ -1,6 +1,6 @@
-"""The archive face as an ASGI application: `archive_app(store, settings)`.
+"""The archive API as an ASGI application: `archive_app(store, settings)`.
 
-Read-only: GET and HEAD, no credentials, no cookies, no state but digests that are kept.  It must have an origin (host
+Read-only: GET and HEAD, no cookies, no state but digests that are kept.  It must have an origin (host
 and port) of its own, because it hands out bytes that strangers wrote.  It takes the raw path of a request, as clients
 put whole URLs into it; nothing before it may merge slashes or normalise.
 """
@@ -28,6 +28,7 @@ from docstore.server.archive.mementos import Links
 from docstore.server.archive.requests import CDX_PATH, ROOT, Kind, Request, host_of, parse_request
 from docstore.server.archive.settings import ArchiveSettings
 from docstore.server.protocol import ABORT
+from docstore.server.tokens import CHALLENGE, Tokens
 from docstore.store import DocumentStore
 
 _LOG = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ ABOUT = """This is a web archive, read-only.
 {base}/timemap/link/URL             TimeMap: all captures of a URL
 {base}/YYYYMMDDhhmmssid_/URL        a capture as it was recorded
 {base}/YYYYMMDDhhmmss/URL           a capture to look at; nothing in it runs"""
+TAKEN = ("bearer", "basic")
+"""Archive clients know no bearer tokens, but all take `http://NAME:TOKEN@HOST`."""
 QUERY_SAFE = "!#$%&'()*+,-./:;=?@_~"
 _SHORT_CAPTURES = 16
 """What a question looks at without changing threads.  To change threads takes longer than such a read, and several
@@ -53,21 +56,25 @@ behind its headers: uvloop then sends both in one write."""
 _ENCODED_SAFETY = encoded_headers(SAFETY)
 
 
-def archive_app(store: DocumentStore, settings: ArchiveSettings = ArchiveSettings()) -> ArchiveApp:
-    """The archive face of an open store, which stays the caller's to close.
+def archive_app(
+    store: DocumentStore, settings: ArchiveSettings = ArchiveSettings(), tokens: Tokens | None = None
+) -> ArchiveApp:
+    """The archive API of an open store, which stays the caller's to close.
 
     Args:
         store: to show.
         settings: bounds, and the names by which it may be addressed.
+        tokens: one of which each request needs; None answers whoever reaches it.
     """
-    return ArchiveApp(store, settings)
+    return ArchiveApp(store, settings, tokens)
 
 
 class ArchiveApp:
     """An ASGI application; `close` ends its threads, and so does the lifespan's shutdown."""
 
-    def __init__(self, store: DocumentStore, settings: ArchiveSettings) -> None:
+    def __init__(self, store: DocumentStore, settings: ArchiveSettings, tokens: Tokens | None) -> None:
         self._settings = settings
+        self._tokens = tokens
         own = host_of(urlsplit(settings.base_url).netloc)
         self._hosts = frozenset(host.lower() for host in (*settings.hosts, own) if host)
         digests = Digests(store, settings.digest_bytes, keep=settings.keep_digests)
@@ -109,6 +116,8 @@ class ArchiveApp:
         host = _header(scope, b"host")
         if host_of(host) not in self._hosts:
             return plain(421, "this archive does not answer to that name; its operator says to which it does")
+        if self._tokens is not None and not self._tokens.of_header(_header(scope, b"authorization"), TAKEN):
+            return plain(401, "give a token, as bearer or as the password", (("WWW-Authenticate", CHALLENGE),))
         if scope["method"] not in ("GET", "HEAD"):
             return plain(405, "the archive is read-only: ask with GET or HEAD", (("Allow", "GET, HEAD"),))
         query_string: bytes = scope.get("query_string", b"")
@@ -130,7 +139,7 @@ class ArchiveApp:
         except DocstoreError as error:
             return plain(503, f"the store cannot answer now: {error}", (("Retry-After", "5"),))
         except Exception:
-            _LOG.exception("a request of the archive face failed")
+            _LOG.exception("a request of the archive API failed")
             return plain(500, "this should not happen; the log of the server says what did")
 
     async def _answer_cdx(self, query_string: bytes, base: str) -> Answer:
@@ -173,6 +182,11 @@ class ArchiveApp:
 
     async def _respond(self, scope: Scope, answer: Answer, send: Send) -> None:
         """Send an answer, and end the connection of a client that does not take it."""
+        if not answer.held_bytes and len(answer.body) > _STEP_BYTES:  # a long list, which a slow client holds as well
+            if self._sending.take(len(answer.body)):
+                answer = answer._replace(held_bytes=len(answer.body))
+            else:
+                answer = plain(503, "too many long answers are being sent; ask again", (("Retry-After", "2"),))
         body = answer.body
         length = len(body) if answer.length is None else answer.length
         headers = encoded_headers(answer.headers) + _ENCODED_SAFETY

@@ -141,7 +141,7 @@ class Links:
     """Addresses of ours, and links between them.
 
     Args:
-        base: scheme, host and port by which a client came, and the path of the archive face.
+        base: scheme, host and port by which a client came, and the path of the archive API.
     """
 
     def __init__(self, base: str) -> None:

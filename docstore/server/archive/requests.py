@@ -1,6 +1,6 @@
 """What a request asks for: the raw path, taken apart without merging slashes or decoding what is part of a URL.
 
-Knows the addresses of the archive face; must not know the store.
+Knows the addresses of the archive API; must not know the store.
 """
 
 from __future__ import annotations

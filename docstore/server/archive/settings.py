@@ -1,4 +1,4 @@
-"""What an operator may set of the archive face, and the bounds of every answer.
+"""What an operator may set of the archive API, and the bounds of every answer.
 
 Imports nothing of the package: a bound is a number here, and its reader says what happens at it.
 """
@@ -12,7 +12,7 @@ LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 
 
 class ArchiveSettings(NamedTuple):
-    """Settings of the archive face.
+    """Settings of the archive API.
 
     Attributes:
         hosts: names by which clients may address it, without port.  A request with another `Host` is refused, so that

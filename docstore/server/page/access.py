@@ -1,22 +1,18 @@
 """Who looks at the page: HTTP Basic with a token as the password; and what changes something carries a proof.
 
 Knows headers and tokens; must not know what is shown.  A browser keeps Basic credentials for one origin, host and port:
-unlike a cookie they never reach the archive face, which shows stored pages on another port.  It sends them by itself,
+unlike a cookie they never reach the archive API, which shows stored pages on another port.  It sends them by itself,
 so a form carries a proof that only a page of this server can hold; requests of other origins are refused before that.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import hmac
 import os
 
 from docstore.server.exchange import Exchange
 from docstore.server.tokens import Grade, Tokens
-
-CHALLENGE = 'Basic realm="docstore", charset="UTF-8"'
 
 
 class Access:
@@ -33,7 +29,7 @@ class Access:
     def grade(self, exchange: Exchange) -> Grade:
         """What the visitor may do; names it in the exchange."""
         if exchange.grade is Grade.NONE and self._tokens is not None:
-            token = self._tokens.find(_password(exchange.headers.get("authorization", "")))
+            token = self._tokens.of_header(exchange.headers.get("authorization", ""), ("basic",))
             if token is not None:
                 exchange.grade, exchange.asker = token.grade, token.name
         return exchange.grade
@@ -45,15 +41,3 @@ class Access:
     def is_proof(self, exchange: Exchange, given: str) -> bool:
         """Whether a form came from a page that this visitor was shown."""
         return hmac.compare_digest(self.proof(exchange).encode(), given.encode("utf-8", "replace"))
-
-
-def _password(authorization: str) -> str:
-    """The password of a Basic header; whatever the user is called."""
-    scheme, _, given = authorization.partition(" ")
-    if scheme.lower() != "basic":
-        return ""
-    try:
-        decoded = base64.b64decode(given.strip(), validate=True).decode("utf-8")
-    except (binascii.Error, ValueError):
-        return ""
-    return decoded.partition(":")[2]

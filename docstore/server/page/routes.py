@@ -16,7 +16,7 @@ from litestar import Response, get, post
 from docstore.model.errors import DocstoreError, InvalidArgument
 from docstore.server.answers import AnyRequest, Asked
 from docstore.server.exchange import Exchange, exchange_of
-from docstore.server.page.access import CHALLENGE, Access
+from docstore.server.page.access import Access
 from docstore.server.page.clusters import clusters
 from docstore.server.page.comparing import comparison
 from docstore.server.page.lookup import listing, lookup
@@ -25,7 +25,7 @@ from docstore.server.page.render import html, render, style
 from docstore.server.refusals import Refusal, failure, is_bug
 from docstore.server.routes.described import opens
 from docstore.server.service import Service
-from docstore.server.tokens import Grade, Tokens
+from docstore.server.tokens import CHALLENGE, Grade, Tokens
 from docstore.version import __version__
 
 OPEN: Final = opens(Grade.NONE)
@@ -117,9 +117,9 @@ def make_page(tokens: Tokens | None) -> list[Any]:
         if access.grade(exchange) < Grade.READ:
             return _denied(access, exchange, service)
         try:
-            form = await _form(exchange)
             if exchange.grade < Grade.ADMIN:
                 raise Refusal(403, "starting and stopping jobs needs a token of grade admin")
+            form = await _form(exchange)
             if not access.is_proof(exchange, form.get("proof", "")):
                 raise Refusal(403, "this form is of an earlier run of the server; load the page again")
             _change(service, form)
@@ -177,6 +177,7 @@ def _base(access: Access, exchange: Exchange, service: Service) -> dict[str, Any
         "asker": exchange.asker,
         "jobs": jobs,
         "running": [job for job in jobs if job["state"] == "running"],
+        "trouble": service.health.trouble(),
         "may_change": may_change,
         "proof": access.proof(exchange) if may_change else "",
         "archive_url": service.archive_url,
@@ -185,7 +186,7 @@ def _base(access: Access, exchange: Exchange, service: Service) -> dict[str, Any
 
 
 def _denied(access: Access, exchange: Exchange, service: Service) -> Response[bytes]:
-    values = {"version": __version__, "store_name": "", "asker": "", "running": []}
+    values = {"version": __version__, "store_name": "", "asker": "", "running": [], "trouble": ""}
     return html(render("denied.html", values), 401, {"www-authenticate": CHALLENGE})
 
 
@@ -193,9 +194,9 @@ async def _form(exchange: Exchange) -> dict[str, str]:
     kind = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise Refusal(415, "this takes the form of its own page")
-    raw = await exchange.body()
+    raw = await exchange.body(MOST_FORM_BYTES)
     try:
-        found = parse_qs(raw[:MOST_FORM_BYTES].decode("ascii"), max_num_fields=20)
+        found = parse_qs(raw.decode("ascii"), max_num_fields=20)
     except ValueError as error:
         raise InvalidArgument("this is no form of this page") from error
     return {name: values[0] for name, values in found.items()}

@@ -14,7 +14,7 @@ from litestar import Response, post
 from litestar.response import Stream
 
 from docstore.model.errors import InvalidArgument
-from docstore.model.types import BUILT_IN_FAMILIES, Cell, DeleteRow, ReadSpec
+from docstore.model.types import BUILT_IN_FAMILIES, Cell, DeleteRow, ReadSpec, SetCell
 from docstore.reading.cells import Row
 from docstore.server import messages
 from docstore.server.admission import check_grade
@@ -75,7 +75,8 @@ async def apply(request: AnyRequest, service: Asked) -> Response[bytes]:
     given = await message(request, service, messages.Apply)
     rows = [(_row(change.url, change.row_key), change.mutations) for change in given.rows]
     _check_families(request, (mutation for _, mutations in rows for mutation in mutations))
-    await service.write(service.store.cells.apply_many, rows)
+    is_change = any(isinstance(change, SetCell) for _, mutations in rows for change in mutations)
+    await service.write(service.store.cells.apply_many, rows, takes_room=is_change)
     return reply(request, messages.Done())
 
 
@@ -90,7 +91,7 @@ async def check_and_mutate(request: AnyRequest, service: Asked) -> Response[byte
     row_key = _row(given.url, given.row_key)
     _check_families(request, (*given.then, *given.otherwise))
     call = partial(service.store.cells.check_and_mutate, row_key, given.condition, given.then, given.otherwise)
-    return reply(request, messages.Held(await service.write(call)))
+    return reply(request, messages.Held(await service.write(call, takes_room=False)))
 
 
 @post(

@@ -21,6 +21,7 @@ from docstore.reading import orphans as scans
 from docstore.reading.answers import Orphan
 from docstore.reading.collapse import Collapser
 from docstore.reading.documents import Document
+from docstore.reading.snippet import Snippet, most_urls
 from docstore.server import messages
 from docstore.server.admission import check_grade
 from docstore.server.answers import (
@@ -43,6 +44,8 @@ from docstore.server.tokens import Grade
 
 SHOWN_FAMILIES: Final = ("http", "text", "dedup")
 """What JSON shows of a page unless asked: no body."""
+SNIPPETS_AT_A_TIME: Final = 50
+"""Then others may have the thread: 10,000 long texts take minutes."""
 BODY_HEADERS: Final = {
     "content-disposition": "attachment",
     "content-security-policy": "sandbox; default-src 'none'",
@@ -157,7 +160,8 @@ async def delete_page(request: AnyRequest, service: Asked, url: Url, purge: From
     """Delete a page with all its versions; `purge` takes grade admin."""
     if purge:
         check_grade(exchange_of(request.scope), Grade.ADMIN)
-    return reply(request, messages.Deleted(await service.write(partial(service.store.delete, url, purge=purge))))
+    deleted = await service.write(partial(service.store.delete, url, purge=purge), takes_room=False)
+    return reply(request, messages.Deleted(deleted))
 
 
 @post("/pages/get", status_code=200, opt=opens(Grade.READ, takes=messages.GetPages, streams=Document | None))
@@ -215,8 +219,13 @@ async def snippets(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Passages of pages that answer a query."""
     urls, query, length, at = await message(request, service, messages.Snippets)
     _check_count(urls, service)
-    find = partial(service.store.snippets, urls, query, length=length, at=at)
-    return await ask(request, service, lambda: messages.SnippetList(find()))
+    if len(urls) > most_urls(length):
+        raise InvalidArgument(f"snippets of {length} characters: ask for at most {most_urls(length)} pages at a time")
+    find = partial(service.store.snippets, query=query, length=length, at=at)
+    found: list[Snippet | None] = []
+    for start in range(0, len(urls), SNIPPETS_AT_A_TIME):
+        found += await service.read(find, urls[start : start + SNIPPETS_AT_A_TIME])
+    return await ask(request, service, lambda: messages.SnippetList(found))
 
 
 @post("/collapse", status_code=200, opt=opens(Grade.READ, takes=messages.Collapse, gives=messages.Collapse))

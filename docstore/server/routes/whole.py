@@ -9,11 +9,13 @@ import os
 from typing import Any, Final
 
 from litestar import Response, get, post
+from litestar.params import FromQuery
 
 from docstore.model.types import Schema
 from docstore.server import messages
 from docstore.server.answers import AnyRequest, Asked, ask, reply
 from docstore.server.exchange import exchange_of
+from docstore.server.refusals import busy
 from docstore.server.routes.described import opens
 from docstore.server.tokens import Grade
 from docstore.version import __version__
@@ -23,7 +25,7 @@ from docstore.version import __version__
 async def about(request: AnyRequest, service: Asked) -> Response[bytes]:
     """What this server is, and how much one request may hold."""
     limits = service.settings.limits
-    bounds = messages.Bounds(limits.request_bytes, limits.batch_pages, limits.urls)
+    bounds = messages.Bounds(limits.request_bytes, limits.batch_pages, limits.urls, limits.call_bytes)
     grade = exchange_of(request.scope).grade.name.lower()
     path = str(service.store.opened.path)
     found = messages.About(__version__, service.boot, os.getpid(), path, service.archive_url, bounds, grade)
@@ -44,8 +46,11 @@ async def stats(request: AnyRequest, service: Asked) -> Response[bytes]:
 
 @get("/codec-stats", opt=opens(Grade.READ, gives=dict[str, Any]))
 async def codec_stats(request: AnyRequest, service: Asked) -> Response[bytes]:
-    """What records take on disk by column and codec; reads all segments."""
-    return await ask(request, service, service.store.codec_stats)
+    """What records take on disk by column and codec; reads all segments, for one asker at a time."""
+    if service.reading_all.locked():
+        raise busy("the records are being counted for another request")
+    async with service.reading_all:
+        return await ask(request, service, service.store.codec_stats)
 
 
 @get("/stored-bytes", opt=opens(Grade.READ, gives=messages.StoredBytes))
@@ -70,8 +75,11 @@ async def acknowledge_lost(request: AnyRequest, service: Asked) -> Response[byte
 
 
 @get("/healthz", opt=opens(Grade.NONE, gives=dict[str, Any]))
-async def health(request: AnyRequest, service: Asked) -> Response[bytes]:
-    """Whether the server answers."""
+async def health(request: AnyRequest, service: Asked, writes: FromQuery[bool] = False) -> Response[bytes]:
+    """Whether the server answers; with `writes=1` also whether it writes: 503 if not."""
+    trouble = await service.read(service.health.trouble) if writes else ""
+    if trouble:
+        return reply(request, {"status": "writes fail"}, 503)
     return reply(request, {"status": "ok"})
 
 
