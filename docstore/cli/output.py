@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple
 
+from docstore.model import keys
 from docstore.model.errors import InvalidArgument
 
 MICROS = 1_000_000
@@ -168,6 +169,11 @@ def safe(text: str) -> str:
     """Text without controls other than tab and line feed, those of direction included, and without lone surrogates."""
     text = text.replace("\r\n", "\n")
     return text if text.isascii() and text.isprintable() else _DIRECTION_MARKS.sub("", _CONTROLS.sub("\ufffd", text))
+
+
+def shown_url(url: str) -> str:
+    """A URL for people: letters of all scripts decoded; it can be given to every command."""
+    return safe(keys.shown_url(url))
 
 
 def one_line(text: str) -> str:
