@@ -18,7 +18,6 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple
 
-from docstore.model import keys
 from docstore.model.errors import InvalidArgument
 
 MICROS = 1_000_000
@@ -173,7 +172,7 @@ def safe(text: str) -> str:
 
 def shown_url(url: str) -> str:
     """A URL for people: letters of all scripts decoded; it can be given to every command."""
-    return safe(keys.shown_url(url))
+    return safe(import_module("docstore.model.keys").shown_url(url))
 
 
 def one_line(text: str) -> str:
