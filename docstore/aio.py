@@ -209,9 +209,10 @@ class AsyncStore:
         families: Sequence[str] | None = None,
         follow: bool = False,
         variants: bool = False,
+        follow_duplicates: bool = False,
     ) -> Document | None:
         """See `DocumentStore.get`."""
-        return await self.ask(calls.get(url, at, versions, families, follow, variants))
+        return await self.ask(calls.get(url, at, versions, families, follow, variants, follow_duplicates))
 
     async def get_many(
         self, urls: Iterable[str], *, at: Time | None = None, families: Sequence[str] | None = None

@@ -416,8 +416,9 @@ class DocumentStore:
         families: Sequence[str] | None = None,
         follow: bool = False,
         variants: bool = False,
+        follow_duplicates: bool = False,
     ) -> Document | None:
-        """A page; None if the store has none.
+        """A page; None if the store has none, or has only rejected it.
 
         Args:
             url: of the page.
@@ -425,7 +426,8 @@ class DocumentStore:
             versions: most captures to return, newest first.
             families: read only these of page, http, text, dedup.
             follow: follow stored redirects; `Document.via` lists them.
-            variants: if there is no such page, try the other scheme, and with or without `www`.
+            variants: if there is none, try the other scheme, with or without `www`, and the other Unicode normal form.
+            follow_duplicates: if the newest fetch was rejected, give what it duplicates; `Document.via` has the URL.
         Raises:
             InvalidArgument: the URL cannot be stored, there is no such family, or `versions` is below 1.
         """
@@ -433,7 +435,7 @@ class DocumentStore:
         if type(versions) is not int or versions != 1:  # reads of one capture count microseconds
             checked_spec(ReadSpec(versions=versions))
         lookup = Lookup(self._reader, None if at is None else micros(at), versions, families)
-        return lookup.find(url, follow=follow, variants=variants)
+        return lookup.find(url, follow=follow, variants=variants, follow_duplicates=follow_duplicates)
 
     def get_many(
         self, urls: Iterable[str], *, at: Time | None = None, families: Sequence[str] | None = None
@@ -452,7 +454,7 @@ class DocumentStore:
         return self._reader.get_many(map(keys.row_key, urls), at=None if at is None else micros(at), families=families)
 
     def history(self, url: str) -> list[Document]:
-        """Every live capture of a page, newest first, without bodies or text."""
+        """Every live or rejected capture of a page (`verdict.stored` says), newest first, without bodies or text."""
         self._check_open()
         return self._reader.history(keys.row_key(url))
 

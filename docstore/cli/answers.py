@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from docstore.cli import output
 from docstore.model.types import Cell, Previous, PutResult, Verdict, VerdictKind
-from docstore.reading.documents import Capture, Document
+from docstore.reading.documents import Capture, Document, rejection_of
 
 if TYPE_CHECKING:  # most answers hold no snippet, and a cold start counts milliseconds
+    from docstore.attach import Store
     from docstore.reading.snippet import Snippet
     from docstore.storage.unreadable import Unreadable
 
@@ -41,6 +42,7 @@ _PREVIOUS_WORDS = {
     Previous.SAME_BYTES: "same bytes as the version before",
     Previous.SAME_TEXT: "same text as the version before",
 }
+_COPY_WORDS = {VerdictKind.EXACT: "exact copy of", VerdictKind.SAME_TEXT: "same text as"}
 _REASON_WORDS = {
     "short_text": "too little text to compare",
     "not_modified": "not modified: judged when the version was fetched",
@@ -63,7 +65,9 @@ def verdict_words(verdict: Verdict) -> str:
     if verdict.kind is VerdictKind.NEW:
         return f"new{because}"
     score = "" if verdict.kind in (VerdictKind.EXACT, VerdictKind.SAME_TEXT) else f" {similarity(verdict.similarity)}"
-    return f"{verdict.kind}{score} of {verdict.of_url} as of {output.iso(verdict.of_timestamp)}{because}"
+    return (
+        f"{verdict.kind}{score} of {output.shown_url(verdict.of_url)} as of {output.iso(verdict.of_timestamp)}{because}"
+    )
 
 
 def previous_words(previous: Previous, previous_similarity: float) -> str:
@@ -73,12 +77,26 @@ def previous_words(previous: Previous, previous_similarity: float) -> str:
     return _PREVIOUS_WORDS[previous]
 
 
+def rejection(store: Store, url: str, at: int | None = None) -> Document | None:
+    """The newest fetch of a page that the store does not have, if a policy rejected it."""
+    return rejection_of(store.history(url), at)
+
+
+def rejected_words(rejected: Document) -> str:
+    """What became of a page that was rejected, in one line."""
+    verdict = rejected.newest.shown_verdict
+    assert verdict is not None
+    words = _COPY_WORDS.get(verdict.kind) or f"{verdict.kind} {similarity(verdict.similarity)} of"
+    of_url, url = output.shown_url(verdict.of_url), output.shown_url(rejected.url)
+    return f"{url} was rejected at {output.iso(rejected.timestamp)}: {words} {of_url}"
+
+
 def put_words(result: PutResult) -> list[tuple[str, str]]:
     """The answer to one write, as labelled lines."""
     verdict = "none: a visit without a body" if result.stored == "visit" else verdict_words(result.verdict)
-    lines = [("page", result.url), ("verdict", verdict)]
+    lines = [("page", output.shown_url(result.url)), ("verdict", verdict)]
     if result.verdict.contains_url:
-        lines.append(("contains", result.verdict.contains_url))
+        lines.append(("contains", output.shown_url(result.verdict.contains_url)))
     lines.append(("previous", previous_words(result.previous, result.previous_similarity)))
     lines.append(("stored", f"{_STORED_WORDS.get(result.stored, result.stored)}, at {output.iso(result.timestamp)}"))
     return lines

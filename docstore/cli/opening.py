@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from docstore.attach import open_or_attach
 from docstore.backends import names_directory, names_server
 from docstore.cli import output
+from docstore.model import keys
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Durability, Schema
 from docstore.store import DocumentStore, open_store
@@ -37,6 +38,12 @@ def open_named(
     if isinstance(store, DocumentStore):
         _warn(store)
     return store
+
+
+def stored_url(store: Store, text: str) -> str:
+    """The URL of the page that a person named: as typed, or if that is not stored in another Unicode normal form."""
+    url = keys.complete_url(text)
+    return next((one for one in keys.normal_forms(url) if url not in store and one in store), url)
 
 
 def open_in(stack: ExitStack, args: argparse.Namespace, **named: Any) -> Store:
@@ -114,7 +121,7 @@ def refuse_other_backend(address: str, why: str) -> None:
 
 def _warn(store: DocumentStore) -> None:
     if store.lost:
-        shown = "".join(f"\n  {lost.url} {output.iso(lost.timestamp)}" for lost in store.lost[:10])
+        shown = "".join(f"\n  {output.shown_url(lost.url)} {output.iso(lost.timestamp)}" for lost in store.lost[:10])
         more = f"\n  and {len(store.lost) - 10} more" if len(store.lost) > 10 else ""
         output.note(
             f"warning: {len(store.lost)} captures were dropped because their bytes are missing "

@@ -170,6 +170,11 @@ def safe(text: str) -> str:
     return text if text.isascii() and text.isprintable() else _DIRECTION_MARKS.sub("", _CONTROLS.sub("\ufffd", text))
 
 
+def shown_url(url: str) -> str:
+    """A URL for people: letters of all scripts decoded; it can be given to every command."""
+    return safe(import_module("docstore.model.keys").shown_url(url))
+
+
 def one_line(text: str) -> str:
     """Text on one line."""
     return _LINE_BREAKS.sub(" ", text)

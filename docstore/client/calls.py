@@ -245,7 +245,13 @@ def contains(url: str) -> Call[bool]:
 
 
 def get(
-    url: str, at: Time | None, versions: int, families: Sequence[str] | None, follow: bool, variants: bool
+    url: str,
+    at: Time | None,
+    versions: int,
+    families: Sequence[str] | None,
+    follow: bool,
+    variants: bool,
+    follow_duplicates: bool,
 ) -> Call[Document | None]:
     """See `DocumentStore.get`."""
     checked_spec(ReadSpec(versions=versions))
@@ -256,6 +262,7 @@ def get(
         "families": None if families is None else ",".join(checked_families(tuple(families))),
         "follow": follow or None,
         "variants": variants or None,
+        "follow_duplicates": follow_duplicates or None,
     }
     return Call("GET", "/v1/page", _of_kind(Document), query, absent=_nothing)
 

@@ -308,9 +308,10 @@ class RemoteStore:
         families: Sequence[str] | None = None,
         follow: bool = False,
         variants: bool = False,
+        follow_duplicates: bool = False,
     ) -> Document | None:
         """See `DocumentStore.get`."""
-        return self._ask(calls.get(url, at, versions, families, follow, variants))
+        return self._ask(calls.get(url, at, versions, families, follow, variants, follow_duplicates))
 
     def get_many(
         self, urls: Iterable[str], *, at: Time | None = None, families: Sequence[str] | None = None

@@ -32,6 +32,8 @@ the path, because scheme, port and userinfo have no space.  The only dots in a h
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from importlib import import_module
 from typing import NamedTuple
 
 from ada_url._ada_wrapper import ffi, lib
@@ -71,6 +73,19 @@ _MARKS_IN_HOST = re.compile(r"[%()*+,]")
 _ESCAPED_MARKS = re.compile(r"%(25|28|29|2A|2B|2C)")
 _IPV4 = re.compile(r"\d+\.\d+\.\d+\.\d+")
 _SHOWN_CHARACTERS = 120
+
+_HIGH_ESCAPES = re.compile(r"(?:%[89A-Fa-f][0-9A-Fa-f])+")
+"""Bytes above 7F: all that is ever decoded, so that no `/`, `%`, blank or control comes of an escape."""
+_LONE_BYTE = re.compile("[\udc80-\udcff]")
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Letters and marks that show nothing (Default_Ignorable_Code_Point).  What is neither letter, mark nor number is never
+shown as it is: controls, directions, joiners, blanks, private and unassigned characters, slashes of other scripts."""
+_MOST_MARKS = 3
+"""Marks on one letter that are shown: a pile of them would hide the lines above and below."""
+_LIKE_LATIN = frozenset("асԁеһіјӏорԛѕԝхуъьҽпгѵѡԍмтвнкαικνρυωηοτγβμεաոսօցհձյզ")
+"""Cyrillic, Greek and Armenian letters that look like Latin ones: a name of these alone is not shown decoded."""
+_LATIN_OTHERS = frozenset("ßæœøłđþð")
+_EAST_ASIAN = frozenset({"CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO"})
 
 
 class KeyRange(NamedTuple):
@@ -200,6 +215,33 @@ def resolve(base: str, reference: str) -> str | None:
         return canonical_url(href)
     except InvalidArgument:
         return None
+
+
+def shown_url(url: str) -> str:
+    """A URL as people read it: letters of all scripts decoded, in path and host; its canonical form stays the same.
+
+    Only what can be seen and cannot be mistaken is decoded: letters, marks and numbers of UTF-8, and labels of a host
+    that are of one script and do not look like Latin ones.  All else keeps its escapes.
+    """
+    if "%" not in url and "xn--" not in url:
+        return url
+    try:
+        parts = _parts(url)
+        host = parts.host and ".".join(map(_shown_label, parts.host.split(".")))
+        shown = parts._replace(host=host, rest=_HIGH_ESCAPES.sub(_shown_escapes, parts.rest)).url()
+        return shown if canonical_url(shown) == parts.url() else url
+    except InvalidArgument:
+        return url
+
+
+def normal_forms(url: str) -> list[str]:
+    """Canonical URLs that a canonical one becomes if its letters are composed or decomposed (Unicode NFC, NFD)."""
+    if not _HIGH_ESCAPES.search(url):
+        return []
+    normalize = import_module("unicodedata").normalize
+    decoded = _HIGH_ESCAPES.sub(_decoded, url)
+    forms = (_LONE_BYTE.sub(_escape_of, normalize(form, decoded)) for form in ("NFC", "NFD"))
+    return [form for form in dict.fromkeys(map(canonical_url, forms)) if form != url]
 
 
 def same_host(row_key: bytes, other: bytes) -> bool:
@@ -364,6 +406,55 @@ def _normalise_escapes(text: str) -> str:
         return escape.upper() if follows_stray else chr(code)
 
     return _ESCAPE.sub(normal, text)
+
+
+def _decoded(escapes: re.Match[str]) -> str:
+    """The text of a run of escapes; bytes that are not UTF-8 as lone surrogates."""
+    return bytes.fromhex(escapes[0].replace("%", "")).decode("utf-8", "surrogateescape")
+
+
+def _escape_of(character: str | re.Match[str]) -> str:
+    text = character if isinstance(character, str) else character[0]
+    return "".join(f"%{byte:02X}" for byte in text.encode("utf-8", "surrogateescape"))
+
+
+def _shown_escapes(escapes: re.Match[str]) -> str:
+    category = import_module("unicodedata").category
+    before = escapes.string[max(0, escapes.start() - 3) : escapes.start()]
+    marks = 0 if before[-1:].isalnum() and not _ESCAPE.fullmatch(before[-3:]) else _MOST_MARKS
+
+    def shown() -> Iterator[str]:
+        nonlocal marks
+        for character in _decoded(escapes):
+            kind = category(character)[0]
+            marks = marks + 1 if kind == "M" else 0
+            if (kind in "LN" or (kind == "M" and marks <= _MOST_MARKS)) and not _INVISIBLE.match(character):
+                yield character
+            else:
+                marks = _MOST_MARKS  # a mark would stand on an escape
+                yield _escape_of(character)
+
+    return "".join(shown())
+
+
+def _shown_label(label: str) -> str:
+    """A label of a host decoded (IDNA), if it is of one script and does not look like a Latin one; else as it is."""
+    if not label.startswith("xn--"):
+        return label
+    unicodedata = import_module("unicodedata")
+    decoded = import_module("ada_url").idna_to_unicode(label)
+    others = [one for one in decoded if not one.isascii()]
+    if not others or any(unicodedata.category(one)[0] not in "LMN" or _INVISIBLE.match(one) for one in others):
+        return label
+    letters = [one for one in decoded if one.isalpha()]
+    scripts = {unicodedata.name(one, "?").partition(" ")[0] for one in letters}
+    if scripts == {"LATIN"}:
+        is_plain = all(unicodedata.normalize("NFD", one)[0].isascii() or one in _LATIN_OTHERS for one in letters)
+    elif scripts <= _EAST_ASIAN:
+        is_plain = True
+    else:
+        is_plain = len(scripts) == 1 and not _LIKE_LATIN.issuperset(letters)
+    return decoded if is_plain and letters else label
 
 
 def _is_address(host: str) -> bool:

@@ -4,6 +4,7 @@ Knows the table, the columns of `capture` and where values lie; must not know th
 written.  It reads only the families asked for, and fetches only values that are shown.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +27,36 @@ if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
 DOCUMENT_FAMILIES = ("page", "http", "text", "dedup")
 ROWS_AHEAD = 256
 """Rows that `get_many` looks up before it reads their values."""
+
+
+_SIGN_CHARACTERS = "\u00b6\u00a7\U0001f517\uf0c1\u200b"
+_SIGNS = re.compile(f"[{_SIGN_CHARACTERS}]+$|^[{_SIGN_CHARACTERS}]+[ \u00a0]*(?=[^\\W\\d])", re.MULTILINE)
+"""Signs that documentation generators put around headings as links to them; `\u00a7 5` begins a paragraph of a law."""
+_HASH_SIGN = re.compile(r"(?<!\b[A-Z])[ \u00a0]?#$|^#[ \u00a0]*(?=\w)")
+"""The sign that some generators use; `C#` is a name."""
+_TITLE_SEPARATOR = re.compile(r"\s+[-|:\u00b7\u2013\u2014\u00ab\u00bb]\s+")
+
+
+def shown_text(text: str, title: str, headings: str = "") -> str:
+    """Main text for people: without the signs of links to headings, and without a first line that repeats the title.
+
+    Args:
+        text: main text as stored.
+        title: of the page, or "".
+        headings: of the page, one a line: only these, and signatures, can end in a `#` that is a sign.
+    """
+    if not text.isascii() and any(sign in text for sign in _SIGN_CHARACTERS):  # a search is faster than the pattern
+        text = _SIGNS.sub("", text)
+    parts = {" ".join(part.split()).casefold() for part in (title, *_TITLE_SEPARATOR.split(title))}
+    if "#" in headings:
+        all_headings = headings.split("\n")
+        signed = {one for one in all_headings if _HASH_SIGN.search(one)}
+        named = any(_HASH_SIGN.sub("", one).casefold() in parts and one.casefold() not in parts for one in signed)
+        if named or 2 <= len(all_headings) <= 2 * len(signed):
+            lines = text.split("\n")
+            text = "\n".join(_HASH_SIGN.sub("", one) if one in signed or one[-2:] == ")#" else one for one in lines)
+    first, _, rest = text.partition("\n")
+    return rest.lstrip("\n") if rest and " ".join(first.split()).casefold() in parts else text
 
 
 class Capture(NamedTuple):
@@ -73,6 +104,11 @@ class Capture(NamedTuple):
         return header_of(self.headers or (), name)
 
     @property
+    def shown_text(self) -> str:
+        """The main text for people; see `shown_text`."""
+        return shown_text(self.text or "", self.title or "", self.headings or "")
+
+    @property
     def shown_verdict(self) -> Verdict | None:
         """The verdict in terms of URLs."""
         return None if self.verdict is None else capture.shown_verdict(self.verdict)
@@ -84,7 +120,8 @@ class Document(NamedTuple):
     Attributes:
         row_key: its row.
         captures: newest first, as many as were asked for.
-        via: URLs from the one asked for to this one: stored redirects, or the other spelling; empty for none.
+        via: URLs from the one asked for to this one: stored redirects, a rejected duplicate, or another spelling;
+            empty for none.
     """
 
     row_key: bytes
@@ -125,6 +162,13 @@ class Document(NamedTuple):
     def timestamp(self) -> int:
         """The newest capture's timestamp, in microseconds since 1970."""
         return self.captures[0].timestamp
+
+
+def rejection_of(history: Iterable[Document], at: int | None) -> Document | None:
+    """The newest fetch up to a time of a page's history, if a policy rejected it; else None."""
+    newest = next((one for one in history if at is None or one.timestamp <= at), None)
+    verdict = None if newest is None else newest.newest.verdict
+    return newest if verdict is not None and verdict.stored == capture.STORED_REJECTED else None
 
 
 class _Found(NamedTuple):
@@ -201,9 +245,54 @@ class DocumentReader:
         return None if found is None or found.timestamp != timestamp else found
 
     def history(self, row_key: bytes) -> list[Document]:
-        """Every live capture, newest first, without bodies or text."""
+        """Every live capture and every rejected one, newest first, without bodies or text."""
         found = (self.get(row_key, at=at, families=("http", "dedup")) for at in self.timestamps(row_key))
-        return [document for document in found if document is not None]
+        rejected = [Document(row_key, (one,)) for one in self.rejections(row_key)]
+        return sorted([*filter(None, found), *rejected], key=lambda one: one.timestamp, reverse=True)
+
+    def rejections(self, row_key: bytes, *, end: int | None = None, versions: int | None = None) -> list[Capture]:
+        """Captures that a policy rejected, newest first: their time, checksum and verdict.
+
+        Args:
+            row_key: of the page.
+            end: only those before this timestamp.
+            versions: how many of the newest verdicts to look at; None for all.
+        """
+        family, qualifier = capture.VERDICT
+        spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, end=end, versions=versions)
+
+        def captures(cells: list[Cell]) -> list[Capture]:
+            verdicts = [(one.timestamp, capture.decode_verdict(self._placement.fetch(one.value))) for one in cells]
+            return [Capture(at, verdict=one) for at, one in verdicts if one.stored == capture.STORED_REJECTED]
+
+        found = through_moves(lambda: self._table.read_row(row_key, spec), captures)
+        return [one._replace(checksum=self.value(row_key, capture.CHECKSUM, one.timestamp)) for one in found]
+
+    def rejected_for(self, row_key: bytes, *, at: int | None = None) -> PagePointer | None:
+        """What a row's page duplicates, if the newest fetch up to a time was rejected; None if not, or if it is gone.
+
+        That is the version which the verdict names; if it is gone, what its URL has of the same bytes.  If the URL's
+        own newest fetch of these bytes was rejected too, it is looked for in the same way.
+        """
+        checksum: bytes | None = None
+        asked: set[bytes] = set()
+        while row_key not in asked:
+            asked.add(row_key)
+            end = None if at is None else at + 1
+            rejected = next(iter(self.rejections(row_key, end=end, versions=1)), None)
+            body = self._body_cells(row_key, end, 1)
+            if rejected is None or rejected.verdict is None or (body and body[0].timestamp > rejected.timestamp):
+                return None
+            if checksum not in (None, rejected.checksum):
+                return None  # other bytes than those that were asked for
+            checksum, row_key = rejected.checksum, rejected.verdict.of_row_key
+            for when in (rejected.verdict.of_timestamp, at):
+                found = self.get(row_key, at=when, families=("dedup",))
+                if found is not None and when is not None and found.timestamp == rejected.verdict.of_timestamp:
+                    return PagePointer(found.timestamp, row_key)
+                if found is not None and checksum and found.newest.checksum == checksum:
+                    return PagePointer(found.timestamp, row_key)
+        return None
 
     def validators(self, row_key: bytes) -> dict[str, str | int] | None:
         """See `DocumentStore.validators`."""

@@ -1,4 +1,5 @@
-"""Which row answers a URL: its own, that of a variant of the URL, or the target of stored redirects.
+"""Which row answers a URL: its own, that of a variant of the URL, the target of stored redirects, or the page for
+which it was rejected.
 
 Knows how URLs vary and what a redirect is; must not know how a row becomes a document, nor write.
 """
@@ -30,17 +31,22 @@ class Lookup(NamedTuple):
     versions: int
     families: Sequence[str] | None
 
-    def find(self, url: str, *, follow: bool, variants: bool) -> Document | None:
+    def find(self, url: str, *, follow: bool, variants: bool, follow_duplicates: bool = False) -> Document | None:
         """The page of a URL; `Document.via` lists the URLs that led to another one.
 
         Args:
             url: asked for.
             follow: follow stored redirects, as far as they lead to stored pages.
-            variants: if there is no such page, try the other scheme, and with or without `www`.
+            variants: if there is no such page, try the other scheme, with or without `www`, and the other Unicode
+                normal form.
+            follow_duplicates: if the newest fetch was rejected, give the page that it duplicates.
         """
-        document, via = self._read(url), []
+        document, via = self._duplicated(url) if follow_duplicates else None, [keys.canonical_url(url)]
+        if document is None:
+            document, via = self._read(url), []
         if document is None and variants:
-            document = next(filter(None, map(self._read, keys.variants(url))), None)
+            others = [*keys.variants(url), *keys.normal_forms(keys.canonical_url(url))]
+            document = next(filter(None, map(self._read, others)), None)
             via = [keys.canonical_url(url)]
         while document is not None and follow and len(via) < MAX_REDIRECTS:
             target = self._redirect_target(document)
@@ -55,6 +61,12 @@ class Lookup(NamedTuple):
 
     def _read(self, url: str) -> Document | None:
         return self.reader.get(keys.row_key(url), at=self.at, versions=self.versions, families=self.families)
+
+    def _duplicated(self, url: str) -> Document | None:
+        pointer = self.reader.rejected_for(keys.row_key(url), at=self.at)
+        if pointer is None:
+            return None
+        return self.reader.get(pointer.row_key, at=pointer.timestamp, versions=self.versions, families=self.families)
 
     def _redirect_target(self, document: Document) -> str | None:
         http = self.reader.get(document.row_key, at=self.at, families=("http",))

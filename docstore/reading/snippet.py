@@ -20,10 +20,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from docstore.model.capture import DESCRIPTION, MAIN, Column
+from docstore.model.capture import DESCRIPTION, HEADINGS, MAIN, TITLE, Column
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import row_key, url_of
 from docstore.model.types import Cell, ReadSpec
+from docstore.reading.documents import shown_text
 from docstore.storage.table import Table
 from docstore.text.finding import FoldedText, Term, terms
 from docstore.text.graphemes import cut_after, cut_before, is_boundary
@@ -397,7 +398,11 @@ class SnippetReader:
             description = _lead(self._folded(key, DESCRIPTION, described), wanted, length)
             if description:
                 return Snippet(url, "description", description)
-        beginning = _lead(folded or self._folded(key, MAIN, main), wanted, length)
+        titled = self._newest(key, TITLE, end)
+        is_of_main = titled is not None and titled.timestamp == main.timestamp
+        title = self._text(key, TITLE, titled)[0] if titled is not None and is_of_main else ""
+        folded = folded or self._folded(key, MAIN, main)
+        beginning = _lead(FoldedText(shown_text(folded.text, title)), wanted, length)
         return Snippet(url, "main", beginning) if beginning else None
 
     def _newest(self, key: bytes, column: Column, end: int | None) -> Cell | None:
@@ -406,13 +411,20 @@ class SnippetReader:
         return cells[0] if cells and cells[0].qualifier == qualifier else None
 
     def _folded(self, key: bytes, column: Column, cell: Cell) -> FoldedText:
+        """A text, without signs of links to headings."""
+        text, value = self._text(key, column, cell)
+        headings = self._newest(key, HEADINGS, cell.timestamp + 1) if "#" in text else None
+        shown = shown_text(text, "", "" if headings is None else self._text(key, HEADINGS, headings)[0])
+        return FoldedText(shown, value if shown == text else None)
+
+    def _text(self, key: bytes, column: Column, cell: Cell) -> tuple[str, bytes]:
         try:
             value = self._placement.fetch(cell.value)
         except CorruptionError:  # compaction may have moved it since the row was read
             again = self._newest(key, column, cell.timestamp + 1)
             if again is None or again == cell:
                 raise
-            return self._folded(key, column, again)
+            return self._text(key, column, again)
         if len(value) > MOST_TEXT:
             value = value[:MOST_TEXT].decode("utf-8", "ignore").encode()  # without half a character at its end
-        return FoldedText(value.decode("utf-8", "replace"), value)
+        return value.decode("utf-8", "replace"), value

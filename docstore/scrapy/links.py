@@ -12,7 +12,12 @@ page alone does not tell which it is; its links do.  So pages are grouped by the
 - when more than that were something new, the shape is open: held links and all later ones are followed.
 
 What led where is remembered for the last RECENT links, so that a shape closes or opens later, too.  When a crawl has
-nothing else to do, held links are released: a crawl that ends has dropped none for want of a sample.
+nothing else to do, held links are released: a crawl that ends has dropped none for want of a sample.  A shape that an
+earlier crawl closed starts closed (`LinkGate.close`): the same links would lead to the same duplicates.
+
+A duplicate of a page that only an earlier crawl has seen stands for it, but that page may still come: the links wait
+for it (`defer`).  If it comes unchanged, they are links of a duplicate like others; if the crawl has nothing else to
+do, they are followed.
 """
 
 from __future__ import annotations
@@ -100,6 +105,8 @@ class LinkGate(Generic[T]):
         self._most_held = most_held
         self._random = Random(seed)
         self._shapes: OrderedDict[str, _Shape[T]] = OrderedDict()
+        self._deferred: dict[str, tuple[str, list[T]]] = {}
+        """Shape and links of pages that stand for another, by its URL."""
         self.held = 0
 
     def state(self, shape: str) -> State:
@@ -138,9 +145,32 @@ class LinkGate(Generic[T]):
         self.held -= len(held)
         return Passed(held, change=state) if state is State.OPEN else Passed([], dropped=len(held), change=state)
 
+    def close(self, shape: str) -> None:
+        """Start with a shape closed, as an earlier crawl left it; what its samples lead to can open it."""
+        known = self._known(shape)
+        if known.state is State.UNDECIDED and True not in known.led_to_new:
+            known.state = State.CLOSED
+            known.led_to_new.extend([False] * ENOUGH)
+
+    def defer(self, original: str, shape: str, links: list[T]) -> Passed[T]:
+        """Let the links of a page that stands for another wait until that one comes."""
+        if original in self._deferred or self.held + len(links) > self._most_held:
+            return Passed(links)
+        self._deferred[original] = shape, links
+        self.held += len(links)
+        return Passed([], held=len(links))
+
+    def met(self, original: str) -> tuple[str, list[T]]:
+        """Shape and links of the page that waits for this one, which has come; no links if none waits."""
+        shape, links = self._deferred.pop(original, ("", []))
+        self.held -= len(links)
+        return shape, links
+
     def release(self) -> list[T]:
         """Some held links to follow when a crawl has nothing else to do; empty when none is held."""
-        found: list[T] = []
+        found = [link for original in list(self._deferred)[:AT_FIRST] for link in self.met(original)[1]]
+        if found:
+            return found  # these may lead to the pages for which others wait
         for known in self._shapes.values():
             taken, known.held = known.held[:ENOUGH], known.held[ENOUGH:]
             found += taken

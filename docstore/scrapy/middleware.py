@@ -14,6 +14,9 @@ Each of these conditions saves a site that would be lost:
 - not before it: of two pages that arrive at the same time each could be taken for a copy of the other;
 - known for a shorter time: at the next crawl an original is a duplicate of its own copies;
 - no links: the other page was at the depth limit, or its callback failed.
+
+Which shapes of links are closed is written into the store, a row for each host (`_shapes_row`): the next crawl begins
+with what this one has learnt.
 """
 
 from __future__ import annotations
@@ -32,10 +35,10 @@ from scrapy.utils.asyncio import run_in_thread
 
 from docstore.model import capture
 from docstore.model.errors import CommitUnknown, DocstoreError
-from docstore.model.types import Page, Previous, PutResult, ReadSpec, Verdict
+from docstore.model.types import Page, Previous, PutResult, ReadSpec, SetCell, Verdict
 from docstore.scrapy import stores
 from docstore.scrapy.captures import CACHED, Skipped, now_micros, page_of, redirects_of
-from docstore.scrapy.links import LinkGate, Passed, State, shape_of
+from docstore.scrapy.links import MOST_SHAPES, LinkGate, Passed, State, shape_of
 from docstore.scrapy.options import FollowDuplicates, options
 
 logger = logging.getLogger(__name__)
@@ -46,6 +49,8 @@ FOLLOW = "docstore_follow"
 """In the meta of a request: True follows the links of its page always, False never if the page repeats another."""
 
 
+_SHAPES = ReadSpec(families=("http",), qualifier_prefix=b"links:", versions=1, cell_limit=MOST_SHAPES)
+"""Cells of the row of `_shapes_row`: a shape without its host, and its state as the last crawl left it."""
 _TIMES = ReadSpec(families=(capture.VERDICT[0],), qualifier_prefix=capture.VERDICT[1], keys_only=True)
 
 
@@ -56,6 +61,7 @@ class Judged(NamedTuple):
         verdict: as items get it; None if there is none.
         repeats: the page repeats another that this crawl has seen; None if it is a duplicate that does not count here.
         of_url: the other page, or the one that stands for it in this crawl.
+        stands_for: the page of an earlier crawl for which it stands from now on, "" for none.
         url: canonical.
         counts: what to count.
     """
@@ -63,6 +69,7 @@ class Judged(NamedTuple):
     verdict: dict[str, Any] | None = None
     repeats: bool | None = None
     of_url: str = ""
+    stands_for: str = ""
     url: str = ""
     counts: tuple[str, ...] = ()
 
@@ -78,6 +85,8 @@ class StoreMiddleware:
         self._gate: LinkGate[Request] = LinkGate(most_held=0) if keeps_requests else LinkGate()
         self._without_links: set[int] = set()
         self._standing_for: dict[tuple[object, str], str] = {}
+        self._hosts: set[str] = set()
+        """Whose closed shapes were read."""
         self._start = self._options.crawl_start or now_micros()
 
     @classmethod
@@ -118,11 +127,13 @@ class StoreMiddleware:
     async def process_spider_output(self, response: Response, result: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Write the page before the spider's callback runs, then pass on what it yields."""
         judged = await self._judge(response)
-        for request in self._learn(response, judged):
+        for request in await self._learn(response, judged):
             yield request
         if not self._is_held_back(response, judged):
             async for found in result:
                 yield self._passed(found, judged, None)
+            for request in await self._met(judged):
+                yield request
             return
         links: list[Request] = []
         async for found in result:
@@ -130,8 +141,8 @@ class StoreMiddleware:
                 links.append(found)
             else:
                 yield self._passed(found, judged, None)
-        for request in self._admitted(response, links):
-            yield self._passed(request, judged, shape_of(response.url))
+        for request in await self._admitted(response, judged, links):
+            yield self._passed(request, judged, request.meta.get(SHAPE))
 
     # --- pages
 
@@ -144,10 +155,7 @@ class StoreMiddleware:
                     return Judged()
             judged = await run_in_thread(self._write, response, page)
         except Exception as error:  # whatever it is: the callback's links and items must not be lost by it
-            self._count("errors")
-            self._count(f"errors/{type(error).__name__}")
-            is_foreseen = isinstance(error, DocstoreError | OSError)
-            logger.error("docstore: %s is not stored: %s", response.url, error, exc_info=not is_foreseen)
+            self._report(error, f"{response.url} is not stored")
             return Judged()
         for count in judged.counts:
             self._count(count)
@@ -172,8 +180,8 @@ class StoreMiddleware:
         result = self._put(page)
         counts += ["pages", f"stored/{result.stored}", f"verdict/{result.verdict.kind}"]
         is_known = result.previous is not Previous.NONE
-        repeats, of_url = self._repeats(result.url, result.verdict, at, is_known=is_known)
-        return Judged(shown(result), repeats, of_url, result.url, tuple(counts))
+        repeats = self._repeats(result.url, result.verdict, at, is_known=is_known)
+        return Judged(shown(result), *repeats, result.url, tuple(counts))
 
     def _put(self, page: Page) -> PutResult:
         """Put a page; when nobody knows whether it was applied, once more."""
@@ -198,20 +206,21 @@ class StoreMiddleware:
         answer = {"url": document.url, "timestamp": document.timestamp, **shown_verdict(verdict), "stored": "known"}
         return Judged(answer, *self._repeats(document.url, verdict, now_micros(), is_known=True), document.url)
 
-    def _repeats(self, url: str, verdict: Verdict, at: int, *, is_known: bool) -> tuple[bool | None, str]:
-        """Whether a page repeats one that this crawl has seen, and which; the module says why the conditions are."""
+    def _repeats(self, url: str, verdict: Verdict, at: int, *, is_known: bool) -> tuple[bool | None, str, str]:
+        """Whether a page repeats one that this crawl has seen, and which, and for which it stands; the module says why
+        the conditions are."""
         if verdict.kind not in self._options.kinds:
-            return False, ""
+            return False, "", ""
         host = _host(url)
         is_ours = self._options.across_hosts or host == _host(verdict.of_url)
         if is_known and is_ours and self._first_seen(url) <= self._first_seen(verdict.of_url):
-            return None, ""
+            return None, "", ""
         if is_ours and (
             self._start <= verdict.of_timestamp < at or self._start <= self._last_visit(verdict.of_url) < at
         ):
-            return True, verdict.of_url
+            return True, verdict.of_url, ""
         standing = self._standing_for.setdefault((host, verdict.of_url), url)
-        return (None, "") if standing == url else (True, standing)
+        return (None, "", verdict.of_url if is_ours else "") if standing == url else (True, standing, "")
 
     def _first_seen(self, url: str) -> int:
         row = self._store.cells.read_row(url, _TIMES)
@@ -223,16 +232,38 @@ class StoreMiddleware:
 
     # --- links
 
-    def _learn(self, response: Response, judged: Judged) -> list[Request]:
+    async def _learn(self, response: Response, judged: Judged) -> list[Request]:
         shape = response.meta.get(SHAPE) if response.request is not None else None
         if shape is None or not judged.url or judged.repeats is None:
             return []
         passed = self._gate.learn(shape, is_new=not judged.repeats)
         self._tell(shape, passed)
+        if passed.change is not None:
+            host, slash, rest = shape.partition("/")
+            cell = SetCell("http", f"links:{slash}{rest}".encode(), now_micros(), passed.change.value.encode())
+            try:
+                await run_in_thread(self._store.cells.apply, _shapes_row(host), [cell])
+            except Exception as error:
+                self._report(error, f"that links of {shape} are {passed.change.value} is not stored")
         return passed.follow
+
+    async def _read_shapes(self, host: str) -> None:
+        """Close what an earlier crawl of the host has closed."""
+        try:
+            row = await run_in_thread(self._store.cells.read_row, _shapes_row(host), _SHAPES)
+        except Exception as error:
+            self._report(error, f"which links of {host} are closed cannot be read")
+            return
+        self._hosts.add(host)
+        for cell in row.cells if row is not None else ():
+            if cell.value == State.CLOSED.value.encode():
+                self._gate.close(host + cell.qualifier.removeprefix(b"links:").decode("utf-8", "replace"))
 
     def _is_held_back(self, response: Response, judged: Judged) -> bool:
         """Whether it is asked which links of this page are followed."""
+        if judged.stands_for:
+            is_far = response.meta.get("depth", 0) >= self._options.min_depth
+            return self._options.follow is FollowDuplicates.LEARN and response.meta.get(FOLLOW) is None and is_far
         if not judged.repeats or self._options.follow is FollowDuplicates.ALWAYS:
             return False
         if hash(judged.of_url) in self._without_links:
@@ -240,11 +271,34 @@ class StoreMiddleware:
         wish = response.meta.get(FOLLOW)
         return wish is False or (wish is None and response.meta.get("depth", 0) >= self._options.min_depth)
 
-    def _admitted(self, response: Response, links: list[Request]) -> list[Request]:
+    async def _admitted(self, response: Response, judged: Judged, links: list[Request]) -> list[Request]:
+        if judged.stands_for:
+            for request in links:
+                request.meta.pop(SHAPE, None)
+            if links:
+                self._without_links.discard(hash(judged.url))
+            shape = shape_of(response.url)
+            passed = self._gate.defer(judged.stands_for, shape, links)
+            self._tell(shape, passed)
+            return passed.follow
         if self._options.follow is FollowDuplicates.NEVER or response.meta.get(FOLLOW) is False:
             self._count("links_dropped", len(links))
             return []
-        shape = shape_of(response.url)
+        return await self._sampled(shape_of(response.url), links)
+
+    async def _met(self, judged: Judged) -> list[Request]:
+        """Links of the page that stood for this one until it came: all, if it has changed or has no links itself."""
+        shape, links = self._gate.met(judged.url)
+        is_there = judged.verdict is not None and judged.verdict.get("previous") not in ("none", "changed")
+        if not links or not is_there or hash(judged.url) in self._without_links:
+            return links
+        return await self._sampled(shape, links)
+
+    async def _sampled(self, shape: str, links: list[Request]) -> list[Request]:
+        """Those of a duplicate's links that are followed."""
+        host = shape.partition("/")[0]
+        if host not in self._hosts:
+            await self._read_shapes(host)
         for request in links:
             request.meta[SHAPE] = shape
         passed = self._gate.admit(shape, links)
@@ -270,6 +324,13 @@ class StoreMiddleware:
         elif judged.verdict is not None:
             put_into(found, self._options.item_field, judged.verdict)
         return found
+
+    def _report(self, error: Exception, what: str) -> None:
+        """Count and log a failure: the crawl goes on."""
+        self._count("errors")
+        self._count(f"errors/{type(error).__name__}")
+        is_foreseen = isinstance(error, DocstoreError | OSError)
+        logger.error("docstore: %s: %s", what, error, exc_info=None if is_foreseen else error)
 
     def _count(self, name: str, count: int = 1) -> None:
         if self._crawler.stats is not None:
@@ -299,6 +360,11 @@ def put_into(item: Any, field: str, verdict: dict[str, Any]) -> None:
     adapter = ItemAdapter(item)
     if (isinstance(item, dict) or field in adapter.field_names()) and not adapter.get(field):
         adapter[field] = verdict
+
+
+def _shapes_row(netloc: str) -> str:
+    """Name of the row that holds the states of a host's shapes; no user or password is in it."""
+    return f"urn:docstore:links:{netloc.rpartition('@')[2]}"
 
 
 def _host(url: str) -> tuple[str, int | None]:

@@ -38,9 +38,9 @@ class Refusal(DocstoreError):
         self.retry_after = retry_after
 
 
-def absent(url: str) -> Refusal:
+def absent(url: str, why: str = "") -> Refusal:
     """The answer where there is no such page."""
-    return Refusal(404, f"the store has no page of {url[:500]}", kind=ABSENT)
+    return Refusal(404, f"the store has no page of {url[:500]}{why}", kind=ABSENT)
 
 
 def busy(what: str) -> Refusal:

@@ -137,6 +137,7 @@ class AskedPage(NamedTuple):
     families: tuple[str, ...] | None = None
     follow: bool = False
     variants: bool = False
+    follow_duplicates: bool = False
 
 
 class Service:
@@ -189,7 +190,8 @@ class Service:
         at = None if asked.at is None else micros(asked.at)
         short = Lookup(self._short_reader, at, 1, asked.families)
         try:
-            return make(short.find(asked.url, follow=asked.follow, variants=asked.variants))
+            url, _, _, follow, variants, duplicates = asked
+            return make(short.find(url, follow=follow, variants=variants, follow_duplicates=duplicates))
         except LongDocument:
             return await self.read(lambda: make(self.store.get(**asked._asdict())))
 

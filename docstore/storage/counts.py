@@ -104,10 +104,20 @@ def fold(engine: Engine, live: Collection[bytes] = (b"",)) -> Plan:
     ended = rows.keys() - {COUNTS_ROW + session for session in live}
     if not ended:
         return Plan()
-    total = sum((_totals(rows[key]) for key in ended - known), _totals(folded))
+    total = _totals(folded)  # may hold less than nothing, see `corrected`
+    for key in ended - known:
+        total.update(_totals(rows[key]))
     cells = [_cell(TOTALS, dict(total)), _cell(SESSIONS, sorted(ended))]
     plan = Plan().write(Stage.COUNTS, [RowMutations(TABLE, COUNTS_FOLDED_ROW, cells)])
     return plan.remove(Stage.COUNTS, (RowMutations(TABLE, key, [DeleteRow()]) for key in sorted(ended)))
+
+
+def corrected(engine: Engine, before: Mapping[str, int], now: Mapping[str, int]) -> RowMutations:
+    """The one row as it makes `now` of totals that were `before`; for one process, which writes nothing in between."""
+    total = _totals(engine.read_row(TABLE, COUNTS_FOLDED_ROW))
+    total.update(now)
+    total.subtract(before)
+    return RowMutations(TABLE, COUNTS_FOLDED_ROW, [_cell(TOTALS, {name: one for name, one in total.items() if one})])
 
 
 class SharedFold(NamedTuple):

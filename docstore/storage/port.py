@@ -53,6 +53,10 @@ class Upkeep(Protocol):
         """Remove postings that lead to no page; returns how many."""
         ...
 
+    def recount(self) -> bool:
+        """Let the totals count what is live; False, and they stay as they are, if others write all the time."""
+        ...
+
 
 class Values(Protocol):
     """Values of cells.  Reading is thread-safe; placing is for whoever holds the commit lock.

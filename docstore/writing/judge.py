@@ -184,10 +184,13 @@ class Judge:
     def visit(self, one: Prepared) -> VisitDecision:
         """Judge a visit that found nothing new (304): it confirms the version before it, and is kept beside it.
 
-        One that came when there was no version to confirm is taken again when there is.
+        It is answered the verdict of that version.  One that came when there was no version to confirm is taken again
+        when there is.
         """
         own = self._own.own(one.row_key, one.timestamp)
-        answer = _NOT_MODIFIED if own.previous is None else _CONFIRMED
+        answer = _NOT_MODIFIED
+        if own.previous is not None:
+            answer = self._own.confirmed_verdict(one.row_key, own.previous) or _CONFIRMED
         is_known = self._own.has_visit(PagePointer(one.timestamp, one.row_key))
         if is_known and (own.taken is not None or own.previous is None):
             return VisitDecision(_known(one.url, one.timestamp, answer))

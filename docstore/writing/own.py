@@ -19,6 +19,7 @@ from docstore.model.capture import (
     VERDICT,
     VISIT,
     Column,
+    StoredVerdict,
     decode_verdict,
     encode_verdict,
 )
@@ -169,20 +170,30 @@ class OwnRows:
         That is how the version was fetched, its text, its fingerprints and its verdict, marked as not judged again.
         None where the version has no verdict, as a body set as a plain cell, or one that cannot be read.
         """
+        verdict = self.confirmed_verdict(row_key, version)
         at = version.timestamp
         spec = ReadSpec(families=("dedup", "http", "page", "text"), start=at, end=at + 1)
         columns = {(cell.family, cell.qualifier): cell.value for cell in self._table.read_row(row_key, spec)}
-        if VERDICT not in columns or CHECKSUM not in columns:
+        if verdict is None or CHECKSUM not in columns:
             return []
         columns.pop(VISIT, None)
-        stored = self._read(row_key, Cell(*VERDICT, at, columns[VERDICT]))
-        if stored is None:
-            return []
-        verdict = decode_verdict(stored)._replace(
-            reason=REASON_NOT_MODIFIED, previous=Previous.SAME_BYTES, previous_similarity=1.0, stored=STORED_CONFIRMED
-        )
         columns[VERDICT] = self._placement.place(row_key, VERDICT, timestamp, encode_verdict(verdict))
         return [SetCell(*column, timestamp, value) for column, value in columns.items()]
+
+    def confirmed_verdict(self, row_key: bytes, version: OwnVersion) -> StoredVerdict | None:
+        """The verdict of a version, as a visit without a body (304) takes it over: marked as not judged again.
+
+        None if the version has no verdict, as a body set as a plain cell, or one that cannot be read.
+        """
+        at = version.timestamp
+        spec = ReadSpec((VERDICT[0],), VERDICT[1], at, at + 1)
+        cell = next((one for one in self._table.read_row(row_key, spec) if one.qualifier == VERDICT[1]), None)
+        stored = None if cell is None else self._read(row_key, cell)
+        if stored is None:
+            return None
+        return decode_verdict(stored)._replace(
+            reason=REASON_NOT_MODIFIED, previous=Previous.SAME_BYTES, previous_similarity=1.0, stored=STORED_CONFIRMED
+        )
 
     def note_write(self, row_key: bytes) -> None:
         """The group in flight writes this row."""

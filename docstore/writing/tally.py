@@ -1,18 +1,33 @@
 """What the totals of a store count of a written page: its verdict, what became of it, bytes.
 
 Knows the words of a verdict; how counts are kept is `storage.counts`' matter.  Totals count what was written; deletes
-and expiry do not lower them, `docstore stats --exact` counts anew.
+and expiry do not lower them until a compaction of all tablets counts what is live (`live_totals`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 
 from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL
-from docstore.model.capture import STORED_BODY, STORED_REFERENCE, StoredVerdict
-from docstore.model.types import Previous, VerdictKind
+from docstore.model.capture import (
+    BODY,
+    REASON_NOT_MODIFIED,
+    STORED_BODY,
+    STORED_REFERENCE,
+    STORED_REJECTED,
+    VERDICT,
+    VISIT,
+    StoredVerdict,
+    decode_verdict,
+)
+from docstore.model.errors import DocstoreError
+from docstore.model.types import Previous, ReadSpec, VerdictKind
 from docstore.storage.counts import Counts
+from docstore.storage.envelope import envelope_raw_bytes
+from docstore.storage.port import Values
+from docstore.storage.table import Table
 
 COUNTED_REASONS = frozenset({REASON_CROWDED, REASON_DOUBTFUL})
 """What makes a verdict less sure; other reasons say that there could be none."""
@@ -28,17 +43,44 @@ class Tally(Counts):
 
     def count(self, captures: Iterable[tuple[StoredVerdict, int]]) -> None:
         """Count all captures of a group: the verdict of each, and the length of its body."""
-        alike: Counter[tuple[VerdictKind, Previous, str]] = Counter()
-        found: Counter[str] = Counter()
-        for verdict, body_bytes in captures:
-            alike[verdict.kind, verdict.previous, verdict.stored] += 1
-            if verdict.reason in COUNTED_REASONS:
-                found[verdict.reason] += 1
-            if verdict.stored in (STORED_BODY, STORED_REFERENCE):
-                found["body_bytes"] += body_bytes
-        for (kind, previous, stored), number in alike.items():
-            names = ["captures", f"verdict.{kind}", f"previous.{previous}", f"stored.{stored}"]
-            if previous is Previous.NONE:
-                names.append("urls")
-            found.update(dict.fromkeys(names, number))
-        self.add(found)
+        self.add(_counted(captures))
+
+
+def live_totals(table: Table, placement: Values) -> Counter[str]:
+    """The totals of what is live: one scan of all rows, in which no body is read.  A rejected capture is live too."""
+    found: Counter[str] = Counter()
+    families = tuple(sorted({BODY[0], VERDICT[0], VISIT[0]}))
+    for row in table.scan(spec=ReadSpec(families=families)):
+        bodies, verdicts = {}, []
+        for cell in row.cells:
+            column = (cell.family, cell.qualifier)
+            if column == BODY:
+                bodies[cell.timestamp] = envelope_raw_bytes(cell.value)
+            elif column == VERDICT:
+                with suppress(DocstoreError):  # damaged, or set by hand; `docstore check` lists it
+                    verdicts.append((cell.timestamp, decode_verdict(placement.fetch(cell.value))))
+            found["visits"] += column == VISIT
+        live = [
+            (verdict, bodies.get(at, 0))
+            for at, verdict in verdicts
+            if verdict.reason != REASON_NOT_MODIFIED and (at in bodies or verdict.stored == STORED_REJECTED)
+        ]
+        found.update({**_counted(live), "urls": bool(live)})
+    return found
+
+
+def _counted(captures: Iterable[tuple[StoredVerdict, int]]) -> Counter[str]:
+    alike: Counter[tuple[VerdictKind, Previous, str]] = Counter()
+    found: Counter[str] = Counter()
+    for verdict, body_bytes in captures:
+        alike[verdict.kind, verdict.previous, verdict.stored] += 1
+        if verdict.reason in COUNTED_REASONS:
+            found[verdict.reason] += 1
+        if verdict.stored in (STORED_BODY, STORED_REFERENCE):
+            found["body_bytes"] += body_bytes
+    for (kind, previous, stored), number in alike.items():
+        names = ["captures", f"verdict.{kind}", f"previous.{previous}", f"stored.{stored}"]
+        if previous is Previous.NONE:
+            names.append("urls")
+        found.update(dict.fromkeys(names, number))
+    return found

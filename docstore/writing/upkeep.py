@@ -11,11 +11,16 @@ from docstore.model.capture import BODY, CHECKSUM
 from docstore.model.pointers import PagePointer, body_head
 from docstore.model.types import ReadSpec
 from docstore.reading.index import open_buckets
+from docstore.storage.counts import corrected, totals
+from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Backend, Committer
 from docstore.storage.table import Table
 from docstore.writing.referrers import Referrers
+from docstore.writing.tally import live_totals
 
 POSTED_AT_ONCE = 1024
+RECOUNTS = 3
+"""Times that live captures are counted before it is given up because others write."""
 
 
 class PageUpkeep:
@@ -53,6 +58,19 @@ class PageUpkeep:
         """See `Upkeep`."""
         committer = self._committer
         return Pruner(self._opened.engine, self._buckets, self._is_live, committer.lock, committer.commit).run()
+
+    def recount(self) -> bool:
+        """See `Upkeep`."""
+        engine, committer = self._opened.engine, self._committer
+        for _ in range(RECOUNTS):
+            with committer.lock:
+                commits, before = committer.commits, totals(engine)
+            live = live_totals(self._table, self._opened.placement)
+            with committer.lock:
+                if committer.commits == commits:
+                    committer.commit(Plan().write(Stage.COUNTS, [corrected(engine, before, live)]))
+                    return True
+        return False
 
     def _is_live(self, pointer: PagePointer, body: bytes) -> bool:
         """Whether a version is there; with a body's head also whether that is its body."""

@@ -136,6 +136,37 @@ def test_versions_and_history_are_the_same(store: Any) -> None:
     assert store.history("https://versions.example/none") == []
 
 
+def test_a_rejected_page_is_in_its_history_and_served_by_the_other(store: Any) -> None:
+    url, copy = "https://rejected.example/a", "https://rejected.example/b"
+    store.put_page(url, body("rejected"), headers=HTML, fetched_at=AT)
+    store.put_page(copy, body("rejected"), headers=HTML, fetched_at=AT + DAY, policies={"exact": "reject"})
+    assert store.get(copy) is None and store.snippet(copy) is None
+    (only,) = store.history(copy)
+    assert (only.timestamp, only.newest.verdict.stored, only.newest.shown_verdict.of_url) == (AT + DAY, "rejected", url)
+    found = store.get(copy, follow_duplicates=True)
+    assert (found.url, found.via, found.body) == (url, (copy,), body("rejected"))
+    assert len(store.get(copy, follow_duplicates=True, versions=2).captures) == 1
+
+
+def test_a_304_has_the_verdict_of_what_it_confirms(store: Any) -> None:
+    url, copy = "https://unmodified.example/a", "https://unmodified.example/b"
+    for one in (url, copy):
+        store.put_page(one, body("unmodified"), headers=HTML, fetched_at=AT)
+    answer = store.put_page(copy, status=304, fetched_at=AT + DAY)
+    assert (answer.verdict.kind, answer.verdict.of_url, answer.verdict.reason) == (
+        VerdictKind.EXACT,
+        url,
+        "not_modified",
+    )
+
+
+def test_variants_are_of_the_other_normal_form_too(store: Any) -> None:
+    store.put_page("https://forms.example/M%C3%BCnchen", body("forms"), headers=HTML, fetched_at=AT)
+    typed = "https://forms.example/Mu\u0308nchen"
+    assert store.get(typed) is None
+    assert store.get(typed, variants=True).url == "https://forms.example/M%C3%BCnchen"
+
+
 def test_a_visit_gives_validators(store: Any) -> None:
     url = "https://visits.example/"
     headers = (("ETag", '"v1"'), ("Last-Modified", "Tue, 14 Nov 2023 22:13:20 GMT"))

@@ -65,6 +65,20 @@ def test_pages_are_written_and_read(run: Any, served: Serving) -> None:
     run(work)
 
 
+def test_a_rejected_page_is_served_by_the_other(run: Any) -> None:
+    async def work(store: aio.AsyncStore) -> None:
+        for name in "xy":
+            url = f"https://rejected.example/{name}"
+            await store.put_page(url, page("rejected"), fetched_at=AT, policies={"exact": "reject"})
+        assert await store.get("https://rejected.example/y") is None
+        found = await store.get("https://rejected.example/y", follow_duplicates=True)
+        assert found is not None and found.url == "https://rejected.example/x"
+        (only,) = await store.history("https://rejected.example/y")
+        assert only.newest.verdict is not None and only.newest.verdict.stored == "rejected"
+
+    run(work)
+
+
 def test_many_pages_are_answered_in_order(run: Any) -> None:
     async def source() -> AsyncIterator[Any]:
         for number in range(600):

@@ -112,6 +112,21 @@ def test_what_is_not_stored_is_said_with_where_to_look(served: Serving) -> None:
     assert "not two captures" in shown(served, "/diff", 404, a="https://a.example/many/001").text
 
 
+def test_a_rejected_page_is_said_with_the_one_that_it_repeats(served: Serving) -> None:
+    url = "https://rejected.example/M%C3%BCnchen"
+    for one, at in ((url, TIME), ("https://rejected.example/copy", TIME + DAY)):
+        served.store.put_page(one, body("Rejected words"), headers=TYPE, fetched_at=at, policies={"exact": "reject"})
+    found = shown(served, "/page", 404, url="https://rejected.example/copy")
+    assert "Rejected" in found.text and "2023-11-15 22:13:20" in found.text
+    assert "https://rejected.example/M\u00fcnchen" in found.text
+    assert any(
+        url.replace("%", "%25") in (attrs.get("href") or "").replace("%3A", ":").replace("%2F", "/")
+        for _, attrs in found.tags
+    )
+    shown(served, "/page", 404, url="https://rejected.example/Mu\u0308nchen")
+    assert "Not stored" in shown(served, "/page", 404, url="https://rejected.example/copy", at=TIME).text
+
+
 @pytest.mark.parametrize(
     ("path", "parameters", "words"),
     [

@@ -306,3 +306,24 @@ def test_verdicts_store_no_bodies(served: Serving) -> None:
     found = served.http.get("/v1/page", params={"url": "https://ten.example/0", "families": "page,text"}).json()
     assert found["captures"][0]["body"] is None and found["captures"][0]["text"] == words
     assert served.http.get("/v1/page/body", params={"url": "https://ten.example/0"}).status_code == 404
+
+
+def test_a_rejected_page_is_absent_with_its_reason(served: Serving) -> None:
+    for name in "ab":
+        url = f"https://rejected.example/{name}"
+        answer = served.http.post(
+            "/v1/page",
+            json={
+                "page": {"url": url, "body": BODY.decode() + "rejected", "fetched_at": AT},
+                "policies": {"exact": "reject"},
+            },
+        )
+    assert answer.json()["stored"] == "rejected"
+    gone = served.http.get("/v1/page", params={"url": url})
+    assert gone.status_code == 404 and gone.json()["error"]["class"] == "Absent"
+    assert "rejected as exact of https://rejected.example/a" in gone.json()["error"]["message"]
+    assert (
+        "rejected as" not in served.http.get("/v1/page", params={"url": url, "at": AT - 1}).json()["error"]["message"]
+    )
+    found = served.http.get("/v1/page", params={"url": url, "follow_duplicates": True})
+    assert (found.status_code, found.json()["via"]) == (200, [url])

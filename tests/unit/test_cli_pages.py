@@ -480,3 +480,196 @@ def test_get_explains_nothing_of_what_is_no_html(run: Terminal, put: Callable[..
     answer = run("get", URL, "--explain")
     assert answer.code == 1
     assert "nothing to explain" in answer.err
+
+
+# --- pages that were rejected
+
+SECOND_URL = "https://a.example/two"
+
+
+def reject(put: Callable[..., dict[str, object]]) -> None:
+    body = html("One", article(1))
+    put(URL, body, "--at", MAY)
+    assert put(SECOND_URL, body, "--at", JUNE, "--on", "exact=reject")["stored"] == "rejected"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("--body",), ("--headers",), ("--explain",), ("--snippet", "x"), ("--at", "2025"), ("--versions", "2")],
+)
+def test_get_says_that_a_page_was_rejected(
+    run: Terminal, put: Callable[..., dict[str, object]], words: tuple[str, ...]
+) -> None:
+    reject(put)
+    answer = run("get", SECOND_URL, *words)
+    assert (answer.code, answer.out) == (1, "")
+    assert f"{SECOND_URL} was rejected at {JUNE}: exact copy of {URL}" in answer.err
+    fields = run("get", SECOND_URL, "--json", *words)
+    assert fields.code == 1
+    assert (fields.object()["stored"], fields.object()["time"]) == ("rejected", JUNE)
+    assert (fields.object()["verdict"]["kind"], fields.object()["verdict"]["of_url"]) == ("exact", URL)
+
+
+def test_a_page_that_was_rejected_later_is_unknown_before(run: Terminal, put: Callable[..., dict[str, object]]) -> None:
+    reject(put)
+    assert "rejected" not in run("get", SECOND_URL, "--at", MAY).err
+
+
+def test_get_follows_a_rejected_page_to_the_one_that_it_duplicates(
+    run: Terminal, put: Callable[..., dict[str, object]]
+) -> None:
+    reject(put)
+    answer = run("get", SECOND_URL, "--follow-duplicates", "--body")
+    assert (answer.code, answer.out.encode()) == (0, html("One", article(1)))
+    assert f"showing {URL}, reached from {SECOND_URL}" in answer.err
+    assert run("get", SECOND_URL, "--follow-duplicates", "--json").object()["via"] == [SECOND_URL]
+    assert run("get", SECOND_URL, "--follow-duplicates", "--snippet", "x").code == 2
+    assert run("delete", URL, "--yes").code == 0
+    gone = run("get", SECOND_URL, "--follow-duplicates")
+    assert gone.code == 1 and "gone or has changed, fetch this one again" in gone.err
+
+
+def test_history_and_dups_tell_of_a_rejected_page(run: Terminal, put: Callable[..., dict[str, object]]) -> None:
+    reject(put)
+    answer = run("history", SECOND_URL)
+    assert answer.code == 0
+    assert answer.out.splitlines()[1].split()[:6] == [JUNE, "-", "none", "rejected", "exact", "of"]
+    assert run("history", SECOND_URL, "--json").object()["stored"] == "rejected"
+    dups = run("dups", SECOND_URL)
+    assert dups.code == 1 and "exact copy of" in dups.err
+
+
+# --- how URLs are shown and typed
+
+
+def test_urls_are_shown_decoded_and_found_as_they_are_typed(
+    run: Terminal, put: Callable[..., dict[str, object]]
+) -> None:
+    stored = "https://xn--mnchen-3ya.example/stra%C3%9Fe%2F%E2%80%AE%E9"
+    other = "https://a.example/Mu%CC%88nchen"
+    body = html("One", article(1))
+    assert put("https://münchen.example/straße%2F%E2%80%AE%E9", body, "--at", MAY)["url"] == stored
+    put(other, body, "--at", JUNE)
+    shown = "https://münchen.example/straße%2F%E2%80%AE%E9"
+    assert run("scan", "--keys-only").out.splitlines() == ["https://a.example/Mu\u0308nchen", shown]
+    for answer in (
+        run("history", other),
+        run("dups", other),
+        run("diff", other, shown),
+        run("scan", "--family", "page"),
+    ):
+        assert shown in answer.out and stored not in answer.out
+    assert stored in run("history", other, "--json").out and stored in run("dups", other, "--json").out
+    for command in ("get", "history", "dups"):
+        assert run(command, "https://a.example/M\u00fcnchen").code == 0
+    assert run("get", shown, "https://a.example/M\u00fcnchen", "--snippet", "").out.count("\t") == 2
+    assert run("diff", "https://a.example/M\u00fcnchen", shown).code == 0
+    assert "no page https://a.example/\u00f6;" in run("get", "https://a.example/\u00f6").err
+
+
+# --- what has no text
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "says"),
+    [
+        (b"\x00\x01\x02", b"\x00\x01\x02", "the bytes are the same (3)"),
+        (b"\x00\x01\x02", b"\x00\x01\x03\x04", "the bytes differ from byte 2 on (3 and 4 bytes)"),
+        (b"\x00\x01", b"\x00\x01\x03", "the bytes differ from byte 2 on (2 and 3 bytes)"),
+    ],
+)
+def test_diff_of_pages_without_text_compares_bytes(
+    run: Terminal, put: Callable[..., dict[str, object]], one: bytes, other: bytes, says: str
+) -> None:
+    put(URL, one)
+    put(SECOND_URL, other)
+    answer = run("diff", URL, SECOND_URL)
+    assert (answer.code, answer.out) == (0, f"no text to compare; {says}\n")
+    fields = run("diff", URL, SECOND_URL, "--json").object()
+    assert (fields["similarity"], fields["same_bytes"]) == (None, one == other)
+
+
+def test_diff_of_pages_without_bodies_compares_checksums(run: Terminal) -> None:
+    with docstore.open(run.store) as store:
+        for url, body in ((URL, b"\x00\x01"), (SECOND_URL, b"\x00\x02")):
+            store.put_page(url, body, keep_body=False)
+    assert run("diff", URL, SECOND_URL).out == "no text to compare; by checksum the bytes differ\n"
+
+
+@pytest.mark.parametrize(
+    ("count", "says"),
+    [
+        (0, "0 words; of less than 20 only the same bytes would"),
+        (30, "30 words; of less than 50 only the same bytes or the same text"),
+        (60, ""),
+    ],
+)
+def test_dups_of_a_file_says_that_its_text_is_too_short(run: Terminal, tmp_path: Path, count: int, says: str) -> None:
+    file = tmp_path / "page.html"
+    file.write_bytes(html("", article(1, count)))
+    answer = run("dups", "--file", str(file))
+    assert answer.code == 1
+    assert "no page like it" in answer.err and says in answer.err and ("words" in answer.err) == bool(says)
+
+
+def test_stats_count_what_is_live_after_delete_and_compact(
+    run: Terminal, put: Callable[..., dict[str, object]]
+) -> None:
+    reject(put)
+    put("https://a.example/three", html("Three", article(3)), "--at", MAY)
+    put("https://a.example/three", b"", "--status", "304", "--at", JUNE)
+    before = run("stats", "--json").object()["totals"]
+    assert run("compact").code == 0 and run("stats", "--json").object()["totals"] == before
+    assert run("delete", "https://a.example/three", "--yes").code == 0
+    assert run("compact").code == 0
+    after = run("stats", "--json").object()["totals"]
+    assert {name: after.get(name, 0) for name in before if name != "doubtful_text"} == {
+        "urls": 2, "captures": 2, "visits": 0, "verdict.new": 1, "verdict.exact": 1, "previous.none": 2,
+        "stored.body": 1, "stored.rejected": 1, "body_bytes": len(html("One", article(1))),
+    }  # fmt: skip
+    put("https://a.example/three", html("Three", article(3)), "--at", MAY)
+    assert run("stats", "--json").object()["totals"]["captures"] == 3
+
+
+# --- headings
+
+
+PARAGRAPH = "The quick brown fox jumps over the lazy dog, again and again, until the evening comes to the farm."
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        '<a class="headerlink" href="#x" title="Permalink">\u00b6</a>',
+        '<a class="headerlink" href="#x">#</a>',
+        '<a class="hash-link" href="#x">\u200b</a>',
+        '<a class="doc-anchor" href="#x">\u00a7</a>',
+        '<a class="anchor" href="#x">\U0001f517</a>',
+        '<a class="headerlink" href="#x">\uf0c1</a>',
+    ],
+)
+@pytest.mark.parametrize("before", [False, True])
+def test_get_and_snippets_show_a_heading_once_and_no_signs_of_links_to_it(
+    run: Terminal, put: Callable[..., dict[str, object]], link: str, before: bool
+) -> None:
+    def heading(level: int, text: str) -> str:
+        return f"<h{level}>{link + text if before else text + link}</h{level}><p>{PARAGRAPH} {text}.</p>"
+
+    put(
+        URL,
+        f"<!doctype html><meta charset=utf-8><title>Foxes of C# - The docs</title><main>{heading(1, 'Foxes of C#')}"
+        f"{heading(2, 'Their dens')}</main>".encode(),
+    )
+    text = f"{PARAGRAPH} Foxes of C#.\nTheir dens\n{PARAGRAPH} Their dens."
+    assert run("get", URL).out == f"Foxes of C# - The docs\n\n{text}\n"
+    assert run("get", URL, "--snippet", "", "--length", "400").out.strip() == text.replace("\n", " ")
+    assert "Their *dens* The" in run("get", URL, "--snippet", "dens", "--length", "400").out
+
+
+def test_a_name_that_ends_in_a_sign_stays(run: Terminal, put: Callable[..., dict[str, object]]) -> None:
+    topics = [f"<h2>{topic} in C#</h2><p>{PARAGRAPH}</p>" for topic in ("Loops", "Classes", "Types")]
+    law = f"<p>\u00a7 5 {PARAGRAPH}</p><p>\u00a75 {PARAGRAPH}</p>"
+    put(URL, f"<!doctype html><meta charset=utf-8><title>A course</title><main>{''.join(topics)}{law}</main>".encode())
+    shown = run("get", URL).out.splitlines()
+    assert [line for line in shown if line.endswith("#")] == ["Loops in C#", "Classes in C#", "Types in C#"]
+    assert [line[:2] for line in shown if line.startswith("\u00a7")] == ["\u00a7 ", "\u00a75"]

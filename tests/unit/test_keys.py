@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import ada_url
 import pytest
@@ -11,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from processor_time import least_seconds
 
+from docstore.cli import output
 from docstore.model import keys
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import URL_LIMIT_BYTES
@@ -19,9 +23,11 @@ from docstore.model.keys import (
     complete_url,
     holds_password,
     host_range,
+    normal_forms,
     prefix_range,
     row_key,
     row_key_and_url,
+    shown_url,
     url_of,
     variants,
     without_password,
@@ -45,6 +51,7 @@ def table(heading: str) -> list[list[str]]:
 
 CASES = table("Canonical forms and row keys")
 REFUSED = table("Refused")
+SHOWN = table("Shown to people")
 ORDER = PAGE.split("## Order\n")[1].split("```\n")[1].splitlines()
 
 
@@ -67,6 +74,34 @@ def test_the_docs_hold_many_hard_cases() -> None:
 def test_refused_case_of_the_docs_says_what_to_write_instead(what: str, url: str, says: str) -> None:
     with pytest.raises(InvalidArgument, match=re.escape(says)):
         row_key(url)
+
+
+@pytest.mark.parametrize(("what", "url", "shown"), SHOWN, ids=[case[0] for case in SHOWN])
+def test_shown_case_of_the_docs_is_decoded_as_far_as_it_can_be_seen(what: str, url: str, shown: str) -> None:
+    assert shown_url(canonical_url(url)) == shown
+    assert canonical_url(shown) == canonical_url(url)
+
+
+@given(st.binary(max_size=12), st.text(max_size=8), st.sampled_from("/?&="))
+@example(b"\xf0\x9d\x85\xb4\xe2\x81\xa6", "\u202e\u200b", "/")
+@example("e\u0301\u0301\u0301\u0301\u0301".encode(), "\ud800%C3", "?")
+def test_a_shown_url_is_the_same_url_and_shows_only_what_can_be_seen(raw: bytes, text: str, mark: str) -> None:
+    path = quote(raw) + mark + quote(text, errors="surrogatepass")
+    url = canonical_url(f"https://example.com/{path}")
+    shown = shown_url(url)
+    assert canonical_url(shown) == url
+    assert {unicodedata.category(one)[0] for one in shown if not one.isascii()} <= set("LMN")
+    assert shown.isascii() or output.safe(shown) == shown
+    for form in normal_forms(url):
+        assert canonical_url(form) == form != url
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize("text", ["München", "Việt Nam", "한국", "Ω/é?ä=ö", "\u212b"])
+def test_either_normal_form_of_a_url_is_known_from_the_other(text: str, form: Any) -> None:
+    here, there = (canonical_url(f"https://example.com/{unicodedata.normalize(one, text)}") for one in (form, "NFC"))
+    assert here == there or there in normal_forms(here)
+    assert normal_forms("https://example.com/%E9%2F%25") == []
 
 
 def test_order_in_the_docs_is_the_order_of_bytes() -> None:

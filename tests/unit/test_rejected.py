@@ -180,3 +180,94 @@ def test_words_that_only_a_newer_docstore_knows_are_refused_by_name() -> None:
             decode_schema(known.replace(old, new))
     with pytest.raises(UnsupportedFormat, match="alike"):
         decode_verdict(msgpack.packb(["alike", b"", 0, 0.0, "", b"", 0, 0, "none", 0.0, "body"]))
+
+
+# --- what a rejected page is to its reader
+
+
+def reached(store: docstore.DocumentStore, url: str, **how: int) -> tuple[str, int, tuple[str, ...]] | None:
+    found = store.get(url, follow_duplicates=True, **how)
+    return None if found is None else (found.url, (found.timestamp - T0) // SECOND, found.via)
+
+
+def test_history_lists_rejected_fetches(store: docstore.DocumentStore) -> None:
+    body = page(words(1, 80))
+    put(store, A, body, 0)
+    put(store, B, page(words(2, 80)), 1)
+    put(store, B, body, 2)
+    store.put_page(B, status=304, fetched_at=T0 + 3 * SECOND)
+    found = [(one.timestamp - T0) // SECOND for one in store.history(B)]
+    assert found == [3, 2, 1]
+    rejected = store.history(B)[1].newest
+    assert rejected.verdict is not None and rejected.shown_verdict is not None
+    assert (rejected.verdict.stored, rejected.shown_verdict.kind, rejected.shown_verdict.of_url) == (
+        "rejected",
+        "exact",
+        A,
+    )
+    assert (rejected.status, rejected.body, rejected.checksum) == (None, None, b"\x01" + blake3(body).digest())
+
+
+def test_a_rejected_page_is_served_by_the_page_that_it_duplicates(store: docstore.DocumentStore) -> None:
+    body = page(words(1, 80))
+    put(store, A, body, 0)
+    put(store, B, body, 1)
+    assert store.get(B) is None and B not in store
+    assert reached(store, B) == (A, 0, (B,))
+    assert reached(store, B, at=T0) is None  # it had not been fetched then
+    assert reached(store, A) == (A, 0, ())
+    assert reached(store, C) is None
+    put(store, A, page(words(2, 80)), 2)
+    assert reached(store, B) == (A, 0, (B,))  # the version that it repeats, not what its URL shows today
+    put(store, B, page(words(3, 80)), 3)
+    assert reached(store, B) == (B, 3, ())
+
+
+def test_an_own_version_before_the_rejected_fetch_is_not_what_the_url_shows(store: docstore.DocumentStore) -> None:
+    body = page(words(1, 80))
+    put(store, B, page(words(2, 80)), 0)
+    put(store, A, body, 1)
+    put(store, B, body, 2)
+    assert reached(store, B) == (A, 1, (B,))
+    assert reached(store, B, at=T0 + SECOND) == (B, 0, ())
+
+
+def test_a_rejected_page_whose_original_is_gone_is_served_by_nobody(store: docstore.DocumentStore) -> None:
+    body = page(words(1, 80))
+    put(store, A, body, 0)
+    put(store, B, body, 1)
+    store.delete(A)
+    assert reached(store, B) is None and len(store.history(B)) == 1
+    put(store, A, page(words(2, 80)), 2)
+    assert reached(store, B) is None  # other bytes
+    put(store, A, body, 3)
+    assert reached(store, B) == (A, 3, (B,))
+
+
+def test_rejected_pages_are_followed_along_a_chain_of_the_same_bytes(store: docstore.DocumentStore) -> None:
+    body, other = page(words(1, 80)), page(words(2, 80))
+    put(store, A, body, 0)
+    put(store, B, body, 1)
+    store.delete(A)
+    put(store, C, body, 2)
+    put(store, A, body, 3)
+    assert reached(store, B) == (C, 2, (B,))
+    store.delete(C)
+    assert reached(store, B) is None
+    put(store, C, other, 4)
+    put(store, A, other, 5)  # rejected for C by now, of other bytes than B
+    assert reached(store, A) == (C, 4, (A,)) and reached(store, B) is None
+
+
+def test_rejected_pages_that_name_each_other_end(store: docstore.DocumentStore) -> None:
+    body = page(words(1, 80))
+    put(store, A, body, 0)
+    put(store, B, body, 1)
+    store.delete(A)
+    assert put(store, C, body, 2).stored == "body"
+    put(store, A, body, 3)
+    store.delete(C)
+    put(store, B, body, 4)
+    store.delete(A)
+    put(store, A, body, 5)
+    assert [reached(store, url) for url in (A, B)] in ([(B, 4, (A,)), (B, 4, ())], [(A, 5, ()), (A, 5, (B,))])

@@ -41,6 +41,18 @@ def test_a_crawl_of_a_trap_ends_with_every_page_and_the_next_asks_for_what_chang
         assert again["real"] == articles + 1
         assert site.counts.not_modified >= articles + 1
         assert again["stats"]["finish_reason"] == "finished"
+        assert again["stats"]["docstore/pages"] <= first["stats"]["docstore/pages"]
     with docstore.open(tmp_path / "s") as store:
         stored = {row.url for row in store.cells.scan()}
         assert {f"{site.url}article/{index}" for index in range(articles)} <= stored
+
+
+def test_a_second_crawl_of_links_with_session_ids_asks_no_more_than_the_first(tmp_path: Path) -> None:
+    settings = {"DOCSTORE_STORE": tmp_path / "s", "DOCSTORE_DURABILITY": "none", "CLOSESPIDER_PAGECOUNT": 2500}
+    with sites.serve(sites.sessions(sticky=True)) as site:
+        found = [crawl(site.url, **settings, DOCSTORE_CONDITIONAL=True) for _ in range(2)]
+        assert site.counts.not_modified > 50
+    assert [one["stats"]["finish_reason"] for one in found] == ["finished"] * 2
+    assert [one["real"] for one in found] == [sites.SHORT_SITE + 1] * 2
+    first, again = (one["stats"]["docstore/pages"] for one in found)
+    assert again <= first

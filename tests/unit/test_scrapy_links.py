@@ -98,3 +98,25 @@ def test_shapes_are_decided_one_by_one() -> None:
     gate = closed()
     assert gate.state("a.example/gallery?page") is State.UNDECIDED
     assert len(gate.admit("a.example/gallery?page", [1, 2]).follow) == 2
+
+
+def test_a_shape_that_an_earlier_crawl_closed_starts_closed_and_can_open() -> None:
+    gate: LinkGate[int] = LinkGate()
+    gate.close(SHAPE)
+    followed = [len(gate.admit(SHAPE, list(range(50))).follow) for _ in range(ONE_IN * 4)]
+    assert (sum(followed), gate.held) == (4, 0)
+    for _ in range(3):
+        gate.learn(SHAPE, is_new=True)
+    assert gate.state(SHAPE) is State.OPEN
+    gate.close(SHAPE)
+    assert gate.state(SHAPE) is State.OPEN  # this crawl knows better
+
+
+def test_links_of_a_page_that_stands_for_another_wait_for_it() -> None:
+    gate: LinkGate[int] = LinkGate()
+    for original in "abcd":
+        assert gate.defer(original, SHAPE, [1, 2]).held == 2
+    assert gate.defer("a", SHAPE, [3]).follow == [3]
+    assert (gate.met("b"), gate.met("b"), gate.held) == ((SHAPE, [1, 2]), ("", []), 6)
+    assert (gate.release(), gate.release(), gate.held) == ([1, 2] * 3, [], 0)
+    assert LinkGate[int](most_held=1).defer("a", SHAPE, [1, 2]).follow == [1, 2]

@@ -20,6 +20,7 @@ from scrapy.utils.test import get_crawler
 
 import docstore
 from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.model.types import SetCell
 from docstore.scrapy import AlwaysAsk, StoreCache, StoreMiddleware, StorePipeline
 from docstore.scrapy.options import options
 from docstore.scrapy.stores import hold, release
@@ -204,6 +205,58 @@ def test_learning_closes_a_shape_by_what_its_links_led_to(crawl: Callable[..., C
         one.links(response)
     assert one.stats()["shapes_closed"] == 1
     assert one.links(answer("https://a.example/story?sid=last")) == []
+
+
+def duplicates(start: int, count: int) -> list[HtmlResponse]:
+    shape = "a.example/story?sid"
+    return [answer(f"https://a.example/story?sid=x{start + turn}", docstore_shape=shape) for turn in range(count)]
+
+
+def test_a_shape_that_was_closed_stays_closed_in_the_next_crawl(crawl: Callable[..., Crawl]) -> None:
+    one = crawl(DOCSTORE_FOLLOW_DUPLICATES="learn")
+    one.links(answer(A))
+    for response in duplicates(0, 12):
+        one.links(response)
+    assert one.stats()["shapes_closed"] == 1
+    row = one.store.cells.read_row("urn:docstore:links:a.example")
+    assert row is not None
+    assert [(cell.qualifier, cell.value) for cell in row.cells] == [(b"links:/story?sid", b"closed")]
+    again = crawl(DOCSTORE_FOLLOW_DUPLICATES="learn")
+    again.links(answer(A))
+    assert [again.links(response) for response in duplicates(20, 3)] == [[]] * 3
+    for number in range(3):
+        news = answer(f"https://a.example/new{number}", b"Something else %d" % number * 30)
+        news.meta["docstore_shape"] = "a.example/story?sid"
+        again.links(news)
+    third = crawl(DOCSTORE_FOLLOW_DUPLICATES="learn")
+    third.links(answer(A))
+    assert len(third.links(answer("https://a.example/story?sid=third"))) == 2
+
+
+def test_a_closed_shape_that_cannot_be_kept_stops_no_crawl(
+    crawl: Callable[..., Crawl], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = crawl(DOCSTORE_FOLLOW_DUPLICATES="learn")
+    one.links(answer(A))
+    monkeypatch.setattr(one.store.cells, "apply", lambda *_, **__: 1 / 0)
+    for response in duplicates(0, 12):
+        one.links(response)
+    assert one.stats()["errors/ZeroDivisionError"] == 1
+    assert one.links(answer("https://a.example/story?sid=last")) == []
+
+
+@pytest.mark.parametrize(("original", "followed"), [(STORY, 0), (STORY.replace(b"Pony", b"Mule"), 2)])
+def test_links_of_a_page_that_stands_for_another_wait_until_that_one_comes(
+    crawl: Callable[..., Crawl], original: bytes, followed: int
+) -> None:
+    one = crawl(DOCSTORE_FOLLOW_DUPLICATES="learn")
+    one.store.put_page(A, STORY, headers=TYPE, fetched_at=1_700_000_000_000_000)
+    one.store.cells.apply("urn:docstore:links:a.example", [SetCell("http", b"links:/story?sid", 1000, b"closed")])
+    assert one.links(answer(B)) == []
+    assert one.stats()["links_held"] == 2
+    assert len(one.links(answer(A, original))) - 2 == followed
+    one.middleware.spider_idle(one.crawler.spider)  # nothing waits any more
+    assert one.stats().get("links_released") is None
 
 
 @pytest.mark.parametrize(

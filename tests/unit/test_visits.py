@@ -206,3 +206,39 @@ def test_a_policy_takes_values_that_cannot_be_read_for_different_ones(tmp_path: 
         assert len(store.history(URL)) == 2
         with mock.patch.object(store.opened.bodies, "read", side_effect=CorruptionError("damaged")):
             assert len(store.history(URL)) == 1
+
+
+# --- what a 304 is answered
+
+
+def test_a_304_is_answered_the_verdict_of_the_version_that_it_confirms(store: docstore.DocumentStore) -> None:
+    put(store, OTHER, TEXT, 0)
+    copy = put(store, URL, TEXT, 1).verdict
+    assert (copy.kind, copy.of_url) == (VerdictKind.EXACT, OTHER)
+    for day, stored in ((2, "confirmed"), (2, "known"), (3, "confirmed")):
+        answer = visit(store, URL, day)
+        assert (answer.stored, answer.previous) == (stored, Previous.SAME_BYTES)
+        assert answer.verdict == copy._replace(reason="not_modified")
+    shown_now = store.get(URL, families=("dedup",))
+    assert shown_now is not None and shown_now.newest.shown_verdict == answer.verdict
+    store.delete(OTHER)
+    assert visit(store, URL, 4).verdict.kind is VerdictKind.EXACT  # as it was judged
+    put(store, URL, BETWEEN, 5)
+    assert visit(store, URL, 6).verdict.kind is VerdictKind.NEW
+
+
+def test_a_304_of_a_page_whose_versions_are_hidden_or_have_no_verdict_is_new(tmp_path: Path) -> None:
+    families = tuple(
+        ColumnFamily(name, GCPolicy(max_age_seconds=86_400.0)) for name in ("page", "http", "text", "dedup")
+    )
+    now = [T0]
+    opened = Layout(tmp_path / "store").open(create=True, schema=Schema(families=families))
+    with docstore.DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
+        put(store, OTHER, TEXT, 0)
+        assert put(store, URL, TEXT, 0).verdict.kind is VerdictKind.EXACT
+        now[0] = T0 + 3 * DAY
+        hidden = visit(store, URL, 3)
+        assert (hidden.stored, hidden.verdict.kind, hidden.verdict.reason) == ("visit", VerdictKind.NEW, "not_modified")
+        store.cells.apply(THIRD, [SetCell("page", b"body", T0 + 3 * DAY - 1000, b"set by hand")])
+        plain = visit(store, THIRD, 3)
+        assert (plain.stored, plain.verdict.kind) == ("confirmed", VerdictKind.NEW)

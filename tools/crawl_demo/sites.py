@@ -1,4 +1,4 @@
-"""Three sites for crawlers: an honest one, one that puts a session id into each link, and a trap.
+"""Four sites for crawlers: an honest one, two that put a session id into each link, and a trap.
 
 Knows what each URL answers; must not know any crawler.  `serve` counts requests and bytes.  A page that is worth having
 says so in its title (`REAL`); all others repeat one.
@@ -6,6 +6,7 @@ says so in its title (`REAL`); all others repeat one.
 - honest: articles with lists and print views, an index under two names, and a gallery whose pages have the same text
   and lead to pictures: who stops at duplicates without looking loses the pictures;
 - sessions: 60 articles whose links carry an id that is another at each visit: without end;
+- sticky: the same, but a URL's links always carry the same ids: a second crawl finds every page unchanged (304);
 - trap: 60 articles; a calendar with links to the next month for ever; and links to pages that are gone, which answer
   200, say that nothing is there and link one level deeper.
 """
@@ -113,12 +114,13 @@ def _list(kind: str, title: str, number: int, total: int, teaser: Callable[[str,
     return page(title, f"{sentences(title, 7)} {teasers}", {**links, "/": "Home"})
 
 
-def sessions() -> Site:
-    """See the module; each answer has an id of its own."""
+def sessions(*, sticky: bool = False) -> Site:
+    """See the module; each answer has an id of its own, if it is sticky each URL."""
     ids = count(1)
 
     def answer(path: str, query: Mapping[str, str]) -> Answer:
-        session = sha256(str(next(ids)).encode()).hexdigest()[:16]
+        origin = f"{path} {query.get('sid', '')}" if sticky else str(next(ids))
+        session = sha256(origin.encode()).hexdigest()[:16]
         number = path.removeprefix("/article/")
         if path != "/" and not (number.isdigit() and int(number) < SHORT_SITE):
             return Answer("<title>Not found</title>", 404)
@@ -153,8 +155,14 @@ def trap(articles: int = SHORT_SITE) -> Site:
     return answer
 
 
-SITES: dict[str, Callable[[], Site]] = {"honest": lambda: honest, "sessions": sessions, "trap": trap}
-REAL_PAGES = {"honest": ARTICLES + PICTURES + 1, "sessions": SHORT_SITE + 1, "trap": SHORT_SITE + 1}
+SITES: dict[str, Callable[[], Site]] = {
+    "honest": lambda: honest,
+    "sessions": sessions,
+    "sticky": lambda: sessions(sticky=True),
+    "trap": trap,
+}
+REAL_PAGES = {"honest": ARTICLES + PICTURES + 1, "sessions": SHORT_SITE + 1, "sticky": SHORT_SITE + 1}
+REAL_PAGES["trap"] = SHORT_SITE + 1
 """Different pages of each site that are worth having."""
 
 

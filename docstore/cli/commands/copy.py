@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         answers.note_unreadable(report.unreadable)
         for url in report.differing[:10]:
-            output.note(f"differs: {url}")
+            output.note(f"differs: {output.shown_url(url)}")
         output.table(_lines(report))
     if report.differing:
         output.note("rows of the copy are not as they were written; run the same command again, then `docstore check`")

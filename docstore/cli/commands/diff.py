@@ -7,23 +7,27 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from docstore.cli import answers, arguments, output
-from docstore.cli.opening import open_named
+from docstore.cli.opening import open_named, stored_url
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.simhash import BITS
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
-from docstore.model.keys import complete_url
 from docstore.model.types import Schema
 from docstore.reading.documents import Document
 from docstore.reports.measures import Measures, measures
 from docstore.reports.worddiff import Change, Piece, word_diff
 
+if TYPE_CHECKING:
+    from docstore.attach import Store
+
 DESCRIPTION = """\
 Show which words of two pages differ, as [-removed-] and {+added+}; on a
 terminal in red and green.  The first line has the similarity of the texts, the
-exact Jaccard coefficient that verdicts use.  One URL compares two of its
-versions: the newest and the one before, or those of --at.
+exact Jaccard coefficient that verdicts use; of two pages without text it says
+whether their bytes are the same.  One URL compares two of its versions: the
+newest and the one before, or those of --at.
 --measures prints what each fingerprint says instead: checksums, exact Jaccard
 coefficient and containment, simhash, sketch, 0-mod-p fingerprints."""
 
@@ -61,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     if args.measures and args.all:
         raise InvalidArgument("--all shows blocks of words, --measures no words; leave one of them out")
     with open_named(args) as store:
-        url = complete_url(args.url)
+        url = stored_url(store, args.url)
         families = ("text", "dedup")
         if args.other is None and len(args.at) < 2:
             found = store.get(url, at=args.at[0] if args.at else None, versions=2, families=families)
@@ -69,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
             when = args.at[0] if args.at else None
             missing = [_named(url, when) if found is None else f"version before the only one of {url}"]
         else:
-            urls = (url, complete_url(args.other) if args.other is not None else url)
+            urls = (url, stored_url(store, args.other) if args.other is not None else url)
             times = (*args.at, *args.at[-1:], None, None) if args.at else (None, None)
             if len(args.at) == 1:
                 times = (args.at[0], args.at[0])
@@ -77,6 +81,8 @@ def run(args: argparse.Namespace) -> int:
             both = [document for document in read if document is not None]
             missing = [_named(one, at) for one, at, found in zip(urls, times, read, strict=False) if found is None]
         schema = store.schema
+        if len(both) == 2 and not any(page.text for page in both):
+            return _print_bytes(args, store, both)
     if len(both) < 2:
         output.note(f"nothing to compare: no {' and no '.join(missing)}")
         return EXIT_NOTHING_FOUND
@@ -85,7 +91,28 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _named(url: str, at: int | None) -> str:
+    url = output.shown_url(url)
     return f"page {url}" if at is None else f"page {url} as of {output.iso(at)}"
+
+
+def _print_bytes(args: argparse.Namespace, store: Store, both: list[Document]) -> int:
+    """Whether two pages without text have the same bytes; bodies that were not kept are compared by checksum."""
+    read = [store.get(page.url, at=page.timestamp, families=("page",)) for page in both]
+    one, other = (None if page is None else page.body for page in read)
+    is_same = one == other if one is not None else both[0].newest.checksum == both[1].newest.checksum
+    if args.json:
+        pages = [{"url": page.url, **answers.time_fields(page.timestamp)} for page in both]
+        output.json_line({"pages": pages, "similarity": None, "same_bytes": is_same, "changes": []})
+        return EXIT_OK
+    if one is None or other is None:
+        output.line(f"no text to compare; by checksum the bytes {'are the same' if is_same else 'differ'}")
+    elif is_same:
+        output.line(f"no text to compare; the bytes are the same ({len(one)})")
+    else:
+        first = next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
+        at = min(len(one), len(other)) if first is None else first
+        output.line(f"no text to compare; the bytes differ from byte {at} on ({len(one)} and {len(other)} bytes)")
+    return EXIT_OK
 
 
 def _print(args: argparse.Namespace, one: Document, other: Document, schema: Schema) -> None:
@@ -108,7 +135,9 @@ def _print(args: argparse.Namespace, one: Document, other: Document, schema: Sch
         return
     output.line(f"similarity {answers.similarity(similarity)}")
     for mark, colour, page in (("-", "red", one), ("+", "green", other)):
-        output.styled_line([output.Styled(f"{mark} {page.url} as of {output.iso(page.timestamp)}", colour)])
+        output.styled_line(
+            [output.Styled(f"{mark} {output.shown_url(page.url)} as of {output.iso(page.timestamp)}", colour)]
+        )
     line: list[str | output.Styled] = []
     for piece in _shown(pieces, all_blocks=args.all):
         if piece.change is Change.BREAK:

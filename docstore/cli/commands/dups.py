@@ -13,10 +13,10 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import answers, arguments, output
-from docstore.cli.opening import open_named
+from docstore.cli.opening import open_named, stored_url
+from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
-from docstore.model.keys import complete_url
-from docstore.model.types import Verdict, VerdictKind
+from docstore.model.types import Schema, Verdict, VerdictKind
 
 if TYPE_CHECKING:  # numpy comes with it
     from docstore.attach import Store
@@ -126,17 +126,20 @@ def run(args: argparse.Namespace) -> int:
             asked: str | bytes = arguments.read_input(args.file)
             timestamp = None
         else:
-            asked = complete_url(args.url)
+            asked = stored_url(store, args.url)
             document = store.get(asked, families=())
             if document is None:
-                output.note(f"no page {asked}; --file asks for a page that is not in the store")
+                rejected = answers.rejection(store, asked)
+                said = f"no page {output.shown_url(asked)}" if rejected is None else answers.rejected_words(rejected)
+                output.note(f"{said}; --file asks for a page that is not in the store")
                 return EXIT_NOTHING_FOUND
             timestamp = document.timestamp
         if args.simhash is not None:
             return _by_simhash(args, store, asked)
         found = store.similar(asked, threshold=args.threshold, limit=args.limit or DEFAULT_LIMIT)
+        schema = store.schema
     if not found:
-        output.note("no page like it")
+        output.note(f"no page like it{_too_short(asked, schema) if isinstance(asked, bytes) else ''}")
         return EXIT_NOTHING_FOUND
     if args.json:
         for one in found:
@@ -173,6 +176,18 @@ def _bits(text: str) -> int:
     raise argparse.ArgumentTypeError(f"not a number of bits from 0 to 64: {text!r}")
 
 
+def _too_short(body: bytes, schema: Schema) -> str:
+    """Why a file cannot be near to any page, if its text is too short."""
+    kernel = import_module("docstore.dedup.kernel").Kernel(schema.extractor, schema.shingle_words, schema.checksum)
+    count = kernel.analyse(body, None).word_count
+    if count >= MIN_NEAR_WORDS:
+        return ""
+    least, found = MIN_NEAR_WORDS, "the same bytes or the same text"
+    if count < MIN_SAME_TEXT_WORDS:
+        least, found = MIN_SAME_TEXT_WORDS, "the same bytes"
+    return f": its text has {count} words; of less than {least} only {found} would be found"
+
+
 def _age(one: Similar, timestamp: int | None) -> str:
     if timestamp is None:
         return output.NOTHING
@@ -191,7 +206,7 @@ def _row(one: Similar, timestamp: int | None) -> tuple[str, ...]:
         answers.similarity(similarity),
         output.iso(one.timestamp),
         _age(one, timestamp),
-        one.url,
+        output.shown_url(one.url),
     )
 
 
@@ -209,12 +224,14 @@ def _fields(one: Similar, timestamp: int | None) -> dict[str, Any]:
 
 def _rejected(one: tuple[str, int, Verdict]) -> Shown:
     url, timestamp, verdict = one
-    row = (str(verdict.kind), answers.similarity(verdict.similarity), output.iso(timestamp), url, verdict.of_url)
+    urls = (output.shown_url(url), output.shown_url(verdict.of_url))
+    row = (str(verdict.kind), answers.similarity(verdict.similarity), output.iso(timestamp), *urls)
     return row, {"url": url, **answers.time_fields(timestamp), "verdict": answers.verdict_fields(verdict)}
 
 
 def _orphan(one: Orphan) -> Shown:
-    row = (str(one.loss), str(one.verdict.kind), output.iso(one.timestamp), one.url, one.verdict.of_url)
+    urls = (output.shown_url(one.url), output.shown_url(one.verdict.of_url))
+    row = (str(one.loss), str(one.verdict.kind), output.iso(one.timestamp), *urls)
     words = {"checksum": one.checksum.hex(), "loss": str(one.loss), "verdict": answers.verdict_fields(one.verdict)}
     return row, {"url": one.url, **answers.time_fields(one.timestamp), **words}
 

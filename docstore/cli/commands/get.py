@@ -12,9 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from docstore.cli import answers, arguments, output
-from docstore.cli.opening import open_named
+from docstore.cli.opening import open_named, stored_url
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
-from docstore.model.keys import complete_url
 from docstore.model.types import Cell, ReadSpec
 from docstore.reading.documents import Capture, Document
 from docstore.store import SNIPPET_LENGTH
@@ -80,6 +79,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--follow", action="store_true", help="follow stored redirects")
     parser.add_argument(
+        "--follow-duplicates", action="store_true", help="of a page that was rejected, show the page that it duplicates"
+    )
+    parser.add_argument(
         "--variants", action="store_true", help="if there is no such page, try http or https, with and without www"
     )
     arguments.add_store(parser)
@@ -90,10 +92,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the page."""
     _check(args)
-    url = complete_url(args.urls[0])
     with open_named(args) as store:
+        url = stored_url(store, args.urls[0])
         if args.snippet is not None:
-            return _print_snippets(args, store, [complete_url(one) for one in args.urls])
+            return _print_snippets(args, store, [url, *(stored_url(store, one) for one in args.urls[1:])])
         if args.column is not None:
             return _print_column(args, store, url)
         document = store.get(
@@ -103,11 +105,13 @@ def run(args: argparse.Namespace) -> int:
             families=_families(args),
             follow=args.follow,
             variants=args.variants,
+            follow_duplicates=args.follow_duplicates,
         )
         if document is None:
-            return _nothing(args, url)
+            return _nothing(args, store, url)
         if document.via and not args.json:
-            output.note(f"showing {document.url}, reached from {' and '.join(document.via)}")
+            via = " and ".join(map(output.shown_url, document.via))
+            output.note(f"showing {output.shown_url(document.url)}, reached from {via}")
         if args.explain:
             return _print_explanations(args, store, document)
         for number, capture in enumerate(document.captures):
@@ -122,8 +126,10 @@ def _check(args: argparse.Namespace) -> None:
             raise InvalidArgument("several URLs go only with --snippet; ask for one page at a time")
         if args.length is not None or args.html:
             raise InvalidArgument("--length and --html go only with --snippet QUERY")
-    elif args.follow or args.variants or args.versions > 1:
-        raise InvalidArgument("--snippet goes with neither --follow, --variants nor --versions; drop them")
+    elif args.follow or args.variants or args.follow_duplicates or args.versions > 1:
+        raise InvalidArgument(
+            "--snippet goes with none of --follow, --follow-duplicates, --variants and --versions; drop them"
+        )
 
 
 def _print_snippets(args: argparse.Namespace, store: Store, urls: list[str]) -> int:
@@ -132,14 +138,15 @@ def _print_snippets(args: argparse.Namespace, store: Store, urls: list[str]) -> 
     found = 0
     for url, snippet in zip(urls, store.snippets(urls, args.snippet, length=length, at=args.at), strict=True):
         if snippet is None:
-            output.note(f"no text of {url}")
+            if not _say_rejected(args, store, url):
+                output.note(f"no text of {output.shown_url(url)}")
             continue
         found += 1
         if args.json:
             output.json_line(answers.snippet_fields(snippet))
             continue
         shown = answers.snippet_pieces(snippet, html=args.html)
-        output.styled_line([f"{url}\t", *shown] if len(urls) > 1 else shown)
+        output.styled_line([f"{output.shown_url(url)}\t", *shown] if len(urls) > 1 else shown)
     return EXIT_OK if found else EXIT_NOTHING_FOUND
 
 
@@ -163,11 +170,25 @@ def _families(args: argparse.Namespace) -> tuple[str, ...]:
     return ("http",) if args.headers else ("text",)
 
 
-def _nothing(args: argparse.Namespace, url: str) -> int:
-    when = "" if args.at is None else f" at {output.iso(args.at)}"
-    hint = "" if args.variants else "; --variants tries http and www too"
-    output.note(f"no page {url}{when}{hint}")
+def _nothing(args: argparse.Namespace, store: Store, url: str) -> int:
+    if not _say_rejected(args, store, url):
+        when = "" if args.at is None else f" at {output.iso(args.at)}"
+        hint = "" if args.variants else "; --variants tries http and www too"
+        output.note(f"no page {output.shown_url(url)}{when}{hint}")
     return EXIT_NOTHING_FOUND
+
+
+def _say_rejected(args: argparse.Namespace, store: Store, url: str) -> bool:
+    """Say that a page which is not there was rejected, and for which; whether it was."""
+    rejected = answers.rejection(store, url, args.at)
+    if rejected is None:
+        return False
+    if args.json:
+        output.json_line(answers.capture_fields(rejected, rejected.newest))
+    gone = "that page is gone or has changed, fetch this one again"
+    hint = gone if args.follow_duplicates else "--follow-duplicates shows that page"
+    output.note(f"{answers.rejected_words(rejected)}; {hint}")
+    return True
 
 
 def _print_capture(
@@ -189,7 +210,7 @@ def _print_capture(
         for name, value in capture.headers or ():
             output.line(f"{name}: {value}")
     elif capture.title or capture.text:
-        output.line("\n\n".join(part for part in (capture.title, capture.text) if part))
+        output.line("\n\n".join(part for part in (capture.title, capture.shown_text) if part))
     else:
         _note_no_text(store, document.url, capture.timestamp)
 
@@ -197,7 +218,7 @@ def _print_capture(
 def _note_no_text(store: Store, url: str, timestamp: int) -> None:
     http = store.get(url, at=timestamp, families=("http",))
     what = f"status {http.status}, {http.newest.media_type or 'type unknown'}" if http else "gone"
-    output.note(f"{url} has no text ({what}); --body prints its bytes")
+    output.note(f"{output.shown_url(url)} has no text ({what}); --body prints its bytes")
 
 
 def _print_column(args: argparse.Namespace, store: Store, url: str) -> int:
@@ -214,7 +235,7 @@ def _print_column(args: argparse.Namespace, store: Store, url: str) -> int:
             output.line("\t".join(output.one_line(word) for word in words))
     if not found:
         wanted = f"{family}:{answers.text_of(qualifier)}"
-        output.note(f"{url} has no cell {wanted}")
+        output.note(f"{output.shown_url(url)} has no cell {wanted}")
     return EXIT_OK if found else EXIT_NOTHING_FOUND
 
 

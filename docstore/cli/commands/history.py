@@ -8,15 +8,15 @@ from __future__ import annotations
 import argparse
 
 from docstore.cli import answers, arguments, output
-from docstore.cli.opening import open_named
+from docstore.cli.opening import open_named, stored_url
 from docstore.model.capture import REASON_NOT_MODIFIED
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK
-from docstore.model.keys import complete_url
 from docstore.reading.documents import Document
 
 DESCRIPTION = """\
-List the live captures of a page, newest first: when, status, how it differs
-from the version before it, and what it was to other URLs when it was written."""
+List the live captures of a page and those that a policy rejected, newest
+first: when, status, how it differs from the version before it, and what it was
+to other URLs when it was written."""
 
 EXAMPLES = """\
 docstore history https://example.com/
@@ -34,11 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List the captures."""
-    url = complete_url(args.url)
     with open_named(args) as store:
+        url = stored_url(store, args.url)
         documents = store.history(url)
     if not documents:
-        output.note(f"no page {url}")
+        output.note(f"no page {output.shown_url(url)}")
         return EXIT_NOTHING_FOUND
     if args.json:
         for document in documents:

@@ -189,7 +189,7 @@ def _progress(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
 
 def _print_errors(report: IngestReport) -> None:
     for error in report.errors[:SHOWN_ERRORS]:
-        url = f" ({error.url})" if error.url else ""
+        url = f" ({output.shown_url(error.url)})" if error.url else ""
         output.note(f"{error.file} at offset {error.offset}: {error.reason}{url}")
     if report.error_count > SHOWN_ERRORS:
         output.note(f"{report.error_count - SHOWN_ERRORS} more; --json lists them")

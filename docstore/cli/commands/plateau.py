@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     with open_named(args) as store:
         document = store.get(url, at=args.at, families=("page", "http"))
     if document is None or document.body is None:
-        output.note(f"no page {url}")
+        output.note(f"no page {output.shown_url(url)}")
         return EXIT_NOTHING_FOUND
     output.write_file(args.png, plateau_png(document.body, document.newest.header("content-type"), title=document.url))
     return EXIT_OK

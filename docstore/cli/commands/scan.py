@@ -101,7 +101,7 @@ def _print_row(args: argparse.Namespace, row: Row) -> None:
         output.json_line(fields)
         return
     if args.keys_only:
-        output.line(row.url)
+        output.line(output.shown_url(row.url))
         return
     for cell in row.cells:
         if args.full:
@@ -109,4 +109,4 @@ def _print_row(args: argparse.Namespace, row: Row) -> None:
         else:
             shown = output.cut(answers.value_words(cell.value), SHOWN_CHARACTERS)
         column = output.one_line(answers.column_words(cell))
-        output.line("\t".join((row.url, column, output.iso(cell.timestamp), shown)))
+        output.line("\t".join((output.shown_url(row.url), column, output.iso(cell.timestamp), shown)))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from docstore.model import capture, keys
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.types import ReadSpec
-from docstore.reading.documents import Capture, Document
+from docstore.reading.documents import Capture, Document, rejection_of
 from docstore.server.page import shown
 from docstore.store import DocumentStore
 
@@ -40,13 +40,14 @@ def lookup(store: DocumentStore, url: str, at: int | None) -> dict[str, Any]:
     url = keys.canonical_url(keys.complete_url(url))
     found = store.get(url, at=at, families=FAMILIES)
     if found is None:
-        others = [other for other in keys.variants(url) if other in store]
-        return {"url": url, "page": None, "others": others, "at": at, "folder": _folder(url)}
+        others = [other for other in (*keys.variants(url), *keys.normal_forms(url)) if other in store]
+        rejected = rejection_of(store.history(url), at)
+        return {"url": url, "page": None, "others": others, "rejected": rejected, "at": at, "folder": _folder(url)}
     newest = store.get(url, versions=MOST_CAPTURES + 1, families=("http", "dedup"))
     history = () if newest is None else newest.captures
     captures = list(history[:MOST_CAPTURES])
     shown_now = found.newest
-    text = shown_now.text or ""
+    text = shown_now.shown_text
     return {
         "url": url,
         "page": found,

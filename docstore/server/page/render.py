@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from litestar import Response
 
+from docstore.model.keys import shown_url
 from docstore.server.page import shown
 
 HTML = "text/html"
@@ -38,7 +39,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for filter_ in (shown.size, shown.number, shown.moment, shown.duration):
+    for filter_ in (shown_url, shown.size, shown.number, shown.moment, shown.duration):
         made.filters[filter_.__name__] = filter_
     made.globals["address"] = shown.address
     made.globals["percent"] = shown.percent

@@ -20,7 +20,7 @@ from docstore.model.types import Cell, Page, PutResult, ReadSpec
 from docstore.reading import orphans as scans
 from docstore.reading.answers import Orphan
 from docstore.reading.collapse import Collapser
-from docstore.reading.documents import Document
+from docstore.reading.documents import Document, rejection_of
 from docstore.reading.snippet import Snippet, most_urls
 from docstore.server import messages
 from docstore.server.admission import check_grade
@@ -114,6 +114,7 @@ async def get_page(
     families: Families = None,
     follow: FromQuery[bool] = False,
     variants: FromQuery[bool] = False,
+    follow_duplicates: FromQuery[bool] = False,
 ) -> Response[bytes]:
     """A page; with `If-None-Match` only if it is another than the asker has."""
     wanted = _families(families)
@@ -125,13 +126,19 @@ async def get_page(
         return None if found is None else encode(found)
 
     def read() -> bytes | None:
-        found = service.store.get(url, at=at, versions=versions, families=wanted, follow=follow, variants=variants)
-        return encoded(found)
+        return encoded(service.store.get(**one._asdict(), versions=versions))
 
-    one = AskedPage(url, at, wanted, follow, variants)
+    one = AskedPage(url, at, wanted, follow, variants, follow_duplicates)
     raw = await (service.read_page(one, encoded) if versions == 1 else service.read(read))
     if raw is None:
-        raise absent(url)
+        rejected = rejection_of(await service.read(service.store.history, url), at)
+        said = None if rejected is None else rejected.newest.shown_verdict
+        of = (
+            ""
+            if said is None
+            else f": it was rejected as {said.kind} of {said.of_url}; follow_duplicates gives that page"
+        )
+        raise absent(url, of[:1000])
     etag = f'"{blake3(raw).hexdigest(16)}"'
     if _matches(exchange_of(request.scope).headers.get("if-none-match", ""), etag):
         return Response(b"", status_code=304, headers={"etag": etag, "vary": "accept, accept-encoding"})

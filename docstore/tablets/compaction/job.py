@@ -223,6 +223,8 @@ class Compaction:
         with committer.lock:
             plan = fold(opened.engine)
             committer.commit(plan.remove(Stage.ALLOCATION, [RowMutations(META, COMPACTION_ROW, [DeleteRow()])]))
+        if whole:
+            self._upkeep().recount()
         self._tell(self._total_bytes)
         report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())
 
