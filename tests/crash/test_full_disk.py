@@ -274,7 +274,9 @@ def test_a_disk_that_others_have_filled_is_left_so_that_the_store_can_be_opened(
             assert list(check(store.opened)) == []
 
 
-def test_pages_can_be_deleted_and_the_store_compacted(small_disk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pages_can_be_deleted_and_the_store_compacted(
+    small_disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = small_disk / "s"
     with docstore.open(path, create=True) as store:
         list(store.put_pages(filler(number) for number in range(200)))
@@ -285,6 +287,7 @@ def test_pages_can_be_deleted_and_the_store_compacted(small_disk: Path, capsys: 
         with pytest.raises(StorageError):
             list(store.put_pages(filler(number) for number in range(200, 260)))
         assert store.opened.reserve.length_bytes() > 0, "a page must not take it"
+        assert store.backup(tmp_path / "backup").segments > 0
         for number in range(20, 200):
             assert store.delete(f"https://a.example/{number}")
         store.cells.apply("https://a.example/0", [DeleteFamily("text")])
