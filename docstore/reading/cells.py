@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from docstore.model import keys
-from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.errors import CommitUnknown, CorruptionError, InvalidArgument, StorageError
 from docstore.model.pointers import PagePointer
 from docstore.model.types import (
     Append,
@@ -278,8 +279,9 @@ class CellStore:
         """Remove what a row or family mark has hidden, a slice at a time, without holding up other writers."""
         for row_key, mutations in rows:
             if any(isinstance(mutation, DeleteRow | DeleteFamily) for mutation in mutations):
-                while not self._table.finish_deletes(row_key, SLICE_CELLS):
-                    pass
+                with suppress(StorageError, CommitUnknown):  # it is deleted: compaction removes what is left of it
+                    while not self._table.finish_deletes(row_key, SLICE_CELLS):
+                        pass
 
     def _written_row_key(self, url_or_row_key: str | bytes) -> bytes:
         """The row key of a row that is written: a scan gives the URL of each, so it must be one of a URL."""

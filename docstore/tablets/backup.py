@@ -151,7 +151,8 @@ def _note_mark(committer: Committer) -> str:
     """Give the backup that begins a mark, and let the store keep it; -> the mark in hex."""
     mark = os.urandom(IDENTITY_BYTES)
     noted = RowMutations("meta", BACKUPS_ROW, [SetCell(META_FAMILY, mark, 0, b"")])
-    committer.commit(Plan().write(Stage.ALLOCATION, [noted]))
+    # A full disk is a reason for a backup: the note may take room that other writes leave free.
+    committer.give_back(lambda: committer.commit(Plan().write(Stage.ALLOCATION, [noted])))
     return mark.hex()
 
 

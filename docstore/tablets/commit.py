@@ -68,6 +68,7 @@ class Committer:
         """
         if plan:
             self._check_writable()
+            self._reserve.check_room()
         self.commits += 1
         if self.watch is not None:
             self.watch(plan)
@@ -100,7 +101,7 @@ class Committer:
         self.manifest.note_writes(writes)
 
     def give_back(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
-        """Do what gives space back; where the disk is full, with the room that the store keeps for that."""
+        """Do what frees space; if the disk is full, with the room that the store keeps for that."""
         return self._reserve.spend(work, in_parts=in_parts)
 
     def forget_bases(self) -> None:

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from docstore.model.errors import InvalidArgument
-from docstore.model.format import DICTIONARY_DIRECTORY, ENGINE_DIRECTORY, INDEX_DIRECTORY, SEGMENT_DIRECTORY
+from docstore.model.format import (
+    DICTIONARY_DIRECTORY,
+    ENGINE_DIRECTORY,
+    INDEX_DIRECTORY,
+    RESERVE_FILE,
+    SEGMENT_DIRECTORY,
+)
 from docstore.storage.parts import RunStorage
 from docstore.storage.port import Backend, Upkeep
 from docstore.storage.reports import CompactionReport
@@ -28,6 +34,7 @@ from docstore.tablets.layout import LocalBackend
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.placement import Placement
 from docstore.tablets.record import Record
+from docstore.tablets.reserve import Reserve
 from docstore.tablets.segment import SegmentBodies
 from docstore.tablets.values import ValueCodec
 
@@ -90,6 +97,9 @@ class Layer(LocalBackend):
         """Refuse: the records are those of two stores."""
         raise InvalidArgument("only a store on disk has segments")
 
+    def make_reserve(self) -> None:
+        """See `Backend`: nothing is kept of a dry run."""
+
     def layer(self) -> Backend:
         """Refuse: one layer is enough."""
         raise InvalidArgument("a dry run takes no dry run over it")
@@ -125,6 +135,7 @@ def layer(below: LocalBackend) -> Layer:
         "dictionaries": dictionary_files,
         "placement": Placement(bodies, ValueCodec(), dictionaries, sharing.envelope_for),
         "scratch": None,
+        "reserve": Reserve(below.files, path / RESERVE_FILE),
         "runs": below.runs and RunStorage(upper, path / INDEX_DIRECTORY, below.files),
         "index": None,
         "below": below,

@@ -112,7 +112,7 @@ class LocalBackend:
         path: Path,
         lock: StoreLock,
         files: Files,
-        engine: Engine,
+        engine: LevelDBEngine,
         bodies: SegmentBodies,
         manifest: Manifest,
         placement: Placement,
@@ -146,6 +146,7 @@ class LocalBackend:
         self.runs = runs
         self.scratch = scratch
         self.reserve = reserve
+        engine.keep_room, reserve.shorten_log = self._keep_room, engine.shorten_log
         self.index: Closing | None = None
         self.below: Backend | None = None
 
@@ -234,9 +235,14 @@ class LocalBackend:
             raise read_only_error(self.path)
 
     def make_reserve(self) -> None:
-        """Keep room for a full disk; for whoever has begun to write, or has given space back."""
+        """Keep room for a full disk, after the store has grown or space was freed; see `reserve`."""
         if self.scratch is None:
-            self.reserve.make(self.stored_bytes() + self.files.tree_bytes(self.path / ENGINE_DIRECTORY))
+            self.reserve.make()
+            self.engine.log_limit_bytes = self.reserve.log_limit_bytes
+
+    def _keep_room(self) -> int:
+        self.make_reserve()
+        return self.reserve.free_bytes() - self.reserve.compaction_bytes
 
     def stats(self) -> dict[str, Any]:
         """Totals, sizes and tablets as plain data; see `docs/operations.md` for each name."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from docstore.dedup.index import Posted
 from docstore.model import capture, keys
-from docstore.model.errors import CorruptionError
+from docstore.model.errors import CommitUnknown, CorruptionError, StorageError
 from docstore.model.format import COMPACTION_ROW
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteCells, DeleteRow, ReadSpec, RowMutations
@@ -99,6 +99,11 @@ class PageDeleter:
             self._poster.commit(plan)
             if is_current:
                 self._sequencer.note_delete(row_key)
+        with suppress(StorageError, CommitUnknown):  # it is deleted: compaction removes what is left of it
+            self._clear(row_key, captures)
+
+    def _clear(self, row_key: bytes, captures: Sequence[Posted]) -> None:
+        """Remove what nothing leads to after a delete."""
         while not self._table.finish_deletes(row_key):
             pass
         for start in range(SLICE_POSTINGS, len(captures), SLICE_POSTINGS):

@@ -7,10 +7,12 @@ import gzip
 import hashlib
 import io
 import random
+import re
 import struct
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 import brotli
 import pytest
@@ -312,6 +314,32 @@ def test_archive_of_bombs_is_read_within_bounded_memory(pack: Callable[[bytes], 
     assert peak < 4 * 4_000_000 + 2 * step_bytes  # what one slice of a zstd frame may unpack to is held twice
 
 
+@pytest.mark.parametrize("fill", [b"\0", b" ", b"x"])
+@pytest.mark.parametrize(
+    "packer", [lambda: zlib.compressobj(9, zlib.DEFLATED, 31), lambda: zstandard.ZstdCompressor().compressobj()]
+)
+def test_a_bomb_is_left_at_the_body_limit_and_the_next_member_read(packer: Callable[[], Any], fill: bytes) -> None:
+    """Zeros are the body of a record that is too long, blanks follow a record, letters follow one."""
+    begin = {b"\0": record(b"", length=300_000_000)[:-4], b" ": numbered(1)[0], b"x": numbered(1)[0]}[fill]
+    pack = packer()
+    members = pack.compress(begin) + b"".join(pack.compress(fill * 1_000_000) for _ in range(300)) + pack.flush()
+    packed = packer()
+    members += packed.compress(numbered(3)[2]) + packed.flush()
+    found = list(read(io.BytesIO(members), 1_000_000))
+    assert urls(found) == ["http://example.com/0"] * (fill != b"\0") + ["http://example.com/2"]
+    (reason,) = reasons(found)
+    left = re.search(r"unpacks to more than 100 times its length is left after (\d+) bytes", reason)
+    assert left is not None and int(left[1]) < 30_000_000
+
+
+def test_records_behind_a_long_one_that_is_no_bomb_are_read_though_they_share_its_member() -> None:
+    body = random.Random(5).randbytes(30_000) * 100
+    raw = record(body, kind="resource") + b"".join(numbered(2))
+    found = list(read(io.BytesIO(gzip.compress(raw)), 1_000_000))
+    assert urls(found) == ["http://example.com/0", "http://example.com/1"]
+    assert "more than the limit" in reasons(found)[0]
+
+
 # --- lying lengths, garbage, cuts ---
 
 
@@ -537,6 +565,30 @@ def test_skippable_frames_and_zero_padding_are_passed_over() -> None:
     skippable = struct.pack("<II", 0x184D2A50, 3) + b"abc"
     assert len(urls(run(zstandard.compress(one) + skippable + zstandard.compress(one)))) == 2
     assert len(urls(run(gzip.compress(one) + bytes(512) + gzip.compress(one)))) == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "packing"),
+    [
+        (gzip.compress(b"", mtime=0) * 20_000, gzip.compress),
+        (gzip.compress(b"\n", mtime=0) * 5_000, gzip.compress),
+        (gzip.compress(b"\n" * 9, mtime=0)[:-8] + b"damaged!", gzip.compress),
+        (zstandard.compress(b"") * 20_000, zstandard.compress),
+        (struct.pack("<II", 0x184D2A50, 3) + b"abc", zstandard.compress),
+        (struct.pack("<II", 0x184D2A5F, 100_000) + bytes(100_000), zstandard.compress),
+    ],
+)
+def test_what_holds_nothing_does_not_hide_the_records_behind_it(
+    before: bytes, packing: Callable[[bytes], bytes]
+) -> None:
+    raw = before + b"".join(packing(one) for one in numbered(3))
+    assert urls(run(raw)) == [f"http://example.com/{number}" for number in range(3)]
+
+
+def test_garbage_between_members_costs_no_record() -> None:
+    raw = b"".join(gzip.compress(one) + b"garbage \x1f\x8b\x08 between" for one in numbered(3))
+    found = run(raw)
+    assert len(urls(found)) == len(reasons(found)) == 3
 
 
 def test_blocks_that_ignore_record_borders_are_read() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from pages import changed, page, words
 
 from docstore import DeleteCells, DeleteFamily, DeleteRow, Policy, VerdictKind
 from docstore.model.capture import BODY, CHECKSUM, HEADINGS
+from docstore.model.errors import CommitUnknown, DocstoreError, StorageError
 from docstore.model.types import ColumnFamily, Durability, GCPolicy, Mutation, Schema
 from docstore.reports.check import check
 from docstore.storage.plan import Plan
@@ -105,3 +107,36 @@ def test_a_page_that_a_policy_hides_is_deleted_all_the_same(tmp_path: Path) -> N
         assert store.delete(ORIGINAL, purge=True)
         assert list(store.opened.engine.scan("pages")) == []
         assert not store.delete(ORIGINAL)
+
+
+@pytest.mark.parametrize(
+    "error", [StorageError(errno.ENOSPC, "no"), CommitUnknown("no"), StorageError(errno.EIO, "no")]
+)
+def test_a_delete_that_is_applied_says_so_though_its_clearing_fails(
+    store: DocumentStore, monkeypatch: pytest.MonkeyPatch, error: DocstoreError
+) -> None:
+    """What raises StorageError was not applied: the caller and status 507 say that."""
+    put_pair(store)
+
+    def fails(*args: object) -> bool:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.opened.engine, "finish_deletes", fails)
+        assert store.delete(ORIGINAL)
+        store.cells.apply(REFERRER, [DeleteRow()])
+    assert (store.get(ORIGINAL), store.get(REFERRER)) == (None, None)
+    assert not store.delete(ORIGINAL)
+    assert store.compact().rows == 0
+    assert list(check(store.opened)) == []
+
+
+def test_a_delete_whose_commit_fails_is_not_applied(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_pair(store)
+    with monkeypatch.context() as patch:
+        patch.setattr(store.committer, "commit", lambda plan: (_ for _ in ()).throw(StorageError(errno.EIO, "no")))
+        with pytest.raises(StorageError):
+            store.delete(ORIGINAL)
+    assert store.get(ORIGINAL) is not None
+    assert store.delete(ORIGINAL)
+    assert named_for_the_next(store) == REFERRER

@@ -6,13 +6,12 @@ Knows `feeds`.  Must not know the formats: the caller gives the pattern of each 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping
-from io import BytesIO
 from typing import Literal, NamedTuple, TypeAlias
 
 from docstore.archives.formats.feeds import (
     GZIP_MAGIC,
-    ZSTD_DICTIONARY_MAGIC,
     ZSTD_MAGIC,
     Broken,
     Feed,
@@ -20,12 +19,13 @@ from docstore.archives.formats.feeds import (
     PlainFeed,
     ReadableBytes,
     ZstdFeed,
+    is_skippable,
 )
 
 Compression: TypeAlias = Literal["plain", "gzip", "zstd"]
 
 HEAD_BYTES = 64 * 1024
-"""So much is looked at: a file may begin with garbage and have sound records behind it."""
+"""So much is looked at, unpacked: a file may begin with garbage and have sound records after it."""
 
 _UNSUPPORTED = (
     (b"\x04\x22\x4d\x18", "lz4"),
@@ -66,6 +66,69 @@ class _Replay:
         return self._rest.read(size)
 
 
+class _Rewound:
+    """A packed feed that has been looked into, from its first chunk on; empty members take nothing."""
+
+    compressed = True
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._seen: deque[tuple[bytes | Broken | bool, int]] = deque()
+        self._member_offset = 0
+
+    def look(self, length_bytes: int) -> tuple[bytes, str]:
+        """What the file unpacks to, past damaged members, up to a length; and what is wrong with the first of those."""
+        seen = bytearray()
+        damage = ""
+        while len(seen) < length_bytes:
+            try:
+                piece = self._feed.chunk()
+            except Broken as broken:
+                damage = damage or broken.reason
+                seen += broken.rest + b"\n"
+                self._keep(broken)
+                self._keep(self._feed.resync())
+                if self._seen[-1][0]:
+                    continue
+                break
+            self._keep(piece)
+            if not piece:
+                break
+            seen += piece
+        return bytes(seen[:length_bytes]), damage
+
+    def _keep(self, event: bytes | Broken | bool) -> None:
+        self._seen.append((event, self._feed.member_offset()))
+
+    def _next(self) -> bytes | Broken | bool:
+        event, self._member_offset = self._seen.popleft()
+        return event
+
+    def chunk(self) -> bytes:
+        """See `Feed`."""
+        if not self._seen:
+            chunk = self._feed.chunk()
+            self._member_offset = self._feed.member_offset()
+            return chunk
+        event = self._next()
+        if isinstance(event, Broken):
+            raise event
+        assert isinstance(event, bytes)
+        return event
+
+    def member_offset(self) -> int:
+        """See `Feed`."""
+        return self._member_offset
+
+    def offset(self) -> int:
+        """See `Feed`."""
+        return self._feed.offset()
+
+    def resync(self) -> bool:
+        """See `Feed`."""
+        return bool(self._next()) if self._seen else self._feed.resync()
+
+
 def detect(stream: ReadableBytes, starts: Mapping[str, re.Pattern[bytes]]) -> tuple[Detected, Feed]:
     """What a stream is, and a feed of its bytes from the first one on.
 
@@ -80,12 +143,9 @@ def detect(stream: ReadableBytes, starts: Mapping[str, re.Pattern[bytes]]) -> tu
             reason = f"{name} compression is not supported: recompress with gzip or zstd, one record a member"
             return Detected("plain", "", reason), PlainFeed(replayed)
     if head.startswith(GZIP_MAGIC):
-        return _inside("gzip", GzipFeed(BytesIO(head)), GzipFeed(replayed), starts)
-    if head.startswith((ZSTD_MAGIC, ZSTD_DICTIONARY_MAGIC)):
-        # The dictionary alone may be longer than the head; only WARC writers put one in front.
-        if head.startswith(ZSTD_DICTIONARY_MAGIC):
-            return Detected("zstd", "WARC"), ZstdFeed(replayed)
-        return _inside("zstd", ZstdFeed(BytesIO(head)), ZstdFeed(replayed), starts)
+        return _inside("gzip", GzipFeed(replayed), starts)
+    if head.startswith(ZSTD_MAGIC) or is_skippable(head):
+        return _inside("zstd", ZstdFeed(replayed), starts)
     return _named("plain", head, starts), PlainFeed(replayed)
 
 
@@ -100,28 +160,13 @@ def _read_fully(stream: ReadableBytes, count: int) -> bytes:
     return b"".join(pieces)
 
 
-def _inside(
-    compression: Compression, trial: Feed, feed: Feed, starts: Mapping[str, re.Pattern[bytes]]
-) -> tuple[Detected, Feed]:
-    """Look into a compressed file, past damaged members if need be."""
-    seen = bytearray()
-    damage = ""
-    while len(seen) < HEAD_BYTES:
-        try:
-            piece = trial.chunk()
-        except Broken as broken:
-            damage = damage or broken.reason
-            seen += broken.rest
-            if not trial.resync():
-                break
-            seen += b"\n"
-            continue
-        if not piece:
-            break
-        seen += piece
+def _inside(compression: Compression, feed: Feed, starts: Mapping[str, re.Pattern[bytes]]) -> tuple[Detected, Feed]:
+    """Look into a compressed file."""
+    rewound = _Rewound(feed)
+    seen, damage = rewound.look(HEAD_BYTES)
     if damage and not seen.strip():
-        return Detected(compression, "", f"nothing in it can be unpacked: {damage}"), feed
-    return _named(compression, bytes(seen[:HEAD_BYTES]), starts), feed
+        return Detected(compression, "", f"nothing in it can be unpacked: {damage}"), rewound
+    return _named(compression, seen, starts), rewound
 
 
 def _named(compression: Compression, head: bytes, starts: Mapping[str, re.Pattern[bytes]]) -> Detected:

@@ -43,7 +43,7 @@ class ReadableBytes(Protocol):
 
 
 class Broken(Exception):
-    """A member is damaged; caught inside this package.
+    """A member is damaged, or unpacks to too much; caught inside this package.
 
     Attributes:
         member_offset: where the member begins in the file.
@@ -76,8 +76,12 @@ class Feed(Protocol):
         """Where the member of the last chunk begins in the file; for a plain file always 0."""
         ...
 
+    def offset(self) -> int:
+        """How many bytes of the file have been taken."""
+        ...
+
     def resync(self) -> bool:
-        """After Broken: go to the next member; False when there is none."""
+        """Give up the open member and go to the next; False when there is none."""
         ...
 
 
@@ -88,14 +92,21 @@ class PlainFeed:
 
     def __init__(self, raw: ReadableBytes) -> None:
         self._raw = raw
+        self._taken_bytes = 0
 
     def chunk(self) -> bytes:
         """The next bytes as they stand."""
-        return self._raw.read(CHUNK_BYTES)
+        chunk = self._raw.read(CHUNK_BYTES)
+        self._taken_bytes += len(chunk)
+        return chunk
 
     def member_offset(self) -> int:
         """The whole file is one member."""
         return 0
+
+    def offset(self) -> int:
+        """See `Feed`."""
+        return self._taken_bytes
 
     def resync(self) -> bool:
         """Nothing follows the one member."""
@@ -183,9 +194,14 @@ class _PackedFeed:
         """Where the member of the last chunk begins."""
         return self._member_offset
 
+    def offset(self) -> int:
+        """See `Feed`."""
+        return self._window.offset
+
     def resync(self) -> bool:
-        """Go to the next member behind the damaged one's beginning, as far as it is still in memory."""
+        """Go to the next member after the damaged one's beginning, as far as it is still in memory."""
         self._is_open = False
+        self._failure, self._rest = "", b""
         return self._window.seek_magic(self.magic, self._member_offset + 1, self._is_member)
 
     def _fail(self, reason: str, output: bytes = b"") -> bytes:
@@ -265,6 +281,11 @@ class GzipFeed(_PackedFeed):
             return False
 
 
+def is_skippable(head: bytes) -> bool:
+    """Whether a skippable zstd frame begins here."""
+    return head[1:4] == ZSTD_DICTIONARY_MAGIC[1:] and head[0] & 0xF0 == 0x50
+
+
 def _salvage(inflater: zlib._Decompress, source: bytes) -> bytes:
     """What comes out before the error, in small steps."""
     output = bytearray()
@@ -299,7 +320,7 @@ class ZstdFeed(_PackedFeed):
             if head.startswith(ZSTD_MAGIC):
                 self._frame = self._decompressor.decompressobj()
                 return True
-            if len(head) < 8 or head[1:4] != b"\x2a\x4d\x18" or head[0] & 0xF0 != 0x50:
+            if len(head) < 8 or not is_skippable(head):
                 raise Broken(self._member_offset, "expected a zstd frame, found other bytes")
             self._skippable(head, int.from_bytes(head[4:], "little"))
         return False

@@ -75,6 +75,6 @@ def read(
 def _read_stream(stream: ReadableBytes, body_limit_bytes: int, salvage: bool) -> Iterator[Entry]:
     detected, feed = detect(stream, {name: known.start for name, known in FORMATS.items()})
     if detected.format:
-        yield from FORMATS[detected.format].entries(Source(feed), body_limit_bytes, salvage)
+        yield from FORMATS[detected.format].entries(Source(feed, body_limit_bytes), body_limit_bytes, salvage)
     else:
         yield DamagedEntry(0, detected.reason)

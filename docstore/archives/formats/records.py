@@ -315,8 +315,13 @@ def _build(dialect: Dialect, header: Header, block: bytes, offset: int, *, overl
 
 def _pass_over(source: Source, dialect: Dialect, header: Header, offset: int) -> Entry:
     """A record that is too long to hold, or whose length is a lie: look for the next record on the way."""
-    left = header.length
+    left, begin, bomb = header.length, source.tell(), ""
     while left > 0:
+        if source.leaves_bomb(begin):
+            assert source.broken is not None
+            bomb = f"; {source.broken.reason}"
+            source.recover()
+            break
         step = min(left, _STEP_BYTES)
         enough = source.need(step)
         position = source.tell()
@@ -340,7 +345,7 @@ def _pass_over(source: Source, dialect: Dialect, header: Header, offset: int) ->
         left -= step
     reason = (
         f"record of {header.length} bytes, more than the limit of {dialect.body_limit_bytes} for a body and "
-        f"{HEADER_LIMIT_BYTES} for its header"
+        f"{HEADER_LIMIT_BYTES} for its header{bomb}"
     )
     return SkippedEntry(header.skipped, offset) if header.skipped else DamagedEntry(offset, reason)
 

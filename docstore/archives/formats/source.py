@@ -13,17 +13,26 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 
+from docstore.archives.formats.entries import BODY_LIMIT_BYTES
 from docstore.archives.formats.feeds import CHUNK_BYTES, Broken, Feed
 
+BOMB_RATIO = 100
+"""A member that unpacks to more times its length may be left where nothing is wanted of it."""
 _BLANK = re.compile(rb"[\r\n\t ]*")
 _OVERLAP_BYTES = 128 * 1024
 
 
 class Source:
-    """Decoded bytes with a cursor; `broken` says that a damaged member stops them until `recover`."""
+    """Decoded bytes with a cursor; `broken` says that a damaged member stops them until `recover`.
 
-    def __init__(self, feed: Feed) -> None:
+    Args:
+        feed: of the file.
+        skip_limit_bytes: after so many dropped bytes the rest of a bomb is not unpacked: its member counts as broken.
+    """
+
+    def __init__(self, feed: Feed, skip_limit_bytes: int = BODY_LIMIT_BYTES) -> None:
         self._feed = feed
+        self._skip_limit_bytes = skip_limit_bytes
         self._held = bytearray()
         self._at = 0
         self._start = 0
@@ -110,7 +119,7 @@ class Source:
 
     def skip_blank(self, limit_bytes: int | None = None) -> None:
         """Skip white space; without a limit its memory is given back, because it may be endless."""
-        passed = 0
+        passed, begin = 0, self.tell()
         while True:
             matched = _BLANK.match(self._held, self._at)
             assert matched is not None
@@ -120,7 +129,7 @@ class Source:
                 self.forget()
             elif passed >= limit_bytes:
                 return
-            if self._at < len(self._held) or not self._fill():
+            if self._at < len(self._held) or self.leaves_bomb(begin) or not self._fill():
                 return
 
     def at_end(self) -> bool:
@@ -166,14 +175,14 @@ class Source:
 
         `accept` is given the source and the position up to which everything has been looked at before.
         """
-        looked = self.tell()
+        looked = begin = self.tell()
         while True:
             position = accept(self, looked)
             if position is not None:
                 self.seek(position)
                 return True
             looked = max(self.tell(), self._start + len(self._held) - _OVERLAP_BYTES)
-            if not self._fill():
+            if self.leaves_bomb(begin) or not self._fill():
                 self._at = len(self._held)
                 return False
             # One byte more, so that a line's beginning is seen to be one.
@@ -190,6 +199,23 @@ class Source:
         self._note_member(broken.member_offset)
         self._held += broken.rest
         broken.rest = b""
+
+    def leaves_bomb(self, begin: int) -> bool:
+        """Whether enough was dropped since a position, of a member that unpacks to far more than its length.
+
+        `broken` then says so.  Else a megabyte of zeros, packed a thousand times, would cost a gigabyte of reading.
+        """
+        if not self.compressed or self.broken or not self._member_starts:
+            return False
+        end, packed_bytes = self.held_end(), self._feed.offset() - self._member_offsets[-1]
+        unpacked_bytes = end - self._member_starts[-1]
+        if min(end - begin, unpacked_bytes) <= self._skip_limit_bytes or unpacked_bytes <= BOMB_RATIO * packed_bytes:
+            return False
+        self.broken = Broken(
+            self._member_offsets[-1],
+            f"a member that unpacks to more than {BOMB_RATIO} times its length is left after {unpacked_bytes} bytes",
+        )
+        return True
 
     def recover(self) -> bool:
         """After damage: go on with the next member; False when there is none.  What is held is dropped."""

@@ -21,7 +21,9 @@ from typing import Any, TypeVar
 
 from docstore.model.errors import DocstoreError, StorageError, StoreUnavailable
 
-_REOPEN_SLACK_BYTES = 1 << 20
+_REOPEN_SLACK_BYTES = 64 << 10
+_LEFT_IN_LOG = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""Errors of a close that cost nothing: what was written stays in the log, and the next open reads it there."""
 _CLOSE_POLL_SECONDS = 0.0005
 _CLOSED = "the engine is closed; open the store again"
 _FORKED = "this process is a fork of the one that opened the store; open the store here again"
@@ -136,7 +138,9 @@ class Handle:
                 if database is not None and self._written and not self._write_failed:
                     before_close(database)
             except self._foreign_errors as error:
-                raise self._translate(error, "closing; what was acknowledged stays in its log") from error
+                translated = self._translate(error, "closing; what was acknowledged stays in its log")
+                if not (isinstance(translated, StorageError) and translated.errno in _LEFT_IN_LOG):
+                    raise translated from error
             finally:
                 if database is not None:
                     database.close()
@@ -171,7 +175,8 @@ class Handle:
         """Refuse a write while the disk is so full that opening would fail too and take the reads with it."""
         room = os.statvfs(self._path)
         free_bytes = room.f_bavail * room.f_frsize
-        needed_bytes = sum(log.stat().st_size for log in self._path.glob("*.log")) + _REOPEN_SLACK_BYTES
+        log_bytes = sum(log.stat().st_size for log in self._path.glob("*.log"))
+        needed_bytes = log_bytes * 3 // 4 + _REOPEN_SLACK_BYTES  # a table of the log is compressed
         if free_bytes < needed_bytes:
             raise StorageError(
                 errno.ENOSPC,

@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
@@ -76,8 +77,15 @@ _SCAN_FIRST_ROWS = 16
 _SCAN_MOST_ROWS = 1024
 _SCAN_SLICE_CELLS = 8192
 _ENGINE_AREA_END = bytes((ENGINE_TAG + 1,))
+_BEFORE_ALL = b"\0"
 _NOWHERE = ENGINE_END_KEY * 2
-"""Behind the last key: compacting from here to here empties the log and touches no table."""
+"""After the last key: compacting from here to here empties the log and touches no table."""
+_LEVEL0_MOST = 4
+"""LevelDB compacts so many tables of level 0."""
+_AMPLE_BYTES = 64 << 20
+"""If less is free beyond what a compaction needs, the writer waits for its end."""
+_COMPACTION_POLL_SECONDS = 0.002
+_COMPACTION_POLLS = 2500
 _FOREIGN_ERRORS = (plyvel.Error, StopIteration)
 """plyvel's iterators end in silence where the last block is damaged.  So none is given a stop: each must come to a key
 behind its range, ENGINE_END_KEY at the latest, and StopIteration means damage."""
@@ -99,6 +107,9 @@ class LevelDBEngine:
         create: make it if it is missing; otherwise a missing one is StoreUnavailable.
     Attributes:
         path: the directory.
+        log_limit_bytes: a longer log is made a table: recovery needs as much room on the disk as the log has.
+        keep_room: called after that, and before a range is compacted; gives the bytes that are free beyond what a
+            compaction needs.
     Raises:
         StoreUnavailable: missing, or held by another engine.
         CorruptionError: LevelDB finds its files damaged.
@@ -108,6 +119,8 @@ class LevelDBEngine:
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
         self.path = Path(path)
+        self.log_limit_bytes = _WRITE_BUFFER_BYTES
+        self.keep_room: Callable[[], int] = lambda: _AMPLE_BYTES
         self._create = create
         self._mark_lock = threading.Lock()
         self._log = self.path / "none.log"
@@ -402,7 +415,7 @@ class LevelDBEngine:
 
     def _commit(self, batch: Any, marks: Sequence[_Mark], durability: Durability) -> None:
         """Write a batch, and make its marks visible together with it; the write lock is held."""
-        log_bytes = self._measure_log() if durability is Durability.SYNC else 0
+        log_bytes = self._measure_log()
         try:
             if marks:
                 with self._mark_lock:
@@ -424,6 +437,37 @@ class LevelDBEngine:
                     f"LevelDB at {self.path} wrote the batch but could not sync it: {error}; do the same write again"
                 ) from error
             raise self._translated(error, "a write, which was not applied") from error
+        if log_bytes + int(batch.approximate_size()) > self.log_limit_bytes:
+            self._shorten_log()
+
+    def shorten_log(self) -> None:
+        """Make a table of the log, unless LevelDB might then compact without the room for it."""
+        with self._handle.write_lock:
+            self._shorten_log()
+
+    def _shorten_log(self) -> None:
+        """See `shorten_log`.  REQUIRES: the write lock.
+
+        LevelDB compacts level 0 at four tables, and writes no more after a compaction that failed on a full disk.
+        Recovery makes one table more.  So three are not left while there is room, and no fourth is made without.
+        """
+        db = self._handle.writable()
+        if _level0_tables(db) >= _LEVEL0_MOST - 1 and self.keep_room() < 0:
+            return
+        try:
+            db.compact_range(start=_NOWHERE, stop=_NOWHERE)
+            spare_bytes = self.keep_room()
+            if spare_bytes >= 0 and _level0_tables(db) == _LEVEL0_MOST - 1:
+                with db.write_batch() as batch:  # keys that are not there, on both sides of all others
+                    batch.delete(_BEFORE_ALL)
+                    batch.delete(_NOWHERE)
+                db.compact_range(start=_NOWHERE, stop=_NOWHERE)
+            waits = _COMPACTION_POLLS if 0 <= spare_bytes < _AMPLE_BYTES else 0
+            while waits and _level0_tables(db) >= _LEVEL0_MOST:  # others may take the room
+                time.sleep(_COMPACTION_POLL_SECONDS)
+                waits -= 1
+        except _FOREIGN_ERRORS:
+            self._handle.fail()  # what was written is in the log: the next write opens LevelDB again
 
     def _measure_log(self) -> int:
         """Size of the log that the next write goes to, which `_log` names afterwards."""
@@ -488,7 +532,8 @@ class LevelDBEngine:
             finished = self._finish_slice(db, cellkeys.row_prefix(table, row_key), max_cells)
         if finished:
             for low, high in self._deleted.take_due(self._size_bytes):
-                self._compact_keys(low, high, "compacting deleted keys")
+                if self.keep_room() >= 0:  # else `compact` does it, after it has freed space
+                    self._compact_keys(low, high, "compacting deleted keys")
         return finished
 
     def _finish_slice(self, db: Any, prefix: bytes, max_cells: int) -> bool:
@@ -575,6 +620,10 @@ class LevelDBEngine:
             self._call(work, f"copying to {path}")
         finally:
             copy.close()
+
+
+def _level0_tables(db: Any) -> int:
+    return int(db.get_property(b"leveldb.num-files-at-level0"))
 
 
 def _errno_of(text: str) -> int:
