@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -32,6 +33,7 @@ from docstore.model.types import (
     Time,
     Verdict,
     WriteOptions,
+    checked_names,
     checked_policies,
     checked_spec,
     micros,
@@ -513,13 +515,21 @@ class DocumentStore:
         collapser = Collapser(self.clusters)
         return [url for url in urls if collapser.keeps(keys.row_key(url))]
 
-    def find(self, *, payload_digest: str = "", docno: str = "") -> list[Document]:
-        """Live captures by their recorded payload digest or document number.
+    def find(
+        self, *, payload_digest: str = "", docno: str = "", limit: int | None = None, after: PagePointer | None = None
+    ) -> Iterator[Document]:
+        """Live captures by their recorded payload digest or document number, newest first; with both given, by both.
 
+        Args:
+            payload_digest: as it was recorded.
+            docno: as it was recorded.
+            limit: most captures; None for all.
+            after: only what comes after this capture (timestamp, row key), the last one of the page before.
         Raises:
-            InvalidArgument: neither is given, or one is no text that could have been stored.
+            InvalidArgument: neither name is given, one is no text that could have been stored, or the limit is below 1.
         """
-        return self._index_queries().find(payload_digest, docno)
+        checked_names(payload_digest, docno, limit)
+        return islice(self._index_queries().find(payload_digest, docno, after), limit)
 
     def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
         """Captures that a policy rejected without a body: URL, timestamp, verdict; in row-key order."""

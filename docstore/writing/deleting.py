@@ -110,7 +110,8 @@ class PageDeleter:
     def _posted(self, row_key: bytes) -> list[Posted]:
         """The captures of a row, hidden by a policy or not, and under which names they may have been posted."""
         captures: dict[int, dict[capture.Column, bytes]] = {}
-        for column in (capture.CHECKSUM, capture.TEXT_CHECKSUM, capture.PAYLOAD_DIGEST, capture.DOCNO):
+        names = (capture.CHECKSUM, capture.TEXT_CHECKSUM, capture.TITLE, capture.PAYLOAD_DIGEST, capture.DOCNO)
+        for column in names:
             spec = ReadSpec(families=(column[0],), qualifier_prefix=column[1])
             for cell in self._engine.read_row(PAGES, row_key, spec):
                 if cell.qualifier == column[1]:
@@ -121,6 +122,7 @@ class PageDeleter:
                 timestamp,
                 values[capture.CHECKSUM],
                 values.get(capture.TEXT_CHECKSUM, b""),
+                values.get(capture.TITLE, b"").decode("utf-8", "surrogatepass"),
                 values.get(capture.PAYLOAD_DIGEST, b"").decode("utf-8", "surrogateescape"),
                 values.get(capture.DOCNO, b"").decode("utf-8", "surrogateescape"),
             )

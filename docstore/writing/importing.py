@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from docstore.dedup.buckets import RowBuckets
 from docstore.dedup.comparable import text_compares
-from docstore.dedup.index import HashIndex, body_postings
+from docstore.dedup.index import HashIndex, page_postings
 from docstore.model import capture
 from docstore.model.errors import DocstoreError
 from docstore.model.format import INLINE_LIMIT_BYTES, SCHEME_TEXT_1
@@ -309,13 +309,14 @@ class RowImporter:
                 is_good = text_compares(int(columns.get(capture.STATUS) or b"0")) and text[:1] == bytes(
                     (SCHEME_TEXT_1,)
                 )
-                plan.write(Stage.POSTINGS, body_postings(pointer, checksum, text if is_good else b""))
+                title = columns.get(capture.TITLE, b"").decode("utf-8", "surrogatepass")
+                plan.write(Stage.POSTINGS, page_postings(pointer, checksum, text if is_good else b"", title))
             if checksum:
                 digest, docno = (
                     columns.get(column, b"").decode("utf-8", "surrogateescape")
                     for column in (capture.PAYLOAD_DIGEST, capture.DOCNO)
                 )
-                plan.write(Stage.POSTINGS, self._index.add_names(pointer, checksum, digest, docno))
+                plan.write(Stage.POSTINGS, self._index.add_names(pointer, digest, docno))
             if timestamp in row.originals:
                 plan.write(Stage.BASES, [self._sharing.refer(row.originals[timestamp], pointer)])
             self._count(timestamp, columns, row.there)

@@ -313,7 +313,7 @@ class Sequencer:
         """Post the names under which others know a page; no verdict asks for them."""
         page, analysis = one.page.page, one.page.analysis
         if analysis is not None and (page.payload_digest or page.docno):
-            names = self._index.add_names(one.pointer, analysis.body_checksum, page.payload_digest, page.docno)
+            names = self._index.add_names(one.pointer, page.payload_digest, page.docno)
             self._plan.write(Stage.POSTINGS, names)
 
     def _add_anchors(self, one: Prepared, timestamp: int, *, again: bool) -> None:

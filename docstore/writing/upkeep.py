@@ -44,7 +44,7 @@ class PageUpkeep:
         unseen = (
             pointer
             for pointer in referrers.all()
-            if (checksum := referrers.checksum_of_unseen(pointer)) and not index.holds(*pointer[::-1], checksum)
+            if (checksum := referrers.checksum_of_unseen(pointer)) and not index.holds(pointer, checksum)
         )
         while found := list(islice(unseen, POSTED_AT_ONCE)):
             self._post(found)
