@@ -419,10 +419,6 @@ class HashIndex:
         if len(self._gone) > GONE_HELD:
             del self._gone[next(iter(self._gone))]
 
-    def forget_gone(self) -> None:
-        """Texts that were noted to be gone may be there again."""
-        self._gone.clear()
-
     def _qualifiers(self, row_key: bytes, limit: int) -> Sequence[bytes]:
         """The first qualifiers of a row; not to be changed."""
         stored = None if self._rows is None else self._rows.get(row_key)

