@@ -292,11 +292,10 @@ class Sequencer:
         return decision.answer
 
     def _post(self, one: Prepared, pointer: PagePointer, verdict: capture.StoredVerdict) -> PendingPage | None:
-        """Post a page that holds its own body, or shares the very same one; -> how the group sees it."""
+        """Post a page whose body can be read; -> how the group sees it."""
         analysis = one.analysis
         assert analysis is not None
-        exact_reference = verdict.stored == capture.STORED_REFERENCE and verdict.kind is VerdictKind.EXACT
-        if not (verdict.stored in capture.STORED_ITSELF or exact_reference) or not one.page.body:
+        if verdict.stored not in capture.STORED_POSTED or not one.page.body:
             return None
         postings = self._index.add(one.row_key, pointer.timestamp, analysis, status=one.page.status)
         self._plan.write(Stage.POSTINGS, postings)

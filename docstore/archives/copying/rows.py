@@ -250,9 +250,7 @@ class StoreRows:
         """Whether postings lead to a capture; `confirms`: an earlier one of its row has these bytes."""
         if verdict is None or verdict.stored == capture.STORED_CONFIRMED:
             return not confirms
-        if verdict.stored == capture.STORED_REFERENCE:
-            return verdict.kind is VerdictKind.EXACT or self._referrers.lost_original(verdict)
-        return verdict.stored in capture.STORED_ITSELF
+        return verdict.stored in capture.STORED_POSTED
 
     def _name_of(self, pointer: PagePointer) -> bytes:
         """What a page's body is named by among shared ones; b"" where it is gone, or cannot be read."""
