@@ -45,7 +45,6 @@ from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.lookup import Lookup
 from docstore.storage.table import Table, declared_families
 from docstore.writing.fields import refusal_of_time
-from docstore.writing.referrers import Referrers
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from concurrent.futures import Future
@@ -106,7 +105,6 @@ class DocumentStore:
         schema: what the store declares.
         cells: general cells: apply, scan, check_and_mutate, read_modify_write.
         opened: its backend, for `docstore.reports.check` and for tools.
-        referrers: finds pages stored by reference, for repairs.
         clusters: which cluster of the last sweep a page belongs to.
         unreadable: values that could not be read since the store was opened.
         lost: captures that this open or an earlier one dropped because their bytes were missing, until they are
@@ -129,8 +127,7 @@ class DocumentStore:
         self._committer = opened.committer(durability)
         self.clusters = ClusterLookup(self._table, opened.placement)
         self._reader = DocumentReader(self._table, opened.placement)
-        self.referrers = Referrers(self._table, opened.placement, opened.sharing)
-        self.cells = CellStore(self._table, opened.placement, self._committer, clock, self.referrers.losing, self._post)
+        self.cells = CellStore(self._table, opened.placement, self._committer, clock)
 
     def __enter__(self) -> Self:
         return self
@@ -375,10 +372,6 @@ class DocumentStore:
             return self._committer.give_back(run, in_parts=False)
         finally:
             self.opened.make_reserve()
-
-    def _post(self, pointers: Sequence[PagePointer]) -> None:
-        """Index pages whose original is gone, so that the detector sees them."""
-        self._write_side().poster.post(pointers)
 
     def post_again(self, captures: Sequence[tuple[bytes, int]]) -> int:
         """Compute the fingerprints of captures (row key, timestamp) again, by today's schemes, and index them.

@@ -17,6 +17,7 @@ import docstore
 from docstore.model.types import VerdictKind
 from docstore.reports.check import check
 from docstore.store import DocumentStore
+from docstore.sweep.reindex import reindex
 from tools.make_store_fixture import HTML, cell_facts, facts, page
 
 FIXTURE = Path(__file__).parent / "fixtures" / "store-v1"
@@ -24,7 +25,13 @@ FIXTURE = Path(__file__).parent / "fixtures" / "store-v1"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(FIXTURE / "store", tmp_path / "store"))
+    """A copy whose pages are posted again: their texts were posted in another way."""
+    copied = Path(shutil.copytree(FIXTURE / "store", tmp_path / "store"))
+    with docstore.open(copied) as store:
+        assert not store.lost
+        reindex(store)
+        assert reindex(store, dry_run=True).unseen == 0
+    return copied
 
 
 def expected() -> list[dict[str, Any]]:

@@ -1,9 +1,9 @@
 """Pages that the detector cannot see, found and indexed again.
 
 Knows rows, the columns of `capture` and the index's `holds`; must not know how fingerprints are made.  The detector
-cannot see a page if no posting leads to it (written by an older docstore, or postings were lost), or if its fingerprints
-have an older scheme.  An indexed page is found, so a stopped
-run continues where it was, and a second run writes nothing.  Runs with keys of an older scheme are rebuilt first.
+cannot see a page if no posting leads to it (written by an older docstore, or postings were lost), or if its
+fingerprints have an older scheme.  An indexed page is found, so a stopped run continues where it was, and a second run
+writes nothing.  Runs with keys of an older scheme are rebuilt first.
 """
 
 from __future__ import annotations

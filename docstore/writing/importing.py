@@ -88,7 +88,6 @@ class ImportedRow(NamedTuple):
         row_key: of the row.
         cells: to write.
         posted: timestamps of captures that others are judged against.
-        originals: by timestamp of a capture stored by reference to a page like it, the name of that page's body.
         placed: envelopes of values that several cells of the row hold; filled here, the same for all parts of a row.
         there: cells that are there already, with these values.
     """
@@ -96,7 +95,6 @@ class ImportedRow(NamedTuple):
     row_key: bytes
     cells: Sequence[ImportedCell]
     posted: frozenset[int]
-    originals: Mapping[int, bytes]
     placed: dict[bytes, bytes]
     there: frozenset[CellKey] = frozenset()
 
@@ -317,8 +315,6 @@ class RowImporter:
                     for column in (capture.PAYLOAD_DIGEST, capture.DOCNO)
                 )
                 plan.write(Stage.POSTINGS, self._index.add_names(pointer, digest, docno))
-            if timestamp in row.originals:
-                plan.write(Stage.BASES, [self._sharing.refer(row.originals[timestamp], pointer)])
             self._count(timestamp, columns, row.there)
 
     def _count(self, timestamp: int, columns: Mapping[capture.Column, bytes], there: frozenset[CellKey]) -> None:

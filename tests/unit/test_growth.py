@@ -163,23 +163,6 @@ def test_a_url_that_flips_is_not_gone_through(store: Any, monkeypatch: pytest.Mo
     assert (next_flip.verdict.kind, next_flip.verdict.of_url) == (VerdictKind.EXACT, "https://late.example/")
 
 
-def test_a_page_with_many_referrers_is_deleted_in_slices(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B4: writers wait for one slice of those that referred to it, not for all."""
-    pages = [
-        Page(f"https://{n}.example/", page(words(1, 80), title=f"Page {n}"), 200, HTML, T0 + n * STEP)
-        for n in range(151)
-    ]
-    results = put(store, pages, Policy.REFERENCE)
-    assert [result.stored for result in results[1:]] == ["reference"] * 150
-    committed: list[int] = []
-    real = store.committer.commit
-    monkeypatch.setattr(store.committer, "commit", lambda plan: (committed.append(len(plan)), real(plan)))
-    store.delete("https://0.example/")
-    assert len(committed) >= 3 and max(committed) <= 64 * 3
-    found = store.put_page("https://new.example/", page(words(1, 80), title="Page 7"), headers=dict(HTML))
-    assert (found.verdict.kind, found.verdict.of_url) == (VerdictKind.EXACT, "https://7.example/")
-
-
 def test_a_page_that_was_passed_is_seen_when_it_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "POINTER_SLICE", 2)
     monkeypatch.setattr(index, "FEW_PAGES", 2)

@@ -146,7 +146,7 @@ def dead_postings(cluster: MemoryCluster) -> int:
             if row[0] == POSTING_TEXT:
                 dead += qualifier not in pages
             if row[0] == POSTING_BAND:
-                dead += b"\x02" + qualifier not in held
+                dead += bytes((POSTING_TEXT,)) + qualifier not in held
     return dead
 
 
