@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 from docstore.backends import open_backend
 from docstore.model import keys
 from docstore.model.errors import InvalidArgument, StoreUnavailable
-from docstore.model.pointers import PagePointer
+from docstore.model.pointers import PagePointer, checked_names
 from docstore.model.types import (
     Cell,
     Durability,
@@ -33,7 +33,6 @@ from docstore.model.types import (
     Time,
     Verdict,
     WriteOptions,
-    checked_names,
     checked_policies,
     checked_spec,
     micros,

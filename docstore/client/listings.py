@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from docstore.client.calls import Call, at_micros, row_fields
 from docstore.model import keys
 from docstore.model.errors import InvalidArgument
-from docstore.model.pointers import PagePointer, place_after
+from docstore.model.pointers import PagePointer, checked_names, place_after
 from docstore.model.types import (
     Cell,
     Position,
@@ -19,7 +19,6 @@ from docstore.model.types import (
     Time,
     Verdict,
     checked_families,
-    checked_names,
     checked_spec,
 )
 from docstore.reading.answers import Orphan

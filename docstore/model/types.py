@@ -207,24 +207,6 @@ def checked_families(families: Iterable[str]) -> tuple[str, ...]:
     return tuple(families)
 
 
-def checked_names(payload_digest: str, docno: str, limit: int | None) -> None:
-    """What `find` asks for, as a caller gave it.
-
-    Raises:
-        InvalidArgument: neither name is given, one is no text that could have been stored, or the limit is below 1.
-    """
-    try:
-        "".join((payload_digest, docno)).encode("utf-8", "surrogateescape")
-    except (TypeError, UnicodeEncodeError) as error:
-        raise InvalidArgument(
-            f"payload_digest and docno must be str, without surrogates other than those of surrogateescape: {error}"
-        ) from error
-    if not payload_digest and not docno:
-        raise InvalidArgument("find needs a payload_digest or a docno")
-    if limit is not None and limit < 1:
-        raise InvalidArgument(f"limit must be at least 1, not {limit}")
-
-
 def checked_spec(spec: ReadSpec) -> ReadSpec:
     """What to read of a row, as a caller gave it; times as microseconds.
 
