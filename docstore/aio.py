@@ -29,6 +29,7 @@ from docstore.client.exchange import Exchange, Session
 from docstore.client.listings import Listing
 from docstore.client.retries import Attempts, Retries
 from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.model.pointers import PagePointer
 from docstore.model.types import (
     Append,
     Cell,
@@ -258,9 +259,11 @@ class AsyncStore:
             taken = part.taken
         return kept
 
-    async def find(self, *, payload_digest: str = "", docno: str = "") -> list[Document]:
+    def find(
+        self, *, payload_digest: str = "", docno: str = "", limit: int | None = None, after: PagePointer | None = None
+    ) -> AsyncIterator[Document]:
         """See `DocumentStore.find`."""
-        return await self.ask(calls.find(payload_digest, docno))
+        return self.items(listings.find(payload_digest, docno, limit, after))
 
     def rejected(self) -> AsyncIterator[tuple[str, int, Verdict]]:
         """See `DocumentStore.rejected`."""

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 from docstore.backends import open_backend
 from docstore.model import keys
 from docstore.model.errors import InvalidArgument, StoreUnavailable
-from docstore.model.pointers import PagePointer
+from docstore.model.pointers import PagePointer, checked_names
 from docstore.model.types import (
     Cell,
     Durability,
@@ -43,7 +44,6 @@ from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.lookup import Lookup
 from docstore.storage.table import Table, declared_families
 from docstore.writing.fields import refusal_of_time
-from docstore.writing.referrers import Referrers
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from concurrent.futures import Future
@@ -104,7 +104,6 @@ class DocumentStore:
         schema: what the store declares.
         cells: general cells: apply, scan, check_and_mutate, read_modify_write.
         opened: its backend, for `docstore.reports.check` and for tools.
-        referrers: finds pages stored by reference, for repairs.
         clusters: which cluster of the last sweep a page belongs to.
         unreadable: values that could not be read since the store was opened.
         lost: captures that this open or an earlier one dropped because their bytes were missing, until they are
@@ -127,8 +126,7 @@ class DocumentStore:
         self._committer = opened.committer(durability)
         self.clusters = ClusterLookup(self._table, opened.placement)
         self._reader = DocumentReader(self._table, opened.placement)
-        self.referrers = Referrers(self._table, opened.placement, opened.sharing)
-        self.cells = CellStore(self._table, opened.placement, self._committer, clock, self.referrers.losing, self._post)
+        self.cells = CellStore(self._table, opened.placement, self._committer, clock)
 
     def __enter__(self) -> Self:
         return self
@@ -374,10 +372,6 @@ class DocumentStore:
         finally:
             self.opened.make_reserve()
 
-    def _post(self, pointers: Sequence[PagePointer]) -> None:
-        """Index pages whose original is gone, so that the detector sees them."""
-        self._write_side().poster.post(pointers)
-
     def post_again(self, captures: Sequence[tuple[bytes, int]]) -> int:
         """Compute the fingerprints of captures (row key, timestamp) again, by today's schemes, and index them.
 
@@ -515,13 +509,21 @@ class DocumentStore:
         collapser = Collapser(self.clusters)
         return [url for url in urls if collapser.keeps(keys.row_key(url))]
 
-    def find(self, *, payload_digest: str = "", docno: str = "") -> list[Document]:
-        """Live captures by their recorded payload digest or document number.
+    def find(
+        self, *, payload_digest: str = "", docno: str = "", limit: int | None = None, after: PagePointer | None = None
+    ) -> Iterator[Document]:
+        """Live captures by their recorded payload digest or document number, newest first; with both given, by both.
 
+        Args:
+            payload_digest: as it was recorded.
+            docno: as it was recorded.
+            limit: most captures; None for all.
+            after: only what comes after this capture (timestamp, row key), the last one of the page before.
         Raises:
-            InvalidArgument: neither is given, or one is no text that could have been stored.
+            InvalidArgument: neither name is given, one is no text that could have been stored, or the limit is below 1.
         """
-        return self._index_queries().find(payload_digest, docno)
+        checked_names(payload_digest, docno, limit)
+        return islice(self._index_queries().find(payload_digest, docno, after), limit)
 
     def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
         """Captures that a policy rejected without a body: URL, timestamp, verdict; in row-key order."""

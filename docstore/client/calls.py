@@ -309,12 +309,6 @@ def collapse(urls: Sequence[str], taken: list[bytes]) -> Call[Collapsed]:
     return Call("POST", "/v1/collapse", _of_kind(Collapsed), message={"urls": urls, "taken": taken})
 
 
-def find(payload_digest: str, docno: str) -> Call[list[Document]]:
-    """See `DocumentStore.find`."""
-    query = {"payload_digest": payload_digest or None, "docno": docno or None}
-    return Call("GET", "/v1/find", _field("documents", list[Document]), query)
-
-
 # --- cells
 
 

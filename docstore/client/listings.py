@@ -5,12 +5,13 @@ Knows the routes that stream and in what order they give items; must not know so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from docstore.client.calls import Call, at_micros, row_fields
 from docstore.model import keys
 from docstore.model.errors import InvalidArgument
+from docstore.model.pointers import PagePointer, checked_names, place_after
 from docstore.model.types import (
     Cell,
     Position,
@@ -123,6 +124,19 @@ def get_many(urls: Sequence[str], at: Time | None, families: Sequence[str] | Non
     return Listing(Document | None, call, is_done=lambda count: count >= len(urls))
 
 
+def find(payload_digest: str, docno: str, limit: int | None, after: PagePointer | None) -> Listing[Document]:
+    """See `DocumentStore.find`."""
+    checked_names(payload_digest, docno, limit)
+    names = {"payload_digest": payload_digest or None, "docno": docno or None}
+
+    def call(last: Document | None, count: int) -> Call[None]:
+        place = after if last is None else PagePointer(last.timestamp, last.row_key)
+        rest = None if limit is None else limit - count
+        return _stream("GET", "/v1/find", {**names, "after": place and place_after(PagePointer(*place)), "limit": rest})
+
+    return Listing(Document, call, is_done=lambda count: limit is not None and count >= limit)
+
+
 class Rejected(NamedTuple):
     """A capture that a policy rejected."""
 
@@ -149,5 +163,5 @@ def orphans() -> Listing[Orphan]:
     return Listing(Orphan, call, key=lambda one: keys.row_key(one.url))
 
 
-def _stream(method: str, path: str, message: object = None) -> Call[None]:
-    return Call(method, path, lambda _given: None, message=message)
+def _stream(method: str, path: str, query: Mapping[str, Any] | None = None, *, message: object = None) -> Call[None]:
+    return Call(method, path, lambda _given: None, query or {}, message=message)

@@ -24,6 +24,7 @@ from docstore.client.listings import Listing
 from docstore.client.reports import report_of
 from docstore.client.retries import Attempts, Retries
 from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.model.pointers import PagePointer
 from docstore.model.types import (
     Cell,
     Headers,
@@ -363,9 +364,11 @@ class RemoteStore:
             taken = part.taken
         return kept
 
-    def find(self, *, payload_digest: str = "", docno: str = "") -> list[Document]:
+    def find(
+        self, *, payload_digest: str = "", docno: str = "", limit: int | None = None, after: PagePointer | None = None
+    ) -> Iterator[Document]:
         """See `DocumentStore.find`."""
-        return self._ask(calls.find(payload_digest, docno))
+        return self._items(listings.find(payload_digest, docno, limit, after))
 
     def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
         """See `DocumentStore.rejected`."""

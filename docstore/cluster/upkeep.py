@@ -5,7 +5,6 @@ The order of the steps; each is safe wherever it stops, and next to another proc
     restore    postings that an earlier run removed, and that lead to a page by now, are put back
     counts     rows of writer sessions are folded into one
     versions   cells that the families' policies hide are deleted
-    referrers  pages stored by reference whose original is gone are posted for the detector
     postings   what leads to no page is removed, level by level (`upkeep_postings`)
     claims     of bodies whose page is gone are removed
     chunks     of long values that no cell refers to are removed
@@ -276,7 +275,6 @@ class StoreUpkeep:
 
     def _steps(self) -> list[_Step]:
         steps = [_Step("counts", "", self._fold_counts), _Step("versions", _PAGES, self._drop_versions)]
-        steps.append(_Step("referrers", "", self._post_referrers))
         for kind in KINDS:
             sweep = partial(self._sweep_postings, kind)
             steps.append(_Step(f"postings {kind}", "postings", sweep, bytes((kind,)), bytes((kind + 1,))))
@@ -400,10 +398,6 @@ class StoreUpkeep:
         raise CommitUnknown(f"row {row_key!r} does not come to rest; run compact again")
 
     # --- what leads to pages
-
-    def _post_referrers(self, after: bytes, seen: Callable[[bytes], None]) -> None:
-        if not self._dry_run:
-            self._upkeep().post_referrers()
 
     def _sweep_postings(self, kind: int, after: bytes, seen: Callable[[bytes], None]) -> None:
         self._postings.sweep(kind, after, seen, dry_run=self._dry_run)

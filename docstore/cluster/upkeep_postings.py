@@ -1,8 +1,7 @@
 """Postings that lead to nothing, removed while others write: see `PostingUpkeep`.
 
 Knows how postings lead from one to the next, and to pages; must not know fingerprints.  Level by level, from pages up:
-a body's posting goes when its page is gone, that of a text or of a recorded digest when its body has no page, that of a
-band when its text has no body.
+a posting that leads to a page goes when that is gone, that of a band when its text has no page.
 
 A writer puts its postings first and its page later, and puts no band that is there.  So what is removed here may be
 what a page needs that is on its way:
@@ -40,6 +39,7 @@ from docstore.cluster.coding import (
 from docstore.cluster.engine import GETS_A_CALL, HBaseEngine
 from docstore.cluster.requests import slot_name
 from docstore.dedup.buckets import FAMILY, TABLE
+from docstore.dedup.index import page_of
 from docstore.dedup.ranking import BUCKET_LIMIT
 from docstore.model.capture import BODY, CHECKSUM
 from docstore.model.errors import CommitUnknown
@@ -72,7 +72,7 @@ JOURNAL_ROW: Final = b"upkeep:"
 _META: Final = "meta"
 _FAMILY: Final = "m"
 _QUALIFIER: Final = b"postings"
-_TO_PAGES: Final = (POSTING_BODY, POSTING_DOCNO)
+_TO_PAGES: Final = KINDS[:-1]
 _BODY: Final = bytes((POSTING_BODY,))
 _TEXT: Final = bytes((POSTING_TEXT,))
 
@@ -120,7 +120,7 @@ class PostingUpkeep:
         self._journals = 0
         self._there: LruCache[bytes, bool] = LruCache(LIVE_HELD)
         self._crowded: set[bytes] = set()
-        """Texts without a body in full buckets: these stay as they are, and so do all postings of the text."""
+        """Texts without a page in full buckets: these stay as they are, and so do all postings of the text."""
         self.removed = 0
         self.restored = 0
 
@@ -274,14 +274,13 @@ class PostingUpkeep:
 
 def _wanted(posting: Posting) -> Wanted:
     """The page that a posting leads to."""
-    row_key, qualifier = posting
-    pointer = PagePointer(int.from_bytes(qualifier[:8], "big"), qualifier[8:])
-    return Wanted(pointer, row_key[1:] if row_key[:1] == _BODY else b"")
+    row_key = posting.row_key
+    return Wanted(page_of(*posting), row_key[1:] if row_key[:1] == _BODY else b"")
 
 
 def _target(posting: Posting) -> bytes:
-    """The row of postings that a posting leads to."""
-    return (_TEXT if posting.row_key[0] == POSTING_BAND else _BODY) + posting.qualifier
+    """The row of postings that a band's posting leads to."""
+    return _TEXT + posting.qualifier
 
 
 def _slices(postings: Iterator[Posting], length: int) -> Iterator[list[Posting]]:

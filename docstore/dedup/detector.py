@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from blake3 import blake3
@@ -50,6 +51,8 @@ LIKELY_CONTAINED = 0.8
 SKETCHES_HELD = 32_768
 """Sketches in the cache, some 13 MB: most candidates are the last pages of the same site, and most are ruled out."""
 SHINGLE_CACHE_BYTES = 32 << 20
+MAX_TITLES = 4096
+"""Live pages with the text of a page, whose titles are looked at."""
 GONE_ROUNDS = 24
 """A page asks the index so often while what it proposes turns out to be gone: that is to look at 960 texts in all."""
 _new_tuple = tuple.__new__
@@ -244,7 +247,7 @@ class Detector:
         if not text_compares(status):
             return Judgement(VerdictKind.NEW, reason="status")
         if analysis.word_count >= MIN_SAME_TEXT_WORDS:
-            pointer = self._same_text(row_key, analysis)
+            pointer = self._oldest_titled(row_key, analysis.text_checksum, analysis.title)
             if pointer is not None:
                 return Judgement(VerdictKind.SAME_TEXT, pointer, 1.0, relative=pointer, candidates=1, verified=1)
         if analysis.word_count < MIN_NEAR_WORDS:
@@ -308,17 +311,21 @@ class Detector:
         return not speak_of_neither(page, self._pages.titled(pointer))
 
     def _other_of_text(self, row_key: bytes, page: TitledText, pointer: PagePointer) -> PagePointer | None:
-        """The oldest live page with the text of another on which a verdict may stand."""
+        """The oldest live page with the text of another on which a verdict may stand: of those with the page's own
+        title, and the first of all."""
         stored = self._pages.page(pointer)
         if stored is None:
             return None
+        number, has_text = text_number(stored.text_checksum), self._has_text(text_number(stored.text_checksum))
 
         def may_stand(other: PagePointer) -> bool:
-            its = None if other == pointer else self._pages.page(other)
+            is_asked = other != pointer and other.row_key != row_key and has_text(other)
+            its = self._pages.page(other) if is_asked else None
             return its is not None and its.text_checksum == stored.text_checksum and self.may_stand(page, other)
 
-        number = text_number(stored.text_checksum)
-        return self._index.oldest_with_text(number, row_key, self._has_text(number), may_stand)
+        others = filter(may_stand, self._index.first_with_text(number, row_key, has_text))
+        found = [self._oldest_titled(row_key, stored.text_checksum, page.title), next(others, None)]
+        return min((other for other in found if other is not None), default=None)
 
     def _verify_likeliest(
         self, row_key: bytes, page: QueryText, analysis: Analysis, numbers: list[int], matches: list[Match]
@@ -423,19 +430,30 @@ class Detector:
 
         return fits
 
-    def _same_text(self, row_key: bytes, analysis: Analysis) -> PagePointer | None:
-        def has_title(pointer: PagePointer) -> bool:
-            page = self._pages.page(pointer)
-            same = page is not None and page.text_checksum == analysis.text_checksum
-            return same and self._pages.title(pointer) == analysis.title
+    def _oldest_titled(self, row_key: bytes, text_checksum: bytes, title: str) -> PagePointer | None:
+        """The oldest live page with this text and title that is compared."""
+        number = text_number(text_checksum)
+        fits = self._has_title(text_checksum, title)
+        return self._index.oldest_with_title(number, title, row_key, fits, (text_checksum, title))
 
-        number = text_number(analysis.text_checksum)
-        return self._index.oldest_with_text(number, row_key, self._has_text(number), has_title)
+    def _has_title(self, text_checksum: bytes, title: str) -> Fits:
+        """Whether a page is live, has this text and title, and its text is compared."""
+        has_text = self._has_text(text_number(text_checksum))
+
+        def fits(pointer: PagePointer) -> bool | None:
+            if not (has_number := has_text(pointer)):
+                return has_number
+            page = self._pages.page(pointer)
+            same = page is not None and page.text_checksum == text_checksum
+            return same and self._pages.title(pointer) == title
+
+        return fits
 
     def equal(
         self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int
     ) -> Iterator[tuple[PagePointer, VerdictKind]]:
-        """All pages of other rows with the body or the text of a page, and what they are to it; some of them twice."""
+        """All pages of other rows with the body, or with the text and title of a page, and of those with its text alone
+        the first; and what they are to it.  Oldest first of each kind; some of them twice."""
         if not says_nothing(body):
             has_body = self._has_body(body, analysis.body_checksum, status)
             for pointer in self._index.pages_with_body(analysis.body_checksum):
@@ -443,16 +461,20 @@ class Detector:
                     yield pointer, VerdictKind.EXACT
         if not text_compares(status) or analysis.word_count < MIN_SAME_TEXT_WORDS:
             return
-        its = TitledText(analysis.title, lambda: analysis.main)
-        for pointer in self._index.pages_with_text_of(analysis):
-            page = None if pointer.row_key == row_key else self._pages.page(pointer)
+        number = text_number(analysis.text_checksum)
+        has_title = self._has_title(analysis.text_checksum, analysis.title)
+        for pointer in self._index.pages_with_title(number, analysis.title):
+            if pointer.row_key != row_key and has_title(pointer):
+                yield pointer, VerdictKind.SAME_TEXT
+        if analysis.word_count < MIN_NEAR_WORDS:
+            return
+        its, has_text = TitledText(analysis.title, lambda: analysis.main), self._has_text(number)
+        found = (page for page in self._index.pages_with_text(number) if page.row_key != row_key and has_text(page))
+        for pointer in islice(found, MAX_TITLES):
+            page = self._pages.page(pointer)
             if page is None or page.text_checksum != analysis.text_checksum:
                 continue
-            if not text_compares(self._pages.status(pointer)):
-                continue
-            if self._pages.title(pointer) == analysis.title:
-                yield pointer, VerdictKind.SAME_TEXT
-            elif analysis.word_count >= MIN_NEAR_WORDS and self.may_stand(its, pointer):
+            if self._pages.title(pointer) != analysis.title and self.may_stand(its, pointer):
                 yield pointer, VerdictKind.NEAR
 
     def _has_text(self, number: bytes) -> Fits:

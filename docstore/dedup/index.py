@@ -2,15 +2,17 @@
 
 Knows the engine protocol, `buckets`, `format` and `analysis`; must not know what makes two pages duplicates.
 
-Three steps lead from a fingerprint to a page, and each level holds a thing once:
+Two steps lead from a fingerprint to a page, one from a name:
 
-    band key or 0-mod-p fingerprint -> text numbers -> bodies -> (timestamp, row key) of pages
+    band key or 0-mod-p fingerprint -> text numbers -> (timestamp, row key) of pages
+    text number and title, body, recorded payload digest, document number -> (timestamp, row key) of pages
 
 The first step is that of `Buckets`; the others are bare rows of the engine's `postings` table, few and the same on
 every engine.  A text number is the head of the text checksum, a body is named by the head of its checksum.  Pages of
 equal text are therefore one posting in every bucket, however many they are; and when the page that brought a text is
-deleted, its buckets lead to the others that still hold it.  Postings are idempotent and may be stale: whoever follows
-one verifies it against the page's row.
+deleted, its buckets lead to the others that still hold it.  The pages of a row lie oldest first, those of a digest or a
+document number newest first.  Postings are idempotent and may be stale: whoever follows one verifies it against the
+page's row.
 
 Postings of pages that are not committed yet lie in an overlay, so that a page is judged against those before it in its
 own group.
@@ -18,7 +20,7 @@ own group.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
@@ -31,39 +33,43 @@ from blake3 import blake3
 from docstore.dedup.buckets import FAMILY, TABLE, BandBuckets, Buckets
 from docstore.dedup.comparable import near_compares, text_compares
 from docstore.dedup.oldest import Fits, Oldest
-from docstore.dedup.ranking import BUCKET_LIMIT, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery, Proposal
+from docstore.dedup.ranking import LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery, Proposal
 from docstore.model.format import (
     POSTING_BODY,
     POSTING_DOCNO,
     POSTING_PAYLOAD_DIGEST,
     POSTING_TEXT,
     TEXT_NUMBER_BYTES,
+    TIMESTAMP_MAX,
+    TITLE_KEY_BYTES,
 )
 from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import SequenceCache
 from docstore.storage.engine import Engine
+from docstore.text.words import words
 
 if TYPE_CHECKING:
     from docstore.dedup.analysis import Analysis
 
 POINTER_SLICE = 64
-"""Page pointers read at a time; a body that thousands of URLs share is read in slices."""
+"""Page pointers read at first; a body that thousands of URLs share is read in slices."""
+NEXT_POINTERS = 8
 MOST_POINTERS = 1024
-"""The same, of a body that is read to its end."""
+"""Page pointers read after them: few, then more and more."""
+FEW_PAGES = 8
+"""So many pages of a body or a text are gone through for every question; of more it is remembered which fit."""
 ROWS_HELD = 131_072
-"""Rows of texts and bodies in the cache, with their qualifiers, of which most have one: at most some 20 MB.  Most
+"""Rows of texts and bodies in the cache, with their qualifiers, of which most have one: at most some 25 MB.  Most
 candidates are texts of the last pages."""
 
 LOOKS = LOOKS_NEAR + LOOKS_INSIDE + LOOKS_MOST
 GONE_HELD = 65_536
 """Texts known to be gone."""
-PAGES_HELD = 32_768
-"""Texts whose pages are in the cache, with those pages: at most some 8 MB."""
 CONDITIONS_HELD = 128
-"""Conditions asked of one body that very many pages have: by status class, and by text."""
+"""Conditions asked of one row of postings: by status class, and by title."""
 OLDEST_HELD = 8192
-"""The same of all bodies, some 8 MB; those of the body go first that was asked for least recently."""
+"""The same of all rows, some 8 MB; those of the row go first that was asked for least recently."""
 
 _new_tuple = tuple.__new__
 """Half of what it costs to make a pointer or a cell, of which there are a dozen a page."""
@@ -77,6 +83,7 @@ class Posted(NamedTuple):
     timestamp: int
     body_checksum: bytes
     text_checksum: bytes
+    title: str
     payload_digest: str
     docno: str
 
@@ -87,6 +94,27 @@ def _name_key(kind: int, name: str) -> bytes:
 
 def _pointer(qualifier: bytes) -> PagePointer:
     return _new_tuple(PagePointer, (int.from_bytes(qualifier[:8], "big"), qualifier[8:]))
+
+
+def _qualifier(pointer: PagePointer) -> bytes:
+    return pointer[0].to_bytes(8, "big") + pointer[1]
+
+
+def _newest_first(pointer: PagePointer) -> bytes:
+    """The qualifier of a page under a digest or a document number."""
+    return (TIMESTAMP_MAX - pointer[0]).to_bytes(8, "big") + pointer[1]
+
+
+def page_of(posting_row: bytes, qualifier: bytes) -> PagePointer:
+    """The page that a posting leads to; of any kind but a band's."""
+    pointer = _pointer(qualifier)
+    is_name = posting_row[0] in (POSTING_PAYLOAD_DIGEST, POSTING_DOCNO)
+    return PagePointer(TIMESTAMP_MAX - pointer.timestamp, pointer.row_key) if is_name else pointer
+
+
+def _titled_row(number: bytes, title: str) -> bytes:
+    """The row of the pages with a text and the words of a title; behind that of the text."""
+    return _TEXT + number + blake3(" ".join(words(title)).encode("utf-8", "surrogatepass")).digest(TITLE_KEY_BYTES)
 
 
 def _index_query(analysis: Analysis) -> IndexQuery:
@@ -106,13 +134,24 @@ def _posting(row_key: bytes, qualifier: bytes) -> RowMutations:
     return _new_tuple(RowMutations, (TABLE, row_key, (_new_tuple(SetCell, (FAMILY, qualifier, 0, b"")),)))
 
 
-def body_postings(pointer: PagePointer, body_checksum: bytes, text_checksum: bytes) -> list[RowMutations]:
-    """Postings that lead from a body to a page, and from its text, b"" for none, to the body."""
-    body = body_head(body_checksum)
-    rows = [_posting(_BODY + body, pointer.timestamp.to_bytes(8, "big") + pointer.row_key)]
+def posting_rows(body_checksum: bytes, text_checksum: bytes, title: str) -> list[bytes]:
+    """The rows of postings of a page: by its body, its text, and text and title; b"" for no text that is compared."""
+    rows = [_BODY + body_head(body_checksum)]
     if text_checksum:
-        rows.append(_posting(_TEXT + text_number(text_checksum), body))
+        number = text_number(text_checksum)
+        rows += [_TEXT + number, _titled_row(number, title)]
     return rows
+
+
+def page_postings(pointer: PagePointer, body_checksum: bytes, text_checksum: bytes, title: str) -> list[RowMutations]:
+    """Postings that lead to a page from what `posting_rows` names."""
+    here = _qualifier(pointer)
+    return [_posting(row, here) for row in posting_rows(body_checksum, text_checksum, title)]
+
+
+def _name_rows(payload_digest: str, docno: str) -> list[bytes]:
+    names = ((POSTING_PAYLOAD_DIGEST, payload_digest), (POSTING_DOCNO, docno))
+    return [_name_key(kind, name) for kind, name in names if name]
 
 
 def _insert(ordered: list[bytes], qualifier: bytes) -> None:
@@ -151,10 +190,8 @@ class HashIndex:
         self._rows: SequenceCache[bytes, Sequence[bytes]] | None = SequenceCache(ROWS_HELD) if remembers else None
         """The first POINTER_SLICE qualifiers of rows as they are committed, fewer where a row has no more; where
         remembered."""
-        self._pages: SequenceCache[bytes, list[PagePointer]] = SequenceCache(PAGES_HELD)
-        """Pages that texts lead to, those of the group in flight included; where rows are remembered."""
         self._oldest: OrderedDict[bytes, dict[Hashable, Oldest]] = OrderedDict()
-        """Of bodies that very many pages have: what was asked of them; where rows are remembered."""
+        """Of rows that more than a few pages have: what was asked of them; where rows are remembered."""
         self._oldest_count = 0
         self._last: tuple[Analysis, Proposal] | None = None
         """The last page that was asked for: judging a page and posting it ask for the same."""
@@ -164,15 +201,26 @@ class HashIndex:
 
     # --- reading
 
-    def pages_with_body(self, body_checksum: bytes) -> Iterable[PagePointer]:
+    def pages_with_body(self, body_checksum: bytes) -> Iterator[PagePointer]:
         """Pages whose body has this checksum's head, oldest first; the caller verifies each."""
-        row_key = _BODY + body_head(body_checksum)
-        found = self._qualifiers(row_key, POINTER_SLICE)
-        if not found:  # of most pages
-            return []
+        return self._pages_of(_BODY + body_head(body_checksum))
+
+    def pages_with_text(self, number: bytes) -> Iterator[PagePointer]:
+        """Pages whose text has this number, oldest first; the caller verifies each."""
+        return self._pages_of(_TEXT + number)
+
+    def pages_with_title(self, number: bytes, title: str) -> Iterator[PagePointer]:
+        """Pages whose text has this number, and whose title has these words, oldest first; the caller verifies each."""
+        return self._pages_of(_titled_row(number, title))
+
+    def _pages_of(self, row: bytes, behind: PagePointer | None = None) -> Iterator[PagePointer]:
+        """Pages of a row, those behind one of them."""
+        found = self._qualifiers(row, POINTER_SLICE)
+        last = b"" if behind is None else _qualifier(behind)
+        rest = found[bisect_right(found, last) :] if last else found
         if len(found) < POINTER_SLICE:
-            return [_pointer(qualifier) for qualifier in found]
-        return map(_pointer, chain(found, self._qualifiers_behind(row_key, found[-1])))
+            return map(_pointer, rest)
+        return map(_pointer, chain(rest, self._qualifiers_behind(row, max(last, found[-1]))))
 
     def _qualifiers_behind(self, row_key: bytes, last: bytes) -> Iterator[bytes]:
         """The qualifiers of a row behind one of them, read in slices."""
@@ -184,7 +232,7 @@ class HashIndex:
                 last = qualifier
 
     def _stored_behind(self, row_key: bytes, last: bytes) -> Iterator[bytes]:
-        limit = POINTER_SLICE
+        limit = NEXT_POINTERS
         while True:
             spec = ReadSpec((FAMILY,), cell_limit=limit, after=Position(FAMILY, last, 0))
             cells = self._engine.read_row(TABLE, row_key, spec)
@@ -205,89 +253,72 @@ class HashIndex:
             fits: verifies a page; one that does not fit is not asked about again, until it is posted again.
             condition: names what `fits` asks for: the same for the same answers.
         """
-        return self._oldest_of(body_checksum, self.pages_with_body(body_checksum), row_key, fits, condition)
+        return self._oldest_of(_BODY + body_head(body_checksum), row_key, fits, condition)
 
-    def _oldest_of(
-        self, body: bytes, pages: Iterable[PagePointer], row_key: bytes, fits: Fits, condition: Hashable
-    ) -> PagePointer | None:
-        if self._rows is None or isinstance(pages, list):
-            return next((page for page in pages if page.row_key != row_key and fits(page)), None)
-        body_row = _BODY + body_head(body)
-        asked = self._oldest.setdefault(body_row, {})
-        self._oldest.move_to_end(body_row)
-        oldest = asked.get(condition)
-        if oldest is None:
-            if len(asked) == CONDITIONS_HELD:
-                del asked[next(iter(asked))]
-                self._oldest_count -= 1
-            oldest = asked[condition] = Oldest(partial(self._pages_behind, body_row))
-            self._oldest_count += 1
-            while self._oldest_count > OLDEST_HELD:
-                self._oldest_count -= len(self._oldest.popitem(last=False)[1])
-        return oldest.find(row_key, fits)
-
-    def oldest_with_text(
-        self, number: bytes, row_key: bytes, fits: Fits, also: Fits | None = None
-    ) -> PagePointer | None:
+    def oldest_with_text(self, number: bytes, row_key: bytes, fits: Fits) -> PagePointer | None:
         """The oldest page with a text that fits and is of another row; None where there is none.
 
         Args:
             number: of the text.
             row_key: pages of this row are left out.
             fits: verifies a page, by its text's number and its status alone.
-            also: asks for more.  Of a body that very many pages have, POINTER_SLICE pages are asked, the oldest that
-                fits and those behind it: pages with one body are alike.
         """
-        pages = self._pages.get(number)
-        if pages is None:
-            pages = self._pages_to_ask(number, row_key, fits, 1 if also is None else POINTER_SLICE)
-        for page in pages:
-            if page.row_key != row_key and fits(page) and (also is None or also(page)):
-                return page
-        return None
+        return self._oldest_of(_TEXT + number, row_key, fits, None)
 
-    def _pages_to_ask(self, number: bytes, row_key: bytes, fits: Fits, most: int) -> list[PagePointer]:
-        """All pages of a text, oldest first; but of each body that very many have the oldest that fits, and behind it
-        as many as make `most`."""
-        pages: list[PagePointer] = []
-        is_whole = True
-        for body in self._qualifiers(_TEXT + number, BUCKET_LIMIT):
-            found = self.pages_with_body(body)
-            if isinstance(found, list):
-                pages += found
-                continue
-            is_whole = False
-            oldest = self._oldest_of(body, found, row_key, fits, number)
-            if oldest is not None:
-                pages += [oldest, *islice(self._pages_behind(_BODY + body, oldest), most - 1)]
-        pages.sort()
-        if is_whole and self._rows is not None:
-            self._pages.put(number, pages)
-        return pages
+    def oldest_with_title(
+        self, number: bytes, title: str, row_key: bytes, fits: Fits, condition: Hashable
+    ) -> PagePointer | None:
+        """The oldest page with a text and a title that fits and is of another row; None where there is none.
 
-    def _pages_behind(self, body_row: bytes, page: PagePointer) -> Iterator[PagePointer]:
-        return map(_pointer, self._qualifiers_behind(body_row, page.timestamp.to_bytes(8, "big") + page.row_key))
+        Args:
+            number: of the text.
+            title: whose words the page's title has.
+            row_key: pages of this row are left out.
+            fits: verifies a page, title and text too.
+            condition: names what `fits` asks for.
+        """
+        if not self._qualifiers(_TEXT + number, POINTER_SLICE):
+            return None  # of most pages, and the row has been read already
+        return self._oldest_of(_titled_row(number, title), row_key, fits, condition)
 
-    def pages_with_text(self, number: bytes) -> Iterable[PagePointer]:
-        """Pages of the bodies that have this text, the oldest of each body first; the caller verifies each."""
-        bodies = self._qualifiers(_TEXT + number, BUCKET_LIMIT)
-        if len(bodies) == 1:
-            return self.pages_with_body(bodies[0])
-        return sorted(pointer for body in bodies for pointer in islice(self.pages_with_body(body), POINTER_SLICE))
+    def _oldest_of(self, row: bytes, row_key: bytes, fits: Fits, condition: Hashable) -> PagePointer | None:
+        found = self._qualifiers(row, POINTER_SLICE)
+        if not found:
+            return None
+        if self._rows is None or len(found) < FEW_PAGES:
+            return next((page for page in self._pages_of(row) if page.row_key != row_key and fits(page)), None)
+        asked = self._oldest.setdefault(row, {})
+        self._oldest.move_to_end(row)
+        oldest = asked.get(condition)
+        if oldest is None:
+            if len(asked) == CONDITIONS_HELD:
+                del asked[next(iter(asked))]
+                self._oldest_count -= 1
+            oldest = asked[condition] = Oldest(partial(self._pages_of, row))
+            self._oldest_count += 1
+            while self._oldest_count > OLDEST_HELD:
+                self._oldest_count -= len(self._oldest.popitem(last=False)[1])
+        return oldest.find(row_key, fits)
 
-    def pages_with_payload_digest(self, payload_digest: str) -> Iterator[PagePointer]:
-        """Pages of bodies that this digest was recorded of; the caller verifies each."""
-        for body in self._qualifiers(_name_key(POSTING_PAYLOAD_DIGEST, payload_digest), BUCKET_LIMIT):
-            yield from self.pages_with_body(body)
+    def first_with_text(self, number: bytes, row_key: bytes, fits: Fits) -> Iterator[PagePointer]:
+        """The oldest page with a text that `oldest_with_text` gives, and those behind it, POINTER_SLICE in all; the
+        caller verifies each."""
+        oldest = self.oldest_with_text(number, row_key, fits)
+        if oldest is None:
+            return iter(())
+        return chain([oldest], islice(self._pages_of(_TEXT + number, oldest), POINTER_SLICE - 1))
 
-    def pages_with_docno(self, docno: str) -> Iterator[PagePointer]:
-        """Pages that came under this document number; the caller verifies each."""
-        for qualifier in self._qualifiers(_name_key(POSTING_DOCNO, docno), BUCKET_LIMIT):
-            yield PagePointer(int.from_bytes(qualifier[:8], "big"), qualifier[8:])
+    def pages_named(self, kind: int, name: str, after: PagePointer | None = None) -> Iterator[PagePointer]:
+        """Pages that came under a recorded payload digest or document number, newest first; the caller verifies each.
 
-    def pages_with_text_of(self, analysis: Analysis) -> Iterable[PagePointer]:
-        """Pages whose text has the same number as the page's."""
-        return self.pages_with_text(text_number(analysis.text_checksum))
+        Args:
+            kind: POSTING_PAYLOAD_DIGEST or POSTING_DOCNO.
+            name: the digest or number.
+            after: only those behind this one.
+        """
+        row = _name_key(kind, name)
+        last = b"" if after is None else _newest_first(after)
+        return (page_of(row, qualifier) for qualifier in self._qualifiers_behind(row, last))
 
     def prepare(self, analyses: Iterable[Analysis]) -> None:
         """Say which pages are judged next: the rows of their texts and bodies are read together, where remembered."""
@@ -324,15 +355,18 @@ class HashIndex:
         numbers = dict.fromkeys(
             number for one in near for number in asked(one, self._propose(_index_query(one)).numbers)
         )
-        texts = [number.to_bytes(TEXT_NUMBER_BYTES, "big") for number in numbers]
-        self._hold_together(_TEXT + text for text in texts)
-        bodies = dict.fromkeys(body_head(analysis.body_checksum) for analysis in analyses)
-        texts += [text_number(analysis.text_checksum) for analysis in analyses if analysis.text_checksum]
-        bodies.update(
-            dict.fromkeys(body for text in texts for body in self._qualifiers(_TEXT + text, BUCKET_LIMIT)[:1])
-        )
-        self._hold_together(_BODY + body for body in bodies)
-        found = (self._qualifiers(_BODY + body, POINTER_SLICE)[:1] for body in bodies)
+        rows = [_TEXT + number.to_bytes(TEXT_NUMBER_BYTES, "big") for number in numbers]
+        self._hold_together(rows)
+        titled: dict[bytes, None] = {}
+        for analysis in analyses:
+            rows.append(_BODY + body_head(analysis.body_checksum))
+            if analysis.text_checksum:
+                number = text_number(analysis.text_checksum)
+                rows.append(_TEXT + number)
+                if self._qualifiers(_TEXT + number, POINTER_SLICE):
+                    titled[_titled_row(number, analysis.title)] = None
+        self._hold_together(titled)
+        found = (self._qualifiers(row, POINTER_SLICE)[:1] for row in dict.fromkeys((*rows, *titled)))
         return [_pointer(qualifier) for qualifiers in found for qualifier in qualifiers]
 
     def _hold_together(self, row_keys: Iterable[bytes]) -> None:
@@ -348,7 +382,6 @@ class HashIndex:
         """Others may have written postings: read rows anew."""
         if self._rows is not None:
             self._rows.clear()
-        self._pages.clear()
         self._gone.clear()
         self._oldest.clear()
         self._oldest_count = 0
@@ -386,15 +419,6 @@ class HashIndex:
         if len(self._gone) > GONE_HELD:
             del self._gone[next(iter(self._gone))]
 
-    def forget_gone(self) -> None:
-        """Texts that were noted to be gone may be there again."""
-        self._gone.clear()
-
-    def _is_known_absent(self, row_key: bytes) -> bool:
-        """Whether a row is in the cache, and empty, and the group in flight has not written to it."""
-        stored = None if self._rows is None else self._rows.get(row_key)
-        return stored is not None and not stored and row_key not in self._pending
-
     def _qualifiers(self, row_key: bytes, limit: int) -> Sequence[bytes]:
         """The first qualifiers of a row; not to be changed."""
         stored = None if self._rows is None else self._rows.get(row_key)
@@ -419,26 +443,21 @@ class HashIndex:
         Returns:
             Mutations to write before or with the page's row; and `group_mutations` with the group.
         """
-        body, number = body_head(analysis.body_checksum), text_number(analysis.text_checksum)
-        body_row, text_row = _BODY + body, _TEXT + number
-        here = timestamp.to_bytes(8, "big") + row_key
-        # A body has one text, or one for each way to read it: pages of the others are no pages of this one.
-        self._pages.pop(number)
+        number = text_number(analysis.text_checksum)
         self._gone.pop(int.from_bytes(number, "big"), None)
-        rows = []
-        if number and text_compares(status):
-            if near_compares(status, analysis.word_count):
-                self._post(number, analysis)
-            if self._is_known_absent(text_row) and self._is_known_absent(body_row):
-                self._pages.put(number, [_new_tuple(PagePointer, (timestamp, row_key))])
-            _insert(self._pending.setdefault(text_row, []), body)
-            rows.append(_posting(text_row, body))
-        _insert(self._pending.setdefault(body_row, []), here)
-        if body_row in self._oldest:
-            for oldest in self._oldest[body_row].values():
-                oldest.add(_new_tuple(PagePointer, (timestamp, row_key)))
-        rows.append(_posting(body_row, here))
-        return rows
+        is_compared = bool(number) and text_compares(status)
+        if is_compared and near_compares(status, analysis.word_count):
+            self._post(number, analysis)
+        pointer = _new_tuple(PagePointer, (timestamp, row_key))
+        here = _qualifier(pointer)
+        text_checksum = analysis.text_checksum if is_compared else b""
+        postings = []
+        for row in posting_rows(analysis.body_checksum, text_checksum, analysis.title):
+            _insert(self._pending.setdefault(row, []), here)
+            for oldest in self._oldest.get(row, {}).values():
+                oldest.add(pointer)
+            postings.append(_posting(row, here))
+        return postings
 
     def _post(self, number: bytes, analysis: Analysis) -> None:
         """Post a text, unless it is: by an earlier page with this text, and that one may be gone."""
@@ -452,54 +471,31 @@ class HashIndex:
         """What the buckets write with the group in flight, beside the mutations that `add` gave."""
         return self._buckets.mutations()
 
-    def add_names(
-        self, pointer: PagePointer, body_checksum: bytes, payload_digest: str, docno: str
-    ) -> list[RowMutations]:
+    def add_names(self, pointer: PagePointer, payload_digest: str, docno: str) -> list[RowMutations]:
         """Postings under which a page is found by its recorded payload digest and document number."""
-        rows = []
-        if payload_digest:
-            rows.append((_name_key(POSTING_PAYLOAD_DIGEST, payload_digest), body_head(body_checksum)))
-        if docno:
-            rows.append((_name_key(POSTING_DOCNO, docno), pointer.timestamp.to_bytes(8, "big") + pointer.row_key))
-        return [_posting(key, qualifier) for key, qualifier in rows]
+        here = _newest_first(pointer)
+        return [_posting(row, here) for row in _name_rows(payload_digest, docno)]
 
     def remove(self, row_key: bytes, captures: Iterable[Posted]) -> list[RowMutations]:
         """Take back the postings of captures of a row that are deleted: no look-up finds them from now on.
 
-        Where no page has a body any more, what led to the body goes too.  No group is in flight.
+        No group is in flight.
 
         Returns:
             Mutations to write with the delete, or after it.
         """
-        gone: dict[bytes, list[Posted]] = {}
+        gone: set[tuple[bytes, bytes]] = set()
         for capture in captures:
-            gone.setdefault(body_head(capture.body_checksum), []).append(capture)
-        rows = []
-        for body, of_body in gone.items():
-            qualifiers = {one.timestamp.to_bytes(8, "big") + row_key for one in of_body}
-            left = self._engine.qualifiers(TABLE, _BODY + body, len(qualifiers) + 1)
-            names = {(_BODY + body, qualifier) for qualifier in qualifiers}
-            names |= {
-                (_name_key(POSTING_DOCNO, one.docno), one.timestamp.to_bytes(8, "big") + row_key)
-                for one in of_body
-                if one.docno
-            }
-            if qualifiers.issuperset(left):
-                names |= {(_TEXT + text_number(one.text_checksum), body) for one in of_body if one.text_checksum}
-                names |= {
-                    (_name_key(POSTING_PAYLOAD_DIGEST, one.payload_digest), body)
-                    for one in of_body
-                    if one.payload_digest
-                }
-            for name, qualifier in sorted(names):
-                self._let_go(name, qualifier)
-                rows.append(RowMutations(TABLE, name, (DeleteCells(FAMILY, qualifier),)))
-        return rows
+            pointer = PagePointer(capture.timestamp, row_key)
+            rows = posting_rows(capture.body_checksum, capture.text_checksum, capture.title)
+            gone |= {(row, _qualifier(pointer)) for row in rows}
+            gone |= {(row, _newest_first(pointer)) for row in _name_rows(capture.payload_digest, capture.docno)}
+        for row, qualifier in gone:
+            self._let_go(row, qualifier)
+        return [RowMutations(TABLE, row, (DeleteCells(FAMILY, qualifier),)) for row, qualifier in sorted(gone)]
 
     def _let_go(self, row_key: bytes, qualifier: bytes) -> None:
         """Drop this qualifier from a row in the cache; where the row goes on behind what is cached, read it anew."""
-        if row_key.startswith(_TEXT):
-            self._pages.pop(row_key[len(_TEXT) :])
         stored = None if self._rows is None else self._rows.pop(row_key)
         if self._rows is not None and stored is not None and len(stored) < POINTER_SLICE:
             self._rows.put(row_key, [one for one in stored if one != qualifier])
@@ -511,19 +507,14 @@ class HashIndex:
                 stored = self._rows.get(row_key)
                 if stored is not None:
                     self._rows.put(row_key, _first_of(stored, qualifiers, POINTER_SLICE))
-        if not committed:
-            self._pages.clear()
         self._pending.clear()
         self._last = None
         self._buckets.end_group(committed=committed)
 
-    def holds(self, row_key: bytes, timestamp: int, body_checksum: bytes) -> bool:
-        """Whether the page's body posting is there: without it the detector cannot see the page."""
-        return self._holds(_BODY + body_head(body_checksum), timestamp.to_bytes(8, "big") + row_key)
-
-    def holds_text(self, text_checksum: bytes, body_checksum: bytes) -> bool:
-        """Whether a text leads to a body: without that no page is found by its text."""
-        return self._holds(_TEXT + text_number(text_checksum), body_head(body_checksum))
+    def holds(self, pointer: PagePointer, body_checksum: bytes, text_checksum: bytes = b"", title: str = "") -> bool:
+        """Whether all postings of a page are there: without them the detector cannot see the page."""
+        here = _qualifier(pointer)
+        return all(self._holds(row, here) for row in posting_rows(body_checksum, text_checksum, title))
 
     def _holds(self, posting_row: bytes, wanted: bytes) -> bool:
         if wanted in self._pending.get(posting_row, ()):

@@ -28,11 +28,14 @@ class Oldest:
         behind: gives the pages behind one, in order.
     """
 
-    __slots__ = ("_behind", "_first", "_second")
+    __slots__ = ("_ahead", "_behind", "_first", "_second")
 
     def __init__(self, behind: Callable[[PagePointer], Iterator[PagePointer]]) -> None:
         self._behind = behind
-        self._first = self._next(_BEGIN)
+        self._ahead: Iterator[PagePointer] | None = None
+        """Pages behind the first, while none is posted: many that do not fit are passed in one read."""
+        self._first = _BEGIN
+        self._first = self._next()
         self._second = self._next_of_another_row(self._first)
 
     def find(self, row_key: bytes, fits: Fits) -> PagePointer | None:
@@ -53,6 +56,7 @@ class Oldest:
 
     def add(self, page: PagePointer) -> None:
         """A page has been posted."""
+        self._ahead = None
         if page < self._first:
             if page.row_key != self._first.row_key:
                 self._second = self._first
@@ -61,12 +65,14 @@ class Oldest:
             self._second = page
 
     def _pass_first(self) -> None:
-        passed, self._first = self._first, self._next(self._first)
+        passed, self._first = self._first, self._next()
         if self._first.row_key != passed.row_key:  # what lies between is of the row that was first, or does not fit
             self._second = self._next_of_another_row(self._first)
 
-    def _next(self, page: PagePointer) -> PagePointer:
-        return next(self._behind(page), _END)
+    def _next(self) -> PagePointer:
+        if self._ahead is None:
+            self._ahead = self._behind(self._first)
+        return next(self._ahead, _END)
 
     def _next_of_another_row(self, page: PagePointer) -> PagePointer:
         """The next page behind one that is of another row than the first."""

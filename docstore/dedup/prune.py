@@ -1,9 +1,9 @@
 """Postings that lead nowhere, found and removed: after deletes and expiry, as a part of compaction.
 
-Knows the rows of the index; must not know what a live page is: the caller says so.  Level by level, from pages
-to buckets: a body posting goes when its page is gone, a text's posting when its body has no page, a bucket's when its
-text has no body.  A text's own row goes before its buckets are swept, because a writer that finds it there adds no
-buckets.  Every removal is judged once more under the writers' lock.
+Knows the rows of the index; must not know what a live page is: the caller says so.  From pages to buckets: a
+posting that leads to a page goes when that is gone, a bucket's when its text has no page.  A text's own row goes before
+its buckets are swept, because a writer that finds it there adds no buckets.  Every removal is judged once more under
+the writers' lock.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.buckets import FAMILY, TABLE, Buckets
+from docstore.dedup.index import page_of
 from docstore.dedup.ranking import BUCKET_LIMIT
 from docstore.model.format import (
     POSTING_BAND,
@@ -27,14 +28,13 @@ from docstore.model.format import (
     TEXT_NUMBER_BYTES,
 )
 from docstore.model.pointers import PagePointer
-from docstore.model.types import DeleteCells, RowMutations
+from docstore.model.types import DeleteCells, ReadSpec, RowMutations
 from docstore.storage.engine import Engine
 from docstore.storage.plan import Plan, Stage
 
 SLICE_POSTINGS = 4096
 REMOVED_AT_ONCE = 256
 """Postings judged once more and removed under one hold of the lock: a few milliseconds."""
-_TIMESTAMP_BYTES = 8
 _BODY = bytes((POSTING_BODY,))
 _TEXT = bytes((POSTING_TEXT,))
 
@@ -71,10 +71,8 @@ class Pruner:
 
     def run(self) -> int:
         """Go over all postings; returns how many were removed."""
-        removed = self._sweep(POSTING_BODY, self._page_is_gone)
-        removed += self._sweep(POSTING_DOCNO, self._page_is_gone)
-        removed += self._sweep(POSTING_PAYLOAD_DIGEST, self._body_is_gone)
-        removed += self._sweep(POSTING_TEXT, self._body_is_gone)
+        kinds = (POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT)
+        removed = sum(self._sweep(kind, self._page_is_gone) for kind in kinds)
         with self._lock:
             self._buckets.begin_prune()
         live = self._texts()
@@ -101,20 +99,16 @@ class Pruner:
 
     def _page_is_gone(self, posting: Posting) -> bool:
         row_key, qualifier = posting
-        pointer = PagePointer(int.from_bytes(qualifier[:_TIMESTAMP_BYTES], "big"), qualifier[_TIMESTAMP_BYTES:])
-        return not self._is_live(pointer, row_key[1:] if row_key[:1] == _BODY else b"")
-
-    def _body_is_gone(self, posting: Posting) -> bool:
-        return not self._engine.qualifiers(TABLE, _BODY + posting[1], 1)
+        return not self._is_live(page_of(row_key, qualifier), row_key[1:] if row_key[:1] == _BODY else b"")
 
     def _text_is_gone(self, posting: Posting) -> bool:
         return not self._engine.qualifiers(TABLE, _TEXT + posting[1], 1)
 
     def _texts(self) -> NDArray[np.uint64]:
-        """Numbers of the texts that some body has, ascending: 8 bytes each."""
+        """Numbers of the texts that some page has, ascending: 8 bytes each."""
         numbers = array("Q")
-        for row_key, _ in self._postings(POSTING_TEXT):
-            numbers.append(_number(row_key[1:]))
+        for row in self._engine.scan(TABLE, _TEXT, bytes((POSTING_TEXT + 1,)), ReadSpec(cell_limit=1)):
+            numbers.append(_number(row.row_key[1:]))
         return np.unique(np.frombuffer(numbers, np.uint64)) if numbers else np.empty(0, np.uint64)
 
     def _postings_of_bands(self) -> Iterator[Posting]:

@@ -32,7 +32,7 @@ STORED_REFUSED = "refused"
 STORED_VISIT = "visit"
 """A visit (304) of a page of which no version is stored: there is nothing that it could confirm."""
 
-STORED_ITSELF = (STORED_BODY, STORED_TEXT)
+STORED_POSTED = (STORED_BODY, STORED_TEXT, STORED_REFERENCE)
 """Of pages that others are judged against, whatever became of the page that they duplicate."""
 
 REASON_NOT_MODIFIED = "not_modified"

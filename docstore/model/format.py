@@ -213,20 +213,25 @@ DICTIONARY_SUFFIX = ".dict"
 
 POSTING_BODY = 0x01
 """+ first 8 bytes of the body checksum -> timestamp and row key of each page that holds this body."""
-POSTING_TEXT = 0x02
-"""+ text number -> first 8 bytes of the body checksum of each body with this text."""
+POSTING_TEXT = 0x07
+"""+ text number -> timestamp and row key of each page with this text.  + text number, + `TITLE_KEY_BYTES` of the BLAKE3
+of the words of a title -> the same of each page with this text and title."""
 POSTING_BAND = 0x03
 """+ 8 bytes of a band key or 0-mod-p fingerprint -> text number of each text that has it.  Only where such keys have no
 runs: pages of a dry run, and engines that several processes write."""
+POSTING_TEXT_BODIES = 0x02
 POSTING_SHINGLE = 0x04
-"""Retired: never give this number to another kind."""
-POSTING_PAYLOAD_DIGEST = 0x05
-"""+ first 8 bytes of the BLAKE3 of a recorded payload digest -> first bytes of the checksum of each body it was
-recorded of."""
-POSTING_DOCNO = 0x06
-"""+ first 8 bytes of the BLAKE3 of a document number -> timestamp and row key of each page that came under it."""
+POSTING_DIGEST_BODIES = 0x05
+POSTING_DOCNO_OLDEST = 0x06
+"""Retired: never give these numbers to other kinds."""
+POSTING_PAYLOAD_DIGEST = 0x08
+"""+ first 8 bytes of the BLAKE3 of a recorded payload digest -> `TIMESTAMP_MAX` - timestamp, and row key, of each page
+that it was recorded of: newest first."""
+POSTING_DOCNO = 0x09
+"""+ first 8 bytes of the BLAKE3 of a document number -> the same of each page that came under it."""
 TEXT_NUMBER_BYTES = 6
 """A text number is the first six bytes of the text checksum: nothing to allocate, and a clash costs one look."""
+TITLE_KEY_BYTES = 4
 
 # --- log of the runs: rows of table `meta`; what a run does not hold yet ---
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from docstore.model.format import TEXT_NUMBER_BYTES
+from docstore.model.errors import InvalidArgument
+from docstore.model.format import TEXT_NUMBER_BYTES, TIMESTAMP_MAX
 
 _BODY_HEAD_BYTES = 8
 
@@ -17,6 +18,45 @@ class PagePointer(NamedTuple):
 
     timestamp: int
     row_key: bytes
+
+
+def checked_names(payload_digest: str, docno: str, limit: int | None) -> None:
+    """What `find` asks for, as a caller gave it.
+
+    Raises:
+        InvalidArgument: neither name is given, one is no text that could have been stored, or the limit is below 1.
+    """
+    try:
+        "".join((payload_digest, docno)).encode("utf-8", "surrogateescape")
+    except (TypeError, UnicodeEncodeError) as error:
+        raise InvalidArgument(
+            f"payload_digest and docno must be str, without surrogates other than those of surrogateescape: {error}"
+        ) from error
+    if not payload_digest and not docno:
+        raise InvalidArgument("find needs a payload_digest or a docno")
+    if limit is not None and limit < 1:
+        raise InvalidArgument(f"limit must be at least 1, not {limit}")
+
+
+def place_after(pointer: PagePointer) -> str:
+    """A capture's place in a listing, for a request that goes on after it."""
+    return f"{pointer.timestamp}-{pointer.row_key.hex()}"
+
+
+def parse_place(place: str) -> PagePointer:
+    """What `place_after` gave.
+
+    Raises:
+        InvalidArgument: anything else.
+    """
+    timestamp, _, row_key = place.partition("-")
+    try:
+        found = PagePointer(int(timestamp), bytes.fromhex(row_key))
+    except ValueError:
+        found = PagePointer(-1, b"")
+    if not 0 <= found.timestamp <= TIMESTAMP_MAX:
+        raise InvalidArgument(f"after must be as `next` is, timestamp-hexadecimal row key, not {place[:100]!r}")
+    return found
 
 
 def text_number(text_checksum: bytes) -> bytes:

@@ -7,13 +7,12 @@ stored outside the row and read back transparently.  Conditional and read-modify
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from docstore.model import keys
 from docstore.model.errors import CommitUnknown, CorruptionError, InvalidArgument, StorageError
-from docstore.model.pointers import PagePointer
 from docstore.model.types import (
     Append,
     Cell,
@@ -69,8 +68,6 @@ class CellStore:
         placement: where values lie.
         committer: of all writers.
         clock: microseconds since 1970.
-        losing: finds pages stored by reference to what mutations of a row remove.
-        on_unseen: called with those whose original is about to be removed, so that the detector sees them.
     """
 
     def __init__(
@@ -79,12 +76,8 @@ class CellStore:
         placement: Values,
         committer: Committer,
         clock: Callable[[], int],
-        losing: Callable[[bytes, Sequence[Mutation]], Iterable[PagePointer]],
-        on_unseen: Callable[[Sequence[PagePointer]], None],
     ) -> None:
         self._table = table
-        self._losing = losing
-        self._on_unseen = on_unseen
         self._placement = placement
         self._committer = committer
         self._clock = clock
@@ -202,13 +195,9 @@ class CellStore:
         self.apply_many([(url_or_row_key, mutations)])
 
     def apply_many(self, rows: Sequence[tuple[str | bytes, Sequence[Mutation]]]) -> None:
-        """Apply mutations to rows, each row all or none; committed on return.
-
-        The detector then sees pages that were stored by reference to what is deleted.
-        """
+        """Apply mutations to rows, each row all or none; committed on return."""
         # All are checked before any is placed: what is placed, delete marks among it, goes with the next commit.
         checked = [(self._written_row_key(key), self._table.checked(mutations)) for key, mutations in rows]
-        self._post_referrers(checked)
 
         def commit() -> None:
             with self._committer.lock:
@@ -233,7 +222,6 @@ class CellStore:
             newest = self._newest(row_key, condition.family, condition.qualifier)
             held = (None if newest is None else newest.value) == condition.value
             chosen = [(row_key, self._table.checked(then if held else otherwise))]
-            self._post_referrers(chosen)
             self._commit(chosen)
         self._finish_deletes(chosen)
         return held
@@ -264,12 +252,6 @@ class CellStore:
         return [Cell(*cell) for cell in cells.values()]
 
     # --- pieces
-
-    def _post_referrers(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
-        """Post the pages stored by reference to what is about to go; seen beside their original they do no harm."""
-        losing = {pointer for row_key, mutations in rows for pointer in self._losing(row_key, mutations)}
-        if losing:
-            self._on_unseen(sorted(losing))
 
     def _commit(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
         placed = [RowMutations("pages", key, self._placed(key, mutations)) for key, mutations in rows]

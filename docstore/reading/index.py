@@ -18,7 +18,7 @@ from docstore.dedup.ranking import IndexQuery
 from docstore.dedup.runbuckets import TABLE as RUNS_TABLE
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.errors import CorruptionError
-from docstore.model.format import KEYS_SCHEME_ROW, POSTING_TEXT, RUN_LOG_FAMILY, SCHEME_KEYS_3
+from docstore.model.format import KEYS_SCHEME_ROW, POSTING_TEXT, RUN_LOG_FAMILY, SCHEME_KEYS_3, TEXT_NUMBER_BYTES
 from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import Durability, ReadSpec, RowMutations, SetCell
 from docstore.reading.pages import StoredPages
@@ -126,7 +126,8 @@ def stored_texts(
 def text_numbers(engine: Engine) -> Iterator[bytes]:
     """Numbers of all texts that lead to bodies, in order."""
     for row in engine.scan(TABLE, _TEXTS_BEGIN, _TEXTS_END, ReadSpec(cell_limit=1)):
-        yield row.row_key[1:]
+        if len(row.row_key) == 1 + TEXT_NUMBER_BYTES:  # else it is that of a text with a title
+            yield row.row_key[1:]
 
 
 def keys_of_text(kernel: Kernel, text: str, number: int) -> IndexQuery | None:
@@ -166,13 +167,11 @@ class SeenPages:
             self._buckets.rebuild()
 
     def is_posted(self, pointer: PagePointer, checksum: bytes) -> bool:
-        """Whether its body leads to a page, and its text to its body where others may have the same."""
-        if not self.index.holds(pointer.row_key, pointer.timestamp, checksum):
-            return False
+        """Whether its body leads to a page, and its text and title too where they are compared."""
         page = self._pages.page(pointer)
         if page is None or not page.text_checksum or not text_compares(self._pages.status(pointer)):
-            return True
-        return self.index.holds_text(page.text_checksum, checksum)
+            return self.index.holds(pointer, checksum)
+        return self.index.holds(pointer, checksum, page.text_checksum, self._pages.title(pointer))
 
     def finds_near(self, pointer: PagePointer) -> bool:
         """Whether pages near this one would be judged against its text; True where that is not asked of it."""

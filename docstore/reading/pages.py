@@ -31,6 +31,7 @@ class StoredPages:
         self._table = table
         self._placement = placement
         self._reader = DocumentReader(table, placement)
+        self._may_hide = table.collects(_JUDGED_FAMILIES)
         self._unusable: set[PagePointer] = set()
         """Live versions that were found to be unreadable."""
 
@@ -39,8 +40,8 @@ class StoredPages:
 
         A version whose text was deleted, or has expired, is one without text: it cannot be compared.
         """
-        if pointer in self._unusable:
-            return None
+        if pointer in self._unusable or (self._may_hide and self.envelope(pointer, BODY) is None):
+            return None  # a body that a policy hides is told from the row's newest ones, other columns take more
         spec = ReadSpec(families=_JUDGED_FAMILIES, start=pointer.timestamp, end=pointer.timestamp + 1)
         columns = {(cell.family, cell.qualifier): cell.value for cell in self._table.read_row(pointer.row_key, spec)}
         if BODY not in columns or CHECKSUM not in columns:

@@ -5,6 +5,7 @@ Knows the index, the detector and committed pages.  Loading it loads numpy, whic
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from docstore.dedup.comparable import near_compares
@@ -12,6 +13,7 @@ from docstore.dedup.detector import MAX_VERIFIED, Detector, Thresholds
 from docstore.dedup.index import HashIndex
 from docstore.model import keys
 from docstore.model.errors import InvalidArgument
+from docstore.model.format import POSTING_DOCNO, POSTING_PAYLOAD_DIGEST
 from docstore.model.pointers import PagePointer
 from docstore.model.types import VerdictKind
 from docstore.reading.answers import Similar
@@ -71,21 +73,15 @@ class IndexQueries:
                     found[match.pointer] = _similar(match.pointer, kind, match.jaccard, match.contained, match.contains)
         return sorted(found.values(), key=lambda one: (-one.similarity, one.timestamp, one.url))[:limit]
 
-    def find(self, payload_digest: str, docno: str) -> list[Document]:
+    def find(self, payload_digest: str, docno: str, after: PagePointer | None) -> Iterator[Document]:
         """See `DocumentStore.find`."""
-        try:
-            "".join((payload_digest, docno)).encode("utf-8", "surrogateescape")
-        except (TypeError, UnicodeEncodeError) as error:
-            raise InvalidArgument(
-                f"payload_digest and docno must be str, without surrogates other than those of surrogateescape: {error}"
-            ) from error
-        if not payload_digest and not docno:
-            raise InvalidArgument("find needs a payload_digest or a docno")
-        index = self._index()
-        pointers = list(index.pages_with_payload_digest(payload_digest)) if payload_digest else []
-        pointers += index.pages_with_docno(docno) if docno else []
-        found = (self._reader.live(pointer) for pointer in sorted(set(pointers)))
-        return [one for one in found if one is not None and (not docno or one.newest.docno == docno)]
+        kind, name = (POSTING_DOCNO, docno) if docno else (POSTING_PAYLOAD_DIGEST, payload_digest)
+        for pointer in self._index().pages_named(kind, name, after):
+            found = self._reader.live(pointer)
+            if found is None or (docno and found.newest.docno != docno):
+                continue
+            if not payload_digest or found.newest.payload_digest == payload_digest:
+                yield found
 
     def _index(self) -> HashIndex:
         """An index of one question's own: the sequencer's belongs to the sequencer."""

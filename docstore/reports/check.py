@@ -166,7 +166,7 @@ def _check_capture(
             yield Problem(where, "the capture has no verdict", REINDEX)
         return
     verdict = capture.decode_verdict(encoded)
-    if verdict.stored == capture.STORED_TEXT or (verdict.stored == capture.STORED_BODY and body):
+    if verdict.stored in capture.STORED_POSTED and (body or is_absent(envelope)):
         if not seen.is_posted(PagePointer(timestamp, row_key), checksum):
             yield Problem(where, "no posting leads to it: the detector cannot see this page", REINDEX)
         elif not seen.finds_near(PagePointer(timestamp, row_key)):

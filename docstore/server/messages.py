@@ -88,12 +88,6 @@ class Captures(NamedTuple):
     captures: list[Document]
 
 
-class Documents(NamedTuple):
-    """Pages that were found."""
-
-    documents: list[Document]
-
-
 class Validators(NamedTuple):
     """What a conditional request sends."""
 

@@ -45,10 +45,6 @@ class Closing(Protocol):
 class Upkeep(Protocol):
     """What compaction asks of those who know pages and the index."""
 
-    def post_referrers(self) -> None:
-        """Post pages stored by reference whose original is gone, and that no posting leads to."""
-        ...
-
     def prune(self) -> int:
         """Remove postings that lead to no page; returns how many."""
         ...

@@ -15,7 +15,7 @@ of its BLAKE3, so that `docstore check` can tell.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import NamedTuple
 
 from blake3 import blake3
@@ -30,7 +30,6 @@ from docstore.storage.envelope import encode_inline
 TABLE = "bodies"
 BODY_FAMILY = "b"
 USER_FAMILY = "u"
-REFERRER_FAMILY = "r"
 ENVELOPE = b"envelope"
 TEXT = b"text"
 TEXT_NAME = b"text_name"
@@ -132,27 +131,10 @@ class SharedBodies:
         """`cells`, faster where there is no row: a body that nothing leans on yet has none."""
         return {} if self._engine.absent_rows(TABLE, [name]) else self.cells(name)
 
-    def refer(self, name: bytes, pointer: PagePointer) -> RowMutations:
-        """The mutation that notes a page stored by reference to the page with this body: it has no postings itself."""
-        return RowMutations(TABLE, name, [SetCell(REFERRER_FAMILY, user_qualifier(pointer), 0, b"")])
-
-    def referrers(self, name: bytes) -> list[PagePointer]:
-        """Pages stored by reference to a page with this body, oldest first; left-overs among them."""
-        return self._pointers(name, REFERRER_FAMILY)
-
-    def names_with_referrers(self) -> Iterator[bytes]:
-        """Names of the bodies that pages were stored by reference to."""
-        spec = ReadSpec(families=(REFERRER_FAMILY,), keys_only=True, cell_limit=1)
-        for row in self._engine.scan(TABLE, spec=spec):
-            yield row.row_key
-
     def users(self, name: bytes) -> list[PagePointer]:
         """Pages that lean on a body or brought it, oldest first; left-overs among them."""
-        return self._pointers(name, USER_FAMILY)
-
-    def _pointers(self, name: bytes, family: str) -> list[PagePointer]:
         found = []
-        for cell in self._engine.read_row(TABLE, name, ReadSpec(families=(family,))):
+        for cell in self._engine.read_row(TABLE, name, ReadSpec(families=(USER_FAMILY,))):
             timestamp, offset = decode_varint(cell.qualifier)
             found.append(PagePointer(timestamp, cell.qualifier[offset:]))
         return sorted(found)

@@ -35,6 +35,8 @@ from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
 MICROS_PER_SECOND = 1_000_000
 TIMESTAMP_STEP_MICROS = 1000
 _SLICE_CELLS = 1000
+_HEAD_VERSIONS = 8
+"""Versions of a column that are read first; what a policy drops behind them is not read."""
 _COUNTER_BYTES = 8
 _KEEP_ALL = GCPolicy()
 
@@ -42,7 +44,7 @@ SameValue = Callable[[bytes, bytes], bool]
 """Whether two stored values are one, though they differ as they are stored."""
 
 
-def visible(cells: Sequence[Cell], policy: GCPolicy, now: int, same_value: SameValue = eq) -> list[Cell]:
+def visible(cells: Iterable[Cell], policy: GCPolicy, now: int, same_value: SameValue = eq) -> list[Cell]:
     """Versions of one column that its family's policy keeps.
 
     Args:
@@ -59,7 +61,7 @@ def expired(cells: Sequence[Cell], policy: GCPolicy, now: int, same_value: SameV
     return [cell for cell, kept in _judged(cells, policy, now, same_value) if not kept]
 
 
-def _judged(cells: Sequence[Cell], policy: GCPolicy, now: int, same_value: SameValue) -> Iterator[tuple[Cell, bool]]:
+def _judged(cells: Iterable[Cell], policy: GCPolicy, now: int, same_value: SameValue) -> Iterator[tuple[Cell, bool]]:
     oldest = None if policy.max_age_seconds is None else now - round(policy.max_age_seconds * MICROS_PER_SECOND)
     both = policy.intersection and policy.max_versions is not None and oldest is not None
     rank = 0
@@ -209,41 +211,71 @@ class Table:
         )
         # The newest version of a column is the one that no bound on their number can drop.
         newest_only = spec.versions == 1 and spec.end is None
-        return any(not newest_only or policy.max_age_seconds is not None for policy in policies)
+        now = self._clock()
+        return any(
+            not _keeps_from(policy, spec.start, now) and (not newest_only or policy.max_age_seconds is not None)
+            for policy in policies
+        )
 
     def _kept_of_row(self, row_key: bytes, spec: ReadSpec) -> Iterator[Cell]:
-        return self._kept(self._raw_cells(row_key, spec), spec)
+        """What the policies keep of a row; of a column with many versions only as many are read as that takes."""
+        now = self._clock()
+        heads = self._raw_cells(row_key, spec._replace(versions=_HEAD_VERSIONS, end=None))
+        for column, head in groupby(heads, key=_column_of):
+            yield from self._kept_of_column(column, self._column(row_key, list(head), spec.start), spec, now)
+
+    def _column(self, row_key: bytes, head: Sequence[Cell], start: int) -> Iterator[Cell]:
+        """All versions of a column from a time on, newest first, from its first ones on; read as they are asked for."""
+        yield from head
+        found, limit = head, _HEAD_VERSIONS
+        while len(found) == limit:
+            limit = min(limit * 4, _SLICE_CELLS)
+            family, qualifier, timestamp, _ = found[-1]
+            after = Position(family, qualifier, timestamp)
+            raw = ReadSpec((family,), qualifier, start, cell_limit=limit, after=after)
+            cells = self._engine.read_row(self._name, row_key, raw)
+            found = [cell for cell in cells if cell.qualifier == qualifier]
+            yield from found
 
     def _raw_cells(self, row_key: bytes, spec: ReadSpec) -> Iterator[Cell]:
-        """All versions of the spec's columns, a slice at a time, from the column that the spec resumes in."""
+        """The newest versions of the spec's columns, a slice at a time, from the column that the spec resumes in."""
         after = spec.after
         if after is not None:
             # No timestamp of ours is TIMESTAMP_MAX, which is no whole millisecond: so this is before the column.
             after = Position(after.family, after.qualifier, TIMESTAMP_MAX)
         while True:
-            raw = ReadSpec(spec.families, spec.qualifier_prefix, cell_limit=_SLICE_CELLS, after=after)
+            raw = spec._replace(keys_only=False, cell_limit=_SLICE_CELLS, after=after)
             cells = self._engine.read_row(self._name, row_key, raw)
             yield from cells
             if len(cells) < _SLICE_CELLS:
                 return
             after = Position(*cells[-1][:3])
 
-    def _kept(self, cells: Sequence[Cell] | Iterator[Cell], spec: ReadSpec) -> Iterator[Cell]:
+    def _kept(self, cells: Iterable[Cell], spec: ReadSpec) -> Iterator[Cell]:
         """What the policies keep and the spec asks for, of whole columns."""
         now = self._clock()
-        for (family, qualifier), group in groupby(cells, key=lambda cell: cell[:2]):
-            policy = self._collected.get(family, _KEEP_ALL)
-            given = 0
-            for cell in visible(list(group), policy, now, self._same_value):
-                if cell.timestamp < spec.start or (spec.end is not None and cell.timestamp >= spec.end):
-                    continue
-                if given == spec.versions:
-                    break
-                given += 1
-                place = (family, qualifier, -cell.timestamp)
-                after = spec.after
-                if after is None or place > (after.family, after.qualifier, -after.timestamp):
-                    yield cell._replace(value=b"") if spec.keys_only else cell
+        for column, group in groupby(cells, key=_column_of):
+            yield from self._kept_of_column(column, group, spec, now)
+
+    def _kept_of_column(
+        self, column: tuple[str, bytes], cells: Iterable[Cell], spec: ReadSpec, now: int
+    ) -> Iterator[Cell]:
+        """The same of one column; takes no more of its versions than it needs."""
+        family, qualifier = column
+        judged = _judged(cells, self._collected.get(family, _KEEP_ALL), now, self._same_value)
+        after = spec.after
+        given = 0
+        for cell, kept in judged:
+            if not kept or cell.timestamp < spec.start or given == spec.versions:
+                return  # of what is older none is kept, or asked for
+            if spec.end is not None and cell.timestamp >= spec.end:
+                continue
+            given += 1
+            place = (family, qualifier, -cell.timestamp)
+            if after is None or place > (after.family, after.qualifier, -after.timestamp):
+                yield cell._replace(value=b"") if spec.keys_only else cell
+            if given == spec.versions:
+                return
 
     def dropped_of(self, cells: Sequence[Cell]) -> list[Cell]:
         """Those of whole columns' cells that the policies drop: what compaction removes."""
@@ -304,6 +336,10 @@ class Table:
             )
 
 
+def _column_of(cell: Cell) -> tuple[str, bytes]:
+    return cell[:2]
+
+
 def changed(rule: Append | Increment, value: bytes) -> bytes:
     """The value that a rule makes of the one before it; an absent one is empty to Append and 0 to Increment.
 
@@ -320,6 +356,13 @@ def changed(rule: Append | Increment, value: bytes) -> bytes:
     if not -(1 << 63) <= total < 1 << 63:
         raise InvalidArgument(f"{rule.family}:{rule.qualifier!r} would become {total}, which is beyond 64 bits")
     return total.to_bytes(_COUNTER_BYTES, "big", signed=True)
+
+
+def _keeps_from(policy: GCPolicy, start: int, now: int) -> bool:
+    """Whether a policy keeps all versions from a time on, whatever is newer: none of them is old enough to go."""
+    if policy.max_age_seconds is None or not (policy.max_versions is None or policy.intersection):
+        return False
+    return start > now - round(policy.max_age_seconds * MICROS_PER_SECOND)
 
 
 def _keeps_all(policy: GCPolicy) -> bool:

@@ -1,9 +1,9 @@
 """Pages that the detector cannot see, found and indexed again.
 
 Knows rows, the columns of `capture` and the index's `holds`; must not know how fingerprints are made.  The detector
-cannot see a page if no posting leads to it (written by an older docstore, or postings were lost), if its fingerprints
-have an older scheme, or if it is stored by reference to a page that is gone.  An indexed page is found, so a stopped
-run continues where it was, and a second run writes nothing.  Runs with keys of an older scheme are rebuilt first.
+cannot see a page if no posting leads to it (written by an older docstore, or postings were lost), or if its
+fingerprints have an older scheme.  An indexed page is found, so a stopped run continues where it was, and a second run
+writes nothing.  Runs with keys of an older scheme are rebuilt first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from docstore.model import capture
 from docstore.model.capture import Column, StoredVerdict
 from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1
 from docstore.model.pointers import PagePointer
-from docstore.model.types import ReadSpec, VerdictKind
+from docstore.model.types import ReadSpec
 from docstore.reading.index import SeenPages
 from docstore.storage.envelope import envelope_raw_bytes, is_absent
 from docstore.store import DocumentStore
@@ -106,7 +106,7 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
             verdict = capture.decode_verdict(fetch(columns[capture.VERDICT])) if capture.VERDICT in columns else None
             confirms = columns[capture.CHECKSUM] in earlier
             earlier.add(columns[capture.CHECKSUM])
-            if not _should_be_seen(store, verdict, confirms=confirms):
+            if not _should_be_seen(verdict, confirms=confirms):
                 continue
             report.pages += 1
             pointer = PagePointer(timestamp, row.row_key)
@@ -124,17 +124,11 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
             yield Unseen(row.row_key, timestamp)
 
 
-def _should_be_seen(store: DocumentStore, verdict: StoredVerdict | None, *, confirms: bool) -> bool:
+def _should_be_seen(verdict: StoredVerdict | None, *, confirms: bool) -> bool:
     """Whether postings must lead to a capture; `confirms` says that an earlier live one of its row has these bytes."""
     if verdict is None or verdict.stored == capture.STORED_CONFIRMED:
         return not confirms  # it outlived its verdict, or the capture that it confirmed
-    if verdict.stored in capture.STORED_ITSELF:
-        return True
-    if verdict.stored != capture.STORED_REFERENCE:
-        return False
-    if verdict.kind is VerdictKind.EXACT:
-        return True
-    return store.referrers.lost_original(verdict)
+    return verdict.stored in capture.STORED_POSTED
 
 
 def _is_outdated(columns: dict[Column, bytes], fetch: Callable[[bytes], bytes]) -> bool:

@@ -24,7 +24,6 @@ from docstore.storage.table import Table
 from docstore.writing import anchors
 from docstore.writing.placing import PAGES
 from docstore.writing.posting import Poster
-from docstore.writing.referrers import Referrers
 from docstore.writing.sequencer import Sequencer
 
 SLICE_POSTINGS = 256
@@ -69,21 +68,16 @@ class PageDeleter:
         self._clock = clock
         self._reader = DocumentReader(table, opened.placement)
         self._pages = StoredPages(table, opened.placement)
-        self._referrers = Referrers(table, opened.placement, opened.sharing)
 
     def delete(self, row_key: bytes, *, purge: bool = False) -> None:
-        """Delete a row; pages stored by reference to it are posted, so that the detector sees them.
+        """Delete a row and its postings.
 
         Args:
             row_key: of the row.
             purge: also the anchor texts that its stored versions gave to other pages, and an interrupted compaction's
                 note, for what that has written may hold this page's bytes.
         """
-        # Nothing but this row's bodies leads to pages of other rows that were stored by reference to them.  They are
-        # posted before it goes, a few at a time: to be seen beside their original for a moment does no harm.
         captures = self._posted(row_key)
-        referring = self._referrers.of_row(row_key)
-        self._poster.post(sorted(referring))
         linked = {row for body in self._bodies(row_key) for row in self._linked_from(row_key, body)} if purge else set()
         with self._committer.lock:
             is_current = self._sequencer.is_current()
@@ -91,8 +85,6 @@ class PageDeleter:
             if purge:  # before the row: without it, the same call again finds nothing to do
                 plan.write(Stage.ALLOCATION, [RowMutations("meta", COMPACTION_ROW, [DeleteRow()])])
                 plan.write(Stage.ANCHORS, self._anchors_taken_back(row_key, sorted(linked)))
-            for pointer in sorted(self._referrers.of_row(row_key) - referring):
-                plan.write(Stage.POSTINGS, self._poster.postings_of(pointer))
             plan.remove(Stage.PAGES, [RowMutations(PAGES, row_key, [DeleteRow()])])
             plan.remove(Stage.POSTINGS, self._poster.index.remove(row_key, captures[:SLICE_POSTINGS]))
             self._placement.mark_deleted(row_key, DeleteRow(), self._clock())
@@ -115,7 +107,8 @@ class PageDeleter:
     def _posted(self, row_key: bytes) -> list[Posted]:
         """The captures of a row, hidden by a policy or not, and under which names they may have been posted."""
         captures: dict[int, dict[capture.Column, bytes]] = {}
-        for column in (capture.CHECKSUM, capture.TEXT_CHECKSUM, capture.PAYLOAD_DIGEST, capture.DOCNO):
+        names = (capture.CHECKSUM, capture.TEXT_CHECKSUM, capture.TITLE, capture.PAYLOAD_DIGEST, capture.DOCNO)
+        for column in names:
             spec = ReadSpec(families=(column[0],), qualifier_prefix=column[1])
             for cell in self._engine.read_row(PAGES, row_key, spec):
                 if cell.qualifier == column[1]:
@@ -126,6 +119,7 @@ class PageDeleter:
                 timestamp,
                 values[capture.CHECKSUM],
                 values.get(capture.TEXT_CHECKSUM, b""),
+                values.get(capture.TITLE, b"").decode("utf-8", "surrogatepass"),
                 values.get(capture.PAYLOAD_DIGEST, b"").decode("utf-8", "surrogateescape"),
                 values.get(capture.DOCNO, b"").decode("utf-8", "surrogateescape"),
             )

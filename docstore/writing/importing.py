@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from docstore.dedup.buckets import RowBuckets
 from docstore.dedup.comparable import text_compares
-from docstore.dedup.index import HashIndex, body_postings
+from docstore.dedup.index import HashIndex, page_postings
 from docstore.model import capture
 from docstore.model.errors import DocstoreError
 from docstore.model.format import INLINE_LIMIT_BYTES, SCHEME_TEXT_1
@@ -88,7 +88,6 @@ class ImportedRow(NamedTuple):
         row_key: of the row.
         cells: to write.
         posted: timestamps of captures that others are judged against.
-        originals: by timestamp of a capture stored by reference to a page like it, the name of that page's body.
         placed: envelopes of values that several cells of the row hold; filled here, the same for all parts of a row.
         there: cells that are there already, with these values.
     """
@@ -96,7 +95,6 @@ class ImportedRow(NamedTuple):
     row_key: bytes
     cells: Sequence[ImportedCell]
     posted: frozenset[int]
-    originals: Mapping[int, bytes]
     placed: dict[bytes, bytes]
     there: frozenset[CellKey] = frozenset()
 
@@ -309,15 +307,14 @@ class RowImporter:
                 is_good = text_compares(int(columns.get(capture.STATUS) or b"0")) and text[:1] == bytes(
                     (SCHEME_TEXT_1,)
                 )
-                plan.write(Stage.POSTINGS, body_postings(pointer, checksum, text if is_good else b""))
+                title = columns.get(capture.TITLE, b"").decode("utf-8", "surrogatepass")
+                plan.write(Stage.POSTINGS, page_postings(pointer, checksum, text if is_good else b"", title))
             if checksum:
                 digest, docno = (
                     columns.get(column, b"").decode("utf-8", "surrogateescape")
                     for column in (capture.PAYLOAD_DIGEST, capture.DOCNO)
                 )
-                plan.write(Stage.POSTINGS, self._index.add_names(pointer, checksum, digest, docno))
-            if timestamp in row.originals:
-                plan.write(Stage.BASES, [self._sharing.refer(row.originals[timestamp], pointer)])
+                plan.write(Stage.POSTINGS, self._index.add_names(pointer, digest, docno))
             self._count(timestamp, columns, row.there)
 
     def _count(self, timestamp: int, columns: Mapping[capture.Column, bytes], there: frozenset[CellKey]) -> None:

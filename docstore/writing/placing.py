@@ -164,9 +164,6 @@ class PagePlacer:
             row_key, capture.BODY, timestamp, body, [(base.name, base.raw) for base in bases]
         )
         one.cells[capture.BODY] = envelope
-        referred_to = None if duplicate is None else self._pages.body(duplicate)
-        if referred_to is not None:
-            plan.write(Stage.BASES, [self._sharing.refer(body_name(referred_to), pointer)])
         base = next((base for base in bases if base.name == leans_on), None)
         if base is not None:
             self._lean_on(base, pointer, plan)

@@ -21,9 +21,6 @@ from docstore.storage.port import Committer, Values
 from docstore.text.words import words
 from docstore.writing.placing import PAGES
 
-POSTED_AT_ONCE = 64
-"""Pages posted under one hold of the lock; they are analysed before it is taken."""
-
 
 class _Analysed(NamedTuple):
     """A stored page, analysed again; not whole where its body was not kept: then only what it is posted under."""
@@ -50,16 +47,6 @@ class Poster:
         self._placement = placement
         self._committer = committer
 
-    def post(self, pointers: Sequence[PagePointer]) -> None:
-        """Post pages that had no postings; those that are gone, or cannot be read, are passed over."""
-        for start in range(0, len(pointers), POSTED_AT_ONCE):
-            analysed = [(pointer, self._analysed(pointer)) for pointer in pointers[start : start + POSTED_AT_ONCE]]
-            with self._committer.lock:
-                plan = Plan()
-                for pointer, one in analysed:
-                    plan.write(Stage.POSTINGS, self._postings(pointer, one) if one else ())
-                self.commit(plan)
-
     def post_again(self, captures: Sequence[tuple[bytes, int]]) -> int:
         """Compute the fingerprints of captures (row key, timestamp) again, by today's schemes, and post them.
 
@@ -83,11 +70,6 @@ class Poster:
                 plan.write(Stage.PAGES, [RowMutations(PAGES, row_key, CellsAt(timestamp, envelopes))])
             self.commit(plan)
         return found
-
-    def postings_of(self, pointer: PagePointer) -> list[RowMutations]:
-        """The postings of a stored page; none where it is gone, or cannot be read."""
-        one = self._analysed(pointer)
-        return [] if one is None else self._postings(pointer, one)
 
     def commit(self, plan: Plan) -> None:
         """Commit a plan and what was posted with it; the caller holds the lock."""

@@ -234,8 +234,6 @@ class Sequencer:
         self._anchor_cells = {}
         self._anchor_count = 0
         self._index.end_group(committed=committed)
-        if self._pages.hides:
-            self._index.forget_gone()  # not seen while it was in doubt, or confirmed by this very group
         self._bases.end_group(committed=committed, shared=plan.written(Stage.BASES))
         self._pages.end_group(committed=committed)
         self._tally.rollback()
@@ -294,11 +292,10 @@ class Sequencer:
         return decision.answer
 
     def _post(self, one: Prepared, pointer: PagePointer, verdict: capture.StoredVerdict) -> PendingPage | None:
-        """Post a page that holds its own body, or shares the very same one; -> how the group sees it."""
+        """Post a page whose body can be read; -> how the group sees it."""
         analysis = one.analysis
         assert analysis is not None
-        exact_reference = verdict.stored == capture.STORED_REFERENCE and verdict.kind is VerdictKind.EXACT
-        if not (verdict.stored in capture.STORED_ITSELF or exact_reference) or not one.page.body:
+        if verdict.stored not in capture.STORED_POSTED or not one.page.body:
             return None
         postings = self._index.add(one.row_key, pointer.timestamp, analysis, status=one.page.status)
         self._plan.write(Stage.POSTINGS, postings)
@@ -313,7 +310,7 @@ class Sequencer:
         """Post the names under which others know a page; no verdict asks for them."""
         page, analysis = one.page.page, one.page.analysis
         if analysis is not None and (page.payload_digest or page.docno):
-            names = self._index.add_names(one.pointer, analysis.body_checksum, page.payload_digest, page.docno)
+            names = self._index.add_names(one.pointer, page.payload_digest, page.docno)
             self._plan.write(Stage.POSTINGS, names)
 
     def _add_anchors(self, one: Prepared, timestamp: int, *, again: bool) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import islice
-
-from docstore.dedup.index import HashIndex
 from docstore.dedup.prune import Pruner
 from docstore.model.capture import BODY, CHECKSUM
 from docstore.model.pointers import PagePointer, body_head
@@ -15,10 +11,8 @@ from docstore.storage.counts import corrected, totals
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Backend, Committer
 from docstore.storage.table import Table
-from docstore.writing.referrers import Referrers
 from docstore.writing.tally import live_totals
 
-POSTED_AT_ONCE = 1024
 RECOUNTS = 3
 """Times that live captures are counted before it is given up because others write."""
 
@@ -30,29 +24,13 @@ class PageUpkeep:
         opened: the backend.
         table: of pages.
         committer: of all writers.
-        post: posts pages, so that the detector comes to see them.
     """
 
-    def __init__(
-        self, opened: Backend, table: Table, committer: Committer, post: Callable[[Sequence[PagePointer]], None]
-    ) -> None:
+    def __init__(self, opened: Backend, table: Table, committer: Committer) -> None:
         self._opened = opened
         self._table = table
         self._committer = committer
-        self._post = post
         self._buckets = open_buckets(opened, table)
-
-    def post_referrers(self) -> None:
-        """See `Upkeep`."""
-        referrers = Referrers(self._table, self._opened.placement, self._opened.sharing)
-        index = HashIndex(self._opened.engine, self._buckets)
-        unseen = (
-            pointer
-            for pointer in referrers.all()
-            if (checksum := referrers.checksum_of_unseen(pointer)) and not index.holds(*pointer[::-1], checksum)
-        )
-        while found := list(islice(unseen, POSTED_AT_ONCE)):
-            self._post(found)
 
     def prune(self) -> int:
         """See `Upkeep`."""

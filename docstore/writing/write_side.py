@@ -63,6 +63,6 @@ class WriteSide:
         )
         self.poster = Poster(index, self.kernel, DocumentReader(table, placement), placement, committer)
         self.deleter = PageDeleter(opened, table, committer, self.poster, sequencer, clock)
-        self.upkeep = PageUpkeep(opened, table, committer, self.poster.post)
+        self.upkeep = PageUpkeep(opened, table, committer)
         self.queue = WriteQueue(sequencer)
         self.writer = PageWriter(Preparer(self.kernel, clock), self.queue)

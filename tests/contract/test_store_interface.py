@@ -37,7 +37,7 @@ AT = 1_700_000_000_000_000
 DAY = 86_400_000_000
 SCHEMA = Schema(families=(docstore.ColumnFamily("notes"),))
 
-INSIDE = {"opened", "rehearse", "post_again", "put_prepared", "submit_page", "table", "committer", "referrers"}
+INSIDE = {"opened", "rehearse", "post_again", "put_prepared", "submit_page", "table", "committer"}
 """What tools of this package use of an embedded store; no server gives it away."""
 OUTSIDE = {"about", "losses", "run_job"}
 """What only a server has."""
@@ -319,9 +319,25 @@ def test_captures_are_found_by_what_the_crawler_recorded(store: Any) -> None:
     list(store.put_pages([page]))
     assert [one.url for one in store.find(docno="doc-7")] == [page.url]
     assert [one.newest.payload_digest for one in store.find(payload_digest="sha1:ABC")] == ["sha1:ABC"]
-    assert store.find(docno="doc-8") == []
+    assert list(store.find(docno="doc-8")) == []
+    assert list(store.find(docno="doc-7", payload_digest="sha1:ABD")) == []
     with pytest.raises(docstore.InvalidArgument, match="payload_digest or a docno"):
         store.find()
+
+
+def test_all_captures_of_a_document_number_are_given_newest_first_in_parts(store: Any) -> None:
+    url = "https://numbered.example/"
+    pages = [Page(url, body(f"version {n}"), fetched_at=AT + n * 1000, docno="doc-9") for n in range(150)]
+    list(store.put_pages(pages))
+    times = [page.fetched_at for page in reversed(pages)]
+    assert [one.timestamp for one in store.find(docno="doc-9")] == times
+    parts: list[Any] = []
+    while part := list(store.find(docno="doc-9", limit=64, after=parts[-1] if parts else None)):
+        assert len(part) <= 64
+        parts += [(one.timestamp, one.row_key) for one in part]
+    assert [timestamp for timestamp, _ in parts] == times
+    with pytest.raises(docstore.InvalidArgument, match="limit must be"):
+        store.find(docno="doc-9", limit=0)
 
 
 # --- cells

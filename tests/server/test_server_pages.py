@@ -99,7 +99,10 @@ def test_msgpack_gives_what_python_gives(served: Serving) -> None:
     found = served.http.get("/v1/page", params={"url": page.url}, headers=MSGPACK)
     document = read(Document, from_msgpack(found.content))
     assert document == served.store.get(page.url) and document.body == page.body
-    assert served.http.get("/v1/find", params={"docno": "d-1"}).json()["documents"][0]["url"] == page.url
+    line, end = served.http.get("/v1/find", params={"docno": "d-1", "limit": "1"}).text.splitlines()
+    assert json.loads(line)["url"] == page.url
+    after = json.loads(end)["end"]["next"]
+    assert len(served.http.get("/v1/find", params={"docno": "d-1", "after": after}).text.splitlines()) == 1
 
 
 def test_a_body_is_put_by_curl_and_given_as_data(served: Serving) -> None:

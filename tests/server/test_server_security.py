@@ -526,6 +526,8 @@ def test_numbers_beyond_all_bounds_are_refused(served: Serving) -> None:
         ("/v1/page", {"url": "https://a.example/", "at": "nan"}),
         ("/v1/urls", {"limit": "-1"}),
         ("/v1/urls", {"after": "zz"}),
+        ("/v1/find", {"docno": "d", "after": "zz"}),
+        ("/v1/find", {"docno": "d", "limit": "0"}),
         ("/v1/page", {"url": "https://a.example/", "families": "nope"}),
     ):
         answer = served.http.get(path, params=params)

@@ -15,6 +15,7 @@ from docstore.dedup.kernel import Kernel
 from docstore.dedup.ranking import IndexQuery
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.format import KEYS_SCHEME_ROW, POSTING_TEXT
+from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteRow, Durability, RowMutations, VerdictKind
 from docstore.reading import index
 from docstore.reading.index import SeenPages
@@ -282,7 +283,7 @@ def test_reindex_fingerprints_pages_of_another_scheme_again(
         assert again == cell
         index = SeenPages(store.opened, store.table).index
         checksum = next(c for c in store.cells.slices(A, families=("dedup",)) if c.qualifier == b"checksum").value
-        assert index.holds(store.cells.row_key(A), cell.timestamp, checksum)
+        assert index.holds(PagePointer(cell.timestamp, store.cells.row_key(A)), checksum)
 
 
 def test_reindex_takes_a_store_over_whose_texts_were_posted_under_fewer_keys(

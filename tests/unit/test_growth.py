@@ -13,8 +13,10 @@ import docstore
 from docstore import Page, Policy, VerdictKind
 from docstore.dedup import index
 from docstore.model.format import POSTING_BODY, POSTING_TEXT
-from docstore.model.types import PutResult, Schema
+from docstore.model.types import ColumnFamily, Durability, GCPolicy, PutResult, Schema
 from docstore.reports.check import check
+from docstore.store import DocumentStore
+from docstore.tablets.layout import Layout
 
 T0 = 1_700_000_000_000_000
 STEP = 1000
@@ -26,6 +28,7 @@ HTML = (("Content-Type", "text/html"),)
 @pytest.fixture(params=[64, 4])
 def store(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(index, "POINTER_SLICE", request.param)
+    monkeypatch.setattr(index, "FEW_PAGES", min(request.param, index.FEW_PAGES))
     with docstore.open(tmp_path / "s", create=True, durability="none") as opened:
         yield opened
         assert list(check(opened.opened)) == []
@@ -88,7 +91,7 @@ def test_a_delete_takes_the_names_of_its_page_away_and_leaves_those_of_others(st
     put(store, pages)
     store.delete("https://0.example/")
     assert [found.url for found in store.find(payload_digest="sha1:ABC")] == [f"https://{n}.example/" for n in (1, 2)]
-    assert store.find(docno="doc 0") == [] and len(store.find(docno="doc 1")) == 1
+    assert list(store.find(docno="doc 0")) == [] and len(list(store.find(docno="doc 1"))) == 1
     result = put(store, [Page("https://3.example/", ONE, 200, HTML, T0 + STEP, "", "sha1:ABC")])[0]
     assert (result.verdict.kind, result.verdict.of_url) == (VerdictKind.EXACT, "https://1.example/")
     for n in (1, 2, 3):
@@ -160,25 +163,9 @@ def test_a_url_that_flips_is_not_gone_through(store: Any, monkeypatch: pytest.Mo
     assert (next_flip.verdict.kind, next_flip.verdict.of_url) == (VerdictKind.EXACT, "https://late.example/")
 
 
-def test_a_page_with_many_referrers_is_deleted_in_slices(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B4: writers wait for one slice of those that referred to it, not for all."""
-    pages = [
-        Page(f"https://{n}.example/", page(words(1, 80), title=f"Page {n}"), 200, HTML, T0 + n * STEP)
-        for n in range(151)
-    ]
-    results = put(store, pages, Policy.REFERENCE)
-    assert [result.stored for result in results[1:]] == ["reference"] * 150
-    committed: list[int] = []
-    real = store.committer.commit
-    monkeypatch.setattr(store.committer, "commit", lambda plan: (committed.append(len(plan)), real(plan)))
-    store.delete("https://0.example/")
-    assert len(committed) >= 3 and max(committed) <= 64 * 3
-    found = store.put_page("https://new.example/", page(words(1, 80), title="Page 7"), headers=dict(HTML))
-    assert (found.verdict.kind, found.verdict.of_url) == (VerdictKind.EXACT, "https://7.example/")
-
-
 def test_a_page_that_was_passed_is_seen_when_it_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "POINTER_SLICE", 2)
+    monkeypatch.setattr(index, "FEW_PAGES", 2)
     with docstore.open(tmp_path / "s", create=True, schema=Schema(), durability="none") as store:
         many(store, 6)
         for n in range(5):
@@ -186,3 +173,116 @@ def test_a_page_that_was_passed_is_seen_when_it_comes_again(tmp_path: Path, monk
         assert many(store, 1, 9)[0].verdict.of_url == "https://5.example/"
         assert many(store, 1, 2)[0].verdict.of_url == "https://5.example/"
         assert many(store, 1, 10)[0].verdict.of_url == "https://2.example/"
+
+
+def of_one_text(number: int, title: str, url: str = "", text: int = 1) -> Page:
+    """A page with bytes and a title of its own, and a text that others have."""
+    body = page(words(text, 80), title=title).replace(b"<p>", b'<p class="n%d">' % number)
+    return Page(url or f"https://t{number}.example/", body, 200, HTML, T0 + number * STEP)
+
+
+def near_words(first: str = "near") -> list[str]:
+    return [first, *words(1, 80)[1:]]
+
+
+def title_of(number: int) -> str:
+    """A title whose words no text has, and no other title."""
+    return "".join("ghijklmnop"[int(digit)] for digit in f"{number:04}") * 2
+
+
+def test_a_copy_of_each_page_of_a_site_with_one_notice_is_found(store: Any) -> None:
+    put(store, [of_one_text(n, title_of(n)) for n in range(150)])
+    copies = put(store, [of_one_text(1000 + n, title_of(n)) for n in range(150)])
+    found = [(result.verdict.kind, result.verdict.of_url) for result in copies]
+    assert found == [(VerdictKind.SAME_TEXT, f"https://t{n}.example/") for n in range(150)]
+
+
+def test_a_stranger_with_the_text_of_a_page_hides_no_copy_of_it(store: Any) -> None:
+    put(store, [of_one_text(0, "Original")])
+    put(store, [of_one_text(n, title_of(n)) for n in range(1, 150)])
+    copy = put(store, [of_one_text(200, "Original")])[0].verdict
+    assert (copy.kind, copy.of_url) == (VerdictKind.SAME_TEXT, "https://t0.example/")
+    near = of_one_text(201, "Original")._replace(body=page(near_words(), title="Original"))
+    assert put(store, [near])[0].verdict.of_url == "https://t0.example/"
+    store.delete("https://t0.example/")
+    later = put(store, [near._replace(url="https://later.example/")])[0].verdict
+    assert (later.kind, later.of_url) == (VerdictKind.EXACT, near.url)
+    store.delete(near.url)
+    store.delete("https://later.example/")
+    again = put(store, [near._replace(url="https://again.example/")])[0].verdict
+    assert (again.kind, again.of_url) == (VerdictKind.NEAR, "https://t200.example/")
+
+
+FAMILIES = ("page", "http", "text", "dedup")
+
+
+@pytest.mark.parametrize("families", [FAMILIES, ("page",), ("dedup",), ("text",)])
+@pytest.mark.parametrize("policy", [GCPolicy(1), GCPolicy(3), GCPolicy(None, 10.0)])
+def test_versions_that_a_policy_hides_hide_no_live_page(
+    tmp_path: Path, policy: GCPolicy, families: tuple[str, ...]
+) -> None:
+    schema = Schema(families=tuple(ColumnFamily(name, policy) for name in families))
+    now = [T0]
+    opened = Layout(tmp_path / "s").open(create=True, schema=schema)
+    with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
+        old = "https://old.example/"
+        for n in range(100):
+            put(store, [of_one_text(n, "A page", old)])
+        put(store, [of_one_text(101 + n, "Other", old, text=2 + n) for n in range(4)])
+        now[0] += 20 * 10**6
+        live = of_one_text(20_000, "A page")
+        put(store, [live._replace(body=live.body + b"<!-- live -->")])
+        same = of_one_text(20_001, "A page")
+        near = same._replace(url="https://near.example/", body=page(near_words()))
+        for one, kind in ((same, VerdictKind.SAME_TEXT), (near, VerdictKind.NEAR)):
+            assert live.url in [found.url for found in store.similar(one.body)]
+            verdict = put(store, [one])[0].verdict
+            assert verdict.kind is kind
+            document = store.get(verdict.of_url, at=verdict.of_timestamp)
+            assert document is not None and document.timestamp == verdict.of_timestamp
+            if set(families) != {"text"}:
+                assert verdict.of_url == live.url
+            store.delete(one.url)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_pages_of_one_text_cost_the_same_however_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: bool
+) -> None:
+    families = tuple(ColumnFamily(name, GCPolicy(1)) for name in FAMILIES) if hidden else ()
+    with docstore.open(tmp_path / "s", create=True, schema=Schema(families=families), durability="none") as store:
+        reads, url = Reads(store, monkeypatch), "https://one.example/" if hidden else ""
+        cost = []
+        for n in range(600):
+            near = page(near_words(f"near{n}"), title="Near")
+            pair = of_one_text(2 * n, title_of(n), url), Page(f"https://n{n}.example/", near, 200, HTML, T0 + 9**9 + n)
+            cost.append(reads.of(lambda pair=pair: [put(store, [one]) for one in pair]))  # type: ignore[misc]
+        first, last = (max(sum(one) for one in part) for part in (cost[50:150], cost[-100:]))
+        assert last <= 1.5 * first
+
+
+AGE = GCPolicy(None, 10.0**9)
+WHOLE_GROUP = pytest.mark.xfail(strict=True, reason="versions of one text count once, so all of them are read")
+
+
+@pytest.mark.parametrize(
+    ("policy", "families"),
+    [(policy, families) for policy in (GCPolicy(1), GCPolicy(3), AGE) for families in (FAMILIES, ("page",), ("dedup",))]
+    + [(AGE, ("text",)), pytest.param(GCPolicy(1), ("text",), marks=WHOLE_GROUP)],
+)
+def test_a_url_fetched_again_and_again_costs_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: GCPolicy, families: tuple[str, ...]
+) -> None:
+    schema = Schema(families=tuple(ColumnFamily(name, policy) for name in families))
+    with docstore.open(tmp_path / "s", create=True, schema=schema, durability="none") as store:
+        reads = Reads(store, monkeypatch)
+        own, near = [], []
+        for n in range(180):
+            again = of_one_text(n, "A page", "https://one.example/")
+            other = Page("https://near.example/", page(near_words(f"near{n}")), 200, HTML, T0 + (10**6 + n) * STEP)
+            own.append(sum(reads.of(lambda again=again: put(store, [again]))))  # type: ignore[misc]
+            if n % 3 == 0:
+                near.append(sum(reads.of(lambda other=other: put(store, [other]))))  # type: ignore[misc]
+                store.delete(other.url)
+        assert sum(own[-60:]) <= 1.5 * sum(own[:60])
+        assert sum(near[-20:]) <= 1.5 * sum(near[:20])

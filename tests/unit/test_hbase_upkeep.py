@@ -23,8 +23,8 @@ from docstore.cluster import upkeep, upkeep_postings
 from docstore.dedup.kernel import Kernel
 from docstore.model.capture import STORED_REFERENCE, VERDICT, StoredVerdict, decode_verdict
 from docstore.model.errors import InvalidArgument
-from docstore.model.format import POSTING_BAND, POSTING_TEXT
-from docstore.model.pointers import body_head, text_number
+from docstore.model.format import POSTING_BAND, POSTING_BODY, POSTING_TEXT
+from docstore.model.pointers import text_number
 from docstore.model.types import ColumnFamily, Durability, GCPolicy, ReadSpec, SetCell
 from docstore.reports.check import check
 from docstore.storage.counts import Counts
@@ -130,7 +130,8 @@ def unposted(store: DocumentStore) -> list[str]:
         leads = engine.qualifiers("postings", bytes((POSTING_TEXT,)) + number, 64)
         bands = [bytes((POSTING_BAND,)) + int(key).to_bytes(8, "big") for key in one.band_keys[:16]]
         held = engine.qualifiers_of_rows("postings", bands, 64)
-        if body_head(one.body_checksum) not in leads or not all(number in texts for texts in held):
+        here = document.timestamp.to_bytes(8, "big") + document.row_key
+        if here not in leads or not all(number in texts for texts in held):
             found.append(row.url)
     return found
 
@@ -139,12 +140,13 @@ def dead_postings(cluster: MemoryCluster) -> int:
     """Rows of postings of texts and bands that lead nowhere."""
     held = cluster.tables["tests:postings"]
     dead = 0
+    pages = {qualifier for row, cells in held.items() if row[0] == POSTING_BODY for _, qualifier, _ in cells}
     for row, cells in held.items():
         for _, qualifier, _ in cells:
             if row[0] == POSTING_TEXT:
-                dead += b"\x01" + qualifier not in held
+                dead += qualifier not in pages
             if row[0] == POSTING_BAND:
-                dead += b"\x02" + qualifier not in held
+                dead += bytes((POSTING_TEXT,)) + qualifier not in held
     return dead
 
 

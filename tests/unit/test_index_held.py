@@ -47,7 +47,6 @@ def test_what_is_at_hand_is_what_is_stored_and_in_flight(
 ) -> None:
     if not has_room:
         monkeypatch.setattr(index_module, "ROWS_HELD", 12)
-        monkeypatch.setattr(index_module, "PAGES_HELD", 8)
     rng = np.random.default_rng([SEED, seed])
     engine = MemoryEngine()
     held = HashIndex(engine, RowBuckets(engine), remembers=True)
@@ -114,7 +113,7 @@ def test_whether_a_page_is_posted_is_asked_of_one_posting(monkeypatch: pytest.Mo
     for number in range(300):
         engine.mutate_rows(index.add(b"row%d" % number, 5, page(3, 1), status=200), Durability.NONE)
     index.end_group(committed=True)
-    assert index.holds(b"row299", 5, checksum(1, 3))
+    assert index.holds(PagePointer(5, b"row299"), checksum(1, 3))
     read: list[int] = []
     real = engine.read_row
 
@@ -124,9 +123,9 @@ def test_whether_a_page_is_posted_is_asked_of_one_posting(monkeypatch: pytest.Mo
         return cells
 
     monkeypatch.setattr(engine, "read_row", counted)
-    assert index.holds(b"row299", 5, checksum(1, 3))
-    assert not index.holds(b"row300", 5, checksum(1, 3))
-    assert not index.holds(b"row29", 6, checksum(1, 3))
+    assert index.holds(PagePointer(5, b"row299"), checksum(1, 3))
+    assert not index.holds(PagePointer(5, b"row300"), checksum(1, 3))
+    assert not index.holds(PagePointer(6, b"row29"), checksum(1, 3))
     assert sum(read) <= 2
 
 

@@ -1,4 +1,4 @@
-"""Pages stored by reference: seen by the detector once their original is gone, however that went."""
+"""Pages stored by reference: seen by the detector, also once their original is gone, however that went."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import pytest
 from pages import changed, page, words
 
 from docstore import DeleteCells, DeleteFamily, DeleteRow, Policy, VerdictKind
-from docstore.model.capture import BODY, CHECKSUM, HEADINGS
+from docstore.model.capture import BODY, CHECKSUM
 from docstore.model.errors import CommitUnknown, DocstoreError, StorageError
 from docstore.model.types import ColumnFamily, Durability, GCPolicy, Mutation, Schema
 from docstore.reports.check import check
-from docstore.storage.plan import Plan
 from docstore.store import DocumentStore
 from docstore.tablets.layout import Layout
-from docstore.writing import posting
 
 T0 = 1_700_000_000_000_000
 HTML = (("content-type", "text/html"),)
@@ -54,12 +52,34 @@ def test_a_referrer_is_seen_once_cells_of_its_original_are_deleted(store: Docume
     assert list(check(store.opened)) == []
 
 
-def test_a_referrer_is_not_posted_where_its_original_stays(store: DocumentStore) -> None:
-    put_pair(store)
-    before = list(store.opened.engine.scan("postings"))
-    store.cells.apply(ORIGINAL, [DeleteCells(*BODY, T0 + 1000), DeleteCells(*HEADINGS)])
-    assert list(store.opened.engine.scan("postings")) == before
-    assert named_for_the_next(store) == ORIGINAL
+@pytest.mark.parametrize("verdict", [VerdictKind.NEAR, VerdictKind.SAME_TEXT, VerdictKind.CONTAINED])
+def test_the_bytes_and_the_text_of_a_referrer_are_found_elsewhere(store: DocumentStore, verdict: VerdictKind) -> None:
+    text = words(5, 600)
+    like = {
+        VerdictKind.NEAR: page(changed(text, 1, 10)),
+        VerdictKind.SAME_TEXT: page(text).replace(b"<p>", b'<p class="copy">'),
+        VerdictKind.CONTAINED: page(text[:200]),
+    }[verdict]
+    store.put_page(ORIGINAL, page(text), headers=HTML, fetched_at=T0)
+    policies = {verdict: Policy.REFERENCE}
+    result = store.put_page(REFERRER, like, headers=HTML, fetched_at=T0 + 1000, policies=policies)
+    assert (result.stored, result.verdict.kind) == ("reference", verdict)
+    again = store.put_page(NEXT, like, headers=HTML, policies={VerdictKind.EXACT: Policy.REFERENCE})
+    assert (again.verdict.kind, again.verdict.of_url, again.stored) == (VerdictKind.EXACT, REFERRER, "reference")
+    found = {one.url: one.kind for one in store.similar(like)}
+    assert found[REFERRER] == found[NEXT] == VerdictKind.EXACT
+    other = like.replace(b"<body>", b'<body class="other">')
+    third = store.put_page("https://d.example/", other, headers=HTML).verdict
+    named = ORIGINAL if verdict is VerdictKind.SAME_TEXT else REFERRER
+    assert (third.kind, third.of_url) == (VerdictKind.SAME_TEXT, named)
+    for url in (ORIGINAL, REFERRER):
+        store.delete(url)
+    store.compact()
+    document = store.get(NEXT)
+    assert document is not None and document.body == like
+    assert list(check(store.opened)) == []
+    with_bytes = store.put_page("https://e.example/", like, headers=HTML).verdict
+    assert (with_bytes.kind, with_bytes.of_url) == (VerdictKind.EXACT, NEXT)
 
 
 def test_a_referrer_is_seen_once_compaction_finds_that_its_original_has_expired(tmp_path: Path) -> None:
@@ -74,26 +94,6 @@ def test_a_referrer_is_seen_once_compaction_finds_that_its_original_has_expired(
         posted = sum(1 for _ in store.opened.engine.scan("postings"))
         store.compact()
         assert sum(1 for _ in store.opened.engine.scan("postings")) == posted
-
-
-def test_many_referrers_are_posted_a_few_at_a_time(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.put_page(ORIGINAL, BODIES[0], headers=HTML, fetched_at=T0)
-    for number in range(20):
-        body = page(changed(words(5, 600), number, 10))
-        url = f"https://r.example/{number}"
-        assert store.put_page(url, body, headers=HTML, policies=BY_REFERENCE).stored == "reference"
-    monkeypatch.setattr(posting, "POSTED_AT_ONCE", 4)
-    sizes: list[int] = []
-    real = store.committer.commit
-
-    def commit(plan: Plan) -> None:
-        sizes.append(len(plan))
-        real(plan)
-
-    monkeypatch.setattr(store.committer, "commit", commit)
-    store.delete(ORIGINAL)
-    assert len(sizes) >= 6 and max(sizes) < 60
-    assert named_for_the_next(store).startswith("https://r.example/")
 
 
 def test_a_page_that_a_policy_hides_is_deleted_all_the_same(tmp_path: Path) -> None:

@@ -24,7 +24,15 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
-from docstore.model.types import Page, Policy, PutResult, VerdictKind
+from docstore.model.types import (
+    ColumnFamily,
+    GCPolicy,
+    Page,
+    Policy,
+    PutResult,
+    Schema,
+    VerdictKind,
+)
 from docstore.storage.heap import give_back_freed, use_one_heap
 from docstore.store import DocumentStore, open_store
 from tools.bench.harness import Memory, Section, memory_of, one_core
@@ -80,6 +88,34 @@ def one_body_deleted(store: DocumentStore, count: int, step: int) -> Work:
         for result in _write(store, pages):
             store.delete(result.url)
         yield
+
+
+def one_text(store: DocumentStore, count: int, step: int) -> Work:
+    """One text under different URLs, each with a body and a title of its own."""
+    for begin in range(0, count, step):
+        _write(store, (_of_one_text(n, _word(n)) for n in _of(begin, step)))
+        yield
+
+
+def one_text_hidden(store: DocumentStore, count: int, step: int) -> Work:
+    """The same text, versions of one URL of which a policy keeps the last; each second page is near to it."""
+    near = body(0, 120).replace(b"</p>", b" other</p>")
+    for begin in range(0, count, step):
+        pages = [_of_one_text(n, "Page")._replace(url="http://a.example/") for n in _of(begin, step)]
+        pages[1::2] = [
+            Page(f"http://b.example/{page.fetched_at}", near, fetched_at=page.fetched_at) for page in pages[1::2]
+        ]
+        _write(store, pages)
+        yield
+
+
+def _of_one_text(number: int, title: str) -> Page:
+    one = body(0, title=title).replace(b"<p>", b"<p class=n%d>" % number)
+    return Page(f"http://h{number}.example/", one, fetched_at=START + number * MILLISECOND)
+
+
+def _word(number: int) -> str:
+    return f"title {number}".translate(str.maketrans("0123456789", "abcdefghij"))
 
 
 def one_time(store: DocumentStore, count: int, step: int) -> Work:
@@ -151,6 +187,8 @@ SCENARIOS: dict[str, Callable[[DocumentStore, int, int], Work]] = {
     "one-body": one_body,
     "one-body-referred-to": one_body_referred_to,
     "one-body-deleted": one_body_deleted,
+    "one-text": one_text,
+    "one-text-hidden": one_text_hidden,
     "one-time": one_time,
     "two-statuses": two_statuses,
     "two-bodies": two_bodies,
@@ -164,7 +202,7 @@ def measure(scenario: Callable[[DocumentStore, int, int], Work], count: int, mos
     """Microseconds of processor time a page, for each slice that was written in time."""
     step = max(1, count // SLICES)
     found: list[float] = []
-    with _scratch_store() as store:
+    with _scratch_store(_schema(scenario)) as store:
         _write(store, [Page("http://warm.example/", b"warm", fetched_at=START)])
         began = before = time.process_time()
         for _ in scenario(store, step * SLICES, step):
@@ -181,7 +219,7 @@ def memory(name: str, count: int) -> list[Memory]:
     use_one_heap()
     step = max(1, count // SLICES)
     found: list[Memory] = []
-    with _scratch_store() as store:
+    with _scratch_store(_schema(SCENARIOS[name])) as store:
         _write(store, [Page("http://warm.example/", b"warm", fetched_at=START)])
         for _ in SCENARIOS[name](store, step * SLICES, step):
             give_back_freed()
@@ -190,11 +228,17 @@ def memory(name: str, count: int) -> list[Memory]:
 
 
 @contextmanager
-def _scratch_store() -> Iterator[DocumentStore]:
+def _scratch_store(schema: Schema | None = None) -> Iterator[DocumentStore]:
     with tempfile.TemporaryDirectory(prefix="docstore-bench-") as folder:
         path = Path(folder) / "store"
-        with open_store(path, create=True, durability="none") as store:
+        with open_store(path, create=True, schema=schema, durability="none") as store:
             yield store
+
+
+def _schema(scenario: Callable[..., Work]) -> Schema | None:
+    if scenario is not one_text_hidden:
+        return None
+    return Schema(families=tuple(ColumnFamily(name, GCPolicy(1)) for name in ("page", "http", "text", "dedup")))
 
 
 class LongestHold:

@@ -16,9 +16,8 @@ from blake3 import blake3
 from docstore.model import capture
 from docstore.model.codec import encode_varint
 from docstore.model.errors import CorruptionError, DocstoreError
-from docstore.model.format import SCHEME_BLAKE3_256
 from docstore.model.pointers import PagePointer
-from docstore.model.types import Cell, Position, ReadSpec, VerdictKind
+from docstore.model.types import Cell, Position, ReadSpec
 from docstore.reading.documents import DocumentReader
 from docstore.storage.cache import LruCache
 from docstore.storage.envelope import encode_inline, envelope_raw_bytes, is_absent, is_ref
@@ -56,7 +55,6 @@ class StoreRows:
         self._table = store.table
         self._placement = store.opened.placement
         self._sharing = store.opened.sharing
-        self._referrers = store.referrers
         self._reader = DocumentReader(store.table, store.opened.placement)
         self._other_families = tuple(sorted(declared_families(store.schema).keys() - set(CAPTURE_FAMILIES)))
         self._holders: LruCache[bytes, PagePointer | None] = LruCache(OWNERS_HELD)
@@ -172,8 +170,7 @@ class StoreRows:
 
     def _portion(self, row_key: bytes, cells: list[Cell], placed: dict[bytes, bytes], bodies: set[bytes]) -> Portion:
         imported = self._with_shared(self._values(row_key, cells))
-        posted, originals = self._captures(row_key, imported, bodies)
-        row = ImportedRow(row_key, imported, posted, originals, placed)
+        row = ImportedRow(row_key, imported, self._posted(imported, bodies), placed)
         return Portion(row, sum(map(cell_checksum, imported)))
 
     def _values(self, row_key: bytes, cells: Iterable[Cell]) -> list[ImportedCell]:
@@ -222,45 +219,26 @@ class StoreRows:
                     shared[*capture.MAIN, cell.timestamp] = held.get(TEXT_NAME) == encode_inline(body_name(text))
         return [cell._replace(is_shared=True) if shared.get(cell.key) else cell for cell in cells]
 
-    def _captures(
-        self, row_key: bytes, cells: list[ImportedCell], bodies: set[bytes]
-    ) -> tuple[frozenset[int], dict[int, bytes]]:
-        """Which captures others are judged against; and of those stored by reference the original body's name."""
+    @staticmethod
+    def _posted(cells: list[ImportedCell], bodies: set[bytes]) -> frozenset[int]:
+        """Times of the captures that postings lead to; `bodies` are those of earlier parts of the row."""
         captures: dict[int, dict[capture.Column, ImportedCell]] = {}
         for cell in cells:
             captures.setdefault(cell.timestamp, {})[cell.column] = cell
         posted = set()
-        originals = {}
         for timestamp, columns in sorted(captures.items()):
             body, checksum = columns.get(capture.BODY), columns.get(capture.CHECKSUM)
             if body is None or checksum is None or not (body.value or is_absent(body.stored_as)):
                 continue
-            confirms = checksum.value in bodies
-            bodies.add(checksum.value)
             verdict = _verdict(columns.get(capture.VERDICT))
-            if self._is_posted(verdict, confirms=confirms):
+            if verdict is None or verdict.stored == capture.STORED_CONFIRMED:
+                is_posted = checksum.value not in bodies  # it outlived its verdict, or what it confirmed
+            else:
+                is_posted = verdict.stored in capture.STORED_POSTED
+            if is_posted:
                 posted.add(timestamp)
-            if verdict is not None and _refers(verdict):
-                name = self._name_of(PagePointer(verdict.of_timestamp, verdict.of_row_key))
-                if name:
-                    originals[timestamp] = name
-        return frozenset(posted), originals
-
-    def _is_posted(self, verdict: capture.StoredVerdict | None, *, confirms: bool) -> bool:
-        """Whether postings lead to a capture; `confirms`: an earlier one of its row has these bytes."""
-        if verdict is None or verdict.stored == capture.STORED_CONFIRMED:
-            return not confirms
-        if verdict.stored == capture.STORED_REFERENCE:
-            return verdict.kind is VerdictKind.EXACT or self._referrers.lost_original(verdict)
-        return verdict.stored in capture.STORED_ITSELF
-
-    def _name_of(self, pointer: PagePointer) -> bytes:
-        """What a page's body is named by among shared ones; b"" where it is gone, or cannot be read."""
-        checksum = self._reader.value(pointer.row_key, capture.CHECKSUM, pointer.timestamp)
-        if checksum and checksum[0] == SCHEME_BLAKE3_256:
-            return checksum[1:17]
-        body = self._reader.value(pointer.row_key, capture.BODY, pointer.timestamp)
-        return body_name(body) if body else b""
+            bodies.add(checksum.value)
+        return frozenset(posted)
 
     def _holder(self, name: bytes, envelope: bytes | None) -> PagePointer | None:
         """A page that holds a shared body itself."""
@@ -292,7 +270,3 @@ def _verdict(cell: ImportedCell | None) -> capture.StoredVerdict | None:
         return capture.decode_verdict(cell.value) if cell is not None else None
     except DocstoreError:  # set by hand, say
         return None
-
-
-def _refers(verdict: capture.StoredVerdict) -> bool:
-    return verdict.stored == capture.STORED_REFERENCE and verdict.kind is not VerdictKind.EXACT

@@ -16,6 +16,7 @@ from litestar.response import Stream
 
 from docstore.model import capture, keys
 from docstore.model.errors import InvalidArgument
+from docstore.model.pointers import PagePointer, parse_place, place_after
 from docstore.model.types import Cell, Page, PutResult, ReadSpec
 from docstore.reading import orphans as scans
 from docstore.reading.answers import Orphan
@@ -249,13 +250,19 @@ async def collapse(request: AnyRequest, service: Asked) -> Response[bytes]:
     return await ask(request, service, collapsed)
 
 
-@get("/find", opt=opens(Grade.READ, gives=messages.Documents))
+@get("/find", opt=opens(Grade.READ, streams=Document))
 async def find(
-    request: AnyRequest, service: Asked, payload_digest: FromQuery[str] = "", docno: FromQuery[str] = ""
-) -> Response[bytes]:
-    """Captures by their recorded payload digest or document number."""
-    call = partial(service.store.find, payload_digest=payload_digest, docno=docno)
-    return await ask(request, service, lambda: messages.Documents(call()))
+    request: AnyRequest,
+    service: Asked,
+    payload_digest: FromQuery[str] = "",
+    docno: FromQuery[str] = "",
+    after: Annotated[str, QueryParameter(description="`next` of the answer before")] = "",
+    limit: Annotated[int | None, QueryParameter(ge=1)] = None,
+) -> Stream:
+    """Live captures by their recorded payload digest or document number, newest first."""
+    place = parse_place(after) if after else None
+    call = partial(service.store.find, payload_digest=payload_digest, docno=docno, limit=limit, after=place)
+    return await stream(request, service, call, lambda one: place_after(PagePointer(one.timestamp, one.row_key)))
 
 
 @get("/rejected", opt=opens(Grade.READ, streams=messages.Rejected))

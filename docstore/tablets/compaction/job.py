@@ -6,7 +6,6 @@ The sequence of one compaction over the parts of an open store; each part knows 
     mark      shared bodies that no live page holds are dying: nobody new leans on them
     move      tablet by tablet: policies applied, dictionary sampled, values written into segments of the tablet's own,
               refs changed one by one where they are still what they were
-    name      pages stored by reference whose original is gone are posted for the detector
     free      shared bodies that nobody leans on lose their rows
     prune     postings that lead to no live page go
     engine    its own files give back what was overwritten, and every changed ref is durable from here on
@@ -213,7 +212,6 @@ class Compaction:
         report.lost_races, report.left_values = moved.lost_races, self._left_values
         report.codec_bytes = dict(moved.codecs)
         report.live_bytes = self._done_bytes
-        self._upkeep().post_referrers()
         opened.sharing.takes_texts = False
         try:
             self._give_back(report, lifetimes, held_bytes, old)

@@ -26,7 +26,6 @@ from docstore.storage.sharing import (
     BODY_FAMILY,
     DYING,
     ENVELOPE,
-    REFERRER_FAMILY,
     TABLE,
     USER_FAMILY,
     SharedBodies,
@@ -71,7 +70,6 @@ class _Unit(NamedTuple):
 
     name: bytes
     users: list[PagePointer]
-    referrers: list[PagePointer]
     whole: bool
 
 
@@ -162,19 +160,16 @@ class Lifetimes:
         A body of few pages is judged whole.  Of one with many, those that use nothing are found out first, without the
         lock; so is whether the body is needed at all: to keep one that nobody needs any more does no harm.
         """
-        users, referrers = self._sharing.users(name), self._sharing.referrers(name)
-        if len(users) + len(referrers) <= SLICE_PAGES:
-            yield _Unit(name, users, referrers, whole=True)
+        users = self._sharing.users(name)
+        if len(users) <= SLICE_PAGES:
+            yield _Unit(name, users, whole=True)
             return
         uses = self._uses(name, users)
         idle = [pointer for pointer in users if not uses[pointer].any]
-        stale = [pointer for pointer in referrers if not self._use(pointer).envelopes]
-        for start in range(0, max(len(idle), len(stale)), SLICE_PAGES):
-            slices = idle[start : start + SLICE_PAGES], stale[start : start + SLICE_PAGES]
-            yield _Unit(name, *slices, whole=False)
+        for start in range(0, len(idle), SLICE_PAGES):
+            yield _Unit(name, idle[start : start + SLICE_PAGES], whole=False)
         if not _is_needed(uses):
-            left = [pointer for pointer in users if uses[pointer].any]
-            yield _Unit(name, left, [pointer for pointer in referrers if pointer not in stale], whole=True)
+            yield _Unit(name, [pointer for pointer in users if uses[pointer].any], whole=True)
 
     def _uses(self, name: bytes, users: Sequence[PagePointer]) -> dict[PagePointer, _UseOf]:
         """What each user has to do with a body."""
@@ -189,24 +184,16 @@ class Lifetimes:
     def _judge(self, unit: _Unit) -> tuple[list[Mutation], bool]:
         """The mutations of a body's row by what its pages are under the lock, and whether the body is freed."""
         uses = self._uses(unit.name, unit.users)
-        stale = [pointer for pointer in unit.referrers if not self._use(pointer).envelopes]
         mutations: list[Mutation] = [
             DeleteCells(USER_FAMILY, user_qualifier(pointer)) for pointer in unit.users if not uses[pointer].any
         ]
-        mutations += [DeleteCells(REFERRER_FAMILY, user_qualifier(pointer)) for pointer in stale]
         if not unit.whole or _is_needed(uses) or self._has_others(unit):
             return mutations, False
-        cells = self._sharing.cells(unit.name)
-        if len(stale) == len(unit.referrers):
-            return [DeleteRow()], ENVELOPE in cells
-        mutations += [DeleteCells(BODY_FAMILY, qualifier) for qualifier in cells]
-        mutations += [DeleteCells(USER_FAMILY, user_qualifier(pointer)) for pointer in unit.users]
-        return mutations, ENVELOPE in cells
+        return [DeleteRow()], ENVELOPE in self._sharing.cells(unit.name)
 
     def _has_others(self, unit: _Unit) -> bool:
         """Whether a page has come to a body since the unit was made."""
-        users, referrers = self._sharing.users(unit.name), self._sharing.referrers(unit.name)
-        return not set(users) <= set(unit.users) or not set(referrers) <= set(unit.referrers)
+        return not set(self._sharing.users(unit.name)) <= set(unit.users)
 
     def _use(self, pointer: PagePointer) -> _Use:
         """What stands in the page's row, hidden by a policy or not: as long as it stands there it can be read."""
@@ -237,7 +224,7 @@ def _batches(units: Iterator[_Unit]) -> Iterator[list[_Unit]]:
     batch: dict[bytes, _Unit] = {}
     pages = 0
     for unit in units:
-        unit_pages = 1 + len(unit.users) + len(unit.referrers)
+        unit_pages = 1 + len(unit.users)
         if batch and (unit.name in batch or pages + unit_pages > SLICE_PAGES):
             yield list(batch.values())
             batch, pages = {}, 0
