@@ -272,9 +272,12 @@ class Files:
                 os.close(descriptor)
 
     def make_folder(self, path: Path) -> None:
-        """Make a folder, which may exist; its parent must."""
+        """Make a folder, which may exist; its parent must.  It survives power loss, as what is written into it does."""
         with translated("make folder", path):
+            is_there = path.is_dir()
             path.mkdir(exist_ok=True)
+        if not is_there:
+            self.sync_folder(path.parent)
 
     def names(self, path: Path) -> list[str]:
         """Names in a folder, sorted."""
