@@ -1,7 +1,7 @@
 """Random lives of a store, each answer compared with that of a plain model (`tests.model.store_model`).
 
     python -m tests.model.random_store --seeds 500        # seeds 0 to 499
-    python -m tests.model.random_store --first 17 --seeds 1
+    python -m tests.model.random_store --first 17 --seeds 1 --mended B8
 
 A seed gives a `Setting` and a list of operations.  `replay` runs them on a real store and on the model, and compares
 every verdict, `get`, `history`, `in`, `similar`, `find`, the pairs of a sweep and the answer of `check`.  A seed that
@@ -16,7 +16,6 @@ import copy
 import re
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, combinations, groupby
@@ -475,7 +474,8 @@ def random_life(seed: int) -> tuple[Setting, list[Operation]]:
         base, variant, title = choose.choice(bases), choose.randint(0, 12), choose.randrange(len(TITLES))
         day = choose.randint(0, 8)
         hosts_of = choose.choice(["a", "abcd"])
-        paths = [f"{choose.choice(hosts_of)}/c{n}" for n in range(70)] if choose.random() < 0.6 else ["a/c"] * 70
+        size = 140 if day % 2 else 70
+        paths = [f"{choose.choice(hosts_of)}/c{n}" for n in range(size)] if choose.random() < 0.6 else ["a/c"] * size
         many = [Fetch(url, base, variant, title, n, 200, day) for n, url in enumerate(paths)]
         return Put(tuple(many), choose.choice(["flag", "reference"]))
 
@@ -572,17 +572,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Random lives of a store against a model.")
     parser.add_argument("--seeds", type=int, default=500)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--mended", action="append", default=[], choices=KNOWN_FAULTS, help="a fault not to accept")
     options = parser.parse_args()
+    for name in options.mended:
+        del KNOWN_FAULTS[name]
     counts: Counter[str] = Counter()
     failed = 0
-    began = time.monotonic()
     for seed in range(options.first, options.first + options.seeds):
         try:
             counts.update(run_seed(seed))
         except Mismatch as error:
             failed += 1
             print(error, flush=True)
-    print(f"{options.seeds} seeds, {failed} failed, {time.monotonic() - began:.0f} s: {dict(sorted(counts.items()))}")
+    print(f"{options.seeds} seeds, {failed} failed: {dict(sorted(counts.items()))}")
     return 1 if failed else 0
 
 
