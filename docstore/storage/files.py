@@ -277,9 +277,15 @@ class Files:
                 os.close(descriptor)
 
     def make_folder(self, path: Path, mode: int = 0o777) -> None:
-        """Make a folder, which may exist and then keeps its mode; its parent must exist."""
+        """Make a folder, which may exist and then keeps its mode; its parent must exist.
+
+        It survives power loss, as what is written into it does.
+        """
         with translated("make folder", path):
+            is_there = path.is_dir()
             path.mkdir(mode, exist_ok=True)
+        if not is_there:
+            self.sync_folder(path.parent)
 
     def names(self, path: Path) -> list[str]:
         """Names in a folder, sorted."""

@@ -195,7 +195,7 @@ class _Reading:
         for cell in cells:
             captures.setdefault(cell.timestamp, {})[cell.family, cell.qualifier] = cell.value
         previous: tuple[bytes, int] | None = None
-        """Checksum and status class of the version that the next capture may confirm."""
+        """Body and status class of the version that the next capture may confirm."""
         is_version = False
         placed: dict[int, int] = {}
         first = len(self._rows)
@@ -207,7 +207,9 @@ class _Reading:
                 continue
             checksum = self._fetch(columns[capture.CHECKSUM])
             value = partial(self._value, row_key, timestamp, columns)
-            shown = checksum, status_class(int(value(capture.STATUS) or b"0"))
+            # Where the checksum does not decide alone, the bytes do.
+            body = checksum if decides_alone(checksum) else b"\0" + blake3(value(capture.BODY)).digest()
+            shown = body, status_class(int(value(capture.STATUS) or b"0"))
             encoded = value(capture.VERDICT)
             verdict = capture.decode_verdict(encoded) if encoded else None
             if shown == previous:
@@ -219,7 +221,7 @@ class _Reading:
             # Else nothing to compare, or fingerprinted by an earlier scheme: `reindex` first.
             is_version = capture.TEXT_CHECKSUM in columns and not _is_blank(columns, verdict)
             if is_version:
-                self._version(row_key, timestamp, columns, checksum)
+                self._version(row_key, timestamp, columns, body)
                 self._note_verdict(verdict)
         for number in range(first, len(self._rows)):
             self._placed[number] = placed.pop(self._column_times[number], 0)
@@ -232,14 +234,13 @@ class _Reading:
         wanted = (capture.CLUSTER, capture.CANONICAL_PAGE)
         return placed_checksum(*(self._value(row_key, timestamp, columns, column) for column in wanted))
 
-    def _version(self, row_key: bytes, timestamp: int, columns: dict[Column, bytes], checksum: bytes) -> None:
+    def _version(self, row_key: bytes, timestamp: int, columns: dict[Column, bytes], body: bytes) -> None:
         number = len(self._rows)
         value = partial(self._value, row_key, timestamp, columns)
         text_checksum = value(capture.TEXT_CHECKSUM)
         status = int(value(capture.STATUS) or b"0")
         known = len(text_checksum) == 17 and text_checksum[0] == SCHEME_TEXT_1
         good = text_compares(status) and known
-        body = checksum if decides_alone(checksum) else b"\0" + blake3(value(capture.BODY)).digest()
         body = body_identity(status, body)
         sketch, shingle_count = capture.decode_sketch(value(capture.SKETCH))
         title = value(capture.TITLE)

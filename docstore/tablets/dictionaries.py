@@ -20,7 +20,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -163,10 +163,12 @@ class DictionaryFiles:
         )
         return [bytes.fromhex(name) for name in names]
 
-    def remove(self, checksum: bytes) -> None:
-        """Remove a dictionary that no record needs."""
-        self._files.unlink(self._path(checksum))
-        self._held.drop(checksum)
+    def remove(self, checksums: Iterable[bytes]) -> None:
+        """Remove dictionaries that no record needs, for good: they may hold bytes of a page that was purged."""
+        for checksum in checksums:
+            self._files.unlink(self._path(checksum))
+            self._held.drop(checksum)
+        self._files.sync_folder(self._folder)
 
     def _path(self, checksum: bytes) -> Path:
         return self._folder / (checksum.hex() + DICTIONARY_SUFFIX)

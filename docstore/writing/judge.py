@@ -238,7 +238,7 @@ class Judge:
         """Whether a body is the one that its row holds at a time.
 
         Bytes are compared where the checksum is too weak to decide alone, or not known any more.  Where they cannot be
-        read a weak checksum has to do.
+        read, or were rejected, a weak checksum has to do.
         """
         assert one.analysis is not None
         checksum = one.analysis.body_checksum
@@ -246,7 +246,7 @@ class Judge:
             return False
         if stored_checksum and decides_alone(checksum):
             return True
-        stored = self._pages.body(PagePointer(timestamp, one.row_key))
+        stored = self._own.stored_body(one.row_key, timestamp)
         return bool(stored_checksum) if stored is None else stored == one.page.body
 
     def _compare_with_previous(self, one: Prepared, previous: OwnVersion | None) -> tuple[Previous, float]:

@@ -122,6 +122,13 @@ class OwnRows:
         verdict = self._read(row_key, Cell(*VERDICT, timestamp, here[VERDICT])) if VERDICT in here else None
         return OwnRow(taken, verdict or b"", self._version_before(row_key, cells, timestamp))
 
+    def stored_body(self, row_key: bytes, timestamp: int) -> bytes | None:
+        """The body of a capture, hidden by a policy or not; None if it has none, or it cannot be read."""
+        family, qualifier = BODY
+        spec = ReadSpec((family,), qualifier, start=timestamp, end=timestamp + 1)
+        cells = self._table.stored_row(row_key, spec)
+        return next((self._read(row_key, cell) for cell in cells if cell.qualifier == qualifier), None)
+
     def unreadable_cells(self, row_key: bytes, timestamps: Iterable[int]) -> list[Cell]:
         """Cells of a row's versions whose values cannot be read."""
         found = []

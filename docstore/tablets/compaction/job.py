@@ -357,8 +357,7 @@ class Compaction:
                 if self._bodies.is_pinned():
                     return 0
                 gone = [name for name in names if name not in needed and name not in used]
-                for name in gone:
-                    opened.dictionaries.remove(name)
                 if gone:
+                    opened.dictionaries.remove(gone)
                     opened.placement.forget_dictionaries()  # none of these may be held for the next values
         return len(gone)
