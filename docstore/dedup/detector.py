@@ -64,12 +64,14 @@ class StoredPage(NamedTuple):
         text_checksum: of its text, or b"".
         sketch: of its text, or b"".
         shingle_count: distinct shingles of its text.
+        is_list: it is a feed or site map, which is compared with such alone (see `comparable`).
     """
 
     checksum: bytes
     text_checksum: bytes
     sketch: bytes
     shingle_count: int
+    is_list: bool = False
 
 
 class Pages(Protocol):
@@ -239,8 +241,8 @@ class Detector:
         pointer = self._exact(row_key, body, analysis, status)
         if pointer is not None:
             return Judgement(VerdictKind.EXACT, pointer, 1.0, relative=pointer, candidates=1, verified=1)
-        if not analysis.is_html:
-            return Judgement(VerdictKind.NEW, reason="not_html")
+        if not analysis.has_text:
+            return Judgement(VerdictKind.NEW, reason=analysis.no_text)
         if not text_compares(status):
             return Judgement(VerdictKind.NEW, reason="status")
         if analysis.word_count >= MIN_SAME_TEXT_WORDS:
@@ -318,7 +320,8 @@ class Detector:
             return its is not None and its.text_checksum == stored.text_checksum and self.may_stand(page, other)
 
         number = text_number(stored.text_checksum)
-        return self._index.oldest_with_text(number, row_key, self._has_text(number), may_stand)
+        fits = self._has_text(number, is_list=stored.is_list)
+        return self._index.oldest_with_text(number, row_key, fits, may_stand)
 
     def _verify_likeliest(
         self, row_key: bytes, page: QueryText, analysis: Analysis, numbers: list[int], matches: list[Match]
@@ -327,7 +330,7 @@ class Detector:
         compared = {match.number for match in matches}
         numbers = [number for number in numbers if number not in compared]
         for number in self._texts.unheld(numbers):
-            self._oldest(row_key, number, analysis)  # holds its sketch
+            self._oldest(row_key, number, analysis, is_list=bool(analysis.entries))  # holds its sketch
         least = self._thresholds.near - SKETCH_MARGIN
         likely = self._texts.likeliest(analysis.sketch, numbers, least, MAX_VERIFIED)
         if likely:
@@ -346,7 +349,7 @@ class Detector:
         size = len(page.shingles)
         for number, is_known, checksum, shared, others in self._texts.compare(page, numbers, limit):
             unlike = None if is_known else analysis
-            while (found := self._oldest(row_key, number, unlike)) is not None:
+            while (found := self._oldest(row_key, number, unlike, is_list=bool(analysis.entries))) is not None:
                 pointer, stored = found
                 overlap: tuple[int, int] | None = shared, others
                 if checksum != stored.text_checksum:
@@ -430,7 +433,8 @@ class Detector:
             return same and self._pages.title(pointer) == analysis.title
 
         number = text_number(analysis.text_checksum)
-        return self._index.oldest_with_text(number, row_key, self._has_text(number), has_title)
+        fits = self._has_text(number, is_list=bool(analysis.entries))
+        return self._index.oldest_with_text(number, row_key, fits, has_title)
 
     def equal(
         self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int
@@ -446,7 +450,7 @@ class Detector:
         its = TitledText(analysis.title, lambda: analysis.main)
         for pointer in self._index.pages_with_text_of(analysis):
             page = None if pointer.row_key == row_key else self._pages.page(pointer)
-            if page is None or page.text_checksum != analysis.text_checksum:
+            if page is None or page.text_checksum != analysis.text_checksum or page.is_list != bool(analysis.entries):
                 continue
             if not text_compares(self._pages.status(pointer)):
                 continue
@@ -455,14 +459,14 @@ class Detector:
             elif analysis.word_count >= MIN_NEAR_WORDS and self.may_stand(its, pointer):
                 yield pointer, VerdictKind.NEAR
 
-    def _has_text(self, number: bytes) -> Fits:
-        """Whether a page is live, has a text of this number, and that is compared."""
+    def _has_text(self, number: bytes, is_list: bool | None = None) -> Fits:
+        """Whether a page is live, has a text of this number, and that is compared with pages or with lists."""
 
         def fits(pointer: PagePointer) -> bool | None:
             page = self._pages.page(pointer)
             if page is None:
                 return None if self._pages.in_doubt else False
-            if text_number(page.text_checksum) != number:
+            if text_number(page.text_checksum) != number or (is_list is not None and page.is_list != is_list):
                 return False
             return text_compares(self._pages.status(pointer))  # an error page may have the body of a good one
 
@@ -496,7 +500,9 @@ class Detector:
 
     # --- from a text number to a verified page
 
-    def _oldest(self, row_key: bytes, number: int, unlike: Analysis | None) -> tuple[PagePointer, StoredPage] | None:
+    def _oldest(
+        self, row_key: bytes, number: int, unlike: Analysis | None, *, is_list: bool
+    ) -> tuple[PagePointer, StoredPage] | None:
         """The oldest live page with a text that is compared; None where there is no such page.
 
         A text that has no such page in any row is gone: the index proposes it no more.
@@ -506,13 +512,15 @@ class Detector:
             number: of the text.
             unlike: a page that has not seen the text's sketch; None too where that rules out that the two are alike, or
                 that one lies in the other.
+            is_list: whether lists are asked for, or pages.
         """
         name = number.to_bytes(TEXT_NUMBER_BYTES, "big")
-        fits = self._has_text(name)
+        fits = self._has_text(name, is_list=is_list)
         pointer = self._index.oldest_with_text(name, row_key, fits)
         page = None if pointer is None else self._pages.page(pointer)
         if pointer is None or page is None:
-            if not self._pages.in_doubt and self._index.oldest_with_text(name, b"", fits) is None:
+            is_gone = not self._pages.in_doubt and self._index.oldest_with_text(name, b"", self._has_text(name)) is None
+            if is_gone:
                 self._index.note_gone(number)
             return None
         if unlike is not None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from docstore.model import capture
-from docstore.model.capture import Column, StoredVerdict
+from docstore.model.capture import Column, Entry, StoredVerdict
 from docstore.model.errors import CorruptionError
 from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
@@ -35,6 +35,8 @@ class Capture(NamedTuple):
         body: the bytes; None also if it was written with ``keep_body=False``.
         status, headers, media_type, charset, ip, payload_digest, docno: of the fetch.
         title, text, description, keywords, headings, lang, canonical: of the page's text.
+        published: when a feed, site map, Markdown file or JSON-LD says it was: in UTC as 2024-05-01T12:00:00Z, or "".
+        entries: the pages that a feed or site map lists.
         checksum, text_checksum: scheme byte and digest.
         verdict: against other URLs when it was written, and against the version before it.
         served_from: URL whose body it shares under policy `reference`; else "".
@@ -57,6 +59,8 @@ class Capture(NamedTuple):
     headings: str | None = None
     lang: str | None = None
     canonical: str | None = None
+    published: str | None = None
+    entries: tuple[Entry, ...] | None = None
     checksum: bytes | None = None
     text_checksum: bytes | None = None
     verdict: StoredVerdict | None = None
@@ -336,6 +340,8 @@ class DocumentReader:
             fields.update(_http_fields(fetch))
         if "text" in wanted:
             fields.update({name: fetch(column).decode("utf-8", "replace") for name, column in _TEXT_FIELDS})
+            entries = fetch(capture.ENTRIES)
+            fields["entries"] = capture.decode_entries(entries) if entries else ()
         if "dedup" in wanted:
             verdict = capture.decode_verdict(fetch(capture.VERDICT)) if capture.VERDICT in columns else None
             fields.update(checksum=fetch(capture.CHECKSUM), text_checksum=fetch(capture.TEXT_CHECKSUM), verdict=verdict)
@@ -396,6 +402,7 @@ _TEXT_FIELDS = (
     ("headings", capture.HEADINGS),
     ("lang", capture.LANG),
     ("canonical", capture.CANONICAL),
+    ("published", capture.PUBLISHED),
 )
 
 
