@@ -85,4 +85,5 @@ def _check_schema(schema: Schema) -> None:
         InvalidArgument: no extractor or checksum has that name, or the library that it needs is not installed.
     """
     kernel = importlib.import_module("docstore.dedup.kernel")  # numpy comes with it: opening does without
-    kernel.Kernel(schema.extractor, schema.shingle_words, schema.checksum).analyse(b"<p>A page.", "text/html")
+    made = kernel.Kernel(schema.extractor, schema.shingle_words, schema.checksum, vocabulary=schema.vocabulary)
+    made.analyse(b"<p>A page.", "text/html")

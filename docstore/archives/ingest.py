@@ -256,6 +256,7 @@ class _Run:
             options.any_time,
             store.opened.band_secret,
             options.strip_passwords,
+            schema.vocabulary,
         )
         reader = process.start(job)
         if reader is None:

@@ -46,7 +46,7 @@ _COPY_WORDS = {VerdictKind.EXACT: "exact copy of", VerdictKind.SAME_TEXT: "same 
 _REASON_WORDS = {
     "short_text": "too little text to compare",
     "not_modified": "not modified: judged when the version was fetched",
-    "not_html": "not HTML, only its bytes were compared",
+    "no_text": "no reader finds text in it, only its bytes were compared",
     "crowded": "too many pages share what it shares; a sweep has the last word",
     "status": "not a 2xx answer, its text was not compared",
     "doubtful_text": "hardly a word of the title stands in its main text; `get --explain` shows why",
@@ -144,8 +144,9 @@ def capture_fields(document: Document, capture: Capture) -> dict[str, Any]:
         for name in ("media_type", "charset", "ip", "payload_digest", "docno", "fetched_url"):
             fields[name] = getattr(capture, name)
     if capture.text is not None:
-        for name in ("title", "text", "description", "keywords", "headings", "lang", "canonical"):
+        for name in ("title", "text", "description", "keywords", "headings", "lang", "canonical", "published"):
             fields[name] = getattr(capture, name)
+        fields["entries"] = [entry._asdict() for entry in capture.entries or ()]
     stored = capture.verdict
     shown = capture.shown_verdict
     if stored is not None and shown is not None:

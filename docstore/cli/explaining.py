@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from docstore.cli import answers, output
-from docstore.dedup.reference import TEXT_LIMIT_BYTES, is_html
 from docstore.reading.documents import Capture, Document
 from docstore.text import charset
 from docstore.text.explain import ExplainedBlock, doubts, explain, left_out
+from docstore.text.readers import TEXT_LIMIT_BYTES, is_html
 
 SHOWN_CHARACTERS = 100
 

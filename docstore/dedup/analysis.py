@@ -38,7 +38,7 @@ class Analysis(NamedTuple):
     Fingerprints are functions of `main` alone, so they can be made again from the stored text.
 
     Attributes:
-        is_html: False for bodies that get exact dedup only; then every field after `body_checksum` is empty.
+        has_text: False for bodies that get exact dedup only; then every field from `charset` to `entries` is empty.
         body_checksum: scheme byte and digest of the body.
         charset: WHATWG name of the encoding the body was read with.
         title, description, keywords, lang, canonical: as the page declares them, white space folded; "" where absent.
@@ -54,9 +54,12 @@ class Analysis(NamedTuple):
         runs: (3n,) uint64: keys of the runs of shingles that begin with each fingerprint, length by length.
         links: outlinks in document order, where asked for.
         shingles: (n,) uint64, ascending: the shingle set, where the kernel has made it; else empty.  Never stored.
+        published: as of `text.readers.Text`.
+        entries: of a feed or site map, as `text:entries` holds them; b"" of any other page.
+        no_text: why there is none, as `Verdict.reason` says it; "" if the body has a reader.
     """
 
-    is_html: bool
+    has_text: bool
     body_checksum: bytes
     charset: str = ""
     title: str = ""
@@ -76,6 +79,9 @@ class Analysis(NamedTuple):
     runs: NDArray[np.uint64] = np.empty(0, np.uint64)
     links: tuple[Link, ...] = ()
     shingles: NDArray[np.uint64] = np.empty(0, np.uint64)
+    published: str = ""
+    entries: bytes = b""
+    no_text: str = ""
 
     @property
     def main(self) -> str:

@@ -1,8 +1,9 @@
 """Which pages are compared with which: one rule for verdicts, postings, `similar`, the sweep and `reindex`.
 
-Pure; must not know pages, rows nor what is found.  A redirect's or an error's body is the server's and not the
-page's, so bytes are compared within a status class (the first digit of the status), and texts among good pages alone.
-A body of white space says nothing of the page that has it.
+Lists of pages (feeds and site maps, which have `text:entries`) are compared among themselves: a feed holds the texts
+of the pages that it lists, and is no copy of them.  A redirect's or an error's body is the server's and not the page's,
+so bytes are compared within a status class (the first digit of the status), and texts among good pages alone.  A body
+of white space says nothing of the page that has it.  Pure; must not know pages, rows nor what is found.
 """
 
 from __future__ import annotations

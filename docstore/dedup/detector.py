@@ -67,12 +67,14 @@ class StoredPage(NamedTuple):
         text_checksum: of its text, or b"".
         sketch: of its text, or b"".
         shingle_count: distinct shingles of its text.
+        is_list: it is a feed or site map, which is compared with such alone (see `comparable`).
     """
 
     checksum: bytes
     text_checksum: bytes
     sketch: bytes
     shingle_count: int
+    is_list: bool = False
 
 
 class Pages(Protocol):
@@ -242,12 +244,14 @@ class Detector:
         pointer = self._exact(row_key, body, analysis, status)
         if pointer is not None:
             return Judgement(VerdictKind.EXACT, pointer, 1.0, relative=pointer, candidates=1, verified=1)
-        if not analysis.is_html:
-            return Judgement(VerdictKind.NEW, reason="not_html")
+        if not analysis.has_text:
+            return Judgement(VerdictKind.NEW, reason=analysis.no_text)
         if not text_compares(status):
             return Judgement(VerdictKind.NEW, reason="status")
         if analysis.word_count >= MIN_SAME_TEXT_WORDS:
-            pointer = self._oldest_titled(row_key, analysis.text_checksum, analysis.title)
+            pointer = self._oldest_titled(
+                row_key, analysis.text_checksum, analysis.title, is_list=bool(analysis.entries)
+            )
             if pointer is not None:
                 return Judgement(VerdictKind.SAME_TEXT, pointer, 1.0, relative=pointer, candidates=1, verified=1)
         if analysis.word_count < MIN_NEAR_WORDS:
@@ -316,15 +320,16 @@ class Detector:
         stored = self._pages.page(pointer)
         if stored is None:
             return None
-        number, has_text = text_number(stored.text_checksum), self._has_text(text_number(stored.text_checksum))
+        number, is_list = text_number(stored.text_checksum), stored.is_list
+        has_text = self._has_text(number, is_list=is_list)
 
         def may_stand(other: PagePointer) -> bool:
             is_asked = other != pointer and other.row_key != row_key and has_text(other)
             its = self._pages.page(other) if is_asked else None
             return its is not None and its.text_checksum == stored.text_checksum and self.may_stand(page, other)
 
-        others = filter(may_stand, self._index.first_with_text(number, row_key, has_text))
-        found = [self._oldest_titled(row_key, stored.text_checksum, page.title), next(others, None)]
+        others = filter(may_stand, self._index.first_with_text(number, row_key, has_text, is_list))
+        found = [self._oldest_titled(row_key, stored.text_checksum, page.title, is_list=is_list), next(others, None)]
         return min((other for other in found if other is not None), default=None)
 
     def _verify_likeliest(
@@ -334,7 +339,7 @@ class Detector:
         compared = {match.number for match in matches}
         numbers = [number for number in numbers if number not in compared]
         for number in self._texts.unheld(numbers):
-            self._oldest(row_key, number, analysis)  # holds its sketch
+            self._oldest(row_key, number, analysis, is_list=bool(analysis.entries))  # holds its sketch
         least = self._thresholds.near - SKETCH_MARGIN
         likely = self._texts.likeliest(analysis.sketch, numbers, least, MAX_VERIFIED)
         if likely:
@@ -353,7 +358,7 @@ class Detector:
         size = len(page.shingles)
         for number, is_known, checksum, shared, others in self._texts.compare(page, numbers, limit):
             unlike = None if is_known else analysis
-            while (found := self._oldest(row_key, number, unlike)) is not None:
+            while (found := self._oldest(row_key, number, unlike, is_list=bool(analysis.entries))) is not None:
                 pointer, stored = found
                 overlap: tuple[int, int] | None = shared, others
                 if checksum != stored.text_checksum:
@@ -430,15 +435,15 @@ class Detector:
 
         return fits
 
-    def _oldest_titled(self, row_key: bytes, text_checksum: bytes, title: str) -> PagePointer | None:
+    def _oldest_titled(self, row_key: bytes, text_checksum: bytes, title: str, *, is_list: bool) -> PagePointer | None:
         """The oldest live page with this text and title that is compared."""
         number = text_number(text_checksum)
-        fits = self._has_title(text_checksum, title)
-        return self._index.oldest_with_title(number, title, row_key, fits, (text_checksum, title))
+        fits = self._has_title(text_checksum, title, is_list=is_list)
+        return self._index.oldest_with_title(number, title, row_key, fits, (text_checksum, title, is_list))
 
-    def _has_title(self, text_checksum: bytes, title: str) -> Fits:
+    def _has_title(self, text_checksum: bytes, title: str, *, is_list: bool) -> Fits:
         """Whether a page is live, has this text and title, and its text is compared."""
-        has_text = self._has_text(text_number(text_checksum))
+        has_text = self._has_text(text_number(text_checksum), is_list=is_list)
 
         def fits(pointer: PagePointer) -> bool | None:
             if not (has_number := has_text(pointer)):
@@ -461,14 +466,14 @@ class Detector:
                     yield pointer, VerdictKind.EXACT
         if not text_compares(status) or analysis.word_count < MIN_SAME_TEXT_WORDS:
             return
-        number = text_number(analysis.text_checksum)
-        has_title = self._has_title(analysis.text_checksum, analysis.title)
+        number, is_list = text_number(analysis.text_checksum), bool(analysis.entries)
+        has_title = self._has_title(analysis.text_checksum, analysis.title, is_list=is_list)
         for pointer in self._index.pages_with_title(number, analysis.title):
             if pointer.row_key != row_key and has_title(pointer):
                 yield pointer, VerdictKind.SAME_TEXT
         if analysis.word_count < MIN_NEAR_WORDS:
             return
-        its, has_text = TitledText(analysis.title, lambda: analysis.main), self._has_text(number)
+        its, has_text = TitledText(analysis.title, lambda: analysis.main), self._has_text(number, is_list=is_list)
         found = (page for page in self._index.pages_with_text(number) if page.row_key != row_key and has_text(page))
         for pointer in islice(found, MAX_TITLES):
             page = self._pages.page(pointer)
@@ -477,14 +482,14 @@ class Detector:
             if self._pages.title(pointer) != analysis.title and self.may_stand(its, pointer):
                 yield pointer, VerdictKind.NEAR
 
-    def _has_text(self, number: bytes) -> Fits:
-        """Whether a page is live, has a text of this number, and that is compared."""
+    def _has_text(self, number: bytes, is_list: bool | None = None) -> Fits:
+        """Whether a page is live, has a text of this number, and that is compared with pages or with lists."""
 
         def fits(pointer: PagePointer) -> bool | None:
             page = self._pages.page(pointer)
             if page is None:
                 return None if self._pages.in_doubt else False
-            if text_number(page.text_checksum) != number:
+            if text_number(page.text_checksum) != number or (is_list is not None and page.is_list != is_list):
                 return False
             return text_compares(self._pages.status(pointer))  # an error page may have the body of a good one
 
@@ -518,7 +523,9 @@ class Detector:
 
     # --- from a text number to a verified page
 
-    def _oldest(self, row_key: bytes, number: int, unlike: Analysis | None) -> tuple[PagePointer, StoredPage] | None:
+    def _oldest(
+        self, row_key: bytes, number: int, unlike: Analysis | None, *, is_list: bool
+    ) -> tuple[PagePointer, StoredPage] | None:
         """The oldest live page with a text that is compared; None where there is no such page.
 
         A text that has no such page in any row is gone: the index proposes it no more.
@@ -528,13 +535,15 @@ class Detector:
             number: of the text.
             unlike: a page that has not seen the text's sketch; None too where that rules out that the two are alike, or
                 that one lies in the other.
+            is_list: whether lists are asked for, or pages.
         """
         name = number.to_bytes(TEXT_NUMBER_BYTES, "big")
-        fits = self._has_text(name)
-        pointer = self._index.oldest_with_text(name, row_key, fits)
+        fits = self._has_text(name, is_list=is_list)
+        pointer = self._index.oldest_with_text(name, row_key, fits, is_list)
         page = None if pointer is None else self._pages.page(pointer)
         if pointer is None or page is None:
-            if not self._pages.in_doubt and self._index.oldest_with_text(name, b"", fits) is None:
+            is_gone = not self._pages.in_doubt and self._index.oldest_with_text(name, b"", self._has_text(name)) is None
+            if is_gone:
                 self._index.note_gone(number)
             return None
         if unlike is not None:

@@ -4,7 +4,7 @@ Knows titles, texts and their words.  Must not know how pages are found or store
 
 Main text is *doubtful* where less than a quarter of the title's words stand in it.  Words are what white space cuts, of
 `LEAST_LETTERS` and more, each once, case folded; they stand in the text where it has their letters in a row.  A title
-without such a word says nothing.
+without such a word says nothing; nor does that of a feed, which is about its entries.
 
 Two texts *speak of neither page* where each title has words that the other has not (or one has words, and the other
 none at all), and neither text holds two thirds of those of its own title: what tells the pages apart was left out of
@@ -33,7 +33,7 @@ HELD_SHARE: Final = (2, 3)
 def is_doubtful(analysis: Analysis) -> bool:
     """Whether the main text is doubtful, by the rule at the head of this file."""
     title_words = {word for word in analysis.title.casefold().split() if len(word) >= LEAST_LETTERS}
-    if not title_words:
+    if not title_words or analysis.entries:
         return False
     text = analysis.main_bytes
     found = [word for word in title_words if word.encode("utf-8", "surrogatepass") in text]

@@ -255,15 +255,18 @@ class HashIndex:
         """
         return self._oldest_of(_BODY + body_head(body_checksum), row_key, fits, condition)
 
-    def oldest_with_text(self, number: bytes, row_key: bytes, fits: Fits) -> PagePointer | None:
+    def oldest_with_text(
+        self, number: bytes, row_key: bytes, fits: Fits, condition: Hashable = None
+    ) -> PagePointer | None:
         """The oldest page with a text that fits and is of another row; None where there is none.
 
         Args:
             number: of the text.
             row_key: pages of this row are left out.
             fits: verifies a page, by its text's number and its status alone.
+            condition: names what `fits` asks for besides.
         """
-        return self._oldest_of(_TEXT + number, row_key, fits, None)
+        return self._oldest_of(_TEXT + number, row_key, fits, condition)
 
     def oldest_with_title(
         self, number: bytes, title: str, row_key: bytes, fits: Fits, condition: Hashable
@@ -300,10 +303,10 @@ class HashIndex:
                 self._oldest_count -= len(self._oldest.popitem(last=False)[1])
         return oldest.find(row_key, fits)
 
-    def first_with_text(self, number: bytes, row_key: bytes, fits: Fits) -> Iterator[PagePointer]:
+    def first_with_text(self, number: bytes, row_key: bytes, fits: Fits, condition: Hashable) -> Iterator[PagePointer]:
         """The oldest page with a text that `oldest_with_text` gives, and those behind it, POINTER_SLICE in all; the
         caller verifies each."""
-        oldest = self.oldest_with_text(number, row_key, fits)
+        oldest = self.oldest_with_text(number, row_key, fits, condition)
         if oldest is None:
             return iter(())
         return chain([oldest], islice(self._pages_of(_TEXT + number, oldest), POINTER_SLICE - 1))

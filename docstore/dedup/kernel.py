@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -26,6 +27,7 @@ from docstore.dedup.overlaps import Sets, take
 from docstore.model import format as disk
 from docstore.model.errors import InvalidArgument
 from docstore.text import charset, content
+from docstore.text.readers import SHELL_WORDS, TEXT_LIMIT_BYTES
 
 NATIVE: Final = "native"
 REFERENCE: Final = "reference"
@@ -63,6 +65,7 @@ class Kernel:
         prefer: Literal["native", "reference"] | None = None,
         *,
         order: bytes = bands.IN_ORDER,
+        vocabulary: str = "",
     ) -> None:
         """Fix the choice.
 
@@ -72,14 +75,18 @@ class Kernel:
             checksum: of the body, by its name in a schema.
             prefer: insist on one code; None takes native code where there is any.
             order: of the bins that make bands; see `bands.band_keys`.
+            vocabulary: of a schema: where XML of the user's own has its text.
 
         Raises:
-            InvalidArgument: no extractor or checksum has that name, `shingle_words` is below 1, or native code is
-                insisted on where it cannot be had.
+            InvalidArgument: the vocabulary cannot be read, no extractor or checksum has that name, `shingle_words` is
+                below 1, or native code is insisted on where it cannot be had.
         """
         if shingle_words < 1:
             raise InvalidArgument(f"shingle_words must be at least 1, not {shingle_words}")
         checksums.algorithm(checksum)
+        if vocabulary:
+            import_module("docstore.text.vocabulary").parse(vocabulary)  # lxml is loaded if it is needed
+        self._vocabulary = vocabulary
         self._extract = content.extractor(extractor)
         self._shingle_words = shingle_words
         self._checksum = checksum
@@ -134,8 +141,8 @@ class Kernel:
         """What a main text is posted under, as its page's analysis has it."""
         if self._native is not None:
             try:
-                count, *keys = self._native.text_keys(text)
-                return TextKeys(count, *[np.frombuffer(each, np.uint64) for each in keys])
+                found = self._with_fingerprints(Analysis(True, b"", main_bytes=text.encode()))
+                return TextKeys(found.shingle_count, found.band_keys, found.fingerprints, found.runs)
             except (UnicodeEncodeError, RuntimeError):
                 pass
         return reference.text_keys(text, self._shingle_words, self._order)
@@ -163,40 +170,65 @@ class Kernel:
         else:
             body_checksum = _BLAKE3_SCHEME + digest
         if outcome is None:
-            return Analysis(False, body_checksum)
+            other = reference.read_other(body, body_checksum, content_type, self._vocabulary, links=links)
+            return self._with_fingerprints(other)
         if isinstance(outcome, bool):
             assert self._native is not None
-            decoded = charset.decode(body[: reference.TEXT_LIMIT_BYTES], content_type)
+            decoded = charset.decode(body[:TEXT_LIMIT_BYTES], content_type)
             outcome = self._native.source(decoded.text, decoded.encoding, links)
         name, title, description, keywords, lang, canonical, headings, main, outlinks, numbers = outcome
         found = tuple([Link(href, text) for href, text in outlinks]) if outlinks else ()
         name = sys.intern(name)
         if numbers is None:
-            return Analysis(
+            analysis = Analysis(
                 True, body_checksum, name, title, description, keywords, lang, canonical, headings, main, links=found
             )
+        else:
+            word_count, text_digest, simhash, bins, band_keys, samples, runs, shingles = numbers
+            analysis = Analysis(
+                True,
+                body_checksum,
+                name,
+                title,
+                description,
+                keywords,
+                lang,
+                canonical,
+                headings,
+                main,
+                word_count,
+                _TEXT_SCHEME + text_digest,
+                len(shingles) // 8,
+                simhash,
+                _SKETCH_SCHEME + bins,
+                np.frombuffer(band_keys, np.uint64),
+                np.frombuffer(samples, np.uint64),
+                np.frombuffer(runs, np.uint64),
+                found,
+                np.frombuffer(shingles, np.uint64),
+            )
+            if word_count >= SHELL_WORDS:
+                return analysis
+        shell = reference.read_shell(analysis, body, content_type)
+        return analysis if shell is None else self._with_fingerprints(shell)
+
+    def _with_fingerprints(self, declared: Analysis) -> Analysis:
+        """An analysis with the fingerprints of its main text, by native code."""
+        assert self._native is not None
+        numbers = self._native.fingerprints(declared.main) if declared.main_bytes else None
+        if numbers is None:
+            return declared
         word_count, text_digest, simhash, bins, band_keys, samples, runs, shingles = numbers
-        return Analysis(
-            True,
-            body_checksum,
-            name,
-            title,
-            description,
-            keywords,
-            lang,
-            canonical,
-            headings,
-            main,
-            word_count,
-            _TEXT_SCHEME + text_digest,
-            len(shingles) // 8,
-            simhash,
-            _SKETCH_SCHEME + bins,
-            np.frombuffer(band_keys, np.uint64),
-            np.frombuffer(samples, np.uint64),
-            np.frombuffer(runs, np.uint64),
-            found,
-            np.frombuffer(shingles, np.uint64),
+        return declared._replace(
+            word_count=word_count,
+            text_checksum=_TEXT_SCHEME + text_digest,
+            shingle_count=len(shingles) // 8,
+            simhash=simhash,
+            sketch=_SKETCH_SCHEME + bins,
+            band_keys=np.frombuffer(band_keys, np.uint64),
+            fingerprints=np.frombuffer(samples, np.uint64),
+            runs=np.frombuffer(runs, np.uint64),
+            shingles=np.frombuffer(shingles, np.uint64),
         )
 
     def _by_reference(
@@ -205,7 +237,14 @@ class Kernel:
         if isinstance(error, RuntimeError):
             _LOG.error("%s; the reference analyses this body of %d bytes: please report it", error, len(body))
         return reference.analyse(
-            body, content_type, self._extract, self._shingle_words, self._checksum, links=links, order=self._order
+            body,
+            content_type,
+            self._extract,
+            self._shingle_words,
+            self._checksum,
+            links=links,
+            order=self._order,
+            vocabulary=self._vocabulary,
         )
 
 

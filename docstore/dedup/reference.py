@@ -2,54 +2,27 @@
 
 Knows `text` and the lower half of `dedup`.  Must not know stores, verdicts or threads.
 
-What is HTML, by the body's head (first 1024 bytes, after a byte order mark and white space):
-
-- never: a body that starts as a PDF, PNG, GIF, JPEG, ZIP, gzip or RAR file does;
-- type text/html or application/xhtml+xml: always;
-- no type: if the head holds no zero byte (a UTF-16 mark excuses them) and begins with ``<`` and a letter or ``!``, the
-  first tag not being that of a feed, a site map or an SVG image; or with ``<?xml`` and has ``<html`` in it;
-- any other type: never.
-
-Text is taken from the first `TEXT_LIMIT_BYTES` of a body, checksums from all of it.  Memory is linear in the former.
+Which bodies are HTML, and which reader takes the others, `text.readers` says.  Text is taken from the first
+`TEXT_LIMIT_BYTES` of a body, checksums from all of it.  Memory is linear in the former: an analysis takes some 25 bytes
+for each of these, and up to 50 if letters unfold into many.
 """
 
 from __future__ import annotations
-
-import re
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup import bands, checksum, shingle, simhash, sketch
 from docstore.dedup.analysis import Analysis, Link, TextKeys
-from docstore.text import charset, content, page
+from docstore.model.capture import encode_entries
+from docstore.text import charset, content, page, readers
+from docstore.text.readers import SHELL_WORDS, TEXT_LIMIT_BYTES
 from docstore.text.words import words
 
-TEXT_LIMIT_BYTES: Final = 16 << 20
-"""An analysis takes some 25 bytes of memory for each of these, and up to 50 where letters unfold into many."""
-
-_HTML_TYPES: Final = frozenset({"text/html", "application/xhtml+xml"})
-_BINARY_STARTS: Final = (b"%PDF-", b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b\x08", b"Rar!\x1a")
-_HEAD_BYTES: Final = 1024
-_UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
-_SNIFFED: Final = re.compile(
-    rb"(?:\xef\xbb\xbf)?\s*<(?!(?:rss|feed|rdf:RDF|svg|urlset|sitemapindex)\b)(?:[A-Za-z!]|\?xml(?=(?s:.*)<html))",
-    re.IGNORECASE,
-)
-
-
-def is_html(body: bytes, content_type: str | None) -> bool:
-    """Whether a body is read as HTML, by the rule at the head of this file."""
-    if body.startswith(_BINARY_STARTS):
-        return False
-    media_type = (content_type or "").partition(";")[0].strip().lower()
-    if media_type:
-        return media_type in _HTML_TYPES
-    head = body[:_HEAD_BYTES]
-    if head.startswith(_UTF_16_MARKS):
-        head = head[2:].replace(b"\0", b"")
-    return b"\0" not in head and _SNIFFED.match(head) is not None
+REASON_NO_TEXT = "no_text"
+"""Why a body gets exact dedup only: it has no reader."""
+REASON_UNREADABLE = "unreadable: "
+"""The same, with the reader's message: it found no text."""
 
 
 def shingles(text: str, shingle_words: int) -> NDArray[np.uint64]:
@@ -68,46 +41,57 @@ def text_keys(text: str, shingle_words: int, order: bytes) -> TextKeys:
     return TextKeys(len(distinct), band_keys, fingerprints, shingle.runs(in_order, fingerprints))
 
 
-def analyse(
-    body: bytes,
-    content_type: str | None,
-    extract: content.Extractor,
-    shingle_words: int,
-    checksum_name: str,
-    *,
-    links: bool = False,
-    order: bytes = bands.IN_ORDER,
+def read_other(
+    body: bytes, body_checksum: bytes, content_type: str | None, vocabulary: str, *, links: bool
 ) -> Analysis:
-    """Everything that the write path wants to know of one body.
-
-    Args:
-        body: as fetched, after transfer and content decoding.
-        content_type: value of the header; None or "" where there was none.
-        extract: finds the text that carries the fingerprints.
-        shingle_words: words in a shingle, at least 1.
-        checksum_name: algorithm of the body checksum.
-        links: whether outlinks are wanted.
-        order: of the bins that make bands; see `bands.band_keys`.
-    """
-    body_checksum = checksum.body_checksum(body, checksum_name)
-    if not is_html(body, content_type):
-        return Analysis(False, body_checksum)
-    decoded = charset.decode(body[:TEXT_LIMIT_BYTES], content_type)
-    read = page.read(decoded.text, extract, links=links)
-    found = words(read.main)
-    declared = Analysis(
-        is_html=True,
-        body_checksum=body_checksum,
-        charset=decoded.encoding,
-        title=read.title,
-        description=read.description,
-        keywords=read.keywords,
-        lang=read.lang,
-        canonical=read.canonical,
-        headings=read.headings,
-        main_bytes=read.main.encode("utf-8", "surrogatepass"),
-        links=tuple(Link(href, text) for href, text in read.links),
+    """The analysis of a body that is not HTML, without fingerprints."""
+    try:
+        text = readers.read(body, content_type, vocabulary)
+    except readers.Unreadable as error:
+        return Analysis(False, body_checksum, no_text=REASON_UNREADABLE + str(error))
+    if text is None:
+        return Analysis(False, body_checksum, no_text=REASON_NO_TEXT)
+    return Analysis(
+        True,
+        body_checksum,
+        charset=text.charset,
+        title=text.title,
+        description=text.description,
+        lang=text.lang,
+        headings=text.headings,
+        main_bytes=text.main.encode("utf-8", "surrogatepass"),
+        links=tuple(Link(href, anchor) for href, anchor in text.links) if links else (),
+        published=text.published,
+        entries=encode_entries(text.entries) if text.entries else b"",
     )
+
+
+def read_shell(analysis: Analysis, body: bytes, content_type: str | None) -> Analysis | None:
+    """A shell with the article of its JSON-LD as main text, without fingerprints; None if the page is no shell."""
+    if analysis.word_count >= SHELL_WORDS or b"articleBody" not in body:
+        return None
+    text = readers.article_of_shell(body, content_type)
+    if text is None or len(words(text.main)) < SHELL_WORDS:
+        return None
+    return Analysis(
+        True,
+        analysis.body_checksum,
+        charset=analysis.charset,
+        title=analysis.title or text.title,
+        description=analysis.description,
+        keywords=analysis.keywords,
+        lang=analysis.lang or text.lang,
+        canonical=analysis.canonical,
+        headings=analysis.headings,
+        main_bytes=text.main.encode("utf-8", "surrogatepass"),
+        links=analysis.links,
+        published=text.published,
+    )
+
+
+def with_fingerprints(declared: Analysis, shingle_words: int, order: bytes) -> Analysis:
+    """An analysis with the fingerprints of its main text."""
+    found = words(declared.main)
     if not found:
         return declared
     in_order = shingle.shingles(found, shingle_words)
@@ -125,3 +109,50 @@ def analyse(
         runs=shingle.runs(in_order, fingerprints),
         shingles=distinct,
     )
+
+
+def analyse(
+    body: bytes,
+    content_type: str | None,
+    extract: content.Extractor,
+    shingle_words: int,
+    checksum_name: str,
+    *,
+    links: bool = False,
+    order: bytes = bands.IN_ORDER,
+    vocabulary: str = "",
+) -> Analysis:
+    """Everything that the write path wants to know of one body.
+
+    Args:
+        body: as fetched, after transfer and content decoding.
+        content_type: value of the header; None or "" where there was none.
+        extract: finds the text that carries the fingerprints, of HTML.
+        shingle_words: words in a shingle, at least 1.
+        checksum_name: algorithm of the body checksum.
+        links: whether outlinks are wanted.
+        order: of the bins that make bands; see `bands.band_keys`.
+        vocabulary: the user's; see `text.vocabulary`.
+    """
+    body_checksum = checksum.body_checksum(body, checksum_name)
+    if not readers.is_html(body, content_type):
+        declared = read_other(body, body_checksum, content_type, vocabulary, links=links)
+        return with_fingerprints(declared, shingle_words, order)
+    decoded = charset.decode(body[:TEXT_LIMIT_BYTES], content_type)
+    read = page.read(decoded.text, extract, links=links)
+    declared = Analysis(
+        True,
+        body_checksum,
+        charset=decoded.encoding,
+        title=read.title,
+        description=read.description,
+        keywords=read.keywords,
+        lang=read.lang,
+        canonical=read.canonical,
+        headings=read.headings,
+        main_bytes=read.main.encode("utf-8", "surrogatepass"),
+        links=tuple(Link(href, text) for href, text in read.links),
+    )
+    analysis = with_fingerprints(declared, shingle_words, order)
+    shell = read_shell(analysis, body, content_type)
+    return analysis if shell is None else with_fingerprints(shell, shingle_words, order)

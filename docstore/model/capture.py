@@ -6,6 +6,7 @@ values are msgpack; numbers that a person may read in a scan are decimal ASCII.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -55,6 +56,8 @@ KEYWORDS = ("text", b"keywords")
 HEADINGS = ("text", b"headings")
 LANG = ("text", b"lang")
 CANONICAL = ("text", b"canonical")
+PUBLISHED = ("text", b"published")
+ENTRIES = ("text", b"entries")
 CHECKSUM = ("dedup", b"checksum")
 TEXT_CHECKSUM = ("dedup", b"text_checksum")
 SIMHASH = ("dedup", b"simhash")
@@ -237,8 +240,12 @@ def declared_values(analysis: Analysis) -> Values:
         (HEADINGS, analysis.headings),
         (LANG, analysis.lang),
         (CANONICAL, analysis.canonical),
+        (PUBLISHED, analysis.published),
     )
-    return {column: text.encode("utf-8", "surrogatepass") for column, text in declared if text}
+    values = {column: text.encode("utf-8", "surrogatepass") for column, text in declared if text}
+    if analysis.entries:
+        values[ENTRIES] = analysis.entries
+    return values
 
 
 def text_values(analysis: Analysis) -> Values:
@@ -274,6 +281,37 @@ def decode_sketch(value: bytes) -> tuple[bytes, int]:
 def decode_simhash(value: bytes) -> int | None:
     """The number of `dedup:simhash`; None for none, or one of another scheme."""
     return int.from_bytes(value[1:], "big") if value[:1] == _SIMHASH_SCHEME and len(value) == 9 else None
+
+
+class Entry(NamedTuple):
+    """One page that a feed or site map lists.
+
+    Attributes:
+        url: as written, resolved against `xml:base`; may be relative to the document.
+        title: folded to a line, or "".
+        published: in UTC as 2024-05-01T12:00:00Z, or "".
+    """
+
+    url: str
+    title: str
+    published: str
+
+
+def encode_entries(entries: Sequence[Entry]) -> bytes:
+    """Encode for `text:entries`."""
+    return bytes(msgpack.packb(entries, unicode_errors="surrogatepass"))
+
+
+def decode_entries(value: bytes) -> tuple[Entry, ...]:
+    """Decode `text:entries`.
+
+    Raises:
+        CorruptionError: not a list of entries.
+    """
+    try:
+        return tuple(Entry(*entry) for entry in msgpack.unpackb(value, unicode_errors="surrogatepass"))
+    except (ValueError, TypeError) as error:
+        raise CorruptionError(f"text:entries does not decode: {error}") from error
 
 
 def encode_visit(status: int, headers: Headers) -> bytes:

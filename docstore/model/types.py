@@ -396,8 +396,8 @@ class Schema(NamedTuple):
         checksum: name of the body checksum algorithm.
         keyed_bands: choose the bins of each band by a secret of the store, so that nobody else can aim at the index's
             buckets.  Two stores of the same pages may then propose different candidates.
-        policies: what to do per verdict; the default is `flag`.  A mapping is made into pairs, strings into members of
-            the enumerations.
+        policies: what to do per verdict; the default is `flag`.  A mapping is made into pairs, strings into members.
+        vocabulary: TOML that says where XML of the user's own has its text; see docs/extraction.md.
     """
 
     families: tuple[ColumnFamily, ...] = ()
@@ -409,6 +409,7 @@ class Schema(NamedTuple):
     policies: tuple[tuple[VerdictKind, Policy], ...] = ()
     similar_threshold: float | None = 0.5
     keyed_bands: bool = False
+    vocabulary: str = ""
 
     def _checked(self) -> dict[str, Any]:
         _check_type("families", self.families, tuple | list)
@@ -431,6 +432,7 @@ class Schema(NamedTuple):
                 )
         _check_type("checksum", self.checksum, str)
         _check_type("keyed_bands", self.keyed_bands, bool)
+        _check_type("vocabulary", self.vocabulary, str)
         return {"families": tuple(self.families), "policies": tuple(checked_policies(self.policies).items())}
 
     def policy(self, kind: VerdictKind) -> Policy:
@@ -524,9 +526,9 @@ class Verdict(NamedTuple):
         of_url: the page that it duplicates, or is similar to; "" for new.
         of_timestamp: which version of that page, in microseconds; 0 for new.
         similarity: exact Jaccard coefficient, or containment for `contained`; 1.0 for exact and same_text, 0.0 for new.
-        reason: "short_text", "not_html", "status", "blank" (only white space) or "not_modified": the page could not be
-            judged and is new.  "crowded": a page that it repeats may have been missed.  "doubtful_text", with any
-            verdict on text: less than a quarter of the title's words are in the main text.  Else "".
+        reason: "short_text", "no_text", "status", "blank" (white space), "not_modified", or "unreadable: " and why: the
+            page could not be judged and is new.  "crowded": a page that it repeats may have been missed.
+            "doubtful_text", with any verdict on text: under a quarter of the title's words are in it.  Else "".
         contains_url: an older page whose shingles are in this one, or "".
         candidates: pages that the index proposed.
         verified: candidates that were compared exactly.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from docstore.model import capture
-from docstore.model.capture import Column, StoredVerdict
+from docstore.model.capture import Column, Entry, StoredVerdict
 from docstore.model.errors import CorruptionError
 from docstore.model.format import SKETCH_BYTES
 from docstore.model.keys import url_of
@@ -67,6 +67,8 @@ class Capture(NamedTuple):
         body: the bytes; None also if it was written with ``keep_body=False``.
         status, headers, media_type, charset, ip, payload_digest, docno: of the fetch.
         title, text, description, keywords, headings, lang, canonical: of the page's text.
+        published: when a feed, site map, Markdown file or JSON-LD says it was: in UTC as 2024-05-01T12:00:00Z, or "".
+        entries: the pages that a feed or site map lists.
         checksum, text_checksum: scheme byte and digest.
         simhash: of the text, 64 bits; None also if there is no word, or a policy hides it.
         sketch: of the text: scheme byte and one byte a bin; None as for `simhash`.
@@ -91,6 +93,8 @@ class Capture(NamedTuple):
     headings: str | None = None
     lang: str | None = None
     canonical: str | None = None
+    published: str | None = None
+    entries: tuple[Entry, ...] | None = None
     checksum: bytes | None = None
     text_checksum: bytes | None = None
     verdict: StoredVerdict | None = None
@@ -430,6 +434,8 @@ class DocumentReader:
             fields.update(_http_fields(fetch))
         if "text" in wanted:
             fields.update({name: fetch(column).decode("utf-8", "replace") for name, column in _TEXT_FIELDS})
+            entries = fetch(capture.ENTRIES)
+            fields["entries"] = capture.decode_entries(entries) if entries else ()
         if "dedup" in wanted:
             verdict = capture.decode_verdict(fetch(capture.VERDICT)) if capture.VERDICT in columns else None
             fields.update(checksum=fetch(capture.CHECKSUM), text_checksum=fetch(capture.TEXT_CHECKSUM), verdict=verdict)
@@ -496,6 +502,7 @@ _TEXT_FIELDS = (
     ("headings", capture.HEADINGS),
     ("lang", capture.LANG),
     ("canonical", capture.CANONICAL),
+    ("published", capture.PUBLISHED),
 )
 
 

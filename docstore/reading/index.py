@@ -89,7 +89,7 @@ def kernel_of(opened: Backend) -> Kernel:
     """The kernel that a store's schema and its secret ask for."""
     schema = opened.schema
     order = bands.order_of(opened.band_secret)
-    return Kernel(schema.extractor, schema.shingle_words, schema.checksum, order=order)
+    return Kernel(schema.extractor, schema.shingle_words, schema.checksum, order=order, vocabulary=schema.vocabulary)
 
 
 def stored_texts(

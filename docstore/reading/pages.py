@@ -8,7 +8,18 @@ from __future__ import annotations
 from docstore.dedup.comparable import bodies_compare
 from docstore.dedup.detector import StoredPage
 from docstore.dedup.doubt import TitledText
-from docstore.model.capture import BODY, CHECKSUM, MAIN, SKETCH, STATUS, TEXT_CHECKSUM, TITLE, Column, decode_sketch
+from docstore.model.capture import (
+    BODY,
+    CHECKSUM,
+    ENTRIES,
+    MAIN,
+    SKETCH,
+    STATUS,
+    TEXT_CHECKSUM,
+    TITLE,
+    Column,
+    decode_sketch,
+)
 from docstore.model.pointers import PagePointer
 from docstore.model.types import ReadSpec
 from docstore.reading.documents import DocumentReader
@@ -47,7 +58,8 @@ class StoredPages:
         if BODY not in columns or CHECKSUM not in columns:
             return None
         text_checksum = self._value(columns, TEXT_CHECKSUM) if MAIN in columns else b""
-        return StoredPage(self._value(columns, CHECKSUM), text_checksum, *decode_sketch(self._value(columns, SKETCH)))
+        sketch = decode_sketch(self._value(columns, SKETCH))
+        return StoredPage(self._value(columns, CHECKSUM), text_checksum, *sketch, ENTRIES in columns)
 
     def title(self, pointer: PagePointer) -> str:
         """Its shown title."""

@@ -29,6 +29,11 @@ def identify(word_count: int, text_checksum: bytes, title: bytes, body: bytes) -
     return BY_BODY, body
 
 
+def text_of(text_checksum: bytes, *, is_list: bool) -> bytes:
+    """Names a text among pages, or among feeds and site maps."""
+    return b"list" + text_checksum if is_list else text_checksum
+
+
 def text_identity(text_checksum: bytes, title: bytes) -> bytes:
     """Names a text under titles of which all have the same words, 16 bytes."""
     found = "\n".join(sorted(distinctive_words(title.decode("utf-8", "surrogatepass"))))

@@ -28,7 +28,6 @@ from blake3 import blake3
 from docstore.dedup.candidates import Numbers, leaders
 from docstore.dedup.clusters import CanonicalPolicy, Clusters, Pages, cluster_groups, policy_order
 from docstore.dedup.comparable import MIN_NEAR_WORDS
-from docstore.dedup.kernel import Kernel
 from docstore.dedup.shingle import distinct
 from docstore.model.capture import BODY, ClusterPlace
 from docstore.model.errors import InvalidArgument
@@ -203,8 +202,8 @@ class _Sweep:
         extractor = _extractor(options.text, schema.extractor)
         self._from_bodies = extractor != schema.extractor
         self._own_sketches = self._from_bodies or shingle_words != schema.shingle_words
-        self._rule = TextRule(extractor, shingle_words, schema.checksum, False)
-        Kernel(*self._rule[:3])  # refuses what it does not know, before anything is read
+        self._rule = TextRule(extractor, shingle_words, schema.checksum, False, schema.vocabulary)
+        self._rule.kernel()  # refuses what it does not know, before anything is read
         self._how = f"{self._threshold!r} {extractor} {shingle_words} {options.versions}"
         self.report = SweepReport(
             threshold=self._threshold,
@@ -293,7 +292,7 @@ class _Sweep:
         either = made.sets.lengths[left] + made.sets.lengths[right] - shared
         similarity = shared / np.maximum(either, 1)
         long_enough = (made.word_counts[left] >= MIN_NEAR_WORDS) & (made.word_counts[right] >= MIN_NEAR_WORDS)
-        kept = (similarity >= self._threshold) & long_enough
+        kept = (similarity >= self._threshold) & long_enough & (versions.lists[first] == versions.lists[second])
         kept[kept] = standing(versions, maker.text, first[kept], second[kept])
         first, second, similarity = first[kept], second[kept], similarity[kept]
         equal = _same_bodies(versions, leader)

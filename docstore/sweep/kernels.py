@@ -19,7 +19,7 @@ from docstore.dedup.comparable import MIN_NEAR_WORDS
 from docstore.dedup.kernel import Kernel, shared_members
 from docstore.dedup.overlaps import Sets
 from docstore.dedup.sketch import BINS, minima
-from docstore.sweep.identity import identify
+from docstore.sweep.identity import identify, text_of
 from docstore.text.words import words
 
 Columns: TypeAlias = dict[str, Any]
@@ -30,7 +30,7 @@ class TextRule(NamedTuple):
     """How sets are made of texts.
 
     Attributes:
-        extractor, shingle_words, checksum: of the kernel.
+        extractor, shingle_words, checksum, vocabulary: of the kernel.
         sketches: make sketches too.
     """
 
@@ -38,11 +38,16 @@ class TextRule(NamedTuple):
     shingle_words: int
     checksum: str
     sketches: bool
+    vocabulary: str = ""
+
+    def kernel(self) -> Kernel:
+        """The kernel that follows this rule."""
+        return Kernel(self.extractor, self.shingle_words, self.checksum, vocabulary=self.vocabulary)
 
 
 @lru_cache(maxsize=4)
-def _kernel(extractor: str, shingle_words: int, checksum: str) -> Kernel:
-    return Kernel(extractor, shingle_words, checksum)
+def _kernel(rule: TextRule) -> Kernel:
+    return rule.kernel()
 
 
 def sets_of_texts(rule: TextRule, batch: Columns) -> Columns:
@@ -54,7 +59,7 @@ def sets_of_texts(rule: TextRule, batch: Columns) -> Columns:
     Returns:
         Columns as of `_columns`.
     """
-    kernel = _kernel(*rule[:3])
+    kernel = _kernel(rule)
     made = []
     counts = []
     for raw in batch["text"]:
@@ -72,7 +77,7 @@ def sets_of_bodies(rule: TextRule, batch: Columns) -> Columns:
         rule: how they are made.
         batch: `body`, `content_type` (UTF-8 or None) and `identity` (uint64, two each, of the body) of each version.
     """
-    kernel = _kernel(*rule[:3])
+    kernel = _kernel(rule)
     made, counts, equal_by, identities = [], [], [], []
     bodies = batch["identity"].reshape(-1, 2)
     for body, content_type, identity in zip(batch["body"], batch["content_type"], bodies, strict=True):
@@ -80,7 +85,8 @@ def sets_of_bodies(rule: TextRule, batch: Columns) -> Columns:
         made.append(kernel.shingles(analysis.main))
         counts.append(analysis.word_count)
         title = analysis.title.encode("utf-8", "surrogatepass")
-        by, found = identify(analysis.word_count, analysis.text_checksum, title, identity.tobytes())
+        text = text_of(analysis.text_checksum, is_list=bool(analysis.entries))
+        by, found = identify(analysis.word_count, text, title, identity.tobytes())
         equal_by.append(by)
         identities.append(found)
     return _columns(

@@ -39,7 +39,7 @@ from docstore.reading.documents import DocumentReader
 from docstore.reading.lookup import MAX_REDIRECTS, REDIRECT_STATUSES
 from docstore.storage.envelope import envelope_raw_bytes, is_absent, is_ref, parse_envelope
 from docstore.store import DocumentStore
-from docstore.sweep.identity import BY_BODY, BY_TEXT, body_identity, identify, text_identity
+from docstore.sweep.identity import BY_BODY, BY_TEXT, body_identity, identify, text_identity, text_of
 from docstore.text.words import words
 
 FAMILIES = ("dedup", "http", "page", "text")
@@ -111,6 +111,7 @@ class Versions:
         shingle_counts: (n,) int64 size of the set that the sketch was made of; 0 without one.
         texts: envelope of its text.
         titles: in UTF-8.
+        lists: (n,) bool: a feed or site map.
         placed: (n,) uint64 checksum of the columns that an earlier sweep wrote; 0 for none.
         named: (version, version) that the write path called duplicates.
         duplicate: (n,) bool: the verdict of one of its captures names another page.
@@ -134,6 +135,7 @@ class Versions:
     shingle_counts: Numbers
     texts: Blobs
     titles: Blobs
+    lists: NDArray[np.bool_]
     placed: NDArray[np.uint64]
     named: NDArray[np.int64]
     duplicate: NDArray[np.bool_]
@@ -178,7 +180,7 @@ class _Reading:
         self._row_keys, self._texts, self._titles = Blobs(), Blobs(), Blobs()
         self._rows, self._timestamps, self._column_times = array("q"), array("q"), array("q")
         self._identity, self._bodies = bytearray(), bytearray()
-        self._equal_by, self._good, self._sketched, self._duplicate = (bytearray() for _ in range(4))
+        self._equal_by, self._good, self._sketched, self._duplicate, self._lists = (bytearray() for _ in range(5))
         self._sketches: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - mapped for as long as the sweep runs
         self._placed = array("Q")
         self._shingle_counts = array("q")
@@ -240,6 +242,7 @@ class _Reading:
         text_checksum = value(capture.TEXT_CHECKSUM)
         status = int(value(capture.STATUS) or b"0")
         known = len(text_checksum) == 17 and text_checksum[0] == SCHEME_TEXT_1
+        text_checksum = text_of(text_checksum, is_list=capture.ENTRIES in columns)
         good = text_compares(status) and known
         body = body_identity(status, body)
         sketch, shingle_count = capture.decode_sketch(value(capture.SKETCH))
@@ -254,6 +257,7 @@ class _Reading:
         self._row_keys.append(row_key)
         self._texts.append(columns.get(capture.MAIN, b""))
         self._titles.append(title)
+        self._lists.append(capture.ENTRIES in columns)
         self._rows.append(self._row_number)
         self._timestamps.append(timestamp)
         self._column_times.append(timestamp)
@@ -333,6 +337,7 @@ class _Reading:
             np.array(self._shingle_counts, np.int64),
             self._texts,
             self._titles,
+            np.frombuffer(bytes(self._lists), np.bool_),
             np.array(self._placed, np.uint64),
             np.empty((0, 2), np.int64),
             np.frombuffer(bytes(self._duplicate), np.bool_),

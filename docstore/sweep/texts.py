@@ -17,7 +17,6 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.kernel import Kernel
 from docstore.dedup.overlaps import Sets
 from docstore.dedup.sketch import BINS
 from docstore.model import capture
@@ -76,7 +75,7 @@ class Maker:
         self._reader = DocumentReader(store.table, store.opened.placement)
         self._versions = versions
         self._rule = rule
-        self._kernel = Kernel(*rule[:3])
+        self._kernel = rule.kernel()
         self._from_bodies = from_bodies
         self._engine = engine
 

@@ -18,6 +18,7 @@ from docstore.dedup.analysis import Analysis
 from docstore.model import keys
 from docstore.model.format import INLINE_LIMIT_BYTES
 from docstore.text import charset
+from docstore.text.readers import is_html
 from docstore.text.tokens import attributes, split
 
 FAMILY: Final = "anchor"
@@ -85,6 +86,8 @@ def _encoded(texts: list[str]) -> bytes:
 
 def _base(url: str, body: bytes, content_type: str | None) -> str:
     """What references are resolved against."""
+    if not is_html(body, content_type):
+        return url
     head = body[:_BASE_WITHIN_BYTES]
     if b"\0" in head[:4]:  # two bytes a character
         head = head.replace(b"\0", b"")

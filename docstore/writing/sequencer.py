@@ -299,7 +299,13 @@ class Sequencer:
             return None
         postings = self._index.add(one.row_key, pointer.timestamp, analysis, status=one.page.status)
         self._plan.write(Stage.POSTINGS, postings)
-        stored = StoredPage(analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count)
+        stored = StoredPage(
+            analysis.body_checksum,
+            analysis.text_checksum,
+            analysis.sketch,
+            analysis.shingle_count,
+            bool(analysis.entries),
+        )
         return PendingPage(stored, analysis.title, one.page.status, analysis.main_bytes, one.page.body, b"", None)
 
     def _add_pending(self, pointer: PagePointer, pending: PendingPage | None) -> None:

@@ -15,10 +15,11 @@ from blake3 import blake3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docstore.dedup.analysis import Link
+from docstore.dedup.analysis import Analysis, Link
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.reference import TEXT_LIMIT_BYTES
 from docstore.model.errors import InvalidArgument
+from docstore.text import readers
 
 PAGE = (
     "<html lang=en><title>Tea</title><h1>On tea</h1><p>"
@@ -30,7 +31,7 @@ PAGE = (
 def test_analysis_of_a_page() -> None:
     kernel = Kernel()
     analysis = kernel.analyse(PAGE.encode(), "text/html", links=True)
-    assert analysis.is_html
+    assert analysis.has_text
     assert (analysis.title, analysis.headings, analysis.lang, analysis.charset) == ("Tea", "On tea", "en", "utf-8")
     assert analysis.main.startswith("On tea\nword0 word1")
     assert analysis.word_count == 83
@@ -84,15 +85,28 @@ def test_fingerprints_are_functions_of_the_main_text_alone() -> None:
         (b"<?xml version='1.0'?><rss>", None, False),
         (b"<rss version=2>", None, False),
         (b"<html>\0\0", None, False),
+        (b"<rss><channel>", "text/html", False),
+        (b"<?xml version='1.0'?>\n<!-- a feed --><!DOCTYPE rss><n:rss>", "text/html", False),
+        ("\ufeff<urlset>".encode("utf-16le"), "text/html", False),
+        (b"<!-- <rss> --><p>", "text/html", True),
+        (b"<!-- <rss> <p>", "text/html", True),
+        (b"<rss-like>", "text/html", True),
+        (b"<svg>", "text/html", True),
+        (b"<?xml version='1.0'?><h:HTML>", "text/xml", True),
+        (b"<html>", "application/xml", True),
+        (b"<article>", "application/xml", False),
         (b"just text", None, False),
         (b"", None, False),
     ],
 )  # fmt: skip
 def test_what_counts_as_html(body: bytes, content_type: str | None, is_html: bool) -> None:
+    assert readers.is_html(body, content_type) is is_html
     analysis = Kernel().analyse(body, content_type)
-    assert analysis.is_html is is_html
-    if not is_html:
-        assert analysis._replace(body_checksum=b"")[1:10] == (b"",) + ("",) * 7 + (b"",)
+    if is_html:
+        assert analysis.has_text
+    elif not analysis.has_text:
+        assert analysis.no_text
+        assert repr(analysis._replace(no_text="")) == repr(Analysis(False, analysis.body_checksum))
 
 
 def test_a_page_without_words_has_no_fingerprint() -> None:

@@ -15,7 +15,7 @@ pytest.importorskip("scrapy", reason="Scrapy is not installed: pip install '.[sc
 import scrapy
 from scrapy import Request
 from scrapy.exceptions import DropItem
-from scrapy.http import HtmlResponse, Response
+from scrapy.http import HtmlResponse, Response, XmlResponse
 from scrapy.utils.test import get_crawler
 
 import docstore
@@ -109,6 +109,17 @@ def test_links_of_a_duplicate_are_not_followed(crawl: Callable[..., Crawl]) -> N
     assert len(one.links(answer(A))) == 2
     assert one.links(answer(B)) == []
     assert one.stats()["links_dropped"] == 2
+
+
+def test_links_of_an_article_whose_text_its_feed_holds_are_followed(crawl: Callable[..., Crawl]) -> None:
+    one = crawl()
+    feed = b"<rss><channel><item><title>Story</title><description><![CDATA[" + STORY + b"]]></description></item>"
+    response = XmlResponse(f"{A}/feed", headers={"Content-Type": "application/rss+xml"}, body=feed, request=Request(A))
+    one.gives(response)
+    stored = one.store.get(f"{A}/feed")
+    assert stored is not None and stored.newest.entries and "Story" in (stored.text or "")
+    assert len(one.links(answer(A))) == 2
+    assert one.stats()["verdict/new"] == 2
 
 
 @pytest.mark.parametrize(

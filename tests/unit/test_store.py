@@ -87,7 +87,7 @@ def test_short_texts_and_non_html_are_not_judged_by_text(store: docstore.Documen
     pdf = store.put_page(
         "https://a.example/x.pdf", b"%PDF-1.4 " + os.urandom(900), headers={"Content-Type": "application/pdf"}
     )
-    assert (pdf.verdict.kind, pdf.verdict.reason) == (VerdictKind.NEW, "not_html")
+    assert (pdf.verdict.kind, pdf.verdict.reason) == (VerdictKind.NEW, "no_text")
 
 
 def test_empty_bodies_are_never_exact(store: docstore.DocumentStore) -> None:

@@ -23,6 +23,7 @@ from docstore import compiled
 from docstore.dedup import reference
 from docstore.dedup.kernel import Kernel
 from docstore.model.types import Page
+from docstore.text.readers import is_html
 from docstore.text.words import words
 from tools.bench.harness import Section, one_core, seconds_of
 
@@ -50,7 +51,7 @@ def run(pages: Sequence[Page], command: str) -> Section:
         "Kernel: body to text and fingerprints, one core", command, ("what", "MB/s", "us a page", "times zstd -3")
     )
     bodies = [(page.body, page.header("content-type")) for page in pages]
-    bodies = [body for body in bodies if reference.is_html(*body)]
+    bodies = [body for body in bodies if is_html(*body)]
     step = max(1, len(bodies) // SAMPLE_PAGES)
     sampled = bodies[::step]
     with one_core():

@@ -85,7 +85,7 @@ def _frames(job: Job) -> Iterator[frames.Parts]:
     """The frames of a job, in order."""
     # Nothing in an archive is without its time: the clock only says what lies too far ahead.
     order = bands.order_of(job.band_secret)
-    kernel = Kernel(job.extractor, job.shingle_words, job.checksum, order=order)
+    kernel = Kernel(job.extractor, job.shingle_words, job.checksum, order=order, vocabulary=job.vocabulary)
     preparer = Preparer(kernel, lambda: time.time_ns() // 1000)
     allowance = Allowance(AHEAD_BYTES)
     waiting: SimpleQueue[tuple[Future[frames.Parts], int] | BaseException | None] = SimpleQueue()

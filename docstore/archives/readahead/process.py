@@ -51,6 +51,7 @@ class Job(NamedTuple):
         band_secret: of the store, or b"".
         any_time: take pages of times that are refused otherwise.
         strip_passwords: leave user and password out of URLs that name both.
+        vocabulary: as in the store's schema.
     """
 
     files: tuple[str, ...]
@@ -64,6 +65,7 @@ class Job(NamedTuple):
     any_time: bool = False
     band_secret: bytes = b""
     strip_passwords: bool = False
+    vocabulary: str = ""
 
 
 class ReadingProcess:

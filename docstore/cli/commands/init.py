@@ -6,6 +6,8 @@ Knows the schema's options; the store checks their values.
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from docstore.backends import store_exists
@@ -23,6 +25,7 @@ docstore init
 docstore init --store crawl-2024 --checksum sha256
 docstore init --family link --family page:max_versions=3,max_age=90d
 docstore init --on exact=reject --on near=reference
+docstore init --vocabulary press.toml
 """
 
 _DEFAULTS = Schema()
@@ -79,6 +82,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"checksum of bodies, such as blake3, sha256, md5 (default: {_DEFAULTS.checksum})",
     )
     parser.add_argument(
+        "--vocabulary",
+        metavar="FILE.toml",
+        type=Path,
+        help="where XML of your own has its title, text and entries, as docs/extraction.md shows",
+    )
+    parser.add_argument(
         "--family",
         metavar="NAME[:max_versions=N,max_age=30d,intersection]",
         type=family,
@@ -105,6 +114,7 @@ def run(args: argparse.Namespace) -> int:
         policies=tuple(args.on),
         similar_threshold=args.similar_threshold,
         keyed_bands=args.keyed_bands,
+        vocabulary=_vocabulary(args.vocabulary) if args.vocabulary else "",
     )
     open_files(args, "init makes the files of a store", create=True, schema=schema).close()
     if args.json:
@@ -112,6 +122,18 @@ def run(args: argparse.Namespace) -> int:
     else:
         output.line(f"made a store at {args.store}")
     return EXIT_OK
+
+
+def _vocabulary(path: Path) -> str:
+    try:
+        source = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"cannot read the vocabulary {path}: {error}") from error
+    try:
+        import_module("docstore.text.vocabulary").parse(source)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{path}: {error}") from error
+    return source
 
 
 def _share_or_none(text: str) -> float | None:

@@ -191,8 +191,8 @@ impl Analyser {
         })
     }
 
-    /// Distinct shingles of a main text, band keys, samples and runs; None where it has no word.
-    pub fn text_keys(&mut self, text: &str) -> Option<Fingerprints> {
+    /// Fingerprints of a main text; None if it has no word.
+    pub fn fingerprints_of(&mut self, text: &str) -> Option<Fingerprints> {
         self.words.cut(text.as_bytes());
         self.fingerprints(Vec::new(), Vec::new(), Vec::new())
     }

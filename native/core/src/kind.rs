@@ -1,8 +1,10 @@
-//! What is HTML: `is_html` of `docstore/dedup/reference.py`.
+//! What is HTML: `is_html` of `docstore/text/readers.py`.
 
 const BINARY_STARTS: [&[u8]; 7] =
     [b"%PDF-", b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b\x08", b"Rar!\x1a"];
-const OTHER_ROOTS: [&[u8]; 6] = [b"rss", b"feed", b"rdf:RDF", b"svg", b"urlset", b"sitemapindex"];
+const HTML_TYPES: [&str; 2] = ["text/html", "application/xhtml+xml"];
+const XML_TYPES: [&str; 2] = ["text/xml", "application/xml"];
+const LIST_ROOTS: [&[u8]; 5] = [b"rss", b"feed", b"rdf", b"urlset", b"sitemapindex"];
 const HEAD_BYTES: usize = 1024;
 
 /// Whether a body is read as HTML.
@@ -12,30 +14,68 @@ pub fn is_html(body: &[u8], content_type: &str) -> bool {
     }
     let is_space = |each: char| each.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&each);
     let media_type = content_type.split(';').next().unwrap_or("").trim_matches(is_space);
-    if !media_type.is_empty() {
-        return ["text/html", "application/xhtml+xml"].iter().any(|html| media_type.eq_ignore_ascii_case(html));
+    let is_any = |types: &[&str]| types.iter().any(|known| media_type.eq_ignore_ascii_case(known));
+    if !media_type.is_empty() && !is_any(&HTML_TYPES) && !is_any(&XML_TYPES) {
+        return false;
     }
     let head = &body[..body.len().min(HEAD_BYTES)];
     if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
         let without_zeros: Vec<u8> = head[2..].iter().copied().filter(|&byte| byte != 0).collect();
-        return begins_as_html(&without_zeros);
+        return begins_as_html(&without_zeros, media_type.is_empty(), is_any(&HTML_TYPES));
     }
-    !head.contains(&0) && begins_as_html(head)
+    begins_as_html(head, media_type.is_empty(), is_any(&HTML_TYPES))
 }
 
-fn begins_as_html(head: &[u8]) -> bool {
-    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
-    let blanks = head.iter().take_while(|byte| matches!(byte, b'\t'..=b'\r' | b' ')).count();
-    let Some(behind) = head[blanks..].strip_prefix(b"<") else { return false };
-    let starts = |name: &[u8]| behind.len() >= name.len() && behind[..name.len()].eq_ignore_ascii_case(name);
-    let is_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
-    if OTHER_ROOTS.iter().any(|root| starts(root) && !is_word(behind.get(root.len()))) {
+fn begins_as_html(head: &[u8], is_untyped: bool, is_typed_html: bool) -> bool {
+    let root = root(head).unwrap_or_default();
+    if LIST_ROOTS.iter().any(|list| root.eq_ignore_ascii_case(list)) {
         return false;
     }
+    if !is_untyped {
+        return is_typed_html || root.eq_ignore_ascii_case(b"html");
+    }
+    if head.contains(&0) || root.eq_ignore_ascii_case(b"svg") {
+        return false;
+    }
+    let Some(behind) = after_blanks(head).strip_prefix(b"<") else { return false };
+    let begins_xml = behind.len() >= 4 && behind[..4].eq_ignore_ascii_case(b"?xml");
     match behind.first() {
         Some(byte) if byte.is_ascii_alphabetic() || *byte == b'!' => true,
-        _ => starts(b"?xml") && behind[4..].windows(5).any(|part| part.eq_ignore_ascii_case(b"<html")),
+        _ => begins_xml && behind[4..].windows(5).any(|part| part.eq_ignore_ascii_case(b"<html")),
     }
+}
+
+fn after_blanks(head: &[u8]) -> &[u8] {
+    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    let blanks = head.iter().take_while(|byte| matches!(byte, b'\t'..=b'\r' | b' ')).count();
+    &head[blanks..]
+}
+
+/// Local name of the first element, after instructions, comments and declarations.
+fn root(head: &[u8]) -> Option<&[u8]> {
+    let mut rest = after_blanks(head);
+    while let Some(behind) = rest.strip_prefix(b"<") {
+        let (begin, end): (usize, &[u8]) = match behind {
+            [b'?', ..] => (1, b"?>"),
+            [b'!', b'-', b'-', ..] => (3, b"-->"),
+            [b'!', ..] => (1, b">"),
+            _ => break,
+        };
+        let at = memchr::memmem::find(&behind[begin..], end)?;
+        rest = &behind[begin + at + end.len()..];
+        let blanks = rest.iter().take_while(|byte| matches!(byte, b'\t'..=b'\r' | b' ')).count();
+        rest = &rest[blanks..];
+    }
+    let name = rest.strip_prefix(b"<")?;
+    let begins = |part: &[u8]| part.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');
+    let first = name_length(name);
+    let local = name.get(first + 1..).filter(|local| first > 0 && name[first] == b':' && begins(local));
+    let local = local.unwrap_or(name);
+    begins(local).then(|| &local[..name_length(local)])
+}
+
+fn name_length(name: &[u8]) -> usize {
+    name.iter().take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-')).count()
 }
 
 #[cfg(test)]
@@ -54,5 +94,9 @@ mod tests {
         assert!(is_html(b"<rssy", ""));
         assert!(is_html(b"<?XML?><HTML", ""));
         assert!(!is_html(b"<?xml?><svg", ""));
+        assert!(!is_html(b"<!-- x --><!DOCTYPE x><a:RSS>", "text/html"));
+        assert!(is_html(b"<svg>", "text/html"));
+        assert!(is_html(b"<?xml?><html>", "text/xml"));
+        assert!(!is_html(b"<a>", "application/xml"));
     }
 }

@@ -165,22 +165,12 @@ impl Kernel {
         fields(python, &page)
     }
 
-    /// What a main text is posted under: distinct shingles, then band keys, samples and runs as bytes of uint64.
-    fn text_keys<'py>(&self, python: Python<'py>, text: &str) -> PyResult<Bound<'py, PyTuple>> {
+    /// Fingerprints of a main text, as `analyse` gives them; None if it has no word.
+    fn fingerprints<'py>(&self, python: Python<'py>, text: &str) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let mut workshop = self.workshop();
-        let found = self.detached(python, || workshop.analyser.text_keys(text))?;
+        let found = self.detached(python, || workshop.analyser.fingerprints_of(text))?;
         Self::keep(workshop, text.len());
-        let nothing = || PyBytes::new(python, &[]);
-        let Some(found) = found else {
-            return (0, nothing(), nothing(), nothing()).into_pyobject(python);
-        };
-        (
-            found.shingles.len(),
-            words_as_bytes(python, &found.band_keys)?,
-            words_as_bytes(python, &found.samples)?,
-            words_as_bytes(python, &found.runs)?,
-        )
-            .into_pyobject(python)
+        found.map(|found| numbers(python, &found)).transpose()
     }
 
     /// The shingle set of a main text: ascending, as bytes of uint64 in the machine's order.
@@ -259,7 +249,7 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints) -> PyResult<Bound<'py
 }
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 9;
+const INTERFACE: u32 = 10;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,0 +1,408 @@
+"""Which reader finds the text of a body: a table by media type and root element, and the readers of plain formats.
+
+Knows `charset`, `page` and `content`; `vocabulary` reads XML.  Must not know words, fingerprints or rows.  A reader
+takes a body and its Content-Type and gives a `Text`.  It never raises for what it reads, except `Unreadable`, whose
+message is for the user.  Time is linear in the body; a caller bounds the body.
+
+Which reader, by the body's head (first 1024 bytes, after a byte order mark), first that holds:
+
+1. a body that starts as a PDF, PNG, GIF, JPEG, ZIP or RAR file does: none; gzip: that of the XML in it, if it is a feed
+   or site map;
+2. the root element is one of `LIST_ROOTS`, whatever the type says among HTML, XML and no type: `vocabulary`;
+3. type text/html or application/xhtml+xml; an XML type with root ``html``; no type, no zero byte in the head (a UTF-16
+   mark excuses them), and it begins with ``<`` and a letter or ``!`` (not an SVG image), or with ``<?xml`` and has
+   ``<html`` in it: HTML, which is not read here (`is_html`);
+4. an XML type, or ``<?xml`` without a type: `vocabulary`, which knows some roots and those of the user's file;
+5. the type is in `READERS`; no type: plain text.
+
+Plain text and Markdown are none if the head has control characters, as binary files under a wrong type have.
+
+*Plain text*: its lines.  *Markdown*: rules for what pages use of CommonMark (headings, lists, quotes, code, links,
+tables, emphasis, front matter) make HTML of it, which `page.read` reads.  Words are what fingerprints are made of, and
+markup has hardly any, so a full parser would find the same text.  Indented code is text; nested link brackets stay.
+
+*Shell*: an HTML page with under `SHELL_WORDS` words of main text gets the ``articleBody`` of its JSON-LD, if exactly
+one object has one, of at least that many words.  Longer pages keep their text: JSON-LD repeats it at best.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_tz
+from html import escape
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+from docstore.model.capture import Entry
+from docstore.text import charset, page
+from docstore.text.content import BREAK, fold_blocks, visible
+from docstore.text.tokens import ascii_lower, attributes, split
+
+TEXT_LIMIT_BYTES: Final = 16 << 20
+"""Text is taken from the first of so many bytes of a body, also of what gzip gives."""
+HTML_TYPES: Final = frozenset({"text/html", "application/xhtml+xml"})
+XML_TYPES: Final = frozenset({"text/xml", "application/xml"})
+LIST_ROOTS: Final = frozenset({b"rss", b"feed", b"rdf", b"urlset", b"sitemapindex"})
+"""Roots of feeds and site maps, in lower case: these are served under any type."""
+MARKDOWN_LIMIT_BYTES: Final = 1 << 20
+"""A longer body is read as plain text: its markup takes some microseconds a character."""
+SHELL_WORDS: Final = 50
+JSON_LD_LIMIT_BYTES: Final = 1 << 20
+
+_GZIP: Final = b"\x1f\x8b\x08"
+_BINARY_STARTS: Final = (b"%PDF-", b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b", b"Rar!\x1a")
+_HEAD_BYTES: Final = 1024
+_UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
+_CONTROLS: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_SNIFFED: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:[A-Za-z!]|\?xml(?=(?s:.*)<html))", re.IGNORECASE)
+_ROOT: Final = re.compile(
+    rb"(?:\xef\xbb\xbf)?(?:\s++|<\?(?s:.*?)\?>|<!--(?s:.*?)-->|<!(?!--)[^>]*+>|(?!))*+"
+    rb"<(?:[\w.-]+:)?([A-Za-z_][\w.-]*)"
+)
+
+
+class Unreadable(Exception):
+    """A body has a reader and no text that it can find; the message says why and where."""
+
+
+class Text(NamedTuple):
+    """What a body says; strings as in `dedup.analysis.Analysis`.
+
+    Attributes:
+        main: the text that carries the fingerprints: blocks on lines.
+        charset: the encoding that it was read with.
+        published: in UTC as 2024-05-01T12:00:00Z, or "".
+        links: (href, text) in document order.
+        entries: of a feed or site map.
+    """
+
+    main: str
+    charset: str = ""
+    title: str = ""
+    description: str = ""
+    headings: str = ""
+    lang: str = ""
+    published: str = ""
+    links: tuple[tuple[str, str], ...] = ()
+    entries: tuple[Entry, ...] = ()
+
+
+Reader = Callable[[bytes, str | None], "Text | None"]
+
+
+def media_type_of(content_type: str | None) -> str:
+    """The media type of a Content-Type, in lower case; "" if there is none."""
+    return (content_type or "").partition(";")[0].strip().lower()
+
+
+def _head(body: bytes) -> bytes:
+    head = body[:_HEAD_BYTES]
+    return head[2:].replace(b"\0", b"") if head.startswith(_UTF_16_MARKS) else head
+
+
+def _root(head: bytes) -> bytes:
+    """Local name of the first element, in lower case; b"" if there is none in the head."""
+    found = _ROOT.match(head)
+    return found[1].lower() if found else b""
+
+
+def is_html(body: bytes, content_type: str | None) -> bool:
+    """Whether a body is read as HTML, by the rule at the head of this file."""
+    media_type = media_type_of(content_type)
+    if body.startswith(_BINARY_STARTS) or (media_type and media_type not in HTML_TYPES | XML_TYPES):
+        return False
+    head = _head(body)
+    root = _root(head)
+    if root in LIST_ROOTS:
+        return False
+    if media_type:
+        return media_type in HTML_TYPES or root == b"html"
+    return b"\0" not in head and root != b"svg" and _SNIFFED.match(head) is not None
+
+
+def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | None:
+    """The text of a body that is not HTML; None if it has no reader.
+
+    Args:
+        body: as fetched.
+        content_type: the header.
+        vocabulary: the user's, in TOML; see `vocabulary.parse`.
+    Raises:
+        Unreadable: its reader finds no text in it.
+    """
+    media_type = media_type_of(content_type)
+    if body.startswith(_GZIP):
+        body = _unpacked(body)
+        if _root(_head(body)) not in LIST_ROOTS:
+            return None
+        media_type, content_type = "", None
+    if body.startswith(_BINARY_STARTS):
+        return None
+    body = body[:TEXT_LIMIT_BYTES]
+    head = _head(body)
+    is_xml = media_type in XML_TYPES or media_type.endswith("+xml")
+    is_list = (not media_type or media_type in HTML_TYPES) and _root(head) in LIST_ROOTS
+    if is_xml or is_list or (not media_type and _starts_xml(head)):
+        found: Text | None = import_module("docstore.text.vocabulary").read(body, content_type, vocabulary)
+        return found  # lxml is loaded for XML alone
+    reader = READERS.get(media_type or "text/plain")
+    return reader(body, content_type) if reader and head.strip() and not _CONTROLS.search(head) else None
+
+
+def _starts_xml(head: bytes) -> bool:
+    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:5].lower() == b"<?xml" or head[:6] in (
+        b"<\0?\0x\0",
+        b"\0<\0?\0x",
+    )
+
+
+def _unpacked(body: bytes) -> bytes:
+    """The first `TEXT_LIMIT_BYTES` of a gzip file; what comes before any damage."""
+    found = b""
+    while body.startswith(_GZIP) and len(found) < TEXT_LIMIT_BYTES:
+        inflater = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        try:
+            found += inflater.decompress(body, TEXT_LIMIT_BYTES - len(found))
+        except zlib.error:
+            break
+        if not inflater.unused_data or not found:
+            break
+        body = inflater.unused_data
+    return found
+
+
+def shown(source: str) -> str:
+    """The visible text of a piece of HTML, blocks on lines."""
+    return visible(split(source.replace("\0", "\ufffd")))
+
+
+# --- dates
+
+LONGEST_DATE: Final = 100
+"""Characters; a longer text is no date."""
+
+_ISO: Final = re.compile(
+    r"(\d{4})(?:[-/.]?(\d\d)(?:[-/.]?(\d\d)(?:(?:T|\s+)(\d\d):?(\d\d)(?::?(\d\d)(?:[.,]\d+)?)?\s*"
+    r"(Z|UTC|GMT|UT|[+-]\d\d(?::?\d\d)?)?)?)?)?",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def published_time(text: str) -> str:
+    """A date in UTC as 2024-05-01T12:00:00Z; "" if the text is no date of the years 1 to 9999.
+
+    Two families are read.  RFC 822 and its relatives: two-digit years, names of North American zones, without weekday,
+    seconds or zone, full names of months, C's asctime.  ISO 8601 as W3C profiles it: from a year alone to fractions of
+    a second, also with a blank for the T and offsets without a colon.  A date without a zone is taken for UTC, one
+    without a time for midnight, one without a day for the first.  Names of months in other languages are not known,
+    and 05/01/2024 is no date, because two conventions read it differently.
+
+    >>> published_time("Wed, 01 May 2024 08:00:00 EDT")
+    '2024-05-01T12:00:00Z'
+    """
+    text = text.strip()
+    if not text or len(text) > LONGEST_DATE:
+        return ""
+    iso = _ISO.fullmatch(text)
+    try:
+        time = _of_iso(iso) if iso else _of_mail(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return ""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ").zfill(20) if time else ""
+
+
+def _of_iso(found: re.Match[str]) -> datetime:
+    year, month, day = (int(part or 1) for part in found.groups()[:3])
+    hour, minute, second = (int(part or 0) for part in found.groups()[3:6])
+    zone = found[7] or ""
+    offset = 0
+    if zone[:1] in ("+", "-"):
+        offset = (int(zone[1:3]) * 60 + int(zone[3:].lstrip(":") or 0)) * (-1 if zone[0] == "-" else 1)
+    return _time(year, month, day, hour, minute, second, offset * 60)
+
+
+def _of_mail(text: str) -> datetime | None:
+    found = parsedate_tz(text) or parsedate_tz(f"{text} 00:00:00 +0000")
+    return None if found is None else _time(*found[:6], found[9] or 0)
+
+
+def _time(year: int, month: int, day: int, hour: int, minute: int, second: int, offset_seconds: int) -> datetime:
+    """The time in UTC; 24:00 and a leap second are the next second."""
+    if not (hour <= 24 and minute < 60 and second <= 60 and abs(offset_seconds) < 86_400):
+        raise ValueError("not a time of the day")
+    midnight = datetime(year, month, day, tzinfo=UTC)
+    return midnight + timedelta(hours=hour, minutes=minute, seconds=second - offset_seconds)
+
+
+# --- plain text and Markdown
+
+
+def plain(body: bytes, content_type: str | None) -> Text:
+    """Lines as they are, white space folded."""
+    encoding, source = charset.decode(body, content_type)
+    lines = source.replace("\0", "\ufffd").replace("\r", BREAK).replace("\n", BREAK)
+    return Text(fold_blocks(lines), encoding)
+
+
+_FRONT_MATTER: Final = re.compile(r"\s*(?P<fence>---|\+\+\+)[ \t]*\n(?P<fields>(?s:.*?))\n(?P=fence)[ \t]*(?:\n|\Z)")
+_FIELD: Final = re.compile(r"^(\w+)[ \t]*+[:=](.*)$", re.MULTILINE)
+_FENCE: Final = re.compile(r" {0,3}(```+|~~~+)")
+_HEADING: Final = re.compile(r" {0,3}(#{1,6})(?:[ \t]++(.*)|$)")
+_UNDERLINE: Final = re.compile(r" {0,3}(?:(=+)|-{2,})[ \t]*$")
+_NO_TEXT: Final = re.compile(r"[ \t]*+(?:(?:[-*_][ \t]*+){3,}|(?=[^|]*\|)[|:\- \t]++)$")
+"""A line between sections, or below the head of a table."""
+_MARKERS: Final = re.compile(r"(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t])))+[ \t]*(?:\[[ xX]\][ \t])?")
+_DEFINITION: Final = re.compile(r" {0,3}\[([^\[\]]+)\]:[ \t]*+<?([^\s<>]+)>?")
+_CODE: Final = re.compile(r"(?<!`)(`++)([^`]++)\1(?!`)")
+_LINK: Final = re.compile(
+    r"(!?)\[([^\[\]]*)\]"
+    r"(?:\([ \t]*+<?([^()\s<>]*(?:\([^()\s<>]*\)[^()\s<>]*)?)>?"
+    r"""(?:[ \t]++(?:"[^"]*"|'[^']*')[ \t]*+)?\)|\[([^\[\]]*)\])?"""
+)
+_AUTOLINK: Final = re.compile(r"<((?:https?|ftp)://[^\s<>]+)>")
+_EMPHASIS: Final = re.compile(r"(?<![\w*_~])[*_~]++(?=\S)|(?<=[^\s*_~])[*_~]++(?!\w)")
+_ESCAPED: Final = re.compile(r"\\([!-/:-@\[-`{-~])")
+_KEPT: Final = re.compile("\ue000(\\d+)\ue001")
+"""Stands for a piece of HTML while a line is read."""
+
+
+def markdown(body: bytes, content_type: str | None) -> Text:
+    """Text, headings and links of Markdown; title, date and language of its front matter, if there is one."""
+    if len(body) > MARKDOWN_LIMIT_BYTES:
+        return plain(body, content_type)
+    encoding, source = charset.decode(body, content_type)
+    source = source.replace("\r\n", "\n").replace("\r", "\n")
+    declared: dict[str, str] = {}
+    matter = _FRONT_MATTER.match(source)
+    if matter:
+        declared = {key.lower(): value.strip(" \t\"'") for key, value in _FIELD.findall(matter["fields"])}
+        source = source[matter.end() :]
+    lines = source.split("\n")
+    targets = {found[1].casefold(): found[2] for line in lines if (found := _DEFINITION.match(line))}
+    read = page.read("\n".join(_html_lines(lines, targets)), visible, links=True)
+    return Text(
+        read.main,
+        encoding,
+        title=declared.get("title") or read.headings.partition("\n")[0],
+        description=declared.get("description") or read.description,
+        headings=read.headings,
+        lang=declared.get("lang") or declared.get("language", ""),
+        published=published_time(declared.get("date", "")),
+        links=read.links,
+    )
+
+
+def _html_lines(lines: list[str], targets: dict[str, str]) -> Iterator[str]:
+    fence = ""
+    for number, line in enumerate(lines):
+        opening = _FENCE.match(line)
+        if fence or opening:
+            if opening and (not fence or opening[1].startswith(fence)):
+                fence = "" if fence else opening[1]
+            else:
+                yield f"<p>{escape(line, quote=False)}"
+            continue
+        if _NO_TEXT.match(line) or _DEFINITION.match(line):
+            yield "<p>"
+            continue
+        following = lines[number + 1] if number + 1 < len(lines) else ""
+        marker = _MARKERS.match(line)
+        underlined = _UNDERLINE.match(following) if line.strip() and not marker else None
+        heading = _HEADING.match(line)
+        if heading or underlined:
+            level = len(heading[1]) if heading else 1 if underlined and underlined[1] else 2
+            text = (heading[2] or "").rstrip("# \t") if heading else line
+            yield f"<h{level}>{_inline(text, targets)}</h{level}>"
+            continue
+        if not line.strip() or _UNDERLINE.match(line):
+            yield "<p>"
+            continue
+        text = line[marker.end() :] if marker else line
+        yield f"{'<p>' if marker else ''}{_inline(text, targets)}"
+
+
+def _inline(line: str, targets: dict[str, str]) -> str:
+    """One line of Markdown as HTML."""
+    kept: list[str] = []
+
+    def restored(text: str) -> str:
+        return _KEPT.sub(lambda found: kept[int(found[1])], text)
+
+    def keep(html: str) -> str:
+        kept.append(restored(html))
+        return f"\ue000{len(kept) - 1}\ue001"
+
+    def link(found: re.Match[str]) -> str:
+        text = found[2]
+        href = found[3] if found[3] is not None else targets.get((found[4] or text).casefold())
+        if href is None:
+            return found[0]
+        start = f'<a href="{escape(href)}">'
+        return text if found[1] else f"{keep(start)}{text}{keep('</a>')}"
+
+    line = line.replace("\ue000", "\ufffd").replace("\ue001", "\ufffd")
+    line = _CODE.sub(lambda found: keep(escape(found[2], quote=False)), line)
+    line = _ESCAPED.sub(lambda found: keep(escape(found[1], quote=False)), line)
+    line = _AUTOLINK.sub(lambda found: keep(f'<a href="{escape(found[1])}">{escape(found[1])}</a>'), line)
+    line = _EMPHASIS.sub("", _LINK.sub(link, line))
+    return restored(line.replace("|", " ") if line.lstrip().startswith("|") else line)
+
+
+READERS: Final[dict[str, Reader]] = {
+    "text/plain": plain,
+    "text/markdown": markdown,
+    "text/x-markdown": markdown,
+    "text/x-web-markdown": markdown,
+}
+"""By media type; a reader of another format stands here as well."""
+
+
+# --- HTML without text
+
+
+def article_of_shell(body: bytes, content_type: str | None) -> Text | None:
+    """The article that only the JSON-LD of an HTML page has; None if it has none, or more than one."""
+    source = charset.decode(body[:TEXT_LIMIT_BYTES], content_type).text
+    markup = split(source.replace("\0", "\ufffd"))
+    found: list[dict[str, Any]] = []
+    for name, tag, content in zip(markup.names, markup.attributes, markup.contents, strict=True):
+        if name != "script" or not content or len(content) > JSON_LD_LIMIT_BYTES:
+            continue
+        if ascii_lower(attributes(tag).get("type", "")).strip() == "application/ld+json":
+            found += _articles(content)
+    if len({article["articleBody"] for article in found}) != 1:
+        return None
+    article = found[0]
+    main = article["articleBody"]
+    main = shown(main) if "<" in main or "&" in main else fold_blocks(main.replace("\n", BREAK))
+
+    def declared(key: str) -> str:
+        value = article.get(key)
+        return " ".join(value.split()) if isinstance(value, str) else ""
+
+    return Text(
+        main,
+        title=declared("headline") or declared("name"),
+        lang=declared("inLanguage"),
+        published=published_time(declared("datePublished")),
+    )
+
+
+def _articles(source: str) -> Iterator[dict[str, Any]]:
+    """Objects of JSON with an `articleBody`."""
+    try:
+        waiting: list[Any] = [json.loads(source, strict=False)]
+    except (ValueError, RecursionError):
+        return
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            if isinstance(value.get("articleBody"), str):
+                yield value
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value

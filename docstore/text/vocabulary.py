@@ -1,0 +1,463 @@
+"""Text of XML: feeds, site maps and documents in the user's own vocabulary, by a table of paths for each root element.
+
+Knows `readers` and `charset`; with `density` the only importer of lxml in `text/`.  Must not know bytes on disk,
+words or fingerprints.
+
+A `Vocabulary` says where in a document of its roots the entries are, and for the page and for each entry which paths
+hold title, text and so on, the best first.  A *path* is names joined by ``/``, from the root or the entry; ``@name`` at
+its end takes an attribute.  An element with an attribute `rel` is named ``link[alternate]``, one that says
+``isPermaLink="false"`` ``guid[false]``.  Names without prefix are of the root's own namespace.  Others have the prefix
+of `NAMESPACES`, whatever the document calls it, and of a namespace that is not there the prefix that the document gives
+it.  A prefix that is not declared is taken as in `NAMESPACES`.
+
+A value is HTML if it has markup, in elements or escaped, unless its `type` says that it is text (in Atom: only if its
+type says that it is HTML).  The main text of a page with entries is the title and text of each.
+
+lxml gets the root element alone, as UTF-8, never the prolog, so there is no DTD, no entity and no network.  A document
+whose prolog declares entities is refused.  Names of characters that HTML defines (``&nbsp;``) are replaced beforehand.
+Ill-formed XML is read as far as libxml2 recovers.  No tree is built: memory is that of the source and the values, and
+reading ends after `MOST_ENTRIES` entries or `MOST_ELEMENTS` elements.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import lru_cache
+from html import escape
+from typing import Any, Final, NamedTuple, cast
+from urllib.parse import urljoin
+
+from lxml import etree
+
+from docstore.model.capture import Entry
+from docstore.model.errors import InvalidArgument
+from docstore.text import charset
+from docstore.text.content import BREAK, fold_blocks
+from docstore.text.readers import Text, Unreadable, published_time, shown
+from docstore.text.references import decode_text
+
+MOST_ENTRIES: Final = 50_000
+"""As many as a site map may have."""
+MOST_ELEMENTS: Final = 500_000
+MOST_DEPTH: Final = 64
+"""Deeper elements have no path."""
+CHUNK_BYTES: Final = 1 << 16
+
+FIELDS: Final = ("title", "text", "description", "published", "link", "lang")
+XML: Final = "{http://www.w3.org/XML/1998/namespace}"
+NAMESPACES: Final = {
+    "http://www.w3.org/2005/Atom": "atom",
+    "http://purl.org/atom/ns#": "atom",
+    "http://purl.org/dc/elements/1.1/": "dc",
+    "http://purl.org/dc/elements/1.0/": "dc",
+    "http://purl.org/dc/terms/": "dcterms",
+    "http://purl.org/rss/1.0/modules/content/": "content",
+    "http://search.yahoo.com/mrss/": "media",
+    "http://search.yahoo.com/mrss": "media",
+    "http://www.itunes.com/dtds/podcast-1.0.dtd": "itunes",
+    "http://www.w3.org/1999/02/22-rdf-syntax-ns#": "rdf",
+    "http://www.w3.org/1999/xhtml": "xhtml",
+    "http://www.google.com/schemas/sitemap-news/0.9": "news",
+    "http://www.google.com/schemas/sitemap-image/1.1": "image",
+    "http://www.google.com/schemas/sitemap-video/1.1": "video",
+    "http://purl.org/rss/1.0/": "",
+    "http://my.netscape.com/rdf/simple/0.9/": "",
+    "http://channel.netscape.com/rdf/simple/0.9/": "",
+}
+"""Namespace -> prefix in paths."""
+_DECLARED: Final = {prefix: name for name, prefix in reversed(NAMESPACES.items()) if prefix}
+
+Paths = Mapping[str, tuple[str, ...]]
+"""Field -> paths, the best first."""
+
+
+class Vocabulary(NamedTuple):
+    """Where documents of some roots have what.
+
+    Attributes:
+        roots: local names of root elements.
+        entries: paths of the elements that are entries; none: the document is one page.
+        page: paths from the root.
+        entry: paths from an entry.
+        is_plain: a value is text unless its `type` says that it is HTML.
+    """
+
+    roots: tuple[str, ...]
+    entries: tuple[str, ...]
+    page: Paths
+    entry: Paths
+    is_plain: bool = False
+
+
+_RSS_DATES: Final = ("pubDate", "dc:date", "dcterms:issued", "atom:published", "atom:updated")
+_ATOM: Final[dict[str, tuple[str, ...]]] = {
+    "title": ("title", "media:group/media:title"),
+    "text": ("content", "summary", "media:group/media:description"),
+    "published": ("published", "issued", "updated", "modified", "dc:date"),
+    "link": ("link[alternate]@href", "link@href"),
+}
+
+VOCABULARIES: Final = (
+    Vocabulary(
+        ("rss", "RDF"),
+        ("channel/item", "item"),
+        {
+            "title": ("channel/title",),
+            "description": ("channel/description", "channel/itunes:summary"),
+            "published": ("channel/lastBuildDate", *(f"channel/{path}" for path in _RSS_DATES)),
+            "link": ("channel/link",),
+            "lang": ("channel/language", "channel/dc:language"),
+        },
+        {
+            "title": ("title", "dc:title", "media:title"),
+            "text": (
+                "content:encoded",
+                "xhtml:body",
+                "atom:content",
+                "description",
+                "itunes:summary",
+                "atom:summary",
+                "media:description",
+                "media:group/media:description",
+            ),
+            "published": _RSS_DATES,
+            "link": ("link", "guid", "@about", "atom:link[alternate]@href", "atom:link@href"),
+        },
+    ),
+    Vocabulary(
+        ("feed",),
+        ("entry",),
+        {
+            "title": ("title",),
+            "description": ("subtitle", "tagline"),
+            "published": ("updated", "modified"),
+            "link": _ATOM["link"],
+            "lang": ("@xml:lang",),
+        },
+        _ATOM,
+        is_plain=True,
+    ),
+    Vocabulary(("entry",), (), {**_ATOM, "lang": ("@xml:lang",)}, {}, is_plain=True),
+    Vocabulary(
+        ("urlset", "sitemapindex"),
+        ("url", "sitemap"),
+        {},
+        {
+            "title": ("news:news/news:title", "video:video/video:title"),
+            "text": ("video:video/video:description", "image:image/image:caption", "image:image/image:title"),
+            "published": ("news:news/news:publication_date", "video:video/video:publication_date", "lastmod"),
+            "link": ("loc",),
+        },
+    ),
+)
+"""The built-in ones; a user's come before them."""
+
+
+def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | None:
+    """The text of an XML document; None if no vocabulary has its root.
+
+    Raises:
+        Unreadable: it declares entities, or nothing in it can be read.
+    """
+    encoding, source = _decoded(body, content_type)
+    prolog = _PROLOG.match(source)
+    assert prolog is not None  # it matches the empty string
+    if "<!ENTITY" in prolog[0]:
+        line = 1 + source.count("\n", 0, source.index("<!ENTITY"))
+        raise Unreadable(f"the XML declares entities in line {line}, which are not expanded")
+    found = _NAME.match(source, prolog.end())
+    if found is None:
+        raise Unreadable(f"no root element of XML begins in line {1 + prolog[0].count(chr(10))}")
+    known = next((one for one in (*parse(vocabulary), *VOCABULARIES) if found[1] in one.roots), None)
+    if known is None:
+        return None
+    first_line = prolog[0].count("\n")
+    reading = _Reading(known)
+    problem = _feed(reading, _NAMED.sub(_character, source[prolog.end() :]), first_line)
+    text = reading.done(encoding)
+    if problem and not (text.main or text.title or text.entries):
+        raise Unreadable(f"the XML is not well-formed: {problem}")
+    return text
+
+
+_NOT_XML: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_PROLOG: Final = re.compile(
+    r"""\ufeff?(?:\s++|<\?(?s:.*?)\?>|<!--(?s:.*?)-->"""
+    r"""|<!DOCTYPE(?:[^\["'>]++|"[^"]*+"|'[^']*+'|\[(?:[^\]"']++|"[^"]*+"|'[^']*+'|(?!))*+\]|(?!))*+>|(?!))*+""",
+    re.IGNORECASE,
+)
+_NAME: Final = re.compile(r"<(?![!?])(?:[^\s<>/:]+:)?([^\s<>/:]+)")
+_NAMED: Final = re.compile(r"&[A-Za-z][A-Za-z0-9]{1,31};")
+_PREDEFINED: Final = frozenset({"&amp;", "&lt;", "&gt;", "&quot;", "&apos;"})
+
+
+def _decoded(body: bytes, content_type: str | None) -> charset.Decoded:
+    """As HTML is, and UTF-16 without a mark, which XML allows."""
+    for start, encoding in ((b"<\0?\0", "utf-16le"), (b"\0<\0?", "utf-16be")):
+        if body.startswith(start):
+            found = charset.Decoded(encoding, charset.decode_as(body, encoding))
+            break
+    else:
+        found = charset.decode(body, content_type)
+    return found._replace(text=_NOT_XML.sub("\ufffd", found.text))
+
+
+def _character(found: re.Match[str]) -> str:
+    """A reference by a name that HTML defines and XML does not, as a character."""
+    if found[0] in _PREDEFINED:
+        return found[0]
+    text = decode_text(found[0])
+    return text if text == found[0] else escape(text)
+
+
+def _feed(reading: _Reading, source: str, first_line: int) -> str:
+    """Parse a root element; what is not well-formed about it, and in which line, or ""."""
+    parser = etree.XMLParser(
+        target=cast(Any, reading),
+        encoding="utf-8",
+        recover=True,
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+    )
+    declared = " ".join(f'xmlns:{prefix}="{name}"' for prefix, name in _DECLARED.items())
+    encoded = f"<wrapper {declared}>{source}</wrapper>".encode()
+    try:
+        for start in range(0, len(encoded), CHUNK_BYTES):
+            parser.feed(encoded[start : start + CHUNK_BYTES])
+        parser.close()
+    except _Enough:
+        return ""
+    except etree.XMLSyntaxError as error:
+        return str(error)
+    fatal = next((entry for entry in parser.feed_error_log if entry.level >= etree.ErrorLevels.FATAL), None)
+    return f"{fatal.message} in line {fatal.line + first_line}" if fatal else ""
+
+
+class _Enough(Exception):
+    """The document is longer than is read."""
+
+
+class _Item:
+    """The page, or an entry: for each field the values of the best path so far.
+
+    Attributes:
+        depth: of its element below the root.
+        values: by field, the path's rank and its values; of a text several, else one.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self.values: dict[str, tuple[int, list[str]]] = {}
+
+    def take(self, field: str, rank: int, value: str) -> None:
+        known = self.values.get(field)
+        if value and (known is None or rank < known[0]):
+            self.values[field] = rank, [value]
+        elif value and known is not None and rank == known[0] and field == "text":
+            known[1].append(value)
+
+    def get(self, field: str) -> str:
+        return "\n".join(self.values.get(field, (0, []))[1])
+
+
+class _Reading:
+    """Target of the parser: follows the path, and collects the values that the vocabulary names."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._tables = [
+            {path: (field, rank) for field, paths in table.items() for rank, path in enumerate(paths)}
+            for table in (vocabulary.page, vocabulary.entry)
+        ]
+        self._page = _Item(0)
+        self._entry: _Item | None = None
+        self._entries: list[_Item] = []
+        self._names: dict[str, str] = {}
+        self._prefixes: dict[str, str] = {}
+        self._own_namespace = ""
+        self._elements = 0
+        self._depth = 0
+        """Of the open element: 1 is the wrapper, 2 the root."""
+        self._path: list[str] = []
+        """Names from below the root to the open element, or to the one whose value is read."""
+        self._bases = [""]
+        self._is_over = False
+        self._field: tuple[str, int] | None = None
+        """Whose value is read, with the rank of its path."""
+        self._field_depth = 0
+        self._is_html = self._is_tagged = False
+        self._pieces: list[str] = []
+
+    # --- for the parser
+
+    def start(self, tag: str, attributes: Mapping[str, str], namespaces: Mapping[str, str]) -> None:
+        """An element begins."""
+        self._elements += 1
+        if self._elements > MOST_ELEMENTS:
+            raise _Enough
+        self._depth += 1
+        if self._depth == 1 or self._is_over:
+            return
+        if self._field is not None:
+            if not self._is_tagged:
+                self._pieces = [escape(piece, quote=False) for piece in self._pieces]
+                self._is_tagged = True
+            self._pieces.append(f"<{tag.rpartition('}')[2]}>")
+            return
+        for prefix, namespace in namespaces.items():
+            self._prefixes.setdefault(namespace, prefix or "")
+        if self._depth == 2:
+            self._own_namespace = tag.rpartition("}")[0]
+        else:
+            self._path.append(self._element_name(tag, attributes))
+        base = attributes.get(f"{XML}base")
+        self._bases.append(_joined(self._bases[-1], base) if base else self._bases[-1])
+        if len(self._path) <= MOST_DEPTH:
+            self._begin(attributes)
+
+    def end(self, tag: str) -> None:
+        """An element ends."""
+        self._depth -= 1
+        if not self._depth or self._is_over:
+            return
+        if self._field is not None:
+            if self._depth >= self._field_depth:
+                self._pieces.append(f"</{tag.rpartition('}')[2]}>")
+                return
+            field, rank = self._field
+            item = self._entry or self._page
+            item.take(field, rank, self._value(field, "".join(self._pieces), self._is_html or self._is_tagged))
+            self._field, self._pieces = None, []
+        if self._entry is not None and self._entry.depth == len(self._path):
+            self._entry = None
+        if self._path:
+            self._path.pop()
+        self._bases.pop()
+        self._is_over = self._depth == 1
+
+    def data(self, text: str) -> None:
+        """Text of the open element."""
+        if self._field is not None:
+            self._pieces.append(escape(text, quote=False) if self._is_tagged else text)
+
+    def close(self) -> None:
+        """The document ends."""
+
+    # --- what it says
+
+    def _begin(self, attributes: Mapping[str, str]) -> None:
+        """Look up the element that has just begun."""
+        if self._entry is None and self._path and "/".join(self._path) in self._vocabulary.entries:
+            if len(self._entries) == MOST_ENTRIES:
+                raise _Enough
+            self._entry = _Item(len(self._path))
+            self._entries.append(self._entry)
+        item, table = (self._entry, self._tables[1]) if self._entry else (self._page, self._tables[0])
+        path = "/".join(self._path[item.depth :])
+        for key, value in attributes.items():
+            wanted = table.get(f"{path}@{'xml:lang' if key == f'{XML}lang' else self._name(key)}")
+            if wanted is not None:
+                item.take(*wanted, self._value(wanted[0], value, is_html=False))
+        self._field = table.get(path) if path else None
+        if self._field is not None:
+            self._field_depth, self._pieces, self._is_tagged = self._depth, [], False
+            kind = attributes.get("type", "").strip().lower()
+            self._is_html = kind not in ("text", "text/plain") and bool(kind or not self._vocabulary.is_plain)
+
+    def _element_name(self, tag: str, attributes: Mapping[str, str]) -> str:
+        name = self._name(tag)
+        if "rel" in attributes:
+            return f"{name}[{attributes['rel'].strip().lower()}]"
+        return f"{name}[false]" if attributes.get("isPermaLink", "").strip().lower() == "false" else name
+
+    def _name(self, tag: str) -> str:
+        """The name in paths of an element or attribute."""
+        known = self._names.get(tag)
+        if known is None:
+            namespace, _, local = tag.rpartition("}")
+            prefix = "" if namespace == self._own_namespace else NAMESPACES.get(namespace[1:])
+            if prefix is None:
+                prefix = self._prefixes.get(namespace[1:], "")
+            known = self._names[tag] = f"{prefix}:{local}" if prefix else local
+        return known
+
+    def _value(self, field: str, text: str, is_html: bool) -> str:
+        if field == "link":
+            return _joined(self._bases[-1], text)
+        if is_html and ("<" in text or "&" in text):
+            text = shown(text)
+        if field == "published":
+            return published_time(" ".join(text.split()))
+        if field == "text":
+            return fold_blocks(text.replace("\r", BREAK).replace("\n", BREAK))
+        return " ".join(text.split())
+
+    def done(self, encoding: str) -> Text:
+        """The text of the document."""
+        listed = (Entry(*(item.get(field) for field in ("link", "title", "published"))) for item in self._entries)
+        entries = tuple(entry for entry in listed if any(entry))
+        texts = [self._page.get("text")]
+        for item in self._entries:
+            texts += [item.get("title"), item.get("text")]
+        home = self._page.get("link")
+        links = [(home, self._page.get("title"))] if home else []
+        links += [(entry.url, entry.title) for entry in entries if entry.url]
+        newest = max((entry.published for entry in entries), default="")
+        return Text(
+            "\n".join(filter(None, texts)),
+            encoding,
+            title=self._page.get("title"),
+            description=self._page.get("description"),
+            lang=self._page.get("lang"),
+            published=self._page.get("published") or newest,
+            links=tuple(links),
+            entries=entries,
+        )
+
+
+def _joined(base: str, reference: str) -> str:
+    """A reference against a base, which may be relative itself; as written if it cannot be resolved."""
+    reference = reference.strip()
+    try:
+        return urljoin(base, reference) if base else reference
+    except ValueError:
+        return reference
+
+
+# --- the user's vocabularies
+
+
+@lru_cache(maxsize=4)
+def parse(source: str) -> tuple[Vocabulary, ...]:
+    """The vocabularies of a TOML file: a table for each, with `roots`, `entries` and paths by field, and one `entry`.
+
+    Raises:
+        InvalidArgument: the file says something else; the message names the table and key.
+    """
+    try:
+        tables = tomllib.loads(source)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidArgument(f"the vocabulary is no TOML: {error}") from error
+    return tuple(_vocabulary(name, table) for name, table in tables.items())
+
+
+def _vocabulary(name: str, table: Any) -> Vocabulary:
+    if not isinstance(table, dict) or not isinstance(table.get("entry", {}), dict):
+        raise InvalidArgument(f"the vocabulary {name!r} must be a table such as [{name}], its entry [{name}.entry]")
+    page = {key: paths for key, paths in table.items() if key not in ("roots", "entries", "entry")}
+    tables = (("", page), ("entry.", table.get("entry", {})))
+    for where, paths in (("", {key: table[key] for key in ("roots", "entries") if key in table}), *tables):
+        for key, value in paths.items():
+            if key not in (*FIELDS, "roots", "entries"):
+                raise InvalidArgument(f"{name}.{where}{key}: no such field; a vocabulary has {', '.join(FIELDS)}")
+            if not isinstance(value, list) or not all(isinstance(path, str) and path for path in value):
+                raise InvalidArgument(f"{name}.{where}{key} must be a list of paths such as ['head/title']")
+    if not table.get("roots"):
+        raise InvalidArgument(f"the vocabulary {name!r} names no root element: write roots = ['article']")
+    of_page, of_entry = ({key: tuple(value) for key, value in paths.items()} for _, paths in tables)
+    if bool(of_entry) != bool(table.get("entries")):
+        raise InvalidArgument(f"the vocabulary {name!r} needs both entries and [{name}.entry], or neither")
+    return Vocabulary(tuple(table["roots"]), tuple(table.get("entries", ())), of_page, of_entry)
