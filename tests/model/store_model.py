@@ -285,6 +285,7 @@ class Capture:
             stored,
             verdict,
         )
+        self.original: Capture | None = None
         self.families = {"dedup"} if stored == "rejected" else set(FAMILIES)
 
     def value(self, family: str) -> object:
@@ -388,10 +389,10 @@ class Model:
                 yield one
 
     def _original_is_there(self, capture: Capture) -> bool:
-        assert capture.verdict.of is not None
-        at, row_key = capture.verdict.of
-        original = self.row(row_key).captures.get(at)
-        return original is not None and "page" in original.families
+        original = capture.original
+        if original is None or "page" not in original.families:
+            return False
+        return self.row(original.pointer[1]).captures.get(original.at) is original
 
     # --- verdicts
 
@@ -472,6 +473,9 @@ class Model:
 
     def add(self, capture: Capture) -> None:
         at, row_key = capture.pointer
+        if capture.stored == "reference" and capture.verdict.of is not None:
+            of_at, of_row = capture.verdict.of
+            capture.original = self.row(of_row).captures.get(of_at)
         self.rows.setdefault(row_key, Row()).captures[at] = capture
         if capture.stored not in ("rejected", "confirmed"):
             self.bodies_of_text.setdefault(capture.body.words, set()).add(capture.body.raw)
