@@ -17,9 +17,9 @@ from __future__ import annotations
 import errno
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -58,7 +58,7 @@ from docstore.storage.engine import (
 from docstore.tablets.engines import barekeys, cellkeys
 from docstore.tablets.engines.barekeys import take_keys
 from docstore.tablets.engines.cellkeys import CELL_KIND, FamilyKeys, Marks, RowReader, column_head, newest_version
-from docstore.tablets.engines.deletedkeys import DeletedKeys
+from docstore.tablets.engines.deletedkeys import AMPLE_BYTES, DeletedKeys, shorten_log
 from docstore.tablets.engines.handle import Handle
 
 if TYPE_CHECKING:  # loaded at the first write
@@ -78,14 +78,7 @@ _SCAN_MOST_ROWS = 1024
 _SCAN_SLICE_CELLS = 8192
 _ENGINE_AREA_END = bytes((ENGINE_TAG + 1,))
 _BEFORE_ALL = b"\0"
-_NOWHERE = ENGINE_END_KEY * 2
-"""After the last key: compacting from here to here empties the log and touches no table."""
-_LEVEL0_MOST = 4
-"""LevelDB compacts so many tables of level 0."""
-_AMPLE_BYTES = 64 << 20
-"""If less is free beyond what a compaction needs, the writer waits for its end."""
-_COMPACTION_POLL_SECONDS = 0.002
-_COMPACTION_POLLS = 2500
+_NOWHERE = ENGINE_END_KEY * 2  # after the last key: compacting from here to here empties the log, no more
 _FOREIGN_ERRORS = (plyvel.Error, StopIteration)
 """plyvel's iterators end in silence where the last block is damaged.  So none is given a stop: each must come to a key
 behind its range, ENGINE_END_KEY at the latest, and StopIteration means damage."""
@@ -108,8 +101,7 @@ class LevelDBEngine:
     Attributes:
         path: the directory.
         log_limit_bytes: a longer log is made a table: recovery needs as much room on the disk as the log has.
-        keep_room: called after that, and before a range is compacted; gives the bytes that are free beyond what a
-            compaction needs.
+        keep_room: called after that and before compactions; gives the bytes that are free beyond what one needs.
     Raises:
         StoreUnavailable: missing, or held by another engine.
         CorruptionError: LevelDB finds its files damaged.
@@ -120,7 +112,7 @@ class LevelDBEngine:
     def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
         self.path = Path(path)
         self.log_limit_bytes = _WRITE_BUFFER_BYTES
-        self.keep_room: Callable[[], int] = lambda: _AMPLE_BYTES
+        self.keep_room: Callable[[], int] = lambda: AMPLE_BYTES
         self._create = create
         self._mark_lock = threading.Lock()
         self._log = self.path / "none.log"
@@ -446,43 +438,21 @@ class LevelDBEngine:
             self._shorten_log()
 
     def _shorten_log(self) -> None:
-        """See `shorten_log`.  REQUIRES: the write lock.
-
-        LevelDB compacts level 0 at four tables, and writes no more after a compaction that failed on a full disk.
-        Recovery makes one table more.  So three are not left while there is room, and no fourth is made without.
-        """
-        db = self._handle.writable()
-        if _level0_tables(db) >= _LEVEL0_MOST - 1 and self.keep_room() < 0:
-            return
         try:
-            db.compact_range(start=_NOWHERE, stop=_NOWHERE)
-            spare_bytes = self.keep_room()
-            if spare_bytes >= 0 and _level0_tables(db) == _LEVEL0_MOST - 1:
-                with db.write_batch() as batch:  # keys that are not there, on both sides of all others
-                    batch.delete(_BEFORE_ALL)
-                    batch.delete(_NOWHERE)
-                db.compact_range(start=_NOWHERE, stop=_NOWHERE)
-            waits = _COMPACTION_POLLS if 0 <= spare_bytes < _AMPLE_BYTES else 0
-            while waits and _level0_tables(db) >= _LEVEL0_MOST:  # others may take the room
-                time.sleep(_COMPACTION_POLL_SECONDS)
-                waits -= 1
+            shorten_log(self._handle.writable(), _BEFORE_ALL, _NOWHERE, self.keep_room)
         except _FOREIGN_ERRORS:
             self._handle.fail()  # what was written is in the log: the next write opens LevelDB again
 
     def _measure_log(self) -> int:
         """Size of the log that the next write goes to, which `_log` names afterwards."""
-        try:
+        with suppress(OSError):
             return self._log.stat().st_size
-        except OSError:
-            self._log = self._newest_log()
-            return self._log.stat().st_size if self._log.is_file() else 0
-
-    def _newest_log(self) -> Path:
-        return max(self.path.glob("*.log"), default=self.path / "none.log")
+        self._log = max(self.path.glob("*.log"), default=self.path / "none.log")
+        return self._log.stat().st_size if self._log.is_file() else 0
 
     def _landed(self, batch: Any, log_bytes: int) -> bool:
         """Whether the log grew by the whole batch: then only its sync failed, and a reopening will apply it."""
-        newest = self._newest_log()
+        newest = max(self.path.glob("*.log"), default=self.path / "none.log")
         before = log_bytes if newest == self._log else 0
         return newest.is_file() and newest.stat().st_size - before >= int(batch.approximate_size())
 
@@ -531,9 +501,9 @@ class LevelDBEngine:
             db = self._handle.writable()
             finished = self._finish_slice(db, cellkeys.row_prefix(table, row_key), max_cells)
         if finished:
-            for low, high in self._deleted.take_due(self._size_bytes):
-                if self.keep_room() >= 0:  # else `compact` does it, after it has freed space
-                    self._compact_keys(low, high, "compacting deleted keys")
+            due = self._deleted.take_due(self._size_bytes)
+            for low, high in due if due and self.keep_room() >= 0 else ():  # else `compact` does it
+                self._compact_keys(low, high, "compacting deleted keys")
         return finished
 
     def _finish_slice(self, db: Any, prefix: bytes, max_cells: int) -> bool:
@@ -620,10 +590,6 @@ class LevelDBEngine:
             self._call(work, f"copying to {path}")
         finally:
             copy.close()
-
-
-def _level0_tables(db: Any) -> int:
-    return int(db.get_property(b"leveldb.num-files-at-level0"))
 
 
 def _errno_of(text: str) -> int:
