@@ -392,11 +392,10 @@ class Schema(NamedTuple):
         shingle_words: words in a shingle.
         near_threshold: least exact Jaccard coefficient of a `near` verdict.
         contained_threshold: least share of a page's shingles in an older page for `contained`.
-        similar_threshold: least exact Jaccard coefficient of a `similar` verdict; None for a store without this grade,
-            such as one that was made before the grade existed.
+        similar_threshold: least exact Jaccard coefficient of a `similar` verdict; None for a store without this grade.
         checksum: name of the body checksum algorithm.
-        keyed_bands: choose the bins of each band by a secret of the store, so that nobody else can aim at the index's
-            buckets.  Two stores of the same pages may then propose different candidates.
+        keyed_bands: choose the bins of each band by a secret of the store: nobody else can aim at the index.
+        title_rule: give no verdict on a text that a host shows under contradicting titles.
         policies: what to do per verdict; the default is `flag`.  A mapping is made into pairs, strings into members of
             the enumerations.
     """
@@ -410,6 +409,7 @@ class Schema(NamedTuple):
     policies: tuple[tuple[VerdictKind, Policy], ...] = ()
     similar_threshold: float | None = 0.5
     keyed_bands: bool = False
+    title_rule: bool = True
 
     def _checked(self) -> dict[str, Any]:
         _check_type("families", self.families, tuple | list)
@@ -432,6 +432,7 @@ class Schema(NamedTuple):
                 )
         _check_type("checksum", self.checksum, str)
         _check_type("keyed_bands", self.keyed_bands, bool)
+        _check_type("title_rule", self.title_rule, bool)
         return {"families": tuple(self.families), "policies": tuple(checked_policies(self.policies).items())}
 
     def policy(self, kind: VerdictKind) -> Policy:
@@ -522,12 +523,13 @@ class Verdict(NamedTuple):
 
     Attributes:
         kind: the first that applies of exact, same_text, near, contained, similar, new.
-        of_url: the page that it duplicates, or is similar to; "" for new.
-        of_timestamp: which version of that page, in microseconds; 0 for new.
-        similarity: exact Jaccard coefficient, or containment for `contained`; 1.0 for exact and same_text, 0.0 for new.
+        of_url: the page that it duplicates, or is similar to; for new "", or with "title_mismatch" a like page.
+        of_timestamp: which version of that page, in microseconds; 0 if there is none.
+        similarity: exact Jaccard coefficient, or containment for `contained`; 1.0 for exact and same_text, or 0.0.
         reason: "short_text", "not_html", "status", "blank" (only white space) or "not_modified": the page could not be
             judged and is new.  "crowded": a page that it repeats may have been missed.  "doubtful_text", with any
-            verdict on text: less than a quarter of the title's words are in the main text.  Else "".
+            verdict on text: less than a quarter of the title's words are in the main text.  "title_mismatch": titles
+            say that a text like that of `of_url` is boilerplate.  Else "".
         contains_url: an older page whose shingles are in this one, or "".
         candidates: pages that the index proposed.
         verified: candidates that were compared exactly.

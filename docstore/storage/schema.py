@@ -27,6 +27,8 @@ def encode_schema(schema: Schema) -> bytes:
         del fields["similar_threshold"]
     if not schema.keyed_bands:
         del fields["keyed_bands"]
+    if schema.title_rule:
+        del fields["title_rule"]
     return bytes(msgpack.packb(fields))
 
 
