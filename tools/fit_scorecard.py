@@ -131,7 +131,7 @@ class Page:
 def read_wcxb(directory: Path) -> Iterator[tuple[str, int, bytes, str]]:
     """Kind, part, body and wanted text; pages of one site are in one part."""
     for page in read_pages(directory):
-        site = ".".join(host_of(directory, page).split(".")[-2:])
+        site = ".".join(host_of(page).split(".")[-2:])
         yield page.kind, int(hashlib.md5(site.encode()).hexdigest(), 16) % PARTS, page.body, page.wanted
 
 

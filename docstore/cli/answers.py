@@ -49,6 +49,7 @@ _REASON_WORDS = {
     "no_text": "no reader finds text in it, only its bytes were compared",
     "crowded": "too many pages share what it shares; a sweep has the last word",
     "status": "not a 2xx answer, its text was not compared",
+    "title_mismatch": "a host shows such a text under contradicting titles",
     "doubtful_text": "hardly a word of the title stands in its main text; `get --explain` shows why",
 }
 
@@ -62,6 +63,8 @@ def verdict_words(verdict: Verdict) -> str:
     """A verdict in one line."""
     reason = _REASON_WORDS.get(verdict.reason, verdict.reason)
     because = f" ({reason})" if reason else ""
+    if verdict.reason == "title_mismatch":
+        return f"new, though its text is {similarity(verdict.similarity)} like {verdict.of_url}{because}"
     if verdict.kind is VerdictKind.NEW:
         return f"new{because}"
     score = "" if verdict.kind in (VerdictKind.EXACT, VerdictKind.SAME_TEXT) else f" {similarity(verdict.similarity)}"

@@ -18,6 +18,8 @@ REASON_CROWDED = "crowded"
 """Why a page may be new that repeats another: the buckets that lead to pages like it are full at every depth."""
 REASON_DOUBTFUL = "doubtful_text"
 """What stands beside any other verdict on text, `new` among them, where `doubt` finds the page's main text doubtful."""
+REASON_TITLE_MISMATCH = "title_mismatch"
+"""Why a page is new that has a page with a like text, which it names: titles set the two apart (`doubt`)."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 

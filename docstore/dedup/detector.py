@@ -4,14 +4,14 @@ Knows the index, the kernel and a `Pages` protocol through which it sees rows; m
 are stored.  Fingerprints propose, exact comparison decides: every similarity here is computed from shingle sets made
 again from stored text.  A page has postings only while it holds its own body, so whatever the index names may be
 judged against, once it is seen to be live.  First that holds: exact, same_text, near, contained, similar, new.  Of
-several pages: highest similarity, then oldest, then row key; without those whose texts speak of neither (`doubt`).
+several pages: highest similarity, then oldest, then row key; without those that titles set apart (`doubt`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple, Protocol
 
 from blake3 import blake3
@@ -24,26 +24,32 @@ from docstore.dedup.comparable import (
     REASON_BLANK,
     REASON_CROWDED,
     REASON_DOUBTFUL,
+    REASON_TITLE_MISMATCH,
     bodies_compare,
     says_nothing,
     status_class,
     text_compares,
 )
-from docstore.dedup.doubt import TitledText, is_doubtful, speak_of_neither
+from docstore.dedup.doubt import TitledPage, is_doubtful, same_title, title_mismatch
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.oldest import Fits
 from docstore.dedup.ranking import Proposal
 from docstore.dedup.texts import QueryText, SketchBounds
 from docstore.model.format import TEXT_NUMBER_BYTES
+from docstore.model.keys import host_of
 from docstore.model.pointers import PagePointer, text_number
-from docstore.model.types import Schema, VerdictKind
+from docstore.model.types import DUPLICATES, Schema, VerdictKind
 
 MAX_VERIFIED = 16
 """Candidates compared exactly per page: the first that the index proposes and sketches do not rule out; and as many
 more, the likeliest by their sketches, where none of the first is near."""
 RELATIVE_SIMILARITY = 0.4
 """A page at least this near is worth a delta even where it is no duplicate."""
+MAX_EVIDENCE = 64
+"""Pages of the two hosts with one text whose titles are looked at for evidence (`doubt`)."""
+EVIDENCE_MARGIN = 0.1
+"""A third page like two near ones may be so much less like one of them, and still is evidence (`doubt`)."""
 SKETCH_MARGIN = 0.1
 """Three standard deviations of a sketch's estimate: what it rules out by more is not looked at."""
 LIKELY_CONTAINED = 0.8
@@ -101,7 +107,7 @@ class Pages(Protocol):
         """Its shown title."""
         ...
 
-    def titled(self, pointer: PagePointer) -> TitledText:
+    def titled(self, pointer: PagePointer) -> TitledPage:
         """Its title and text, for a comparison by words."""
         ...
 
@@ -123,8 +129,8 @@ class Judgement(NamedTuple):
 
     Attributes:
         kind: the verdict.
-        of: the page it duplicates; None for new.
-        similarity: exact; 0.0 for new.
+        of: the page it duplicates; of one that is new the page that titles set apart from it, or None.
+        similarity: exact, to that page; else 0.0.
         reason: why a page could not be judged, or why the verdict may be wrong; else "".
         contains: a page whose shingles lie in this one, or None.
         relative: the nearest page verified at RELATIVE_SIMILARITY or more, duplicate or not: a base for a delta.
@@ -206,11 +212,14 @@ def jaccard(shared: int, first: int, second: int) -> float:
 class Detector:
     """Gives verdicts over an index and the rows behind it.  Not thread-safe: one sequencer owns it."""
 
-    def __init__(self, index: HashIndex, kernel: Kernel, pages: Pages, thresholds: Thresholds) -> None:
+    def __init__(
+        self, index: HashIndex, kernel: Kernel, pages: Pages, thresholds: Thresholds, *, title_rule: bool
+    ) -> None:
         self._index = index
         self._kernel = kernel
         self._pages = pages
         self._thresholds = thresholds
+        self._title_rule = title_rule
         bounds = SketchBounds(RELATIVE_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
         self._texts = kernel.texts_held(SKETCHES_HELD, bounds, SHINGLE_CACHE_BYTES)
 
@@ -256,7 +265,7 @@ class Detector:
                 return Judgement(VerdictKind.SAME_TEXT, pointer, 1.0, relative=pointer, candidates=1, verified=1)
         if analysis.word_count < MIN_NEAR_WORDS:
             return Judgement(VerdictKind.NEW, reason="short_text")
-        return self._similar_text(row_key, analysis)
+        return self._similar_text(row_key, body, analysis)
 
     def matches(self, row_key: bytes, analysis: Analysis, limit: int) -> tuple[list[Match], Proposal]:
         """Candidates for a page, verified.
@@ -288,33 +297,65 @@ class Detector:
             matches.sort(key=_best_first)
         return matches, proposal
 
-    def standing(self, row_key: bytes, analysis: Analysis, matches: list[Match], least: float) -> list[Match]:
-        """Those of the matches on which a verdict may stand: their texts and the page's do not speak of neither.
+    def by_titles(
+        self, row_key: bytes, body: bytes, analysis: Analysis, matches: list[Match], least: float
+    ) -> tuple[list[Match], list[Match]]:
+        """Matches that stand, most similar first, and those that titles set apart from a page.
 
-        Where they do, the oldest page with that very text of which this does not hold stands for the match.
+        In the place of a match that is set apart stands the oldest page with that very text that is not.
 
         Args:
             row_key: pages of this row are left out.
-            analysis: the page's fingerprints.
+            body: of the page.
+            analysis: its fingerprints.
             matches: as `matches` gave them.
             least: Jaccard coefficient below which no verdict is asked for; such matches are kept unseen.
         """
-        page = TitledText(analysis.title, lambda: analysis.main)
+        may_stand = self._may_stand(row_key, body, analysis, matches)
         standing: list[Match] = []
+        apart: list[Match] = []
         for match in matches:
             is_unlike = max(match.contained, match.contains) < self._thresholds.contained and match.jaccard < least
-            if is_unlike or self.may_stand(page, match.pointer):
+            if is_unlike or may_stand(match.pointer):
                 standing.append(match)
-            elif (other := self._other_of_text(row_key, page, match.pointer)) is not None:
+            elif (other := self._other_of_text(row_key, analysis.title, match.pointer, may_stand)) is not None:
                 standing.append(match._replace(pointer=other))
+            else:
+                apart.append(match)
         standing.sort(key=_best_first)
-        return standing
+        return standing, apart
 
-    def may_stand(self, page: TitledText, pointer: PagePointer) -> bool:
-        """Whether a verdict on the text of a page may name that page."""
-        return not speak_of_neither(page, self._pages.titled(pointer))
+    def _may_stand(
+        self, row_key: bytes, body: bytes, analysis: Analysis, matches: list[Match]
+    ) -> Callable[[PagePointer], bool]:
+        """Gives whether titles let a verdict on the text of a page name another page."""
+        page = TitledPage(row_key, analysis.title, lambda: analysis.main, lambda: body)
+        near, contained = self._thresholds.near - EVIDENCE_MARGIN, self._thresholds.contained
+        like = [match for match in matches if match.jaccard >= near or match.contained >= contained]
 
-    def _other_of_text(self, row_key: bytes, page: TitledText, pointer: PagePointer) -> PagePointer | None:
+        def like_them(hosts: tuple[bytes, bytes]) -> Iterator[TitledPage]:
+            pointers = chain(
+                (match.pointer for match in like),
+                chain.from_iterable(self._pages_of_text(match, hosts) for match in like),
+            )
+            return (self._pages.titled(each) for each in pointers if host_of(each.row_key) in hosts)
+
+        def may_stand(pointer: PagePointer) -> bool:
+            other = self._pages.titled(pointer)
+            return not (self._title_rule and title_mismatch(page, other, like_them((page.host, other.host))))
+
+        return may_stand
+
+    def _pages_of_text(self, match: Match, hosts: tuple[bytes, bytes]) -> Iterator[PagePointer]:
+        """Live pages of some hosts with the text of a match, the oldest; of the text's first `MAX_TITLES` pages."""
+        number = match.number.to_bytes(TEXT_NUMBER_BYTES, "big")
+        pages = islice(self._index.pages_with_text(number), MAX_TITLES)
+        of_hosts = (page for page in pages if host_of(page.row_key) in hosts)
+        return islice(filter(self._has_text(number), of_hosts), MAX_EVIDENCE)
+
+    def _other_of_text(
+        self, row_key: bytes, title: str, pointer: PagePointer, may_stand: Callable[[PagePointer], bool]
+    ) -> PagePointer | None:
         """The oldest live page with the text of another on which a verdict may stand: of those with the page's own
         title, and the first of all."""
         stored = self._pages.page(pointer)
@@ -323,13 +364,13 @@ class Detector:
         number, is_list = text_number(stored.text_checksum), stored.is_list
         has_text = self._has_text(number, is_list=is_list)
 
-        def may_stand(other: PagePointer) -> bool:
+        def fits(other: PagePointer) -> bool:
             is_asked = other != pointer and other.row_key != row_key and has_text(other)
             its = self._pages.page(other) if is_asked else None
-            return its is not None and its.text_checksum == stored.text_checksum and self.may_stand(page, other)
+            return its is not None and its.text_checksum == stored.text_checksum and may_stand(other)
 
-        others = filter(may_stand, self._index.first_with_text(number, row_key, has_text, is_list))
-        found = [self._oldest_titled(row_key, stored.text_checksum, page.title, is_list=is_list), next(others, None)]
+        others = filter(fits, self._index.first_with_text(number, row_key, has_text, is_list))
+        found = [self._oldest_titled(row_key, stored.text_checksum, title, is_list=is_list), next(others, None)]
         return min((other for other in found if other is not None), default=None)
 
     def _verify_likeliest(
@@ -450,7 +491,7 @@ class Detector:
                 return has_number
             page = self._pages.page(pointer)
             same = page is not None and page.text_checksum == text_checksum
-            return same and self._pages.title(pointer) == title
+            return same and same_title(self._pages.title(pointer), title)
 
         return fits
 
@@ -458,7 +499,10 @@ class Detector:
         self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int
     ) -> Iterator[tuple[PagePointer, VerdictKind]]:
         """All pages of other rows with the body, or with the text and title of a page, and of those with its text alone
-        the first; and what they are to it.  Oldest first of each kind; some of them twice."""
+        the first; and what they are to it.  Oldest first of each kind; some of them twice.
+
+        Pages that titles set apart are `new`.
+        """
         if not says_nothing(body):
             has_body = self._has_body(body, analysis.body_checksum, status)
             for pointer in self._index.pages_with_body(analysis.body_checksum):
@@ -473,14 +517,15 @@ class Detector:
                 yield pointer, VerdictKind.SAME_TEXT
         if analysis.word_count < MIN_NEAR_WORDS:
             return
-        its, has_text = TitledText(analysis.title, lambda: analysis.main), self._has_text(number, is_list=is_list)
+        may_stand = self._may_stand(row_key, body, analysis, self.matches(row_key, analysis, MAX_VERIFIED)[0])
+        has_text = self._has_text(number, is_list=is_list)
         found = (page for page in self._index.pages_with_text(number) if page.row_key != row_key and has_text(page))
         for pointer in islice(found, MAX_TITLES):
             page = self._pages.page(pointer)
             if page is None or page.text_checksum != analysis.text_checksum:
                 continue
-            if self._pages.title(pointer) != analysis.title and self.may_stand(its, pointer):
-                yield pointer, VerdictKind.NEAR
+            if not same_title(self._pages.title(pointer), analysis.title):
+                yield pointer, VerdictKind.NEAR if may_stand(pointer) else VerdictKind.NEW
 
     def _has_text(self, number: bytes, is_list: bool | None = None) -> Fits:
         """Whether a page is live, has a text of this number, and that is compared with pages or with lists."""
@@ -495,31 +540,34 @@ class Detector:
 
         return fits
 
-    def _similar_text(self, row_key: bytes, analysis: Analysis) -> Judgement:
+    def _similar_text(self, row_key: bytes, body: bytes, analysis: Analysis) -> Judgement:
         thresholds = self._thresholds
         found, proposal = self.matches(row_key, analysis, MAX_VERIFIED)
         candidates, verified = proposal.candidates, len(found)
         reason = REASON_CROWDED if proposal.is_crowded else ""
         relative = found[0].pointer if found and found[0].jaccard >= RELATIVE_SIMILARITY else None
-        matches = self.standing(row_key, analysis, found, thresholds.least)
-        if len(matches) < len(found):
-            reason = reason or REASON_DOUBTFUL
+        matches, apart = self.by_titles(row_key, body, analysis, found, thresholds.least)
         smaller = [match for match in matches if match.contains >= thresholds.contained]
         contains = min(smaller, key=lambda match: (-match.contains, match.pointer)).pointer if smaller else None
         judgement = Judgement(VerdictKind.NEW, None, 0.0, reason, contains, relative, candidates, verified)
-        kinds = {thresholds.kind(match.jaccard, match.contained) for match in matches}
-        if VerdictKind.NEAR in kinds:
-            best = matches[0]
-            return judgement._replace(kind=VerdictKind.NEAR, of=best.pointer, similarity=best.jaccard, reason="")
-        if VerdictKind.CONTAINED in kinds:
+        kind, of, similarity = self._strongest(matches)
+        if kind in DUPLICATES:
+            return judgement._replace(kind=kind, of=of, similarity=similarity, reason="")
+        apart_kind, apart_of, apart_similarity = self._strongest(apart)
+        if apart_kind in DUPLICATES or (kind is VerdictKind.NEW and apart_of is not None):
+            return judgement._replace(of=apart_of, similarity=apart_similarity, reason=REASON_TITLE_MISMATCH)
+        return judgement._replace(kind=kind, of=of, similarity=similarity)
+
+    def _strongest(self, matches: list[Match]) -> tuple[VerdictKind, PagePointer | None, float]:
+        """The first verdict that holds of matches, most similar first; the page that it names, and its similarity."""
+        kinds = {self._thresholds.kind(match.jaccard, match.contained) for match in matches}
+        if VerdictKind.CONTAINED in kinds and VerdictKind.NEAR not in kinds:
             whole = min(matches, key=lambda match: (-match.contained, match.pointer))
-            return judgement._replace(
-                kind=VerdictKind.CONTAINED, of=whole.pointer, similarity=whole.contained, reason=""
-            )
-        if VerdictKind.SIMILAR in kinds:
-            best = matches[0]
-            return judgement._replace(kind=VerdictKind.SIMILAR, of=best.pointer, similarity=best.jaccard)
-        return judgement
+            return VerdictKind.CONTAINED, whole.pointer, whole.contained
+        for kind in (VerdictKind.NEAR, VerdictKind.SIMILAR):
+            if kind in kinds:
+                return kind, matches[0].pointer, matches[0].jaccard
+        return VerdictKind.NEW, None, 0.0
 
     # --- from a text number to a verified page
 

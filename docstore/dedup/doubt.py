@@ -1,26 +1,32 @@
-"""Whether a page's main text may not be what the page is about: alone, and beside another page.
+"""What titles say against verdicts on text: a page whose text may be the wrong one, and pairs that titles set apart.
 
-Knows titles, texts and their words.  Must not know how pages are found or stored.
-
-Main text is *doubtful* where less than a quarter of the title's words stand in it.  Words are what white space cuts, of
-`LEAST_LETTERS` and more, each once, case folded; they stand in the text where it has their letters in a row.  A title
+Main text is *doubtful* if less than a quarter of the title's words stand in it.  Words are what white space cuts, of
+`LEAST_LETTERS` and more, each once, case folded; they stand in the text if it has their letters in a row.  A title
 without such a word says nothing; nor does that of a feed, which is about its entries.
 
-Two texts *speak of neither page* where each title has words that the other has not (or one has words, and the other
-none at all), and neither text holds two thirds of those of its own title: what tells the pages apart was left out of
-both, so that what they share is likely to be a notice or a menu of their site.  No verdict stands on such texts.  Words
-are those of `text.words`, of three bytes and more in UTF-8 (one letter of a script without spaces), numbers left out.
-One text that holds its title's words is enough for a verdict: who copies a page under another title is found all the
-same.  `docs/dedup.md` has the figures.
+Two pages with like texts get no verdict (*title mismatch*) if their titles contradict each other and there is evidence
+that the text is boilerplate, a notice or a menu, and what the pages are about was left out:
+
+1. Titles *contradict* each other if each has words that the other has not, or only one has words, and neither text
+   holds two thirds of the words that only its own title has.  They do not if they share four words, at least half of
+   each, and a text holds two thirds of these: the rest is a site's name.  Words are those of `text.words`, of three
+   bytes and more in UTF-8 (one letter of a script without spaces), without numbers.
+2. *Evidence* is a third page with such a text, of the host of one of the two, whose title contradicts both.  If the two
+   are of one host it is enough that one of them shows more words outside of its main text than in it, or that neither
+   text holds a quarter of the words of its title.
+
+Pages of other hosts are no evidence, so that a stranger cannot hide copies of a page.  `docs/dedup.md` has the figures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from functools import cache, cached_property
 from typing import Final
 
 from docstore.dedup.analysis import Analysis
+from docstore.dedup.kernel import Kernel
+from docstore.model.keys import host_of
 from docstore.text.words import words
 
 LEAST_LETTERS: Final = 4
@@ -28,6 +34,7 @@ LEAST_SHARE: Final = 4
 """A share n means one n-th."""
 LEAST_WORD_BYTES: Final = 3
 HELD_SHARE: Final = (2, 3)
+LEAST_SHARED_WORDS: Final = 4
 
 
 def is_doubtful(analysis: Analysis) -> bool:
@@ -53,12 +60,30 @@ def distinctive_words(title: str) -> frozenset[str]:
     )
 
 
-class TitledText:
-    """A page's title and the text that it is compared by; the text is loaded when it is asked for."""
+def same_title(title: str, other: str) -> bool:
+    """Whether two titles have the same words in the same order."""
+    return title == other or words(title) == words(other)
 
-    def __init__(self, title: str, load_text: Callable[[], str]) -> None:
+
+class TitledPage:
+    """A page's row, title, and the text that it is compared by; text and body are loaded when they are asked for.
+
+    Args:
+        row_key: of the page; b"" if it is not stored.
+        title: as shown.
+        load_text: gives the main text.
+        load_body: gives the body; b"" or None if there is none.
+    """
+
+    def __init__(
+        self, row_key: bytes, title: str, load_text: Callable[[], str], load_body: Callable[[], bytes | None]
+    ) -> None:
+        self.row_key = row_key
+        self.host = host_of(row_key)
+        """b"" for none, which is no other page's."""
         self.title = title
         self._load_text = load_text
+        self._load_body = load_body
 
     @cached_property
     def title_words(self) -> frozenset[str]:
@@ -66,19 +91,62 @@ class TitledText:
         return distinctive_words(self.title)
 
     @cached_property
-    def held(self) -> frozenset[str]:
-        """Those of the title's words that the text holds."""
-        return self.title_words.intersection(words(self._load_text()))
+    def _read(self) -> tuple[frozenset[str], int]:
+        found = words(self._load_text())
+        return self.title_words.intersection(found), len(found)
+
+    def holds(self, some: frozenset[str]) -> bool:
+        """Whether the text holds two thirds of some words of its title."""
+        return len(some & self._read[0]) * HELD_SHARE[1] >= len(some) * HELD_SHARE[0]
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the text holds a quarter of the words of its title, which has words."""
+        return 0 < len(self.title_words) <= len(self._read[0]) * LEAST_SHARE
+
+    @cached_property
+    def is_mostly_main(self) -> bool:
+        """Whether at least half of the words that the page shows are its main text; so if there is no body."""
+        body = self._load_body()
+        return not body or 2 * self._read[1] >= _visible().analyse(body).word_count
 
 
-def speak_of_neither(one: TitledText, other: TitledText) -> bool:
-    """Whether both texts leave out what tells the pages apart, by the rule at the head of this file; symmetric."""
+@cache
+def _visible() -> Kernel:
+    return Kernel("visible")
+
+
+def titles_contradict(one: TitledPage, other: TitledPage) -> bool:
+    """Whether two titles contradict each other, by the rule at the head of this file; symmetric."""
     if one.title == other.title:
         return False
     own, others = one.title_words - other.title_words, other.title_words - one.title_words
+    shared = one.title_words & other.title_words
     adds_to_other = bool(own) != bool(others) and bool(one.title_words and other.title_words)
-    return bool(own or others) and not adds_to_other and _leaves_out(one, own) and _leaves_out(other, others)
+    if not (own or others) or adds_to_other:
+        return False
+    if (own and one.holds(own)) or (others and other.holds(others)):
+        return False
+    is_same_headline = len(shared) >= max(LEAST_SHARED_WORDS, len(own), len(others))
+    return not (is_same_headline and (one.holds(shared) or other.holds(shared)))
 
 
-def _leaves_out(page: TitledText, own: frozenset[str]) -> bool:
-    return not own or len(own & page.held) * HELD_SHARE[1] < len(own) * HELD_SHARE[0]
+def title_mismatch(one: TitledPage, other: TitledPage, like_them: Iterable[TitledPage]) -> bool:
+    """Whether titles set two pages with like texts apart, by the rule at the head of this file; symmetric.
+
+    Args:
+        one, other: of different rows.
+        like_them: pages with such a text, of the host of one of the two; the two may be among them.
+    """
+    if not titles_contradict(one, other):
+        return False
+    if one.host and one.host == other.host and not (one.is_named or other.is_named):
+        return True
+    if one.host and one.host == other.host and not (one.is_mostly_main and other.is_mostly_main):
+        return True
+    return any(
+        each.row_key not in (one.row_key, other.row_key)
+        and titles_contradict(each, one)
+        and titles_contradict(each, other)
+        for each in like_them
+    )

@@ -82,7 +82,7 @@ class StoredVerdict(NamedTuple):
 
     Attributes:
         kind: the verdict.
-        of_row_key: row of the page it duplicates; b"" for new.
+        of_row_key: row of the page it duplicates; for new b"", or the page that titles set apart ("title_mismatch").
         of_timestamp: its version, in microseconds.
         similarity: exact.
         reason: why it could not be judged.

@@ -246,8 +246,14 @@ def normal_forms(url: str) -> list[str]:
 
 def same_host(row_key: bytes, other: bytes) -> bool:
     """Whether two rows are of one host, whatever their schemes and ports; those without a host are not."""
+    host = host_of(row_key)
+    return bool(host) and other.startswith(host + ROW_KEY_HOST_END)
+
+
+def host_of(row_key: bytes) -> bytes:
+    """The part of a row key that names its host; b"" if it has none."""
     host, host_end, _ = row_key.partition(ROW_KEY_HOST_END)
-    return bool(host_end) and not host.startswith(ROW_KEY_NO_HOST) and other.startswith(host + host_end)
+    return b"" if not host_end or host.startswith(ROW_KEY_NO_HOST) else host
 
 
 def site(row_key: bytes) -> bytes:

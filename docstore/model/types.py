@@ -396,6 +396,7 @@ class Schema(NamedTuple):
         checksum: name of the body checksum algorithm.
         keyed_bands: choose the bins of each band by a secret of the store, so that nobody else can aim at the index's
             buckets.  Two stores of the same pages may then propose different candidates.
+        title_rule: give no verdict on a text that a host shows under contradicting titles.
         policies: what to do per verdict; the default is `flag`.  A mapping is made into pairs, strings into members.
         vocabulary: TOML that says where XML of the user's own has its text; see docs/extraction.md.
     """
@@ -410,6 +411,7 @@ class Schema(NamedTuple):
     similar_threshold: float | None = 0.5
     keyed_bands: bool = False
     vocabulary: str = ""
+    title_rule: bool = True
 
     def _checked(self) -> dict[str, Any]:
         _check_type("families", self.families, tuple | list)
@@ -433,6 +435,7 @@ class Schema(NamedTuple):
         _check_type("checksum", self.checksum, str)
         _check_type("keyed_bands", self.keyed_bands, bool)
         _check_type("vocabulary", self.vocabulary, str)
+        _check_type("title_rule", self.title_rule, bool)
         return {"families": tuple(self.families), "policies": tuple(checked_policies(self.policies).items())}
 
     def policy(self, kind: VerdictKind) -> Policy:
@@ -523,12 +526,13 @@ class Verdict(NamedTuple):
 
     Attributes:
         kind: the first that applies of exact, same_text, near, contained, similar, new.
-        of_url: the page that it duplicates, or is similar to; "" for new.
-        of_timestamp: which version of that page, in microseconds; 0 for new.
-        similarity: exact Jaccard coefficient, or containment for `contained`; 1.0 for exact and same_text, 0.0 for new.
+        of_url: the page that it duplicates, or is similar to; for new "", or with "title_mismatch" a like page.
+        of_timestamp: which version of that page, in microseconds; 0 if there is none.
+        similarity: exact Jaccard coefficient, or containment for `contained`; 1.0 for exact and same_text, or 0.0.
         reason: "short_text", "no_text", "status", "blank" (white space), "not_modified", or "unreadable: " and why: the
             page could not be judged and is new.  "crowded": a page that it repeats may have been missed.
-            "doubtful_text", with any verdict on text: under a quarter of the title's words are in it.  Else "".
+            "doubtful_text", with any verdict on text: under a quarter of the title's words are in it.
+            "title_mismatch": titles say that a text like that of `of_url` is boilerplate.  Else "".
         contains_url: an older page whose shingles are in this one, or "".
         candidates: pages that the index proposed.
         verified: candidates that were compared exactly.

@@ -18,10 +18,11 @@ class Similar:
     Attributes:
         url: of the page.
         timestamp: of its version, in microseconds since 1970.
-        kind: exact, same_text, near, contained (in either direction) or similar.
+        kind: exact, same_text, near, contained (in either direction) or similar; new if titles set the two apart.
         similarity: exact Jaccard coefficient of the texts.
         contained: share of the asking page's shingles that lie in this one.
         contains: share of this page's shingles that lie in the asking one.
+        reason: "title_mismatch" if titles set the two apart; else "".
     """
 
     url: str
@@ -30,6 +31,7 @@ class Similar:
     similarity: float
     contained: float
     contains: float
+    reason: str = ""
 
 
 class Loss(enum.StrEnum):

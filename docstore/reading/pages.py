@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from docstore.dedup.comparable import bodies_compare
 from docstore.dedup.detector import StoredPage
-from docstore.dedup.doubt import TitledText
+from docstore.dedup.doubt import TitledPage
 from docstore.model.capture import (
     BODY,
     CHECKSUM,
@@ -65,9 +65,11 @@ class StoredPages:
         """Its shown title."""
         return (self._column(pointer, TITLE) or b"").decode("utf-8", "surrogatepass")
 
-    def titled(self, pointer: PagePointer) -> TitledText:
+    def titled(self, pointer: PagePointer) -> TitledPage:
         """Its title and text, for a comparison by words."""
-        return TitledText(self.title(pointer), lambda: self.text(pointer) or "")
+        return TitledPage(
+            pointer.row_key, self.title(pointer), lambda: self.text(pointer) or "", lambda: self.body(pointer)
+        )
 
     def status(self, pointer: PagePointer) -> int:
         """Its HTTP status."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from docstore.dedup.comparable import near_compares
+from docstore.dedup.comparable import REASON_TITLE_MISMATCH, near_compares
 from docstore.dedup.detector import MAX_VERIFIED, Detector, Thresholds
 from docstore.dedup.index import HashIndex
 from docstore.model import keys
@@ -57,7 +57,9 @@ class IndexQueries:
         asked = self._query_page(page)
         analysis = self._kernel.analyse(asked.body, asked.content_type)
         pages = StoredPages(self._table, self._opened.placement)
-        detector = Detector(self._index(), self._kernel, pages, self._thresholds)
+        detector = Detector(
+            self._index(), self._kernel, pages, self._thresholds, title_rule=self._opened.schema.title_rule
+        )
         found: dict[PagePointer, Similar] = {}
         for pointer, kind in detector.equal(asked.row_key, asked.body, analysis, status=asked.status):
             if pointer not in found and pages.is_readable(pointer):
@@ -67,11 +69,17 @@ class IndexQueries:
         if near_compares(asked.status, analysis.word_count):
             wanted = self._thresholds.at_least(least)
             matches, _ = detector.matches(asked.row_key, analysis, max(limit, MAX_VERIFIED))
-            for match in detector.standing(asked.row_key, analysis, matches, least):
-                kind = wanted.kind(match.jaccard, max(match.contained, match.contains))
-                if kind is not VerdictKind.NEW and match.pointer not in found and pages.is_readable(match.pointer):
-                    found[match.pointer] = _similar(match.pointer, kind, match.jaccard, match.contained, match.contains)
-        return sorted(found.values(), key=lambda one: (-one.similarity, one.timestamp, one.url))[:limit]
+            standing, apart = detector.by_titles(asked.row_key, asked.body, analysis, matches, least)
+            for some, is_apart in ((standing, False), (apart, True)):
+                for match in some:
+                    kind = wanted.kind(match.jaccard, max(match.contained, match.contains))
+                    if kind is VerdictKind.NEW or match.pointer in found or not pages.is_readable(match.pointer):
+                        continue
+                    shown = VerdictKind.NEW if is_apart else kind
+                    found[match.pointer] = _similar(match.pointer, shown, *match[1:4])
+        return sorted(found.values(), key=lambda one: (bool(one.reason), -one.similarity, one.timestamp, one.url))[
+            :limit
+        ]
 
     def find(self, payload_digest: str, docno: str, after: PagePointer | None) -> Iterator[Document]:
         """See `DocumentStore.find`."""
@@ -100,4 +108,5 @@ class IndexQueries:
 def _similar(
     pointer: PagePointer, kind: VerdictKind, alike: float = 1.0, contained: float = 1.0, contains: float = 1.0
 ) -> Similar:
-    return Similar(keys.url_of(pointer.row_key), pointer.timestamp, kind, alike, contained, contains)
+    reason = REASON_TITLE_MISMATCH if kind is VerdictKind.NEW else ""
+    return Similar(keys.url_of(pointer.row_key), pointer.timestamp, kind, alike, contained, contains, reason)

@@ -1,8 +1,8 @@
 """By what versions are equal, and what they are named by in that: one rule for all stages of a sweep.
 
 Pure; must not know rows.  Versions are equal by the same rules as in verdicts.  With 50 words or more: the text, and
-the words of the title that `dedup.doubt` uses.  With 20 to 49: text and title.  With fewer, without text or without a
-2xx status: the body.  Only versions with 50 words or more are compared further.
+the words of the title that `dedup.doubt` uses.  With 20 to 49: the text, and the title's words in order.  With fewer,
+without text or without a 2xx status: the body.  Only versions with 50 words or more are compared further.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from blake3 import blake3
 
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, status_class
 from docstore.dedup.doubt import distinctive_words
+from docstore.text.words import words
 
 BY_BODY, BY_TITLE, BY_TEXT = 0, 1, 2
-"""What a version must have in common with another to be its equal: body; text and title; text and title's words."""
+"""What a version must have in common with another to be its equal: body; text and title; text and title words."""
 
 
 def _digest(sort: bytes, value: bytes) -> bytes:
@@ -25,7 +26,8 @@ def identify(word_count: int, text_checksum: bytes, title: bytes, body: bytes) -
     if word_count >= MIN_NEAR_WORDS:
         return BY_TEXT, text_identity(text_checksum, title)
     if word_count >= MIN_SAME_TEXT_WORDS:
-        return BY_TITLE, _digest(b"t", text_checksum + title)
+        said = " ".join(words(title.decode("utf-8", "surrogatepass")))
+        return BY_TITLE, _digest(b"t", text_checksum + said.encode("utf-8", "surrogatepass"))
     return BY_BODY, body
 
 

@@ -27,7 +27,7 @@ from blake3 import blake3
 
 from docstore.dedup.candidates import Numbers, leaders
 from docstore.dedup.clusters import CanonicalPolicy, Clusters, Pages, cluster_groups, policy_order
-from docstore.dedup.comparable import MIN_NEAR_WORDS
+from docstore.dedup.comparable import MIN_NEAR_WORDS, REASON_TITLE_MISMATCH
 from docstore.dedup.shingle import distinct
 from docstore.model.capture import BODY, ClusterPlace
 from docstore.model.errors import InvalidArgument
@@ -45,7 +45,7 @@ from docstore.sweep.pages import Versions, anchor_counts, read_versions
 from docstore.sweep.pairs import Listed, PairGraph
 from docstore.sweep.stages import Workspace
 from docstore.sweep.texts import Maker
-from docstore.sweep.titles import standing
+from docstore.sweep.titles import set_apart
 from docstore.sweep.verify import verify
 
 MANY_DUPLICATES = 500
@@ -130,6 +130,8 @@ class SweepReport:
         largest_clusters: the five largest, the largest first, equal ones by row key.
         candidates: pairs compared exactly.
         expected_recall: share of the pairs exactly at the threshold that become candidates; it is higher above it.
+        title_mismatches: pairs of groups of equal pages that titles set apart; no pairs otherwise.  The file of pairs
+            has them at its end, with "title_mismatch" behind the similarity.
         crowded: texts in buckets so large that not all their pairs were compared.
         written: documents whose columns were changed.
         unreadable: values that could not be read; pages that need them were left out.
@@ -151,6 +153,7 @@ class SweepReport:
     largest_clusters: list[LargeCluster] = field(default_factory=list)
     candidates: int = 0
     expected_recall: float = 1.0
+    title_mismatches: int = 0
     crowded: int = 0
     written: int = 0
     unreadable: list[Unreadable] = field(default_factory=list)
@@ -212,6 +215,7 @@ class _Sweep:
             policy=str(options.policy),
             expected_recall=expected_recall(self._threshold),
         )
+        self._apart = Listed(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64))
         self._engine = _engine(store, options)
         if options.engine != "local":
             self._stage_done("start")
@@ -293,8 +297,14 @@ class _Sweep:
         similarity = shared / np.maximum(either, 1)
         long_enough = (made.word_counts[left] >= MIN_NEAR_WORDS) & (made.word_counts[right] >= MIN_NEAR_WORDS)
         kept = (similarity >= self._threshold) & long_enough & (versions.lists[first] == versions.lists[second])
-        kept[kept] = standing(versions, maker.text, first[kept], second[kept])
         first, second, similarity = first[kept], second[kept], similarity[kept]
+        if self._store.schema.title_rule:
+            is_near = similarity >= self._store.schema.near_threshold
+            apart = set_apart(versions, maker, leader, first, second, is_near)
+            shown = apart & (self._options.versions | (versions.rows[first] != versions.rows[second]))
+            self._apart = Listed(first[shown], second[shown], similarity[shown])
+            first, second, similarity = first[~apart], second[~apart], similarity[~apart]
+        self.report.title_mismatches = len(self._apart.first)
         equal = _same_bodies(versions, leader)
         first, second = np.concatenate([first, equal[0]]), np.concatenate([second, equal[1]])
         similarity = np.concatenate([similarity, np.ones(len(equal[0]))])
@@ -314,6 +324,7 @@ class _Sweep:
                     for part in parts:
                         stream.writelines(_lines(versions, part))
                         listed += len(part.first)
+                    stream.writelines(_lines(versions, self._apart, f"\t{REASON_TITLE_MISMATCH}"))
                 partial.replace(self._options.pairs)
             except OSError as error:
                 partial.unlink(missing_ok=True)
@@ -484,7 +495,7 @@ class _Places:
         return ClusterPlace(versions.row_keys[canonical], int(versions.column_times[canonical]), similarity)
 
 
-def _lines(versions: Versions, part: Listed) -> list[str]:
+def _lines(versions: Versions, part: Listed, reason: str = "") -> list[str]:
     urls: dict[int, str] = {}
 
     def shown(number: int) -> str:
@@ -493,7 +504,7 @@ def _lines(versions: Versions, part: Listed) -> list[str]:
         return urls[number]
 
     return [
-        f"{shown(first)}\t{shown(second)}\t{similarity:.6f}\n"
+        f"{shown(first)}\t{shown(second)}\t{similarity:.6f}{reason}\n"
         for first, second, similarity in zip(
             part.first.tolist(), part.second.tolist(), part.similarity.tolist(), strict=True
         )

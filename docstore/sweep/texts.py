@@ -153,6 +153,10 @@ class Maker:
             return self._kernel.analyse(self._value(number, capture.BODY), self._content_type(number)).main
         return self._text(number).decode("utf-8", "surrogatepass")
 
+    def body(self, number: int) -> bytes:
+        """The body of a version."""
+        return self._value(number, capture.BODY)
+
     # --- in threads
 
     def _texts(self, numbers: Sequence[int]) -> Columns:

@@ -1,33 +1,87 @@
-"""Pairs of a sweep by titles: pairs whose texts match neither title are dropped, as at write time.
+"""Pairs of a sweep that titles set apart: the rule of `dedup.doubt` over all pages of a store.
 
-Knows `dedup.doubt` and the arrays of versions; must not know how shingles are compared.
+Knows `dedup.doubt` and the arrays of versions; must not know how shingles are compared.  A write sees the pages that
+came before it and at most 16 texts like its own; a sweep sees all pages with texts near one of the two, so it sets
+apart pairs for which a write had no evidence yet.
+
+Versions of equal text and title words are one group, and a pair is one of groups.  It is set apart if all pairs of its
+pages are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
+from itertools import chain, product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.doubt import TitledText, speak_of_neither
+from docstore.dedup.doubt import TitledPage, title_mismatch, titles_contradict
+from docstore.model.keys import host_of
 from docstore.sweep.pages import Versions
+from docstore.sweep.texts import Maker
 
-PAGES_HELD = 16_384
+MAX_CACHED_TITLES = 16_384
 """LRU cache of titles and their words, some 16 MB."""
-
-LoadText = Callable[[int], str]
-"""Gives the text that a version is compared by."""
+MAX_WITNESSES = 3
 
 
-def standing(versions: Versions, load_text: LoadText, first: Numbers, second: Numbers) -> NDArray[np.bool_]:
-    """Of pairs of versions: (pairs,) bool, whether the two texts speak of one of the pages."""
+def set_apart(
+    versions: Versions, maker: Maker, leader: Numbers, first: Numbers, second: Numbers, is_near: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Which pairs titles set apart.
 
-    @lru_cache(PAGES_HELD)
-    def page(number: int) -> TitledText:
-        return TitledText(versions.titles[number].decode("utf-8", "surrogatepass"), lambda: load_text(number))
+    Args:
+        versions: of the sweep.
+        maker: gives their texts and bodies.
+        leader: (n,) the first version of each one's group.
+        first, second: (pairs,) leaders.
+        is_near: (pairs,) bool: alike enough to be evidence for each other.
+    """
+    by_leader = np.argsort(leader, kind="stable")
+    ends = np.concatenate([first[is_near], second[is_near]])
+    order = np.argsort(ends, kind="stable")
+    ends, others = ends[order], np.concatenate([second[is_near], first[is_near]])[order]
+
+    def slice_of(keys: Numbers, values: Numbers, number: int) -> list[int]:
+        begin, end = np.searchsorted(keys, (number, number + 1))
+        found: list[int] = values[begin:end].tolist()
+        return found
+
+    leaders_in_order = leader[by_leader]
+
+    @lru_cache(MAX_CACHED_TITLES)
+    def page(number: int) -> TitledPage:
+        title = versions.titles[number].decode("utf-8", "surrogatepass")
+        return TitledPage(versions.row_keys[number], title, lambda: maker.text(number), lambda: maker.body(number))
+
+    @lru_cache(MAX_CACHED_TITLES)
+    def hosts(group: int) -> dict[bytes, int]:
+        """The first version of each host."""
+        members = slice_of(leaders_in_order, by_leader, group)
+        return {host_of(versions.row_keys[number]): number for number in reversed(members)}
+
+    @lru_cache(MAX_CACHED_TITLES)
+    def witnesses(host: bytes, group: int) -> list[TitledPage]:
+        """Of a host's pages with texts near that of a group, at most three whose titles contradict each other."""
+        found: list[TitledPage] = []
+        for each in [group, *slice_of(ends, others, group)] if host else []:
+            number = hosts(each).get(host)
+            if number is not None and all(titles_contradict(page(number), other) for other in found):
+                found.append(page(number))
+                if len(found) == MAX_WITNESSES:
+                    break
+        return found
+
+    def is_apart(one: int, other: int) -> bool:
+        if not titles_contradict(page(one), page(other)):
+            return False
+        members = product(hosts(one).items(), hosts(other).items())
+        return all(
+            title_mismatch(page(left), page(right), chain(witnesses(host, one), witnesses(others_host, other)))
+            for (host, left), (others_host, right) in members
+        )
 
     pairs = zip(first.tolist(), second.tolist(), strict=True)
-    return np.fromiter((not speak_of_neither(page(one), page(other)) for one, other in pairs), np.bool_, len(first))
+    return np.fromiter((is_apart(one, other) for one, other in pairs), np.bool_, len(first))

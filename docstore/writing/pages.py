@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from docstore.dedup.detector import StoredPage
-from docstore.dedup.doubt import TitledText
+from docstore.dedup.doubt import TitledPage
 from docstore.model.capture import BODY, MAIN, Column
 from docstore.model.format import INLINE_LIMIT_BYTES
 from docstore.model.pointers import PagePointer
@@ -69,7 +69,7 @@ class RecentPage:
         status: int | None = None,
         envelope: bytes | None = None,
         text: bytes | None = None,
-        titled: TitledText | None = None,
+        titled: TitledPage | None = None,
     ) -> None:
         self.page = page
         self.title = title
@@ -127,7 +127,7 @@ class GroupPages(StoredPages):
         super().__init__(table, placement)
         self._bases = bases
         self._pending: dict[PagePointer, PendingPage] = {}
-        self._pending_titled: dict[PagePointer, TitledText] = {}
+        self._pending_titled: dict[PagePointer, TitledPage] = {}
         self._pending_rows: set[bytes] = set()
         self._turns: dict[PagePointer, int] = {}
         self._lasting: set[PagePointer] = set()
@@ -174,7 +174,7 @@ class GroupPages(StoredPages):
             recent.title = title
         return title
 
-    def titled(self, pointer: PagePointer) -> TitledText:
+    def titled(self, pointer: PagePointer) -> TitledPage:
         """Its title and text; a page of a template is compared with by many, its words are found once."""
         recent = None if pointer in self._pending else self._recent.page(pointer)
         found = self._pending_titled.get(pointer) if recent is None else recent.titled

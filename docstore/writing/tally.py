@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 
-from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL
+from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH
 from docstore.model.capture import (
     BODY,
     REASON_NOT_MODIFIED,
@@ -29,13 +29,13 @@ from docstore.storage.envelope import envelope_raw_bytes
 from docstore.storage.port import Values
 from docstore.storage.table import Table
 
-COUNTED_REASONS = frozenset({REASON_CROWDED, REASON_DOUBTFUL})
+COUNTED_REASONS = frozenset({REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH})
 """What makes a verdict less sure; other reasons say that there could be none."""
 
 
 class Tally(Counts):
-    """Counts by name: `captures`, `urls`, `visits`, `body_bytes`, `crowded`, `doubtful_text`, `verdict.KIND`,
-    `previous.KIND`, `stored.KIND`."""
+    """Counts by name: `captures`, `urls`, `visits`, `body_bytes`, `crowded`, `doubtful_text`, `title_mismatch`,
+    `verdict.KIND`, `previous.KIND`, `stored.KIND`."""
 
     def count_visit(self) -> None:
         """Count one visit that found nothing new (304)."""

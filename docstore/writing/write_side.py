@@ -47,7 +47,9 @@ class WriteSide:
         bases = Bases(placement, opened.sharing, remembers=remembers)
         pages = GroupPages(table, placement, bases, remembers=remembers)
         own = OwnRows(table, placement, remembers=opened.engine.caps.single_writer)  # others read their rows ahead
-        detector = Detector(index, self.kernel, pages, Thresholds.of(opened.schema))
+        detector = Detector(
+            index, self.kernel, pages, Thresholds.of(opened.schema), title_rule=opened.schema.title_rule
+        )
         sequencer = Sequencer(
             committer=committer,
             placement=placement,

@@ -8,7 +8,7 @@ import pytest
 
 import docstore
 from docstore.dedup.analysis import Analysis
-from docstore.dedup.comparable import REASON_DOUBTFUL
+from docstore.dedup.comparable import REASON_DOUBTFUL, REASON_TITLE_MISMATCH
 from docstore.dedup.doubt import is_doubtful
 from docstore.model.types import Durability, VerdictKind
 from docstore.reports.dedup import dedup_stats
@@ -45,12 +45,12 @@ def test_a_verdict_on_doubtful_text_says_so_and_is_counted(tmp_path: Path) -> No
         shown = [(verdict.kind, verdict.reason) for verdict in verdicts[:3]]
         assert shown == [
             (VerdictKind.NEW, REASON_DOUBTFUL),
-            (VerdictKind.NEW, REASON_DOUBTFUL),
+            (VerdictKind.NEW, REASON_TITLE_MISMATCH),
             (VerdictKind.NEAR, ""),
         ]
         assert store.get("https://a.example/1").newest.shown_verdict.reason == REASON_DOUBTFUL  # type: ignore[union-attr]
-        assert dedup_stats(store).total.reasons == {REASON_DOUBTFUL: 3}
-        assert store.stats()["totals"][REASON_DOUBTFUL] == 3
+        assert dedup_stats(store).total.reasons == {REASON_DOUBTFUL: 2, REASON_TITLE_MISMATCH: 1}
+        assert store.stats()["totals"][REASON_DOUBTFUL] == 2
 
 
 def test_exact_copies_are_not_in_doubt(tmp_path: Path) -> None:

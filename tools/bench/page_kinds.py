@@ -38,9 +38,11 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from docstore.dedup.analysis import Analysis
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
-from docstore.dedup.doubt import TitledText, speak_of_neither
+from docstore.dedup.doubt import TitledPage, same_title, title_mismatch
 from docstore.dedup.kernel import Kernel
+from docstore.model.keys import row_key
 from docstore.model.types import Schema
 from docstore.text.content import EXTRACTORS, visible
 from docstore.text.tokens import split
@@ -62,6 +64,7 @@ class KindPage(NamedTuple):
     body: bytes
     title: str
     wanted: str
+    url: str = ""
 
 
 class Score(NamedTuple):
@@ -91,13 +94,14 @@ def read_pages(directory: Path) -> Iterator[KindPage]:
         body = gzip.decompress((directory / "dev" / "html" / f"{truth.stem}.html.gz").read_bytes())
         wanted = data["ground_truth"]
         kind = "collection" if found == "category" else found
-        yield KindPage(truth.stem, kind, body, wanted.get("title") or "", wanted.get("main_content") or "")
+        yield KindPage(
+            truth.stem, kind, body, wanted.get("title") or "", wanted.get("main_content") or "", data.get("url") or ""
+        )
 
 
-def host_of(directory: Path, page: KindPage) -> str:
+def host_of(page: KindPage) -> str:
     """Host that a page was fetched from; its name where that is not known."""
-    truth = json.loads((directory / "dev" / "ground-truth" / f"{page.name}.json").read_text("utf-8"))
-    return urlsplit(truth.get("url") or "").hostname or page.name
+    return urlsplit(page.url).hostname or page.name
 
 
 def word_score(text: str, wanted: str) -> tuple[float, float, float]:
@@ -219,7 +223,7 @@ def false_verdicts(pages: Sequence[KindPage], schema: Schema) -> list[FalseVerdi
             shared / len(sets[each]) if analyses[each].word_count >= MIN_NEAR_WORDS else 0.0 for each in (first, second)
         )
         least_words = min(one.word_count, two.word_count)
-        same_text = one.text_checksum == two.text_checksum and one.title == two.title
+        same_text = one.text_checksum == two.text_checksum and same_title(one.title, two.title)
         if same_text and least_words >= MIN_SAME_TEXT_WORDS:
             verdict = "same_text"
         elif similarity >= schema.near_threshold and least_words >= MIN_NEAR_WORDS:
@@ -228,13 +232,27 @@ def false_verdicts(pages: Sequence[KindPage], schema: Schema) -> list[FalseVerdi
             verdict, similarity = "contained", contained
         else:
             continue
-        if speak_of_neither(*(TitledText(each.title, lambda each=each: each.main) for each in (one, two))):  # type: ignore[misc]
+        if set_apart(pages[first], one, pages[second], two):
             continue
         either = len(wanted[first] | wanted[second])
         alike = len(wanted[first] & wanted[second]) / either if either else 1.0
         if alike < UNLIKE_BELOW:
             found.append(FalseVerdict(verdict, similarity, alike, pages[first], pages[second]))
     return found
+
+
+def set_apart(first: KindPage, one: Analysis, second: KindPage, other: Analysis) -> bool:
+    """Whether titles set two pages apart that are all that is stored."""
+    left, right = (
+        TitledPage(
+            row_key(page.url) if page.url else b"",
+            analysis.title,
+            partial(str, analysis.main),
+            partial(bytes, page.body),
+        )
+        for page, analysis in ((first, one), (second, other))
+    )
+    return title_mismatch(left, right, ())
 
 
 def show_false_verdicts(pages: Sequence[KindPage]) -> None:

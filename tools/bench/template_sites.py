@@ -26,7 +26,7 @@ import docstore
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.comparable import REASON_CROWDED
 from docstore.dedup.detector import MAX_VERIFIED, Detector, Judgement, StoredPage, Thresholds, jaccard
-from docstore.dedup.doubt import TitledText
+from docstore.dedup.doubt import TitledPage
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.runbuckets import RunBuckets
@@ -71,8 +71,8 @@ class MemoryPages:
     def title(self, pointer: PagePointer) -> str:
         return ""
 
-    def titled(self, pointer: PagePointer) -> TitledText:
-        return TitledText("", lambda: self.text(pointer))
+    def titled(self, pointer: PagePointer) -> TitledPage:
+        return TitledPage(pointer.row_key, "", lambda: self.text(pointer), lambda: b"")
 
     def status(self, pointer: PagePointer) -> int:
         return 200
@@ -107,6 +107,7 @@ class Written:
             self.kernel,
             self.pages,
             Thresholds.of(schema),
+            title_rule=False,
         )
         self._count = 0
         self.seconds = 0.0

@@ -201,6 +201,8 @@ def _row(one: Similar, timestamp: int | None) -> tuple[str, ...]:
     if one.kind is VerdictKind.CONTAINED:
         similarity = max(one.contained, one.contains)
         kind = "contained" if one.contained >= one.contains else "contains"
+    if one.reason:
+        kind, similarity = f"{kind}, {one.reason}", max(similarity, one.contained, one.contains)
     return (
         kind,
         answers.similarity(similarity),
@@ -218,6 +220,7 @@ def _fields(one: Similar, timestamp: int | None) -> dict[str, Any]:
         "similarity": one.similarity,
         "contained": one.contained,
         "contains": one.contains,
+        "reason": one.reason,
         "age": None if timestamp is None else _age(one, timestamp),
     }
 

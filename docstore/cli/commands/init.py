@@ -76,6 +76,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "nobody else can aim at the index, and two stores of the same pages may differ in what they propose",
     )
     parser.add_argument(
+        "--no-title-rule",
+        action="store_true",
+        help="give verdicts on text whatever the titles say: a notice that pages of a host share makes them near",
+    )
+    parser.add_argument(
         "--checksum",
         metavar="NAME",
         default=_DEFAULTS.checksum,
@@ -115,6 +120,7 @@ def run(args: argparse.Namespace) -> int:
         similar_threshold=args.similar_threshold,
         keyed_bands=args.keyed_bands,
         vocabulary=_vocabulary(args.vocabulary) if args.vocabulary else "",
+        title_rule=not args.no_title_rule,
     )
     open_files(args, "init makes the files of a store", create=True, schema=schema).close()
     if args.json:

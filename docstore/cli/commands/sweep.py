@@ -63,7 +63,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all-pairs", action="store_true", help="list all pairs of equal pages, not a star")
     parser.add_argument("--dry-run", action="store_true", help="write nothing into the store")
     parser.add_argument(
-        "--pairs", metavar="FILE.tsv", help="write URL, timestamp, URL, timestamp, similarity of each pair"
+        "--pairs",
+        metavar="FILE.tsv",
+        help="write URL, timestamp, URL, timestamp, similarity of each pair; "
+        "at the end those that titles set apart, with title_mismatch",
     )
     parser.add_argument(
         "--threads", metavar="N", type=arguments.positive, default=os.cpu_count() or 1, help="default: all cores"
@@ -145,6 +148,7 @@ def _lines(report: SweepReport, *, dry_run: bool) -> list[tuple[str, str]]:
     rate = report.documents / max(report.seconds, 1e-9)
     share = f"  ({report.duplicates / report.documents:.1%})" if report.documents else ""
     listed = "  `docstore dups --all` lists them" if report.duplicates and not dry_run else ""
+    apart = [("set apart by titles", f"{report.title_mismatches} pairs")] if report.title_mismatches else []
     crowded = [("crowded", f"{report.crowded} texts in buckets too large for all pairs")] if report.crowded else []
     return [
         ("documents", f"{report.documents}  in {report.seconds:.1f} s ({rate:.0f} pages/s)"),
@@ -154,6 +158,7 @@ def _lines(report: SweepReport, *, dry_run: bool) -> list[tuple[str, str]]:
         ("with at least one", str(report.with_duplicates)),
         ("with at least 500", str(report.with_500)),
         ("pairs", f"{report.pairs}  at {report.threshold:g} and above"),
+        *apart,
         *crowded,
         ("clusters", str(report.clusters)),
         *(("cluster of", f"{one.documents}  {one.url}") for one in report.largest_clusters),
