@@ -10,7 +10,7 @@ several pages: highest similarity, then oldest, then row key; without those that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import chain, islice
 from typing import NamedTuple, Protocol
 
@@ -47,7 +47,7 @@ more, the likeliest by their sketches, where none of the first is near."""
 RELATIVE_SIMILARITY = 0.4
 """A page at least this near is worth a delta even where it is no duplicate."""
 MAX_EVIDENCE = 64
-"""Pages of the two hosts with one text whose titles are looked at for evidence (`doubt`)."""
+"""Pages of one text, the oldest, that may be evidence against titles (`doubt`)."""
 EVIDENCE_MARGIN = 0.1
 """A third page like two near ones may be so much less like one of them, and still is evidence (`doubt`)."""
 SKETCH_MARGIN = 0.1
@@ -333,25 +333,27 @@ class Detector:
         near, contained = self._thresholds.near - EVIDENCE_MARGIN, self._thresholds.contained
         like = [match for match in matches if match.jaccard >= near or match.contained >= contained]
 
-        def like_them(hosts: tuple[bytes, bytes]) -> Iterator[TitledPage]:
-            pointers = chain(
-                (match.pointer for match in like),
-                chain.from_iterable(self._pages_of_text(match, hosts) for match in like),
-            )
-            return (self._pages.titled(each) for each in pointers if host_of(each.row_key) in hosts)
+        @cache
+        def pages_like_it() -> list[PagePointer]:
+            texts = chain.from_iterable(map(self._first_pages, like))
+            return list(dict.fromkeys(chain((match.pointer for match in like), texts)))
+
+        @cache
+        def of_host(host: bytes) -> list[TitledPage]:
+            pointers = [each for each in pages_like_it() if host_of(each.row_key) == host]
+            return [self._pages.titled(each) for each in pointers if self._pages.page(each) is not None]
 
         def may_stand(pointer: PagePointer) -> bool:
             other = self._pages.titled(pointer)
-            return not (self._title_rule and title_mismatch(page, other, like_them((page.host, other.host))))
+            evidence = (each for host in {page.host, other.host} if host for each in of_host(host))
+            return not (self._title_rule and title_mismatch(page, other, evidence))
 
         return may_stand
 
-    def _pages_of_text(self, match: Match, hosts: tuple[bytes, bytes]) -> Iterator[PagePointer]:
-        """Live pages of some hosts with the text of a match, the oldest; of the text's first `MAX_TITLES` pages."""
+    def _first_pages(self, match: Match) -> Iterator[PagePointer]:
+        """The oldest pages with the text of a match, live or not; so many that their row need not be read again."""
         number = match.number.to_bytes(TEXT_NUMBER_BYTES, "big")
-        pages = islice(self._index.pages_with_text(number), MAX_TITLES)
-        of_hosts = (page for page in pages if host_of(page.row_key) in hosts)
-        return islice(filter(self._has_text(number), of_hosts), MAX_EVIDENCE)
+        return islice(self._index.pages_with_text(number), MAX_EVIDENCE)
 
     def _other_of_text(
         self, row_key: bytes, title: str, pointer: PagePointer, may_stand: Callable[[PagePointer], bool]

@@ -28,9 +28,9 @@ from tests.serving import serving
 
 SECOND = 1_000_000
 TYPE = {"Content-Type": "text/html; charset=utf-8"}
-A, NEAR, COPY, RETITLED, FAR, SHORT, EMPTY, SMALLER, TEXT = (
+A, NEAR, COPY, RETITLED, FAR, SHORT, EMPTY, SMALLER, OTHER = (
     f"https://example.com/{name}"
-    for name in ("a", "near", "copy", "retitled", "far", "short", "empty", "smaller", "text")
+    for name in ("a", "near", "copy", "retitled", "far", "short", "empty", "smaller", "other")
 )
 BOTH = ("text", "dedup")
 BASE = words(1, 300)
@@ -43,13 +43,13 @@ PAGES = {
     SHORT: page("two words"),
     EMPTY: page(""),
     SMALLER: page(BASE[:150]),
-    TEXT: b"no HTML",
+    OTHER: b"%PDF-1.7 no text",
 }
 
 
 def fill(store: Any) -> None:
     for second, (url, body) in enumerate(PAGES.items(), 1):
-        headers = {"Content-Type": "text/plain"} if url == TEXT else TYPE
+        headers = {"Content-Type": "application/pdf"} if url == OTHER else TYPE
         store.put_page(url, body, headers=headers, fetched_at=second * SECOND, any_time=True)
 
 
@@ -77,7 +77,7 @@ def test_a_capture_has_the_simhash_and_the_sketch_of_its_text(store: DocumentSto
     found = capture(store, A)
     assert found.simhash == analysis.simhash == simhash(shingle.shingles(words_of(analysis.main), 5))
     assert found.sketch == analysis.sketch
-    for url in (EMPTY, TEXT):
+    for url in (EMPTY, OTHER):
         assert (capture(store, url).simhash, capture(store, url).sketch) == (None, None)
     only_text = store.get(A, families=("text",))
     assert only_text is not None and (only_text.newest.simhash, only_text.newest.sketch) == (None, None)
@@ -123,9 +123,9 @@ def test_measures_of_two_pages_are_what_their_texts_and_columns_say(store: Docum
         (A, COPY, (True, True, 1.0, 1.0, 1.0, 0)),
         (A, RETITLED, (False, True, 1.0, 1.0, 1.0, 0)),
         (EMPTY, EMPTY, (True, None, None, None, None, None)),
-        (EMPTY, TEXT, (False, None, None, None, None, None)),
+        (EMPTY, OTHER, (False, None, None, None, None, None)),
         (A, EMPTY, (False, None, 0.0, 0.0, None, None)),
-        (TEXT, A, (False, None, 0.0, None, 0.0, None)),
+        (OTHER, A, (False, None, 0.0, None, 0.0, None)),
     ],
 )
 def test_what_pages_do_not_have_is_none(store: DocumentStore, one: str, other: str, expected: tuple[Any, ...]) -> None:
@@ -177,7 +177,7 @@ def bits_apart(store: Any, one: str, other: str) -> int:
 
 @pytest.mark.parametrize("bits", [0, 5, 20, 64])
 def test_pages_by_simhash_are_those_of_brute_force(store: DocumentStore, bits: int) -> None:
-    with_words = [url for url in PAGES if url not in (EMPTY, TEXT)]
+    with_words = [url for url in PAGES if url not in (EMPTY, OTHER)]
     apart = {(one, other): bits_apart(store, one, other) for one, other in itertools.permutations(with_words, 2)}
     for url in with_words:
         found = similar_by_simhash(store, url, bits, limit=100)
@@ -196,7 +196,7 @@ def test_a_body_is_asked_about_by_its_own_simhash_and_a_page_without_words_finds
     asked = page(changed(BASE, 9, 2))
     found = similar_by_simhash(store, asked, 64, limit=100)
     assert len(found) == 7 and found[-1].bits > found[0].bits
-    for nothing in (PAGES[EMPTY], EMPTY, TEXT, b""):
+    for nothing in (PAGES[EMPTY], EMPTY, OTHER, b""):
         assert similar_by_simhash(store, nothing, 64) == []
 
 
@@ -307,7 +307,7 @@ def test_diff_measures_prints_every_measure(terminal: Terminal) -> None:
     assert "different" in lines[2] and "of 64 bits differ" in lines[7] and "p = 12" in lines[9]
     found = terminal("diff", A, COPY, "--measures", "--json").object()
     assert found["measures"]["same_checksum"] is True and found["measures"]["simhash_bits"] == 0
-    nothing = terminal("diff", EMPTY, TEXT, "--measures")
+    nothing = terminal("diff", EMPTY, OTHER, "--measures")
     assert nothing.code == 0 and nothing.out.splitlines()[7].split() == ["simhash,", "equal", "bits", "-"]
     assert "leave one of them out" in terminal("diff", A, NEAR, "--measures", "--all").err
 
