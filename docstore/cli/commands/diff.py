@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
             both = [document for document in read if document is not None]
             missing = [_named(one, at) for one, at, found in zip(urls, times, read, strict=False) if found is None]
         schema = store.schema
-        if len(both) == 2 and not any(page.text for page in both):
+        if len(both) == 2 and not args.measures and not any(page.text for page in both):
             return _print_bytes(args, store, both)
     if len(both) < 2:
         output.note(f"nothing to compare: no {' and no '.join(missing)}")
