@@ -222,7 +222,7 @@ def test_an_interrupted_run_does_not_move_again_what_it_had_moved(
     _, writes = run_until(tmp_path / "s")
     shutil.rmtree(tmp_path / "s")
     shutil.copytree(folder, tmp_path / "s")
-    run_until(tmp_path / "s", engine_point=writes - 6)  # refs are changed, old segments still there
+    run_until(tmp_path / "s", engine_point=writes - 8)  # refs are changed, old segments still there
     with docstore.open(tmp_path / "s") as store:
         report = store.compact()
         assert report.values == 0

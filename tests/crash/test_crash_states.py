@@ -134,11 +134,11 @@ class Recorder(Files):
             super().allocate(path, length_bytes)
             self.note("allocate", path, length_bytes)
 
-    def make_folder(self, path: Path) -> None:
+    def make_folder(self, path: Path, mode: int = 0o777) -> None:
         with self._lock:
             if not path.exists():
                 self.note("make folder", path)  # before its parent is synced
-            super().make_folder(path)
+            super().make_folder(path, mode)
 
     def engine(self, folder: Path, *, synced: bool) -> None:
         """LevelDB has written into its folder; what its log has now is synced, or not yet."""

@@ -1,7 +1,7 @@
 """What a store has to answer: a plain model in memory that knows every capture, for `tests.model.random_store`.
 
 The model states what is right, by all live captures: equal bytes, equal texts, exact Jaccard coefficients of the texts,
-titles by the store's rule (`titles_contradict`), the oldest page first.  `KNOWN_FAULTS` names where the store does
+the oldest page first.  `KNOWN_FAULTS` names where the store does
 otherwise today: as long as an entry is there, the answer that the fault leads to is accepted as well, and counted.  An
 entry is removed when its fault is mended.  What the model takes from a store is the text that was found in a body
 (`Reader`), never what is like it.
@@ -23,14 +23,9 @@ from docstore.store import open_store
 from tests.pages import changed, page, words
 
 KNOWN_FAULTS = {
-    "B1": "a text with more than 64 bodies is asked only for the first 64: verdicts on it are not compared",
     "B2 confirmed": "a confirmation is not seen after the capture that it confirms is hidden or gone",
     "B2 rejected": "a rejected capture counts as a version of `dedup`: no rejecting under a policy on `dedup`",
     "B2 visit": "a 304 of a version whose `dedup` has expired does not keep its status and text from a late capture",
-    "B6": "`find(docno=)` gives the oldest 64, and none under a policy: not asked then",
-    "B8": "a 304 answers `new`, and not what the version that it confirms is",
-    "B11": "a page stored by reference to a near page is no duplicate of its equals",
-    "A3": "`same_text` compares titles by characters",
 }
 OPEN = {
     "reference text": "whether the text of a page stored by reference may be named, while its original is there",
@@ -85,7 +80,10 @@ GC: dict[str, dict[str, GCPolicy]] = {
 
 
 class Setting(NamedTuple):
-    """Of a store: its policy (a name in `GC`), its checksum, and whether texts hold the words of all titles."""
+    """Of a store: its policy (a name in `GC`), its checksum, and whether texts hold the words of all titles.
+
+    If they do not, the store has no rule of titles.
+    """
 
     gc: str = "none"
     checksum: str = "blake3"
@@ -202,7 +200,7 @@ class Reader:
             reason = self._store.put_page(url, raw, headers=HTML, fetched_at=T0).verdict.reason
             found = self._store.get(url)
             assert found is not None
-            is_html = reason not in ("not_html", "blank")
+            is_html = reason not in ("no_text", "blank")
             text = tuple(re.findall(r"\w+", (found.text or "").lower())) if is_html else ()
             self._known[raw] = Body(raw, is_html, reason == "blank", text, found.title or "")
         return self._known[raw]
@@ -228,29 +226,7 @@ def overlap(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[float, float,
     return shared / (len(first) + len(second) - shared), shared / len(first), shared / len(second)
 
 
-def title_words(title: str) -> frozenset[str]:
-    """What titles are told apart by: words of three letters and more that are no numbers."""
-    return frozenset(word for word in re.findall(r"\w+", title.lower()) if len(word) >= 3 and not word.isdecimal())
-
-
-def titles_contradict(one: Body, other: Body) -> bool:
-    """The store's rule of titles: each has words that the other has not, or one has none, and neither text holds two
-    thirds of those of its own."""
-    if one.title == other.title:
-        return False
-    first, second = title_words(one.title), title_words(other.title)
-    own, others = first - second, second - first
-    adds_to_other = bool(own) != bool(others) and bool(first and second)
-
-    def leaves_out(mine: frozenset[str], body: Body) -> bool:
-        return not mine or len(mine & set(body.words)) * 3 < len(mine) * 2
-
-    return bool(own or others) and not adds_to_other and leaves_out(own, one) and leaves_out(others, other)
-
-
-def same_title(one: Body, other: Body, faults: frozenset[str]) -> bool:
-    if "A3" in faults:
-        return one.title == other.title
+def same_title(one: Body, other: Body) -> bool:
     return re.findall(r"\w+", one.title.lower()) == re.findall(r"\w+", other.title.lower())
 
 
@@ -324,7 +300,6 @@ class Model:
         self.urls: dict[bytes, str] = {}
         self.policies = GC[setting.gc]
         self.now = T0 + 8 * DAY
-        self.bodies_of_text: dict[tuple[str, ...], set[bytes]] = {}
         self._seen: dict[bytes, list[Seen]] = {}
 
     def changed(self, row_key: bytes | None = None) -> None:
@@ -383,7 +358,7 @@ class Model:
                 if "B2 confirmed" in faults and capture.stored == "confirmed":
                     continue
                 is_near = capture.stored == "reference" and capture.verdict.kind is not VerdictKind.EXACT
-                is_left_out = "B11" in faults or (by_text and "reference text" in faults)
+                is_left_out = by_text and "reference text" in faults
                 if is_near and is_left_out and self._original_is_there(capture):
                     continue
                 yield one
@@ -418,7 +393,7 @@ class Model:
             same = [
                 one.pointer
                 for one in pages
-                if one.capture.body.words == body.words and same_title(one.capture.body, body, faults)
+                if one.capture.body.words == body.words and same_title(one.capture.body, body)
             ]
             if same:
                 return Expected(VerdictKind.SAME_TEXT, min(same), 1.0)
@@ -433,8 +408,7 @@ class Model:
             its = one.capture.body
             if len(its.words) >= MIN_NEAR_WORDS and max(overlap(body.words, its.words)) >= 0.3:
                 relatives.add(its.words)
-                if not titles_contradict(body, its):
-                    oldest[its.words] = min(one.pointer, oldest.get(its.words, one.pointer))
+                oldest[its.words] = min(one.pointer, oldest.get(its.words, one.pointer))
         matches = [(*overlap(body.words, text)[:2], pointer) for text, pointer in oldest.items()]
         claims = []
         for alike, inside, pointer in matches:
@@ -478,7 +452,6 @@ class Model:
             capture.original = self.row(of_row).captures.get(of_at)
         self.rows.setdefault(row_key, Row()).captures[at] = capture
         if capture.stored not in ("rejected", "confirmed"):
-            self.bodies_of_text.setdefault(capture.body.words, set()).add(capture.body.raw)
         self.changed(row_key)
 
     def compact(self) -> None:

@@ -117,7 +117,9 @@ class Life:
         """Compare all that can be asked."""
         assert list(check(self.store.opened)) == [], what
         for url, holds in self.holds.items():
-            assert [document.timestamp for document in self.store.history(url)] == sorted(holds, reverse=True), what
+            shown = [document.timestamp for document in self.store.history(url)]
+            fetched = {timestamp for its, timestamp in self.rejected if its == url}
+            assert shown == sorted({*holds, *fetched}, reverse=True), what
             for timestamp, seen in holds.items():
                 found = self.store.get(url, at=timestamp)
                 assert found is not None and found.text is not None, (what, url, timestamp)
