@@ -451,7 +451,6 @@ class Model:
             of_at, of_row = capture.verdict.of
             capture.original = self.row(of_row).captures.get(of_at)
         self.rows.setdefault(row_key, Row()).captures[at] = capture
-        if capture.stored not in ("rejected", "confirmed"):
         self.changed(row_key)
 
     def compact(self) -> None:
