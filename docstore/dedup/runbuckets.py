@@ -292,8 +292,12 @@ class RunBuckets:
         """What of the runs is not as it was written; reads all of them."""
         found = []
         with self._lock:
-            self._storage.settle()
-            for name in self._storage.names():
+            try:
+                self._storage.settle()
+                names = self._storage.names()
+            except DocstoreError as error:  # what was done in the background failed, for instance met a damaged run
+                return [str(error)]
+            for name in names:
                 try:
                     parts = Run(self._storage.open(name)).damaged_parts()
                 except CorruptionError as error:

@@ -208,10 +208,10 @@ class Run:
         return self._text_words.view(np.uint8).data
 
     def postings_between(self, first: int, end: int, slice_bits: int) -> Keys:
-        """Postings of slices first..end of a run that is cut into ``2**slice_bits`` of them, no fewer than this one."""
-        finer = slice_bits - self.shape.slice_bits
-        parts = [self._slices.postings(number) for number in range(first >> finer, (end - 1 >> finer) + 1)]
-        postings = np.concatenate(parts)
+        """Postings of slices first..end of a run that is cut into ``2**slice_bits`` of them, finer or coarser."""
+        begin, last = first << self.shape.slice_bits, (end << self.shape.slice_bits) - 1
+        own = range(begin >> slice_bits, (last >> slice_bits) + 1)
+        postings = np.concatenate([self._slices.postings(number) for number in own])
         shift = RUN_KEY_BITS + RUN_PLACE_BITS - slice_bits
         low = np.searchsorted(postings, np.uint64(first << shift)) if first else 0
         high = np.searchsorted(postings, np.uint64(end << shift)) if end < 1 << slice_bits else len(postings)

@@ -168,10 +168,11 @@ class SeenPages:
 
     def is_posted(self, pointer: PagePointer, checksum: bytes) -> bool:
         """Whether its body leads to a page, and its text and title too where they are compared."""
-        page = self._pages.page(pointer)
+        title = self._pages.title(pointer)
+        page = self._pages.page(pointer)  # None if the title cannot be read: `docstore check` lists the cell itself
         if page is None or not page.text_checksum or not text_compares(self._pages.status(pointer)):
             return self.index.holds(pointer, checksum)
-        return self.index.holds(pointer, checksum, page.text_checksum, self._pages.title(pointer))
+        return self.index.holds(pointer, checksum, page.text_checksum, title)
 
     def finds_near(self, pointer: PagePointer) -> bool:
         """Whether pages near this one would be judged against its text; True where that is not asked of it."""

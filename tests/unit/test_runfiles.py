@@ -65,6 +65,7 @@ def test_a_run_that_was_not_synced_is_no_run(tmp_path: Path) -> None:
         def sync(self, descriptor: int) -> None:
             raise OSError(errno.EIO, "the power is gone")
 
+    (tmp_path / "runs").mkdir()  # one that is made is synced at once
     storage = RunFiles(tmp_path / "runs", NeverSyncs())
     assert storage.write(Span(0, 1), [b"7"])[0] == ord("7")
     storage.close()
@@ -78,6 +79,7 @@ def test_a_failed_sync_keeps_everything_asked_for_after_it(tmp_path: Path) -> No
         def sync(self, descriptor: int) -> None:
             raise OSError(errno.EIO, "broken")
 
+    (tmp_path / "runs").mkdir()  # one that is made is synced at once
     storage = RunFiles(tmp_path / "runs", Fails())
     old, new = Span(0, 1), Span(0, 2)
     with pytest.raises(StorageError, match="EIO"):
@@ -212,6 +214,7 @@ def test_what_is_held_for_a_removed_run_is_let_go_of_in_the_background(tmp_path:
             super().sync(descriptor)
 
     go_on = threading.Event()
+    (tmp_path / "runs").mkdir()  # one that is made is synced at once
     storage = RunFiles(tmp_path / "runs", Waits())
     storage.write(Span(0, 1), [b"1"])
     held = Held()

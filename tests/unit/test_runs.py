@@ -120,6 +120,34 @@ def test_a_pruned_run_lacks_what_is_gone_and_full_buckets_stay_full(kernel: Pack
     assert sum(map(len, expected)) == run.postings
 
 
+@pytest.mark.parametrize("left", [0, 3, 60])
+def test_runs_that_lost_most_of_their_keys_are_merged_and_pruned_again(kernel: Packing, left: int) -> None:
+    parts = [load(seed, 20_000, 200, 1 << 20) for seed in (1, 2)]
+    live = np.sort(np.concatenate([np.unique(texts)[:left] for _, texts in parts]))
+    runs_left = []
+    for keys, texts in parts:
+        pruned = b"".join(pruned_parts(kernel, build(kernel, keys, texts), live, LIST_LIMIT))
+        runs_left.append(kernel.open(np.frombuffer(pruned, np.uint8)))
+    assert runs_left[0].shape.slice_bits > shape_of(runs_left[0].keys + runs_left[1].keys, 1).slice_bits
+    merged = kernel.open(np.frombuffer(b"".join(merged_parts(kernel, runs_left, LIST_LIMIT)), np.uint8))
+    again = kernel.open(np.frombuffer(b"".join(pruned_parts(kernel, runs_left[1], live, LIST_LIMIT)), np.uint8))
+    expected = expected_of(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    roomy = {key: texts for key, texts in expected.items() if len(texts) < LIST_LIMIT}
+    asked = np.array(list(roomy), np.uint64)
+    stay = [[text for text in texts if text in live] for texts in roomy.values()]
+    assert found_in(kernel, [merged], asked) == found_in(kernel, [runs_left[0], again], asked) == stay
+
+
+def test_runs_with_the_same_keys_are_merged_with_one_of_few_keys(kernel: Packing) -> None:
+    keys = np.arange(5000, dtype=np.uint64)
+    pieces = [build(kernel, keys, np.full(5000, text, np.uint64)) for text in (1, 2)]
+    both = kernel.open(np.frombuffer(b"".join(merged_parts(kernel, pieces, LIST_LIMIT)), np.uint8))
+    few = build(kernel, keys[:10], np.full(10, 3, np.uint64))
+    assert both.shape.slice_bits > shape_of(both.keys + few.keys, 3).slice_bits
+    merged = kernel.open(np.frombuffer(b"".join(merged_parts(kernel, [both, few], LIST_LIMIT)), np.uint8))
+    assert found_in(kernel, [merged], keys) == [[1, 2, 3]] * 10 + [[1, 2]] * 4990
+
+
 def test_a_run_of_texts_without_keys_is_a_run(kernel: Packing) -> None:
     nothing = np.empty(0, np.uint64)
     texts = np.array([1 << 47, 5], np.uint64)

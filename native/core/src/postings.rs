@@ -115,7 +115,8 @@ pub fn merge(
     let mut offset = 0;
     let mut sources = Vec::with_capacity(runs.len());
     for (&run, &texts) in runs.iter().zip(texts) {
-        let next_slice = first >> shape.slice_bits.checked_sub(run.shape.slice_bits).ok_or(Damaged)?;
+        // A run is cut finer than the merged one if it lost keys, or shares many with the others.
+        let next_slice = first << run.shape.slice_bits >> shape.slice_bits;
         sources.push(Source { run, offset, next_slice, held: Vec::new(), at: 0 });
         offset += texts;
     }
