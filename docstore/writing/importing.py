@@ -309,12 +309,11 @@ class RowImporter:
                 )
                 title = columns.get(capture.TITLE, b"").decode("utf-8", "surrogatepass")
                 plan.write(Stage.POSTINGS, page_postings(pointer, checksum, text if is_good else b"", title))
-            if checksum:
-                digest, docno = (
-                    columns.get(column, b"").decode("utf-8", "surrogateescape")
-                    for column in (capture.PAYLOAD_DIGEST, capture.DOCNO)
-                )
-                plan.write(Stage.POSTINGS, self._index.add_names(pointer, digest, docno))
+            digest, docno = (
+                columns.get(column, b"").decode("utf-8", "surrogateescape")
+                for column in (capture.PAYLOAD_DIGEST, capture.DOCNO)
+            )
+            plan.write(Stage.POSTINGS, self._index.add_names(pointer, digest, docno))
             self._count(timestamp, columns, row.there)
 
     def _count(self, timestamp: int, columns: Mapping[capture.Column, bytes], there: frozenset[CellKey]) -> None:

@@ -17,7 +17,7 @@ from docstore.reports.check import check
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.reindex import reindex
 from tests.model.random_store import Mismatch, replay, run_seed, shortened
-from tests.model.store_model import MOST_MISSED, Delete, Do, Fetch, Operation, Put, Setting
+from tests.model.store_model import MOST_MISSED, Ask, Delete, Do, Fetch, Operation, Put, Setting
 from tests.pages import changed, page, words
 
 SEEDS = 16
@@ -57,6 +57,10 @@ FOUND: dict[str, tuple[Setting, list[Operation]]] = {
             Put((Fetch("a/9", 9, 8, noise=102, day=7), Fetch("a/9", 9, 8, noise=12, day=8), Fetch("a/8", 9, day=6))),
             Do("sweep"),
         ],
+    ),
+    "a document number whose fingerprints a policy hides, in a copy": (
+        Setting("dedup of 4 days", "adler32", titles_held=False),
+        [Put((Fetch("a/4", 17, 11, title=3, noise=102, day=2, docno="D1"),)), Do("copy"), Ask("find", "D1")],
     ),
 }
 """Lives that failed once, each shortened by its seed's run."""
