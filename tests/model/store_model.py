@@ -26,6 +26,7 @@ KNOWN_FAULTS = {
     "B2 confirmed": "a confirmation is not seen after the capture that it confirms is hidden or gone",
     "B2 rejected": "a rejected capture counts as a version of `dedup`: no rejecting under a policy on `dedup`",
     "B2 visit": "a 304 of a version whose `dedup` has expired does not keep its status and text from a late capture",
+    "revived": "a version hidden by age that an equal, later value shows again is not named before the next open",
 }
 OPEN = {
     "reference text": "whether the text of a page stored by reference may be named, while its original is there",
