@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 import docstore
-from docstore import aio
-from docstore.client.remote import connect
-from docstore.client.retries import Attempts, Retries
 from docstore.model.errors import CommitUnknown, StoreUnavailable
 from docstore.model.types import Append, Page, ReadSpec
-from docstore.wire.shapes import to_msgpack
+from docstore.serving import aio
+from docstore.serving.client import connect
+from docstore.serving.client_http import Attempts, Retries
+from docstore.serving.wire import to_msgpack
 from tests.serving import Serving, serving
 
 AT = 1_700_000_000_000_000

@@ -12,11 +12,11 @@ import httpx
 import pytest
 
 from docstore.model.types import Page
-from docstore.server.page.comparing import side_by_side
-from docstore.server.page.rate import MINUTES, Rate
+from docstore.serving.page import side_by_side
+from docstore.serving.telemetry import MINUTES, Rate
 from tests.serving import Serving, serving
 
-TEMPLATES = Path(__file__).parent.parent.parent / "docstore" / "server" / "page" / "templates"
+TEMPLATES = Path(__file__).parent.parent.parent / "docstore" / "serving" / "templates"
 TYPE = (("Content-Type", "text/html"),)
 A = "https://a.example/docs/one"
 EVIL = "https://evil.example/x?q=%22%3E<script>alert(1)</script>&'\"=javascript:alert(2)"

@@ -13,10 +13,10 @@ import zstandard
 
 from docstore.model.types import Cell, Page, PutResult
 from docstore.reading.documents import Document
-from docstore.server import replays
-from docstore.server.service import SHORT_BYTES
-from docstore.wire.frames import FrameKind, frames
-from docstore.wire.shapes import from_msgpack, read, to_msgpack
+from docstore.serving import middleware as replays
+from docstore.serving.service import SHORT_BYTES
+from docstore.serving.wire import from_msgpack, read, to_msgpack
+from docstore.serving.wire_frames import FrameKind, frames
 from tests.serving import Serving, serving
 
 WORDS = " ".join(f"word{number}" for number in range(80))

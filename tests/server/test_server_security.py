@@ -13,12 +13,9 @@ import zstandard
 
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.types import Page
-from docstore.server.routes.cells import CELLS
-from docstore.server.routes.jobs import JOBS
-from docstore.server.routes.pages import PAGES
-from docstore.server.routes.whole import OPERATIONS, WHOLE
-from docstore.server.settings import Limits, Settings
-from docstore.server.tokens import Grade, Tokens
+from docstore.serving.request import Grade, Tokens
+from docstore.serving.routes import CELLS, JOBS, OPERATIONS, PAGES, WHOLE
+from docstore.serving.settings import Limits, Settings
 from tests.serving import Serving, serving
 
 COLLAPSE = b"POST /v1/collapse HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
