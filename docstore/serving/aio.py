@@ -50,16 +50,15 @@ from docstore.serving.client_http import (
     UNIX,
     Address,
     Answer,
-    Attempts,
+    Backoff,
     Broken,
-    Exchange,
+    PendingCall,
     Request,
     Retries,
     Session,
     check_socket,
     parse_address,
 )
-from docstore.serving.wire_frames import FrameKind, FrameReader, error_of
 from docstore.writing.fields import body_bytes
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES, GROUP_SECONDS
 
@@ -287,45 +286,41 @@ class AsyncStore:
 
     async def ask(self, call: Call[_T]) -> _T:
         """Send a call until it is answered."""
-        exchange = Exchange(self._session, call, Attempts(self._session.retries))
+        pending = PendingCall(self._session, call, Backoff(self._session.retries))
         while True:
             try:
-                async with self._opened(exchange.request) as response:
+                async with self._opened(pending.request) as response:
                     answer = Answer(response.status, _headers(response), await _whole(response))
             except Broken as broken:
-                await asyncio.sleep(exchange.broke(broken))
+                await asyncio.sleep(pending.broke(broken))
                 continue
-            pause = exchange.refused(answer)
+            pause = pending.refused(answer)
             if pause is None:
-                return exchange.result(answer)
+                return pending.result(answer)
             await asyncio.sleep(pause)
 
     async def items(self, listing: Listing[_T]) -> AsyncIterator[_T]:
         """The items of a stream; one that is cut off is asked for again, from where it was."""
-        attempts = Attempts(self._session.retries)
+        backoff = Backoff(self._session.retries)
         while (call := listing.call()) is not None:
-            exchange = Exchange(self._session, call, attempts, frames.MEDIA_TYPE)
-            reader = FrameReader()
+            pending = PendingCall(self._session, call, backoff, frames.MEDIA_TYPE)
+            reader = frames.FrameReader()
             try:
-                async with self._opened(exchange.request) as response:
+                async with self._opened(pending.request) as response:
                     if response.status != 200:
                         answer = Answer(response.status, _headers(response), await _whole(response))
-                        pause = exchange.refused(answer)
+                        pause = pending.refused(answer)
                         if pause is None:
-                            exchange.fail(answer)
+                            pending.fail(answer)
                     else:
                         async for chunk in _chunks(response):
-                            for frame in reader.feed(chunk):
-                                if frame.kind is FrameKind.END:
-                                    return
-                                if frame.kind is FrameKind.ERROR:
-                                    raise error_of(frame.value)
-                                attempts.succeeded()
-                                for item in listing.take(frame.value):
-                                    yield item
-                        pause = exchange.broke(Broken("the stream was cut off", reached=True))
+                            for item in pending.items(listing, reader, chunk):
+                                yield item
+                            if reader.ended:
+                                return
+                        pause = pending.broke(Broken("the stream was cut off", reached=True))
             except Broken as broken:
-                pause = exchange.broke(broken)
+                pause = pending.broke(broken)
             await asyncio.sleep(pause)
 
     @asynccontextmanager

@@ -11,7 +11,6 @@ import traceback
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from litestar import Litestar, Request, Response, Router, get
@@ -21,10 +20,20 @@ from litestar.openapi.config import OpenAPIConfig
 
 from docstore.model.errors import DocstoreError
 from docstore.serving import wire_frames as frames
-from docstore.serving.messages import GIVES, GRADE, STREAMS, TAKES, Asked, answer, encoder, opens
-from docstore.serving.middleware import Gate
+from docstore.serving.messages import GIVES, ROLE, STREAMS, TAKES, Asked, answer, encoder, opens
+from docstore.serving.middleware import Middleware
 from docstore.serving.page import make_page
-from docstore.serving.request import Admission, Grade, Room, Tokens, check_grade, exchange_of, failure, is_bug
+from docstore.serving.request import (
+    Admission,
+    MemoryBudget,
+    Role,
+    Tokens,
+    check_role,
+    context_of,
+    failure,
+    failure_headers,
+    is_bug,
+)
 from docstore.serving.routes import CELLS, JOBS, OPERATIONS, PAGES, WHOLE
 from docstore.serving.service import Service
 from docstore.serving.telemetry import Log
@@ -32,24 +41,11 @@ from docstore.serving.wire import TYPES, to_json
 from docstore.version import __version__
 
 if TYPE_CHECKING:
-    from litestar.types import ASGIApp
+    pass
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
-    """The API, ready to be served.
-
-    Attributes:
-        app: the gate with all routes behind it.
-        gate: the same, to be told of a stop.
-    """
-
-    app: ASGIApp
-    gate: Gate
-
-
-def make_api(service: Service, tokens: Tokens | None, log: Log) -> Api:
-    """The API over a store.
+def make_api(service: Service, tokens: Tokens | None, log: Log) -> Middleware:
+    """The API over a store: the middleware, with all routes after it.
 
     Args:
         service: the store.
@@ -61,24 +57,20 @@ def make_api(service: Service, tokens: Tokens | None, log: Log) -> Api:
         status, body, retry_after = failure(error)
         if is_bug(error):
             shown = "".join(traceback.format_exception(error))
-            log.write("bug", id=exchange_of(request.scope).request_id, traceback=shown)
-        headers = {"retry-after": str(retry_after)} if retry_after else {}
-        if status == 401:
-            headers["www-authenticate"] = "Bearer"
-        if status in (408, 413):
-            headers["connection"] = "close"
+            log.write("bug", id=context_of(request.scope).request_id, traceback=shown)
+        headers = failure_headers(status, retry_after)
         if isinstance(error, HTTPException) and error.headers:
             headers.update({name: value for name, value in error.headers.items() if name.lower() == "allow"})
         return answer(request, encoder(request)(body), status, headers)
 
     def admitted(request: Request[Any, Any, Any]) -> Service:
-        """The service, for an asker of the route's grade; every route asks for it.  A guard would cost 0.2 ms."""
-        check_grade(exchange_of(request.scope), request.route_handler.opt[GRADE])
+        """The service, for a client of the route's role; every route asks for it.  A guard would cost 0.2 ms."""
+        check_role(context_of(request.scope), request.route_handler.opt[ROLE])
         return service
 
     made: list[bytes] = []
 
-    @get("/v1/openapi.json", opt=opens(Grade.READ, gives=bytes), sync_to_thread=True)
+    @get("/v1/openapi.json", opt=opens(Role.READ, gives=bytes), sync_to_thread=True)
     def show_openapi(service: Asked) -> Response[bytes]:
         """What this API takes and gives."""
         if not made:
@@ -94,13 +86,12 @@ def make_api(service: Service, tokens: Tokens | None, log: Log) -> Api:
         request_max_body_size=None,
         debug=False,
     )
-    room = Room(service.settings.limits.waiting_bytes)
-    service.metrics.gauge("docstore_bodies_bytes", "Bytes of bodies in memory", lambda: room.taken_bytes)
-    gate = Gate(
-        app, Admission(service.settings, tokens), service.settings.limits, room, service.metrics, log, service.boot
-    )
-    service.metrics.gauge("docstore_requests_working", "Requests that are worked on", lambda: gate.working)
-    return Api(gate, gate)
+    limits = service.settings.limits
+    memory = MemoryBudget(limits.waiting_bytes)
+    service.metrics.gauge("docstore_bodies_bytes", "Bytes of bodies in memory", lambda: memory.taken_bytes)
+    api = Middleware(app, Admission(service.settings, tokens), limits, memory, service.metrics, log, service.boot)
+    service.metrics.gauge("docstore_requests_working", "Requests that are worked on", lambda: api.working)
+    return api
 
 
 def _routes() -> list[Any]:
@@ -167,7 +158,7 @@ def openapi(route_handlers: Sequence[Any]) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for route in shown.routes:
         for handler in getattr(route, "route_handlers", ()):
-            if GRADE in handler.opt:
+            if ROLE in handler.opt:
                 for method in sorted(handler.http_methods - {"OPTIONS"}):
                     operation = made["paths"][route.path_format][method.lower()]
                     _describe(operation, handler.opt, handler.fn.__doc__ or "", schemas)
@@ -184,7 +175,7 @@ def openapi(route_handlers: Sequence[Any]) -> dict[str, Any]:
 def _describe(operation: dict[str, Any], options: Mapping[str, Any], text: str, schemas: _Schemas) -> None:
     """Say what an operation takes, gives and needs."""
     operation["summary"] = text.strip().splitlines()[0]
-    operation["description"] = f"Needs grade {Grade(options[GRADE]).name.lower()}."
+    operation["description"] = f"Needs the role {Role(options[ROLE]).name.lower()}."
     for parameter in operation.get("parameters", ()):
         for schema in (parameter["schema"], *parameter["schema"].get("oneOf", ())):
             if schema.get("type") == "integer":
@@ -212,7 +203,7 @@ def _describe(operation: dict[str, Any], options: Mapping[str, Any], text: str, 
     wrong = {"description": "refused, or failed", "content": {JSON: error}}
     operation["responses"] = {good: answer, "default": wrong}
     if gives is not None and operation["operationId"].endswith("GetPage"):
-        operation["responses"]["304"] = {"description": "the asker has it"}
+        operation["responses"]["304"] = {"description": "the client has it"}
 
 
 class _Schemas:

@@ -32,8 +32,8 @@ from docstore.serving.archive_http import (
     parse_request,
     plain,
 )
-from docstore.serving.archive_memento import Links, MementoAnswers, Sending
-from docstore.serving.request import ABORT, CHALLENGE, Tokens
+from docstore.serving.archive_memento import Links, MementoAnswers
+from docstore.serving.request import ABORT, CHALLENGE, MemoryBudget, Tokens
 from docstore.serving.settings import ArchiveSettings
 from docstore.store import DocumentStore
 
@@ -84,13 +84,13 @@ class ArchiveApp:
         own = host_of(urlsplit(settings.base_url).netloc)
         self._hosts = frozenset(host.lower() for host in (*settings.hosts, own) if host)
         digests = Digests(store, settings.digest_bytes, keep=settings.keep_digests)
-        self._sending = Sending(settings.body_bytes)
+        self._memory = MemoryBudget(settings.body_bytes)
         self._cdx = CdxAnswers(CaptureIndex(store.table, settings.row_captures), digests, settings)
-        self._mementos = MementoAnswers(store, settings, self._sending)
+        self._mementos = MementoAnswers(store, settings, self._memory)
         short = settings._replace(row_captures=min(_SHORT_CAPTURES, settings.row_captures))
         index = CaptureIndex(store.table, short.row_captures, is_short=True)
         self._short_cdx = CdxAnswers(index, digests, short, is_short=True)
-        self._short_mementos = MementoAnswers(store, short, self._sending, is_short=True)
+        self._short_mementos = MementoAnswers(store, short, self._memory, is_short=True)
         self._lookups = ThreadPoolExecutor(settings.threads, "archive")
         self._scans = ThreadPoolExecutor(settings.scan_threads, "archive-scan")
         self._waiting = 0
@@ -189,7 +189,7 @@ class ArchiveApp:
     async def _respond(self, scope: Scope, answer: Answer, send: Send) -> None:
         """Send an answer, and end the connection of a client that does not take it."""
         if not answer.held_bytes and len(answer.body) > _STEP_BYTES:  # a long list, which a slow client holds as well
-            if self._sending.take(len(answer.body)):
+            if self._memory.take(len(answer.body)):
                 answer = answer._replace(held_bytes=len(answer.body))
             else:
                 answer = plain(503, "too many long answers are being sent; ask again", (("Retry-After", "2"),))
@@ -214,7 +214,7 @@ class ArchiveApp:
                 raise  # uvicorn alone: it closes the connection of an answer that is not complete
             abort()
         finally:
-            self._sending.give_back(answer.held_bytes)
+            self._memory.release(answer.held_bytes)
 
 
 def _about(kind: Kind, base: str) -> Answer:

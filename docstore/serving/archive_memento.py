@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from threading import Lock
 from typing import NamedTuple
 
 from docstore.model import capture, keys
@@ -36,6 +35,7 @@ from docstore.serving.archive_http import (
     rows_of_path,
     spellings,
 )
+from docstore.serving.request import MemoryBudget
 from docstore.serving.settings import ArchiveSettings
 from docstore.storage.envelope import envelope_raw_bytes
 from docstore.storage.table import Table
@@ -233,40 +233,18 @@ SHORT_BYTES = 128 << 10
 """A body that is read without changing threads."""
 
 
-class Sending:
-    """Bytes of bodies that are being read or sent, all answers together.  Thread-safe."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        self._held_bytes = 0
-        self._lock = Lock()
-
-    def take(self, count: int) -> bool:
-        """Whether there is room for a body; one alone always has room."""
-        with self._lock:
-            if self._held_bytes and self._held_bytes + count > self._most_bytes:
-                return False
-            self._held_bytes += count
-            return True
-
-    def give_back(self, count: int) -> None:
-        """A body is sent, or will not be."""
-        with self._lock:
-            self._held_bytes -= count
-
-
 class MementoAnswers:
     """Answers about the captures of one URL.  Thread-safe.
 
     Args:
         store: to show.
         settings: bounds.
-        sending: bodies on their way.
+        memory: of bodies on their way.
         is_short: raise `TooLong` for a URL with many captures, and for a long body.
     """
 
     def __init__(
-        self, store: DocumentStore, settings: ArchiveSettings, sending: Sending, *, is_short: bool = False
+        self, store: DocumentStore, settings: ArchiveSettings, memory: MemoryBudget, *, is_short: bool = False
     ) -> None:
         self._store = store
         self._is_short = is_short
@@ -274,7 +252,7 @@ class MementoAnswers:
         self._most_bytes = settings.answer_bytes
         self._lines = TimeLines(store.table, settings.row_captures, is_short=is_short)
         self._replay = Replay(store)
-        self._sending = sending
+        self._memory = memory
 
     def timegate(self, page: Asked, accept_datetime: str, links: Links) -> Answer:
         """A redirect to the capture nearest to the time asked for; to the newest where none is."""
@@ -324,12 +302,12 @@ class MementoAnswers:
         held = self._replay.body_bytes(one) if with_body else 0
         if self._is_short and held > SHORT_BYTES:
             raise TooLong
-        if not self._sending.take(held):
+        if not self._memory.take(held):
             return plain(503, "too many large captures are being sent; ask again", (("Retry-After", "2"),))
         try:
             answer = self._replay.answer(one, line, links, modifier=modifier, with_body=with_body)
         except BaseException:
-            self._sending.give_back(held)
+            self._memory.release(held)
             raise
         return answer._replace(held_bytes=held)
 

@@ -7,7 +7,7 @@ keeps the signatures and the behaviour the same.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -43,16 +43,16 @@ from docstore.serving import wire_frames as frames
 from docstore.serving.client_calls import Batch, Call, Listing, as_page, sent_page, url_batches, write_options
 from docstore.serving.client_http import (
     Answer,
-    Attempts,
+    Backoff,
     Broken,
     Connections,
-    Exchange,
+    PendingCall,
     Retries,
     Session,
     parse_address,
 )
 from docstore.serving.wire import report_of
-from docstore.serving.wire_frames import FrameKind, FrameReader, error_of
+from docstore.serving.wire_frames import error_of
 from docstore.storage.reports import BackupReport, CompactionReport
 from docstore.storage.unreadable import UnreadableValues
 from docstore.writing.fields import body_bytes
@@ -408,53 +408,41 @@ class RemoteStore:
     def _ask(self, call: Call[_T]) -> _T:
         """Send a call until it is answered."""
         self._check_open()
-        exchange = Exchange(self._session, call, Attempts(self._session.retries))
+        pending = PendingCall(self._session, call, Backoff(self._session.retries))
         while True:
             try:
-                answer = self._connections.ask(exchange.request)
+                answer = self._connections.ask(pending.request)
             except Broken as broken:
-                time.sleep(exchange.broke(broken))
+                time.sleep(pending.broke(broken))
                 continue
-            pause = exchange.refused(answer)
+            pause = pending.refused(answer)
             if pause is None:
-                return exchange.result(answer)
+                return pending.result(answer)
             time.sleep(pause)
 
     def _items(self, listing: Listing[_T]) -> Iterator[_T]:
         """The items of a stream; one that is cut off is asked for again, from where it was."""
-        attempts = Attempts(self._session.retries)
+        backoff = Backoff(self._session.retries)
         while (call := listing.call()) is not None:
             self._check_open()
-            exchange = Exchange(self._session, call, attempts, frames.MEDIA_TYPE)
+            pending = PendingCall(self._session, call, backoff, frames.MEDIA_TYPE)
             try:
-                with self._connections.opened(exchange.request) as (status, headers, chunks):
+                with self._connections.opened(pending.request) as (status, headers, chunks):
                     if status != 200:
                         answer = Answer(status, headers, b"".join(chunks))
-                        pause = exchange.refused(answer)
+                        pause = pending.refused(answer)
                         if pause is None:
-                            exchange.fail(answer)
+                            pending.fail(answer)
                     else:
-                        ended = yield from self._taken(listing, chunks, attempts)
-                        if ended:
-                            return
-                        pause = exchange.broke(Broken("the stream was cut off", reached=True))
+                        reader = frames.FrameReader()
+                        for chunk in chunks:
+                            yield from pending.items(listing, reader, chunk)
+                            if reader.ended:
+                                return
+                        pause = pending.broke(Broken("the stream was cut off", reached=True))
             except Broken as broken:
-                pause = exchange.broke(broken)
+                pause = pending.broke(broken)
             time.sleep(pause)
-
-    @staticmethod
-    def _taken(listing: Listing[_T], chunks: Iterator[bytes], attempts: Attempts) -> Generator[_T, None, bool]:
-        """The items of an answer; -> whether it was whole."""
-        reader = FrameReader()
-        for chunk in chunks:
-            for frame in reader.feed(chunk):
-                if frame.kind is FrameKind.END:
-                    return True
-                if frame.kind is FrameKind.ERROR:
-                    raise error_of(frame.value)
-                attempts.succeeded()
-                yield from listing.take(frame.value)
-        return False
 
     def _write(
         self, group: Sequence[Page], options: WriteOptions, policies: Policies | None

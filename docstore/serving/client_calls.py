@@ -134,7 +134,7 @@ class About(NamedTuple):
     pid: int = 0
     path: str = ""
     limits: Limits = Limits()
-    grade: str = ""
+    role: str = ""
 
 
 def about() -> Call[About]:

@@ -29,7 +29,7 @@ from docstore.backends import names_server
 from docstore.model.errors import CommitUnknown, DocstoreError, InvalidArgument, StoreUnavailable, UnsupportedFormat
 from docstore.serving import wire as shapes
 from docstore.serving import wire_frames as frames
-from docstore.serving.client_calls import Call
+from docstore.serving.client_calls import Call, Listing
 from docstore.serving.wire_frames import error_of
 from docstore.version import __version__
 
@@ -158,7 +158,7 @@ class Retries(NamedTuple):
     most_seconds: float = 5.0
 
 
-class Attempts:
+class Backoff:
     """The attempts of one call.
 
     Args:
@@ -313,7 +313,7 @@ class Connections:
         kept = self._kept()
         if kept is not None:
             try:
-                return kept, self._exchange(kept, request)
+                return kept, self._send(kept, request)
             except Broken as broken:
                 kept.close()
                 if broken.reached and not isinstance(
@@ -323,12 +323,12 @@ class Connections:
                 # The server closed the idle connection as this was sent; each write has a key, so it may go again.
         connection = self._connected()
         try:
-            return connection, self._exchange(connection, request)
+            return connection, self._send(connection, request)
         except BaseException:
             connection.close()
             raise
 
-    def _exchange(self, connection: http.client.HTTPConnection, request: Request) -> http.client.HTTPResponse:
+    def _send(self, connection: http.client.HTTPConnection, request: Request) -> http.client.HTTPResponse:
         try:
             with suppress(BrokenPipeError, ConnectionResetError):  # refused before all was read: the answer says why
                 connection.request(request.method, request.target, body=request.body, headers=dict(request.headers))
@@ -407,6 +407,7 @@ def _words(error: Exception) -> str:
 # --- one call: what is sent, what the answers mean, when it is sent again.  No I/O
 
 _T = TypeVar("_T")
+_Item = TypeVar("_Item")
 
 ANSWER_LIMIT_BYTES = 1 << 31
 COMPRESSED_BYTES = 4096
@@ -468,17 +469,17 @@ class Session:
             self.boot = boot or self.boot
 
 
-class Exchange(Generic[_T]):
+class PendingCall(Generic[_T]):
     """One call.
 
     Attributes:
         request: what is sent, each time the same.
     """
 
-    def __init__(self, session: Session, call: Call[_T], attempts: Attempts, accept: str = shapes.MSGPACK) -> None:
+    def __init__(self, session: Session, call: Call[_T], backoff: Backoff, accept: str = shapes.MSGPACK) -> None:
         self._session = session
         self._call = call
-        self._attempts = attempts
+        self._backoff = backoff
         self._reached = False
         self.request = session.request(call, accept)
 
@@ -498,7 +499,7 @@ class Exchange(Generic[_T]):
             error = StoreUnavailable(f"{where} did not answer ({broken}); ask again")
         else:
             error = StoreUnavailable(f"no server answers at {where}: {broken}; is `docstore serve` running there?")
-        return self._attempts.pause(error)
+        return self._backoff.pause(error)
 
     def refused(self, answer: Answer) -> float | None:
         """Seconds to wait before the request is sent again; None where the answer is to be taken.
@@ -517,7 +518,7 @@ class Exchange(Generic[_T]):
         error = StoreUnavailable(self._words(answer)) if given is None else error_of(given)
         if self._call.writes and self._reached:
             error = CommitUnknown(f"{error}; an earlier attempt may be applied; {_WHAT_NEXT}")
-        return self._attempts.pause(error, says_when)
+        return self._backoff.pause(error, says_when)
 
     def result(self, answer: Answer) -> _T:
         """What the call gives.
@@ -544,6 +545,19 @@ class Exchange(Generic[_T]):
         if call.failed is not None:
             return call.failed(given, error)
         raise error
+
+    def items(self, listing: Listing[_Item], reader: frames.FrameReader, chunk: bytes) -> Iterator[_Item]:
+        """The items of a listing in the next bytes of its stream; `reader.ended` says that there are no more.
+
+        Raises:
+            DocstoreError: the server says that it failed.
+        """
+        for frame in reader.feed(chunk):
+            if frame.kind is frames.FrameKind.ERROR:
+                raise error_of(frame.value)
+            if frame.kind is frames.FrameKind.ITEMS:
+                self._backoff.succeeded()
+                yield from listing.take(frame.value)
 
     def fail(self, answer: Answer) -> NoReturn:
         """Raise what an answer says that was to be a stream."""

@@ -149,10 +149,10 @@ class Jobs:
         Args:
             kind: one of KINDS.
             options: of that kind.
-            is_local: the asker is this user on this machine, and may name files.
+            is_local: the client is this user on this machine, and may name files.
         Raises:
             InvalidArgument: there is no such kind, or an option is wrong.
-            Refusal: one of that kind is running (409), the asker may not name that file (403), or the server stops.
+            Refusal: one of that kind is running (409), the client may not name that file (403), or the server stops.
         """
         if kind not in KINDS:
             raise InvalidArgument(f"there is no job {kind[:100]!r}; there are {', '.join(KINDS)}")

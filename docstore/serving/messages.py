@@ -35,7 +35,7 @@ from docstore.reading.cells import Row
 from docstore.reading.documents import Document
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet
 from docstore.serving import wire_frames as frames
-from docstore.serving.request import LONG_BYTES, ZSTD, Grade, Refusal, exchange_of, failure
+from docstore.serving.request import LONG_BYTES, ZSTD, Refusal, Role, context_of, failure
 from docstore.serving.service import Service
 from docstore.serving.wire import count_values, from_json, from_msgpack, plain, read, to_json, to_msgpack
 
@@ -71,14 +71,14 @@ async def message(request: AnyRequest, service: Service, kind: type[_T]) -> _T:
             there is no room for them (429).
         InvalidArgument: it is no message of this kind.
     """
-    exchange = exchange_of(request.scope)
-    content_type = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
+    context = context_of(request.scope)
+    content_type = context.headers.get("content-type", "").partition(";")[0].strip().lower()
     decode = _DECODERS.get(content_type)
     if decode is None:
         raise Refusal(415, f"Content-Type {content_type!r:.100} is none of {JSON}, {MSGPACK}")
     limits = service.settings.limits
     most = min(limits.values, limits.waiting_bytes // (2 * VALUE_BYTES))
-    raw = await exchange.body(limits.request_bytes if kind in LONG_MESSAGES else limits.call_bytes)
+    raw = await context.body(limits.request_bytes if kind in LONG_MESSAGES else limits.call_bytes)
 
     def count() -> int:
         return count_values(raw, content_type, most)
@@ -90,19 +90,19 @@ async def message(request: AnyRequest, service: Service, kind: type[_T]) -> _T:
     values = count() if is_short else await service.read(count)
     if values > most:
         raise Refusal(413, f"the message has more than {most} values; send less at a time")
-    exchange.hold(values * VALUE_BYTES)
+    context.hold(values * VALUE_BYTES)
     return decoded() if is_short else await service.read(decoded)
 
 
 def wants_msgpack(request: AnyRequest) -> bool:
     """Whether the answer is to be msgpack."""
-    accept = exchange_of(request.scope).headers.get("accept", "")
+    accept = context_of(request.scope).headers.get("accept", "")
     return any(name in accept for name in _MSGPACKS)
 
 
 def wants_zstd(request: AnyRequest) -> bool:
     """Whether the answer may be compressed."""
-    return ZSTD in exchange_of(request.scope).headers.get("accept-encoding", "")
+    return ZSTD in context_of(request.scope).headers.get("accept-encoding", "")
 
 
 async def ask(request: AnyRequest, service: Service, call: Callable[[], object]) -> Response[bytes]:
@@ -165,7 +165,7 @@ async def stream(
         items: begins to read them.
         resume_after: the key of an item, after which a later request may go on; it is given at the end.
     """
-    form: _Form = _Frames(wants_zstd(request)) if frames.MEDIA_TYPE in request.headers.get("accept", "") else _Lines()
+    form = _Frames(wants_zstd(request)) if frames.MEDIA_TYPE in request.headers.get("accept", "") else _Lines()
     source = _Source(items, form, resume_after)
     service.begin_stream(source)
     first = await service.read_much(source.next_chunk)  # what is wrong with the call gets a status
@@ -186,22 +186,9 @@ async def stream(
     return Stream(chunks(), media_type=form.media_type, headers={"vary": "accept, accept-encoding"})
 
 
-class _Form:
-    """How items are written."""
+class _Frames:
+    """Items as frames."""
 
-    media_type = ""
-
-    def items(self, items: list[Any]) -> bytes:
-        raise NotImplementedError
-
-    def end(self, count: int, more: dict[str, Any]) -> bytes:
-        raise NotImplementedError
-
-    def error(self, error: Exception) -> bytes:
-        raise NotImplementedError
-
-
-class _Frames(_Form):
     media_type = frames.MEDIA_TYPE
 
     def __init__(self, compress: bool) -> None:
@@ -217,7 +204,9 @@ class _Frames(_Form):
         return frames.encode_error(error)
 
 
-class _Lines(_Form):
+class _Lines:
+    """Items as lines of JSON."""
+
     media_type = LINES
 
     def items(self, items: list[Any]) -> bytes:
@@ -238,7 +227,10 @@ class _Source:
     """
 
     def __init__(
-        self, items: Callable[[], Iterable[Any]], form: _Form, resume_after: Callable[[Any], bytes | str] | None
+        self,
+        items: Callable[[], Iterable[Any]],
+        form: _Frames | _Lines,
+        resume_after: Callable[[Any], bytes | str] | None,
     ) -> None:
         self._begin = items
         self._form = form
@@ -570,7 +562,7 @@ class About(NamedTuple):
         path: of the store.
         archive: URL of the archive API, or "".
         limits: of one request.
-        grade: what the asker may do.
+        role: what the client may do.
     """
 
     docstore: str
@@ -579,25 +571,25 @@ class About(NamedTuple):
     path: str
     archive: str
     limits: Bounds
-    grade: str
+    role: str
 
 
 # --- options of a route: what it takes, gives and needs; the OpenAPI is made from them
 
-GRADE: Final = "grade"
+ROLE: Final = "role"
 TAKES: Final = "takes"
 GIVES: Final = "gives"
 STREAMS: Final = "streams"
 RAW: Final = "raw"
 
 
-def opens(grade: Grade, *, takes: Any = None, gives: Any = None, streams: Any = None) -> dict[str, Any]:
+def opens(role: Role, *, takes: Any = None, gives: Any = None, streams: Any = None) -> dict[str, Any]:
     """Options of a route.
 
     Args:
-        grade: that an asker needs.
+        role: that a client needs.
         takes: type of its message; `bytes` for a body as it comes.
         gives: type of its answer; `bytes` for one as it is.
         streams: type of the items of its answer.
     """
-    return {GRADE: grade, TAKES: takes, GIVES: gives, STREAMS: streams}
+    return {ROLE: role, TAKES: takes, GIVES: gives, STREAMS: streams}

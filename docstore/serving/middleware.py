@@ -20,12 +20,13 @@ from docstore.serving.request import (
     IDEMPOTENCY_KEY,
     SCOPE_NAME,
     Admission,
-    Exchange,
-    Grade,
+    MemoryBudget,
     Refusal,
-    Room,
+    RequestContext,
+    Role,
     busy,
     failure,
+    failure_headers,
     stopping,
 )
 from docstore.serving.settings import Limits
@@ -45,14 +46,14 @@ OPEN_PATHS: Final = ("/healthz",)
 _ANSWER_HEADERS: Final = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
 
-class Gate:
+class Middleware:
     """Lets requests through to an application.
 
     Args:
         app: to be asked.
         admission: who may ask.
         limits: how much at a time.
-        room: that bodies share.
+        memory: that bodies share.
         metrics, log: where each request is noted.
         boot: names this run of the server.
     Attributes:
@@ -61,13 +62,20 @@ class Gate:
     """
 
     def __init__(
-        self, app: ASGIApp, admission: Admission, limits: Limits, room: Room, metrics: Metrics, log: Log, boot: str
+        self,
+        app: ASGIApp,
+        admission: Admission,
+        limits: Limits,
+        memory: MemoryBudget,
+        metrics: Metrics,
+        log: Log,
+        boot: str,
     ) -> None:
         self._app = app
         self._replays = Replays(app, boot)
         self._admission = admission
         self._limits = limits
-        self._room = room
+        self._memory = memory
         self._metrics = metrics
         self._log = log
         self._boot = boot.encode()
@@ -81,16 +89,16 @@ class Gate:
         if str(scope["type"]) != "http":
             await self._app(scope, receive, send)
             return
-        exchange = Exchange(scope, receive, self._limits, self._room, f"{self._prefix}-{next(self._numbers)}")
+        context = RequestContext(scope, receive, self._limits, self._memory, f"{self._prefix}-{next(self._numbers)}")
         state: dict[str, Any] = scope  # type: ignore[assignment]
-        state[SCOPE_NAME] = exchange
-        answer = _Answer(send, self._limits.send_seconds, self._headers(exchange), exchange)
+        state[SCOPE_NAME] = context
+        answer = _Answer(send, self._limits.send_seconds, self._headers(context), context)
         started = time.perf_counter()
         self.working += 1
         trouble = None
         try:
-            self._admit(exchange)
-            await self._replays.answer(exchange, receive, answer.send)
+            self._admit(context)
+            await self._replays.answer(context, receive, answer.send)
         except Exception as raised:
             # What `_Answer` refuses comes back inside an exception of the framework.
             error = raised.__cause__ if isinstance(raised.__cause__, Refusal) else raised
@@ -107,36 +115,36 @@ class Gate:
                 trouble = "the client did not take its answer"
                 state.get(ABORT, bool)()
             self.working -= 1
-            exchange.release()
-            self._note(exchange, answer, time.perf_counter() - started, trouble)
+            context.release()
+            self._note(context, answer, time.perf_counter() - started, trouble)
 
-    def _admit(self, exchange: Exchange) -> None:
-        if exchange.scope["path"] in OPEN_PATHS:
+    def _admit(self, context: RequestContext) -> None:
+        if context.scope["path"] in OPEN_PATHS:
             return
-        self._admission.admit(exchange)
-        _check_query(exchange.scope["query_string"])
+        self._admission.admit(context)
+        _check_query(context.scope["query_string"])
         if self.is_stopping:
             raise stopping()
         if self.working > self._limits.requests:
             raise busy(f"{self._limits.requests} requests are worked on, which is the most")
 
-    def _headers(self, exchange: Exchange) -> list[tuple[bytes, bytes]]:
-        return [(b"x-request-id", exchange.request_id.encode()), (b"docstore-boot", self._boot), *_ANSWER_HEADERS]
+    def _headers(self, context: RequestContext) -> list[tuple[bytes, bytes]]:
+        return [(b"x-request-id", context.request_id.encode()), (b"docstore-boot", self._boot), *_ANSWER_HEADERS]
 
-    def _note(self, exchange: Exchange, answer: _Answer, seconds: float, trouble: str | None) -> None:
-        scope: Any = exchange.scope
+    def _note(self, context: RequestContext, answer: _Answer, seconds: float, trouble: str | None) -> None:
+        scope: Any = context.scope
         route = scope.get("path_template") or "other"
-        self._metrics.note_request(route, scope["method"], answer.status, seconds)
+        self._metrics.count_request(route, scope["method"], answer.status, seconds)
         self._log.write(
             "request",
-            id=exchange.request_id,
-            client="unix" if exchange.is_local else scope["client"][0] if scope.get("client") else None,
-            asker=exchange.asker or None,
+            id=context.request_id,
+            client="unix" if context.is_local else scope["client"][0] if scope.get("client") else None,
+            client_name=context.client_name or None,
             method=scope["method"],
             path=scope["path"][:SHOWN_QUERY_CHARACTERS],
             query=scope["query_string"].decode("latin-1")[:SHOWN_QUERY_CHARACTERS] or None,
             status=answer.status,
-            received_bytes=exchange.received_bytes,
+            received_bytes=context.received_bytes,
             sent_bytes=answer.sent_bytes,
             milliseconds=round(seconds * 1000, 2),
             error=trouble,
@@ -146,18 +154,18 @@ class Gate:
 class _Answer:
     """The way out of one answer: its headers, its count of bytes, and the time that a client may take."""
 
-    def __init__(self, send: Send, seconds: float, headers: list[tuple[bytes, bytes]], exchange: Exchange) -> None:
+    def __init__(self, send: Send, seconds: float, headers: list[tuple[bytes, bytes]], context: RequestContext) -> None:
         self._send = send
         self._seconds = seconds
         self._headers = headers
-        self._exchange = exchange
+        self._context = context
         self.status = 0
         self.sent_bytes = 0
         self.is_stuck = False
 
     async def send(self, message: Any) -> None:
         if message["type"] == "http.response.start":
-            if self._exchange.method == "GET":
+            if self._context.method == "GET":
                 self._hold(message)
             self.status = message["status"]
             given = list(message.get("headers", ()))
@@ -188,7 +196,7 @@ class _Answer:
         """
         length = int(dict(start.get("headers", ())).get(b"content-length", b"0"))
         if length > COUNTED_BYTES:
-            self._exchange.hold(length)
+            self._context.hold(length)
 
 
 def _check_query(query: bytes) -> None:
@@ -210,13 +218,12 @@ def _check_query(query: bytes) -> None:
 async def refuse(send: Send, status: int, body: dict[str, Any], retry_after: int) -> None:
     """Answer with an error, in JSON."""
     raw = to_json(body)
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(raw)).encode())]
-    if retry_after:
-        headers.append((b"retry-after", str(retry_after).encode()))
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    if status in (408, 413):
-        headers.append((b"connection", b"close"))
+    named = {
+        "content-type": "application/json",
+        "content-length": str(len(raw)),
+        **failure_headers(status, retry_after),
+    }
+    headers = [(name.encode(), value.encode()) for name, value in named.items()]
     start: Any = {"type": "http.response.start", "status": status, "headers": headers}
     end: Any = {"type": "http.response.body", "body": raw, "more_body": False}
     await send(start)
@@ -255,8 +262,8 @@ _WRITES: Final = ("POST", "PUT", "DELETE")
 class _Sent(NamedTuple):
     """A request as far as it is known before its body is read; bodies are compared by their digests."""
 
-    grade: Grade
-    asker: str
+    role: Role
+    client_name: str
     method: str
     path: str
     query: bytes
@@ -291,15 +298,15 @@ class Replays:
         self._spent: OrderedDict[str, float] = OrderedDict()
         """Keys whose answers were dropped, and when they were used."""
 
-    async def answer(self, exchange: Exchange, receive: Receive, send: Send) -> None:
+    async def answer(self, context: RequestContext, receive: Receive, send: Send) -> None:
         """Answer a request, for the first time or again."""
-        key = exchange.headers.get(IDEMPOTENCY_KEY)
-        if key is None or exchange.method not in _WRITES:
-            await self._app(exchange.scope, receive, send)
+        key = context.headers.get(IDEMPOTENCY_KEY)
+        if key is None or context.method not in _WRITES:
+            await self._app(context.scope, receive, send)
             return
         if not _KEY.fullmatch(key):
             raise Refusal(400, "Idempotency-Key must be 8 to 128 of letters, digits, `.`, `_` and `-`")
-        path = exchange.scope["path"]
+        path = context.scope["path"]
         boot, dot, _ = key.partition(".")
         if dot and boot != self._boot and path in NOT_REPEATABLE:
             raise Refusal(
@@ -311,22 +318,22 @@ class Replays:
         self._make_room()
         if key in self._spent:
             raise _dropped()
-        is_repeatable = (exchange.method, path) in _REPEATABLE
+        is_repeatable = (context.method, path) in _REPEATABLE
         if not is_repeatable and len(self._spent) >= MOST_KEYS and key not in self._kept:
             raise busy(
                 f"{MOST_KEYS} writes of the last {KEEP_SECONDS / 60:.0f} minutes are remembered, which is the most"
             )
-        fields = exchange.headers
-        query = exchange.scope["query_string"]
-        sent = _Sent(exchange.grade, exchange.asker, exchange.method, path, query, fields.get("content-length", ""))
+        fields = context.headers
+        query = context.scope["query_string"]
+        sent = _Sent(context.role, context.client_name, context.method, path, query, fields.get("content-length", ""))
         while (kept := self._kept.get(key)) is not None:
             if kept.sent != sent:
                 raise _other_request()
             await kept.ready.wait()
             if kept.messages:
                 if kept.body_digest:  # else the answer did not depend on a body
-                    await exchange.body()
-                if kept.body_digest != exchange.body_digest:
+                    await context.body()
+                if kept.body_digest != context.body_digest:
                     raise _other_request()
                 for message in kept.messages:
                     again: Any = dict(message)
@@ -334,9 +341,9 @@ class Replays:
                 return
             if key in self._spent:
                 raise _dropped()
-        await self._first(key, sent, exchange, receive, send)
+        await self._first(key, sent, context, receive, send)
 
-    async def _first(self, key: str, sent: _Sent, exchange: Exchange, receive: Receive, send: Send) -> None:
+    async def _first(self, key: str, sent: _Sent, context: RequestContext, receive: Receive, send: Send) -> None:
         kept = self._kept[key] = _Kept(sent)
         messages: list[Any] = []
         status = 0
@@ -351,7 +358,7 @@ class Replays:
 
         is_whole = False
         try:
-            await self._app(exchange.scope, receive, keep)
+            await self._app(context.scope, receive, keep)
             is_whole = True
         finally:
             # An answer that the client did not take is one all the same.  What was refused is no answer to keep.
@@ -361,7 +368,7 @@ class Replays:
                 start = dict(messages[0])
                 start["headers"] = [*start.get("headers", ()), (b"idempotent-replay", b"true")]
                 kept.messages = [start, *messages[1:]]
-                kept.body_digest = exchange.body_digest
+                kept.body_digest = context.body_digest
                 self._bytes += kept.answer_bytes
             else:
                 del self._kept[key]
@@ -413,7 +420,7 @@ def _other_request() -> Refusal:
 SHOWN_CHARACTERS = 500
 
 
-class Noting:
+class LoggedApp:
     """Notes each request.
 
     Args:
@@ -444,7 +451,7 @@ class Noting:
             await self._app(scope, receive, noting)
         finally:
             seconds = time.perf_counter() - started
-            self._metrics.note_request(self._route, fields["method"], status, seconds)
+            self._metrics.count_request(self._route, fields["method"], status, seconds)
             self._log.write(
                 "request",
                 client=fields["client"][0] if fields.get("client") else None,

@@ -27,14 +27,24 @@ from docstore.model.types import ReadSpec, VerdictKind
 from docstore.reading.documents import Capture, Document, rejection_of
 from docstore.reports.worddiff import Change, Piece, word_diff
 from docstore.serving.messages import AnyRequest, Asked, opens
-from docstore.serving.request import CHALLENGE, Access, Exchange, Grade, Refusal, Tokens, exchange_of, failure, is_bug
+from docstore.serving.request import (
+    CHALLENGE,
+    Access,
+    Refusal,
+    RequestContext,
+    Role,
+    Tokens,
+    context_of,
+    failure,
+    is_bug,
+)
 from docstore.serving.service import Service
 from docstore.store import DocumentStore
 from docstore.version import __version__
 
 # --- routes
 
-OPEN: Final = opens(Grade.NONE)
+OPEN: Final = opens(Role.NONE)
 """The page settles itself who may look: a browser asks for a password only if an answer says so."""
 STARTED_HERE: Final = ("compact", "sweep", "check")
 MOST_FORM_BYTES: Final = 10_000
@@ -52,10 +62,10 @@ def make_page(tokens: Tokens | None) -> list[Any]:
     access = Access(tokens)
 
     async def answer(request: AnyRequest, service: Service, template: str, view: View | None) -> Response[bytes]:
-        exchange = exchange_of(request.scope)
-        if access.grade(exchange) < Grade.READ:
-            return _denied(access, exchange, service)
-        base = _base(access, exchange, service)
+        context = context_of(request.scope)
+        if access.role(context) < Role.READ:
+            return _denied(access, context, service)
+        base = _base(access, context, service)
         status = 200
         try:
             values = await service.read(view) if view else {}
@@ -119,20 +129,20 @@ def make_page(tokens: Tokens | None) -> list[Any]:
     @post("/jobs", opt=OPEN, status_code=303)
     async def change_jobs(request: AnyRequest, service: Asked) -> Response[bytes]:
         """Start or stop a job; then its list."""
-        exchange = exchange_of(request.scope)
-        if access.grade(exchange) < Grade.READ:
-            return _denied(access, exchange, service)
+        context = context_of(request.scope)
+        if access.role(context) < Role.READ:
+            return _denied(access, context, service)
         try:
-            if exchange.grade < Grade.ADMIN:
-                raise Refusal(403, "starting and stopping jobs needs a token of grade admin")
-            form = await _form(exchange)
-            if not access.is_proof(exchange, form.get("proof", "")):
+            if context.role < Role.ADMIN:
+                raise Refusal(403, "starting and stopping jobs needs a token of the role admin")
+            form = await _form(context)
+            if not access.is_proof(context, form.get("proof", "")):
                 raise Refusal(403, "this form is of an earlier run of the server; load the page again")
             _change(service, form)
         except DocstoreError as error:
             if is_bug(error):
                 raise
-            base = _base(access, exchange, service)
+            base = _base(access, context, service)
             return html(render("error.html", base | {"message": str(error)}), failure(error)[0])
         return html(b"", 303, {"location": "/jobs"})
 
@@ -173,34 +183,34 @@ class _Query:
         return int(value)
 
 
-def _base(access: Access, exchange: Exchange, service: Service) -> dict[str, Any]:
+def _base(access: Access, context: RequestContext, service: Service) -> dict[str, Any]:
     """Values of every template."""
-    may_change = exchange.grade >= Grade.ADMIN
+    may_change = context.role >= Role.ADMIN
     jobs = [asdict(job) for job in service.jobs.list()]
     return {
         "version": __version__,
         "store_name": service.store.opened.path.name,
-        "asker": exchange.asker,
+        "client_name": context.client_name,
         "jobs": jobs,
         "running": [job for job in jobs if job["state"] == "running"],
         "trouble": service.health.trouble(),
         "may_change": may_change,
-        "proof": access.proof(exchange) if may_change else "",
+        "proof": access.proof(context) if may_change else "",
         "archive_url": service.archive_url,
         "startable": STARTED_HERE,
     }
 
 
-def _denied(access: Access, exchange: Exchange, service: Service) -> Response[bytes]:
-    values = {"version": __version__, "store_name": "", "asker": "", "running": [], "trouble": ""}
+def _denied(access: Access, context: RequestContext, service: Service) -> Response[bytes]:
+    values = {"version": __version__, "store_name": "", "client_name": "", "running": [], "trouble": ""}
     return html(render("denied.html", values), 401, {"www-authenticate": CHALLENGE})
 
 
-async def _form(exchange: Exchange) -> dict[str, str]:
-    kind = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
+async def _form(context: RequestContext) -> dict[str, str]:
+    kind = context.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise Refusal(415, "this takes the form of its own page")
-    raw = await exchange.body(MOST_FORM_BYTES)
+    raw = await context.body(MOST_FORM_BYTES)
     try:
         found = parse_qs(raw.decode("ascii"), max_num_fields=20)
     except ValueError as error:

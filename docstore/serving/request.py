@@ -17,6 +17,7 @@ import hmac
 import ipaddress
 import os
 import stat
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -32,15 +33,15 @@ from docstore.serving.wire_frames import error_fields, status_of
 if TYPE_CHECKING:
     from litestar.types import Receive, Scope
 
-# --- tokens: a file that only its owner can read; a line is ``GRADE TOKEN [name]``, with GRADE read, write or admin
+# --- tokens: a file that only its owner can read; a line is ``ROLE TOKEN [name]``, with ROLE read, write or admin
 
 SHORTEST_TOKEN = 16
 CHALLENGE = 'Basic realm="docstore", charset="UTF-8"'
 """Lets a browser ask for a name and a password."""
 
 
-class Grade(enum.IntEnum):
-    """What a request may do; each grade may what the ones before it may."""
+class Role(enum.IntEnum):
+    """What a request may do; each role may what the ones before it may."""
 
     NONE = 0
     READ = 1
@@ -52,7 +53,7 @@ class Token(NamedTuple):
     """One token of the file."""
 
     digest: bytes
-    grade: Grade
+    role: Role
     name: str
 
 
@@ -128,8 +129,8 @@ def _says_something(line: str) -> bool:
 
 def _token(path: Path, number: int, line: str) -> Token:
     words = line.split()
-    grades = {grade.name.lower(): grade for grade in Grade if grade}
-    if not 2 <= len(words) <= 3 or words[0] not in grades:
+    roles = {role.name.lower(): role for role in Role if role}
+    if not 2 <= len(words) <= 3 or words[0] not in roles:
         raise InvalidArgument(
             f"{path}:{number}: write `read TOKEN`, `write TOKEN` or `admin TOKEN`, and perhaps a name"
         )
@@ -138,7 +139,7 @@ def _token(path: Path, number: int, line: str) -> Token:
             f"{path}:{number}: the token has {len(words[1])} characters; at least {SHORTEST_TOKEN}, such as "
             "`openssl rand -hex 24` gives"
         )
-    return Token(_digest(words[1]), grades[words[0]], words[2] if len(words) == 3 else f"line {number}")
+    return Token(_digest(words[1]), roles[words[0]], words[2] if len(words) == 3 else f"line {number}")
 
 
 # --- refusals, and errors as answers
@@ -194,6 +195,16 @@ def failure(error: Exception) -> tuple[int, dict[str, Any], int]:
     return status_of(error), error_fields(error), 0
 
 
+def failure_headers(status: int, retry_after: int) -> dict[str, str]:
+    """Headers of an answer that says a failure."""
+    headers = {"retry-after": str(retry_after)} if retry_after else {}
+    if status == 401:
+        headers["www-authenticate"] = "Bearer"
+    if status in (408, 413):
+        headers["connection"] = "close"
+    return headers
+
+
 def is_bug(error: Exception) -> bool:
     """Whether nobody foresaw an exception: its traceback belongs into the log."""
     return not isinstance(error, DocstoreError | HTTPException) or (
@@ -209,8 +220,8 @@ def _details(extra: Any) -> str:
 
 # --- the context of a request: its client, its body, and what it holds until it is answered
 
-SCOPE_NAME: Final = "docstore.exchange"
-"""Under which an ASGI scope has its exchange."""
+SCOPE_NAME: Final = "docstore.request"
+"""Under which an ASGI scope has its context."""
 ABORT: Final = "docstore.abort"
 """Under which an ASGI scope has a function that ends the connection at once, whatever waits to be sent."""
 ZSTD: Final = "zstd"
@@ -224,8 +235,8 @@ LONG_BYTES: Final = 32 << 10
 """What is longer is decoded in a thread."""
 
 
-class Room:
-    """Bytes of bodies in memory, all requests together; asked on the event loop alone.
+class MemoryBudget:
+    """Bytes of bodies in memory, all requests together.  Thread-safe.
 
     Args:
         limit_bytes: that fit in.
@@ -234,34 +245,34 @@ class Room:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.taken_bytes = 0
+        self._lock = threading.Lock()
 
-    def take(self, count: int) -> None:
-        """Take room for bytes; what is alone always has room.
+    def take(self, count: int) -> bool:
+        """Whether so many bytes fit in, which are taken then; one body alone always fits."""
+        with self._lock:
+            if self.taken_bytes and self.taken_bytes + count > self.limit_bytes:
+                return False
+            self.taken_bytes += count
+            return True
 
-        Raises:
-            Refusal: 429, there is none.
-        """
-        if self.taken_bytes and self.taken_bytes + count > self.limit_bytes:
-            raise busy(f"requests of {self.taken_bytes} bytes wait here, and {self.limit_bytes} is the most")
-        self.taken_bytes += count
-
-    def give_back(self, count: int) -> None:
-        """Give room back."""
-        self.taken_bytes -= count
+    def release(self, count: int) -> None:
+        """Free bytes that were taken."""
+        with self._lock:
+            self.taken_bytes -= count
 
 
-class Exchange:
+class RequestContext:
     """What is known of one request.
 
     Args:
         scope: of ASGI; its headers are read once.
         receive: gives the parts of the body.
         limits: of the server.
-        room: that all bodies share.
+        memory: that all bodies share.
     Attributes:
         request_id: in the log and in the answer.
-        grade: what the asker may do.
-        asker: name of the token, "local" or "".
+        role: what the client may do.
+        client_name: name of the token, "local" or "".
         is_local: it came through the unix socket.
         headers: the last one of each name, in lower case.
         received_bytes: of the body, so far.
@@ -269,16 +280,16 @@ class Exchange:
     """
 
     __slots__ = (
-        "_body", "_held_bytes", "_limits", "_most_bytes", "_receive", "_room", "asker", "body_digest", "grade",
-        "headers", "is_local", "method", "received_bytes", "request_id", "scope",
+        "_body", "_held_bytes", "_limits", "_memory", "_most_bytes", "_receive", "body_digest", "client_name",
+        "headers", "is_local", "method", "received_bytes", "request_id", "role", "scope",
     )  # fmt: skip
 
-    def __init__(self, scope: Scope, receive: Receive, limits: Limits, room: Room, request_id: str) -> None:
+    def __init__(self, scope: Scope, receive: Receive, limits: Limits, memory: MemoryBudget, request_id: str) -> None:
         self.scope = scope
         self.request_id = request_id
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        self.grade = Grade.NONE
-        self.asker = ""
+        self.role = Role.NONE
+        self.client_name = ""
         fields: Any = scope
         self.method: str = fields["method"]
         server = fields.get("server")
@@ -288,7 +299,7 @@ class Exchange:
         self._limits = limits
         self._most_bytes = limits.request_bytes
         self._receive = receive
-        self._room = room
+        self._memory = memory
         self._held_bytes = 0
         self._body: bytes | None = None
 
@@ -313,9 +324,9 @@ class Exchange:
         return self._body
 
     def release(self) -> None:
-        """Give back what the request holds; it is answered."""
+        """Free what the request holds; it is answered."""
         self._body = None
-        self._room.give_back(self._held_bytes)
+        self._memory.release(self._held_bytes)
         self._held_bytes = 0
 
     async def _received(self) -> bytes:
@@ -381,7 +392,9 @@ class Exchange:
         Raises:
             Refusal: 429, there is no room.
         """
-        self._room.take(count)
+        memory = self._memory
+        if not memory.take(count):
+            raise busy(f"requests of {memory.taken_bytes} bytes wait here, and {memory.limit_bytes} is the most")
         self._held_bytes += count
 
     def _too_long(self) -> Refusal:
@@ -431,9 +444,9 @@ async def _in_thread_if_long(length: int, call: Callable[..., bytes], *args: Any
     return call(*args) if length < LONG_BYTES else await asyncio.to_thread(call, *args)
 
 
-def exchange_of(scope: Any) -> Exchange:
-    """The exchange of an ASGI scope."""
-    found: Exchange = scope[SCOPE_NAME]
+def context_of(scope: Any) -> RequestContext:
+    """The context of an ASGI scope."""
+    found: RequestContext = scope[SCOPE_NAME]
     return found
 
 
@@ -456,26 +469,26 @@ class Admission:
         self._origins = {origin.lower().rstrip("/") for origin in settings.origins}
         self._tokens = tokens
 
-    def admit(self, exchange: Exchange) -> None:
-        """Settle what an asker may do: its grade and name.
+    def admit(self, context: RequestContext) -> None:
+        """Settle what a client may do: its role and name.
 
         Raises:
             Refusal: the request names another host, or comes from a web page of another origin.
         """
-        if exchange.is_local:
-            exchange.grade, exchange.asker = Grade.ADMIN, LOCAL
+        if context.is_local:
+            context.role, context.client_name = Role.ADMIN, LOCAL
             return
-        host = self._checked_host(exchange)
-        self._check_origin(exchange, host)
+        host = self._checked_host(context)
+        self._check_origin(context, host)
         if self._tokens is None:
-            exchange.grade, exchange.asker = Grade.ADMIN, LOCAL
+            context.role, context.client_name = Role.ADMIN, LOCAL
             return
-        token = self._tokens.of_header(exchange.headers.get("authorization", ""), ("bearer",))
+        token = self._tokens.of_header(context.headers.get("authorization", ""), ("bearer",))
         if token is not None:
-            exchange.grade, exchange.asker = token.grade, token.name
+            context.role, context.client_name = token.role, token.name
 
-    def _checked_host(self, exchange: Exchange) -> str:
-        given = _values(exchange, b"host")
+    def _checked_host(self, context: RequestContext) -> str:
+        given = _values(context, b"host")
         if len(given) != 1:
             raise Refusal(400, "a request has one Host header")
         host = given[0].lower()
@@ -483,32 +496,32 @@ class Admission:
             raise Refusal(403, f"this server is not {name[:100]!r}; `docstore serve --allow-host NAME` makes it so")
         return host
 
-    def _check_origin(self, exchange: Exchange, host: str) -> None:
-        origins = _values(exchange, b"origin")
+    def _check_origin(self, context: RequestContext, host: str) -> None:
+        origins = _values(context, b"origin")
         own = {f"http://{host}", f"https://{host}"}
         for origin in origins:
             if origin.lower() not in self._origins | own:
                 raise Refusal(
                     403, f"pages of {origin[:100]!r} may not ask; `docstore serve --allow-origin ORIGIN` lets them"
                 )
-        if origins or exchange.headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+        if origins or context.headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
             return
-        is_link = exchange.headers.get("sec-fetch-mode") == "navigate" and exchange.method == "GET"
-        if not is_link or exchange.scope["path"].startswith("/v1"):
+        is_link = context.headers.get("sec-fetch-mode") == "navigate" and context.method == "GET"
+        if not is_link or context.scope["path"].startswith("/v1"):
             raise Refusal(403, "web pages of other origins may not ask")
 
 
-def check_grade(exchange: Exchange, needed: Grade) -> None:
-    """Refuse an asker who may not do this.
+def check_role(context: RequestContext, needed: Role) -> None:
+    """Refuse a client who may not do this.
 
     Raises:
-        Refusal: 401 without a token that is known, 403 with one of a lower grade.
+        Refusal: 401 without a token that is known, 403 with one of a lower role.
     """
-    if exchange.grade >= needed:
+    if context.role >= needed:
         return
-    if exchange.grade is Grade.NONE:
+    if context.role is Role.NONE:
         raise Refusal(401, "give a token: `Authorization: Bearer TOKEN`")
-    raise Refusal(403, f"this needs a token of grade {needed.name.lower()}; yours is {exchange.grade.name.lower()}")
+    raise Refusal(403, f"this needs a token of the role {needed.name.lower()}; yours is {context.role.name.lower()}")
 
 
 def host_name(host: str) -> str:
@@ -528,8 +541,8 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _values(exchange: Exchange, name: bytes) -> list[str]:
-    headers: Iterable[tuple[bytes, bytes]] = exchange.scope["headers"]
+def _values(context: RequestContext, name: bytes) -> list[str]:
+    headers: Iterable[tuple[bytes, bytes]] = context.scope["headers"]
     return [value.decode("latin-1") for key, value in headers if key == name]
 
 
@@ -551,18 +564,18 @@ class Access:
         self._tokens = tokens
         self._secret = os.urandom(32)
 
-    def grade(self, exchange: Exchange) -> Grade:
-        """What the visitor may do; names it in the exchange."""
-        if exchange.grade is Grade.NONE and self._tokens is not None:
-            token = self._tokens.of_header(exchange.headers.get("authorization", ""), ("basic",))
+    def role(self, context: RequestContext) -> Role:
+        """What the visitor may do; names it in the context."""
+        if context.role is Role.NONE and self._tokens is not None:
+            token = self._tokens.of_header(context.headers.get("authorization", ""), ("basic",))
             if token is not None:
-                exchange.grade, exchange.asker = token.grade, token.name
-        return exchange.grade
+                context.role, context.client_name = token.role, token.name
+        return context.role
 
-    def proof(self, exchange: Exchange) -> str:
+    def proof(self, context: RequestContext) -> str:
         """What a form of this visitor carries."""
-        return hmac.new(self._secret, exchange.asker.encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self._secret, context.client_name.encode(), hashlib.sha256).hexdigest()
 
-    def is_proof(self, exchange: Exchange, given: str) -> bool:
+    def is_proof(self, context: RequestContext, given: str) -> bool:
         """Whether a form came from a page that this visitor was shown."""
-        return hmac.compare_digest(self.proof(exchange).encode(), given.encode("utf-8", "replace"))
+        return hmac.compare_digest(self.proof(context).encode(), given.encode("utf-8", "replace"))

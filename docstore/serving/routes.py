@@ -41,7 +41,7 @@ from docstore.serving.messages import (
     stream,
     wants_msgpack,
 )
-from docstore.serving.request import Grade, Refusal, absent, busy, check_grade, exchange_of, failure
+from docstore.serving.request import Refusal, Role, absent, busy, check_role, context_of, failure
 from docstore.serving.service import AskedPage, HowToWrite
 from docstore.serving.wire import to_json
 from docstore.version import __version__
@@ -49,45 +49,45 @@ from docstore.version import __version__
 # --- the store as a whole
 
 
-@get("/", opt=opens(Grade.READ, gives=messages.About))
+@get("/", opt=opens(Role.READ, gives=messages.About))
 async def about(request: AnyRequest, service: Asked) -> Response[bytes]:
     """What this server is, and how much one request may hold."""
     limits = service.settings.limits
     bounds = messages.Bounds(limits.request_bytes, limits.batch_pages, limits.urls, limits.call_bytes)
-    grade = exchange_of(request.scope).grade.name.lower()
+    role = context_of(request.scope).role.name.lower()
     path = str(service.store.opened.path)
-    found = messages.About(__version__, service.boot, os.getpid(), path, service.archive_url, bounds, grade)
+    found = messages.About(__version__, service.boot, os.getpid(), path, service.archive_url, bounds, role)
     return reply(request, found)
 
 
-@get("/schema", opt=opens(Grade.READ, gives=Schema))
+@get("/schema", opt=opens(Role.READ, gives=Schema))
 async def schema(request: AnyRequest, service: Asked) -> Response[bytes]:
     """What the store declares."""
     return reply(request, service.store.schema)
 
 
-@get("/stats", opt=opens(Grade.READ, gives=dict[str, Any]))
+@get("/stats", opt=opens(Role.READ, gives=dict[str, Any]))
 async def stats(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Totals, verdicts, sizes and tablets."""
     return await ask(request, service, service.store.stats)
 
 
-@get("/codec-stats", opt=opens(Grade.READ, gives=dict[str, Any]))
+@get("/codec-stats", opt=opens(Role.READ, gives=dict[str, Any]))
 async def codec_stats(request: AnyRequest, service: Asked) -> Response[bytes]:
-    """What records take on disk by column and codec; reads all segments, for one asker at a time."""
+    """What records take on disk by column and codec; reads all segments, for one client at a time."""
     if service.reading_all.locked():
         raise busy("the records are being counted for another request")
     async with service.reading_all:
         return await ask(request, service, service.store.codec_stats)
 
 
-@get("/stored-bytes", opt=opens(Grade.READ, gives=messages.StoredBytes))
+@get("/stored-bytes", opt=opens(Role.READ, gives=messages.StoredBytes))
 async def stored_bytes(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Bytes in segments."""
     return await ask(request, service, lambda: messages.StoredBytes(service.store.stored_bytes()))
 
 
-@get("/lost", opt=opens(Grade.READ, gives=messages.Losses))
+@get("/lost", opt=opens(Role.READ, gives=messages.Losses))
 async def lost(request: AnyRequest, service: Asked) -> Response[bytes]:
     """What opens of this store have found lost, until it is acknowledged."""
     opened = service.store.opened
@@ -95,14 +95,14 @@ async def lost(request: AnyRequest, service: Asked) -> Response[bytes]:
     return reply(request, found)
 
 
-@post("/lost/acknowledge", status_code=200, opt=opens(Grade.ADMIN, gives=messages.Acknowledged))
+@post("/lost/acknowledge", status_code=200, opt=opens(Role.ADMIN, gives=messages.Acknowledged))
 async def acknowledge_lost(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Clear the list of what was lost."""
     count = await service.write(service.store.acknowledge_lost)
     return reply(request, messages.Acknowledged(count))
 
 
-@get("/healthz", opt=opens(Grade.NONE, gives=dict[str, Any]))
+@get("/healthz", opt=opens(Role.NONE, gives=dict[str, Any]))
 async def health(request: AnyRequest, service: Asked, writes: FromQuery[bool] = False) -> Response[bytes]:
     """Whether the server answers; with `writes=1` also whether it writes: 503 if not."""
     trouble = await service.read(service.health.trouble) if writes else ""
@@ -111,7 +111,7 @@ async def health(request: AnyRequest, service: Asked, writes: FromQuery[bool] = 
     return reply(request, {"status": "ok"})
 
 
-@get("/metrics", opt=opens(Grade.READ, gives=bytes))
+@get("/metrics", opt=opens(Role.READ, gives=bytes))
 async def metrics(service: Asked) -> Response[bytes]:
     """Numbers for Prometheus."""
     found = await service.read(lambda: service.metrics.text(service.store.stats()))
@@ -141,14 +141,14 @@ Url = Annotated[str, QueryParameter(description="of the page")]
 At = Annotated[int | None, QueryParameter(description="the newest capture up to this time, in microseconds since 1970")]
 
 
-@post("/page", status_code=200, opt=opens(Grade.WRITE, takes=messages.PutPage, gives=PutResult))
+@post("/page", status_code=200, opt=opens(Role.WRITE, takes=messages.PutPage, gives=PutResult))
 async def put_page(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Write one page and get its verdict."""
     given = await message(request, service, messages.PutPage)
     return reply(request, await service.put_page(given.page, HowToWrite(*given[1:])))
 
 
-@put("/page", status_code=200, opt=opens(Grade.WRITE, takes=bytes, gives=PutResult))
+@put("/page", status_code=200, opt=opens(Role.WRITE, takes=bytes, gives=PutResult))
 async def put_body(
     request: AnyRequest,
     service: Asked,
@@ -163,30 +163,30 @@ async def put_body(
 ) -> Response[bytes]:
     """Write one page whose body is the body of the request: for `curl --upload-file`."""
     pairs = [_pair(one, "header", "Name: value") for one in header or ()]
-    content_type = exchange_of(request.scope).headers.get("content-type")
+    content_type = context_of(request.scope).headers.get("content-type")
     if content_type and not any(name.lower() == "content-type" for name, _ in pairs):
         pairs.append(("Content-Type", content_type))
     policies = dict(_pair(one, "policy", "exact:reject") for one in policy or ()) if policy else None
-    body = await exchange_of(request.scope).body()
+    body = await context_of(request.scope).body()
     page = Page(url, body, status, tuple(pairs), fetched_at)
     how = HowToWrite(policies, anchors, links, any_time, keep_body=True, dry_run=False)
     return reply(request, await service.put_page(page, how))
 
 
-@post("/pages", status_code=200, opt=opens(Grade.WRITE, takes=messages.PutPages, gives=messages.Results))
+@post("/pages", status_code=200, opt=opens(Role.WRITE, takes=messages.PutPages, gives=messages.Results))
 async def put_pages(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Write pages in order; a result for each."""
     return await _put_pages(request, service, await message(request, service, messages.PutPages))
 
 
-@post("/verdicts", status_code=200, opt=opens(Grade.WRITE, takes=messages.PutPages, gives=messages.Results))
+@post("/verdicts", status_code=200, opt=opens(Role.WRITE, takes=messages.PutPages, gives=messages.Results))
 async def put_verdicts(request: AnyRequest, service: Asked) -> Response[bytes]:
     """As `/pages`, for crawlers that keep their pages elsewhere: text and fingerprints are stored, bodies are not."""
     given = await message(request, service, messages.PutPages)
     return await _put_pages(request, service, given._replace(keep_body=False))
 
 
-@get("/page", opt=opens(Grade.READ, gives=Document))
+@get("/page", opt=opens(Role.READ, gives=Document))
 async def get_page(
     request: AnyRequest,
     service: Asked,
@@ -198,7 +198,7 @@ async def get_page(
     variants: FromQuery[bool] = False,
     follow_duplicates: FromQuery[bool] = False,
 ) -> Response[bytes]:
-    """A page; with `If-None-Match` only if it is another than the asker has."""
+    """A page; with `If-None-Match` only if it is another than the client has."""
     wanted = _families(families)
     if wanted is None and not wants_msgpack(request):
         wanted = SHOWN_FAMILIES
@@ -222,12 +222,12 @@ async def get_page(
         )
         raise absent(url, of[:1000])
     etag = f'"{blake3(raw).hexdigest(16)}"'
-    if _matches(exchange_of(request.scope).headers.get("if-none-match", ""), etag):
+    if _matches(context_of(request.scope).headers.get("if-none-match", ""), etag):
         return Response(b"", status_code=304, headers={"etag": etag, "vary": "accept, accept-encoding"})
     return answer(request, raw, headers={"etag": etag})
 
 
-@head("/page", opt=opens(Grade.READ))
+@head("/page", opt=opens(Role.READ))
 async def has_page(request: AnyRequest, service: Asked, url: Url) -> Response[None]:
     """Whether there is such a page."""
     if url not in service.store:
@@ -235,7 +235,7 @@ async def has_page(request: AnyRequest, service: Asked, url: Url) -> Response[No
     return Response(None, media_type="application/json")
 
 
-@get("/page/body", opt=opens(Grade.READ, gives=bytes))
+@get("/page/body", opt=opens(Role.READ, gives=bytes))
 async def get_body(request: AnyRequest, service: Asked, url: Url, at: At = None) -> Response[bytes]:
     """The stored bytes of a page, as data."""
     found: Document | None = await service.read_page(AskedPage(url, at, ("page",)), lambda found: found)
@@ -244,16 +244,16 @@ async def get_body(request: AnyRequest, service: Asked, url: Url, at: At = None)
     return Response(found.body, headers=BODY_HEADERS, media_type="application/octet-stream")
 
 
-@delete("/page", status_code=200, opt=opens(Grade.WRITE, gives=messages.Deleted))
+@delete("/page", status_code=200, opt=opens(Role.WRITE, gives=messages.Deleted))
 async def delete_page(request: AnyRequest, service: Asked, url: Url, purge: FromQuery[bool] = False) -> Response[bytes]:
-    """Delete a page with all its versions; `purge` takes grade admin."""
+    """Delete a page with all its versions; `purge` takes the role admin."""
     if purge:
-        check_grade(exchange_of(request.scope), Grade.ADMIN)
+        check_role(context_of(request.scope), Role.ADMIN)
     deleted = await service.write(partial(service.store.delete, url, purge=purge), takes_room=False)
     return reply(request, messages.Deleted(deleted))
 
 
-@post("/pages/get", status_code=200, opt=opens(Grade.READ, takes=messages.GetPages, streams=Document | None))
+@post("/pages/get", status_code=200, opt=opens(Role.READ, takes=messages.GetPages, streams=Document | None))
 async def get_pages(request: AnyRequest, service: Asked) -> Stream:
     """Many pages, in the order given; null for each that the store does not have."""
     given = await message(request, service, messages.GetPages)
@@ -262,13 +262,13 @@ async def get_pages(request: AnyRequest, service: Asked) -> Stream:
     return await stream(request, service, lambda: service.store.get_many(given.urls, at=given.at, families=families))
 
 
-@get("/history", opt=opens(Grade.READ, gives=messages.Captures))
+@get("/history", opt=opens(Role.READ, gives=messages.Captures))
 async def history(request: AnyRequest, service: Asked, url: Url) -> Response[bytes]:
     """Every live capture of a page, without bodies or text."""
     return await ask(request, service, lambda: messages.Captures(service.store.history(url)))
 
 
-@get("/validators", opt=opens(Grade.READ, gives=messages.Validators))
+@get("/validators", opt=opens(Role.READ, gives=messages.Validators))
 async def validators(request: AnyRequest, service: Asked, url: Url) -> Response[bytes]:
     """What a conditional request to the page's site sends."""
     found: Any = await service.read_of_page(url, lambda: service.store.validators(url))
@@ -277,13 +277,13 @@ async def validators(request: AnyRequest, service: Asked, url: Url) -> Response[
     return reply(request, found)
 
 
-@get("/anchors", opt=opens(Grade.READ, streams=Cell))
+@get("/anchors", opt=opens(Role.READ, streams=Cell))
 async def anchors(request: AnyRequest, service: Asked, url: Url) -> Stream:
     """Texts of links to a page, by linking URL."""
     return await stream(request, service, lambda: service.store.anchors(url))
 
 
-@post("/anchors", status_code=200, opt=opens(Grade.WRITE, takes=messages.AddAnchor, gives=messages.Done))
+@post("/anchors", status_code=200, opt=opens(Role.WRITE, takes=messages.AddAnchor, gives=messages.Done))
 async def add_anchor(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Record that a page links to another."""
     given = await message(request, service, messages.AddAnchor)
@@ -292,7 +292,7 @@ async def add_anchor(request: AnyRequest, service: Asked) -> Response[bytes]:
     return reply(request, messages.Done())
 
 
-@post("/similar", status_code=200, opt=opens(Grade.READ, takes=messages.FindSimilar, gives=messages.SimilarPages))
+@post("/similar", status_code=200, opt=opens(Role.READ, takes=messages.FindSimilar, gives=messages.SimilarPages))
 async def similar(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Pages like a stored page or a body."""
     given = await message(request, service, messages.FindSimilar)
@@ -303,7 +303,7 @@ async def similar(request: AnyRequest, service: Asked) -> Response[bytes]:
     return await ask(request, service, lambda: messages.SimilarPages(find()))
 
 
-@post("/snippets", status_code=200, opt=opens(Grade.READ, takes=messages.Snippets, gives=messages.SnippetList))
+@post("/snippets", status_code=200, opt=opens(Role.READ, takes=messages.Snippets, gives=messages.SnippetList))
 async def snippets(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Passages of pages that answer a query."""
     urls, query, length, at = await message(request, service, messages.Snippets)
@@ -317,7 +317,7 @@ async def snippets(request: AnyRequest, service: Asked) -> Response[bytes]:
     return await ask(request, service, lambda: messages.SnippetList(found))
 
 
-@post("/collapse", status_code=200, opt=opens(Grade.READ, takes=messages.Collapse, gives=messages.Collapse))
+@post("/collapse", status_code=200, opt=opens(Role.READ, takes=messages.Collapse, gives=messages.Collapse))
 async def collapse(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Search results without duplicates."""
     given = await message(request, service, messages.Collapse)
@@ -331,7 +331,7 @@ async def collapse(request: AnyRequest, service: Asked) -> Response[bytes]:
     return await ask(request, service, collapsed)
 
 
-@get("/find", opt=opens(Grade.READ, streams=Document))
+@get("/find", opt=opens(Role.READ, streams=Document))
 async def find(
     request: AnyRequest,
     service: Asked,
@@ -346,7 +346,7 @@ async def find(
     return await stream(request, service, call, lambda one: place_after(PagePointer(one.timestamp, one.row_key)))
 
 
-@get("/rejected", opt=opens(Grade.READ, streams=messages.Rejected))
+@get("/rejected", opt=opens(Role.READ, streams=messages.Rejected))
 async def rejected(request: AnyRequest, service: Asked) -> Stream:
     """Captures that a policy rejected."""
 
@@ -357,7 +357,7 @@ async def rejected(request: AnyRequest, service: Asked) -> Stream:
     return await stream(request, service, found)
 
 
-@get("/orphans", opt=opens(Grade.READ, streams=Orphan))
+@get("/orphans", opt=opens(Role.READ, streams=Orphan))
 async def orphans(request: AnyRequest, service: Asked) -> Stream:
     """Rejected pages to fetch again."""
 
@@ -368,7 +368,7 @@ async def orphans(request: AnyRequest, service: Asked) -> Stream:
     return await stream(request, service, found)
 
 
-@get("/urls", opt=opens(Grade.READ, streams=messages.Listed))
+@get("/urls", opt=opens(Role.READ, streams=messages.Listed))
 async def urls(
     request: AnyRequest,
     service: Asked,
@@ -457,7 +457,7 @@ _OF_THE_STORE: Final = frozenset(family.name for family in BUILT_IN_FAMILIES) - 
 """Families that the store writes: a cell put there by hand contradicts the index, and later verdicts."""
 
 
-@post("/cells/read", status_code=200, opt=opens(Grade.READ, takes=messages.ReadRow, gives=messages.OneRow))
+@post("/cells/read", status_code=200, opt=opens(Role.READ, takes=messages.ReadRow, gives=messages.OneRow))
 async def read_row(request: AnyRequest, service: Asked) -> Response[bytes]:
     """The cells of one row."""
     given = await message(request, service, messages.ReadRow)
@@ -466,7 +466,7 @@ async def read_row(request: AnyRequest, service: Asked) -> Response[bytes]:
     return await ask(request, service, lambda: messages.OneRow(service.store.cells.read_row(row_key, spec)))
 
 
-@post("/cells/slices", status_code=200, opt=opens(Grade.READ, takes=messages.ReadRow, streams=Cell))
+@post("/cells/slices", status_code=200, opt=opens(Role.READ, takes=messages.ReadRow, streams=Cell))
 async def slices(request: AnyRequest, service: Asked) -> Stream:
     """The cells of one row, however many."""
     given = await message(request, service, messages.ReadRow)
@@ -475,7 +475,7 @@ async def slices(request: AnyRequest, service: Asked) -> Stream:
     return await stream(request, service, lambda: service.store.cells.slices(row_key, spec=spec))
 
 
-@post("/cells/scan", status_code=200, opt=opens(Grade.READ, takes=messages.Scan, streams=Row))
+@post("/cells/scan", status_code=200, opt=opens(Role.READ, takes=messages.Scan, streams=Row))
 async def scan(request: AnyRequest, service: Asked) -> Stream:
     """Rows in row-key order; `next` of the end is what `after` takes to go on."""
     given = await message(request, service, messages.Scan)
@@ -496,7 +496,7 @@ async def scan(request: AnyRequest, service: Asked) -> Stream:
     return await stream(request, service, rows, lambda row: row.row_key)
 
 
-@post("/cells/apply", status_code=200, opt=opens(Grade.WRITE, takes=messages.Apply, gives=messages.Done))
+@post("/cells/apply", status_code=200, opt=opens(Role.WRITE, takes=messages.Apply, gives=messages.Done))
 async def apply(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Apply mutations to rows; each row all or none."""
     given = await message(request, service, messages.Apply)
@@ -510,7 +510,7 @@ async def apply(request: AnyRequest, service: Asked) -> Response[bytes]:
 @post(
     "/cells/check-and-mutate",
     status_code=200,
-    opt=opens(Grade.WRITE, takes=messages.CheckAndMutate, gives=messages.Held),
+    opt=opens(Role.WRITE, takes=messages.CheckAndMutate, gives=messages.Held),
 )
 async def check_and_mutate(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Change a row by whether a condition holds, atomically."""
@@ -524,7 +524,7 @@ async def check_and_mutate(request: AnyRequest, service: Asked) -> Response[byte
 @post(
     "/cells/read-modify-write",
     status_code=200,
-    opt=opens(Grade.WRITE, takes=messages.ReadModifyWrite, gives=messages.Cells),
+    opt=opens(Role.WRITE, takes=messages.ReadModifyWrite, gives=messages.Cells),
 )
 async def read_modify_write(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Append to or add to the newest values of columns, atomically."""
@@ -539,13 +539,13 @@ CELLS: Final = [read_row, slices, scan, apply, check_and_mutate, read_modify_wri
 
 
 def _check_families(request: AnyRequest, changes: Iterable[Any]) -> None:
-    """Refuse changes of what the store itself writes, unless the asker is an admin; a whole row may be deleted.
+    """Refuse changes of what the store itself writes, unless the client is an admin; a whole row may be deleted.
 
     Raises:
         Refusal: 403.
     """
     if any(not isinstance(change, DeleteRow) and change.family in _OF_THE_STORE for change in changes):
-        check_grade(exchange_of(request.scope), Grade.ADMIN)
+        check_role(context_of(request.scope), Role.ADMIN)
 
 
 def _row(url: str | None, row_key: bytes | None) -> str | bytes:
@@ -612,33 +612,33 @@ class JobList(NamedTuple):
     jobs: list[Job]
 
 
-@post("/jobs", status_code=202, opt=opens(Grade.ADMIN, takes=StartJob, gives=Job))
+@post("/jobs", status_code=202, opt=opens(Role.ADMIN, takes=StartJob, gives=Job))
 async def start_job(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Start a compaction, sweep, backup, check or reindexing."""
     kind, options = await message(request, service, StartJob)
-    job = service.jobs.start(kind, options, is_local=exchange_of(request.scope).is_local)
+    job = service.jobs.start(kind, options, is_local=context_of(request.scope).is_local)
     return reply(request, job, 202)
 
 
-@get("/jobs", opt=opens(Grade.READ, gives=JobList))
+@get("/jobs", opt=opens(Role.READ, gives=JobList))
 async def list_jobs(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Jobs of this run of the server."""
     return reply(request, {"jobs": service.jobs.list()})
 
 
-@get("/jobs/{name:str}", opt=opens(Grade.READ, gives=Job))
+@get("/jobs/{name:str}", opt=opens(Role.READ, gives=Job))
 async def get_job(
     request: AnyRequest,
     service: Asked,
     name: FromPath[str],
     wait: Annotated[float, QueryParameter(ge=0, le=LONGEST_WAIT_SECONDS, description="seconds, for a change")] = 0.0,
-    seen: Annotated[int, QueryParameter(description="revision that the asker has")] = 0,
+    seen: Annotated[int, QueryParameter(description="revision that the client has")] = 0,
 ) -> Response[bytes]:
     """A job; with `wait` when it has changed since revision `seen`."""
     return reply(request, await service.jobs.watch(name, seen, wait))
 
 
-@get("/jobs/{name:str}/events", opt=opens(Grade.READ, gives=bytes))
+@get("/jobs/{name:str}/events", opt=opens(Role.READ, gives=bytes))
 async def follow_job(service: Asked, name: FromPath[str]) -> Stream:
     """A job each time that it changes, as server-sent events."""
     service.jobs.get(name)
@@ -650,7 +650,7 @@ async def follow_job(service: Asked, name: FromPath[str]) -> Stream:
     return Stream(events(), media_type="text/event-stream")
 
 
-@delete("/jobs/{name:str}", status_code=200, opt=opens(Grade.ADMIN, gives=Job))
+@delete("/jobs/{name:str}", status_code=200, opt=opens(Role.ADMIN, gives=Job))
 async def cancel_job(request: AnyRequest, service: Asked, name: FromPath[str]) -> Response[bytes]:
     """Ask a job to stop."""
     return reply(request, service.jobs.cancel(name))

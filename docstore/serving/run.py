@@ -32,7 +32,7 @@ from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.serving.app import make_api
 from docstore.serving.archive_app import ArchiveApp, archive_app
 from docstore.serving.jobs import Jobs
-from docstore.serving.middleware import Noting
+from docstore.serving.middleware import LoggedApp
 from docstore.serving.request import ABORT, Tokens
 from docstore.serving.service import Service
 from docstore.serving.settings import LOOPBACK_HOSTS, ArchiveSettings, Limits, Settings
@@ -125,14 +125,14 @@ class Server:
             stack.callback(remove_socket, unix_path.absolute())
             stack.callback(sys.setswitchinterval, before)
             sys.setswitchinterval(SWITCH_SECONDS)
-            listeners = [_Listener(self._api.app, [tcp, unix])]
+            listeners = [_Listener(self._api, [tcp, unix])]
             archive_url = ""
             if self._settings.archive_port is not None:
                 archive = stack.enter_context(tcp_socket(self._settings.archive_host, self._settings.archive_port))
                 archive_url = self._settings.archive_url or _url(archive)
                 app = self._archive_app()
                 stack.callback(app.close)
-                listeners.append(_Listener(Noting(app, "archive", self._service.metrics, self._log), [archive]))
+                listeners.append(_Listener(LoggedApp(app, "archive", self._service.metrics, self._log), [archive]))
             self._service.archive_url = archive_url
             addresses = Addresses(_url(tcp), unix_path.absolute(), archive_url)
             gc.freeze()  # what is there stays: a full collection need not look at it
@@ -181,7 +181,7 @@ class Server:
             stop.cancel()
             tidying.cancel()
         finally:
-            self._api.gate.is_stopping = True
+            self._api.is_stopping = True
             self._store.opened.publish_server("")
             for server in self._servers:
                 server.should_exit = True

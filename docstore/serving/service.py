@@ -277,7 +277,7 @@ class Service:
             raise
 
     def _count(self, results: Sequence[PutResult], body_bytes: int, error: Exception | None = None) -> None:
-        self.metrics.note_results(results, body_bytes)
+        self.metrics.count_results(results, body_bytes)
         if isinstance(error, StorageError | CommitUnknown):
             self.health.failed(error)
         elif any(result.stored not in (STORED_REFUSED, STORED_KNOWN) for result in results):

@@ -119,7 +119,7 @@ class Metrics:
         """Show a number that is read when Prometheus asks."""
         self.registry.register(_Gauges(lambda: [_gauge(name, text, value())]))
 
-    def note_request(self, route: str, method: str, status: int, seconds: float) -> None:
+    def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
         """A request was answered; status 0 where its client had gone."""
         made = self._of_requests.get((route, method, status))
         if made is None:
@@ -130,7 +130,7 @@ class Metrics:
         made[0].inc()
         made[1].observe(seconds)
 
-    def note_results(self, results: Iterable[PutResult], body_bytes: int) -> None:
+    def count_results(self, results: Iterable[PutResult], body_bytes: int) -> None:
         """Pages were written."""
         written = 0
         counts: dict[tuple[str, str], int] = {}
@@ -138,7 +138,7 @@ class Metrics:
             kind = (str(result.verdict.kind), result.stored)
             counts[kind] = counts.get(kind, 0) + 1
             written += result.stored != STORED_REFUSED
-        self.rate.note(written)
+        self.rate.add(written)
         for kind, count in counts.items():
             self._pages.labels(*kind).inc(count)
         self._page_bytes.inc(body_bytes)
@@ -193,7 +193,7 @@ class Rate:
         self._pages = [0] * (MINUTES + 1)
         self._minute = self._now()
 
-    def note(self, pages: int) -> None:
+    def add(self, pages: int) -> None:
         """So many pages were written now."""
         with self._lock:
             self._go_on()

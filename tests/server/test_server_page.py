@@ -310,9 +310,9 @@ def test_jobs_are_started_and_stopped_by_who_may(guarded: Serving) -> None:
 def test_the_rate_moves_on_with_the_minutes() -> None:
     seconds = [0.0]
     rate = Rate(lambda: seconds[0])
-    rate.note(5)
+    rate.add(5)
     seconds[0] = 61
-    rate.note(2)
+    rate.add(2)
     assert rate.minutes()[-2:] == [5, 2]
     seconds[0] = 60.0 * MINUTES
     assert rate.minutes()[:2] == [5, 2]
