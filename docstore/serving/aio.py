@@ -5,7 +5,7 @@
         async for row in store.cells.scan(host="example.com"):
             print(row.url)
 
-Knows calls, listings and exchanges, which it shares with the client for threads, and aiohttp; install `docstore[aio]`.
+Shares all but the transport, aiohttp, with the client for threads; install `docstore[aio]`.
 The arguments are those of `DocumentStore` and `CellStore`; what is an iterator there is an asynchronous iterator here.
 """
 
@@ -117,7 +117,7 @@ class AsyncStore:
         await self.close()
 
     async def close(self) -> None:
-        """Let the connections go; a second call does nothing."""
+        """Close the connections; a second call does nothing."""
         http, self._http = self._http, None
         if http is not None:
             await http.close()

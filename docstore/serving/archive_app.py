@@ -55,10 +55,10 @@ TAKEN = ("bearer", "basic")
 QUERY_SAFE = "!#$%&'()*+,-./:;=?@_~"
 _SHORT_CAPTURES = 16
 """What a question looks at without changing threads.  To change threads takes longer than such a read, and several
-times as long beside writers: each change waits for the interpreter's lock."""
+times as long next to writers: each change waits for the interpreter's lock."""
 _STEP_BYTES = 256 * 1024
 """A longer body is sent in steps, so that a slow client holds it once and not twice.  A shorter one goes as one piece
-behind its headers: uvloop then sends both in one write."""
+after its headers: uvloop then sends both in one write."""
 _ENCODED_SAFETY = encoded_headers(SAFETY)
 
 
@@ -70,7 +70,7 @@ def archive_app(
     Args:
         store: to show.
         settings: bounds, and the names by which it may be addressed.
-        tokens: one of which each request needs; None answers whoever reaches it.
+        tokens: one of which each request needs; None answers every client.
     """
     return ArchiveApp(store, settings, tokens)
 

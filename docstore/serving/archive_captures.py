@@ -352,7 +352,7 @@ class Budget:
 # A body is read once: the digest is kept in its row as the payload digest, and in memory where the store cannot be
 # written to.  What one question may read is bounded; a digest beyond that stays unknown until it is asked for again.
 
-REMEMBERED = 100_000
+MAX_CACHED_DIGESTS = 100_000
 """Digests in memory, about 200 bytes each."""
 
 
@@ -390,7 +390,7 @@ class Digests:
         found: list[Listed] = []
         made: list[tuple[bytes, int, str]] = []
         for one in listed:
-            digest = one.digest or self._remembered(one)
+            digest = one.digest or self._cached(one)
             if not digest and one.body_bytes <= left:
                 left -= one.body_bytes
                 digest = self._worked_out(one)
@@ -398,14 +398,14 @@ class Digests:
                     made.append((one.row_key, one.fetched_at, digest))
             found.append(one if digest == one.digest else one._replace(digest=digest))
         if made:
-            self._remember(made)
+            self._cache(made)
         return found, left
 
     def knows(self, one: Listed) -> bool:
         """Whether the digest of a capture is known without reading its body."""
-        return bool(one.digest or self._remembered(one))
+        return bool(one.digest or self._cached(one))
 
-    def _remembered(self, one: Listed) -> str:
+    def _cached(self, one: Listed) -> str:
         return self._known.get(_name(one.row_key, one.fetched_at), "")
 
     def _worked_out(self, one: Listed) -> str:
@@ -417,7 +417,7 @@ class Digests:
             return ""
         return sha1_digest(payload_digest(document.body))
 
-    def _remember(self, made: Sequence[tuple[bytes, int, str]]) -> None:
+    def _cache(self, made: Sequence[tuple[bytes, int, str]]) -> None:
         """Keep digests in their rows; in memory those that cannot be."""
         if self._keep:
             try:
@@ -428,7 +428,7 @@ class Digests:
         with self._lock:
             for row_key, timestamp, digest in made:
                 self._known[_name(row_key, timestamp)] = digest
-            while len(self._known) > REMEMBERED:
+            while len(self._known) > MAX_CACHED_DIGESTS:
                 self._known.popitem(last=False)
 
     def _write(self, made: Sequence[tuple[bytes, int, str]]) -> None:

@@ -70,7 +70,7 @@ class _Page(NamedTuple):
 
     Attributes:
         listed: in the order of the answer.
-        next: where the captures behind them begin; None where there are none.
+        next: where the captures after them begin; None if there are no more.
         note: why the answer ends before the last one; "" where it does not.
     """
 
@@ -105,7 +105,7 @@ class CdxAnswers:
             query: the question.
             address: path and query string that it came by, to which a resume key is added.
         Raises:
-            InvalidArgument: a page behind the last one is asked for, or more than the budget allows.
+            InvalidArgument: a page after the last one is asked for, or more than the budget allows.
             TooLong: see `is_short`.
         """
         if self._is_short and not query.is_short:
@@ -207,7 +207,7 @@ class CdxAnswers:
         except UsedUp as used_up:
             following, note = Position(used_up.resume_at, 0), used_up.reason
         if not taken and page and following is None:
-            raise InvalidArgument(f"page {page} lies behind the last one; ask with showNumPages=true for their number")
+            raise InvalidArgument(f"page {page} comes after the last one; ask with showNumPages=true for their number")
         if following is not None:
             self._starts.note(query.rows, rows, page + 1, following)
         in_span = (placed for placed in taken if query.span.start <= placed.listed.timestamp < query.span.end)
@@ -233,7 +233,7 @@ class CdxAnswers:
         if is_all:
             raise InvalidArgument(f"page {page}: there are {number} pages, counted from 0")
         raise InvalidArgument(
-            f"page {page} lies behind the {number} pages that one question can count; ask again, and it goes on from "
+            f"page {page} comes after the {number} pages that one question can count; ask again, and it goes on from "
             "there, or ask for one page after the other"
         )
 
@@ -724,7 +724,7 @@ class PageStarts:
             return number, starts[number]
 
     def note(self, rows: KeyRange, page_rows: int, page: int, start: Position) -> None:
-        """Remember where a page begins, if the one before it is known."""
+        """Cache where a page begins, if the one before it is known."""
         with self._lock:
             starts = self._known(rows, page_rows)
             if len(start.row_key) > _LONGEST_KEY:

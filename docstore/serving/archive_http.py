@@ -50,7 +50,7 @@ class Request(NamedTuple):
         kind: of the answer.
         asked: the page; None for kinds that have none.
         digits: time of a memento, or where a TimeMap begins; "" for none.
-        modifier: behind the digits, such as `id_`; "" for none.
+        modifier: after the digits, such as `id_`; "" for none.
     """
 
     kind: Kind
@@ -84,7 +84,7 @@ def parse_request(raw_path: bytes, query_string: bytes) -> Request:
 
 
 def replayed(rest: bytes, query_string: bytes) -> Asked:
-    """The page that a path names: all behind the modifier, with the query; decoded once if it was encoded once more.
+    """The page that a path names: all after the modifier, with the query; decoded once if it was encoded once more.
 
     Raises:
         InvalidArgument: it is none that can be archived.

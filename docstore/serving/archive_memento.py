@@ -200,7 +200,7 @@ class Links:
         return (("Link", said),) if len(said) <= LONGEST_HEADER else ()
 
     def of_mementos(self, line: TimeLine, chosen: Memento) -> list[str]:
-        """Links to the chosen memento, the ones beside it, and first and last; each with all that it is."""
+        """Links to the chosen memento, the ones next to it, and first and last; each with all that it is."""
         rels: dict[Memento, list[str]] = {}
         at = line.mementos.index(chosen)
         if line.is_whole:
@@ -370,7 +370,7 @@ class Replay:
 
         Args:
             one: the capture.
-            line: it and those beside it.
+            line: it and those next to it.
             links: to us.
             modifier: `RAW`, or "" for a person.
             with_body: False for a HEAD.

@@ -1,4 +1,4 @@
-"""The client for threads: `RemoteStore` has the interface of `DocumentStore`, and a server behind it.
+"""The client for threads: `RemoteStore` has the interface of `DocumentStore`, for a store that a server holds.
 
 The docstrings of the interface are those of `DocumentStore` and `CellStore`; `tests/contract/test_store_interface.py`
 keeps the signatures and the behaviour the same.
@@ -126,7 +126,7 @@ class RemoteStore:
         return f"<RemoteStore at {self._session.address}>"
 
     def close(self) -> None:
-        """Let the connections go; a second call does nothing.  The server and its store go on."""
+        """Close the connections; a second call does nothing.  The server and its store go on."""
         self._closed = True
         self._connections.close()
 
@@ -544,7 +544,7 @@ class RemoteCells:
 
 
 class RemoteRows:
-    """Rows and values as who reads clusters asks for them."""
+    """Rows and values for a look-up of clusters."""
 
     def __init__(self, cells: RemoteCells) -> None:
         self._cells = cells

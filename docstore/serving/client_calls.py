@@ -428,7 +428,7 @@ class Listing(Generic[_T]):
         self._count = 0
 
     def call(self) -> Call[None] | None:
-        """The request for the rest; None where there is none."""
+        """The request for the rest; None if there is no more."""
         return None if self._is_done(self._count) else self._call(self._last, self._count)
 
     def take(self, given: Sequence[Any]) -> list[_T]:

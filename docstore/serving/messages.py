@@ -37,17 +37,13 @@ from docstore.reading.snippet import DEFAULT_LENGTH, Snippet
 from docstore.serving import wire_frames as frames
 from docstore.serving.request import LONG_BYTES, ZSTD, Refusal, Role, context_of, failure
 from docstore.serving.service import Service
-from docstore.serving.wire import count_values, from_json, from_msgpack, plain, read, to_json, to_msgpack
+from docstore.serving.wire import JSON, MEDIA_TYPES, MSGPACK, count_values, decode, plain, read, to_json, to_msgpack
 
 AnyRequest = Request[Any, Any, Any]
 Asked = NamedDependency[Service]
 """The service, as a handler takes it."""
 
-JSON: Final = "application/json"
-MSGPACK: Final = "application/msgpack"
 LINES: Final = "application/x-ndjson"
-_MSGPACKS: Final = (MSGPACK, "application/x-msgpack", "application/vnd.msgpack")
-_DECODERS: Final[dict[str, Callable[[bytes], Any]]] = {JSON: from_json, **dict.fromkeys(_MSGPACKS, from_msgpack)}
 VALUE_BYTES: Final = 128
 """Memory that a decoded value takes, with what is made of it: an empty list takes 56, an empty map 64, and 8 in its
 list; a string of one character beyond Latin-1 76."""
@@ -73,8 +69,7 @@ async def message(request: AnyRequest, service: Service, kind: type[_T]) -> _T:
     """
     context = context_of(request.scope)
     content_type = context.headers.get("content-type", "").partition(";")[0].strip().lower()
-    decode = _DECODERS.get(content_type)
-    if decode is None:
+    if content_type not in MEDIA_TYPES:
         raise Refusal(415, f"Content-Type {content_type!r:.100} is none of {JSON}, {MSGPACK}")
     limits = service.settings.limits
     most = min(limits.values, limits.waiting_bytes // (2 * VALUE_BYTES))
@@ -84,7 +79,7 @@ async def message(request: AnyRequest, service: Service, kind: type[_T]) -> _T:
         return count_values(raw, content_type, most)
 
     def decoded() -> _T:
-        return read(kind, decode(raw))
+        return read(kind, decode(raw, content_type))
 
     is_short = len(raw) < LONG_BYTES
     values = count() if is_short else await service.read(count)
@@ -97,7 +92,7 @@ async def message(request: AnyRequest, service: Service, kind: type[_T]) -> _T:
 def wants_msgpack(request: AnyRequest) -> bool:
     """Whether the answer is to be msgpack."""
     accept = context_of(request.scope).headers.get("accept", "")
-    return any(name in accept for name in _MSGPACKS)
+    return any(name in accept for name in MEDIA_TYPES if name != JSON)
 
 
 def wants_zstd(request: AnyRequest) -> bool:
@@ -286,7 +281,7 @@ class _Source:
             return self._form.error(error)
 
     def close(self) -> None:
-        """Let go of what is read from; a thread that reads just now does it at its end."""
+        """Close what is read from; a thread that reads just now does it at its end."""
         self._is_closed = True
         if not self._in_use.acquire(blocking=False):
             return
@@ -580,7 +575,6 @@ ROLE: Final = "role"
 TAKES: Final = "takes"
 GIVES: Final = "gives"
 STREAMS: Final = "streams"
-RAW: Final = "raw"
 
 
 def opens(role: Role, *, takes: Any = None, gives: Any = None, streams: Any = None) -> dict[str, Any]:

@@ -42,7 +42,7 @@ STEP_BYTES: Final = 256 << 10
 COUNTED_BYTES: Final = 1 << 20
 """Longer answers take room; of shorter ones as many wait as there may be requests."""
 OPEN_PATHS: Final = ("/healthz",)
-"""Asked by who must not wait in a line, and has no token."""
+"""Paths for clients that must not wait in a queue and have no token."""
 _ANSWER_HEADERS: Final = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
 
@@ -72,7 +72,7 @@ class Middleware:
         boot: str,
     ) -> None:
         self._app = app
-        self._replays = Replays(app, boot)
+        self._idempotent = IdempotentAnswers(app, boot)
         self._admission = admission
         self._limits = limits
         self._memory = memory
@@ -98,7 +98,7 @@ class Middleware:
         trouble = None
         try:
             self._admit(context)
-            await self._replays.answer(context, receive, answer.send)
+            await self._idempotent.answer(context, receive, answer.send)
         except Exception as raised:
             # What `_Answer` refuses comes back inside an exception of the framework.
             error = raised.__cause__ if isinstance(raised.__cause__, Refusal) else raised
@@ -282,7 +282,7 @@ class _Kept:
         self.answer_bytes = 0
 
 
-class Replays:
+class IdempotentAnswers:
     """Answers by idempotency key; asked on the event loop.
 
     Args:

@@ -45,7 +45,7 @@ from docstore.version import __version__
 # --- routes
 
 OPEN: Final = opens(Role.NONE)
-"""The page settles itself who may look: a browser asks for a password only if an answer says so."""
+"""The page decides itself who may look: a browser asks for a password only if an answer says so."""
 STARTED_HERE: Final = ("compact", "sweep", "check")
 MOST_FORM_BYTES: Final = 10_000
 LARGEST_TIME: Final = 2**62
@@ -494,7 +494,7 @@ class Place(NamedTuple):
 
 
 def lookup(store: DocumentStore, url: str, at: int | None) -> dict[str, Any]:
-    """Values of `lookup.html`; `page` is None where there is no such page.
+    """Values of `lookup.html`; `page` is None if there is no such page.
 
     Raises:
         InvalidArgument: not a URL that could be stored.
@@ -538,7 +538,7 @@ def listing(store: DocumentStore, prefix: str, after: str) -> dict[str, Any]:
     Args:
         store: to be listed.
         prefix: of the URLs; "" for all.
-        after: the row key behind which to go on, in hexadecimal; "" for the beginning.
+        after: the row key after which to go on, in hexadecimal; "" for the beginning.
     Raises:
         InvalidArgument: the prefix is none, or `after` is no row key.
     """
@@ -632,7 +632,7 @@ def comparison(store: DocumentStore, one: str, one_at: int | None, other: str, o
 
 
 def side_by_side(old: str, new: str) -> list[Row]:
-    """Blocks of both texts beside each other; runs of equal ones are counted, but for one at each end of a change."""
+    """Blocks of both texts next to each other; runs of equal ones are counted, but for one at each end of a change."""
     blocks: list[Row] = []
     left: list[Piece] = []
     right: list[Piece] = []
@@ -679,7 +679,7 @@ def clusters(store: DocumentStore, after: str) -> dict[str, Any]:
 
     Args:
         store: to be read.
-        after: the row key behind which to go on, in hexadecimal; "" for the beginning.
+        after: the row key after which to go on, in hexadecimal; "" for the beginning.
     """
     try:
         start = bytes.fromhex(after) + b"\0" if after else b""

@@ -171,7 +171,7 @@ class Refusal(DocstoreError):
 
 
 def absent(url: str, why: str = "") -> Refusal:
-    """The answer where there is no such page."""
+    """The answer if there is no such page."""
     return Refusal(404, f"the store has no page of {url[:500]}{why}", kind=ABSENT)
 
 
@@ -206,7 +206,7 @@ def failure_headers(status: int, retry_after: int) -> dict[str, str]:
 
 
 def is_bug(error: Exception) -> bool:
-    """Whether nobody foresaw an exception: its traceback belongs into the log."""
+    """Whether an exception is unforeseen: its traceback belongs into the log."""
     return not isinstance(error, DocstoreError | HTTPException) or (
         isinstance(error, HTTPException) and error.status_code >= 500
     )
@@ -414,7 +414,7 @@ def _pieces(raw: bytes) -> Iterator[bytes]:
     `stream_reader` would take a frame that was cut off, or the first one of several, for the whole.
 
     Raises:
-        ZstdError: it is damaged, cut off, or there is more behind it.
+        ZstdError: it is damaged, cut off, or more bytes follow it.
     """
     decoder = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES).decompressobj()
     for start in range(0, len(raw), _STEP_BYTES):
@@ -422,7 +422,7 @@ def _pieces(raw: bytes) -> Iterator[bytes]:
             yield piece
         used = min(start + _STEP_BYTES, len(raw)) - len(decoder.unused_data)
         if decoder.eof and used < len(raw):
-            raise zstandard.ZstdError(f"there are {len(raw) - used} bytes behind its frame; send one frame")
+            raise zstandard.ZstdError(f"there are {len(raw) - used} bytes after its frame; send one frame")
     if not decoder.eof:
         raise zstandard.ZstdError("it was cut off")
 
@@ -453,7 +453,7 @@ def context_of(scope: Any) -> RequestContext:
 # --- admission: Host, Origin and token
 
 LOCAL = "local"
-"""Who asks through the unix socket, or where there are no tokens."""
+"""The client of the unix socket, and every client if there are no tokens."""
 
 
 class Admission:
@@ -470,7 +470,7 @@ class Admission:
         self._tokens = tokens
 
     def admit(self, context: RequestContext) -> None:
-        """Settle what a client may do: its role and name.
+        """Decide what a client may do: its role and name.
 
         Raises:
             Refusal: the request names another host, or comes from a web page of another origin.
@@ -554,7 +554,7 @@ def _values(context: RequestContext, name: bytes) -> list[str]:
 
 
 class Access:
-    """Settles who looks.
+    """Decides what a visitor may do.
 
     Args:
         tokens: who may do what; None where only this machine can ask.

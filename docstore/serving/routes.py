@@ -415,7 +415,7 @@ def _check_count(urls: list[str], service: Asked) -> None:
 
 
 def scan_range(prefix: str | None, host: str | None, after: bytes) -> tuple[bytes, bytes | None]:
-    """Row keys of a URL prefix or a host, those behind `after` alone."""
+    """Row keys of a URL prefix or a host, only those after `after`."""
     if prefix is not None and host is not None:
         raise InvalidArgument("give prefix or host, not both")
     start: bytes = b""

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -86,18 +86,11 @@ def serve(store: DocumentStore, settings: Settings, on_ready: Callable[[Addresse
             signal.signal(number, handler)
 
 
-class _Listener(NamedTuple):
-    """An application, and the sockets on which it is asked."""
-
-    app: ASGIApp
-    sockets: list[socket.socket]
-
-
 class Server:
     """One run of a server, in the thread that calls `run`.
 
     Args:
-        store: open; whoever opened it closes it.
+        store: open; the caller closes it.
         settings: where, and for whom.
         log: of requests.
     """
@@ -125,14 +118,14 @@ class Server:
             stack.callback(remove_socket, unix_path.absolute())
             stack.callback(sys.setswitchinterval, before)
             sys.setswitchinterval(SWITCH_SECONDS)
-            listeners = [_Listener(self._api, [tcp, unix])]
+            listeners: list[tuple[ASGIApp, list[socket.socket]]] = [(self._api, [tcp, unix])]
             archive_url = ""
             if self._settings.archive_port is not None:
                 archive = stack.enter_context(tcp_socket(self._settings.archive_host, self._settings.archive_port))
                 archive_url = self._settings.archive_url or _url(archive)
                 app = self._archive_app()
                 stack.callback(app.close)
-                listeners.append(_Listener(LoggedApp(app, "archive", self._service.metrics, self._log), [archive]))
+                listeners.append((LoggedApp(app, "archive", self._service.metrics, self._log), [archive]))
             self._service.archive_url = archive_url
             addresses = Addresses(_url(tcp), unix_path.absolute(), archive_url)
             gc.freeze()  # what is there stays: a full collection need not look at it
@@ -157,7 +150,10 @@ class Server:
             self.stop()
 
     async def _run(
-        self, listeners: list[_Listener], addresses: Addresses, on_ready: Callable[[Addresses], None]
+        self,
+        listeners: list[tuple[ASGIApp, list[socket.socket]]],
+        addresses: Addresses,
+        on_ready: Callable[[Addresses], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()

@@ -53,7 +53,7 @@ class WriteHealth:
     """Whether writes are applied; logs each change.  Thread-safe.
 
     They fail from an error of the storage on until one is applied.  If the disk was full, it is also enough that room
-    came: whoever sends no writes to a server that fails would wait for ever.
+    came: a client that sends no writes to a server that fails would wait for ever.
 
     Args:
         folder: of the store.
@@ -140,10 +140,10 @@ class AskedPage(NamedTuple):
 
 
 class Service:
-    """The store behind its pools.
+    """The store and the pools of threads that ask it.
 
     Args:
-        store: open; whoever made this closes it.
+        store: open; the caller closes it.
         settings: of the server.
         metrics: where results are counted.
         boot: names this run of the server.

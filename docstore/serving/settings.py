@@ -31,7 +31,7 @@ class Limits:
         connections: of each listener; beyond it 503.
         header_bytes: of one request's line and headers.
         head_seconds: in which a request's line and headers are to come.
-        body_seconds: that a body may take, beside a second for each `body_rate` bytes.
+        body_seconds: that a body may take, next to a second for each `body_rate` bytes.
         body_rate: bytes a second below which a body is too slow.
         send_seconds: in which a client has to take the next part of an answer.
         idle_seconds: that a connection is kept without a request.
@@ -67,10 +67,10 @@ class Settings:
         host, port: of the API; port 0 takes a free one.
         unix: path of a socket that only this user may use; None for one in the store's folder.
         archive_host, archive_port: of the archive API, an origin of its own; None for none, port 0 for a free one.
-            Without tokens whoever reaches it may read every page.
+            Without tokens everybody who reaches it may read every page.
         archive_url: scheme, host and port by which others know the archive API; "" for what they ask by.
         token_file: who may do what; None where only this machine can ask.
-        hosts: names beside those of this machine that a request may have in its Host header.
+        hosts: names next to those of this machine that a request may have in its Host header.
         origins: of web pages that may ask.
         trusted_proxies: addresses whose X-Forwarded-For is believed.
         backup_root: folder below which requests over TCP may have backups written.

@@ -45,8 +45,8 @@ TYPES: Final[Mapping[str, type]] = {
 
 JSON: Final = "application/json"
 MSGPACK: Final = "application/msgpack"
-MEDIA_TYPES: Final = (JSON, MSGPACK, "application/x-msgpack")
-"""Of messages; the last is an old name of the one before."""
+MEDIA_TYPES: Final = (JSON, MSGPACK, "application/x-msgpack", "application/vnd.msgpack")
+"""Of messages; the last two are other names of msgpack."""
 INTEGER_MAX: Final = 2**64 - 1
 INTEGER_MIN: Final = -(2**63)
 """What msgpack holds."""
