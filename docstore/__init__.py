@@ -13,8 +13,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from docstore import aio as aio
-    from docstore.client.remote import RemoteStore, connect
     from docstore.model.errors import (
         CommitUnknown,
         CorruptionError,
@@ -45,6 +43,8 @@ if TYPE_CHECKING:
         Verdict,
         VerdictKind,
     )
+    from docstore.serving import aio as aio
+    from docstore.serving.client import RemoteStore, connect
     from docstore.store import DocumentStore
     from docstore.store import open_store as open  # noqa: A004 - `docstore.open` reads as `gzip.open` does
     from docstore.version import __version__
@@ -53,10 +53,10 @@ else:
     def __getattr__(name: str) -> object:
         """A public name, loaded when it is first asked for, so that a command of the terminal loads what it needs."""
         if name == "aio":  # needs the extra of that name
-            return import_module(f"{__name__}.aio")
+            return import_module(f"{__name__}.serving.aio")
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        for module in ("version", "model.errors", "model.types", "store", "client.remote"):
+        for module in ("version", "model.errors", "model.types", "store", "serving.client"):
             loaded = import_module(f"{__name__}.{module}")
             found = getattr(loaded, "open_store" if name == "open" else name, None)
             if found is not None:

@@ -17,7 +17,7 @@ from docstore.model.types import Durability, Schema
 from docstore.store import DocumentStore, open_store
 
 if TYPE_CHECKING:  # loaded where there is a server: a cold read counts milliseconds
-    from docstore.client.remote import RemoteStore
+    from docstore.serving.client import RemoteStore
 
     Store: TypeAlias = DocumentStore | RemoteStore
 
@@ -77,5 +77,5 @@ def token() -> str | None:
 
 
 def _connect(url: str, bearer: str | None) -> RemoteStore:
-    store: RemoteStore = import_module("docstore.client.remote").connect(url, token=bearer)
+    store: RemoteStore = import_module("docstore.serving.client").connect(url, token=bearer)
     return store

@@ -19,7 +19,7 @@ from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
 from docstore.archives.ingest import ingest
-from docstore.server.archive.app import ArchiveApp
+from docstore.serving.archive_app import ArchiveApp
 from docstore.store import DocumentStore, open_store
 
 SITE = "http://example.test"

@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx
 
-from docstore.server.records import Log
-from docstore.server.run import Addresses, Server
-from docstore.server.settings import Limits, Settings
+from docstore.serving.run import Addresses, Server
+from docstore.serving.settings import Limits, Settings
+from docstore.serving.telemetry import Log
 from docstore.store import DocumentStore, open_store
 
 START_SECONDS = 30.0

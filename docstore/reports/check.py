@@ -31,7 +31,7 @@ from docstore.store import now_micros
 from docstore.writing.copystate import is_unfinished
 
 if TYPE_CHECKING:  # types alone
-    from docstore.client.calls import Losses
+    from docstore.serving.client_calls import Losses
 
 SLICE_CELLS = 10_000
 THREADS = 8

@@ -10,8 +10,8 @@ from threading import Lock
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from docstore.client.remote import RemoteStore, connect
 from docstore.scrapy.options import Options
+from docstore.serving.client import RemoteStore, connect
 from docstore.store import DocumentStore, open_store
 
 Store: TypeAlias = DocumentStore | RemoteStore

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 import docstore
-from docstore.client.cells import RemoteCells
-from docstore.client.remote import RemoteStore, connect
 from docstore.model.types import (
     Append,
     Cell,
@@ -30,6 +28,7 @@ from docstore.model.types import (
     VerdictKind,
 )
 from docstore.reading.cells import CellStore
+from docstore.serving.client import RemoteCells, RemoteStore, connect
 from docstore.store import DocumentStore, open_store
 from tests.serving import serving
 

@@ -13,11 +13,20 @@ from hypothesis import strategies as st
 
 pytest.importorskip("re2")
 
-from docstore.server.archive.addresses import address_of, asked, in_links
-from docstore.server.archive.app import ArchiveApp, archive_app
-from docstore.server.archive.requests import replayed
-from docstore.server.archive.settings import ArchiveSettings
-from docstore.server.archive.times import END_OF_TIMES, digits14, earliest, http_date, latest, parse_http_date
+from docstore.serving.archive_app import ArchiveApp, archive_app
+from docstore.serving.archive_http import (
+    END_OF_TIMES,
+    address_of,
+    asked,
+    digits14,
+    earliest,
+    http_date,
+    in_links,
+    latest,
+    parse_http_date,
+    replayed,
+)
+from docstore.serving.settings import ArchiveSettings
 from tests.archive_case import Reply, ask, make_store
 
 LINE = re.compile(r"[^ \x00-\x20]+( [^ \x00-\x20]+)*")

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import docstore
-from docstore import aio
-from docstore.client.batches import ROOM_BYTES
 from docstore.model.types import Condition, Increment, Page, ReadSpec, SetCell
-from docstore.server.settings import Limits
+from docstore.serving import aio
+from docstore.serving.client_calls import ROOM_BYTES
+from docstore.serving.settings import Limits
 from tests.serving import Serving, serving
 
 AT = 1_700_000_000_000_000

@@ -15,8 +15,8 @@ import pytest
 
 import docstore
 from docstore.attach import open_or_attach
-from docstore.client.remote import RemoteStore
 from docstore.model.format import LOCK_FILE
+from docstore.serving.client import RemoteStore
 from docstore.store import DocumentStore, open_store
 from tests.cli_case import Terminal
 from tests.serving import Serving, serving

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 import docstore
-from docstore import aio
-from docstore.client.remote import connect
-from docstore.client.retries import Attempts, Retries
 from docstore.model.errors import CommitUnknown, StoreUnavailable
 from docstore.model.types import Append, Page, ReadSpec
-from docstore.wire.shapes import to_msgpack
+from docstore.serving import aio
+from docstore.serving.client import connect
+from docstore.serving.client_http import Backoff, Retries
+from docstore.serving.wire import to_msgpack
 from tests.serving import Serving, serving
 
 AT = 1_700_000_000_000_000
@@ -306,17 +306,17 @@ def test_an_address_that_is_none_is_refused(url: Any) -> None:
 def test_pauses_grow_are_random_and_end() -> None:
     now = [0.0]
     error = StoreUnavailable("down")
-    attempts = Attempts(Retries(10, 1, 4), clock=lambda: now[0], share=lambda: 1.0)
+    backoff = Backoff(Retries(10, 1, 4), clock=lambda: now[0], share=lambda: 1.0)
     pauses = []
     with pytest.raises(StoreUnavailable, match="down"):
         while True:
-            pauses.append(attempts.pause(error))
+            pauses.append(backoff.pause(error))
             now[0] += pauses[-1]
     assert pauses == [1, 2, 4]
-    attempts = Attempts(Retries(10, 1, 4), clock=lambda: 0.0, share=lambda: 0.0)
-    assert attempts.pause(error, retry_after=3) == 3.5
-    attempts.succeeded()
-    assert attempts.pause(error) == 0.5
+    backoff = Backoff(Retries(10, 1, 4), clock=lambda: 0.0, share=lambda: 0.0)
+    assert backoff.pause(error, retry_after=3) == 3.5
+    backoff.succeeded()
+    assert backoff.pause(error) == 0.5
 
 
 def test_a_restarted_server_is_found_again(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from docstore.server import memory
+from docstore.serving import run as memory
 from tests.serving import serving
 
 

@@ -11,7 +11,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from docstore.server.settings import Limits
+from docstore.serving.settings import Limits
 from tests.serving import Serving, serving
 
 KINDS = {"InvalidArgument", "StoreUnavailable", "Absent", "NotFound", "Forbidden", "CommitUnknown", "StorageError"}

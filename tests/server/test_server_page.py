@@ -12,11 +12,11 @@ import httpx
 import pytest
 
 from docstore.model.types import Page
-from docstore.server.page.comparing import side_by_side
-from docstore.server.page.rate import MINUTES, Rate
+from docstore.serving.page import side_by_side
+from docstore.serving.telemetry import MINUTES, Rate
 from tests.serving import Serving, serving
 
-TEMPLATES = Path(__file__).parent.parent.parent / "docstore" / "server" / "page" / "templates"
+TEMPLATES = Path(__file__).parent.parent.parent / "docstore" / "serving" / "templates"
 TYPE = (("Content-Type", "text/html"),)
 A = "https://a.example/docs/one"
 EVIL = "https://evil.example/x?q=%22%3E<script>alert(1)</script>&'\"=javascript:alert(2)"
@@ -310,9 +310,9 @@ def test_jobs_are_started_and_stopped_by_who_may(guarded: Serving) -> None:
 def test_the_rate_moves_on_with_the_minutes() -> None:
     seconds = [0.0]
     rate = Rate(lambda: seconds[0])
-    rate.note(5)
+    rate.add(5)
     seconds[0] = 61
-    rate.note(2)
+    rate.add(2)
     assert rate.minutes()[-2:] == [5, 2]
     seconds[0] = 60.0 * MINUTES
     assert rate.minutes()[:2] == [5, 2]

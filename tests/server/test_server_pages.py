@@ -13,10 +13,10 @@ import zstandard
 
 from docstore.model.types import Cell, Page, PutResult
 from docstore.reading.documents import Document
-from docstore.server import replays
-from docstore.server.service import SHORT_BYTES
-from docstore.wire.frames import FrameKind, frames
-from docstore.wire.shapes import from_msgpack, read, to_msgpack
+from docstore.serving import middleware as replays
+from docstore.serving.service import SHORT_BYTES
+from docstore.serving.wire import from_msgpack, read, to_msgpack
+from docstore.serving.wire_frames import FrameKind, frames
 from tests.serving import Serving, serving
 
 WORDS = " ".join(f"word{number}" for number in range(80))
@@ -183,7 +183,7 @@ def test_what_python_asks_can_be_asked(served: Serving) -> None:
 
 
 def test_the_store_is_locked_and_says_where_to_ask(served: Serving, tmp_path: Path) -> None:
-    assert served.local.get("/v1").json()["grade"] == "admin"
+    assert served.local.get("/v1").json()["role"] == "admin"
     lock = (Path(served.store.opened.path) / "LOCK").read_text()
     assert f"unix:{served.addresses.unix}" in lock
     assert served.addresses.unix.stat().st_mode & 0o777 == 0o600
@@ -296,7 +296,7 @@ def test_the_openapi_names_every_route(served: Serving) -> None:
     assert page["required"] == ["url", "body"] and "docno" in page["properties"]
     for path, operations in made["paths"].items():
         for operation in operations.values():
-            assert operation["description"].startswith("Needs grade"), path
+            assert operation["description"].startswith("Needs the role"), path
 
 
 def test_verdicts_store_no_bodies(served: Serving) -> None:

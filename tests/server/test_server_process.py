@@ -20,7 +20,7 @@ import zstandard
 
 import docstore
 from docstore.reports.check import check
-from docstore.wire.shapes import to_msgpack
+from docstore.serving.wire import to_msgpack
 from tests.crash.test_full_disk import fill, small_disk  # noqa: F401 - a fixture
 from tests.serving import serving
 

@@ -13,12 +13,9 @@ import zstandard
 
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.types import Page
-from docstore.server.routes.cells import CELLS
-from docstore.server.routes.jobs import JOBS
-from docstore.server.routes.pages import PAGES
-from docstore.server.routes.whole import OPERATIONS, WHOLE
-from docstore.server.settings import Limits, Settings
-from docstore.server.tokens import Grade, Tokens
+from docstore.serving.request import Role, Tokens
+from docstore.serving.routes import CELLS, JOBS, OPERATIONS, PAGES, WHOLE
+from docstore.serving.settings import Limits, Settings
 from tests.serving import Serving, serving
 
 COLLAPSE = b"POST /v1/collapse HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -172,12 +169,12 @@ NOT_READ = {
             ("POST", "/v1/verdicts"), ("POST", "/v1/anchors"), ("POST", "/v1/cells/apply"),
             ("POST", "/v1/cells/check-and-mutate"), ("POST", "/v1/cells/read-modify-write"),
         ],
-        Grade.WRITE,
+        Role.WRITE,
     ),
     **dict.fromkeys(
-        [("POST", "/v1/lost/acknowledge"), ("POST", "/v1/jobs"), ("DELETE", "/v1/jobs/{name:str}")], Grade.ADMIN
+        [("POST", "/v1/lost/acknowledge"), ("POST", "/v1/jobs"), ("DELETE", "/v1/jobs/{name:str}")], Role.ADMIN
     ),
-    ("GET", "/healthz"): Grade.NONE,
+    ("GET", "/healthz"): Role.NONE,
 }  # fmt: skip
 """What each route that is not for readers needs, said here once more."""
 ROUTES = [
@@ -191,20 +188,20 @@ ROUTES = [
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 def test_each_route_asks_for_its_role(guarded: Serving, method: str, path: str) -> None:
-    needed = NOT_READ.get((method, path), Grade.READ)
-    given = {Grade.NONE: "", Grade.READ: READ, Grade.WRITE: WRITE, Grade.ADMIN: ADMIN}
-    for grade, token in given.items():
+    needed = NOT_READ.get((method, path), Role.READ)
+    given = {Role.NONE: "", Role.READ: READ, Role.WRITE: WRITE, Role.ADMIN: ADMIN}
+    for role, token in given.items():
         headers = {"authorization": f"Bearer {token}"} if token else {}
         for asked in (path, f"/{path}", f"{path}/", path.upper()):  # no spelling of a path goes round it
             answer = guarded.http.request(
                 method, asked.replace("{name:str}", "none"), params={"url": "https://roles.example/"}, headers=headers
             )
-            if asked == path and grade >= needed:
-                assert answer.status_code not in (401, 403), (grade, answer.text)
+            if asked == path and role >= needed:
+                assert answer.status_code not in (401, 403), (role, answer.text)
             elif asked == path:
-                assert answer.status_code == (403 if token else 401), grade
-            elif grade < needed:
-                assert answer.status_code in (401, 403, 404, 405), (grade, asked)
+                assert answer.status_code == (403 if token else 401), role
+            elif role < needed:
+                assert answer.status_code in (401, 403, 404, 405), (role, asked)
 
 
 def test_the_roles_name_every_route(guarded: Serving) -> None:
@@ -280,7 +277,7 @@ def test_a_token_file_is_read_with_care(tmp_path: Path) -> None:
     path.chmod(0o600)
     tokens = Tokens(path)
     found = tokens.find(READ)
-    assert found is not None and (found.grade, found.name) == (Grade.READ, "reader") and tokens.find(WRITE) is None
+    assert found is not None and (found.role, found.name) == (Role.READ, "reader") and tokens.find(WRITE) is None
     path.write_text(f"write {WRITE}\n")
     assert tokens.reload() == 1 and tokens.find(READ) is None and tokens.find(WRITE) is not None
     path.write_text("nonsense\n")

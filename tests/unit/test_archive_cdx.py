@@ -12,11 +12,9 @@ import pytest
 pytest.importorskip("re2")
 
 from docstore.model.types import Policy, SetCell, VerdictKind
-from docstore.server.archive.app import ArchiveApp, archive_app
-from docstore.server.archive.budget import Budget
-from docstore.server.archive.captures import CaptureIndex
-from docstore.server.archive.digests import Digests
-from docstore.server.archive.settings import ArchiveSettings
+from docstore.serving.archive_app import ArchiveApp, archive_app
+from docstore.serving.archive_captures import Budget, CaptureIndex, Digests
+from docstore.serving.settings import ArchiveSettings
 from docstore.store import DocumentStore, open_store
 from tests.archive_case import CAPTURES, Recorded, ask, make_store
 

@@ -18,10 +18,9 @@ pytest.importorskip("uvicorn")
 import uvicorn
 
 from docstore.model.types import Page
-from docstore.server.archive.app import archive_app
-from docstore.server.archive.settings import ArchiveSettings
-from docstore.server.protocol import bounded_protocol
-from docstore.server.settings import Limits
+from docstore.serving.archive_app import archive_app
+from docstore.serving.run import bounded_protocol
+from docstore.serving.settings import ArchiveSettings, Limits
 from docstore.store import DocumentStore, open_store
 from tests.archive_case import ask
 

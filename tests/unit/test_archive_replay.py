@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("re2")
 
 from docstore.model.types import Headers, Policy, VerdictKind
-from docstore.server.archive.app import ArchiveApp, archive_app
-from docstore.server.archive.settings import ArchiveSettings
-from docstore.server.archive.times import digits14
+from docstore.serving.archive_app import ArchiveApp, archive_app
+from docstore.serving.archive_http import digits14
+from docstore.serving.settings import ArchiveSettings
 from docstore.store import DocumentStore, open_store
 from tests.archive_case import BASE, Reply, ask, make_store
 from tests.stores import damage_value

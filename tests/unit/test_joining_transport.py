@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from docstore.server.protocol import JoiningTransport
+from docstore.serving.run import JoiningTransport
 
 LONG = bytes(100_000)
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import docstore
-from docstore.client.remote import connect
 from docstore.dedup import shingle
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.simhash import simhash
@@ -19,6 +18,7 @@ from docstore.model.types import ReadSpec, Schema, SetCell
 from docstore.reading.documents import Capture
 from docstore.reports.dedup import KnownDuplicate, known_duplicates
 from docstore.reports.measures import Measures, measures, plotted_pairs, simhash_pairs, similar_by_simhash
+from docstore.serving.client import connect
 from docstore.store import DocumentStore, open_store
 from docstore.sweep.job import sweep
 from docstore.text.words import words as words_of

@@ -46,9 +46,11 @@ from docstore.model.types import (
 from docstore.reading.cells import Row
 from docstore.reading.documents import Capture, Document
 from docstore.reading.snippet import Passage, Snippet
+from docstore.serving import wire as shapes
+from docstore.serving import wire_frames as errors
+from docstore.serving import wire_frames as frames
 from docstore.storage.reports import BackupReport, CompactionReport
 from docstore.storage.unreadable import Unreadable
-from docstore.wire import errors, frames, shapes
 
 KINDS: list[Any] = [
     Page,

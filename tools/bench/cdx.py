@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import docstore
 from docstore.model.types import Page
-from docstore.server.archive.times import digits14
+from docstore.serving.archive_http import digits14
 from tools.bench.harness import Section, run_on_corpus
 
 SECONDS = 10

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import IO
 
 import docstore
-from docstore.client.remote import connect
 from docstore.model.types import Page
+from docstore.serving.client import connect
 from tools.bench.harness import Section, load_pages, machine, median, memory_of, seconds_of
 
 CLIENTS = 2

@@ -19,7 +19,7 @@ from docstore.store import DocumentStore
 
 if TYPE_CHECKING:
     from docstore.attach import Store
-    from docstore.client.calls import Losses
+    from docstore.serving.client_calls import Losses
     from docstore.storage.port import Backend
 
 DESCRIPTION = """\

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 
 from docstore.cli import arguments, output, progress
 from docstore.cli.opening import open_in
-from docstore.client.reports import report_of
 from docstore.model.errors import EXIT_OK
+from docstore.serving.wire import report_of
 from docstore.store import DocumentStore
 from docstore.sweep.reindex import ReindexReport, reindex
 

@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     use_one_heap()  # before the store has threads: a heap that a thread has is used on
     if args.archive_port is None and (args.archive_url or args.archive_host != LOOPBACK):
         raise InvalidArgument("--archive-host and --archive-url are of the archive API; start it with --archive-port N")
-    server, settings_module, records = _server_modules()
+    server, settings_module, telemetry = _server_modules()
     limits = settings_module.Limits(request_bytes=args.max_body << 20, waiting_bytes=max(256, 4 * args.max_body) << 20)
     settings = settings_module.Settings(
         host=args.host,
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
         digests=args.digests,
         limits=limits,
     )
-    log = records.Log()
+    log = telemetry.Log()
     try:
         with open_files(args, WHY, create=args.create, durability=args.durability) as store:
             note_slow_kernel(store)
@@ -127,13 +127,13 @@ def run(args: argparse.Namespace) -> int:
 def _server_modules() -> tuple[Any, Any, Any]:
     """The server, whose libraries not every installation has."""
     try:
-        names = ("run", "settings", "records")
-        run_module, settings, records = (importlib.import_module(f"docstore.server.{name}") for name in names)
+        names = ("run", "settings", "telemetry")
+        run_module, settings, telemetry = (importlib.import_module(f"docstore.serving.{name}") for name in names)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "docstore":
             raise
         raise InvalidArgument(f"{INSTALL} ({error.name} is missing)") from error
-    return run_module, settings, records
+    return run_module, settings, telemetry
 
 
 def _say_where(addresses: Any) -> None:

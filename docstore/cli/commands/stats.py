@@ -160,7 +160,7 @@ def _run_dedup(args: argparse.Namespace) -> int:
         if isinstance(store, DocumentStore):
             found = dedupstats.dedup_stats(store, None if args.by is None else dedupstats.By(args.by))
         else:
-            report_of = import_module("docstore.client.reports").report_of
+            report_of = import_module("docstore.serving.wire").report_of
             found = store.run_job("dedup-stats", {"by": args.by}, report_of(dedupstats.DedupStats))
         pairs = [] if args.png is None else import_module("docstore.reports.measures").plotted_pairs(store)
     if args.png is not None:

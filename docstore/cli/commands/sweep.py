@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from docstore.cli import answers, arguments, output, progress
 from docstore.cli.opening import open_in
-from docstore.client.reports import report_of
 from docstore.dedup.clusters import CanonicalPolicy
 from docstore.model.errors import EXIT_OK, InvalidArgument
+from docstore.serving.wire import report_of
 from docstore.store import DocumentStore
 from docstore.sweep.job import ENGINES, TEXTS, Progress, SweepOptions, SweepReport, sweep
 
 if TYPE_CHECKING:
-    from docstore.client.remote import RemoteStore
+    from docstore.serving.client import RemoteStore
 
 DESCRIPTION = """\
 Find every pair of pages at or above a similarity.  Group the pages into

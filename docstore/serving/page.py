@@ -1,0 +1,714 @@
+"""The operator's page at `/`: what a store holds, and one page of it at a time.
+
+HTML made by the server, readable without JavaScript.  No byte of a stored page reaches HTML unescaped (`autoescape`
+holds for all templates, and none marks a value as safe: a test reads them); nothing is loaded from elsewhere.  GET
+changes nothing.  POST starts and stops jobs, for a visitor who may, with the proof of a page that this server made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from importlib.resources import files
+from itertools import islice
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qs, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from litestar import Response, get, post
+
+from docstore.model import capture, keys
+from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument
+from docstore.model.keys import shown_url, url_of
+from docstore.model.types import ReadSpec, VerdictKind
+from docstore.reading.documents import Capture, Document, rejection_of
+from docstore.reports.worddiff import Change, Piece, word_diff
+from docstore.serving.messages import AnyRequest, Asked, opens
+from docstore.serving.request import (
+    CHALLENGE,
+    Access,
+    Refusal,
+    RequestContext,
+    Role,
+    Tokens,
+    context_of,
+    failure,
+    is_bug,
+)
+from docstore.serving.service import Service
+from docstore.store import DocumentStore
+from docstore.version import __version__
+
+# --- routes
+
+OPEN: Final = opens(Role.NONE)
+"""The page decides itself who may look: a browser asks for a password only if an answer says so."""
+STARTED_HERE: Final = ("compact", "sweep", "check")
+MOST_FORM_BYTES: Final = 10_000
+LARGEST_TIME: Final = 2**62
+
+View = Callable[[], dict[str, Any]]
+
+
+def make_page(tokens: Tokens | None) -> list[Any]:
+    """The routes.
+
+    Args:
+        tokens: who may do what; None where only this machine can ask.
+    """
+    access = Access(tokens)
+
+    async def answer(request: AnyRequest, service: Service, template: str, view: View | None) -> Response[bytes]:
+        context = context_of(request.scope)
+        if access.role(context) < Role.READ:
+            return _denied(access, context, service)
+        base = _base(access, context, service)
+        status = 200
+        try:
+            values = await service.read(view) if view else {}
+            if values.get("page", True) is None or values.get("pages", True) is None:
+                status = 404
+            raw = await service.read(render, template, base | values)
+        except DocstoreError as error:
+            if is_bug(error):
+                raise
+            status = failure(error)[0]
+            raw = render("error.html", base | {"message": str(error)})
+        return html(raw, status)
+
+    @get("/", opt=OPEN)
+    async def show_overview(request: AnyRequest, service: Asked) -> Response[bytes]:
+        """How much there is."""
+        return await answer(
+            request, service, "overview.html", lambda: overview(service.store, service.metrics.rate.minutes())
+        )
+
+    @get("/page", opt=OPEN)
+    async def show_page(request: AnyRequest, service: Asked) -> Response[bytes]:
+        """One URL."""
+        given = _Query(request)
+        return await answer(
+            request, service, "lookup.html", lambda: lookup(service.store, given.text("url"), given.time("at"))
+        )
+
+    @get("/list", opt=OPEN)
+    async def show_list(request: AnyRequest, service: Asked) -> Response[bytes]:
+        """URLs with a prefix."""
+        given = _Query(request)
+
+        def view() -> dict[str, Any]:
+            return listing(service.store, given.text("prefix").strip(), given.text("after"))
+
+        return await answer(request, service, "list.html", view)
+
+    @get("/clusters", opt=OPEN)
+    async def show_clusters(request: AnyRequest, service: Asked) -> Response[bytes]:
+        """Clusters of the last sweep."""
+        given = _Query(request)
+        return await answer(request, service, "clusters.html", lambda: clusters(service.store, given.text("after")))
+
+    @get("/diff", opt=OPEN)
+    async def show_diff(request: AnyRequest, service: Asked) -> Response[bytes]:
+        """Two captures side by side."""
+        given = _Query(request)
+
+        def view() -> dict[str, Any]:
+            one, other = given.text("a"), given.text("b")
+            return comparison(service.store, one, given.time("a_at"), other, given.time("b_at"))
+
+        return await answer(request, service, "diff.html", view)
+
+    @get("/jobs", opt=OPEN)
+    async def show_jobs(request: AnyRequest, service: Asked) -> Response[bytes]:
+        """Long work, running and done."""
+        return await answer(request, service, "jobs.html", None)
+
+    @post("/jobs", opt=OPEN, status_code=303)
+    async def change_jobs(request: AnyRequest, service: Asked) -> Response[bytes]:
+        """Start or stop a job; then its list."""
+        context = context_of(request.scope)
+        if access.role(context) < Role.READ:
+            return _denied(access, context, service)
+        try:
+            if context.role < Role.ADMIN:
+                raise Refusal(403, "starting and stopping jobs needs a token of the role admin")
+            form = await _form(context)
+            if not access.is_proof(context, form.get("proof", "")):
+                raise Refusal(403, "this form is of an earlier run of the server; load the page again")
+            _change(service, form)
+        except DocstoreError as error:
+            if is_bug(error):
+                raise
+            base = _base(access, context, service)
+            return html(render("error.html", base | {"message": str(error)}), failure(error)[0])
+        return html(b"", 303, {"location": "/jobs"})
+
+    @get("/page.css", opt=OPEN, sync_to_thread=False)
+    def show_style() -> Response[bytes]:
+        """The style sheet; it says nothing of the store."""
+        return style()
+
+    return [
+        show_overview, show_page, show_list, show_clusters, show_diff, show_jobs, change_jobs, show_style,
+    ]  # fmt: skip
+
+
+class _Query:
+    """Parameters of a request; a wrong one is told when the view is made, so that it is shown as a page."""
+
+    def __init__(self, request: AnyRequest) -> None:
+        raw = request.scope["query_string"].decode("latin-1")
+        try:
+            self._values = parse_qs(raw, errors="surrogateescape", max_num_fields=20)
+            self._is_wrong = False
+        except ValueError:
+            self._values, self._is_wrong = {}, True
+
+    def text(self, name: str) -> str:
+        """A parameter; "" if it is not there."""
+        if self._is_wrong:
+            raise InvalidArgument("this address has more parameters than any page here")
+        return self._values.get(name, [""])[0]
+
+    def time(self, name: str) -> int | None:
+        """A time in microseconds; None if it is not there."""
+        value = self.text(name)
+        if not value:
+            return None
+        if not value.isascii() or not value.isdecimal() or len(value) > 19 or int(value) > LARGEST_TIME:
+            raise InvalidArgument(f"{name} is a time in microseconds since 1970, not {value[:40]!r}")
+        return int(value)
+
+
+def _base(access: Access, context: RequestContext, service: Service) -> dict[str, Any]:
+    """Values of every template."""
+    may_change = context.role >= Role.ADMIN
+    jobs = [asdict(job) for job in service.jobs.list()]
+    return {
+        "version": __version__,
+        "store_name": service.store.opened.path.name,
+        "client_name": context.client_name,
+        "jobs": jobs,
+        "running": [job for job in jobs if job["state"] == "running"],
+        "trouble": service.health.trouble(),
+        "may_change": may_change,
+        "proof": access.proof(context) if may_change else "",
+        "archive_url": service.archive_url,
+        "startable": STARTED_HERE,
+    }
+
+
+def _denied(access: Access, context: RequestContext, service: Service) -> Response[bytes]:
+    values = {"version": __version__, "store_name": "", "client_name": "", "running": [], "trouble": ""}
+    return html(render("denied.html", values), 401, {"www-authenticate": CHALLENGE})
+
+
+async def _form(context: RequestContext) -> dict[str, str]:
+    kind = context.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise Refusal(415, "this takes the form of its own page")
+    raw = await context.body(MOST_FORM_BYTES)
+    try:
+        found = parse_qs(raw.decode("ascii"), max_num_fields=20)
+    except ValueError as error:
+        raise InvalidArgument("this is no form of this page") from error
+    return {name: values[0] for name, values in found.items()}
+
+
+def _change(service: Service, form: dict[str, str]) -> None:
+    if form.get("cancel"):
+        service.jobs.cancel(form["cancel"])
+        return
+    kind = form.get("start", "")
+    if kind not in STARTED_HERE:
+        raise InvalidArgument(f"this page starts {', '.join(STARTED_HERE)}, not {kind[:100]!r}")
+    options: dict[str, Any] = {}
+    if kind == "compact":
+        options["level"] = form.get("level", "fast")
+    if kind == "sweep" and form.get("threshold"):
+        try:
+            options["threshold"] = float(form["threshold"])
+        except ValueError as error:
+            raise InvalidArgument(f"a threshold is a number such as 0.8, not {form['threshold'][:40]!r}") from error
+    service.jobs.start(kind, options, is_local=False)
+
+
+# --- templates into answers, with the headers that keep a browser from doing anything but showing them
+
+HTML = "text/html"
+# Referrers stay here.  `no-referrer` would also make a browser send `Origin: null` with our forms, which is refused.
+HEADERS = {
+    "content-security-policy": "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("docstore.serving"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for filter_ in (shown_url, size, number, moment, duration):
+        made.filters[filter_.__name__] = filter_
+    made.globals["address"] = address
+    made.globals["percent"] = percent
+    return made
+
+
+def render(template: str, values: dict[str, Any]) -> bytes:
+    """HTML of a template; bytes of no character set that a page had are shown as marks of what is missing."""
+    return _environment().get_template(template).render(values).encode("utf-8", "replace")
+
+
+def html(raw: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response[bytes]:
+    """An answer that a browser may only show."""
+    return Response(raw, status_code=status, headers={**HEADERS, **(headers or {})}, media_type=HTML)
+
+
+@lru_cache(maxsize=1)
+def _style_sheet() -> bytes:
+    return files("docstore.serving").joinpath("templates/style.css").read_bytes()
+
+
+def style() -> Response[bytes]:
+    """The style sheet."""
+    headers = {
+        "x-content-type-options": "nosniff",
+        "cache-control": "max-age=300",
+        "content-security-policy": "default-src 'none'",
+    }
+    return Response(_style_sheet(), headers=headers, media_type="text/css")
+
+
+# --- values as people read them: sizes, shares, times, and lines of a drawing
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+WIDTH = 1000
+"""Of drawings, in their own units."""
+
+
+def size(count: int) -> str:
+    """Bytes in a unit of three digits."""
+    value = float(count)
+    for unit in ("B", "KB", "MB", "GB", "TB"):
+        if value < 999.5 or unit == "TB":
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 99.5 else f"{value:.1f} {unit}"
+
+
+def number(count: int) -> str:
+    """A count with thousands apart."""
+    return f"{count:,}"
+
+
+def percent(part: float, whole: float) -> str:
+    """A share; a small one is not nothing."""
+    if not whole or not part:
+        return "0%"
+    share = 100 * part / whole
+    return "< 0.1%" if share < 0.1 else f"{share:.1f}%"
+
+
+def moment(micros: int, *, seconds: bool = True) -> str:
+    """A time in UTC; one out of the calendar's range as its number."""
+    try:
+        return f"{_EPOCH + timedelta(microseconds=micros):%Y-%m-%d %H:%M{':%S' if seconds else ''}}"
+    except OverflowError:
+        return f"{micros} microseconds"
+
+
+def fourteen_digits(micros: int) -> str:
+    """A time as archives write it; "" out of their range."""
+    try:
+        return f"{_EPOCH + timedelta(microseconds=micros):%Y%m%d%H%M%S}".zfill(14)
+    except OverflowError:
+        return ""
+
+
+def duration(seconds: float) -> str:
+    """A time span in its largest units."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def address(path: str, **parameters: object) -> str:
+    """A link within this page; parameters without a value are left out."""
+    given = {name: str(value) for name, value in parameters.items() if value not in (None, "")}
+    return f"{path}?{urlencode(given, errors='surrogatepass')}" if given else path
+
+
+class Bar(NamedTuple):
+    """A part of a bar: where it begins, how wide it is, and whose it is."""
+
+    x: float
+    width: float
+    name: str
+    value: int
+
+
+def verdict_bar(counts: Mapping[str, int]) -> list[Bar]:
+    """Verdicts as parts of one bar, in their rank."""
+    total = sum(counts.values())
+    bars, x = [], 0.0
+    for kind in VerdictKind:
+        count = counts.get(kind, 0)
+        width = WIDTH * count / total if total else 0.0
+        bars.append(Bar(round(x, 2), round(width, 2), str(kind), count))
+        x += width
+    return bars
+
+
+def columns(counts: Sequence[int], height: int) -> list[Bar]:
+    """A column for each count; `width` is its height here."""
+    most = max(counts, default=0)
+    step = WIDTH / max(len(counts), 1)
+    return [
+        Bar(round(index * step, 2), round(height * count / most, 2) if most else 0.0, "", count)
+        for index, count in enumerate(counts)
+    ]
+
+
+def places(times: Sequence[int]) -> list[float]:
+    """Where times stand on a line; one alone stands in the middle."""
+    first, last = min(times, default=0), max(times, default=0)
+    if first == last:
+        return [WIDTH / 2 for _ in times]
+    return [round(20 + (WIDTH - 40) * (time - first) / (last - first), 1) for time in times]
+
+
+# --- the first view: how much there is, verdicts, tablets, and what was written lately
+
+RATE_HEIGHT = 60
+MOST_TABLETS = 200
+
+
+def overview(store: DocumentStore, minutes: Sequence[int]) -> dict[str, Any]:
+    """Values of `overview.html`.
+
+    Args:
+        store: to be shown.
+        minutes: pages written in each of the last minutes, and in the one that is not over.
+    """
+    stats = store.stats()
+    totals = stats["totals"]
+    verdicts = {str(kind): totals.get(f"verdict.{kind}", 0) for kind in VerdictKind}
+    body_bytes = totals.get("body_bytes", 0)
+    lately = minutes[-6:-1] or [0]
+    return {
+        "path": stats["path"],
+        "urls": totals.get("urls", 0),
+        "captures": totals.get("captures", 0),
+        "visits": totals.get("visits", 0),
+        "body_bytes": body_bytes,
+        "directory_bytes": stats.get("directory_bytes", 0),
+        "segment_bytes": stats.get("segment_bytes", 0),
+        "mixed_bytes": stats.get("segment_bytes", 0)
+        - sum(one.get("segment_bytes", 0) for one in stats.get("tablets", [])),
+        "verdicts": verdict_bar(verdicts),
+        "judged": sum(verdicts.values()),
+        "kept": {word: totals.get(f"stored.{word}", 0) for word in ("body", "reference", "confirmed", "rejected")},
+        "tablets": _tablets(stats.get("tablets", [])),
+        "more_tablets": max(0, len(stats.get("tablets", [])) - MOST_TABLETS),
+        "rate": columns(minutes, RATE_HEIGHT),
+        "rate_height": RATE_HEIGHT,
+        "per_minute": sum(lately) / len(lately),
+        "most_per_minute": max(minutes, default=0),
+        "hour": sum(minutes),
+        "troubles": _troubles(stats),
+    }
+
+
+def _tablets(tablets: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    starts = [_start(tablet["start"]) for tablet in tablets]
+    ends = [*starts[1:], ""]
+    return [
+        {
+            "number": tablet["number"],
+            "start": start,
+            "end": end,
+            "raw_bytes": tablet["raw_bytes"],
+            "segment_bytes": tablet.get("segment_bytes", 0),
+        }
+        for tablet, start, end in zip(tablets[:MOST_TABLETS], starts, ends, strict=False)
+    ]
+
+
+def _start(row_key: str) -> str:
+    """The URL that a row key stands for, if it is a whole one."""
+    try:
+        return url_of(row_key.encode()) if row_key else ""
+    except ValueError:
+        return row_key
+
+
+def _troubles(stats: dict[str, Any]) -> list[str]:
+    """What an operator has to look at."""
+    found = []
+    if stats.get("lost") or stats.get("lost_commits"):
+        found.append(
+            f"{len(stats.get('lost', ()))} captures and {stats.get('lost_commits', 0)} commits were lost; "
+            "`docstore check` names them"
+        )
+    if stats.get("unreadable"):
+        found.append(f"{len(stats['unreadable'])} values cannot be read; `docstore check` names them")
+    if stats.get("set_aside_bytes"):
+        found.append(f"{size(stats['set_aside_bytes'])} of records that no row names are in set-aside/")
+    return found
+
+
+# --- one URL: its captures, what was said of each, its text, its duplicates, and its neighbours by name
+
+MOST_CAPTURES = 300
+MOST_CHARACTERS = 60_000
+MOST_DUPLICATES = 50
+MOST_ANCHORS = 50
+LISTED_ROWS = 100
+FAMILIES = ("http", "text", "dedup")
+
+
+class Place(NamedTuple):
+    """A capture on the time line."""
+
+    x: float
+    capture: Capture
+    is_shown: bool
+
+
+def lookup(store: DocumentStore, url: str, at: int | None) -> dict[str, Any]:
+    """Values of `lookup.html`; `page` is None if there is no such page.
+
+    Raises:
+        InvalidArgument: not a URL that could be stored.
+    """
+    url = keys.canonical_url(keys.complete_url(url))
+    found = store.get(url, at=at, families=FAMILIES)
+    if found is None:
+        others = [other for other in (*keys.variants(url), *keys.normal_forms(url)) if other in store]
+        rejected = rejection_of(store.history(url), at)
+        return {"url": url, "page": None, "others": others, "rejected": rejected, "at": at, "folder": _folder(url)}
+    newest = store.get(url, versions=MOST_CAPTURES + 1, families=("http", "dedup"))
+    history = () if newest is None else newest.captures
+    captures = list(history[:MOST_CAPTURES])
+    shown_now = found.newest
+    text = shown_now.shown_text
+    return {
+        "url": url,
+        "page": found,
+        "now": shown_now,
+        "verdict": shown_now.shown_verdict,
+        "line": _line(captures, shown_now),
+        "has_more": len(history) > MOST_CAPTURES,
+        "text": text[:MOST_CHARACTERS],
+        "is_cut": len(text) > MOST_CHARACTERS,
+        "headers": shown_now.headers or (),
+        "duplicates": _duplicates(store, url),
+        "canonical": _canonical(store, found),
+        "anchors": [
+            (cell.qualifier.decode("utf-8", "replace"), cell.value.decode("utf-8", "replace"))
+            for cell in islice(store.anchors(url), MOST_ANCHORS)
+        ],
+        "folder": _folder(url),
+        "digits": fourteen_digits(shown_now.timestamp),
+        "at": at,
+    }
+
+
+def listing(store: DocumentStore, prefix: str, after: str) -> dict[str, Any]:
+    """Values of `list.html`: pages whose URL begins so, a hundred at a time.
+
+    Args:
+        store: to be listed.
+        prefix: of the URLs; "" for all.
+        after: the row key after which to go on, in hexadecimal; "" for the beginning.
+    Raises:
+        InvalidArgument: the prefix is none, or `after` is no row key.
+    """
+    start, end = keys.prefix_range(prefix) if prefix else (b"", None)
+    try:
+        start = max(start, bytes.fromhex(after) + b"\0") if after else start
+    except ValueError as error:
+        raise InvalidArgument("`after` is what a page of this list gave, in hexadecimal") from error
+    spec = ReadSpec(families=(capture.BODY[0],), qualifier_prefix=capture.BODY[1], versions=1, keys_only=True)
+    rows = list(store.cells.scan(start=start, end=end, limit=LISTED_ROWS + 1, spec=spec))
+    urls = [keys.url_of(row.row_key) for row in rows[:LISTED_ROWS]]
+    pages = [page for page in store.get_many(urls, families=FAMILIES) if page is not None]
+    return {
+        "prefix": prefix,
+        "pages": pages,
+        "next": rows[LISTED_ROWS - 1].row_key.hex() if len(rows) > LISTED_ROWS else "",
+        "after": after,
+    }
+
+
+def _line(captures: list[Capture], current: Capture) -> list[Place]:
+    xs = places([one.timestamp for one in captures])
+    return [Place(x, one, one.timestamp == current.timestamp) for x, one in zip(xs, captures, strict=True)]
+
+
+def _duplicates(store: DocumentStore, url: str) -> list[Any]:
+    try:
+        return store.similar(url, limit=MOST_DUPLICATES)
+    except CorruptionError:  # its text cannot be read: everything else is shown
+        return []
+
+
+def _canonical(store: DocumentStore, page: Document) -> tuple[str, float] | None:
+    """The page that stands for it since the last sweep, and the similarity to it."""
+    family, qualifier = capture.CANONICAL_PAGE
+    row = store.cells.read_row(page.row_key, ReadSpec(families=(family,), qualifier_prefix=qualifier, versions=1))
+    cell = next((one for one in row.cells if one.qualifier == qualifier), None) if row else None
+    if cell is None:
+        return None
+    place = capture.decode_cluster_place(cell.value)
+    return keys.url_of(place.row_key), place.similarity
+
+
+def _folder(url: str) -> str:
+    """The URL up to its last slash."""
+    return url[: url.rindex("/") + 1] if url.count("/") > 2 else url
+
+
+# --- two captures side by side: which words went, which came
+
+MOST_COMPARED = 40_000
+"""Of each text: what is longer is compared up to here, so that a comparison takes no more than a second or so."""
+
+
+class Row(NamedTuple):
+    """A block of both texts, or a run of blocks without a change."""
+
+    old: list[Piece]
+    new: list[Piece]
+    unchanged: int = 0
+
+
+def comparison(store: DocumentStore, one: str, one_at: int | None, other: str, other_at: int | None) -> dict[str, Any]:
+    """Values of `diff.html`.  Without another URL and time: with the version before.
+
+    Raises:
+        InvalidArgument: not URLs that could be stored.
+    """
+    one_url = keys.canonical_url(keys.complete_url(one))
+    other_url = keys.canonical_url(keys.complete_url(other)) if other else one_url
+    if not other and other_at is None:
+        found = store.get(one_url, at=one_at, versions=2, families=FAMILIES)
+        pages = [] if found is None else [Document(found.row_key, (each,)) for each in reversed(found.captures)]
+    else:
+        read = (store.get(one_url, at=one_at, families=FAMILIES), store.get(other_url, at=other_at, families=FAMILIES))
+        pages = [page for page in read if page is not None]
+    values: dict[str, Any] = {"one": one_url, "other": other_url, "one_at": one_at, "other_at": other_at}
+    if len(pages) < 2:
+        return values | {"pages": None}
+    texts = [page.text or "" for page in pages]
+    rows = side_by_side(texts[0][:MOST_COMPARED], texts[1][:MOST_COMPARED])
+    changed = [row for row in rows if not row.unchanged]
+    return values | {
+        "pages": pages,
+        "rows": rows,
+        "is_same": not changed,
+        "is_cut": max(map(len, texts)) > MOST_COMPARED,
+        "old_words": _words(row.old for row in changed),
+        "new_words": _words(row.new for row in changed),
+    }
+
+
+def side_by_side(old: str, new: str) -> list[Row]:
+    """Blocks of both texts next to each other; runs of equal ones are counted, but for one at each end of a change."""
+    blocks: list[Row] = []
+    left: list[Piece] = []
+    right: list[Piece] = []
+    for piece in [*word_diff(old, new), Piece(Change.BREAK, "")]:
+        if piece.text:
+            left += [piece] if piece.change is not Change.NEW else []
+            right += [piece] if piece.change is not Change.OLD else []
+        elif piece.change is Change.BREAK and (left or right):
+            blocks.append(Row(left, right))
+            left, right = [], []
+    return _folded(blocks)
+
+
+def _folded(blocks: list[Row]) -> list[Row]:
+    is_changed = [any(piece.change is not Change.SAME for piece in (*row.old, *row.new)) for row in blocks]
+    shown: list[Row] = []
+    hidden = 0
+    for index, row in enumerate(blocks):
+        if any(is_changed[max(0, index - 1) : index + 2]):
+            shown += [Row([], [], hidden)] if hidden else []
+            shown.append(row)
+            hidden = 0
+        else:
+            hidden += 1
+    return shown + ([Row([], [], hidden)] if hidden else [])
+
+
+def _words(sides: Any) -> int:
+    return sum(len(piece.text.split()) for side in sides for piece in side if piece.change is not Change.SAME)
+
+
+# --- clusters of the last sweep, as far as some rows show them
+#
+# A cluster's pages may lie anywhere, and a store has millions: each view reads CLUSTER_ROWS rows in their order and
+# counts the pages of each cluster among them.
+
+CLUSTER_ROWS = 5000
+SHOWN = 100
+SHOWN_MEMBERS = 5
+
+
+def clusters(store: DocumentStore, after: str) -> dict[str, Any]:
+    """Values of `clusters.html`.
+
+    Args:
+        store: to be read.
+        after: the row key after which to go on, in hexadecimal; "" for the beginning.
+    """
+    try:
+        start = bytes.fromhex(after) + b"\0" if after else b""
+    except ValueError as error:
+        raise InvalidArgument("`after` is what this view gave, in hexadecimal") from error
+    family, qualifier = capture.CANONICAL_PAGE
+    spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, versions=1)
+    counts: Counter[bytes] = Counter()
+    members: dict[bytes, list[tuple[str, float]]] = {}
+    rows, last = 0, b""
+    for row in store.cells.scan(start=start, limit=CLUSTER_ROWS, spec=spec):
+        rows, last = rows + 1, row.row_key
+        cell = next((one for one in row.cells if one.qualifier == qualifier), None)
+        if cell is None:
+            continue
+        place = capture.decode_cluster_place(cell.value)
+        if place.row_key == row.row_key:
+            continue
+        counts[place.row_key] += 1
+        known = members.setdefault(place.row_key, [])
+        if len(known) < SHOWN_MEMBERS:
+            known.append((row.url, place.similarity))
+    return {
+        "rows": rows,
+        "after": after,
+        "next": last.hex() if rows == CLUSTER_ROWS else "",
+        "more": max(0, len(counts) - SHOWN),
+        "clusters": [
+            {"url": keys.url_of(row_key), "count": count, "members": members[row_key]}
+            for row_key, count in counts.most_common(SHOWN)
+        ],
+    }

@@ -1,0 +1,581 @@
+"""One request before its route: who sends it, what they may do, its body in bounded time and memory, refusals.
+
+A browser lets any web page send requests to this machine.  So a request must name this server as its Host (an
+attacker's name that resolves to 127.0.0.1 does not), and one that a web page makes must come from a page of this
+server, or from an origin that was allowed.  Tokens are kept and compared as digests: a comparison takes the same time
+wherever two tokens differ, and a dump of memory has none that is not in use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import enum
+import hashlib
+import hmac
+import ipaddress
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import zstandard
+from blake3 import blake3
+from litestar.exceptions import HTTPException
+
+from docstore.model.errors import DocstoreError, InvalidArgument, StoreUnavailable
+from docstore.serving.settings import Limits, Settings
+from docstore.serving.wire_frames import error_fields, status_of
+
+if TYPE_CHECKING:
+    from litestar.types import Receive, Scope
+
+# --- tokens: a file that only its owner can read; a line is ``ROLE TOKEN [name]``, with ROLE read, write or admin
+
+SHORTEST_TOKEN = 16
+CHALLENGE = 'Basic realm="docstore", charset="UTF-8"'
+"""Lets a browser ask for a name and a password."""
+
+
+class Role(enum.IntEnum):
+    """What a request may do; each role may what the ones before it may."""
+
+    NONE = 0
+    READ = 1
+    WRITE = 2
+    ADMIN = 3
+
+
+class Token(NamedTuple):
+    """One token of the file."""
+
+    digest: bytes
+    role: Role
+    name: str
+
+
+class Tokens:
+    """The tokens of a file.
+
+    Args:
+        path: of the file.
+    Raises:
+        InvalidArgument: it cannot be read, others can read it, or a line is wrong; the message names the line.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._tokens = _read(path)
+
+    def reload(self) -> int:
+        """Read the file again; -> how many tokens there are.  On an error the old ones stay."""
+        self._tokens = _read(self._path)
+        return len(self._tokens)
+
+    def find(self, given: str) -> Token | None:
+        """The token that was given; compares with all of them."""
+        digest = _digest(given)
+        found = None
+        for token in self._tokens:
+            if hmac.compare_digest(token.digest, digest):
+                found = token
+        return found
+
+    def of_header(self, authorization: str, schemes: Sequence[str]) -> Token | None:
+        """The token of an Authorization header.
+
+        Args:
+            authorization: its value; "" for none.
+            schemes: that are taken: "bearer", and "basic", whose password is the token, whatever the user is called.
+        """
+        scheme, _, given = authorization.partition(" ")
+        if scheme.lower() not in schemes:
+            return None
+        return self.find(given.strip() if scheme.lower() == "bearer" else _password(given))
+
+
+def _password(given: str) -> str:
+    try:
+        decoded = base64.b64decode(given.strip(), validate=True).decode("utf-8")
+    except (binascii.Error, ValueError):
+        return ""
+    return decoded.partition(":")[2]
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def _read(path: Path) -> list[Token]:
+    try:
+        mode = path.stat().st_mode
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"cannot read the token file {path}: {error}") from error
+    if stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise InvalidArgument(f"others can read or change the token file {path}; run `chmod 600 {path}`")
+    tokens = [_token(path, number, line) for number, line in enumerate(lines, 1) if _says_something(line)]
+    if not tokens:
+        raise InvalidArgument(f"the token file {path} has no token; write a line such as `write {'x' * 8}...`")
+    return tokens
+
+
+def _says_something(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("#")
+
+
+def _token(path: Path, number: int, line: str) -> Token:
+    words = line.split()
+    roles = {role.name.lower(): role for role in Role if role}
+    if not 2 <= len(words) <= 3 or words[0] not in roles:
+        raise InvalidArgument(
+            f"{path}:{number}: write `read TOKEN`, `write TOKEN` or `admin TOKEN`, and perhaps a name"
+        )
+    if len(words[1]) < SHORTEST_TOKEN:
+        raise InvalidArgument(
+            f"{path}:{number}: the token has {len(words[1])} characters; at least {SHORTEST_TOKEN}, such as "
+            "`openssl rand -hex 24` gives"
+        )
+    return Token(_digest(words[1]), roles[words[0]], words[2] if len(words) == 3 else f"line {number}")
+
+
+# --- refusals, and errors as answers
+
+BUSY_SECONDS: Final = 1
+"""When to come again after 429."""
+STOPPING_SECONDS: Final = 5
+"""When to come again after 503."""
+ABSENT: Final = "Absent"
+"""The kind of a 404 that says: the store has no such page."""
+
+
+class Refusal(DocstoreError):
+    """A request that is answered with a status of its own.
+
+    Attributes:
+        status: of the answer.
+        kind: name of the class that a client raises.
+        retry_after: seconds, or 0.
+    """
+
+    def __init__(self, status: int, message: str, *, kind: str = "", retry_after: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind or (
+            StoreUnavailable.__name__ if status in (401, 403, 408, 429, 503) else InvalidArgument.__name__
+        )
+        self.retry_after = retry_after
+
+
+def absent(url: str, why: str = "") -> Refusal:
+    """The answer if there is no such page."""
+    return Refusal(404, f"the store has no page of {url[:500]}{why}", kind=ABSENT)
+
+
+def busy(what: str) -> Refusal:
+    """The answer where a bounded queue is full: nothing was done."""
+    return Refusal(429, f"{what}; nothing was done, ask again in {BUSY_SECONDS} s", retry_after=BUSY_SECONDS)
+
+
+def stopping() -> Refusal:
+    """The answer to what comes after a stop."""
+    return Refusal(503, "the server is stopping; nothing was done", retry_after=STOPPING_SECONDS)
+
+
+def failure(error: Exception) -> tuple[int, dict[str, Any], int]:
+    """An exception as status, body and seconds after which to come again (0 for none)."""
+    if isinstance(error, Refusal):
+        return error.status, error_fields(error, name=error.kind, retry_after=error.retry_after), error.retry_after
+    if isinstance(error, HTTPException):  # of the framework: no route, a parameter of another type
+        message = error.detail + (f": {_details(error.extra)}" if error.extra else "")
+        return error.status_code, error_fields(InvalidArgument(message[:2000])), 0
+    return status_of(error), error_fields(error), 0
+
+
+def failure_headers(status: int, retry_after: int) -> dict[str, str]:
+    """Headers of an answer that says a failure."""
+    headers = {"retry-after": str(retry_after)} if retry_after else {}
+    if status == 401:
+        headers["www-authenticate"] = "Bearer"
+    if status in (408, 413):
+        headers["connection"] = "close"
+    return headers
+
+
+def is_bug(error: Exception) -> bool:
+    """Whether an exception is unforeseen: its traceback belongs into the log."""
+    return not isinstance(error, DocstoreError | HTTPException) or (
+        isinstance(error, HTTPException) and error.status_code >= 500
+    )
+
+
+def _details(extra: Any) -> str:
+    found = extra if isinstance(extra, list) else [extra]
+    words = [f"{one.get('key', '')}: {one.get('message', '')}" if isinstance(one, dict) else str(one) for one in found]
+    return "; ".join(words)
+
+
+# --- the context of a request: its client, its body, and what it holds until it is answered
+
+SCOPE_NAME: Final = "docstore.request"
+"""Under which an ASGI scope has its context."""
+ABORT: Final = "docstore.abort"
+"""Under which an ASGI scope has a function that ends the connection at once, whatever waits to be sent."""
+ZSTD: Final = "zstd"
+IDEMPOTENCY_KEY: Final = "idempotency-key"
+_WINDOW_BYTES: Final = 8 << 20
+"""A frame that asks for more memory to be decompressed is refused; level 19 of zstd asks for this much."""
+_PIECE_BYTES: Final = 1 << 20
+_STEP_BYTES: Final = 256
+"""Of a frame of unknown length at a time.  Four bytes can stand for 128 KiB: these come to 8 MiB at most."""
+LONG_BYTES: Final = 32 << 10
+"""What is longer is decoded in a thread."""
+
+
+class MemoryBudget:
+    """Bytes of bodies in memory, all requests together.  Thread-safe.
+
+    Args:
+        limit_bytes: that fit in.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.taken_bytes = 0
+        self._lock = threading.Lock()
+
+    def take(self, count: int) -> bool:
+        """Whether so many bytes fit in, which are taken then; one body alone always fits."""
+        with self._lock:
+            if self.taken_bytes and self.taken_bytes + count > self.limit_bytes:
+                return False
+            self.taken_bytes += count
+            return True
+
+    def release(self, count: int) -> None:
+        """Free bytes that were taken."""
+        with self._lock:
+            self.taken_bytes -= count
+
+
+class RequestContext:
+    """What is known of one request.
+
+    Args:
+        scope: of ASGI; its headers are read once.
+        receive: gives the parts of the body.
+        limits: of the server.
+        memory: that all bodies share.
+    Attributes:
+        request_id: in the log and in the answer.
+        role: what the client may do.
+        client_name: name of the token, "local" or "".
+        is_local: it came through the unix socket.
+        headers: the last one of each name, in lower case.
+        received_bytes: of the body, so far.
+        body_digest: of the body as it came, once all of it is here; b"" before that, and without an idempotency key.
+    """
+
+    __slots__ = (
+        "_body", "_held_bytes", "_limits", "_memory", "_most_bytes", "_receive", "body_digest", "client_name",
+        "headers", "is_local", "method", "received_bytes", "request_id", "role", "scope",
+    )  # fmt: skip
+
+    def __init__(self, scope: Scope, receive: Receive, limits: Limits, memory: MemoryBudget, request_id: str) -> None:
+        self.scope = scope
+        self.request_id = request_id
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.role = Role.NONE
+        self.client_name = ""
+        fields: Any = scope
+        self.method: str = fields["method"]
+        server = fields.get("server")
+        self.is_local = server is not None and server[1] is None
+        self.received_bytes = 0
+        self.body_digest = b""
+        self._limits = limits
+        self._most_bytes = limits.request_bytes
+        self._receive = receive
+        self._memory = memory
+        self._held_bytes = 0
+        self._body: bytes | None = None
+
+    async def body(self, most_bytes: int | None = None) -> bytes:
+        """The whole body, decompressed.
+
+        Args:
+            most_bytes: that it may have, as it comes and decompressed; never more than any request may.
+        Raises:
+            Refusal: it is too long (413), too slow (408), or there is no room for it (429).
+        """
+        if self._body is None:
+            self._most_bytes = min(most_bytes or self._most_bytes, self._most_bytes)
+            raw = await self._received()
+            encoding = self.headers.get("content-encoding", "").strip().lower()
+            if encoding in ("", "identity"):
+                self._body = raw
+            elif encoding == ZSTD:
+                self._body = await self._decompressed(raw)
+            else:
+                raise Refusal(415, f"Content-Encoding {encoding!r:.50} is none of zstd, identity")
+        return self._body
+
+    def release(self) -> None:
+        """Free what the request holds; it is answered."""
+        self._body = None
+        self._memory.release(self._held_bytes)
+        self._held_bytes = 0
+
+    async def _received(self) -> bytes:
+        announced = self.headers.get("content-length", "")
+        if announced.isdecimal() and len(announced) < 19 and int(announced) > self._most_bytes:
+            raise self._too_long()
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        parts: list[bytes] = []
+        hasher = blake3() if IDEMPOTENCY_KEY in self.headers else None
+        try:
+            while True:
+                until = started + self._limits.body_seconds + self.received_bytes / self._limits.body_rate
+                async with asyncio.timeout_at(until):
+                    message: Any = await self._receive()
+                if message["type"] == "http.disconnect":
+                    raise Refusal(400, "the connection ended inside the body")
+                part = message.get("body", b"")
+                self.received_bytes += len(part)
+                if self.received_bytes > self._most_bytes:
+                    raise self._too_long()
+                self.hold(len(part))
+                parts.append(part)
+                if hasher is not None:  # part by part: a long body would stop the event loop
+                    hasher.update(part)
+                if not message.get("more_body", False):
+                    self.body_digest = b"" if hasher is None else hasher.digest()
+                    return b"".join(parts) if len(parts) > 1 else bytes(part)
+        except TimeoutError as error:
+            raise Refusal(
+                408, f"the body came too slowly: {self.received_bytes} bytes in {loop.time() - started:.0f} s"
+            ) from error
+
+    async def _decompressed(self, raw: bytes) -> bytes:
+        """A body out of zstd; memory is bounded whatever it says of itself."""
+        try:
+            claimed = zstandard.frame_content_size(raw)
+            if claimed > self._most_bytes:
+                raise self._too_long()
+            if claimed >= 0:
+                self.hold(claimed)
+                return await _in_thread_if_long(max(len(raw), claimed), _decompress, raw, claimed)
+            return await self._decompressed_in_pieces(raw)
+        except zstandard.ZstdError as error:
+            raise Refusal(400, f"the body is no zstd: {error}") from error
+
+    async def _decompressed_in_pieces(self, raw: bytes) -> bytes:
+        """Out of a frame that does not say its length, as a compressor writes it that reads from a pipe."""
+        found = _pieces(raw)
+        pieces: list[bytes] = []
+        length = 0
+        while piece := await _in_thread_if_long(len(raw) + length, _next_piece, found):
+            length += len(piece)
+            if length > self._most_bytes:
+                raise self._too_long()
+            self.hold(len(piece))
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def hold(self, count: int) -> None:
+        """Count memory that the request takes until it is answered.
+
+        Raises:
+            Refusal: 429, there is no room.
+        """
+        memory = self._memory
+        if not memory.take(count):
+            raise busy(f"requests of {memory.taken_bytes} bytes wait here, and {memory.limit_bytes} is the most")
+        self._held_bytes += count
+
+    def _too_long(self) -> Refusal:
+        return Refusal(413, f"the body has more than {self._most_bytes} bytes; send less at a time, see GET /v1")
+
+
+def _decompress(raw: bytes, claimed: int) -> bytes:
+    raw_bytes = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES).decompress(raw, allow_extra_data=False)
+    if len(raw_bytes) != claimed:
+        raise zstandard.ZstdError(f"{len(raw_bytes)} bytes where the frame says {claimed}")
+    return raw_bytes
+
+
+def _pieces(raw: bytes) -> Iterator[bytes]:
+    """The raw bytes of one frame, a few at a time.
+
+    `stream_reader` would take a frame that was cut off, or the first one of several, for the whole.
+
+    Raises:
+        ZstdError: it is damaged, cut off, or more bytes follow it.
+    """
+    decoder = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES).decompressobj()
+    for start in range(0, len(raw), _STEP_BYTES):
+        if not decoder.eof and (piece := decoder.decompress(raw[start : start + _STEP_BYTES])):
+            yield piece
+        used = min(start + _STEP_BYTES, len(raw)) - len(decoder.unused_data)
+        if decoder.eof and used < len(raw):
+            raise zstandard.ZstdError(f"there are {len(raw) - used} bytes after its frame; send one frame")
+    if not decoder.eof:
+        raise zstandard.ZstdError("it was cut off")
+
+
+def _next_piece(pieces: Iterator[bytes]) -> bytes:
+    """About as many bytes as are worth a step; b"" at the end."""
+    taken: list[bytes] = []
+    count = 0
+    for piece in pieces:
+        taken.append(piece)
+        count += len(piece)
+        if count >= _PIECE_BYTES:
+            break
+    return b"".join(taken)
+
+
+async def _in_thread_if_long(length: int, call: Callable[..., bytes], *args: Any) -> bytes:
+    """Call what takes as long as its bytes are many: for many in a thread, so that the event loop goes on."""
+    return call(*args) if length < LONG_BYTES else await asyncio.to_thread(call, *args)
+
+
+def context_of(scope: Any) -> RequestContext:
+    """The context of an ASGI scope."""
+    found: RequestContext = scope[SCOPE_NAME]
+    return found
+
+
+# --- admission: Host, Origin and token
+
+LOCAL = "local"
+"""The client of the unix socket, and every client if there are no tokens."""
+
+
+class Admission:
+    """Decides who may ask.
+
+    Args:
+        settings: names and origins that are allowed.
+        tokens: who may do what; None where only this machine can ask, and may do everything.
+    """
+
+    def __init__(self, settings: Settings, tokens: Tokens | None) -> None:
+        self._hosts = {"localhost", settings.host.lower(), *(host.lower() for host in settings.hosts)}
+        self._origins = {origin.lower().rstrip("/") for origin in settings.origins}
+        self._tokens = tokens
+
+    def admit(self, context: RequestContext) -> None:
+        """Decide what a client may do: its role and name.
+
+        Raises:
+            Refusal: the request names another host, or comes from a web page of another origin.
+        """
+        if context.is_local:
+            context.role, context.client_name = Role.ADMIN, LOCAL
+            return
+        host = self._checked_host(context)
+        self._check_origin(context, host)
+        if self._tokens is None:
+            context.role, context.client_name = Role.ADMIN, LOCAL
+            return
+        token = self._tokens.of_header(context.headers.get("authorization", ""), ("bearer",))
+        if token is not None:
+            context.role, context.client_name = token.role, token.name
+
+    def _checked_host(self, context: RequestContext) -> str:
+        given = _values(context, b"host")
+        if len(given) != 1:
+            raise Refusal(400, "a request has one Host header")
+        host = given[0].lower()
+        if (name := host_name(host)) not in self._hosts and not _is_address(name):
+            raise Refusal(403, f"this server is not {name[:100]!r}; `docstore serve --allow-host NAME` makes it so")
+        return host
+
+    def _check_origin(self, context: RequestContext, host: str) -> None:
+        origins = _values(context, b"origin")
+        own = {f"http://{host}", f"https://{host}"}
+        for origin in origins:
+            if origin.lower() not in self._origins | own:
+                raise Refusal(
+                    403, f"pages of {origin[:100]!r} may not ask; `docstore serve --allow-origin ORIGIN` lets them"
+                )
+        if origins or context.headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+            return
+        is_link = context.headers.get("sec-fetch-mode") == "navigate" and context.method == "GET"
+        if not is_link or context.scope["path"].startswith("/v1"):
+            raise Refusal(403, "web pages of other origins may not ask")
+
+
+def check_role(context: RequestContext, needed: Role) -> None:
+    """Refuse a client who may not do this.
+
+    Raises:
+        Refusal: 401 without a token that is known, 403 with one of a lower role.
+    """
+    if context.role >= needed:
+        return
+    if context.role is Role.NONE:
+        raise Refusal(401, "give a token: `Authorization: Bearer TOKEN`")
+    raise Refusal(403, f"this needs a token of the role {needed.name.lower()}; yours is {context.role.name.lower()}")
+
+
+def host_name(host: str) -> str:
+    """The name or address in a Host header, without its port."""
+    if host.startswith("["):
+        name, _, port = host[1:].partition("]")
+        return name if ":" in name and (not port or port.startswith(":")) else host
+    return host.partition(":")[0]
+
+
+def _is_address(name: str) -> bool:
+    """Whether it is an address: no name that somebody else could let resolve to ours."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _values(context: RequestContext, name: bytes) -> list[str]:
+    headers: Iterable[tuple[bytes, bytes]] = context.scope["headers"]
+    return [value.decode("latin-1") for key, value in headers if key == name]
+
+
+# --- visitors of the operator's page: HTTP Basic with a token as the password; changes carry a proof
+#
+# A browser keeps Basic credentials for one origin, host and port: unlike a cookie they never reach the archive API,
+# which shows stored pages on another port.  It sends them by itself, so a form carries a proof that only a page of this
+# server can hold; requests of other origins are refused before that.
+
+
+class Access:
+    """Decides what a visitor may do.
+
+    Args:
+        tokens: who may do what; None where only this machine can ask.
+    """
+
+    def __init__(self, tokens: Tokens | None) -> None:
+        self._tokens = tokens
+        self._secret = os.urandom(32)
+
+    def role(self, context: RequestContext) -> Role:
+        """What the visitor may do; names it in the context."""
+        if context.role is Role.NONE and self._tokens is not None:
+            token = self._tokens.of_header(context.headers.get("authorization", ""), ("basic",))
+            if token is not None:
+                context.role, context.client_name = token.role, token.name
+        return context.role
+
+    def proof(self, context: RequestContext) -> str:
+        """What a form of this visitor carries."""
+        return hmac.new(self._secret, context.client_name.encode(), hashlib.sha256).hexdigest()
+
+    def is_proof(self, context: RequestContext, given: str) -> bool:
+        """Whether a form came from a page that this visitor was shown."""
+        return hmac.compare_digest(self.proof(context).encode(), given.encode("utf-8", "replace"))

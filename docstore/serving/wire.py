@@ -1,0 +1,537 @@
+"""The public types as plain data, and back: JSON for people, msgpack for programs.
+
+Any NamedTuple, dataclass or enumeration with typed fields travels.  Nothing is listed here but mutations and rules,
+which name their type: ``{"type": "set_cell", "family": ...}``.
+
+A record has two shapes, and `read` takes both: by name (a map), and by position (an array, as msgpack packs a
+NamedTuple: no Python code runs for it).  Fields that are missing at the end take their defaults; a field that is not
+known is refused.  Bytes are bytes in msgpack; in JSON they are a string if they are UTF-8, else ``{"base64": "..."}``.
+What is read was written by strangers: whatever it is, the answer is a value of that type, or `InvalidArgument` that
+names the place.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import enum
+import functools
+import json
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgpack
+
+from docstore.model.errors import InvalidArgument
+from docstore.model.types import Append, DeleteCells, DeleteFamily, DeleteRow, Increment, SetCell
+
+_T = TypeVar("_T")
+_Read = Callable[[Any, str], Any]
+"""Makes a value of one type of plain data; the second argument is its place, for errors."""
+
+TYPES: Final[Mapping[str, type]] = {
+    "set_cell": SetCell,
+    "delete_cells": DeleteCells,
+    "delete_family": DeleteFamily,
+    "delete_row": DeleteRow,
+    "append": Append,
+    "increment": Increment,
+}
+"""Records that name their type, as more than one may stand in one place."""
+
+JSON: Final = "application/json"
+MSGPACK: Final = "application/msgpack"
+MEDIA_TYPES: Final = (JSON, MSGPACK, "application/x-msgpack", "application/vnd.msgpack")
+"""Of messages; the last two are other names of msgpack."""
+INTEGER_MAX: Final = 2**64 - 1
+INTEGER_MIN: Final = -(2**63)
+"""What msgpack holds."""
+
+_TYPE_NAMES: Final = {made: name for name, made in TYPES.items()}
+
+
+# --- messages
+
+
+def encode(value: object, media_type: str) -> bytes:
+    """A value as a message: JSON has records by name, msgpack by position.
+
+    Raises:
+        InvalidArgument: it cannot be sent.
+    """
+    return to_json(value) if media_type == JSON else to_msgpack(value)
+
+
+def decode(raw: bytes, media_type: str) -> Any:
+    """Plain data of a message; `read` makes a value of it.
+
+    Raises:
+        InvalidArgument: it is no such message.
+    """
+    if media_type not in MEDIA_TYPES:
+        raise InvalidArgument(f"a message is {JSON} or {MSGPACK}, not {media_type!r:.100}")
+    return from_json(raw) if media_type == JSON else from_msgpack(raw)
+
+
+def count_values(raw: bytes, media_type: str, most: int) -> int:
+    """How many values a message announces, each item, key and container; nothing is built.
+
+    A message of 2 KB can unpack to 60 million empty lists of 56 bytes each, and an array header of 5 bytes makes the
+    decoder allocate 8 bytes for each item that it announces.  So the announced values are counted first.
+
+    Args:
+        raw: the message.
+        media_type: its encoding; JSON may be counted a little too high.
+        most: counting stops above it.
+    Returns:
+        The count; a message that is cut off is counted up to there, and `decode` refuses it.
+    """
+    return _count_json(raw, most) if media_type == JSON else _count_msgpack(raw, most)
+
+
+def _count_json(raw: bytes, most: int) -> int:
+    """Each value but the first stands after a comma, a colon or an opening bracket; those in strings do not count.
+
+    No single step takes long: one that looks at the whole message would stop all other threads meanwhile.
+    """
+    count = 1 + _json_marks(raw, 0, len(raw))
+    if count <= most:
+        return count
+    count, strings, place = 1, 0, 0
+    while place >= 0 and max(count, strings) <= most:
+        quote = raw.find(b'"', place)
+        count += _json_marks(raw, place, quote if quote >= 0 else len(raw))
+        strings += 1
+        place = _after_string(raw, quote + 1) if quote >= 0 else -1
+    return max(count, strings)
+
+
+def _json_marks(raw: bytes, start: int, end: int) -> int:
+    steps = ((place, min(place + _JSON_STEP_BYTES, end)) for place in range(start, end, _JSON_STEP_BYTES))
+    return sum(raw.count(mark, *step) for step in steps for mark in (b",", b":", b"[", b"{"))
+
+
+def _after_string(raw: bytes, place: int) -> int:
+    """Where a JSON string ends that begins before `place`; -1 if it does not."""
+    while (quote := raw.find(b'"', place)) >= 0:
+        inside = raw[place:quote]
+        if (len(inside) - len(inside.rstrip(b"\\"))) % 2 == 0:
+            return quote + 1
+        place = quote + 1
+    return -1
+
+
+def _count_msgpack(raw: bytes, most: int) -> int:
+    count = left = 1  # announced by headers; of these not passed yet
+    place, length = 0, len(raw)
+    while left and place < length and count <= most:
+        tag = raw[place]
+        if 0xA0 <= tag < 0xC0:  # a short string, as most values are
+            place += tag - 0x9F
+            left -= 1
+            continue
+        skipped, announced, width, factor = _TAGS[tag]
+        place += 1 + skipped
+        left += announced - 1
+        if width:
+            size = int.from_bytes(raw[place : place + width], "big")
+            place += width
+            if factor:
+                announced = size * factor
+                left += announced
+            else:
+                place += size
+        count += announced
+    return count
+
+
+def _msgpack_tags() -> list[tuple[int, int, int, int]]:
+    """For each first byte of a value: bytes to skip, values in it, bytes of its length, values for each of the length.
+
+    Without the last the length is one of bytes.  Source: the msgpack specification, "Formats".
+    """
+    tags = [(0, 0, 0, 0)] * 256
+    for number in range(16):
+        tags[0x80 + number] = (0, 2 * number, 0, 0)
+        tags[0x90 + number] = (0, number, 0, 0)
+    for number in range(32):
+        tags[0xA0 + number] = (number, 0, 0, 0)
+    for power in range(3):
+        tags[0xC4 + power] = tags[0xD9 + power] = (0, 0, 1 << power, 0)  # bytes, strings
+        tags[0xC7 + power] = (0, 0, 1 << power, 0)  # extensions, which `decode` refuses
+    for tag, size in zip((0xCA, 0xCB, *range(0xCC, 0xD4)), (4, 8, 1, 2, 4, 8, 1, 2, 4, 8), strict=True):
+        tags[tag] = (size, 0, 0, 0)  # numbers
+    for power in range(2):
+        tags[0xDC + power] = (0, 0, 2 << power, 1)
+        tags[0xDE + power] = (0, 0, 2 << power, 2)
+    return tags
+
+
+_TAGS: Final = _msgpack_tags()
+_JSON_STEP_BYTES: Final = 1 << 20
+
+
+# --- values to plain data
+
+
+def plain(value: object) -> Any:
+    """A value as maps, lists, strings, numbers and bytes; records by name."""
+    if value is None or type(value) in (bool, int, float, str, bytes):
+        return value
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        fields = {name: plain(one) for name, one in zip(value._fields, value, strict=True)}
+        name = _TYPE_NAMES.get(type(value))
+        return fields if name is None else {"type": name, **fields}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {plain(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset | Sequence) and not isinstance(value, str | bytearray):
+        return [plain(one) for one in value]
+    return _plain_of(value)
+
+
+def _plain_of(value: object) -> Any:
+    """Subclasses of the plain types."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    raise InvalidArgument(f"{value!r:.100} cannot be sent: it is a {type(value).__name__}")
+
+
+# --- JSON
+
+
+def to_json(value: object) -> bytes:
+    """A value as JSON, all ASCII: a lone surrogate is written as its escape."""
+    try:
+        return json.dumps(_textual(plain(value)), separators=(",", ":"), allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"this cannot be sent as JSON: {error}") from error
+
+
+def from_json(raw: bytes | str) -> Any:
+    """Plain data of a JSON text; `read` makes a value of it.
+
+    Raises:
+        InvalidArgument: no JSON, or a name stands twice in one object.
+    """
+    try:
+        text = raw.decode() if isinstance(raw, bytes) else raw
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_map_of)
+    except InvalidArgument:
+        raise
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is one
+        raise InvalidArgument(f"this is no JSON: {error!s:.200}") from error
+
+
+def _map_of(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise InvalidArgument("a name stands twice in one map")
+    return made
+
+
+def _refuse_constant(name: str) -> None:
+    raise InvalidArgument(f"this is no JSON: it holds {name}")
+
+
+def _textual(value: Any) -> Any:
+    """Plain data without bytes."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(value).decode()}
+    if isinstance(value, dict):
+        return {_textual_key(key): _textual(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_textual(one) for one in value]
+    return value
+
+
+def _textual_key(key: Any) -> Any:
+    return key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else key
+
+
+# --- msgpack
+
+
+def to_msgpack(value: object) -> bytes:
+    """A value as msgpack; NamedTuples by position, dataclasses by name.
+
+    Mutations have to be given as `plain` makes them: packed by position they would not name their type.
+    """
+    try:
+        return bytes(msgpack.packb(value, default=_packable, unicode_errors="surrogatepass"))
+    except (ValueError, OverflowError, TypeError, RecursionError) as error:
+        if isinstance(error, InvalidArgument):
+            raise
+        raise InvalidArgument(f"this cannot be sent: {error!s:.200}") from error
+
+
+def _packable(value: object) -> Any:
+    """What msgpack itself cannot pack, as what it can."""
+    if isinstance(value, int):
+        raise InvalidArgument(f"{value:.100g} cannot be sent: a number has at most 64 bits")
+    return plain(value)
+
+
+def from_msgpack(raw: bytes | memoryview) -> Any:
+    """Plain data of one msgpack value; `read` makes a value of it.
+
+    Raises:
+        InvalidArgument: not msgpack, of an extension type, with more after it, or a key stands twice in one map.
+    """
+    try:
+        return msgpack.unpackb(
+            raw,
+            unicode_errors="surrogatepass",
+            strict_map_key=False,
+            timestamp=0,
+            ext_hook=_refuse_extension,
+            object_pairs_hook=_map_of,
+        )
+    except InvalidArgument:
+        raise
+    except (ValueError, TypeError, RecursionError, MemoryError) as error:  # msgpack's own are ValueErrors
+        raise InvalidArgument(f"this is no msgpack: {type(error).__name__} {error!s:.200}") from error
+
+
+def _refuse_extension(code: int, _raw: bytes) -> None:
+    raise InvalidArgument(f"this is no msgpack of ours: it has a value of the extension type {code}")
+
+
+# --- plain data to values
+
+
+def read(kind: type[_T], given: object, where: str = "the message") -> _T:
+    """A value of a type, made of plain data by name or by position.
+
+    Args:
+        kind: the type, or an alias such as ``list[Page]``.
+        given: what came.
+        where: what it is, for errors.
+    Raises:
+        InvalidArgument: it is none; the message names the place.
+    """
+    try:
+        made: _T = _reader(kind)(given, where)  # type: ignore[arg-type]
+    except RecursionError as error:
+        raise InvalidArgument(f"{where} is nested too deep") from error
+    return made
+
+
+@functools.cache
+def _reader(kind: Any) -> _Read:
+    """What reads values of a type."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if kind in _SCALARS:
+        return _SCALARS[kind]
+    if kind is Any or kind is object:
+        return lambda given, _where: given
+    if origin in (typing.Union, types.UnionType):
+        return _union_reader(inner)
+    if origin in (list, Sequence) or _is(origin, Sequence, but=tuple):
+        return _list_reader(_reader(inner[0]), list)
+    if origin is tuple:
+        if len(inner) == 2 and inner[1] is Ellipsis:
+            return _list_reader(_reader(inner[0]), tuple)
+        return _tuple_reader([_reader(one) for one in inner])
+    if origin is not None and _is(origin, Mapping):
+        return _map_reader(_reader(inner[0]), _reader(inner[1]))
+    if isinstance(kind, type):
+        if issubclass(kind, enum.Enum):
+            return _enum_reader(kind)
+        if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+            named: Any = kind
+            return _record_reader(kind, named._fields, set(named._fields) - set(named._field_defaults))
+        if dataclasses.is_dataclass(kind):
+            fields = dataclasses.fields(kind)
+            missing = dataclasses.MISSING
+            needed = {one.name for one in fields if one.default is missing and one.default_factory is missing}
+            return _record_reader(kind, tuple(one.name for one in fields), needed)
+    raise TypeError(f"{kind!r} does not travel")
+
+
+def _is(origin: Any, base: Any, *, but: type | None = None) -> bool:
+    return isinstance(origin, type) and issubclass(origin, base) and origin is not but
+
+
+def _wrong(given: object, where: str, expected: str) -> InvalidArgument:
+    shown = f"{type(given).__name__}" if isinstance(given, dict | list) else f"{given!r:.100}"
+    return InvalidArgument(f"{where} must be {expected}, not {shown}")
+
+
+def _bool(given: Any, where: str) -> bool:
+    if given is True or given is False:
+        return given
+    raise _wrong(given, where, "true or false")
+
+
+def _int(given: Any, where: str) -> int:
+    if type(given) is int and INTEGER_MIN <= given <= INTEGER_MAX:
+        return given
+    raise _wrong(given, where, "a whole number of at most 64 bits")
+
+
+def _float(given: Any, where: str) -> float:
+    if type(given) is float and math.isfinite(given):
+        return given
+    if type(given) is int and INTEGER_MIN <= given <= INTEGER_MAX:
+        return float(given)
+    raise _wrong(given, where, "a finite number")
+
+
+def _str(given: Any, where: str) -> str:
+    if type(given) is str:
+        return given
+    raise _wrong(given, where, "a string")
+
+
+def _bytes(given: Any, where: str) -> bytes:
+    if type(given) is bytes:
+        return given
+    if type(given) is str:  # JSON
+        try:
+            return given.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(f"{where} has a lone surrogate; send such bytes as base64") from error
+    if type(given) is dict and len(given) == 1 and type(encoded := given.get("base64")) is str:
+        try:
+            return base64.b64decode(encoded, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise InvalidArgument(f"{where} is no base64: {error}") from error
+    raise _wrong(given, where, 'bytes: a string, or {"base64": "..."}')
+
+
+def _none(given: Any, where: str) -> None:
+    if given is not None:
+        raise _wrong(given, where, "null")
+
+
+_SCALARS: Final[Mapping[Any, _Read]] = {
+    bool: _bool,
+    int: _int,
+    float: _float,
+    str: _str,
+    bytes: _bytes,
+    type(None): _none,
+}
+
+
+def _union_reader(inner: Sequence[Any]) -> _Read:
+    """Of `X | None`, or of records that name their type."""
+    others = [one for one in inner if one is not type(None)]
+    may_be_none = len(others) < len(inner)
+    if len(others) == 1:
+        single = _reader(others[0])
+        return lambda given, where: None if given is None else single(given, where)
+    if set(others) == {str, bytes}:  # a URL or a row key; bytes in JSON are never meant by a string here
+        return lambda given, where: _str(given, where) if type(given) is str else _bytes(given, where)
+    if may_be_none or not set(others) <= set(_TYPE_NAMES):
+        raise TypeError(f"a choice of {others} does not travel")
+    readers = {_TYPE_NAMES[one]: _reader(one) for one in others}
+    words = ", ".join(readers)
+
+    def choose(given: Any, where: str) -> Any:
+        if type(given) is not dict:
+            raise _wrong(given, where, f"a map whose `type` is one of {words}")
+        name = given.get("type")
+        found = readers.get(name) if type(name) is str else None
+        if found is None:
+            raise _wrong(name, f"{where}.type", f"one of {words}")
+        return found({key: value for key, value in given.items() if key != "type"}, where)
+
+    return choose
+
+
+def _list_reader(element: _Read, made: type) -> _Read:
+    def read_list(given: Any, where: str) -> Any:
+        if type(given) is not list:
+            raise _wrong(given, where, "an array")
+        return made([element(one, f"{where}[{number}]") for number, one in enumerate(given)])
+
+    return read_list
+
+
+def _tuple_reader(elements: Sequence[_Read]) -> _Read:
+    def read_tuple(given: Any, where: str) -> Any:
+        if type(given) is not list or len(given) != len(elements):
+            raise _wrong(given, where, f"an array of {len(elements)}")
+        return tuple([one(value, where) for one, value in zip(elements, given, strict=True)])
+
+    return read_tuple
+
+
+def _map_reader(key: _Read, value: _Read) -> _Read:
+    def read_map(given: Any, where: str) -> Any:
+        if type(given) is not dict:
+            raise _wrong(given, where, "a map")
+        return {key(name, f"a key of {where}"): value(one, f"{where}.{name!s:.40}") for name, one in given.items()}
+
+    return read_map
+
+
+def _enum_reader(kind: type[enum.Enum]) -> _Read:
+    members = {member.value: member for member in kind}
+    words = ", ".join(map(str, members))
+
+    def read_enum(given: Any, where: str) -> Any:
+        found = members.get(given) if type(given) is str else None
+        if found is None:
+            raise _wrong(given, where, f"one of {words}")
+        return found
+
+    return read_enum
+
+
+def _record_reader(kind: Any, names: tuple[str, ...], needed: set[str]) -> _Read:
+    hints = typing.get_type_hints(kind)
+    readers = {name: _reader(hints[name]) for name in names}
+    in_order = list(readers.items())
+    least = max((number + 1 for number, name in enumerate(names) if name in needed), default=0)
+
+    def read_record(given: Any, where: str) -> Any:
+        if type(given) is list:
+            if not least <= len(given) <= len(names):
+                raise _wrong(given, where, f"an array of {least} to {len(names)}: {', '.join(names)}")
+            return kind(*[one(value, f"{where}.{name}") for (name, one), value in zip(in_order, given, strict=False)])
+        if type(given) is not dict:
+            raise _wrong(given, where, "a map")
+        fields = {}
+        for name, value in given.items():
+            field = readers.get(name) if type(name) is str else None
+            if field is None:
+                raise InvalidArgument(f"{where} has no field {name!r:.100}; it has {', '.join(names)}")
+            fields[name] = field(value, f"{where}.{name}")
+        if absent := needed - fields.keys():
+            raise InvalidArgument(f"{where} lacks {', '.join(sorted(absent))}")
+        return kind(**fields)
+
+    return read_record
+
+
+# --- reports of jobs
+
+
+def report_of(kind: type[_T]) -> Callable[[Any], _T]:
+    """Reads a report; what it only derives from its fields is passed over."""
+    names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+
+    def read_report(given: Any) -> _T:
+        known = {name: value for name, value in given.items() if name in names} if isinstance(given, dict) else given
+        return read(kind, known, "the report")
+
+    return read_report
