@@ -5,6 +5,7 @@ Knows the table, the columns of `capture` and where values lie; must not know th
 
 from __future__ import annotations
 
+from docstore.dedup.checksum import decides_alone
 from docstore.dedup.comparable import bodies_compare
 from docstore.dedup.detector import StoredPage
 from docstore.dedup.doubt import TitledPage
@@ -109,6 +110,7 @@ class StoredPages:
         return (
             newer is not None
             and newer.checksum == page.checksum
+            and (decides_alone(page.checksum) or self.body(shown) == self.body(pointer))
             and bodies_compare(self.status(pointer), self.status(shown))
         )
 

@@ -51,6 +51,13 @@ FOUND: dict[str, tuple[Setting, list[Operation]]] = {
         Setting("none", "crc32"),
         [Put((Fetch("a/0", 3), Fetch("a/1", 3)), "reject"), Put((Fetch("a/1", 3),), "reject")],
     ),
+    "a version that a URL shows no more, of the weak checksum of the one that it shows, under a rejecting policy": (
+        Setting("none", "byte_sum"),
+        [
+            Put((Fetch("a/35", 16, noise=3, day=5),)),
+            Put((Fetch("a/35", 16, noise=30, day=1), Fetch("a/3", 16, 1, noise=101, day=2)), "reject"),
+        ],
+    ),
     "two versions of equal weak checksums, in a sweep": (
         Setting("two of all", "byte_sum"),
         [
