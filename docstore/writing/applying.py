@@ -30,7 +30,7 @@ class Applied(NamedTuple):
 
     Attributes:
         kind: exact, same_text or near, if it was changed; else "".
-        reason: why it was not: `changed` (gone, or no duplicate of these kinds any more), `canonical` (that page is not
+        reason: why it was not: `changed` (gone, or no duplicate any more), `kind` (not asked for), `canonical` (that page is not
             what its URL shows, or has no body), `needed` (others were rejected for it), `done`; else "".
         freed_bytes: of records that nothing needs any more.
     """
@@ -115,7 +115,7 @@ class DuplicateApplier:
             return Applied(reason="changed")
         judgement = self._side.detector.judge_against(of, page.body, one.analysis, status=page.status)
         if judgement.kind not in kinds:
-            return Applied(reason="changed")
+            return Applied(reason="changed" if judgement.kind is VerdictKind.NEW else "kind")
         one = one._replace(path_key=b"")  # it is not the newest of its path
         stored = self._side.sequencer.judge.kept_as(one, judgement, policy)
         if stored == capture.STORED_BODY:
@@ -214,7 +214,8 @@ class DuplicateApplier:
         before = captures[0].cells
         is_base = base is not None and base.raw == body  # the canonical page shares this body, or leans on it
         shares = is_base and judgement.kind is VerdictKind.EXACT
-        if base is not None and before[capture.BODY] != base.envelope and (shares or not is_base):
+        is_small = is_base or bool(self._placement.fetch_leaning(before[capture.BODY])[1])  # a delta already
+        if base is not None and before[capture.BODY] != base.envelope and (shares or not is_small):
             assert captures[0].verdict is not None
             verdict = captures[0].verdict._replace(kind=judgement.kind, stored=capture.STORED_REFERENCE)
             placed = Judged(one, pointer, verdict, judgement, None, None, {}, {})
