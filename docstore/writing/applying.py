@@ -30,8 +30,8 @@ class Applied(NamedTuple):
 
     Attributes:
         kind: exact, same_text or near, if it was changed; else "".
-        reason: why it was not: `changed` (gone, or no duplicate any more), `kind` (not asked for), `canonical` (that page is not
-            what its URL shows, or has no body), `needed` (others were rejected for it), `done`; else "".
+        reason: why it was not: `changed` (gone, or no duplicate any more), `kind` (not asked for), `canonical` (that
+            page is not what its URL shows, or has no body), `needed` (others were rejected for it), `done`; else "".
         freed_bytes: of records that nothing needs any more.
     """
 
