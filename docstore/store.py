@@ -387,7 +387,7 @@ class DocumentStore:
         pairs: Sequence[tuple[PagePointer, PagePointer]],
         policy: Policy,
         kinds: Collection[str],
-        needed: Collection[PagePointer] = (),
+        needed: Mapping[bytes, Collection[int]],
         *,
         dry_run: bool = False,
     ) -> list[Applied]:

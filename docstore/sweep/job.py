@@ -447,9 +447,9 @@ class _Sweep:
         applied: Counter[str] = Counter()
         with ExitStack() as stack:
             store = stack.enter_context(self._store.rehearse()) if options.dry_run else self._store
-            needed = set[PagePointer]()
-            if policy is not Policy.REFERENCE:
-                needed = {PagePointer(one.of_timestamp, row_key(one.of_url)) for _, _, one in store.rejected()}
+            needed: dict[bytes, set[int]] = {}
+            for _, _, verdict in () if policy is Policy.REFERENCE else store.rejected():
+                needed.setdefault(row_key(verdict.of_url), set()).add(verdict.of_timestamp)
             done, total, changed = 0, len(members), True
             while members and changed:
                 waiting: list[int] = []

@@ -7,7 +7,7 @@ One plan has a group of them, so a stop leaves each as it was, or as it is to be
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from docstore.dedup.comparable import bodies_compare
@@ -64,7 +64,7 @@ class DuplicateApplier:
         pairs: Sequence[tuple[PagePointer, PagePointer]],
         policy: Policy,
         kinds: Collection[str],
-        needed: Collection[PagePointer],
+        needed: Mapping[bytes, Collection[int]],
         *,
         dry_run: bool = False,
     ) -> list[Applied]:
@@ -74,7 +74,7 @@ class DuplicateApplier:
             pairs: the first capture of a version, and its canonical page; no page is in both places.
             policy: reference, reject or reject-any.
             kinds: verdicts to act on.
-            needed: captures for which others were rejected; they are not rejected themselves.
+            needed: captures for which others were rejected, times by row key: what shows these bytes is not rejected.
             dry_run: commit nothing; values are placed all the same, so the store is a layer over the one that is meant.
         """
         side = self._side
@@ -100,7 +100,7 @@ class DuplicateApplier:
         of: PagePointer,
         policy: Policy,
         kinds: Collection[str],
-        needed: Collection[PagePointer],
+        needed: Mapping[bytes, Collection[int]],
         plan: Plan,
     ) -> Applied:
         document = self._reader.live(pointer)
@@ -116,13 +116,16 @@ class DuplicateApplier:
         judgement = self._side.detector.judge_against(of, page.body, one.analysis, status=page.status)
         if judgement.kind not in kinds:
             return Applied(reason="changed" if judgement.kind is VerdictKind.NEW else "kind")
+        checksum = one.analysis.body_checksum
         one = one._replace(path_key=b"")  # it is not the newest of its path
         stored = self._side.sequencer.judge.kept_as(one, judgement, policy)
         if stored == capture.STORED_BODY:
             return Applied(reason="canonical")
         captures = self._captures(pointer, page.status)
         rejects = stored == capture.STORED_REJECTED
-        if rejects and any(PagePointer(taken.timestamp, pointer.row_key) in needed for taken in captures):
+        pointers = (PagePointer(at, pointer.row_key) for at in needed.get(pointer.row_key, ()))
+        shown = {page.checksum for page in map(self._pages.page, pointers) if page is not None}
+        if rejects and checksum in shown:
             return Applied(reason="needed")
         base = None if rejects else self._pages.base(of)
         kept = self._needed_by_others(body_name(page.body), pointer.row_key, captures)
@@ -209,6 +212,11 @@ class DuplicateApplier:
                 stored = capture.STORED_REFERENCE if is_first else taken.verdict.stored
                 verdict = taken.verdict._replace(stored=stored)
                 mutations.append(self._verdict(row_key, taken.timestamp, verdict, judgement))
+        first = captures[0].verdict
+        assert first is not None and one.analysis is not None
+        if first.stored not in capture.STORED_POSTED:  # it confirmed a version, before a late capture came in between
+            postings = self._side.poster.index.add(row_key, pointer.timestamp, one.analysis, status=one.page.status)
+            plan.write(Stage.POSTINGS, postings)
         gone: set[bytes] = set()
         added: set[bytes] = set()
         before = captures[0].cells
@@ -216,8 +224,7 @@ class DuplicateApplier:
         shares = is_base and judgement.kind is VerdictKind.EXACT
         is_small = is_base or bool(self._placement.fetch_leaning(before[capture.BODY])[1])  # a delta already
         if base is not None and before[capture.BODY] != base.envelope and (shares or not is_small):
-            assert captures[0].verdict is not None
-            verdict = captures[0].verdict._replace(kind=judgement.kind, stored=capture.STORED_REFERENCE)
+            verdict = first._replace(kind=judgement.kind, stored=capture.STORED_REFERENCE)
             placed = Judged(one, pointer, verdict, judgement, None, None, {}, {})
             self._side.sequencer.placer.place(placed, plan)
             for taken in captures:

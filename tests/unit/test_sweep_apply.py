@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,9 @@ from docstore.archives.ingest import IngestOptions, ingest
 from docstore.dedup.clusters import CanonicalPolicy
 from docstore.model.capture import BODY, CHECKSUM, VERDICT
 from docstore.model.errors import InvalidArgument
+from docstore.model.pointers import PagePointer
 from docstore.model.types import ColumnFamily, DeleteCells, GCPolicy, Policy, Schema, VerdictKind
+from docstore.reading.pages import StoredPages
 from docstore.reports.check import check
 from docstore.store import DocumentStore
 from docstore.sweep.job import SweepOptions, sweep
@@ -375,3 +379,73 @@ def test_after_compaction_the_sample_crawl_takes_what_it_takes_under_the_policy(
             assert list(check(store.opened)) == []
     print(sizes)
     assert sizes["applied"] == pytest.approx(sizes["written"], rel=0.01)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 4, 5, 21, 22])
+def test_random_stores_lose_nothing(tmp_path: Path, seed: int) -> None:
+    """What a page showed it shows still, or what it was rejected for shows it; beside a compaction, run after run."""
+    source = random.Random(seed)
+    texts = [words(number, source.choice([8, 30, 120])) for number in range(4)]
+    bodies = [page(text, f"Title {n}") for n, text in enumerate(texts)]
+    bodies += [one.replace(b"<body>", b"<body class='x'>") for one in bodies]
+    bodies += [page(changed(text, seed, 2), f"Title {n}") for n, text in enumerate(texts)]
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        for round_number in range(4):
+            for _ in range(40):
+                name, at = f"p{source.randrange(12)}", source.randrange(1, 200)
+                status = source.choice([200, 200, 200, 200, 404, 304])
+                body = b"" if status == 304 else source.choice(bodies)
+                policy = source.choice(["flag", "flag", "reference", "reject"])
+                put(store, name, body, at, status=status, policies=dict.fromkeys(("exact", "same_text"), policy))
+            if source.random() < 0.5:
+                store.delete(f"{BASE}p{source.randrange(12)}")
+            pages = StoredPages(store.table, store.opened.placement)
+            stood = {
+                (url, at)
+                for url, at, one in store.rejected()
+                if pages.stands(PagePointer(one.of_timestamp, store.cells.row_key(one.of_url)))
+            }
+            before = captures_of(store)
+            kinds = source.choice([("exact", "same_text"), ("exact",), ("exact", "same_text", "near")])
+            options = SweepOptions(apply=source.choice(["reject", "reference"]), kinds=kinds, threads=1)
+            compacting = threading.Thread(target=store.compact)
+            compacting.start()
+            report = sweep(store, options)
+            compacting.join()
+            after = captures_of(store)
+            assert sweep(store, options).applied == {}, (seed, round_number)
+            assert captures_of(store) == after
+            orphans = {(one.url, one.timestamp) for one in store.orphans()}
+            assert orphans.isdisjoint(stood | before.keys()), (seed, round_number, report)
+            rejected = {(url, at): verdict for url, at, verdict in store.rejected()}
+            for (url, at), shown in before.items():
+                if (url, at) in after:
+                    assert after[url, at] == shown
+                elif (url, at) in rejected:
+                    verdict = rejected[url, at]
+                    body, text = after[verdict.of_url, verdict.of_timestamp]
+                    assert body == shown[0] if verdict.kind == "exact" else verdict.kind == "near" or text == shown[1]
+            assert list(check(store.opened)) == []
+
+
+def captures_of(store: DocumentStore) -> dict[tuple[str, int], tuple[bytes | None, str | None]]:
+    """Body and text of every live capture."""
+    found = {}
+    for number in range(12):
+        url = f"{BASE}p{number}"
+        for one in store.history(url):
+            document = store.get(url, at=one.timestamp)
+            if document is not None and document.timestamp == one.timestamp:
+                found[url, one.timestamp] = document.body, document.text
+    return found
+
+
+def test_a_later_capture_of_bytes_that_others_were_rejected_for_is_kept(store: DocumentStore) -> None:
+    put(store, "x", at=5)
+    assert put(store, "r", at=6, policies={"exact": "reject"}).stored == "rejected"
+    put(store, "x", at=9)
+    put(store, "x", page(words(3, 100)), at=7)  # comes late: now the capture at 9 is a version of its own
+    put(store, "y", at=2)
+    report = sweep(store, SweepOptions(apply="reject", policy=CanonicalPolicy.OLDEST, threads=1))
+    assert (report.applied, report.left) == ({}, {"needed": 2})
+    assert not list(store.orphans())
