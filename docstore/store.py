@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -26,6 +26,7 @@ from docstore.model.types import (
     Headers,
     Page,
     Policies,
+    Policy,
     PutResult,
     ReadSpec,
     Schema,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.reading.snippet import Snippet, SnippetReader
     from docstore.storage.port import Backend, Committer
     from docstore.storage.reports import BackupReport, CompactionReport
+    from docstore.writing.applying import Applied
     from docstore.writing.pipeline import PageWriter
     from docstore.writing.prepare import Prepared
     from docstore.writing.write_side import WriteSide
@@ -379,6 +381,24 @@ class DocumentStore:
             How many of them still exist.
         """
         return self._write_side().poster.post_again(captures)
+
+    def apply_duplicates(
+        self,
+        pairs: Sequence[tuple[PagePointer, PagePointer]],
+        policy: Policy,
+        kinds: Collection[str],
+        needed: Mapping[bytes, Collection[int]],
+        *,
+        dry_run: bool = False,
+    ) -> list[Applied]:
+        """Give stored duplicates the state that a write policy would have given them; see `DuplicateApplier.apply`."""
+        self._check_open()
+        self.opened.check_writable()
+        if self._committer.fills_slots:
+            raise InvalidArgument("duplicates are changed only in a store that one process writes; HBase has many")
+        applier = importlib.import_module("docstore.writing.applying").DuplicateApplier(self._write_side())
+        run: Callable[[], list[Applied]] = partial(applier.apply, pairs, policy, kinds, needed, dry_run=dry_run)
+        return run() if policy is Policy.REFERENCE else self._committer.give_back(run)
 
     def backup(self, folder: str | Path, on_progress: Callable[[int, int], None] | None = None) -> BackupReport:
         """Copy the store as of now into a folder; reading and writing continue meanwhile.

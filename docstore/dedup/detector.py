@@ -267,6 +267,29 @@ class Detector:
             return Judgement(VerdictKind.NEW, reason="short_text")
         return self._similar_text(row_key, body, analysis)
 
+    def judge_against(self, of: PagePointer, body: bytes, analysis: Analysis, *, status: int) -> Judgement:
+        """Judge a page against one live page of another row alone: exact, same_text or near, else new; see `judge`.
+
+        Titles are not asked: the sweep that found the two has seen all evidence.
+        """
+        page, is_list = self._pages.page(of), bool(analysis.entries)
+        kind, alike = VerdictKind.NEW, 1.0
+        if page is None or says_nothing(body):
+            return Judgement(kind)
+        if self._has_body(body, analysis.body_checksum, status)(of):
+            kind = VerdictKind.EXACT
+        elif text_compares(status) and self._has_text(text_number(page.text_checksum), is_list)(of):
+            titled = self._has_title(analysis.text_checksum, analysis.title, is_list=is_list)
+            if analysis.word_count >= MIN_SAME_TEXT_WORDS and titled(of):
+                kind = VerdictKind.SAME_TEXT
+            elif analysis.word_count >= MIN_NEAR_WORDS:
+                alike = self.similarity(analysis, page.text_checksum, lambda: self._pages.text(of))
+                kind = VerdictKind.NEAR if alike >= self._thresholds.near else kind
+        if kind is VerdictKind.NEW or not self._pages.is_readable(of):
+            return Judgement(VerdictKind.NEW)
+        reason = REASON_DOUBTFUL if kind is not VerdictKind.EXACT and is_doubtful(analysis) else ""
+        return Judgement(kind, of, alike, reason, relative=of, candidates=1, verified=1)
+
     def matches(self, row_key: bytes, analysis: Analysis, limit: int) -> tuple[list[Match], Proposal]:
         """Candidates for a page, verified.
 

@@ -66,6 +66,15 @@ VERDICT = ("dedup", b"verdict")
 CLUSTER = ("dedup", b"cluster")
 CANONICAL_PAGE = ("dedup", b"canonical")
 
+COLUMNS = frozenset(
+    {
+        *(BODY, STATUS, HEADERS, TYPE, CHARSET, IP, PAYLOAD_DIGEST, DOCNO, VISIT, FETCHED_URL),
+        *(TITLE, MAIN, DESCRIPTION, KEYWORDS, HEADINGS, LANG, CANONICAL, PUBLISHED, ENTRIES),
+        *(CHECKSUM, TEXT_CHECKSUM, SIMHASH, SKETCH, VERDICT, CLUSTER, CANONICAL_PAGE),
+    }
+)
+"""All of them; other cells in these families are the user's own."""
+
 VERDICT_KINDS = frozenset(str(kind) for kind in VerdictKind)
 _SIMHASH_SCHEME = bytes((SCHEME_SIMHASH64_1,))
 

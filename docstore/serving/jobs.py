@@ -23,7 +23,7 @@ from docstore.serving.request import Refusal, failure, stopping
 from docstore.serving.telemetry import Log
 from docstore.serving.wire import plain, read
 from docstore.store import DocumentStore
-from docstore.sweep.job import SweepOptions, sweep
+from docstore.sweep.job import APPLIED_KINDS, SweepOptions, sweep
 from docstore.sweep.reindex import reindex
 
 MOST_KEPT: Final = 100
@@ -58,6 +58,9 @@ class SweepJob(NamedTuple):
     dry_run: bool = False
     pairs: str | None = None
     threads: int = 1
+    apply: str | None = None
+    kinds: list[str] = list(APPLIED_KINDS)  # noqa: RUF012 - never changed
+    any_host: bool = False
 
 
 class BackupJob(NamedTuple):
@@ -304,6 +307,7 @@ def _compact(store: DocumentStore, given: CompactJob, progress: Progress) -> Any
 def _sweep(store: DocumentStore, given: SweepJob, progress: Progress) -> Any:
     fields = given._asdict()
     fields["policy"] = CanonicalPolicy(given.policy) if given.policy in list(CanonicalPolicy) else given.policy
+    fields["kinds"] = tuple(given.kinds)
     fields["pairs"] = None if given.pairs is None else Path(given.pairs)
     return sweep(store, SweepOptions(**fields), progress).as_dict()
 

@@ -17,13 +17,16 @@ from __future__ import annotations
 import importlib
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from blake3 import blake3
+from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers, leaders
 from docstore.dedup.clusters import CanonicalPolicy, Clusters, Pages, cluster_groups, policy_order
@@ -32,7 +35,9 @@ from docstore.dedup.shingle import distinct
 from docstore.model.capture import BODY, ClusterPlace
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import SWEEP_DIRECTORY
-from docstore.model.keys import site, url_of
+from docstore.model.keys import row_key, same_host, site, url_of
+from docstore.model.pointers import PagePointer
+from docstore.model.types import SAME_PAGE, Policy, VerdictKind
 from docstore.reading.documents import DocumentReader
 from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore
@@ -56,6 +61,11 @@ ENGINES = ("local", "spark")
 MAIN_EXTRACTOR = "scored"
 """Main content where the store itself fingerprints all visible text."""
 
+APPLY = (str(Policy.REFERENCE), str(Policy.REJECT))
+APPLIED_KINDS = (str(VerdictKind.EXACT), str(VerdictKind.SAME_TEXT))
+APPLY_GROUP = 64
+"""Members that are changed under one hold of the writers' lock."""
+
 Progress = Callable[[str, int, int], None]
 """Gets the stage's name, how much is done, and of how much; 0 where that is not known."""
 
@@ -78,6 +88,11 @@ class SweepOptions:
         master: of the Spark cluster, such as spark://host:7077; local[*] runs Spark on this machine.
         shared: folder that this process and all workers of Spark see; None takes one in the store's own folder.
         settings: of Spark, by name.
+        apply: "reference" or "reject": give the members of clusters the state that this write policy would have given
+            them, against their canonical page; None changes no page.  With `dry_run` it is tried in a layer over the
+            store.
+        kinds: members to change: exact, same_text and near.
+        any_host: members of other hosts than their canonical page too.
     """
 
     threshold: float | None = None
@@ -93,6 +108,9 @@ class SweepOptions:
     master: str = "local[*]"
     shared: Path | None = None
     settings: tuple[tuple[str, str], ...] = ()
+    apply: str | None = None
+    kinds: tuple[str, ...] = APPLIED_KINDS
+    any_host: bool = False
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -101,6 +119,10 @@ class SweepOptions:
         if self.policy not in known:
             raise InvalidArgument(f"policy {self.policy!r} is none of {', '.join(known)}")
         object.__setattr__(self, "policy", CanonicalPolicy(self.policy))
+        if self.apply not in (None, *APPLY):
+            raise InvalidArgument(f"apply is one of {', '.join(APPLY)}, not {self.apply!r}")
+        if not self.kinds or not set(self.kinds) <= {str(kind) for kind in SAME_PAGE}:
+            raise InvalidArgument(f"kinds are of {', '.join(SAME_PAGE)}, not {', '.join(map(str, self.kinds))!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +156,10 @@ class SweepReport:
             has them at its end, with "title_mismatch" behind the similarity.
         crowded: texts in buckets so large that not all their pairs were compared.
         written: documents whose columns were changed.
+        applied: documents that were changed, by what they are to their canonical page.
+        left: members that `apply` did not change, by reason: `other_host`, `kind` (not asked for), and those of
+            `docstore.writing.applying.Applied`.
+        freed_bytes: what the next compaction frees of what was changed; with `dry_run` what it would.
         unreadable: values that could not be read; pages that need them were left out.
         threshold, text, shingle_words, policy: as used.
         seconds: wall time, in all and by stage.
@@ -156,6 +182,9 @@ class SweepReport:
     title_mismatches: int = 0
     crowded: int = 0
     written: int = 0
+    applied: dict[str, int] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)
+    freed_bytes: int = 0
     unreadable: list[Unreadable] = field(default_factory=list)
     threshold: float = 0.0
     text: str = ""
@@ -240,11 +269,12 @@ class _Sweep:
         report.pairs = int(degrees.sum()) // 2
         self._write_pairs(versions, graph)
         clusters = self._cluster(versions, graph)
+        gone = self._apply(versions, clusters) if self._options.apply else np.zeros(len(versions.rows), bool)
         if not self._options.dry_run:
             report.written = write_back(
                 self._store,
                 versions,
-                _Places(versions, clusters),
+                _Places(versions, clusters, gone),
                 lambda done, total: self._show("columns", done, total),
             )
         self._stage_done("columns")
@@ -378,8 +408,8 @@ class _Sweep:
         return result
 
     def _is_readable(self, versions: Versions, number: int) -> bool:
-        row_key, timestamp = versions.row_keys[number], int(versions.timestamps[number])
-        return self._reader.is_readable(row_key, BODY, timestamp)
+        timestamp, row = _pointer(versions, number)
+        return self._reader.is_readable(row, BODY, timestamp)
 
     def _order(self, versions: Versions, graph: PairGraph, chosen: Numbers, place: Numbers) -> Numbers:
         """The chosen versions from the best canonical to the worst; those without a text after all good pages."""
@@ -388,7 +418,7 @@ class _Sweep:
         pages = Pages(
             row_keys,
             versions.timestamps[chosen],
-            np.fromiter((len(url_of(row_key)) for row_key in row_keys), np.int64, len(row_keys)),
+            np.fromiter((len(url_of(one)) for one in row_keys), np.int64, len(row_keys)),
         )
         voters = targets = np.empty(0, np.int64)
         if policy is CanonicalPolicy.CANONICAL_LINK:
@@ -402,7 +432,7 @@ class _Sweep:
             redirected = versions.redirected[chosen]
             voted = np.union1d(targets, np.flatnonzero(redirected))
             names: dict[bytes, int] = {}
-            numbers = (names.setdefault(site(row_key), len(names)) for row_key in row_keys)
+            numbers = (names.setdefault(site(one), len(names)) for one in row_keys)
             sites = np.fromiter(numbers, np.int64, len(row_keys))
             ages = pages.timestamps.copy()
             ages[voted] = graph.oldest_of_site(chosen, sites, pages.timestamps, voted)
@@ -412,6 +442,68 @@ class _Sweep:
         order = policy_order(pages, policy, voters, targets)
         good = versions.good[chosen[order]]
         return np.concatenate([order[good], order[~good]])
+
+    def _apply(self, versions: Versions, clusters: Clusters) -> NDArray[np.bool_]:
+        """Change the members of clusters by the policy; -> (n,) bool, the versions that are rejected now.
+
+        A pass goes over the members again whose canonical page did not stand, as long as others are changed: that may
+        have been hidden by a newer version of its URL, which is rejected now.
+        """
+        options, report = self._options, self.report
+        policy = Policy(options.apply or Policy.FLAG)
+        if policy is Policy.REJECT and options.any_host:
+            policy = Policy.REJECT_ANY
+        members, reasons = self._members(versions, clusters)
+        gone = np.zeros(len(versions.rows), bool)
+        applied: Counter[str] = Counter()
+        with ExitStack() as stack:
+            store = stack.enter_context(self._store.rehearse()) if options.dry_run else self._store
+            needed: dict[bytes, set[int]] = {}
+            for _, _, verdict in () if policy is Policy.REFERENCE else store.rejected():
+                needed.setdefault(row_key(verdict.of_url), set()).add(verdict.of_timestamp)
+            done, total, changed = 0, len(members), True
+            while members and changed:
+                waiting: list[int] = []
+                changed = False
+                for start in range(0, len(members), APPLY_GROUP):
+                    group = members[start : start + APPLY_GROUP]
+                    pairs = [(_pointer(versions, n), _pointer(versions, clusters.canonical[n])) for n in group]
+                    found = store.apply_duplicates(pairs, policy, options.kinds, needed, dry_run=options.dry_run)
+                    for number, one in zip(group, found, strict=True):
+                        if one.reason == "canonical":
+                            waiting.append(number)
+                            continue
+                        done += 1
+                        (applied if one.kind else reasons)[one.kind or one.reason] += 1
+                        report.freed_bytes += one.freed_bytes
+                        changed |= bool(one.kind)
+                        gone[number] = bool(one.kind) and policy is not Policy.REFERENCE
+                    self._show("apply", done, total)
+                members = waiting
+        reasons["canonical"] += len(members)
+        report.applied, report.left = dict(sorted(applied.items())), dict(sorted((+reasons).items()))
+        self._stage_done("apply")
+        alone = np.flatnonzero(gone)
+        clusters.canonical[alone], clusters.similarity[alone] = alone, 1.0
+        return gone
+
+    def _members(self, versions: Versions, clusters: Clusters) -> tuple[list[int], Counter[str]]:
+        """Versions of other URLs than their canonical page's that may be changed, and why others may not."""
+        reasons: Counter[str] = Counter()
+        members: list[int] = []
+        canonical = clusters.canonical
+        equal = (versions.identity == versions.identity[canonical]).all(axis=1)
+        equal |= (versions.bodies == versions.bodies[canonical]).all(axis=1)
+        for number in np.flatnonzero(versions.rows != versions.rows[canonical]).tolist():
+            if not self._options.any_host and not same_host(
+                versions.row_keys[number], versions.row_keys[int(canonical[number])]
+            ):
+                reasons["other_host"] += 1
+            elif not equal[number] and VerdictKind.NEAR not in self._options.kinds:
+                reasons["kind"] += 1
+            else:
+                members.append(number)
+        return members, reasons
 
     # --- progress
 
@@ -479,20 +571,26 @@ def _dissolve(clusters: Clusters, rows: Numbers) -> None:
 
 
 class _Places:
-    """Number of a version -> where it belongs; None for one that stands alone and was never called a duplicate."""
+    """Number of a version -> where it belongs; None for one that stands alone and was never called a duplicate, or that
+    is rejected now."""
 
-    def __init__(self, versions: Versions, clusters: Clusters) -> None:
+    def __init__(self, versions: Versions, clusters: Clusters, gone: NDArray[np.bool_]) -> None:
         self._versions = versions
+        self._gone = gone
         self._clusters = clusters
         self._sizes = np.bincount(clusters.canonical, minlength=1)
 
     def __call__(self, number: int) -> ClusterPlace | None:
         versions = self._versions
         canonical = int(self._clusters.canonical[number])
-        if self._sizes[canonical] == 1 and not versions.duplicate[number]:
+        if self._gone[number] or (self._sizes[canonical] == 1 and not versions.duplicate[number]):
             return None
         similarity = float(self._clusters.similarity[number])
         return ClusterPlace(versions.row_keys[canonical], int(versions.column_times[canonical]), similarity)
+
+
+def _pointer(versions: Versions, number: int) -> PagePointer:
+    return PagePointer(int(versions.timestamps[number]), versions.row_keys[int(number)])
 
 
 def _lines(versions: Versions, part: Listed, reason: str = "") -> list[str]:

@@ -77,7 +77,7 @@ class PageDeleter:
             purge: also the anchor texts that its stored versions gave to other pages, and an interrupted compaction's
                 note, for what that has written may hold this page's bytes.
         """
-        captures = self._posted(row_key)
+        captures = self.posted(row_key)
         linked = {row for body in self._bodies(row_key) for row in self._linked_from(row_key, body)} if purge else set()
         with self._committer.lock:
             is_current = self._sequencer.is_current()
@@ -104,7 +104,7 @@ class PageDeleter:
                 gone = [one for one in some if self._pages.page(PagePointer(one.timestamp, row_key)) is None]
                 self._poster.commit(Plan().remove(Stage.POSTINGS, self._poster.index.remove(row_key, gone)))
 
-    def _posted(self, row_key: bytes) -> list[Posted]:
+    def posted(self, row_key: bytes) -> list[Posted]:
         """The captures of a row, hidden by a policy or not, and under which names they may have been posted."""
         captures: dict[int, dict[capture.Column, bytes]] = {}
         names = (capture.CHECKSUM, capture.TEXT_CHECKSUM, capture.TITLE, capture.PAYLOAD_DIGEST, capture.DOCNO)

@@ -158,7 +158,7 @@ class Judge:
         elif confirms and not (one.keep_body and own.previous is not None and is_absent(own.previous.body)):
             stored = capture.STORED_CONFIRMED
         else:
-            stored = self._kept_as(one, judgement, policies.get(judgement.kind, Policy.FLAG))
+            stored = self.kept_as(one, judgement, policies.get(judgement.kind, Policy.FLAG))
         verdict = capture.StoredVerdict(
             judgement.kind,
             judgement.of.row_key if judgement.of else b"",
@@ -197,8 +197,8 @@ class Judge:
         confirms = own.previous if own.taken is None else None
         return VisitDecision(Answer(one.url, one.timestamp, answer), True, not is_known, confirms)
 
-    def _kept_as(self, one: Prepared, judgement: Judgement, policy: Policy) -> str:
-        """What becomes of the body of a page by the policy for its verdict."""
+    def kept_as(self, one: Prepared, judgement: Judgement, policy: Policy) -> str:
+        """What becomes of the body of a page by the policy for its verdict: one of the STORED_ words."""
         of = judgement.of
         whole = capture.STORED_BODY if one.keep_body else capture.STORED_TEXT
         if of is None or policy is Policy.FLAG or (policy is Policy.REJECT and not same_host(one.row_key, of.row_key)):

@@ -54,7 +54,11 @@ class Written(NamedTuple):
 
 
 class Sequencer:
-    """Writes pages in order; the committer's lock is held from a group's first verdict to its commit."""
+    """Writes pages in order; the committer's lock is held from a group's first verdict to its commit.
+
+    Attributes:
+        judge, placer: for those who change stored pages, under the same lock.
+    """
 
     def __init__(
         self,
@@ -82,8 +86,8 @@ class Sequencer:
         self._taken = taken
         self._tally = tally
         self._reads = reads
-        self._judge = Judge(pages, own, detector, taken, self.commit)
-        self._placer = PagePlacer(placement, pages, own, bases, sharing)
+        self.judge = Judge(pages, own, detector, taken, self.commit)
+        self.placer = PagePlacer(placement, pages, own, bases, sharing)
         self._plan = Plan()
         """Of the group in flight."""
         self._in_flight: list[Judged | Visit] = []
@@ -133,9 +137,7 @@ class Sequencer:
     def _prepare(self, pages: Sequence[Prepared]) -> None:
         """Forget what may not hold any more, and read together what judging these pages will ask for."""
         if not self.is_current():  # a compaction, a sweep, a cell set by hand, another process
-            for cache in (self._index, self._pages, self._bases, self._own, self._taken):
-                cache.forget()
-            self._commits = self._committer.commits
+            self.forget_rows()
         self._reads.begin(pages)
         self._own.prepare([one.row_key for one in pages if not one.error])
         self._index.prepare(one.analysis for one in pages if one.analysis is not None)
@@ -163,6 +165,13 @@ class Sequencer:
         """Whether what is remembered is what is stored; the caller holds the lock."""
         return not self._is_shared and self._committer.commits == self._commits
 
+    def forget_rows(self) -> None:
+        """Forget what is remembered of rows, for others have changed them; no group is in flight."""
+        self._forget()
+        for cache in (self._index, self._pages, self._bases, self._own, self._taken):
+            cache.forget()
+        self._commits = self._committer.commits
+
     def note_delete(self, row_key: bytes) -> None:
         """A row was deleted, by the last commit alone, and the index knows: what is remembered of it is forgotten."""
         self._pages.forget_row(row_key)
@@ -182,14 +191,14 @@ class Sequencer:
         judged = [one for one in self._in_flight if isinstance(one, Judged)]
         for one in self._in_flight:
             if isinstance(one, Judged):
-                self._placer.place(one, plan)
+                self.placer.place(one, plan)
                 self._post_names(one)
                 if self._is_shared:
                     plan.fill(self._slot(one), turn=one.turn)
                 else:
                     plan.write(Stage.PAGES, (one.row(),), turn=one.turn)
             else:
-                plan.write(Stage.PAGES, (self._placer.place_visit(one),))
+                plan.write(Stage.PAGES, (self.placer.place_visit(one),))
         self._committer.note_writes((one.pointer.row_key, len(one.page.page.body)) for one in judged)
         plan.write(Stage.POSTINGS, self._index.group_mutations())
         plan.write(Stage.ANCHORS, (RowMutations(PAGES, key, cells) for key, cells in self._anchor_cells.items()))
@@ -255,7 +264,7 @@ class Sequencer:
         if one.analysis is None:
             return self._admit_visit(one)
         lost_before = len(self._lost)
-        answer, verdict, says = self._judge.page(one, policies)
+        answer, verdict, says = self.judge.page(one, policies)
         if len(self._lost) != lost_before:  # judging it has committed what its verdict may name
             self._lost[id(one)] = one.row_key
             return answer
@@ -283,7 +292,7 @@ class Sequencer:
         return answer
 
     def _admit_visit(self, one: Prepared) -> Answer:
-        decision = self._judge.visit(one)
+        decision = self.judge.visit(one)
         if decision.is_stored:
             self._add_pending(PagePointer(one.timestamp, one.row_key), None)
             self._in_flight.append(Visit(one, decision.confirms))

@@ -31,7 +31,10 @@ class WriteSide:
     """Everything that writes pages.
 
     Attributes:
+        opened, table, committer, clock: as given.
         kernel: that analyses pages.
+        pages, detector, sequencer: of this writer.
+        preparer: of pages.
         queue: of groups.
         writer: of pages.
         poster: of pages that are stored.
@@ -40,17 +43,18 @@ class WriteSide:
     """
 
     def __init__(self, opened: Backend, table: Table, committer: Committer, clock: Callable[[], int]) -> None:
+        self.opened, self.table, self.committer, self.clock = opened, table, committer, clock
         remembers = opened.engine.caps.single_writer or committer.fills_slots
         placement = opened.placement
         self.kernel = kernel_of(opened)
         index = HashIndex(opened.engine, open_buckets(opened, table), remembers=remembers)
         bases = Bases(placement, opened.sharing, remembers=remembers)
-        pages = GroupPages(table, placement, bases, remembers=remembers)
+        self.pages = pages = GroupPages(table, placement, bases, remembers=remembers)
         own = OwnRows(table, placement, remembers=opened.engine.caps.single_writer)  # others read their rows ahead
-        detector = Detector(
+        self.detector = detector = Detector(
             index, self.kernel, pages, Thresholds.of(opened.schema), title_rule=opened.schema.title_rule
         )
-        sequencer = Sequencer(
+        self.sequencer = sequencer = Sequencer(
             committer=committer,
             placement=placement,
             index=index,
@@ -67,4 +71,5 @@ class WriteSide:
         self.deleter = PageDeleter(opened, table, committer, self.poster, sequencer, clock)
         self.upkeep = PageUpkeep(opened, table, committer)
         self.queue = WriteQueue(sequencer)
-        self.writer = PageWriter(Preparer(self.kernel, clock), self.queue)
+        self.preparer = Preparer(self.kernel, clock)
+        self.writer = PageWriter(self.preparer, self.queue)

@@ -37,7 +37,7 @@ from docstore.model.types import (
 )
 from docstore.reports.check import ACKNOWLEDGE, check
 from docstore.store import DocumentStore
-from docstore.sweep.job import sweep
+from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.reindex import reindex
 from docstore.tablets import layout
 from docstore.tablets.engines.leveldb import LevelDBEngine
@@ -202,6 +202,11 @@ def take_the_original(store: DocumentStore) -> None:
     store.cells.check_and_mutate("https://a.example/1", Condition("note", b"b", None), [DeleteRow()])
 
 
+def sweep_and(policy: str) -> Act:
+    kinds = ("exact", "same_text", "near")
+    return lambda store: sweep(store, SweepOptions(apply=policy, kinds=kinds, any_host=policy == "reference"))
+
+
 def unposted(store: DocumentStore) -> None:
     fill(store)
     put(store, NEW_PAGES)
@@ -232,6 +237,8 @@ KINDS = {
     "compaction": Kind(worn, compact_all),
     "compaction and policies": Kind(worn, compact_all, schema=TWO_VERSIONS),
     "sweep": Kind(every_page, sweep),
+    "sweep that rejects": Kind(every_page, sweep_and("reject"), ("https://b.example/7",)),
+    "sweep that refers": Kind(every_page, sweep_and("reference")),
     "cells by hand": Kind(fill, cells_by_hand, schema=NOTES),
     "delete originals by hand": Kind(
         refer, take_the_original, ("https://a.example/0", "https://a.example/1"), schema=NOTES

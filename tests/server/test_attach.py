@@ -90,6 +90,11 @@ def test_maintenance_runs_in_the_server(run: Terminal, served: Serving, tmp_path
     swept = run("sweep", "--pairs", str(pairs), "--json").object()
     assert (swept["documents"], swept["clusters"], swept["written"]) == (2, 1, 2)
     assert len(pairs.read_text().splitlines()) == 1
+    assert run("sweep", "--apply", "reject", "--json").object()["left"] == {"other_host": 1}
+    tried = run("sweep", "--apply", "reference", "--any-host", "--dry-run", "--json").object()
+    assert (tried["applied"], tried["left"]) == ({"exact": 1}, {})
+    assert run("sweep", "--apply", "reject", "--any-host", "--kinds", "near", "--json").object()["left"] == {"kind": 1}
+    assert run("sweep", "--apply", "reject", "--kinds", "contained").code == 2
     assert run("reindex", "--json").object() == {"pages": 2, "unposted": 0, "outdated": 0, "unseen": 0, "posted": 0}
     assert run("compact", "--json").object()["rows"] == 2
     backup = run("backup", str(tmp_path / "backup"), "--json").object()

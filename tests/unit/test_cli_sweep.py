@@ -93,8 +93,27 @@ def test_sweep_prints_totals_and_writes_pairs(terminal: Terminal, tmp_path: Path
     assert terminal("sweep", "--threshold", "0.99", "--policy", "shortest-url", "--json").object()["clusters"] == 1
 
 
+def test_sweep_applies_a_policy_and_says_what_it_did(terminal: Terminal) -> None:
+    tried = terminal("sweep", "--apply", "reject", "--dry-run")
+    assert "applied" in tried.out and "1 exact" in tried.out and "1 of another kind" in tried.out
+    assert "nothing: dry run" in tried.out
+    assert not terminal("dups", "--rejected", "--json").objects()
+    done = terminal("sweep", "--apply", "reject", "--kinds", "exact, near", "--progress", "--json")
+    assert done.object()["applied"] == {"exact": 1, "near": 1}
+    assert "apply" in done.err
+    assert len(terminal("dups", "--rejected", "--json").objects()) == 2
+    assert "applied" not in terminal("sweep", "--apply", "reject").out
+
+
 def test_sweep_refuses_what_makes_no_sense(terminal: Terminal) -> None:
-    for words in (["--threshold", "0"], ["--policy", "best"], ["--text", "title"], ["--shingle-words", "0"]):
+    for words in (
+        ["--threshold", "0"],
+        ["--policy", "best"],
+        ["--text", "title"],
+        ["--apply", "flag"],
+        ["--kinds", "x"],
+        ["--shingle-words", "0"],
+    ):
         assert terminal("sweep", *words).code == 2
     refused = terminal("sweep", "--pairs", "/nowhere/pairs.tsv")
     assert refused.code == 2

@@ -17,7 +17,7 @@ from docstore.dedup.clusters import CanonicalPolicy
 from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.serving.wire import report_of
 from docstore.store import DocumentStore
-from docstore.sweep.job import ENGINES, TEXTS, Progress, SweepOptions, SweepReport, sweep
+from docstore.sweep.job import APPLIED_KINDS, APPLY, ENGINES, TEXTS, Progress, SweepOptions, SweepReport, sweep
 
 if TYPE_CHECKING:
     from docstore.serving.client import RemoteStore
@@ -35,11 +35,21 @@ docstore sweep
 docstore sweep --threshold 0.9 --policy oldest --pairs pairs.tsv --dry-run
 docstore sweep --text visible --shingle-words 5 --all-pairs --pairs pairs.tsv --json
 docstore sweep --versions --dry-run
+docstore sweep --apply reject --dry-run
 docstore sweep --engine spark --master spark://master.example:7077 --shared /shared/sweep
 """
 
-ASKED = ("threshold", "text", "shingle_words", "versions", "all_pairs", "dry_run")
+ASKED = ("threshold", "text", "shingle_words", "versions", "all_pairs", "dry_run", "apply", "any_host")
 """Options that a server takes as they are."""
+LEFT = {
+    "other_host": "of another host",
+    "kind": "of another kind",
+    "changed": "changed meanwhile",
+    "canonical": "whose canonical page is not what its URL shows",
+    "needed": "that others were rejected for",
+    "done": "stored by reference before",
+}
+"""Why members of clusters were not changed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +71,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--versions", action="store_true", help="pairs of versions of one URL too")
     parser.add_argument("--all-pairs", action="store_true", help="list all pairs of equal pages, not a star")
+    parser.add_argument(
+        "--apply",
+        choices=APPLY,
+        help="store duplicates by reference to their canonical page, or keep only their URL, checksum and verdict, as "
+        "that write policy does; then `compact` frees the space",
+    )
+    parser.add_argument(
+        "--kinds", metavar="KIND,...", default=",".join(APPLIED_KINDS), help="with --apply (default: %(default)s)"
+    )
+    parser.add_argument("--any-host", action="store_true", help="with --apply: also if the canonical page is elsewhere")
     parser.add_argument("--dry-run", action="store_true", help="write nothing into the store")
     parser.add_argument(
         "--pairs",
@@ -109,6 +129,9 @@ def run(args: argparse.Namespace) -> int:
         master=args.master,
         shared=Path(args.shared) if args.shared else None,
         settings=tuple(args.spark),
+        apply=args.apply,
+        kinds=tuple(kind.strip() for kind in args.kinds.split(",")),
+        any_host=args.any_host,
     )
     with ExitStack() as stack:
         store = open_in(stack, args)
@@ -127,7 +150,11 @@ def _swept(store: RemoteStore, options: SweepOptions, show: Progress | None) -> 
     if options.engine != "local":
         raise InvalidArgument("a server sweeps in its own process; for Spark stop the server first")
     asked = {name: getattr(options, name) for name in ASKED}
-    asked |= {"policy": str(options.policy), "pairs": options.pairs and str(options.pairs.absolute())}
+    asked |= {
+        "kinds": list(options.kinds),
+        "policy": str(options.policy),
+        "pairs": options.pairs and str(options.pairs.absolute()),
+    }
     return store.run_job("sweep", asked, report_of(SweepReport), show)
 
 
@@ -162,5 +189,18 @@ def _lines(report: SweepReport, *, dry_run: bool) -> list[tuple[str, str]]:
         *crowded,
         ("clusters", str(report.clusters)),
         *(("cluster of", f"{one.documents}  {one.url}") for one in report.largest_clusters),
+        *_applied(report),
         ("written", "nothing: dry run" if dry_run else f"{report.written} pages whose cluster changed"),
+    ]
+
+
+def _applied(report: SweepReport) -> list[tuple[str, str]]:
+    """What `--apply` did; nothing if there was nothing to do."""
+    if not report.applied and not report.left:
+        return []
+    reasons = ", ".join(f"{number} {LEFT.get(reason, reason)}" for reason, number in report.left.items())
+    changed = ", ".join(f"{number} {kind}" for kind, number in report.applied.items())
+    return [
+        ("applied", f"{changed or 'nothing'}  {report.freed_bytes} bytes for the next `docstore compact`"),
+        *([("left", reasons)] if reasons else []),
     ]
