@@ -144,6 +144,11 @@ def title_mismatch(one: TitledPage, other: TitledPage, like_them: Iterable[Title
         return True
     if one.host and one.host == other.host and not (one.is_mostly_main and other.is_mostly_main):
         return True
+    return has_evidence(one, other, like_them)
+
+
+def has_evidence(one: TitledPage, other: TitledPage, like_them: Iterable[TitledPage]) -> bool:
+    """Whether a third page's title contradicts those of both; symmetric."""
     return any(
         each.row_key not in (one.row_key, other.row_key)
         and titles_contradict(each, one)

@@ -11,13 +11,13 @@ pages are.
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import chain, product
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.doubt import TitledPage, title_mismatch, titles_contradict
+from docstore.dedup.doubt import TitledPage, has_evidence, title_mismatch, titles_contradict
 from docstore.model.keys import host_of
 from docstore.sweep.pages import Versions
 from docstore.sweep.texts import Maker
@@ -77,10 +77,19 @@ def set_apart(
     def is_apart(one: int, other: int) -> bool:
         if not titles_contradict(page(one), page(other)):
             return False
-        members = product(hosts(one).items(), hosts(other).items())
+        ours, theirs = hosts(one), hosts(other)
+        # a group has one text and title, so evidence of a host is evidence for all of its pairs with other hosts
+        bare = {
+            host for host, number in ours.items() if not has_evidence(page(number), page(other), witnesses(host, one))
+        }
+        others_bare = bare and {
+            host for host, number in theirs.items() if not has_evidence(page(one), page(number), witnesses(host, other))
+        }
+        if bare and others_bare and (len(bare | others_bare) > 1 or b"" in bare):
+            return False
         return all(
-            title_mismatch(page(left), page(right), chain(witnesses(host, one), witnesses(others_host, other)))
-            for (host, left), (others_host, right) in members
+            title_mismatch(page(ours[host]), page(theirs[host]), chain(witnesses(host, one), witnesses(host, other)))
+            for host in (ours.keys() & theirs.keys()) - {b""}
         )
 
     pairs = zip(first.tolist(), second.tolist(), strict=True)

@@ -556,7 +556,12 @@ def test_urls_are_shown_decoded_and_found_as_they_are_typed(
         run("history", other),
         run("dups", other),
         run("diff", other, shown),
+        run("diff", other, shown, "--measures"),
         run("scan", "--family", "page"),
+        run("dups", "--all"),
+        run("dups", other, "--simhash", "0"),
+        run("dups", "--all", "--simhash", "0"),
+        run("sweep"),
     ):
         assert shown in answer.out and stored not in answer.out
     assert stored in run("history", other, "--json").out and stored in run("dups", other, "--json").out

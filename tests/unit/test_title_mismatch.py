@@ -259,3 +259,51 @@ def test_the_sweep_has_every_pair_that_a_verdict_names_or_sets_it_apart(store: d
     assert len(named) > 40
     assert len(named - {frozenset(pair) for pair in pairs}) < 6
     assert apart
+
+
+def test_a_text_on_many_hosts_under_three_titles_costs_a_sweep_a_step_for_each_host(
+    store: docstore.DocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each host's own pages are evidence, so no pair of hosts stands; there are 10,800 of them."""
+    hosts = 60
+    steps = 0
+
+    def counted(one: TitledPage, other: TitledPage) -> bool:
+        nonlocal steps
+        steps += 1
+        return titles_contradict(one, other)
+
+    for host, (path, title) in itertools.product(range(hosts), enumerate((LAMP, KNIFE, VASE))):
+        put(store, f"h{host}/{path}", title, [*NOTICE, "!" * (3 * host + path)])
+    for module in ("docstore.dedup.doubt", "docstore.sweep.titles"):
+        monkeypatch.setattr(f"{module}.titles_contradict", counted)
+    assert swept(store)[2].clusters == 3
+    assert 0 < steps < 60 * hosts
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_sweep_sets_groups_apart_as_the_rule_does_for_each_pair_of_their_pages(
+    store: docstore.DocumentStore, seed: int
+) -> None:
+    draw = random.Random(seed)
+    notice = [*NOTICE, "blue"] if seed % 2 else NOTICE  # with it the text names the lamp
+    titles = {LAMP: 0, KNIFE: 1, VASE: 2, "": 3}
+    places = draw.sample(list(itertools.product("abc", titles)), draw.randint(3, 8))
+    for number, (host, title) in enumerate(places):
+        put(store, f"{host}/{titles[title]}", title, [*notice, "!" * number])
+    pages = {
+        title: [titled(host, title, " ".join(notice)) for host, each in places if each == title] for title in titles
+    }
+    everything = [each for group in pages.values() for each in group]
+
+    def is_apart(one: TitledPage, other: TitledPage) -> bool:
+        return title_mismatch(one, other, [each for each in everything if each.host in (one.host, other.host)])
+
+    apart = {
+        (first, second)
+        for first, second in itertools.combinations(titles, 2)
+        if pages[first]
+        and pages[second]
+        and all(is_apart(*pair) for pair in itertools.product(pages[first], pages[second]))
+    }
+    assert swept(store)[2].title_mismatches == len(apart)

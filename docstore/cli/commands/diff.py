@@ -163,7 +163,7 @@ def _print_measures(args: argparse.Namespace, one: Document, other: Document, fo
         output.json_line({"pages": shown, "measures": found._asdict()})
         return
     for mark, page in zip("12", pages, strict=True):
-        output.line(f"{mark} {page.url} as of {output.iso(page.timestamp)}")
+        output.line(f"{mark} {output.shown_url(page.url)} as of {output.iso(page.timestamp)}")
     fingerprints = f"p = {found.modulus}: {found.first_fingerprints} and {found.second_fingerprints}, "
     bits = "" if found.simhash_bits is None else f"  ({found.simhash_bits} of {BITS} bits differ)"
     output.table(

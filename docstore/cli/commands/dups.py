@@ -157,16 +157,17 @@ def _by_simhash(args: argparse.Namespace, store: Store, asked: bytes | str) -> i
 
 
 def _match(one: SimhashMatch) -> Shown:
-    row = (str(one.bits), output.iso(one.timestamp), one.url)
+    row = (str(one.bits), output.iso(one.timestamp), output.shown_url(one.url))
     return row, {"url": one.url, **answers.time_fields(one.timestamp), "bits": one.bits}
 
 
 def _pair(one: SimhashPair) -> Shown:
-    return (str(one.bits), one.first_url, one.second_url), one._asdict()
+    return (str(one.bits), output.shown_url(one.first_url), output.shown_url(one.second_url)), one._asdict()
 
 
 def _known(one: KnownDuplicate) -> Shown:
-    row = (one.kind, answers.similarity(one.similarity), output.iso(one.timestamp), one.url, one.of_url)
+    urls = (output.shown_url(one.url), output.shown_url(one.of_url))
+    row = (one.kind, answers.similarity(one.similarity), output.iso(one.timestamp), *urls)
     return row, one._asdict() | answers.time_fields(one.timestamp)
 
 

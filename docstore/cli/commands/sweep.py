@@ -188,7 +188,7 @@ def _lines(report: SweepReport, *, dry_run: bool) -> list[tuple[str, str]]:
         *apart,
         *crowded,
         ("clusters", str(report.clusters)),
-        *(("cluster of", f"{one.documents}  {one.url}") for one in report.largest_clusters),
+        *(("cluster of", f"{one.documents}  {output.shown_url(one.url)}") for one in report.largest_clusters),
         *_applied(report),
         ("written", "nothing: dry run" if dry_run else f"{report.written} pages whose cluster changed"),
     ]
