@@ -59,8 +59,8 @@ ONLY_IMPORTER = {
     "plyvel_next": {"docstore.tablets.engines.leveldb"},
     "zstandard": {
         "docstore.tablets.values",
-        "docstore.archives.formats.feeds",
-        "docstore.archives.formats.http",
+        "docstore.archives.source",
+        "docstore.archives.http",
         "docstore.serving.wire_frames",
         "docstore.serving.messages",
         "docstore.serving.request",
@@ -73,7 +73,7 @@ ONLY_IMPORTER = {
     "ada_url": {"docstore.model.keys"},
     "pyarrow": {"docstore.cluster.spark_stages"},
     "pyspark": {"docstore.cluster.spark"},
-    "warcio": {"docstore.archives.formats", "docstore.archives.writers"},
+    "warcio": {"docstore.archives.http", "docstore.archives.export"},
 }
 """Where a library may be imported: values on disk are decoded in one place; archive formats bring their own zstd."""
 

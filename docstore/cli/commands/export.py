@@ -14,8 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from docstore.archives.export import Selection, export, selected
-from docstore.archives.writers import WRITERS
+from docstore.archives.export import WRITERS, Selection, export, selected
 from docstore.cli import answers, arguments, output, progress
 from docstore.cli.opening import open_in
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
-from docstore.archives.formats.entries import BODY_LIMIT_BYTES
+from docstore.archives.entries import BODY_LIMIT_BYTES
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.cli import answers, arguments, output, progress
 from docstore.cli.opening import note_slow_kernel, open_in
