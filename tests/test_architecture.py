@@ -41,6 +41,7 @@ LAYERS = {
     "docstore.scrapy": 8,
     "docstore.cluster": 8,
     "docstore.cli": 10,
+    "docstore.lab": 11,
 }
 """Layer by package.  A module imports its own package and packages of lower layers, none beside it."""
 
@@ -127,6 +128,9 @@ LOADED_LATER = {
     ("docstore.model.capture", "docstore.dedup.analysis"),
     ("docstore.backends", "docstore.cluster.backend"),
     ("docstore.sweep.job", "docstore.cluster.spark"),
+    ("docstore.cli.registry", "docstore.lab"),
+    ("docstore.cli.commands.stats", "docstore.lab.textstats"),
+    ("docstore.cli.commands.stats", "docstore.lab.pictures"),
 }
 """Imports for the type checker alone, and what an address or an option names, in a table of names."""
 

@@ -38,6 +38,7 @@ class CommandModule(Protocol):
 
 
 _PACKAGE = "docstore.cli.commands"
+_LABORATORY = "docstore.lab"
 
 COMMANDS = (
     Command("init", "make a store", f"{_PACKAGE}.init"),
@@ -49,11 +50,11 @@ COMMANDS = (
     Command("dups", "list duplicates: of a page, all, or rejected ones", f"{_PACKAGE}.dups"),
     Command("diff", "show which words of two pages differ", f"{_PACKAGE}.diff"),
     Command("sweep", "find all pairs and clusters of duplicates", f"{_PACKAGE}.sweep"),
-    Command("tune", "choose bands for a similarity and a recall", f"{_PACKAGE}.tune"),
+    Command("tune", "choose bands for a similarity and a recall", f"{_LABORATORY}.tune"),
     Command("delete", "delete pages or some of their cells", f"{_PACKAGE}.delete"),
     Command("key", "show the canonical URL and row key of a URL", f"{_PACKAGE}.key"),
     Command("stats", "print totals, verdicts and sizes", f"{_PACKAGE}.stats"),
-    Command("plateau", "draw a page's tag curve with its plateau", f"{_PACKAGE}.plateau"),
+    Command("plateau", "draw a page's tag curve with its plateau", f"{_LABORATORY}.pictures"),
     Command("check", "look for damage", f"{_PACKAGE}.check"),
     Command("reindex", "index pages that the detector cannot see", f"{_PACKAGE}.reindex"),
     Command("compact", "remove garbage, rewrite live data smaller", f"{_PACKAGE}.compact"),
