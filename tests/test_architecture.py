@@ -128,7 +128,7 @@ LOADED_LATER = {
     ("docstore.model.capture", "docstore.dedup.analysis"),
     ("docstore.backends", "docstore.cluster.backend"),
     ("docstore.sweep.job", "docstore.cluster.spark"),
-    ("docstore.cli.registry", "docstore.lab"),
+    ("docstore.cli.main", "docstore.lab"),
     ("docstore.cli.commands.stats", "docstore.lab.textstats"),
     ("docstore.cli.commands.stats", "docstore.lab.pictures"),
 }

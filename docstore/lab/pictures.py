@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from docstore.cli import arguments, output
 from docstore.cli.opening import open_named
-from docstore.lab.textstats import PowerLaw, TextStatistics
 from docstore.model import capture
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.keys import complete_url, url_of
@@ -27,8 +26,9 @@ from docstore.text.charset import decode
 from docstore.text.plateau import WORD_VALUE, Ratio, Span, best_span, stream
 from docstore.text.tokens import split
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # types alone
     from docstore.attach import Store
+    from docstore.lab.textstats import PowerLaw, TextStatistics
 
 DOTS_PER_INCH: Final = 100
 PLOTTED_PAIRS: Final = 1000

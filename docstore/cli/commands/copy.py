@@ -9,7 +9,7 @@ import argparse
 from contextlib import ExitStack
 
 from docstore.archives.copying import CopyOptions, CopyReport, Progress, copy
-from docstore.cli import answers, arguments, output, progress
+from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_files
 from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError, InvalidArgument
 
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bar(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
-    bar = progress.bar(args, stack, desc="rows", unit=" rows")
+    bar = output.progress_bar(args, stack, desc="rows", unit=" rows")
 
     def show(what: str, done: int) -> None:
         if bar.desc != f"{what}: ":
