@@ -41,6 +41,7 @@ LAYERS = {
     "docstore.scrapy": 8,
     "docstore.cluster": 8,
     "docstore.cli": 10,
+    "docstore.lab": 11,
 }
 """Layer by package.  A module imports its own package and packages of lower layers, none beside it."""
 
@@ -59,8 +60,8 @@ ONLY_IMPORTER = {
     "plyvel_next": {"docstore.tablets.engines.leveldb"},
     "zstandard": {
         "docstore.tablets.values",
-        "docstore.archives.formats.feeds",
-        "docstore.archives.formats.http",
+        "docstore.archives.source",
+        "docstore.archives.http",
         "docstore.serving.wire_frames",
         "docstore.serving.messages",
         "docstore.serving.request",
@@ -73,7 +74,7 @@ ONLY_IMPORTER = {
     "ada_url": {"docstore.model.keys"},
     "pyarrow": {"docstore.cluster.spark_stages"},
     "pyspark": {"docstore.cluster.spark"},
-    "warcio": {"docstore.archives.formats", "docstore.archives.writers"},
+    "warcio": {"docstore.archives.http", "docstore.archives.export"},
 }
 """Where a library may be imported: values on disk are decoded in one place; archive formats bring their own zstd."""
 
@@ -127,6 +128,9 @@ LOADED_LATER = {
     ("docstore.model.capture", "docstore.dedup.analysis"),
     ("docstore.backends", "docstore.cluster.backend"),
     ("docstore.sweep.job", "docstore.cluster.spark"),
+    ("docstore.cli.main", "docstore.lab"),
+    ("docstore.cli.commands.stats", "docstore.lab.textstats"),
+    ("docstore.cli.commands.stats", "docstore.lab.pictures"),
 }
 """Imports for the type checker alone, and what an address or an option names, in a table of names."""
 

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import pytest
 
-from docstore.cli import registry
+from docstore.cli.main import COMMANDS, Command, load, parser_of
 from docstore.model import format as disk_format
 from tools import make_cli_reference
 
@@ -185,10 +185,10 @@ def test_the_command_reference_is_fresh() -> None:
     assert make_cli_reference.PAGE.read_text(encoding="utf-8") == make_cli_reference.page(), stale
 
 
-@pytest.mark.parametrize("command", registry.COMMANDS, ids=lambda command: command.name)
-def test_every_command_has_help_with_examples_that_its_parser_takes(command: registry.Command) -> None:
-    module = registry.load(command)
-    parser = registry.parser_of(command)
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_command_has_help_with_examples_that_its_parser_takes(command: Command) -> None:
+    module = load(command)
+    parser = parser_of(command)
     assert command.summary[0].islower()
     assert not command.summary.endswith(".")
     assert module.DESCRIPTION.strip()
@@ -207,8 +207,8 @@ def split(words: str) -> list[str]:
 
 
 def test_every_option_has_help() -> None:
-    for command in registry.COMMANDS:
-        for action in registry.parser_of(command)._actions:
+    for command in COMMANDS:
+        for action in parser_of(command)._actions:
             assert action.help, f"docstore {command.name} {action.option_strings or action.dest}"
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import zstandard
 
-from docstore.archives.formats.entries import DamagedEntry, Entry, PageEntry
-from docstore.archives.formats.reader import read
+from docstore.archives.entries import DamagedEntry, Entry, PageEntry
+from docstore.archives.reader import read
 from docstore.model.types import Page
 
 HTML = b"<html><title>A page</title><p>with some words"

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from docstore.cli import registry
+from docstore.cli.main import COMMANDS, Command, load, parser_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
@@ -53,14 +53,14 @@ Written by `tools/make_cli_reference.py` from the program itself; a test keeps i
 def page() -> str:
     """The whole page."""
     parts = [PREFACE, "| command | does |\n|---|---|\n"]
-    parts[1] += "".join(f"| [`{one.name}`](#docstore-{one.name}) | {one.summary} |\n" for one in registry.COMMANDS)
-    parts += ["".join(_command(one)) for one in registry.COMMANDS]
+    parts[1] += "".join(f"| [`{one.name}`](#docstore-{one.name}) | {one.summary} |\n" for one in COMMANDS)
+    parts += ["".join(_command(one)) for one in COMMANDS]
     return "\n".join(parts)
 
 
-def _command(command: registry.Command) -> Iterator[str]:
-    module = registry.load(command)
-    parser = registry.parser_of(command)
+def _command(command: Command) -> Iterator[str]:
+    module = load(command)
+    parser = parser_of(command)
     actions = [action for action in parser._actions if "--help" not in action.option_strings]
     words = [_usage(action) for action in actions if not action.option_strings]
     yield f"## docstore {command.name}\n\n"

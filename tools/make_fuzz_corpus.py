@@ -10,8 +10,8 @@ import hashlib
 import sys
 from pathlib import Path
 
-from docstore.archives.formats.entries import PageEntry
-from docstore.archives.formats.reader import read
+from docstore.archives.entries import PageEntry
+from docstore.archives.reader import read
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 TARGETS = ("tokens", "kernel")

@@ -19,10 +19,9 @@ from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
 import msgpack
 
-from docstore.archives.formats.entries import BODY_LIMIT_BYTES, RevisitEntry
-from docstore.archives.readahead import process
-from docstore.archives.readahead.portions import Place, Rest, portions
-from docstore.archives.readahead.process import Job, ReadingProcess
+from docstore.archives import readahead
+from docstore.archives.entries import BODY_LIMIT_BYTES, RevisitEntry
+from docstore.archives.readahead import Job, Place, ReadingProcess, Rest, portions
 from docstore.model.capture import (
     STORED_BODY,
     STORED_CONFIRMED,
@@ -258,7 +257,7 @@ class _Run:
             options.strip_passwords,
             schema.vocabulary,
         )
-        reader = process.start(job)
+        reader = readahead.start(job)
         if reader is None:
             return False
         with reader:
@@ -277,7 +276,7 @@ class _Run:
                 raise InvalidArgument("a stream is read in this process: leave --reader out, or name files")
             return None
         if wanted is None:
-            wanted = self._options.threads > 1 and process.cores() > 1 and self._begins[-1] >= READER_BYTES
+            wanted = self._options.threads > 1 and readahead.cores() > 1 and self._begins[-1] >= READER_BYTES
         return tuple(sources) if wanted else None
 
     def _take_results(self, results: Iterable[PutResult]) -> None:

@@ -56,7 +56,7 @@ def add_json(parser: argparse.ArgumentParser, shape: str) -> None:
 
 
 def add_progress(parser: argparse.ArgumentParser, when: str = "") -> None:
-    """`--progress` and `--no-progress`; see `docstore.cli.progress`."""
+    """`--progress` and `--no-progress`, which `output.progress_bar` obeys."""
     parser.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,

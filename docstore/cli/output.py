@@ -7,12 +7,13 @@ printed as they are, except where bytes were asked for.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -247,3 +248,33 @@ def table(rows: Iterable[Sequence[str]], headings: Sequence[str] = (), right: Se
                 for index, (cell, width) in enumerate(zip(row, widths, strict=True))
             ]
             sys.stdout.write("  ".join(cells).rstrip() + "\n")
+
+
+# --- progress bars on stderr, where `--progress` asks for one (default: on a terminal)
+
+
+def progress_bar(args: argparse.Namespace, stack: ExitStack, **look: Any) -> Any:
+    """A bar of tqdm that is closed with the stack; None where none is wanted."""
+    if not (sys.stderr.isatty() if args.progress is None else args.progress):
+        return None
+    # Loaded here: it takes longer than most commands.
+    return stack.enter_context(import_module("tqdm").tqdm(file=sys.stderr, dynamic_ncols=True, **look))
+
+
+def progress_of_bytes(args: argparse.Namespace, stack: ExitStack, what: str) -> Callable[[int, int], None] | None:
+    """A function to call with (bytes done, bytes in all)."""
+    drawn = progress_bar(args, stack, desc=what, unit="B", unit_scale=True)
+
+    def show(done: int, total: int) -> None:
+        drawn.total = total
+        drawn.update(done - drawn.n)
+
+    return None if drawn is None else show
+
+
+def progress_of_count(
+    args: argparse.Namespace, stack: ExitStack, unit: str, what: str = ""
+) -> Callable[[int], None] | None:
+    """A function to call with the number done; how many there are is not known before."""
+    drawn = progress_bar(args, stack, desc=what, unit=unit)
+    return None if drawn is None else lambda done: drawn.update(done - drawn.n)

@@ -1,1 +1,1 @@
-"""Reports over a store: shares of duplicates, words and their laws, pictures, coloured differences."""
+"""Reports over a store: damage, shares of duplicates, measures of two pages, differences of texts."""

@@ -7,11 +7,10 @@ All pairs are found by blocks of bits (`dedup.simhash.pairs_within`); for one pa
 
 from __future__ import annotations
 
-import random
 from array import array
 from collections.abc import Iterator
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +27,6 @@ from docstore.sweep.pages import Blobs
 
 if TYPE_CHECKING:  # types alone
     from docstore.attach import Store
-
-PLOTTED_PAIRS: Final = 1000
-_Pair: TypeAlias = tuple[str, int, str, int]
-"""URL and time of two versions."""
 
 
 class Measures(NamedTuple):
@@ -218,48 +213,3 @@ class _Simhashes:
     def page(self, number: int) -> tuple[str, int]:
         """URL and timestamp."""
         return url_of(self.row_keys[number]), self.timestamps[number]
-
-
-# --- Jaccard against simhash
-
-
-def plotted_pairs(store: Store, most: int = PLOTTED_PAIRS) -> list[Measures]:
-    """Measures of pairs of a store: pages with those that their verdicts name, and neighbours in row-key order.
-
-    Neighbours are mostly other pages of the same site, so that low similarities are there too.  Half of `most` are of
-    each sort, chosen by chance with a fixed seed; pairs of which one has no simhash are left out.
-    """
-    chooser = random.Random(0)
-    named: list[_Pair] = []
-    neighbours: list[_Pair] = []
-    seen = {id(named): 0, id(neighbours): 0}
-
-    def sample(kept: list[_Pair], pair: _Pair) -> None:
-        """Keep a sample of a stream whose length is not known (Vitter 1985, algorithm R)."""
-        seen[id(kept)] += 1
-        if len(kept) < most // 2:
-            kept.append(pair)
-        elif (place := chooser.randrange(seen[id(kept)])) < len(kept):
-            kept[place] = pair
-
-    before: tuple[str, int] | None = None
-    spec = ReadSpec(families=("dedup",), versions=1)
-    for row in store.cells.scan(spec=spec, qualifier_regex="verdict|text_checksum"):
-        newest = {cell.qualifier: cell for cell in row.cells}
-        text, encoded = newest.get(capture.TEXT_CHECKSUM[1]), newest.get(capture.VERDICT[1])
-        if text is None or not text.value:
-            continue
-        page = (row.url, text.timestamp)
-        verdict = None if encoded is None else capture.decode_verdict(encoded.value)
-        if verdict is not None and verdict.of_row_key:
-            sample(named, (*page, url_of(verdict.of_row_key), verdict.of_timestamp))
-        if before is not None:
-            sample(neighbours, (*before, *page))
-        before = page
-    found = []
-    for url, timestamp, other_url, other_timestamp in named + neighbours:
-        one = store.get(url, at=timestamp, families=("text", "dedup"))
-        other = store.get(other_url, at=other_timestamp, families=("text", "dedup"))
-        if one is not None and other is not None:
-            found.append(measures(one.newest, other.newest, store.schema))
-    return [each for each in found if each.jaccard is not None and each.simhash_agreement is not None]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import docstore
-from docstore.archives.copying.job import copy
+from docstore.archives.copying import copy
 from docstore.cluster.backend import drop_tables
 from docstore.cluster.client import Client
 from docstore.model.types import Page, PutResult

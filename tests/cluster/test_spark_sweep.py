@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import docstore
-from docstore.archives.copying.job import copy
+from docstore.archives.copying import copy
 from docstore.model.types import Page
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
 from tests.pages import changed, page, words

@@ -11,7 +11,7 @@ import random
 import pytest
 from warc_records import numbered, reasons, run, urls
 
-from docstore.archives.formats.reader import FORMATS
+from docstore.archives.reader import FORMATS
 
 BODY = b"<title>A page</title><p>with some words"
 

@@ -14,7 +14,7 @@ from stores import contents
 
 import docstore
 from docstore import Page
-from docstore.archives.copying.job import copy
+from docstore.archives.copying import copy
 from docstore.reports.check import check
 from docstore.writing.copystate import is_unfinished
 
@@ -23,9 +23,9 @@ PAGES = 300
 SCRIPT = """
 import sys
 import docstore
-from docstore.archives.copying import job
+from docstore.archives import copying
 from docstore.writing import textorder
-job.RANGE_ROWS, job.GROUP_PORTIONS, textorder.GROUP_TEXTS = 20, 7, 10
+copying.RANGE_ROWS, copying.GROUP_PORTIONS, textorder.GROUP_TEXTS = 20, 7, 10
 source, target, left, wanted = *sys.argv[1:3], int(sys.argv[3]), sys.argv[4]
 def said(what, done):
     global left
@@ -33,13 +33,13 @@ def said(what, done):
     if left == 0:
         print("here", flush=True)
         sys.stdin.read()  # until it is killed
-real = job.RowImporter.write
+real = copying.RowImporter.write
 def write(self, rows, find_base):
     real(self, rows, find_base)
     said("written", 0)
-job.RowImporter.write = write
+copying.RowImporter.write = write
 with docstore.open(source, read_only=True) as store:
-    job.copy(store, target, on_progress=said)
+    copying.copy(store, target, on_progress=said)
 """
 
 

@@ -36,7 +36,7 @@ from stores import contents
 
 import docstore
 from docstore import Page, Policy, VerdictKind
-from docstore.archives.copying.job import copy
+from docstore.archives.copying import copy
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.format import RESERVE_FILE
 from docstore.model.types import Durability

@@ -24,7 +24,7 @@ from random import Random
 from typing import Any
 
 from docstore import ColumnFamily, Page, Policy, Previous, PutResult, Schema, VerdictKind
-from docstore.archives.copying.job import copy_into
+from docstore.archives.copying import copy_into
 from docstore.backends import open_backend
 from docstore.model.types import Durability
 from docstore.reports.check import check

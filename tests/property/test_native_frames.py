@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docstore import compiled
-from docstore.archives.formats.entries import PageEntry
-from docstore.archives.formats.reader import read
+from docstore.archives.entries import PageEntry
+from docstore.archives.reader import read
 from docstore.model.format import CODEC_ZSTD_DELTA, RECORD_VALUE, ZSTD_FRAME_MAGIC
 from docstore.tablets import frames
 from docstore.tablets.record import Record

@@ -25,8 +25,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docstore import compiled
-from docstore.archives.formats.entries import PageEntry
-from docstore.archives.formats.reader import read
+from docstore.archives.entries import PageEntry
+from docstore.archives.reader import read
 from docstore.dedup import shingle
 from docstore.dedup.analysis import Analysis
 from docstore.dedup.kernel import NATIVE_EXTRACTORS, Kernel

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import docstore
-from docstore.archives.formats.entries import PageEntry
-from docstore.archives.formats.reader import read
+from docstore.archives.entries import PageEntry
+from docstore.archives.reader import read
 from docstore.sweep.job import SweepOptions, sweep
 
 SEED = 20_261_120

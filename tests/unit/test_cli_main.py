@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from cli_case import Terminal, article, html
 
-from docstore.cli import registry
-from docstore.cli.main import main
+from docstore.cli.main import COMMANDS, main
 from docstore.version import __version__
 
 DOCSTORE = [sys.executable, "-m", "docstore.cli"]
@@ -25,7 +24,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
 def test_help_lists_every_command(run: Terminal) -> None:
     answer = run.bare("--help")
     assert answer.code == 0
-    for command in registry.COMMANDS:
+    for command in COMMANDS:
         assert f"  {command.name} " in answer.out
         assert command.summary in answer.out
 
@@ -254,7 +253,7 @@ def test_an_interrupt_is_exit_130(run: Terminal) -> None:
 def test_completion_names_every_command(run: Terminal, shell: str) -> None:
     answer = run.bare("completion", shell)
     assert answer.code == 0
-    for command in registry.COMMANDS:
+    for command in COMMANDS:
         assert command.name in answer.out
 
 

@@ -16,7 +16,7 @@ from stores import contents, damage_value
 
 import docstore
 from docstore import ColumnFamily, DeleteCells, GCPolicy, Page, Schema, SetCell
-from docstore.archives.copying.job import CopyOptions, copy, copy_into
+from docstore.archives.copying import CopyOptions, copy, copy_into
 from docstore.model.capture import BODY, CHECKSUM, MAIN
 from docstore.model.errors import CorruptionError, InvalidArgument, StorageError
 from docstore.model.types import Durability
@@ -277,9 +277,7 @@ def test_a_damaged_value_is_named_and_everything_else_is_copied(tmp_path: Path) 
 
 
 def test_a_row_of_very_many_cells_is_copied_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from docstore.archives.copying import rows
-
-    monkeypatch.setattr(rows, "PORTION_CELLS", 50)
+    monkeypatch.setattr("docstore.archives.copying.PORTION_CELLS", 50)
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         cells = [SetCell("anchor", f"https://l.example/{n}".encode(), 1000 * (n % 3), b"%d" % n) for n in range(400)]
         store.cells.apply("https://a.example/", cells)
@@ -368,9 +366,7 @@ def test_a_value_deleted_while_it_is_read_is_not_copied(tmp_path: Path, monkeypa
 def test_a_full_disk_ends_the_copy_and_the_next_run_goes_on(
     source: DocumentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from docstore.archives.copying import job
-
-    monkeypatch.setattr(job, "RANGE_ROWS", 5)
+    monkeypatch.setattr("docstore.archives.copying.RANGE_ROWS", 5)
     real = RowImporter.write
     calls: list[int] = []
 

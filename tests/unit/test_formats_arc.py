@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from warc_records import HTML, message, page, reasons, run, urls
 
-from docstore.archives.formats.entries import SkippedEntry
+from docstore.archives.entries import SkippedEntry
 
 ARC_1 = b"1 0 InternetArchive\nURL IP-address Archive-date Content-type Archive-length\n"
 ARC_2 = (

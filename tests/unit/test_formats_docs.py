@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docstore.archives.formats.entries import BODY_LIMIT_BYTES, HEADER_LIMIT_BYTES
-from docstore.archives.formats.http import ADDED_HEADER, ORIGINAL_PREFIX
+from docstore.archives.entries import BODY_LIMIT_BYTES, HEADER_LIMIT_BYTES
+from docstore.archives.http import ADDED_HEADER, ORIGINAL_PREFIX
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
 

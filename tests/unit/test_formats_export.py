@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docstore.archives.formats.entries import Entry, PageEntry, RevisitEntry, SkippedEntry
-from docstore.archives.formats.reader import read
-from docstore.archives.writers import ExportPage, JsonLinesExport, TrecWebExport, WarcExport, document_number
+from docstore.archives.entries import Entry, PageEntry, RevisitEntry, SkippedEntry
+from docstore.archives.export import ExportPage, JsonLinesExport, TrecWebExport, WarcExport, document_number
+from docstore.archives.reader import read
 from docstore.model.types import Page
 
 CRAWL = Path(__file__).parents[2] / "examples" / "sample-crawl.warc.gz"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from docstore.archives.formats.entries import DamagedEntry, Entry, PageEntry, RevisitEntry, SkippedEntry
-from docstore.archives.formats.reader import read
+from docstore.archives.entries import DamagedEntry, Entry, PageEntry, RevisitEntry, SkippedEntry
+from docstore.archives.reader import read
 
 CHECKOUT = Path(__file__).parents[2]
 SHARED = Path(os.environ.get("DOCSTORE_SHARED", CHECKOUT.parent / "shared"))

@@ -19,12 +19,11 @@ import pytest
 import zstandard
 from warc_records import DATE, HTML, MICROS, message, numbered, packings, page, reasons, record, run, urls
 
-from docstore.archives.formats import entries as limits
-from docstore.archives.formats.detect import detect
-from docstore.archives.formats.entries import DamagedEntry, PageEntry, RevisitEntry, SkippedEntry
-from docstore.archives.formats.http import parse_fields
-from docstore.archives.formats.reader import FORMATS, read
-from docstore.archives.formats.warc import parse_date, parse_date14
+from docstore.archives import entries as limits
+from docstore.archives.entries import DamagedEntry, PageEntry, RevisitEntry, SkippedEntry
+from docstore.archives.http import parse_fields
+from docstore.archives.reader import FORMATS, detect, read
+from docstore.archives.warc import parse_date, parse_date14
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Page
 

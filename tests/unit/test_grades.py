@@ -13,8 +13,7 @@ from pages import changed, page, words
 
 import docstore
 from docstore import Schema, VerdictKind
-from docstore.archives.export import export
-from docstore.archives.writers import JsonLinesExport
+from docstore.archives.export import JsonLinesExport, export
 from docstore.dedup.kernel import Kernel
 from docstore.reports.dedup import dedup_stats
 from docstore.storage.schema import decode_schema, encode_schema

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import docstore
-from docstore.archives.readahead import child
-from docstore.archives.readahead.process import Job
+from docstore.archives import readahead_child
+from docstore.archives.readahead import Job
 from docstore.dedup import bands
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.errors import CorruptionError
@@ -80,9 +80,9 @@ def test_a_secret_is_kept_by_backups_and_by_the_runs_made_anew(tmp_path: Path) -
 
 def test_the_reading_process_makes_the_keys_of_its_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[bytes] = []
-    monkeypatch.setattr(child, "Kernel", lambda *fixed, order, vocabulary: made.append(order))
+    monkeypatch.setattr(readahead_child, "Kernel", lambda *fixed, order, vocabulary: made.append(order))
     job = Job((), "combined", 5, "blake3", 1, False, 1 << 28, False, band_secret=b"s" * 16)
-    child.serve(job, BytesIO())
+    readahead_child.serve(job, BytesIO())
     assert made == [bands.order_of(b"s" * 16)]
 
 

@@ -13,11 +13,12 @@ import docstore
 from docstore.dedup import shingle
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.simhash import simhash
+from docstore.lab.pictures import plotted_pairs
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import ReadSpec, Schema, SetCell
 from docstore.reading.documents import Capture
 from docstore.reports.dedup import KnownDuplicate, known_duplicates
-from docstore.reports.measures import Measures, measures, plotted_pairs, simhash_pairs, similar_by_simhash
+from docstore.reports.measures import Measures, measures, simhash_pairs, similar_by_simhash
 from docstore.serving.client import connect
 from docstore.store import DocumentStore, open_store
 from docstore.sweep.job import sweep

@@ -23,11 +23,10 @@ from warc_records import message, record
 
 import docstore
 from docstore.archives import ingest as ingesting
+from docstore.archives import readahead, readahead_child
 from docstore.archives.ingest import IngestOptions, IngestReport, ingest
-from docstore.archives.readahead import child, frames, process
-from docstore.archives.readahead.frames import End, Failure
-from docstore.archives.readahead.portions import MAX_REST, Place, Portion, Rest, portions
-from docstore.archives.readahead.process import Job
+from docstore.archives.readahead import MAX_REST, Job, Place, Portion, ReadyPortion, Rest, portions
+from docstore.archives.readahead_child import LONG_BODY_BYTES, End, Failure
 from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument, StorageError
 from docstore.model.types import Page
@@ -148,7 +147,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(begun.pid)
         return begun
 
-    monkeypatch.setattr(process.subprocess, "Popen", noted)
+    monkeypatch.setattr(readahead.subprocess, "Popen", noted)
     return found
 
 
@@ -165,7 +164,7 @@ def test_a_process_is_started_for_large_files_where_it_can_help(
     expected: int,
 ) -> None:
     monkeypatch.setattr(ingesting, "READER_BYTES", least_bytes)
-    monkeypatch.setattr(process, "cores", lambda: cores)
+    monkeypatch.setattr(readahead, "cores", lambda: cores)
     with docstore.open(tmp_path / "s", create=True) as store:
         assert ingest(store, [str(SAMPLE)], IngestOptions(threads=threads)).pages == 192
     assert len(started) == expected
@@ -194,11 +193,11 @@ def test_where_no_process_can_be_had_this_one_reads_and_says_so_once(
     if program.startswith("/bin") and not Path(program).exists():
         pytest.skip(f"no {program} here")
     monkeypatch.setattr(sys, "executable", program)
-    process.say_once.cache_clear()
+    readahead.say_once.cache_clear()
     with docstore.open(tmp_path / "s", create=True) as store, caplog.at_level(logging.WARNING):
         for _ in range(2):
             assert ingest(store, [str(SAMPLE)], IngestOptions(reader=True)).pages == 192
-    said = [entry for entry in caplog.records if entry.name == process.__name__]
+    said = [entry for entry in caplog.records if entry.name == readahead.__name__]
     assert len(said) == 1
     assert "this one reads, too" in said[0].getMessage()
 
@@ -252,7 +251,7 @@ def test_a_reader_that_is_killed_is_an_error_that_names_the_file_and_the_same_ru
 
 
 def test_what_reading_raises_is_raised_here(tmp_path: Path, started: list[int]) -> None:
-    reader = process.start(Job((str(SAMPLE),), "nothing", 5, "blake3", 1, False, 1 << 28, False))
+    reader = readahead.start(Job((str(SAMPLE),), "nothing", 5, "blake3", 1, False, 1 << 28, False))
     assert reader is not None
     with reader:
         assert reader.has_loaded()
@@ -279,17 +278,17 @@ def test_any_exception_can_be_sent(error: BaseException, monkeypatch: pytest.Mon
         yield Portion([Page("http://a.example/", b"x", fetched_at=10**15)], [Place(0, 7)], Rest())
         raise error
 
-    monkeypatch.setattr(child, "portions", failing)
+    monkeypatch.setattr(readahead_child, "portions", failing)
     answers = io.BytesIO()
-    child.serve(Job((), "combined", 5, "blake3", 2, False, 1 << 28, False), answers)
+    readahead_child.serve(Job((), "combined", 5, "blake3", 2, False, 1 << 28, False), answers)
     ready, failure = received(answers)
-    assert isinstance(ready, frames.ReadyPortion) and ready.places == [Place(0, 7)]
+    assert isinstance(ready, ReadyPortion) and ready.places == [Place(0, 7)]
     assert isinstance(failure, Failure) and "all gone" in str(failure.error)
     assert type(failure.error) is (MemoryError if isinstance(error, MemoryError) else RuntimeError)
 
 
-def received(answers: io.BytesIO) -> list[frames.Message]:
-    receiver = frames.Receiver(io.BufferedReader(io.BytesIO(answers.getvalue())))
+def received(answers: io.BytesIO) -> list[readahead_child.Message]:
+    receiver = readahead_child.Receiver(io.BufferedReader(io.BytesIO(answers.getvalue())))
     found = []
     while (message := receiver.take()) is not None:
         found.append(message)
@@ -318,16 +317,16 @@ def test_what_is_under_way_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
                 self.sent_bytes += len(body)
             return len(raw)
 
-    monkeypatch.setattr(child, "portions", many)
-    monkeypatch.setattr(child, "AHEAD_BYTES", 10 * len(body))
+    monkeypatch.setattr(readahead_child, "portions", many)
+    monkeypatch.setattr(readahead_child, "AHEAD_BYTES", 10 * len(body))
     answers = Answers()
-    child.serve(Job((), "combined", 5, "blake3", 4, False, 1 << 28, False), answers)
+    readahead_child.serve(Job((), "combined", 5, "blake3", 4, False, 1 << 28, False), answers)
     assert answers.sent_bytes == 400 * len(body)
     assert answers.most_ahead_bytes <= 11 * len(body)  # one more has been read and waits for leave
 
 
 def test_one_page_longer_than_all_that_may_be_under_way_passes() -> None:
-    allowance = child.Allowance(10)
+    allowance = readahead_child.Allowance(10)
     passed = []
 
     def take_all() -> None:
@@ -354,8 +353,8 @@ def test_a_portion_is_the_same_at_the_other_end() -> None:
         Page("no url", b"x", fetched_at=10**15),
         Page("http://a.example/304", b"", 304, fetched_at=10**15, ip="::1"),
         Page("http://a.example/picture", source.randbytes(3000), fetched_at=10**15 + 5, payload_digest="d", docno="n"),
-        Page("http://a.example/long", source.randbytes(frames.LONG_BODY_BYTES), fetched_at=10**15 + 6),
-        Page("http://a.example/longer", source.randbytes(frames.LONG_BODY_BYTES + 1), fetched_at=10**15 + 7),
+        Page("http://a.example/long", source.randbytes(LONG_BODY_BYTES), fetched_at=10**15 + 6),
+        Page("http://a.example/longer", source.randbytes(LONG_BODY_BYTES + 1), fetched_at=10**15 + 7),
         Page("http://a.example/empty", b"", fetched_at=10**15),
     ]
     rest = Rest()
@@ -363,10 +362,10 @@ def test_a_portion_is_the_same_at_the_other_end() -> None:
     prepared = preparer.prepare(pages, anchors=True)
     places = [Place(number, number * 10) for number in range(len(pages))]
     sent = io.BytesIO()
-    frames.write(sent, frames.encode_portion(Portion(pages, places, rest), prepared))
+    readahead_child.write(sent, readahead_child.encode_portion(Portion(pages, places, rest), prepared))
     (ready,) = received(sent)
-    assert isinstance(ready, frames.ReadyPortion)
-    assert [len(received(io.BytesIO(sent.getvalue()[:-cut]))) for cut in (1, frames.LONG_BODY_BYTES + 2)] == [0, 0]
+    assert isinstance(ready, ReadyPortion)
+    assert [len(received(io.BytesIO(sent.getvalue()[:-cut]))) for cut in (1, LONG_BODY_BYTES + 2)] == [0, 0]
     assert (ready.places, ready.rest) == (places, rest)
     for one, other in zip(prepared, ready.prepared, strict=True):
         assert isinstance(other, Prepared) and all(isinstance(anchor, Anchor) for anchor in other.anchors)
@@ -379,16 +378,16 @@ def test_a_portion_is_the_same_at_the_other_end() -> None:
             if isinstance(mine, np.ndarray):
                 assert mine.dtype == theirs.dtype
     assert any(one.anchors for one in ready.prepared)
-    assert frames.decode(frames.encode(End())) == End()
+    assert readahead_child.decode(readahead_child.encode(End())) == End()
 
 
 def test_frames_longer_than_the_buffer_and_frames_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frames, "BUFFER_BYTES", 10)
-    monkeypatch.setattr(frames, "LARGEST_KEPT_BYTES", 200)
+    monkeypatch.setattr(readahead_child, "BUFFER_BYTES", 10)
+    monkeypatch.setattr(readahead_child, "LARGEST_KEPT_BYTES", 200)
     answers = io.BytesIO()
     errors = [Failure(ValueError("x" * size)) for size in (1, 500, 100, 300)]
     for error in errors:
-        frames.write(answers, frames.encode(error))
+        readahead_child.write(answers, readahead_child.encode(error))
     assert [str(found.error) for found in received(answers) if isinstance(found, Failure)] == [
         str(error.error) for error in errors
     ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from docstore.archives.formats.entries import PageEntry, RevisitEntry, SkippedEntry
-from docstore.archives.formats.reader import read
+from docstore.archives.entries import PageEntry, RevisitEntry, SkippedEntry
+from docstore.archives.reader import read
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CRAWL = EXAMPLES / "sample-crawl.warc.gz"

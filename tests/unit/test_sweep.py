@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import docstore
-from docstore.archives.formats.entries import PageEntry
-from docstore.archives.formats.reader import read
+from docstore.archives.entries import PageEntry
+from docstore.archives.reader import read
 from docstore.dedup.clusters import CanonicalPolicy
 from docstore.dedup.kernel import Kernel
 from docstore.model.capture import ClusterPlace, decode_cluster_place

@@ -16,9 +16,8 @@ from warc_records import message, record
 
 import docstore
 from docstore import DeleteCells, DeleteFamily, Page, Policy, VerdictKind
-from docstore.archives.export import export
+from docstore.archives.export import JsonLinesExport, export
 from docstore.archives.ingest import ingest
-from docstore.archives.writers import JsonLinesExport
 from docstore.dedup.clusters import CanonicalPolicy
 from docstore.model.capture import BODY, MAIN, TITLE, VERDICT, decode_verdict, encode_verdict
 from docstore.model.errors import CorruptionError

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import zstandard
 
-from docstore.archives.formats.entries import PageEntry
-from docstore.archives.formats.reader import read
+from docstore.archives.entries import PageEntry
+from docstore.archives.reader import read
 from docstore.model.types import Page
 
 

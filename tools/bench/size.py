@@ -26,9 +26,9 @@ from pathlib import Path
 from unittest import mock
 
 import docstore
-from docstore.archives.formats.entries import PageEntry
-from docstore.archives.formats.reader import read
+from docstore.archives.entries import PageEntry
 from docstore.archives.ingest import IngestOptions, ingest
+from docstore.archives.reader import read
 from docstore.model.types import Page, ReadSpec
 from docstore.storage.files import Files
 from docstore.store import DocumentStore

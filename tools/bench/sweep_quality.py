@@ -28,8 +28,8 @@ from resource import RUSAGE_SELF, getrusage
 import numpy as np
 
 import docstore
-from docstore.archives.formats.entries import PageEntry
-from docstore.archives.formats.reader import read
+from docstore.archives.entries import PageEntry
+from docstore.archives.reader import read
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.overlaps import Sets
 from docstore.model.keys import canonical_url, url_of

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from docstore.archives.formats.entries import PageEntry
-from docstore.archives.formats.reader import read
-from docstore.archives.writers import ExportPage, WarcExport
+from docstore.archives.entries import PageEntry
+from docstore.archives.export import ExportPage, WarcExport
+from docstore.archives.reader import read
 from docstore.model.types import Page
 
 MIRRORED = 10

@@ -9,7 +9,7 @@ import argparse
 import dataclasses
 from contextlib import ExitStack
 
-from docstore.cli import arguments, output, progress
+from docstore.cli import arguments, output
 from docstore.cli.opening import open_in
 from docstore.model.errors import EXIT_OK
 
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     """Back up."""
     with ExitStack() as stack:
         store = open_in(stack, args)
-        report = store.backup(args.folder, progress.of_bytes(args, stack, "backup"))
+        report = store.backup(args.folder, output.progress_of_bytes(args, stack, "backup"))
     if args.json:
         output.json_line(dataclasses.asdict(report))
     else:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from docstore.attach import open_or_attach
-from docstore.cli import arguments, output, progress
+from docstore.cli import arguments, output
 from docstore.model.errors import EXIT_OK, CorruptionError, InvalidArgument
 from docstore.reports.check import check, losses
 from docstore.storage.parts import Problem
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         problems = (
             losses(_losing(store))
             if args.acknowledge
-            else _checked(store, progress.of_count(args, stack, " rows", "check"))
+            else _checked(store, output.progress_of_count(args, stack, " rows", "check"))
         )
         for problem in problems:
             found += 1

@@ -9,7 +9,7 @@ import argparse
 import dataclasses
 from contextlib import ExitStack
 
-from docstore.cli import answers, arguments, output, progress
+from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_in
 from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED
 from docstore.storage.reports import CompactionReport
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     """Compact."""
     with ExitStack() as stack:
         store = open_in(stack, args)
-        show = None if args.dry_run else progress.of_bytes(args, stack, "compact")
+        show = None if args.dry_run else output.progress_of_bytes(args, stack, "compact")
         report = store.compact(tablets=args.tablets or None, level=args.level, dry_run=args.dry_run, on_progress=show)
     if args.json:
         output.json_line(dataclasses.asdict(report))

@@ -9,7 +9,8 @@ import argparse
 
 import shtab
 
-from docstore.cli import output, registry
+from docstore.cli import output
+from docstore.cli.main import whole_parser
 from docstore.model.errors import EXIT_OK
 
 DESCRIPTION = """\
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the script."""
-    parser = registry.whole_parser()
+    parser = whole_parser()
     _complete_files(parser)
     output.line(shtab.complete(parser, args.shell))
     return EXIT_OK

@@ -1,6 +1,6 @@
 """`docstore copy`: a store copied into another one, of whatever backend.
 
-Shows what `docstore.archives.copying.job` gives.
+Shows what `docstore.archives.copying` gives.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 from contextlib import ExitStack
 
-from docstore.archives.copying.job import CopyOptions, CopyReport, Progress, copy
-from docstore.cli import answers, arguments, output, progress
+from docstore.archives.copying import CopyOptions, CopyReport, Progress, copy
+from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_files
 from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError, InvalidArgument
 
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bar(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
-    bar = progress.bar(args, stack, desc="rows", unit=" rows")
+    bar = output.progress_bar(args, stack, desc="rows", unit=" rows")
 
     def show(what: str, done: int) -> None:
         if bar.desc != f"{what}: ":

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from docstore.cli import answers, arguments, output, progress
+from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_in
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.keys import complete_url
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         urls = [complete_url(args.url)] if args.prefix is None else _urls(store, args.prefix)
         deleted = sum(_delete(args, store, url) for url in urls)
         if args.purge:
-            report = store.compact(on_progress=progress.of_bytes(args, stack, "compact"))
+            report = store.compact(on_progress=output.progress_of_bytes(args, stack, "compact"))
             for sentence in report.advice:
                 output.note(sentence)
     if args.json:

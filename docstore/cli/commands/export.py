@@ -14,9 +14,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from docstore.archives.export import Selection, export, selected
-from docstore.archives.writers import WRITERS
-from docstore.cli import answers, arguments, output, progress
+from docstore.archives.export import WRITERS, Selection, export, selected
+from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_in
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 
@@ -84,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         store = open_in(stack, args)
         stream = stack.enter_context(_stdout() if to_stdout else output.replaced(Path(args.output)))
-        show = progress.of_count(args, stack, " pages")
+        show = output.progress_of_count(args, stack, " pages")
         selection = _selection(args)
         survivors = _survivors(store, selection, args.dropped) if args.unique else None
         report = export(

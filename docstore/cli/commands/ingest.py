@@ -14,9 +14,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
-from docstore.archives.formats.entries import BODY_LIMIT_BYTES
+from docstore.archives.entries import BODY_LIMIT_BYTES
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
-from docstore.cli import answers, arguments, output, progress
+from docstore.cli import answers, arguments, output
 from docstore.cli.opening import note_slow_kernel, open_in
 from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 from docstore.model.types import DUPLICATES, REJECTING, Policy, PutResult, VerdictKind
@@ -171,7 +171,7 @@ def _reject_writer(file: IO[bytes]) -> Callable[[PutResult], None]:
 
 def _progress(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
     """A bar of the bytes of the files, with the time that is left; of pages where a stream is read."""
-    bar = progress.bar(args, stack, unit=" pages")
+    bar = output.progress_bar(args, stack, unit=" pages")
 
     def show(report: IngestReport) -> None:
         if report.file_bytes and not bar.total:

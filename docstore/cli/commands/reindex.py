@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from contextlib import ExitStack
 
-from docstore.cli import arguments, output, progress
+from docstore.cli import arguments, output
 from docstore.cli.opening import open_in
 from docstore.model.errors import EXIT_OK
 from docstore.serving.wire import report_of
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     """Reindex."""
     with ExitStack() as stack:
         store = open_in(stack, args)
-        show = progress.of_count(args, stack, " pages")
+        show = output.progress_of_count(args, stack, " pages")
         if isinstance(store, DocumentStore):
             report = reindex(store, dry_run=args.dry_run, on_progress=show and (lambda report: show(report.pages)))
         else:

@@ -9,7 +9,7 @@ import argparse
 from contextlib import ExitStack
 from pathlib import Path
 
-from docstore.cli import arguments, output, progress
+from docstore.cli import arguments, output
 from docstore.cli.opening import open_named, refuse_other_backend
 from docstore.model.capture import BODY
 from docstore.model.errors import EXIT_OK
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     """Restore."""
     refuse_other_backend(args.store, "a restore makes the files of a store; `docstore copy` copies that one elsewhere")
     with ExitStack() as stack:
-        show = progress.of_bytes(args, stack, "restore")
+        show = output.progress_of_bytes(args, stack, "restore")
         restore(Path(args.folder), Path(args.store), on_progress=show)
     with open_named(args) as store:
         # Counted, because the totals of a store do not go down where pages are deleted.

@@ -9,7 +9,7 @@ import argparse
 import dataclasses
 from pathlib import Path
 
-from docstore.archives.writers import WRITERS, ExportPage
+from docstore.archives.export import WRITERS, ExportPage
 from docstore.cli import arguments, output
 from docstore.cli.opening import refuse_other_backend
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument

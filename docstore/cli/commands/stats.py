@@ -1,7 +1,7 @@
 """`docstore stats`: totals, verdicts and sizes; statistics of words (`--text`) or of duplicates (`--dedup`).
 
-Shows what `DocumentStore.stats`, `docstore.reports.text` and `docstore.reports.dedup` give; loads the latter
-two, and what draws them, only when asked to.
+Shows what `DocumentStore.stats` and `docstore.reports.dedup` give; loads the latter, and
+the laboratory for `--text` and pictures, only when asked to.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from docstore.cli import arguments, output
 from docstore.cli.opening import open_named
-from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.model.types import Previous, VerdictKind
 from docstore.store import DocumentStore
 
-if TYPE_CHECKING:  # loaded for --text and --dedup alone
+if TYPE_CHECKING:  # loaded for --dedup alone
     from docstore.reports.dedup import DedupStats
-    from docstore.reports.text import PowerLaw, TextStatistics
 
 DESCRIPTION = """\
 Print what a store holds: captures by verdict and by how they were stored, and
@@ -89,7 +88,8 @@ def run(args: argparse.Namespace) -> int:
     if args.by is not None and not args.dedup:
         raise InvalidArgument("--by goes only with --dedup")
     if args.text:
-        return _run_text(args)
+        code: int = import_module("docstore.lab.textstats").run(args)
+        return code
     if args.host is not None or args.top is not None:
         raise InvalidArgument("--host and --top go only with --text")
     if args.png is not None and not args.dedup:
@@ -162,9 +162,9 @@ def _run_dedup(args: argparse.Namespace) -> int:
         else:
             report_of = import_module("docstore.serving.wire").report_of
             found = store.run_job("dedup-stats", {"by": args.by}, report_of(dedupstats.DedupStats))
-        pairs = [] if args.png is None else import_module("docstore.reports.measures").plotted_pairs(store)
+        pairs = [] if args.png is None else import_module("docstore.lab.pictures").plotted_pairs(store)
     if args.png is not None:
-        output.write_file(args.png, import_module("docstore.reports.pictures").simhash_png(pairs))
+        output.write_file(args.png, import_module("docstore.lab.pictures").simhash_png(pairs))
     if args.json:
         output.json_line(found.as_dict())
         return EXIT_OK
@@ -205,45 +205,3 @@ def _run_dedup(args: argparse.Namespace) -> int:
 
 def _share(count: int, total: int) -> str:
     return f"{count}  ({count / total:.1%})" if count and total else str(count)
-
-
-def _run_text(args: argparse.Namespace) -> int:
-    """Statistics of words."""
-    textstats = import_module("docstore.reports.text")
-    with open_named(args) as store:
-        found: TextStatistics = textstats.text_statistics(store, host=args.host, top=args.top or textstats.TOP_WORDS)
-    if not found.words:
-        output.note(f"no text{f' on {args.host}' if args.host else ''}")
-        return EXIT_NOTHING_FOUND
-    if args.png is not None:
-        output.write_file(args.png, import_module("docstore.reports.pictures").statistics_png(found))
-    if args.json:
-        output.json_line(found.as_dict())
-        return EXIT_OK
-    about = "" if found.exact else "about "
-    output.table(
-        [
-            ("pages", str(found.pages)),
-            ("words", str(found.words)),
-            ("vocabulary", f"{about}{found.vocabulary}"),
-            ("hapax", f"{about}{found.hapax}  ({found.hapax_share:.1%} of the vocabulary)"),
-            ("counted", found.method),
-            ("Zipf", _law(found.zipf, "f(r)", "r", "ranks spaced evenly in log r")),
-            ("Heaps", _law(found.heaps, "V(n)", "n", "points of the growth")),
-            ("growth", " ".join(f"{read}:{vocabulary}" for read, vocabulary in found.growth[-8:])),
-        ]
-    )
-    output.line()
-    rows = [
-        (str(one.rank), one.word, str(one.frequency), f"{one.probability:.5f}", f"{one.product:.4f}")
-        for one in found.top
-    ]
-    output.table(rows, ("rank", "word", "frequency", "P(r)", "r*P(r)"), right=(0, 2, 3, 4))
-    return EXIT_OK
-
-
-def _law(law: PowerLaw | None, name: str, variable: str, over: str) -> str:
-    if law is None:
-        return "too few points"
-    curve = f"{name} = {law.factor:.4g} * {variable}^{law.exponent:.3f}"
-    return f"{curve}  (least squares in log-log over {law.points} {over}, R2 {law.r_squared:.3f})"

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from docstore.cli import answers, arguments, output, progress
+from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_in
 from docstore.dedup.clusters import CanonicalPolicy
 from docstore.model.errors import EXIT_OK, InvalidArgument
@@ -159,7 +159,7 @@ def _swept(store: RemoteStore, options: SweepOptions, show: Progress | None) -> 
 
 
 def _stages(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
-    bar = progress.bar(args, stack)
+    bar = output.progress_bar(args, stack)
 
     def show(stage: str, done: int, total: int) -> None:
         if bar.desc != f"{stage}: ":

@@ -1,6 +1,6 @@
 """Word statistics of stored texts: vocabulary, frequencies by rank, Zipf's and Heaps' laws, in one pass.
 
-Reads the `text` family of a store, newest text of each page; must not know the terminal or what draws a plot.
+Reads the `text` family of a store, newest text of each page; `docstore stats --text` prints what it finds.
 Words are the units by which pages are compared (`text.words`).
 
 **Memory is bounded.**  Up to EXACT_WORDS different words every count is exact.  Above that two summaries of that size
@@ -21,17 +21,21 @@ words has grown by a fifth.
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import mmh3
 
+from docstore.cli import output
+from docstore.cli.opening import open_named
 from docstore.model.capture import MAIN
-from docstore.model.errors import InvalidArgument
+from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.types import ReadSpec
 from docstore.text.words import words
 
@@ -290,3 +294,47 @@ def fit(points: Sequence[tuple[int, int]]) -> PowerLaw | None:
     spread = math.fsum((y - mean_y) ** 2 for _, y in logs)
     r_squared = covariance**2 / (variance * spread) if spread else 1.0
     return PowerLaw(math.exp(mean_y - exponent * mean_x), exponent, r_squared, len(logs))
+
+
+# --- `docstore stats --text`
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the statistics of words."""
+    with open_named(args) as store:
+        found = text_statistics(store, host=args.host, top=args.top or TOP_WORDS)
+    if not found.words:
+        output.note(f"no text{f' on {args.host}' if args.host else ''}")
+        return EXIT_NOTHING_FOUND
+    if args.png is not None:
+        output.write_file(args.png, import_module("docstore.lab.pictures").statistics_png(found))
+    if args.json:
+        output.json_line(found.as_dict())
+        return EXIT_OK
+    about = "" if found.exact else "about "
+    output.table(
+        [
+            ("pages", str(found.pages)),
+            ("words", str(found.words)),
+            ("vocabulary", f"{about}{found.vocabulary}"),
+            ("hapax", f"{about}{found.hapax}  ({found.hapax_share:.1%} of the vocabulary)"),
+            ("counted", found.method),
+            ("Zipf", _law(found.zipf, "f(r)", "r", "ranks spaced evenly in log r")),
+            ("Heaps", _law(found.heaps, "V(n)", "n", "points of the growth")),
+            ("growth", " ".join(f"{read}:{vocabulary}" for read, vocabulary in found.growth[-8:])),
+        ]
+    )
+    output.line()
+    rows = [
+        (str(one.rank), one.word, str(one.frequency), f"{one.probability:.5f}", f"{one.product:.4f}")
+        for one in found.top
+    ]
+    output.table(rows, ("rank", "word", "frequency", "P(r)", "r*P(r)"), right=(0, 2, 3, 4))
+    return EXIT_OK
+
+
+def _law(law: PowerLaw | None, name: str, variable: str, over: str) -> str:
+    if law is None:
+        return "too few points"
+    curve = f"{name} = {law.factor:.4g} * {variable}^{law.exponent:.3f}"
+    return f"{curve}  (least squares in log-log over {law.points} {over}, R2 {law.r_squared:.3f})"

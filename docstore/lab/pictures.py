@@ -1,25 +1,39 @@
 """Pictures as PNG: a page's tag curve with its plateau, the laws of words of a store, simhash against Jaccard.
 
-The only importer of matplotlib, which is loaded when a picture is asked for.
+The only importer of matplotlib, which is loaded when a picture is asked for.  `docstore plateau` is here;
+`docstore stats` asks for the other two.
 """
 
 from __future__ import annotations
 
+import argparse
+import random
 from collections.abc import Sequence
 from importlib import import_module
 from io import BytesIO
 from itertools import accumulate
 from math import acos, pi
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from docstore.model.errors import InvalidArgument
-from docstore.reports.measures import Measures
-from docstore.reports.text import PowerLaw, TextStatistics
+from docstore.cli import arguments, output
+from docstore.cli.opening import open_named
+from docstore.model import capture
+from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.model.keys import complete_url, url_of
+from docstore.model.types import ReadSpec
+from docstore.reports.measures import Measures, measures
 from docstore.text.charset import decode
 from docstore.text.plateau import WORD_VALUE, Ratio, Span, best_span, stream
 from docstore.text.tokens import split
 
+if TYPE_CHECKING:  # types alone
+    from docstore.attach import Store
+    from docstore.lab.textstats import PowerLaw, TextStatistics
+
 DOTS_PER_INCH: Final = 100
+PLOTTED_PAIRS: Final = 1000
+_Pair: TypeAlias = tuple[str, int, str, int]
+"""URL and time of two versions."""
 
 
 def new_figure(width_inches: float, height_inches: float, **options: Any) -> Any:
@@ -125,6 +139,48 @@ def _draw(axes: Any, points: Sequence[tuple[int, int]], law: PowerLaw | None, x_
     axes.set_ylabel(y_name)
 
 
+def plotted_pairs(store: Store, most: int = PLOTTED_PAIRS) -> list[Measures]:
+    """Measures of pairs of a store: pages with those that their verdicts name, and neighbours in row-key order.
+
+    Neighbours are mostly other pages of the same site, so that low similarities are there too.  Half of `most` are of
+    each sort, chosen by chance with a fixed seed; pairs of which one has no simhash are left out.
+    """
+    chooser = random.Random(0)
+    named: list[_Pair] = []
+    neighbours: list[_Pair] = []
+    seen = {id(named): 0, id(neighbours): 0}
+
+    def sample(kept: list[_Pair], pair: _Pair) -> None:
+        """Keep a sample of a stream whose length is not known (Vitter 1985, algorithm R)."""
+        seen[id(kept)] += 1
+        if len(kept) < most // 2:
+            kept.append(pair)
+        elif (place := chooser.randrange(seen[id(kept)])) < len(kept):
+            kept[place] = pair
+
+    before: tuple[str, int] | None = None
+    spec = ReadSpec(families=("dedup",), versions=1)
+    for row in store.cells.scan(spec=spec, qualifier_regex="verdict|text_checksum"):
+        newest = {cell.qualifier: cell for cell in row.cells}
+        text, encoded = newest.get(capture.TEXT_CHECKSUM[1]), newest.get(capture.VERDICT[1])
+        if text is None or not text.value:
+            continue
+        page = (row.url, text.timestamp)
+        verdict = None if encoded is None else capture.decode_verdict(encoded.value)
+        if verdict is not None and verdict.of_row_key:
+            sample(named, (*page, url_of(verdict.of_row_key), verdict.of_timestamp))
+        if before is not None:
+            sample(neighbours, (*before, *page))
+        before = page
+    found = []
+    for url, timestamp, other_url, other_timestamp in named + neighbours:
+        one = store.get(url, at=timestamp, families=("text", "dedup"))
+        other = store.get(other_url, at=other_timestamp, families=("text", "dedup"))
+        if one is not None and other is not None:
+            found.append(measures(one.newest, other.newest, store.schema))
+    return [each for each in found if each.jaccard is not None and each.simhash_agreement is not None]
+
+
 def simhash_png(pairs: Sequence[Measures]) -> bytes:
     """Draw the share of equal simhash bits of pairs over their exact Jaccard coefficient, as PNG.
 
@@ -148,3 +204,42 @@ def simhash_png(pairs: Sequence[Measures]) -> bytes:
     axes.set_ylabel("share of equal simhash bits")
     axes.set_title(f"{len(points):,} pairs of pages")
     return png(figure)
+
+
+# --- `docstore plateau`
+
+DESCRIPTION = """\
+Draw the cumulative tag curve of a page as a PNG, with the span that the
+extractor `plateau` takes as main text.  Needs the extra `plot`."""
+
+EXAMPLES = """\
+docstore plateau https://example.com/ --png plateau.png
+docstore plateau --file page.html --png plateau.png
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("url", metavar="URL", nargs="?", help="a stored page; https:// is added where it is missing")
+    parser.add_argument("--file", metavar="HTML", help="a file of HTML in place of a stored page; - for stdin")
+    parser.add_argument("--png", metavar="FILE", required=True, help="where to write the picture")
+    parser.add_argument("--at", metavar="TIME", type=arguments.time_micros, help="version at this time")
+    arguments.add_store(parser)
+    arguments.add_read_only(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draw the picture."""
+    if (args.url is None) == (args.file is None):
+        raise InvalidArgument("name either a URL or --file HTML")
+    if args.file is not None:
+        output.write_file(args.png, plateau_png(arguments.read_input(args.file), title=args.file))
+        return EXIT_OK
+    url = complete_url(args.url)
+    with open_named(args) as store:
+        document = store.get(url, at=args.at, families=("page", "http"))
+    if document is None or document.body is None:
+        output.note(f"no page {output.shown_url(url)}")
+        return EXIT_NOTHING_FOUND
+    output.write_file(args.png, plateau_png(document.body, document.newest.header("content-type"), title=document.url))
+    return EXIT_OK

@@ -16,8 +16,8 @@ import brotli
 import zstandard
 from warcio.statusandheaders import StatusAndHeadersParser
 
-from docstore.archives.formats.entries import BODY_LIMIT_BYTES, HEADER_LIMIT_BYTES
-from docstore.archives.formats.feeds import GZIP_MAGIC, ZSTD_MAGIC
+from docstore.archives.entries import BODY_LIMIT_BYTES, HEADER_LIMIT_BYTES
+from docstore.archives.source import GZIP_MAGIC, ZSTD_MAGIC
 from docstore.model.types import Headers
 
 _STATUS_LINE = re.compile(rb"(?:HTTP|ICY)(?:/\d+(?:\.\d+)?)?[ \t]+(\d{3})(?![0-9])[^\r\n]*(?:\r?\n|$)", re.IGNORECASE)

@@ -1,6 +1,6 @@
 """TREC Web files (WT2g, WT10g, .GOV, GOV2): <DOC>, <DOCNO>, <DOCHDR> with URL and HTTP header, body up to </DOC>.
 
-Knows `source`, `http`, `entries`.  Must not know the store.
+Must not know the store.
 
 The format has no escape for ``</DOC>`` in a body.  The first line of WT2g and WT10g headers ends in a length.  If a
 ``</DOC>`` is exactly so many bytes after ``</DOCHDR>``, the body ends there; else at the first ``</DOC>`` that is a
@@ -13,10 +13,10 @@ import email.utils
 import re
 from collections.abc import Iterator
 
-from docstore.archives.formats.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry, PageEntry
-from docstore.archives.formats.http import Refused, has_status_line, parse_head
-from docstore.archives.formats.source import Source
-from docstore.archives.formats.warc import CUT, TRUNCATED_HEADER, parse_date, parse_date14
+from docstore.archives.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry, PageEntry
+from docstore.archives.http import Refused, has_status_line, parse_head
+from docstore.archives.source import Source
+from docstore.archives.warc import CUT, TRUNCATED_HEADER, parse_date, parse_date14
 from docstore.model.types import Headers, Page, header_of
 
 _DOC = re.compile(rb"[ \t]*<DOC>", re.IGNORECASE)

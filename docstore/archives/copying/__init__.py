@@ -1,1 +1,0 @@
-"""A store copied into another one, of whatever backend: `docstore copy`."""

@@ -1,1 +1,0 @@
-"""Records in and out: WARC, ARC, TREC Web, JSON Lines."""
