@@ -11,9 +11,11 @@ that the text is boilerplate, a notice or a menu, and what the pages are about w
    holds two thirds of the words that only its own title has.  They do not if they share four words, at least half of
    each, and a text holds two thirds of these: the rest is a site's name.  Words are those of `text.words`, of three
    bytes and more in UTF-8 (one letter of a script without spaces), without numbers.
-2. *Evidence* is a third page with such a text, of the host of one of the two, whose title contradicts both.  If the two
-   are of one host it is enough that one of them shows more words outside of its main text than in it, or that neither
-   text holds a quarter of the words of its title.
+2. *Evidence* is a third page with such a text, of the host of one of the two, whose title contradicts both.  Between
+   hosts it is none if the page of that host is an article: its text holds a quarter of its title's words, and is at
+   least half of what it shows; the third page may be its printer version.  If the two are of one host it is enough that
+   one of them shows more words outside of its main text than in it, or that neither text holds a quarter of the words
+   of its title.
 
 Pages of other hosts are no evidence, so that a stranger cannot hide copies of a page.  `docs/dedup.md` has the figures.
 """
@@ -110,6 +112,11 @@ class TitledPage:
         body = self._load_body()
         return not body or 2 * self._read[1] >= _visible().analyse(body).word_count
 
+    @property
+    def is_article(self) -> bool:
+        """Whether the text is what the page is about: it holds words of the title, and is most of what is shown."""
+        return self.is_named and self.is_mostly_main
+
 
 @cache
 def _visible() -> Kernel:
@@ -140,11 +147,12 @@ def title_mismatch(one: TitledPage, other: TitledPage, like_them: Iterable[Title
     """
     if not titles_contradict(one, other):
         return False
-    if one.host and one.host == other.host and not (one.is_named or other.is_named):
-        return True
-    if one.host and one.host == other.host and not (one.is_mostly_main and other.is_mostly_main):
-        return True
-    return has_evidence(one, other, like_them)
+    if one.host and one.host == other.host:
+        if not (one.is_named or other.is_named) or not (one.is_mostly_main and other.is_mostly_main):
+            return True
+        return has_evidence(one, other, like_them)
+    articles = {each.host for each in (one, other) if each.is_article}
+    return has_evidence(one, other, (each for each in like_them if each.host not in articles))
 
 
 def has_evidence(one: TitledPage, other: TitledPage, like_them: Iterable[TitledPage]) -> bool:

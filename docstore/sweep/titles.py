@@ -74,16 +74,18 @@ def set_apart(
                     break
         return found
 
+    def is_bare(own: TitledPage, other: TitledPage, of_host: list[TitledPage]) -> bool:
+        """Whether the host of a page has no evidence against pairs of it with pages of other hosts."""
+        return own.is_article or not has_evidence(own, other, of_host)
+
     def is_apart(one: int, other: int) -> bool:
         if not titles_contradict(page(one), page(other)):
             return False
         ours, theirs = hosts(one), hosts(other)
         # a group has one text and title, so evidence of a host is evidence for all of its pairs with other hosts
-        bare = {
-            host for host, number in ours.items() if not has_evidence(page(number), page(other), witnesses(host, one))
-        }
+        bare = {host for host, number in ours.items() if is_bare(page(number), page(other), witnesses(host, one))}
         others_bare = bare and {
-            host for host, number in theirs.items() if not has_evidence(page(one), page(number), witnesses(host, other))
+            host for host, number in theirs.items() if is_bare(page(number), page(one), witnesses(host, other))
         }
         if bare and others_bare and (len(bare | others_bare) > 1 or b"" in bare):
             return False
