@@ -174,7 +174,6 @@ class _Rewound:
         return event
 
     def chunk(self) -> bytes:
-        """See `Feed`."""
         if not self._seen:
             chunk = self._feed.chunk()
             self._member_offset = self._feed.member_offset()
@@ -186,15 +185,12 @@ class _Rewound:
         return event
 
     def member_offset(self) -> int:
-        """See `Feed`."""
         return self._member_offset
 
     def offset(self) -> int:
-        """See `Feed`."""
         return self._feed.offset()
 
     def resync(self) -> bool:
-        """See `Feed`."""
         return bool(self._next()) if self._seen else self._feed.resync()
 
 

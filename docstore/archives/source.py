@@ -109,7 +109,7 @@ class PlainFeed:
         return 0
 
     def offset(self) -> int:
-        """See `Feed`."""
+        """How many bytes of the file have been taken."""
         return self._taken_bytes
 
     def resync(self) -> bool:
@@ -199,7 +199,7 @@ class _PackedFeed:
         return self._member_offset
 
     def offset(self) -> int:
-        """See `Feed`."""
+        """How many bytes of the file have been taken."""
         return self._window.offset
 
     def resync(self) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from docstore.archives.entries import (
     BODY_LIMIT_BYTES,
@@ -47,23 +47,7 @@ _STEP_BYTES = 1 << 20
 _BLANK_LIMIT_BYTES = 1 << 16
 
 
-class Header(Protocol):
-    """What a dialect reads out of the header of a record."""
-
-    @property
-    def length(self) -> int:
-        """Bytes of the block behind the header."""
-        ...
-
-    @property
-    def skipped(self) -> str:
-        """Why the record is no page, or "" when its block is wanted."""
-        ...
-
-    @property
-    def url(self) -> str:
-        """What it is about, or ""."""
-        ...
+Header: TypeAlias = "_WarcHeader | _ArcHeader"
 
 
 class Built(NamedTuple):
@@ -475,6 +459,8 @@ def _micros(fields: tuple[int, int, int, int, int, int], millis: int, offset: ti
 
 @dataclass(frozen=True, slots=True)
 class _WarcHeader:
+    """Of a record whose block has `length` bytes; `skipped` says why it is no page, or "" if its block is wanted."""
+
     fields: Mapping[str, str]
     length: int
     skipped: str = ""
