@@ -13,11 +13,11 @@ from math import acos, pi
 from typing import Any, Final
 
 from docstore.model.errors import InvalidArgument
+from docstore.reference.charset import decode
+from docstore.reference.plateau import WORD_VALUE, Ratio, Span, best_span, stream
+from docstore.reference.tokens import split
 from docstore.reports.measures import Measures
 from docstore.reports.text import PowerLaw, TextStatistics
-from docstore.text.charset import decode
-from docstore.text.plateau import WORD_VALUE, Ratio, Span, best_span, stream
-from docstore.text.tokens import split
 
 DOTS_PER_INCH: Final = 100
 

@@ -1,7 +1,7 @@
 """Word statistics of stored texts: vocabulary, frequencies by rank, Zipf's and Heaps' laws, in one pass.
 
 Reads the `text` family of a store, newest text of each page; must not know the terminal or what draws a plot.
-Words are the units by which pages are compared (`text.words`).
+Words are the units by which pages are compared (`reference.words`).
 
 **Memory is bounded.**  Up to EXACT_WORDS different words every count is exact.  Above that two summaries of that size
 are used, and the result says so:
@@ -33,7 +33,7 @@ import mmh3
 from docstore.model.capture import MAIN
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import ReadSpec
-from docstore.text.words import words
+from docstore.reference.words import words
 
 if TYPE_CHECKING:  # types alone
     from docstore.attach import Store

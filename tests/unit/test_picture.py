@@ -4,8 +4,8 @@ import sys
 import pytest
 
 from docstore.model.errors import InvalidArgument
+from docstore.reference.plateau import Span
 from docstore.reports.pictures import curve, plateau_png, span_tokens
-from docstore.text.plateau import Span
 
 PAGE = b"<ul><li>one<li>two<li>three</ul><p>" + b"many words of the text " * 20 + b"<p><p><p>end"
 

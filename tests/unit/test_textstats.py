@@ -16,9 +16,9 @@ from pages import page
 
 import docstore
 from docstore import InvalidArgument
+from docstore.reference.words import words
 from docstore.reports.pictures import statistics_png
 from docstore.reports.text import WordCounts, fit, statistics_of, text_statistics
-from docstore.text.words import words
 
 HTML = {"Content-Type": "text/html; charset=utf-8"}
 

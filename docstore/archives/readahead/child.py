@@ -25,8 +25,8 @@ from docstore.archives.readahead import frames
 from docstore.archives.readahead.frames import End, Failure
 from docstore.archives.readahead.portions import Portion, portions
 from docstore.archives.readahead.process import HELLO, Job
-from docstore.dedup import bands
 from docstore.dedup.kernel import Kernel
+from docstore.reference import fingerprints
 from docstore.writing.prepare import Preparer
 from docstore.writing.stream import BATCH_BYTES, BATCH_PAGES
 
@@ -84,7 +84,7 @@ def serve(job: Job, answers: IO[bytes]) -> None:
 def _frames(job: Job) -> Iterator[frames.Parts]:
     """The frames of a job, in order."""
     # Nothing in an archive is without its time: the clock only says what lies too far ahead.
-    order = bands.order_of(job.band_secret)
+    order = fingerprints.order_of(job.band_secret)
     kernel = Kernel(job.extractor, job.shingle_words, job.checksum, order=order, vocabulary=job.vocabulary)
     preparer = Preparer(kernel, lambda: time.time_ns() // 1000)
     allowance = Allowance(AHEAD_BYTES)

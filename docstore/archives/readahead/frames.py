@@ -17,7 +17,7 @@ from typing import IO, Any, Final, NamedTuple
 import numpy as np
 
 from docstore.archives.readahead.portions import Place, Portion, Rest
-from docstore.dedup.analysis import Analysis
+from docstore.model.analysis import Analysis
 from docstore.model.types import Page
 from docstore.storage.values import Sorted
 from docstore.writing.anchors import Anchor
