@@ -23,25 +23,26 @@ LAYERS = {
     "docstore.compiled": 0,
     "docstore.model": 0,
     "docstore.storage": 1,
-    "docstore.text": 1,
+    "docstore.reference": 1,
+    "docstore.text": 2,
     "docstore.serving.wire": 1,
-    "docstore.dedup": 2,
-    "docstore.tablets": 2,
-    "docstore.backends": 4,
-    "docstore.reading": 3,
-    "docstore.writing": 4,
-    "docstore.store": 5,
-    "docstore.serving.client": 5,
-    "docstore.attach": 6,
-    "docstore.serving.aio": 6,
-    "docstore.sweep": 7,
-    "docstore.archives": 8,
-    "docstore.reports": 8,
-    "docstore.serving": 9,
-    "docstore.scrapy": 8,
-    "docstore.cluster": 8,
-    "docstore.cli": 10,
-    "docstore.lab": 11,
+    "docstore.dedup": 3,
+    "docstore.tablets": 3,
+    "docstore.backends": 5,
+    "docstore.reading": 4,
+    "docstore.writing": 5,
+    "docstore.store": 6,
+    "docstore.serving.client": 6,
+    "docstore.attach": 7,
+    "docstore.serving.aio": 7,
+    "docstore.sweep": 8,
+    "docstore.archives": 9,
+    "docstore.reports": 9,
+    "docstore.serving": 10,
+    "docstore.scrapy": 9,
+    "docstore.cluster": 9,
+    "docstore.cli": 11,
+    "docstore.lab": 12,
 }
 """Layer by package.  A module imports its own package and packages of lower layers, none beside it."""
 
@@ -77,6 +78,27 @@ ONLY_IMPORTER = {
     "warcio": {"docstore.archives.http", "docstore.archives.export"},
 }
 """Where a library may be imported: values on disk are decoded in one place; archive formats bring their own zstd."""
+
+REFERENCE_IMPORTERS = {
+    "analysis": {"docstore.dedup.kernel"},
+    "texts": {"docstore.dedup.kernel", "docstore.dedup.detector"},
+    "blocks": {"docstore.text.explain"},
+    "combined": {"docstore.text.explain"},
+    "scored": {"docstore.text.explain"},
+    "plateau": {"docstore.lab.pictures"},
+    "tables": set(),
+    "page": {"docstore.dedup.kernel", "docstore.text"},
+    "tokens": {"docstore.text", "docstore.writing.anchors", "docstore.lab.pictures"},
+    "charset": {
+        "docstore.dedup.kernel",
+        "docstore.text",
+        "docstore.writing.anchors",
+        "docstore.lab.pictures",
+        "docstore.cli.explaining",
+    },
+}
+"""Who may import these modules of `docstore.reference`, apart from itself.  What all verdicts, searches and sweeps are
+made of, words and fingerprints, anyone may import: Python computes it in one place, whichever kernel analyses pages."""
 
 NATIVE_CODE = "docstore.dedup.docstore_native"
 """One module imports it, so that one answer to whether it is there holds everywhere."""
@@ -125,7 +147,7 @@ LOADED_LATER = {
     ("docstore.store", "docstore.writing.write_side"),
     ("docstore.store", "docstore.writing.prepare"),
     ("docstore.store", "docstore.reading.snippet"),
-    ("docstore.model.capture", "docstore.dedup.analysis"),
+    ("docstore.model.capture", "docstore.model.analysis"),
     ("docstore.backends", "docstore.cluster.backend"),
     ("docstore.sweep.job", "docstore.cluster.spark"),
     ("docstore.cli.main", "docstore.lab"),
@@ -178,6 +200,20 @@ def test_libraries_have_one_importer() -> None:
                 assert any(module == name or module.startswith(name + ".") for name in allowed), (
                     f"{path}:{line}: {imported} is imported in {module}; only {sorted(allowed)} may"
                 )
+
+
+def test_the_reference_is_reached_through_named_modules() -> None:
+    parts = {path.stem for path in (PACKAGE / "reference").glob("*.py")}
+    assert parts == {*REFERENCE_IMPORTERS, "words", "fingerprints", "__init__"}
+    used = set()
+    for module, path in modules():
+        for line, imported in imports(path):
+            part = imported.removeprefix("docstore.reference.")
+            if part in REFERENCE_IMPORTERS and imported != part and not within(module, "docstore.reference"):
+                allowed = {name for name in REFERENCE_IMPORTERS[part] if within(module, name)}
+                assert allowed, f"{path}:{line}: {imported} may be imported by {sorted(REFERENCE_IMPORTERS[part])}"
+                used |= {(part, name) for name in allowed}
+    assert used == {(part, name) for part, names in REFERENCE_IMPORTERS.items() for name in names}
 
 
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])

@@ -1,4 +1,4 @@
-"""Fit the numbers of docstore/text/scorecard.py to pages with known content.
+"""Fit the numbers of docstore/reference/data/scorecard.txt to pages with known content.
 
     python -m tools.fit_scorecard WCXB_DIR [--passages CHECKOUT] [--texts CHECKOUT] [--articles CHECKOUT]
     python -m tools.fit_scorecard WCXB_DIR --held-out
@@ -37,9 +37,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.text import scorecard, scored
-from docstore.text.evidence import HINT_WORDS
-from docstore.text.outline import Outline, render
+from docstore.reference import scored, tables
+from docstore.reference.blocks import HINT_WORDS, MARKS, Outline, render
 from tools.bench.extraction import article_pages, folded, markup_of, passage_pages, text_pages
 from tools.bench.page_kinds import KINDS, host_of, mean, read_pages, word_score
 
@@ -213,7 +212,7 @@ class Signs:
                 support.update(np.unique(page.signs).tolist())
             self.pages.append(page)
         taking_part = {name for name, number in numbers.items() if support[number] >= LEAST_PAGES}
-        self.names = sorted(taking_part.union(f"in {mark}" for mark in scorecard.MARKS))
+        self.names = sorted(taking_part.union(f"in {mark}" for mark in MARKS))
         self.upper = np.array([0.0 if name in TAKES_AWAY else np.inf for name in self.names] + [np.inf])
         places = {name: place for place, name in enumerate(self.names)}
         self._places = np.array([places.get(name, -1) for name in numbers], np.int32)
@@ -385,12 +384,12 @@ def group(sign: str) -> str:
     """Name of the part of the table that holds a sign."""
     if sign.startswith("in "):
         mark = sign[3:]
-        return "_TAGS" if mark[0] == "<" else "_WORDS" if mark.isalpha() and mark != "hidden" else "_STATES"
+        return "tags" if mark[0] == "<" else "words" if mark.isalpha() and mark != "hidden" else "states"
     if sign[0] in "+-":
-        return "_NEIGHBOURS"
+        return "neighbours"
     if sign.startswith("like "):
-        return "_ALIKE"
-    return "_SHAPES" if re.fullmatch(r"(?:(?:left|taken) )?(?:block|heading) \d\d", sign) else "_OTHERS"
+        return "alike"
+    return "shapes" if re.fullmatch(r"(?:(?:left|taken) )?(?:block|heading) \d\d", sign) else "others"
 
 
 def write_table(path: Path, signs: Signs, scores: Floats) -> None:
@@ -402,10 +401,10 @@ def write_table(path: Path, signs: Signs, scores: Floats) -> None:
         if points[sign] or sign.startswith("in ") or sign == "any":
             groups[group(sign)].append(f"{sign.removeprefix('in ')}:{points[sign]}".replace(" ", "\0"))
     text = path.read_text("utf-8")
-    for name in re.findall(r"(_[A-Z]+): Final = _table", text):
+    for name in re.findall(r"(?m)^\[(\w+)\]$", text):
         lines = textwrap.wrap("  ".join(groups[name]), 116, break_long_words=False, break_on_hyphens=False)
         body = "\n".join(lines).replace("\0", " ")
-        text = re.sub(rf'(?s)({name}: Final = _table\("""\n).*?(\n"""\))', rf"\g<1>{body}\g<2>", text)
+        text = re.sub(rf"(?m)(^\[{name}\]\n(?:#.*\n)*)(?:(?![\[#]).*\n)*", rf"\g<1>{body}\n", text)
     path.write_text(text, "utf-8")
 
 
@@ -433,7 +432,7 @@ def main() -> None:
         show_held_out(signs)
         return
     scores = fit(signs, [page for page in signs.pages if is_learned(page, None)])
-    path = Path(scorecard.__file__)
+    path = tables.FOLDER / "scorecard.txt"
     write_table(path, signs, scores)
     print(f"{len(signs.names)} signs of {len(signs.pages)} pages: {path}")
 

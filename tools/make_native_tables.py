@@ -16,9 +16,11 @@ import sys
 import unicodedata
 from pathlib import Path
 
-from docstore.text import evidence, marks, outline, scored, stamps, tokens, unicode_tables
-from docstore.text.references import _NAMED as NAMED_REFERENCES
-from docstore.text.scorecard import MARK_SCORES, MARKS, SCORES
+from docstore.reference import blocks, scored, tokens
+from docstore.reference.blocks import MARK_SCORES, MARKS
+from docstore.reference.scored import SCORES
+from docstore.reference.tokens import _NAMED as NAMED_REFERENCES
+from docstore.reference.words import UNICODE
 
 TARGET = Path(__file__).parent.parent / "native" / "core" / "data"
 HEAD = "// {what}\n//\n// Made by `tools/make_native_tables.py`; never edited by hand.\n\n"
@@ -80,11 +82,11 @@ class Entries:
     """One number for each code point, and the strings that some of them point to."""
 
     def __init__(self) -> None:
-        self.word = _ranges(unicode_tables.WORD)
-        self.unspaced = _ranges(unicode_tables.UNSPACED)
-        self.mark = _ranges(unicode_tables.MARK)
-        self.ignorable = _ranges(unicode_tables.IGNORABLE)
-        self.unassigned = _ranges(unicode_tables.UNASSIGNED)
+        self.word = _ranges(UNICODE["word"])
+        self.unspaced = _ranges(UNICODE["unspaced"])
+        self.mark = _ranges(UNICODE["mark"])
+        self.ignorable = _ranges(UNICODE["ignorable"])
+        self.unassigned = _ranges(UNICODE["unassigned"])
         self.seconds = _seconds()
         self.strings = bytearray()
         self.string_places: dict[bytes, int] = {}
@@ -158,7 +160,7 @@ def unicode_module() -> str:
     )
     unassigned = "\n".join(
         f"    ({int(first, 16):#x}, {int(last or first, 16):#x}),"
-        for first, _, last in (item.partition("-") for item in unicode_tables.UNASSIGNED.split())
+        for first, _, last in (item.partition("-") for item in UNICODE["unassigned"].split())
     )
     return (
         HEAD.format(what=f"What folding does to each code point, and how it cuts words: Unicode {VERSION}.")
@@ -169,7 +171,7 @@ def unicode_module() -> str:
         + "/// Code point -> its full case folding, padded with zeros; ascending.\n"
         + f"pub static CASE_FOLDING: [(u32, [u32; 3]); {len(folded)}] = [\n{rows}\n];\n\n"
         + "/// Ranges of code points that this version does not assign; ascending.\n"
-        + f"pub static UNASSIGNED: [(u32, u32); {len(unicode_tables.UNASSIGNED.split())}] = [\n{unassigned}\n];\n"
+        + f"pub static UNASSIGNED: [(u32, u32); {len(UNICODE['unassigned'].split())}] = [\n{unassigned}\n];\n"
     )
 
 
@@ -193,7 +195,7 @@ FLAGS = {
     "VISIBLE_RAW": tokens.VISIBLE_RAW,
     "REFERENCES_RAW": tokens.REFERENCES_RAW,
     "RAW": frozenset(tokens._RAW.split("|")),
-    "HEADING": outline.HEADINGS,
+    "HEADING": blocks.HEADINGS,
     "DECLARING": frozenset({"html", "title", "meta", "link"}),
     "LINKING": frozenset({"a", "area"}),
 }
@@ -208,8 +210,8 @@ def array(title: str, kind: str, items: list[str]) -> str:
 def known_names() -> list[str]:
     """Tag names that have a number, in the order of their numbers."""
     known = set(COMMON_NAMES.split()).union(*FLAGS.values())
-    known |= {name.removeprefix("/") for name in outline._KINDS if name}
-    known |= {*outline.CLOSES, *evidence._TAGS}
+    known |= {name.removeprefix("/") for name in blocks._KINDS if name}
+    known |= {*blocks.CLOSES, *blocks._TAGS}
     names = sorted(known)
     if len(names) > 250:
         raise SystemExit("a name's number is a byte, and 255 is the unknown one")
@@ -239,24 +241,24 @@ def names_module() -> str:
         array(
             "KINDS",
             "(u8, u8)",
-            [f"({outline._KINDS.get(name, 0)}, {outline._KINDS.get('/' + name, 0)})" for name in names],
+            [f"({blocks._KINDS.get(name, 0)}, {blocks._KINDS.get('/' + name, 0)})" for name in names],
         ),
         "\n/// What the tag's name itself says of its content.",
-        array("TAG_EVIDENCE", "u8", [str(evidence._TAGS.get(name, 0)) for name in names]),
+        array("TAG_EVIDENCE", "u8", [str(blocks._TAGS.get(name, 0)) for name in names]),
         "\n/// A start tag and the elements on top that it closes.",
         array(
             "CLOSES",
             "(u32, &[u32])",
             [
                 f"(NAME_{constant(name)}, &[{', '.join(f'NAME_{constant(each)}' for each in sorted(closed))}])"
-                for name, closed in sorted(outline.CLOSES.items())
+                for name, closed in sorted(blocks.CLOSES.items())
             ],
         ),
-        array("ROLES", "(&str, u8)", [f'("{role}", {bits})' for role, bits in sorted(evidence._ROLES.items())]),
-        array("HINT_WORDS", "&str", [f'"{word}"' for word in sorted(evidence.HINT_WORDS)]),
-        array("ADVERT_WORDS", "&str", [f'"{word}"' for word in sorted(evidence.ADVERT_WORDS)]),
-        array("ADVERT_NAMES", "&str", [f'"{name}"' for name in sorted(evidence.ADVERT_NAMES)]),
-        array("NEGATIONS", "&str", [f'"{word}"' for word in sorted(evidence.NEGATIONS)]),
+        array("ROLES", "(&str, u8)", [f'("{role}", {bits})' for role, bits in sorted(blocks._ROLES.items())]),
+        array("HINT_WORDS", "&str", [f'"{word}"' for word in sorted(blocks.HINT_WORDS)]),
+        array("ADVERT_WORDS", "&str", [f'"{word}"' for word in sorted(blocks.ADVERT_WORDS)]),
+        array("ADVERT_NAMES", "&str", [f'"{name}"' for name in sorted(blocks.ADVERT_NAMES)]),
+        array("NEGATIONS", "&str", [f'"{word}"' for word in sorted(blocks.NEGATIONS)]),
     ]
     return "".join(lines)
 
@@ -269,7 +271,7 @@ def scorecard_module() -> str:
     """The scorecard as arrays: sums of the signs that always come together."""
     sizes, links = range(len(scored.SIZES) + 1), range(5)
     amounts, likes = range(len(scored.TAKEN_WEIGHTS) + 1), range(len(scored.LIKES) + 1)
-    numbers = {mark: bit.bit_length() - 1 for mark, bit in marks.BITS.items()}
+    numbers = {mark: bit.bit_length() - 1 for mark, bit in blocks.BITS.items()}
     none = "u16::MAX"
 
     def total(*signs: str) -> str:
@@ -287,15 +289,15 @@ def scorecard_module() -> str:
         f"pub const MARK_COUNT: usize = {len(MARKS) + 1};\n",
         f"pub const MARK_HIDDEN: u16 = {numbers['hidden']};\n",
         f"pub const MARK_ARIA_HIDDEN: u16 = {numbers.get('aria-hidden', none)};\n",
-        f"pub const MARK_NEVER: u16 = {marks.NEVER.bit_length() - 1};\n",
+        f"pub const MARK_NEVER: u16 = {blocks.NEVER.bit_length() - 1};\n",
         f"pub const ANY: i32 = {SCORES['any']};\n",
         array("MARK_SCORES", "i16", ["0", *(str(score) for score in MARK_SCORES.values())]),
         array("WORD_MARKS", "(&str, u16)", [f'("{word}", {numbers[word]})' for word in words]),
         array("ROLE_MARKS", "(&str, u16)", prefixed("role=")),
-        array("CONSENT_MANAGERS", "&str", [f'"{word}"' for word in sorted(marks.CONSENT_MANAGERS)]),
-        array("CONSENT_NAMES", "&str", [f'"{word}"' for word in sorted(marks.CONSENT)]),
-        array("NEVER_NAMES", "&str", [f'"{name}"' for name in sorted(marks.NEVER_NAMES)]),
-        array("NOTICES", "&str", [f'"{word}"' for word in sorted(marks.NOTICES)]),
+        array("CONSENT_MANAGERS", "&str", [f'"{word}"' for word in sorted(blocks.CONSENT_MANAGERS)]),
+        array("CONSENT_NAMES", "&str", [f'"{word}"' for word in sorted(blocks.CONSENT)]),
+        array("NEVER_NAMES", "&str", [f'"{name}"' for name in sorted(blocks.NEVER_NAMES)]),
+        array("NOTICES", "&str", [f'"{word}"' for word in sorted(blocks.NOTICES)]),
         array("ITEM_MARKS", "(&str, u16)", prefixed("itemprop=")),
         array("TAG_MARKS", "u16", [str(numbers.get(f"<{name}>", none)) for name in known_names()]),
         "\n/// By fate, form, size and links.",
@@ -352,11 +354,11 @@ def scorecard_module() -> str:
 def stamps_module() -> str:
     """The words of dates, times and counts."""
     head = HEAD.format(what="Words of dates, times and counts; ascending.")
-    tables = (("SIGN_WORDS", stamps.SIGN_WORDS), ("BESIDE_WORDS", stamps.BESIDE_WORDS))
+    tables = (("SIGN_WORDS", scored.SIGN_WORDS), ("BESIDE_WORDS", scored.BESIDE_WORDS))
     return head + "".join(array(name, "&str", [f'"{word}"' for word in sorted(words)]) for name, words in tables)
 
 
-VERSION = unicode_tables.UNICODE_VERSION
+VERSION = UNICODE["version"]
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
-"""Write `docstore/text/unicode_tables.py`: the character classes that cut words, pinned to Unicode 14.0.
+"""Write `docstore/reference/data/unicode.txt`: the character classes that cut words, pinned to Unicode 14.0.
 
 Run it with a Python whose `unicodedata` is 14.0.0 (CPython 3.11): another version is refused, because a fingerprint
-must not depend on it.  `--check` says whether the module in the tree is what this writes.
+must not depend on it.  `--check` says whether the table in the tree is what this writes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 UNICODE_VERSION = "14.0.0"
-TARGET = Path(__file__).parent.parent / "docstore" / "text" / "unicode_tables.py"
+TARGET = Path(__file__).parent.parent / "docstore" / "reference" / "data" / "unicode.txt"
 
 UNSPACED_BLOCKS = {
     "Thai": [(0x0E00, 0x0E7F)],
@@ -77,7 +77,7 @@ def ranges(belongs: Callable[[int], bool]) -> list[tuple[int, int]]:
 
 
 def render(name: str, meaning: str, members: list[tuple[int, int]]) -> str:
-    """One constant of the module: ranges in hexadecimal, wrapped."""
+    """One section of the table: ranges in hexadecimal, wrapped."""
     lines, line = [], ""
     for first, last in members:
         item = f"{first:X}" if first == last else f"{first:X}-{last:X}"
@@ -87,11 +87,11 @@ def render(name: str, meaning: str, members: list[tuple[int, int]]) -> str:
         else:
             line = f"{line} {item}".strip()
     body = "\n".join([*lines, line])
-    return f'{name}: Final = """\n{body}\n"""\n"""{meaning}"""\n'
+    return f"[{name}]\n# {meaning}\n{body}\n"
 
 
-def module() -> str:
-    """The whole text of the module."""
+def table() -> str:
+    """The whole text of the table."""
     category = [unicodedata.category(chr(code_point)) for code_point in range(sys.maxunicode + 1)]
     unspaced = {
         code_point
@@ -105,25 +105,15 @@ def module() -> str:
     def is_word(code_point: int) -> bool:
         return (category[code_point][0] in "LMN" or category[code_point] == "Pc") and code_point not in unspaced
 
-    return f'''"""Character classes that cut words, pinned to Unicode {UNICODE_VERSION}: hexadecimal ranges.
-
-Constants only.  Made by `tools/make_unicode_tables.py`; never edited by hand.  A change changes fingerprints
-and needs a new scheme in `format`.
-"""
-
-from __future__ import annotations
-
-from typing import Final
-
-UNICODE_VERSION: Final = "{UNICODE_VERSION}"
-
-''' + "\n".join(
+    head = f"# Character classes that cut words, pinned to Unicode {UNICODE_VERSION}: hexadecimal ranges.\n"
+    head += "# Made by `tools/make_unicode_tables.py`.\n"
+    return f"{head}[version]\n{UNICODE_VERSION}\n" + "".join(
         (
-            render("WORD", "Letters, marks, numbers and connector punctuation, less UNSPACED.", ranges(is_word)),
-            render("UNSPACED", "Letters of scripts written without spaces.", ranges(unspaced.__contains__)),
-            render("MARK", "Marks, which follow their letter.", ranges(lambda c: category[c][0] == "M")),
-            render("IGNORABLE", "Default-ignorable characters, less U+200B.", ranges(ignorable.__contains__)),
-            render("UNASSIGNED", "Not assigned in this version.", ranges(lambda c: category[c] == "Cn")),
+            render("word", "Letters, marks, numbers and connector punctuation, less `unspaced`.", ranges(is_word)),
+            render("unspaced", "Letters of scripts written without spaces.", ranges(unspaced.__contains__)),
+            render("mark", "Marks, which follow their letter.", ranges(lambda c: category[c][0] == "M")),
+            render("ignorable", "Default-ignorable characters, less U+200B.", ranges(ignorable.__contains__)),
+            render("unassigned", "Not assigned in this version.", ranges(lambda c: category[c] == "Cn")),
         )
     )
 
@@ -132,7 +122,7 @@ def main() -> int:
     if unicodedata.unidata_version != UNICODE_VERSION:
         print(f"needs Unicode {UNICODE_VERSION}; this Python has {unicodedata.unidata_version}: use CPython 3.11")
         return 2
-    text = module()
+    text = table()
     if "--check" in sys.argv[1:]:
         same = TARGET.read_text(encoding="utf-8") == text
         print(f"{TARGET.name} is {'up to date' if same else 'not what the tool writes: run it without --check'}")

@@ -32,8 +32,8 @@ from docstore.model.errors import CorruptionError
 from docstore.model.types import Headers, Page, ReadSpec, micros
 from docstore.reading.cells import Row
 from docstore.reading.documents import Capture, Document
+from docstore.reference.words import words
 from docstore.storage.unreadable import Place, Unreadable
-from docstore.text.words import words
 from docstore.version import __version__
 
 if TYPE_CHECKING:  # types alone

@@ -26,10 +26,10 @@ from typing import IO, Any, Final, NamedTuple
 import numpy as np
 
 from docstore.archives.readahead import HELLO, Job, Place, Portion, ReadyPortion, portions
-from docstore.dedup import bands
-from docstore.dedup.analysis import Analysis
 from docstore.dedup.kernel import Kernel
+from docstore.model.analysis import Analysis
 from docstore.model.types import Page
+from docstore.reference import fingerprints
 from docstore.storage.values import Sorted
 from docstore.writing.anchors import Anchor
 from docstore.writing.prepare import Prepared, Preparer
@@ -89,7 +89,7 @@ def serve(job: Job, answers: IO[bytes]) -> None:
 def _frames(job: Job) -> Iterator[Parts]:
     """The frames of a job, in order."""
     # Nothing in an archive is without its time: the clock only says what lies too far ahead.
-    order = bands.order_of(job.band_secret)
+    order = fingerprints.order_of(job.band_secret)
     kernel = Kernel(job.extractor, job.shingle_words, job.checksum, order=order, vocabulary=job.vocabulary)
     preparer = Preparer(kernel, lambda: time.time_ns() // 1000)
     allowance = Allowance(AHEAD_BYTES)

@@ -9,9 +9,10 @@ from typing import Any
 
 from docstore.cli import answers, output
 from docstore.reading.documents import Capture, Document
-from docstore.text import charset
+from docstore.reference import charset
+from docstore.reference.charset import TEXT_LIMIT_BYTES
 from docstore.text.explain import ExplainedBlock, doubts, explain, left_out
-from docstore.text.readers import TEXT_LIMIT_BYTES, is_html
+from docstore.text.readers import is_html
 
 SHOWN_CHARACTERS = 100
 

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.overlaps import Sets
-from docstore.dedup.sketch import BINS
 from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.reference.fingerprints import BINS
 from docstore.sweep.candidates import Candidates, band_width
 from docstore.sweep.kernels import Columns, save_sets, shared_of_files
 from docstore.sweep.stages import in_order

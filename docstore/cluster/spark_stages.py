@@ -25,8 +25,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from docstore.dedup.candidates import CHUNK_PAIRS, Numbers
-from docstore.dedup.shingle import distinct
-from docstore.dedup.sketch import BINS
+from docstore.reference.fingerprints import BINS, distinct
 from docstore.sweep.candidates import band_keys, band_pairs, band_width, sketched
 from docstore.sweep.kernels import Columns
 

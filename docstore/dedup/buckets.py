@@ -16,11 +16,11 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.bands import BANDS
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.ranking import BUCKET_LIMIT, NO_KEYS, IndexQuery, Proposal, first_of_each, propose
 from docstore.model.format import POSTING_BAND, TEXT_NUMBER_BYTES
 from docstore.model.types import RowMutations, SetCell
+from docstore.reference.fingerprints import BANDS
 from docstore.storage.engine import Engine
 
 TABLE: Final = "postings"

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -33,8 +33,6 @@ from blake3 import blake3
 
 from docstore.model import format as disk
 from docstore.model.errors import InvalidArgument
-
-TEXT_DIGEST_BYTES: Final = 16
 
 
 class Algorithm(NamedTuple):
@@ -102,14 +100,3 @@ def checksum_matches(checksum: bytes, body: bytes) -> bool:
 def decides_alone(checksum: bytes) -> bool:
     """Whether bodies with this checksum, scheme byte included, are the same without a look at their bytes."""
     return any(known.scheme == checksum[0] and known.decides_alone for known in ALGORITHMS.values())
-
-
-def text_checksum(words: Sequence[str]) -> bytes:
-    """Scheme byte and 16 bytes of BLAKE3 of the normalised words with one space between; b"" of no words.
-
-    Persisted as SCHEME_TEXT_1.
-    """
-    if not words:
-        return b""
-    digest = blake3(" ".join(words).encode("utf-8", "surrogatepass")).digest(length=TEXT_DIGEST_BYTES)
-    return bytes((disk.SCHEME_TEXT_1,)) + digest

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.shingle import distinct
 from docstore.model.errors import InvalidArgument
+from docstore.reference.fingerprints import distinct
 
 
 class CanonicalPolicy(enum.StrEnum):

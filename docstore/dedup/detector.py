@@ -16,7 +16,6 @@ from typing import NamedTuple, Protocol
 
 from blake3 import blake3
 
-from docstore.dedup.analysis import Analysis
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.comparable import (
     MIN_NEAR_WORDS,
@@ -35,11 +34,12 @@ from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.oldest import Fits
 from docstore.dedup.ranking import Proposal
-from docstore.dedup.texts import QueryText, SketchBounds
+from docstore.model.analysis import Analysis
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.keys import host_of
 from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import DUPLICATES, Schema, VerdictKind
+from docstore.reference.texts import QueryText, SketchBounds
 
 MAX_VERIFIED = 16
 """Candidates compared exactly per page: the first that the index proposes and sketches do not rule out; and as many

@@ -9,8 +9,8 @@ that the text is boilerplate, a notice or a menu, and what the pages are about w
 
 1. Titles *contradict* each other if each has words that the other has not, or only one has words, and neither text
    holds two thirds of the words that only its own title has.  They do not if they share four words, at least half of
-   each, and a text holds two thirds of these: the rest is a site's name.  Words are those of `text.words`, of three
-   bytes and more in UTF-8 (one letter of a script without spaces), without numbers.
+   each, and a text holds two thirds of these: the rest is a site's name.  Words are those of `reference.words`: of
+   three bytes and more in UTF-8 (one letter of a script without spaces), without numbers.
 2. *Evidence* is a third page with such a text, of the host of one of the two, whose title contradicts both.  Between
    hosts it is none if the page of that host is an article: its text holds a quarter of its title's words, and is at
    least half of what it shows; the third page may be its printer version.  If the two are of one host it is enough that
@@ -26,10 +26,10 @@ from collections.abc import Callable, Iterable
 from functools import cache, cached_property
 from typing import Final
 
-from docstore.dedup.analysis import Analysis
 from docstore.dedup.kernel import Kernel
+from docstore.model.analysis import Analysis
 from docstore.model.keys import host_of
-from docstore.text.words import words
+from docstore.reference.words import words
 
 LEAST_LETTERS: Final = 4
 LEAST_SHARE: Final = 4

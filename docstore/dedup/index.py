@@ -45,12 +45,12 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
+from docstore.reference.words import words
 from docstore.storage.cache import SequenceCache
 from docstore.storage.engine import Engine
-from docstore.text.words import words
 
 if TYPE_CHECKING:
-    from docstore.dedup.analysis import Analysis
+    from docstore.model.analysis import Analysis
 
 POINTER_SLICE = 64
 """Page pointers read at first; a body that thousands of URLs share is read in slices."""

@@ -1,9 +1,9 @@
 """The one place that says which code analyses a body, compares texts, or counts what pairs of sets share.
 
-Knows `reference`, `texts`, `overlaps` and `shingle`, which define every result, and native code, which gives the same
-bits faster: taken where it is built and has the extractor; `Kernel.name` says what runs.  What native code leaves alone
-goes to the reference: a body in a legacy multi-byte encoding is decoded there, and a string with lone surrogates
-analysed there.
+`docstore/reference/` and `overlaps` define every result.  Native code gives the same bits faster, and is used if it is
+built and has the extractor; `Kernel.name` says which code runs.  What native code leaves alone goes to the reference: a
+body in a legacy multi-byte encoding is decoded there, and a string with lone surrogates analysed there.  Bodies that
+are not HTML go to `text.readers`, whichever code runs; checksums are of the whole body.
 """
 
 from __future__ import annotations
@@ -19,15 +19,20 @@ from numpy.typing import NDArray
 
 from docstore import compiled
 from docstore.compiled import docstore_native
-from docstore.dedup import bands, overlaps, reference, shingle, texts
 from docstore.dedup import checksum as checksums
-from docstore.dedup.analysis import Analysis, Link, TextKeys
+from docstore.dedup import overlaps
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.overlaps import Sets, take
 from docstore.model import format as disk
+from docstore.model.analysis import Analysis, Link, TextKeys
+from docstore.model.capture import encode_entries
 from docstore.model.errors import InvalidArgument
-from docstore.text import charset, content
-from docstore.text.readers import SHELL_WORDS, TEXT_LIMIT_BYTES
+from docstore.reference import analysis as reference
+from docstore.reference import charset, fingerprints, page, texts
+from docstore.reference.charset import TEXT_LIMIT_BYTES
+from docstore.reference.words import words
+from docstore.text import readers
+from docstore.text.readers import SHELL_WORDS
 
 NATIVE: Final = "native"
 REFERENCE: Final = "reference"
@@ -37,6 +42,10 @@ Texts: TypeAlias = "texts.Texts | docstore_native.Texts"
 
 _TEXT_SCHEME: Final = bytes((disk.SCHEME_TEXT_1,))
 _SKETCH_SCHEME: Final = bytes((disk.SCHEME_SKETCH_1,))
+_NO_TEXT: Final = "no_text"
+"""Why a body gets exact dedup only: it has no reader."""
+_UNREADABLE: Final = "unreadable: "
+"""The same, with the reader's message: it found no text."""
 _BLAKE3_SCHEME: Final = bytes((disk.SCHEME_BLAKE3_256,))
 _LOG = logging.getLogger(__name__)
 _said: set[str] = set()
@@ -46,6 +55,54 @@ def _say_once(reason: str) -> None:
     if reason not in _said:
         _said.add(reason)
         _LOG.info("the readable reference analyses pages, about ten times slower than native code: %s", reason)
+
+
+def _read_other(
+    body: bytes, body_checksum: bytes, content_type: str | None, vocabulary: str, *, links: bool
+) -> Analysis:
+    """The analysis of a body that is not HTML, without fingerprints."""
+    try:
+        text = readers.read(body, content_type, vocabulary)
+    except readers.Unreadable as error:
+        return Analysis(False, body_checksum, no_text=_UNREADABLE + str(error))
+    if text is None:
+        return Analysis(False, body_checksum, no_text=_NO_TEXT)
+    return Analysis(
+        True,
+        body_checksum,
+        charset=text.charset,
+        title=text.title,
+        description=text.description,
+        lang=text.lang,
+        headings=text.headings,
+        main_bytes=text.main.encode("utf-8", "surrogatepass"),
+        links=tuple(Link(href, anchor) for href, anchor in text.links) if links else (),
+        published=text.published,
+        entries=encode_entries(text.entries) if text.entries else b"",
+    )
+
+
+def _read_shell(analysis: Analysis, body: bytes, content_type: str | None) -> Analysis | None:
+    """A shell with the article of its JSON-LD as main text, without fingerprints; None if the page is no shell."""
+    if analysis.word_count >= SHELL_WORDS or b"articleBody" not in body:
+        return None
+    text = readers.article_of_shell(body, content_type)
+    if text is None or len(words(text.main)) < SHELL_WORDS:
+        return None
+    return Analysis(
+        True,
+        analysis.body_checksum,
+        charset=analysis.charset,
+        title=analysis.title or text.title,
+        description=analysis.description,
+        keywords=analysis.keywords,
+        lang=analysis.lang or text.lang,
+        canonical=analysis.canonical,
+        headings=analysis.headings,
+        main_bytes=text.main.encode("utf-8", "surrogatepass"),
+        links=analysis.links,
+        published=text.published,
+    )
 
 
 class Kernel:
@@ -64,7 +121,7 @@ class Kernel:
         checksum: str = "blake3",
         prefer: Literal["native", "reference"] | None = None,
         *,
-        order: bytes = bands.IN_ORDER,
+        order: bytes = fingerprints.IN_ORDER,
         vocabulary: str = "",
     ) -> None:
         """Fix the choice.
@@ -74,7 +131,7 @@ class Kernel:
             shingle_words: words in a shingle.
             checksum: of the body, by its name in a schema.
             prefer: insist on one code; None takes native code where there is any.
-            order: of the bins that make bands; see `bands.band_keys`.
+            order: of the bins that make bands; see `fingerprints.band_keys`.
             vocabulary: of a schema: where XML of the user's own has its text.
 
         Raises:
@@ -87,7 +144,7 @@ class Kernel:
         if vocabulary:
             import_module("docstore.text.vocabulary").parse(vocabulary)  # lxml is loaded if it is needed
         self._vocabulary = vocabulary
-        self._extract = content.extractor(extractor)
+        self._extract = page.extractor(extractor)
         self._shingle_words = shingle_words
         self._checksum = checksum
         self._order = order
@@ -154,7 +211,7 @@ class Kernel:
 
     def overlap(self, first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int:
         """How many shingles two sets share."""
-        return shingle.overlap(first, second) if self._native is None else docstore_native.overlap(first, second)
+        return fingerprints.overlap(first, second) if self._native is None else docstore_native.overlap(first, second)
 
     def _of_native(
         self,
@@ -170,7 +227,7 @@ class Kernel:
         else:
             body_checksum = _BLAKE3_SCHEME + digest
         if outcome is None:
-            other = reference.read_other(body, body_checksum, content_type, self._vocabulary, links=links)
+            other = _read_other(body, body_checksum, content_type, self._vocabulary, links=links)
             return self._with_fingerprints(other)
         if isinstance(outcome, bool):
             assert self._native is not None
@@ -209,7 +266,7 @@ class Kernel:
             )
             if word_count >= SHELL_WORDS:
                 return analysis
-        shell = reference.read_shell(analysis, body, content_type)
+        shell = _read_shell(analysis, body, content_type)
         return analysis if shell is None else self._with_fingerprints(shell)
 
     def _with_fingerprints(self, declared: Analysis) -> Analysis:
@@ -236,16 +293,16 @@ class Kernel:
     ) -> Analysis:
         if isinstance(error, RuntimeError):
             _LOG.error("%s; the reference analyses this body of %d bytes: please report it", error, len(body))
-        return reference.analyse(
-            body,
-            content_type,
-            self._extract,
-            self._shingle_words,
-            self._checksum,
-            links=links,
-            order=self._order,
-            vocabulary=self._vocabulary,
+        body_checksum = checksums.body_checksum(body, self._checksum)
+        width, order = self._shingle_words, self._order
+        if not readers.is_html(body, content_type):
+            other = _read_other(body, body_checksum, content_type, self._vocabulary, links=links)
+            return reference.with_fingerprints(other, width, order)
+        analysis = reference.analyse_html(
+            body, body_checksum, content_type, self._extract, width, links=links, order=order
         )
+        shell = _read_shell(analysis, body, content_type)
+        return analysis if shell is None else reference.with_fingerprints(shell, width, order)
 
 
 def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers, spans
-from docstore.dedup.shingle import overlap
+from docstore.reference.fingerprints import overlap
 
 
 class Sets(NamedTuple):

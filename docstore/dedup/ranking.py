@@ -21,9 +21,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.bands import BANDS
 from docstore.dedup.candidates import Numbers
-from docstore.dedup.shingle import asked
+from docstore.reference.fingerprints import BANDS, asked
 
 BUCKET_LIMIT: Final = 64
 """Texts in one bucket; later ones are left out.  What that costs is measured in `docs/dedup-theory.md`."""

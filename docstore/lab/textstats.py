@@ -1,7 +1,7 @@
 """Word statistics of stored texts: vocabulary, frequencies by rank, Zipf's and Heaps' laws, in one pass.
 
 Reads the `text` family of a store, newest text of each page; `docstore stats --text` prints what it finds.
-Words are the units by which pages are compared (`text.words`).
+Words are the units by which pages are compared (`reference.words`).
 
 **Memory is bounded.**  Up to EXACT_WORDS different words every count is exact.  Above that two summaries of that size
 are used, and the result says so:
@@ -37,7 +37,7 @@ from docstore.cli.opening import open_named
 from docstore.model.capture import MAIN
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.types import ReadSpec
-from docstore.text.words import words
+from docstore.reference.words import words
 
 if TYPE_CHECKING:  # types alone
     from docstore.attach import Store

@@ -9,10 +9,9 @@ import argparse
 from dataclasses import asdict
 
 from docstore.cli import arguments, output
-from docstore.dedup.bands import BAND_WIDTH, BANDS
 from docstore.dedup.curves import false_candidate_probability, tune
-from docstore.dedup.sketch import BINS
 from docstore.model.errors import EXIT_OK
+from docstore.reference.fingerprints import BAND_WIDTH, BANDS, BINS
 
 DESCRIPTION = """\
 Choose the bands of a min-wise sketch: they find pairs at a similarity with a

@@ -20,7 +20,7 @@ from docstore.model.keys import url_of
 from docstore.model.types import Headers, Page, Previous, ReadSpec, Verdict, VerdictKind
 
 if TYPE_CHECKING:  # numpy stays out of the read path
-    from docstore.dedup.analysis import Analysis
+    from docstore.model.analysis import Analysis
 
 STORED_BODY = "body"
 STORED_REFERENCE = "reference"

@@ -302,7 +302,7 @@ SCHEME_SHA256 = 7
 SCHEME_BLAKE2B_256 = 8
 
 SCHEME_TEXT_1 = 1
-"""Normalised words of `text.words`, Unicode 14.0 tables, joined by one space, BLAKE3-128."""
+"""Normalised words of `reference.words`, Unicode 14.0 tables, joined by one space, BLAKE3-128."""
 SCHEME_SIMHASH64_1 = 1
 SCHEME_SKETCH_1 = 1
 SKETCH_BYTES = 257
@@ -310,7 +310,7 @@ SKETCH_BYTES = 257
 SCHEME_KEYS_1 = 1
 """What a text was posted under before the first release: 16 bands of 5 bins, shingles that are 0 mod 16, to 64."""
 SCHEME_KEYS_2 = 2
-"""16 bands of 5 bins of `dedup.sketch`, and the shingles that are 0 mod 12 (p doubles until 4,096 are left)."""
+"""16 bands of 5 bins of `fingerprints.sketch`, and the shingles that are 0 mod 12 (p doubles until 4,096 are left)."""
 SCHEME_KEYS_3 = 3
 """The same, and where the bucket of such a key is full the next one of its chain: the band's first 7, 10, 14, 20 and 28
 bins, the run of 16, 64 and 256 shingles that begins with the fingerprint."""

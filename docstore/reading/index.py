@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import cast
 
-from docstore.dedup import bands
 from docstore.dedup.buckets import TABLE, BandBuckets, Buckets, LayeredBuckets, RowBuckets
 from docstore.dedup.comparable import MIN_NEAR_WORDS, text_compares
 from docstore.dedup.index import HashIndex
@@ -22,11 +21,12 @@ from docstore.model.format import KEYS_SCHEME_ROW, POSTING_TEXT, RUN_LOG_FAMILY,
 from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import Durability, ReadSpec, RowMutations, SetCell
 from docstore.reading.pages import StoredPages
+from docstore.reference import fingerprints
+from docstore.reference.words import words
 from docstore.storage.engine import Engine, ReadsAhead
 from docstore.storage.parts import RunStorage
 from docstore.storage.port import Backend
 from docstore.storage.table import Table
-from docstore.text.words import words
 
 _TEXTS_BEGIN = bytes((POSTING_TEXT,))
 _TEXTS_END = bytes((POSTING_TEXT + 1,))
@@ -88,7 +88,7 @@ def _has_todays_scheme(engine: Engine) -> bool:
 def kernel_of(opened: Backend) -> Kernel:
     """The kernel that a store's schema and its secret ask for."""
     schema = opened.schema
-    order = bands.order_of(opened.band_secret)
+    order = fingerprints.order_of(opened.band_secret)
     return Kernel(schema.extractor, schema.shingle_words, schema.checksum, order=order, vocabulary=schema.vocabulary)
 
 

@@ -26,8 +26,7 @@ from docstore.model.keys import row_key, url_of
 from docstore.model.types import Cell, ReadSpec
 from docstore.reading.documents import shown_text
 from docstore.storage.table import Table
-from docstore.text.finding import FoldedText, Term, terms
-from docstore.text.graphemes import cut_after, cut_before, is_boundary
+from docstore.text.finding import FoldedText, Term, cut_after, cut_before, is_boundary, terms
 
 if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
     from docstore.storage.port import Values

@@ -2,7 +2,7 @@
 
 Knows captures, cells and the kernel; must not know the terminal.  Simhashes are not indexed: every write
 would pay for it, and the detector finds more by bands.  So a search reads the simhashes of all pages, nine bytes each.
-All pairs are found by blocks of bits (`dedup.simhash.pairs_within`); for one page it is faster to look at each.
+All pairs are found by blocks of bits (`fingerprints.pairs_within`); for one page it is faster to look at each.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup import shingle, sketch
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.simhash import BITS, check_bits, differing_bits, pairs_within
 from docstore.model import capture
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import row_key, url_of
 from docstore.model.types import ReadSpec, Schema
 from docstore.reading.documents import Capture
+from docstore.reference import fingerprints
+from docstore.reference.fingerprints import BITS, check_bits, differing_bits, pairs_within
 from docstore.sweep.pages import Blobs
 
 if TYPE_CHECKING:  # types alone
@@ -77,8 +77,8 @@ def measures(first: Capture, second: Capture, schema: Schema) -> Measures:
     one, other = kernel.shingles(first.text), kernel.shingles(second.text)
     shared = kernel.overlap(one, other)
     modulus = max(_modulus(one), _modulus(other))
-    one_sample, other_sample = shingle.zero_mod(one, modulus), shingle.zero_mod(other, modulus)
-    sampled = shingle.overlap(one_sample, other_sample)
+    one_sample, other_sample = fingerprints.zero_mod(one, modulus), fingerprints.zero_mod(other, modulus)
+    sampled = fingerprints.overlap(one_sample, other_sample)
     bits = None if first.simhash is None or second.simhash is None else (first.simhash ^ second.simhash).bit_count()
     return Measures(
         _equal(first.checksum, second.checksum),
@@ -103,7 +103,7 @@ def _equal(first: bytes | None, second: bytes | None) -> bool | None:
 
 
 def _estimate(first: bytes | None, second: bytes | None) -> float | None:
-    return sketch.similarity(first, second) if first and second and first[0] == second[0] else None
+    return fingerprints.similarity(first, second) if first and second and first[0] == second[0] else None
 
 
 def _share(part: int, whole: int) -> float | None:
@@ -112,10 +112,10 @@ def _share(part: int, whole: int) -> float | None:
 
 def _modulus(shingles: NDArray[np.uint64]) -> int:
     """The p of the sample under which a text is posted."""
-    modulus, kept = shingle.SAMPLE_MODULUS, shingle.zero_mod(shingles, shingle.SAMPLE_MODULUS)
-    while len(kept) > shingle.SAMPLE_LIMIT:
+    modulus, kept = fingerprints.SAMPLE_MODULUS, fingerprints.zero_mod(shingles, fingerprints.SAMPLE_MODULUS)
+    while len(kept) > fingerprints.SAMPLE_LIMIT:
         modulus *= 2
-        kept = shingle.zero_mod(kept, modulus)
+        kept = fingerprints.zero_mod(kept, modulus)
     return modulus
 
 

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from docstore.dedup.candidates import CHUNK_PAIRS, ROUNDING, Numbers, bucket_pairs, sketch_agreements
 from docstore.dedup.curves import bin_agreement, miss_probability
-from docstore.dedup.shingle import distinct
-from docstore.dedup.sketch import BINS
+from docstore.reference.fingerprints import BINS, distinct
 
 MISSED = 1e-6
 """Share of pairs at the threshold that may share no band, for independent bins; texts of fewer shingles than bins

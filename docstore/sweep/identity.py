@@ -11,7 +11,7 @@ from blake3 import blake3
 
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, status_class
 from docstore.dedup.doubt import distinctive_words
-from docstore.text.words import words
+from docstore.reference.words import words
 
 BY_BODY, BY_TITLE, BY_TEXT = 0, 1, 2
 """What a version must have in common with another to be its equal: body; text and title; text and title words."""

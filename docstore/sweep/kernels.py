@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from docstore.dedup.comparable import MIN_NEAR_WORDS
 from docstore.dedup.kernel import Kernel, shared_members
 from docstore.dedup.overlaps import Sets
-from docstore.dedup.sketch import BINS, minima
+from docstore.reference.fingerprints import BINS, minima
+from docstore.reference.words import words
 from docstore.sweep.identity import identify, text_of
-from docstore.text.words import words
 
 Columns: TypeAlias = dict[str, Any]
 """A batch: by name a numpy array of one dimension, or a list of bytes or None."""

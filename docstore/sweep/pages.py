@@ -29,7 +29,6 @@ from docstore.dedup.comparable import (
     status_class,
     text_compares,
 )
-from docstore.dedup.sketch import BINS
 from docstore.model import capture, keys
 from docstore.model.capture import Column, StoredVerdict
 from docstore.model.errors import CorruptionError
@@ -37,10 +36,11 @@ from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
 from docstore.model.types import SAME_PAGE, Cell, ReadSpec, header_of
 from docstore.reading.documents import DocumentReader
 from docstore.reading.lookup import MAX_REDIRECTS, REDIRECT_STATUSES
+from docstore.reference.fingerprints import BINS
+from docstore.reference.words import words
 from docstore.storage.envelope import envelope_raw_bytes, is_absent, is_ref, parse_envelope
 from docstore.store import DocumentStore
 from docstore.sweep.identity import BY_BODY, BY_TEXT, body_identity, identify, text_identity, text_of
-from docstore.text.words import words
 
 FAMILIES = ("dedup", "http", "page", "text")
 LONG_TEXT_BYTES = 2048

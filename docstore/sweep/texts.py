@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from docstore.dedup.candidates import Numbers
 from docstore.dedup.overlaps import Sets
-from docstore.dedup.sketch import BINS
 from docstore.model import capture
 from docstore.model.errors import CorruptionError
 from docstore.model.types import header_of
 from docstore.reading.documents import DocumentReader
+from docstore.reference.fingerprints import BINS
 from docstore.storage.envelope import envelope_raw_bytes
 from docstore.store import DocumentStore
 from docstore.sweep.engine import Engine

@@ -1,1 +1,1 @@
-"""Bytes to text: charset, tokens, words, main content.  Pure functions."""
+"""Readers of bodies that are not HTML, why a block is main text, and where words stand in a text."""

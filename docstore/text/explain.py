@@ -11,13 +11,25 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from docstore.text import combined, content, scored
-from docstore.text.evidence import ADVERT, BOILERPLATE, HEADER, HINT, MAIN, WHOLE
-from docstore.text.marks import NEVER, tag_marks
-from docstore.text.outline import Outline, outline, render
-from docstore.text.strays import strays
-from docstore.text.tokens import HIDDEN, split
-from docstore.text.words import words
+from docstore.reference import combined, scored
+from docstore.reference.blocks import (
+    ADVERT,
+    BOILERPLATE,
+    HEADER,
+    HINT,
+    MAIN,
+    NEVER,
+    WHOLE,
+    Outline,
+    outline,
+    render,
+    tag_marks,
+)
+from docstore.reference.page import extractor as extractor_of
+from docstore.reference.page import visible
+from docstore.reference.scored import strays
+from docstore.reference.tokens import HIDDEN, split
+from docstore.reference.words import words
 
 MOST_CAUSES: Final = 4
 LEAST_SCORE: Final = 10
@@ -83,9 +95,9 @@ def explain(source: str, extractor: str) -> list[ExplainedBlock]:
         return list(_of_scored(full, page, taken, scored.title_of(markup)))
     if extractor == "combined":
         return list(_of_combined(outline(markup)))
-    main = Counter(content.extractor(extractor)(markup).split("\n"))
+    main = Counter(extractor_of(extractor)(markup).split("\n"))
     blocks = []
-    for line in filter(None, content.visible(markup).split("\n")):
+    for line in filter(None, visible(markup).split("\n")):
         is_kept = main[line] > 0
         main[line] -= is_kept
         blocks.append(ExplainedBlock(line, is_kept, None, ()))

@@ -1,6 +1,6 @@
 """Which reader finds the text of a body: a table by media type and root element, and the readers of plain formats.
 
-Knows `charset`, `page` and `content`; `vocabulary` reads XML.  Must not know words, fingerprints or rows.  A reader
+Knows `reference`; `vocabulary` reads XML.  Must not know words, fingerprints or rows.  A reader
 takes a body and its Content-Type and gives a `Text`.  It never raises for what it reads, except `Unreadable`, whose
 message is for the user.  Time is linear in the body; a caller bounds the body.
 
@@ -38,12 +38,11 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from docstore.model.capture import Entry
-from docstore.text import charset, page
-from docstore.text.content import BREAK, fold_blocks, visible
-from docstore.text.tokens import ascii_lower, attributes, split
+from docstore.reference import charset, page
+from docstore.reference.charset import TEXT_LIMIT_BYTES
+from docstore.reference.page import BREAK, fold_blocks, visible
+from docstore.reference.tokens import ascii_lower, attributes, split
 
-TEXT_LIMIT_BYTES: Final = 16 << 20
-"""Text is taken from the first of so many bytes of a body, also of what gzip gives."""
 HTML_TYPES: Final = frozenset({"text/html", "application/xhtml+xml"})
 XML_TYPES: Final = frozenset({"text/xml", "application/xml"})
 LIST_ROOTS: Final = frozenset({b"rss", b"feed", b"rdf", b"urlset", b"sitemapindex"})
@@ -70,7 +69,7 @@ class Unreadable(Exception):
 
 
 class Text(NamedTuple):
-    """What a body says; strings as in `dedup.analysis.Analysis`.
+    """What a body says; strings as in `model.analysis.Analysis`.
 
     Attributes:
         main: the text that carries the fingerprints: blocks on lines.

@@ -1,6 +1,6 @@
 """Text of XML: feeds, site maps and documents in the user's own vocabulary, by a table of paths for each root element.
 
-Knows `readers` and `charset`; with `density` the only importer of lxml in `text/`.  Must not know bytes on disk,
+Knows `readers` and `reference`; the only importer of lxml in `text/`.  Must not know bytes on disk,
 words or fingerprints.
 
 A `Vocabulary` says where in a document of its roots the entries are, and for the page and for each entry which paths
@@ -33,10 +33,10 @@ from lxml import etree
 
 from docstore.model.capture import Entry
 from docstore.model.errors import InvalidArgument
-from docstore.text import charset
-from docstore.text.content import BREAK, fold_blocks
+from docstore.reference import charset
+from docstore.reference.page import BREAK, fold_blocks
+from docstore.reference.tokens import decode_text
 from docstore.text.readers import Text, Unreadable, published_time, shown
-from docstore.text.references import decode_text
 
 MOST_ENTRIES: Final = 50_000
 """As many as a site map may have."""

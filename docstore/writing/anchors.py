@@ -14,12 +14,12 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from docstore.dedup.analysis import Analysis
 from docstore.model import keys
+from docstore.model.analysis import Analysis
 from docstore.model.format import INLINE_LIMIT_BYTES
-from docstore.text import charset
+from docstore.reference import charset
+from docstore.reference.tokens import attributes, split
 from docstore.text.readers import is_html
-from docstore.text.tokens import attributes, split
 
 FAMILY: Final = "anchor"
 MAX_TARGETS: Final = 1000

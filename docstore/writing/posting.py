@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from docstore.dedup.analysis import Analysis
-from docstore.dedup.checksum import text_checksum
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.model import capture
+from docstore.model.analysis import Analysis
 from docstore.model.pointers import PagePointer
 from docstore.model.types import CellsAt, RowMutations
 from docstore.reading.documents import Capture, DocumentReader
+from docstore.reference.fingerprints import text_checksum
+from docstore.reference.words import words
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Committer, Values
-from docstore.text.words import words
 from docstore.writing.placing import PAGES
 
 

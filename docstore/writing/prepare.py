@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from docstore.dedup.analysis import Analysis
 from docstore.dedup.kernel import Kernel
+from docstore.model.analysis import Analysis
 from docstore.model.capture import capture_values
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import row_key_and_url

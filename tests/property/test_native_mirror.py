@@ -27,11 +27,11 @@ from hypothesis import strategies as st
 from docstore import compiled
 from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
-from docstore.dedup import shingle
-from docstore.dedup.analysis import Analysis
 from docstore.dedup.kernel import NATIVE_EXTRACTORS, Kernel
-from docstore.text.charset_tables import SINGLE_BYTE
-from docstore.text.unicode_tables import UNICODE_VERSION
+from docstore.model.analysis import Analysis
+from docstore.reference import fingerprints
+from docstore.reference.charset import SINGLE_BYTE
+from docstore.reference.words import UNICODE
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native kernel: {compiled.WHY_NOT}")
 
@@ -410,7 +410,7 @@ def test_fingerprints_of_any_number_of_words_are_the_same(count: int, different:
 @settings(max_examples=200, deadline=None)
 def test_overlaps_are_counted_the_same(first: set[int], second: set[int]) -> None:
     one, other = (np.array(sorted(values), np.uint64) for values in (first, second))
-    assert kernels("visible")[1].overlap(one, other) == shingle.overlap(one, other) == len(first & second)
+    assert kernels("visible")[1].overlap(one, other) == fingerprints.overlap(one, other) == len(first & second)
 
 
 # --- the seam ---
@@ -451,8 +451,10 @@ def test_strings_with_lone_surrogates_are_left_to_the_reference() -> None:
 def test_the_tables_of_the_native_kernel_are_what_the_reference_says() -> None:
     if not (CHECKOUT / "native").is_dir():
         pytest.skip("not a checkout: native/ is not here")
-    if unicodedata.unidata_version != UNICODE_VERSION:
-        pytest.skip(f"made from Unicode {UNICODE_VERSION}, which CPython 3.11 has, not {unicodedata.unidata_version}")
+    if unicodedata.unidata_version != UNICODE["version"]:
+        pytest.skip(
+            f"made from Unicode {UNICODE['version']}, which CPython 3.11 has, not {unicodedata.unidata_version}"
+        )
     command = [sys.executable, "-m", "tools.make_native_tables", "--check"]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docstore import compiled
-from docstore.dedup import shingle
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.packing import Packing, packing
 from docstore.dedup.ranking import LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery
 from docstore.dedup.runs import key_bytes
-from docstore.dedup.texts import QueryText, SketchBounds
+from docstore.reference import fingerprints
+from docstore.reference.texts import QueryText, SketchBounds
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
 
@@ -45,7 +45,7 @@ def test_sets_share_as_many_values(one: tuple[int, int, int], others: list[tuple
     mine = drawn_set(*one)
     compared = [np.union1d(drawn_set(*other), mine[:: every + 1]) for other, every in others]
     compared += [np.empty(0, np.uint64), mine, np.array([0, (1 << 64) - 1], np.uint64)]
-    expected = [shingle.overlap(mine, other) for other in compared]
+    expected = [fingerprints.overlap(mine, other) for other in compared]
     assert expected == [len(set(mine.tolist()) & set(other.tolist())) for other in compared]
     numbers = list(range(1, len(compared) + 1))
     for kernel in (Kernel(prefer="reference"), Kernel(prefer="native")):

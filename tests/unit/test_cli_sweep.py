@@ -10,7 +10,6 @@ import pytest
 
 import docstore
 from docstore.cli.main import main
-from docstore.dedup import bands, shingle, sketch
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.ranking import IndexQuery
 from docstore.dedup.runbuckets import RunBuckets
@@ -19,6 +18,7 @@ from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteRow, Durability, RowMutations, VerdictKind
 from docstore.reading import index
 from docstore.reading.index import SeenPages
+from docstore.reference import fingerprints
 from docstore.reports.dedup import dedup_stats
 from docstore.storage.engine import Engine
 from tests.cli_case import Terminal, article, html
@@ -339,5 +339,5 @@ def share_contained(path: Path, pages: list[bytes]) -> float:
 def keys_of_scheme_1(kernel: Kernel, text: str, number: int) -> IndexQuery:
     """What a text was posted under before the first release."""
     shingles = kernel.shingles(text)
-    band_keys = bands.band_keys(sketch.minima(shingles))[: bands.BANDS]
-    return IndexQuery(band_keys, shingle.sample(shingles, 16, 64), np.empty(0, np.uint64), number)
+    band_keys = fingerprints.band_keys(fingerprints.minima(shingles))[: fingerprints.BANDS]
+    return IndexQuery(band_keys, fingerprints.sample(shingles, 16, 64), np.empty(0, np.uint64), number)

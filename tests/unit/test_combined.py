@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from processor_time import least_seconds
 
-from docstore.text import combined as rule
-from docstore.text.combined import combined, select
-from docstore.text.content import extractor, visible
-from docstore.text.outline import outline
-from docstore.text.tokens import split
+from docstore.reference import combined as rule
+from docstore.reference.blocks import outline
+from docstore.reference.combined import combined, select
+from docstore.reference.page import extractor, visible
+from docstore.reference.tokens import split
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "html"
 PARAGRAPHS = [f"Sentence number {n} of the story tells something that no other sentence of it tells." for n in range(9)]

@@ -9,10 +9,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from docstore.dedup import curves, shingle, simhash, sketch
-from docstore.dedup.analysis import Analysis
-from docstore.dedup.bands import BAND_WIDTH, BANDS
+from docstore.dedup import curves
 from docstore.dedup.kernel import Kernel
+from docstore.model.analysis import Analysis
+from docstore.reference import fingerprints
+from docstore.reference.fingerprints import BAND_WIDTH, BANDS
 from tests.pages import changed, page, words
 from tools.bench import theory
 
@@ -30,7 +31,7 @@ def pairs() -> list[tuple[Analysis, Analysis, float]]:
     found = kernel.analyse_many([(page(text), "text/html") for text in [*texts, *others]])
     result = []
     for one, two in zip(found[:PAIRS], found[PAIRS:], strict=True):
-        shared = shingle.overlap(one.shingles, two.shingles)
+        shared = fingerprints.overlap(one.shingles, two.shingles)
         result.append((one, two, shared / (one.shingle_count + two.shingle_count - shared)))
     return result
 
@@ -54,7 +55,7 @@ def test_bands_propose_and_miss_as_their_curves_say() -> None:
 def test_blocks_of_simhashes_stay_intact_as_the_pigeonhole_formula_says() -> None:
     distances = np.array([(one.simhash ^ two.simhash).bit_count() for one, two, _ in pairs()])
     for blocks, intact in ((4, 1), (6, 3)):
-        widths = simhash.block_widths(blocks)
+        widths = fingerprints.block_widths(blocks)
         ends = np.cumsum(widths)[:-1]
         expected, found = [], []
         for (one, two, _), distance in zip(pairs(), distances.tolist(), strict=True):
@@ -75,10 +76,10 @@ def test_a_part_of_a_page_shares_a_fingerprint_with_it_as_containment_recall_say
     whole = kernel.analyse_many([(page(text), "text/html") for text in texts])
     inside = kernel.analyse_many([(page(text), "text/html") for text in parts])
     hits = [
-        shingle.overlap(shingle.asked(part.fingerprints), text.fingerprints) > 0
+        fingerprints.overlap(fingerprints.asked(part.fingerprints), text.fingerprints) > 0
         for part, text in zip(inside, whole, strict=True)
     ]
-    expected = theory.containment_recall(26, shingle.SAMPLE_MODULUS)
+    expected = theory.containment_recall(26, fingerprints.SAMPLE_MODULUS)
     assert 0.8 < expected < 0.95
     assert abs(np.mean(hits) - expected) < allowed(expected, len(texts))
 
@@ -87,8 +88,8 @@ def test_sketches_of_pages_err_within_their_bound() -> None:
     errors, bounds = [], []
     for one, two, jaccard in pairs():
         union = round((one.shingle_count + two.shingle_count) / (1 + jaccard))
-        errors.append(sketch.similarity(one.sketch, two.sketch) - jaccard)
-        bounds.append(math.sqrt(theory.sketch_variance(jaccard, theory.occupied_bins(union, sketch.BINS), 8)))
+        errors.append(fingerprints.similarity(one.sketch, two.sketch) - jaccard)
+        bounds.append(math.sqrt(theory.sketch_variance(jaccard, theory.occupied_bins(union, fingerprints.BINS), 8)))
     assert abs(np.mean(errors)) < 0.005
     assert 0.3 * np.mean(bounds) < np.std(errors) < np.mean(bounds)
     assert np.mean(np.abs(errors) > 4 * np.array(bounds)) < 0.001

@@ -1,6 +1,6 @@
 import pytest
 
-from docstore.text.evidence import (
+from docstore.reference.blocks import (
     ADVERT,
     ADVERT_WORDS,
     ARTICLE,

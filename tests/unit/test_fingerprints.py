@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docstore.dedup import bands, checksum, shingle, simhash, sketch
+from docstore.dedup import checksum
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import SCHEME_KEYS_1, SCHEME_KEYS_2, SCHEME_KEYS_3
-from docstore.text.words import words
+from docstore.reference import fingerprints
+from docstore.reference.words import words
 
 SETS = st.sets(st.integers(0, 2**64 - 1), min_size=1, max_size=300).map(lambda s: np.array(sorted(s), np.uint64))
 
@@ -45,32 +46,32 @@ def test_simhash_of_the_tropical_fish() -> None:
     found = [word for word in words(TROPICAL_FISH) if word not in {"in", "the", "and"}]
     hashes = np.array([TROPICAL_FISH_HASHES[word] for word in found], np.uint64)
     assert set(found) == set(TROPICAL_FISH_HASHES)
-    assert simhash.simhash(hashes) == 0b10101111
+    assert fingerprints.simhash(hashes) == 0b10101111
 
 
 def test_fingerprints_of_the_tropical_fish() -> None:
     hashes = [938, 664, 463, 822, 492, 798, 78, 969, 143, 236, 913, 908, 694, 553, 870, 779]
-    assert len(shingle.shingles(words(TROPICAL_FISH), 3)) == len(hashes)
-    assert shingle.zero_mod(np.array(hashes, np.uint64), 4).tolist() == [664, 492, 236, 908]
+    assert len(fingerprints.shingles(words(TROPICAL_FISH), 3)) == len(hashes)
+    assert fingerprints.zero_mod(np.array(hashes, np.uint64), 4).tolist() == [664, 492, 236, 908]
 
 
 def test_a_rose_has_three_shingles() -> None:
-    in_order = shingle.shingles(words("a rose is a rose is a rose"), 3)
+    in_order = fingerprints.shingles(words("a rose is a rose is a rose"), 3)
     assert len(in_order) == 6
-    assert len(shingle.distinct(in_order)) == 3
+    assert len(fingerprints.distinct(in_order)) == 3
 
 
 def test_jaccard_of_jack_london() -> None:
     first, second, third = (
-        shingle.distinct(shingle.shingles(words(text), 2))
+        fingerprints.distinct(fingerprints.shingles(words(text), 2))
         for text in (
             "Jack London traveled to Oakland",
             "Jack London traveled to the city of Oakland",
             "Jack traveled from Oakland to London",
         )
     )
-    assert (shingle.overlap(first, second), len(np.union1d(first, second))) == (3, 8)
-    assert shingle.overlap(first, third) == 0
+    assert (fingerprints.overlap(first, second), len(np.union1d(first, second))) == (3, 8)
+    assert fingerprints.overlap(first, third) == 0
 
 
 def test_byte_sum_of_tropical_fish() -> None:
@@ -116,18 +117,20 @@ def test_an_unknown_checksum_is_refused() -> None:
 
 
 def test_text_checksum_is_of_the_words() -> None:
-    assert checksum.text_checksum([]) == b""
-    assert len(checksum.text_checksum(["a", "b"])) == 17
-    assert checksum.text_checksum(["a", "b"]) != checksum.text_checksum(["ab"])
+    assert fingerprints.text_checksum([]) == b""
+    assert len(fingerprints.text_checksum(["a", "b"])) == 17
+    assert fingerprints.text_checksum(["a", "b"]) != fingerprints.text_checksum(["ab"])
 
 
 def _fold_by_hand(found: list[str]) -> int:
     mask = 2**64 - 1
-    folded = int(shingle.START)
+    folded = int(fingerprints.START)
     for word in found:
-        folded = (folded ^ mmh3.hash64(word.encode(), shingle.WORD_SEED, signed=False)[0]) * int(shingle.FOLD) & mask
+        folded = (folded ^ mmh3.hash64(word.encode(), fingerprints.WORD_SEED, signed=False)[0]) * int(
+            fingerprints.FOLD
+        ) & mask
         folded ^= folded >> 32
-    folded = folded * int(shingle.FINISH) & mask
+    folded = folded * int(fingerprints.FINISH) & mask
     return folded ^ folded >> 29
 
 
@@ -135,29 +138,29 @@ def _fold_by_hand(found: list[str]) -> int:
 @settings(deadline=None)
 def test_shingles_are_the_stated_fold(found: list[str], width: int) -> None:
     runs = [found[start : start + width] for start in range(max(1, len(found) - width + 1))] if found else []
-    assert shingle.shingles(found, width).tolist() == [_fold_by_hand(run) for run in runs]
+    assert fingerprints.shingles(found, width).tolist() == [_fold_by_hand(run) for run in runs]
 
 
 def test_word_hashes_survive_a_full_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shingle, "WORD_HASHES_HELD", 3)
+    monkeypatch.setattr(fingerprints, "WORD_HASHES_HELD", 3)
     found = [f"w{number % 7}" for number in range(50)]
-    expected = [mmh3.hash64(word.encode(), shingle.WORD_SEED, signed=False)[0] for word in found]
-    assert shingle.word_hashes(found).tolist() == expected
+    expected = [mmh3.hash64(word.encode(), fingerprints.WORD_SEED, signed=False)[0] for word in found]
+    assert fingerprints.word_hashes(found).tolist() == expected
 
 
 @given(SETS, SETS)
 @settings(deadline=None)
 def test_overlap_is_the_size_of_the_intersection(first: np.ndarray, second: np.ndarray) -> None:
-    both = shingle.distinct(np.concatenate([first, second[::2]]))
-    assert shingle.overlap(first, both) == len(set(first.tolist()) & set(both.tolist())) == len(first)
-    assert shingle.overlap(first, second) == len(set(first.tolist()) & set(second.tolist()))
+    both = fingerprints.distinct(np.concatenate([first, second[::2]]))
+    assert fingerprints.overlap(first, both) == len(set(first.tolist()) & set(both.tolist())) == len(first)
+    assert fingerprints.overlap(first, second) == len(set(first.tolist()) & set(second.tolist()))
 
 
 @given(SETS)
 @settings(deadline=None)
 def test_simhash_is_the_majority_of_each_bit(values: np.ndarray) -> None:
     counts = [sum(value >> bit & 1 for value in values.tolist()) for bit in range(64)]
-    assert simhash.simhash(values) == sum(1 << bit for bit in range(64) if 2 * counts[bit] > len(values))
+    assert fingerprints.simhash(values) == sum(1 << bit for bit in range(64) if 2 * counts[bit] > len(values))
 
 
 def simhashes(count: int, seed: int = 5) -> np.ndarray:
@@ -181,7 +184,7 @@ def test_pairs_within_some_bits_are_those_of_brute_force(count: int, bits: int) 
         for first, second in itertools.combinations(range(count), 2)
         if (apart := (int(values[first]) ^ int(values[second])).bit_count()) <= bits
     ]
-    found = [row for part in simhash.pairs_within(values, bits) for row in np.column_stack(part).tolist()]
+    found = [row for part in fingerprints.pairs_within(values, bits) for row in np.column_stack(part).tolist()]
     assert sorted(map(tuple, found)) == expected
     assert count < 400 or len(expected) > 20
 
@@ -191,7 +194,7 @@ def test_pairs_within_some_bits_are_those_of_brute_force(count: int, bits: int) 
 def test_fingerprints_that_differ_in_few_bits_share_a_table_whatever_the_blocks(bits: int, intact: int) -> None:
     if bits + intact > 64:
         return
-    masks = [int(mask) for mask in simhash.block_masks(bits, min(intact, 64 - bits))]
+    masks = [int(mask) for mask in fingerprints.block_masks(bits, min(intact, 64 - bits))]
     chooser = random.Random(bits * 10 + intact)
     for _ in range(200):
         apart = sum(1 << bit for bit in chooser.sample(range(64), bits))
@@ -199,57 +202,62 @@ def test_fingerprints_that_differ_in_few_bits_share_a_table_whatever_the_blocks(
 
 
 def test_more_fingerprints_are_compared_in_smaller_buckets() -> None:
-    chosen = [simhash.fewest_comparisons(count, 3) for count in (2, 1000, 100_000, 10_000_000)]
+    chosen = [fingerprints.fewest_comparisons(count, 3) for count in (2, 1000, 100_000, 10_000_000)]
     assert chosen == sorted(chosen) and chosen[0] < chosen[-1]
-    assert simhash.fewest_comparisons(1000, 64) == 0  # every pair
+    assert fingerprints.fewest_comparisons(1000, 64) == 0  # every pair
 
 
 @pytest.mark.parametrize("bits", [-1, 65, 1.5, True])
 def test_bits_that_a_simhash_does_not_have_are_refused(bits: int) -> None:
     with pytest.raises(InvalidArgument, match="from 0 to 64"):
-        list(simhash.pairs_within(simhashes(3), bits))
+        list(fingerprints.pairs_within(simhashes(3), bits))
 
 
 def test_samples_are_nested_and_bounded() -> None:
     for count in (5_000, 200_000):
         values = np.unique(np.random.default_rng(5).integers(0, 2**64, count, dtype=np.uint64))
         for kept, limit in (
-            (shingle.sample(values), shingle.SAMPLE_LIMIT),
-            (shingle.asked(shingle.sample(values)), shingle.ASK_LIMIT),
+            (fingerprints.sample(values), fingerprints.SAMPLE_LIMIT),
+            (fingerprints.asked(fingerprints.sample(values)), fingerprints.ASK_LIMIT),
         ):
             assert 0 < len(kept) <= limit
-            modulus = next(p for p in (12 << n for n in range(20)) if len(shingle.zero_mod(values, p)) <= limit)
-            assert kept.tolist() == shingle.zero_mod(values, modulus).tolist()
+            modulus = next(p for p in (12 << n for n in range(20)) if len(fingerprints.zero_mod(values, p)) <= limit)
+            assert kept.tolist() == fingerprints.zero_mod(values, modulus).tolist()
 
 
 def test_the_keys_of_a_text_are_pinned_to_their_scheme() -> None:
     """Any change here needs another scheme: `reindex` makes the runs of a store anew by that number alone."""
     assert (SCHEME_KEYS_1, SCHEME_KEYS_2, SCHEME_KEYS_3) == (1, 2, 3)
-    assert (bands.WIDTHS, shingle.RUN_LENGTHS) == ((5, 7, 10, 14, 20, 28), (16, 64, 256))
-    assert (shingle.SAMPLE_MODULUS, shingle.SAMPLE_LIMIT, bands.BANDS, bands.BAND_WIDTH) == (12, 4096, 16, 5)
+    assert (fingerprints.WIDTHS, fingerprints.RUN_LENGTHS) == ((5, 7, 10, 14, 20, 28), (16, 64, 256))
+    assert (fingerprints.SAMPLE_MODULUS, fingerprints.SAMPLE_LIMIT, fingerprints.BANDS, fingerprints.BAND_WIDTH) == (
+        12,
+        4096,
+        16,
+        5,
+    )
 
 
 def test_a_text_inside_another_has_its_runs_there() -> None:
     rng = np.random.default_rng(8)
     whole = rng.integers(0, 1 << 60, 900, dtype=np.uint64) * np.uint64(4)
     part = whole[300:700]
-    few = shingle.sample(shingle.distinct(part))
-    many = shingle.sample(shingle.distinct(whole))
-    of_part, of_whole = (shingle.runs(*each).reshape(3, -1) for each in ((part, few), (whole, many)))
+    few = fingerprints.sample(fingerprints.distinct(part))
+    many = fingerprints.sample(fingerprints.distinct(whole))
+    of_part, of_whole = (fingerprints.runs(*each).reshape(3, -1) for each in ((part, few), (whole, many)))
     places = np.searchsorted(many, few)
     begins = np.array([int(np.flatnonzero(part == each)[0]) for each in few])
-    for length, its, others in zip(shingle.RUN_LENGTHS, of_part, of_whole[:, places], strict=True):
+    for length, its, others in zip(fingerprints.RUN_LENGTHS, of_part, of_whole[:, places], strict=True):
         assert ((its == others) == (begins + length <= len(part))).all()
     assert len(set(of_part.ravel().tolist())) == of_part.size
     repeated = np.concatenate([part, part[::-1]])
-    assert (shingle.runs(repeated, few)[0] == of_part[0, 0]) == (begins[0] + 16 <= len(part))
+    assert (fingerprints.runs(repeated, few)[0] == of_part[0, 0]) == (begins[0] + 16 <= len(part))
 
 
 def test_a_small_text_asks_for_all_that_it_is_posted_under() -> None:
     values = np.unique(np.random.default_rng(6).integers(0, 2**64, 500, dtype=np.uint64))
-    kept = shingle.sample(values)
-    assert 20 < len(kept) <= shingle.ASK_LIMIT
-    assert shingle.asked(kept).tolist() == kept.tolist()
+    kept = fingerprints.sample(values)
+    assert 20 < len(kept) <= fingerprints.ASK_LIMIT
+    assert fingerprints.asked(kept).tolist() == kept.tolist()
 
 
 def _minima_by_hand(values: list[int]) -> list[int]:
@@ -275,7 +283,7 @@ def _minima_by_hand(values: list[int]) -> list[int]:
 @given(SETS)
 @settings(max_examples=60, deadline=None)
 def test_minima_are_densified_as_stated(values: np.ndarray) -> None:
-    assert sketch.minima(values).tolist() == _minima_by_hand(values.tolist())
+    assert fingerprints.minima(values).tolist() == _minima_by_hand(values.tolist())
 
 
 def _pair(chooser: random.Random, size: int, jaccard: float) -> tuple[np.ndarray, np.ndarray]:
@@ -289,7 +297,7 @@ def test_bands_miss_few_pairs_at_the_threshold(size: int) -> None:
     chooser = random.Random(20)
     missed = 0
     for _ in range(1500):
-        first, second = (bands.band_keys(sketch.minima(part)) for part in _pair(chooser, size, 0.8))
+        first, second = (fingerprints.band_keys(fingerprints.minima(part)) for part in _pair(chooser, size, 0.8))
         missed += not np.any(first == second)
     assert missed <= 0.01 * 1500
 
@@ -298,7 +306,7 @@ def test_bands_of_unlike_texts_do_not_meet() -> None:
     chooser = random.Random(21)
     met = 0
     for _ in range(500):
-        first, second = (bands.band_keys(sketch.minima(part)) for part in _pair(chooser, 200, 0.05))
+        first, second = (fingerprints.band_keys(fingerprints.minima(part)) for part in _pair(chooser, 200, 0.05))
         met += bool(np.any(first == second))
     assert met <= 2
 
@@ -307,8 +315,10 @@ def test_sketches_estimate_the_jaccard_coefficient() -> None:
     chooser = random.Random(22)
     for expected in (0.0, 0.3, 0.8, 1.0):
         found = [
-            sketch.similarity(*(sketch.sketch(sketch.minima(part)) for part in _pair(chooser, 1000, expected)))
+            fingerprints.similarity(
+                *(fingerprints.sketch(fingerprints.minima(part)) for part in _pair(chooser, 1000, expected))
+            )
             for _ in range(30)
         ]
         assert abs(sum(found) / len(found) - expected) < 0.03
-    assert sketch.similarity(b"\x01" + bytes(256), b"\x02" + bytes(256)) == 0
+    assert fingerprints.similarity(b"\x01" + bytes(256), b"\x02" + bytes(256)) == 0

@@ -1,13 +1,13 @@
 """Fitting the scorecard: what it learns from, what it may not learn, and that it writes what it fitted."""
 
-import runpy
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from docstore.text import scorecard
+from docstore.reference import tables
+from docstore.reference.blocks import MARKS
 from tests.pages import words
 from tools.fit_scorecard import Examples, Signs, fit, label_passages, label_words, look, minimum, sums, write_table
 
@@ -69,14 +69,16 @@ def test_a_fit_tells_content_but_trusts_no_name_of_boilerplate() -> None:
 
 
 def test_the_table_that_is_written_is_read_as_it_was_fitted(tmp_path: Path) -> None:
-    path = tmp_path / "scorecard.py"
-    shutil.copy(Path(scorecard.__file__), path)
+    path = tmp_path / "scorecard.txt"
+    shutil.copy(tables.FOLDER / "scorecard.txt", path)
     signs, scores = fitted()
     write_table(path, signs, scores)
-    written = runpy.run_path(str(path))
-    assert set(written["MARKS"]) == set(scorecard.MARKS)
+    written = tables.parse(path.read_text("utf-8"))
+    marks = tables.scores(written, "tags", "states", "words")
+    assert set(marks) == set(MARKS)
+    points = tables.scores(written, *written) | {f"in {mark}": score for mark, score in marks.items()}
     by_name = dict(zip(signs.names, scores.tolist(), strict=False))
-    assert all(written["SCORES"].get(name, 0) == round(100 * score) for name, score in by_name.items())
+    assert all(points.get(name, 0) == round(100 * score) for name, score in by_name.items())
     before = path.read_bytes()
     write_table(path, signs, scores)
     assert path.read_bytes() == before

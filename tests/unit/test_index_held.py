@@ -11,10 +11,10 @@ import pytest
 from memory_engine import MemoryEngine
 
 from docstore.dedup import index as index_module
-from docstore.dedup.analysis import Analysis
 from docstore.dedup.buckets import RowBuckets
 from docstore.dedup.index import POINTER_SLICE, HashIndex
 from docstore.dedup.oldest import Oldest
+from docstore.model.analysis import Analysis
 from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.types import Cell, Durability, ReadSpec, RowMutations
 

@@ -15,10 +15,10 @@ from blake3 import blake3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docstore.dedup.analysis import Analysis, Link
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.reference import TEXT_LIMIT_BYTES
+from docstore.model.analysis import Analysis, Link
 from docstore.model.errors import InvalidArgument
+from docstore.reference.charset import TEXT_LIMIT_BYTES
 from docstore.text import readers
 
 PAGE = (

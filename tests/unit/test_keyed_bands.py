@@ -11,12 +11,12 @@ import pytest
 import docstore
 from docstore.archives import readahead_child
 from docstore.archives.readahead import Job
-from docstore.dedup import bands
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.errors import CorruptionError
 from docstore.model.format import BAND_SECRET_ROW
 from docstore.model.types import DeleteRow, Durability, RowMutations, Schema, VerdictKind
 from docstore.reading.index import SeenPages, kernel_of, open_buckets
+from docstore.reference import fingerprints
 from docstore.storage.schema import decode_schema, encode_schema
 from docstore.sweep.reindex import reindex
 from docstore.tablets.backup import restore
@@ -47,8 +47,8 @@ def finds(path: Path) -> bool:
 
 
 def test_an_order_has_each_bin_once_and_is_that_of_its_secret() -> None:
-    assert bands.order_of(b"") == bands.IN_ORDER
-    one, other = bands.order_of(b"1" * 16), bands.order_of(b"2" * 16)
+    assert fingerprints.order_of(b"") == fingerprints.IN_ORDER
+    one, other = fingerprints.order_of(b"1" * 16), fingerprints.order_of(b"2" * 16)
     assert sorted(one) == sorted(other) == list(range(256)) and one != other
     assert one[:4].hex() == "3f389bdf"
 
@@ -83,7 +83,7 @@ def test_the_reading_process_makes_the_keys_of_its_store(tmp_path: Path, monkeyp
     monkeypatch.setattr(readahead_child, "Kernel", lambda *fixed, order, vocabulary: made.append(order))
     job = Job((), "combined", 5, "blake3", 1, False, 1 << 28, False, band_secret=b"s" * 16)
     readahead_child.serve(job, BytesIO())
-    assert made == [bands.order_of(b"s" * 16)]
+    assert made == [fingerprints.order_of(b"s" * 16)]
 
 
 def test_a_store_without_its_secret_says_so(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from docstore.text.content import visible
-from docstore.text.scored import scored
-from docstore.text.tokens import split
+from docstore.reference.page import visible
+from docstore.reference.scored import scored
+from docstore.reference.tokens import split
 from tests.pages import words
 
 PROSE = [" ".join(words(seed, 30)).capitalize() + "." for seed in range(8)]

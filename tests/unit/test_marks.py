@@ -2,9 +2,17 @@
 
 import pytest
 
-from docstore.text.evidence import NEGATIONS
-from docstore.text.marks import BITS, CONSENT, CONSENT_MANAGERS, NEVER, NOTICES, names, tag_marks
-from docstore.text.scorecard import MARKS
+from docstore.reference.blocks import (
+    BITS,
+    CONSENT,
+    CONSENT_MANAGERS,
+    MARKS,
+    NEGATIONS,
+    NEVER,
+    NOTICES,
+    names,
+    tag_marks,
+)
 
 
 def marks_of(name: str, source: str | None) -> set[str]:

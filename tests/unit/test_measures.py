@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 import docstore
-from docstore.dedup import shingle
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.simhash import simhash
 from docstore.lab.pictures import plotted_pairs
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import ReadSpec, Schema, SetCell
 from docstore.reading.documents import Capture
+from docstore.reference import fingerprints
+from docstore.reference.fingerprints import simhash
+from docstore.reference.words import words as words_of
 from docstore.reports.dedup import KnownDuplicate, known_duplicates
 from docstore.reports.measures import Measures, measures, simhash_pairs, similar_by_simhash
 from docstore.serving.client import connect
 from docstore.store import DocumentStore, open_store
 from docstore.sweep.job import sweep
-from docstore.text.words import words as words_of
 from tests.cli_case import Terminal
 from tests.pages import changed, page, words
 from tests.serving import serving
@@ -76,7 +76,7 @@ def compared(store: Any, one: str, other: str) -> Measures:
 def test_a_capture_has_the_simhash_and_the_sketch_of_its_text(store: DocumentStore) -> None:
     analysis = Kernel().analyse(PAGES[A], TYPE["Content-Type"])
     found = capture(store, A)
-    assert found.simhash == analysis.simhash == simhash(shingle.shingles(words_of(analysis.main), 5))
+    assert found.simhash == analysis.simhash == simhash(fingerprints.shingles(words_of(analysis.main), 5))
     assert found.sketch == analysis.sketch
     for url in (EMPTY, OTHER):
         assert (capture(store, url).simhash, capture(store, url).sketch) == (None, None)

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docstore.model.errors import InvalidArgument
-from docstore.text.content import extractor
-from docstore.text.page import read
-from docstore.text.tokens import INLINE
-from docstore.text.words import words
+from docstore.reference.page import extractor, read
+from docstore.reference.tokens import INLINE
+from docstore.reference.words import words
 
 
 @pytest.mark.parametrize(

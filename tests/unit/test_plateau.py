@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from processor_time import least_seconds
 
 from docstore.model.errors import InvalidArgument
-from docstore.text.plateau import Ratio, Span, best_span, plateau, stream
-from docstore.text.tokens import split
+from docstore.reference.plateau import Ratio, Span, best_span, plateau, stream
+from docstore.reference.tokens import split
 
 BUNCHES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=12)
 RATIOS = st.builds(Ratio, st.integers(1, 5), st.integers(1, 5))

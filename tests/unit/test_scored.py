@@ -4,13 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docstore.text import scored as rule
-from docstore.text.combined import combined
-from docstore.text.content import visible
-from docstore.text.outline import outline, render
-from docstore.text.scorecard import MARKS, SCORES
-from docstore.text.scored import scored
-from docstore.text.tokens import split
+from docstore.reference import scored as rule
+from docstore.reference.blocks import MARKS, outline, render
+from docstore.reference.combined import combined
+from docstore.reference.page import visible
+from docstore.reference.scored import SCORES, scored
+from docstore.reference.tokens import split
 from tests.pages import words
 
 PROSE = [" ".join(words(seed, 40)).capitalize() + "." for seed in range(12)]

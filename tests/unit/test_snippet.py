@@ -19,8 +19,7 @@ import docstore
 from docstore import InvalidArgument
 from docstore.reading.snippet import MOST_TEXT, SHORTEST_LENGTH, Passage, Snippet, lead, passages
 from docstore.reading.snippet import escape as escape_html
-from docstore.text.finding import FoldedText, fold_character, terms
-from docstore.text.graphemes import LONGEST_CHARACTER, is_boundary
+from docstore.text.finding import LONGEST_CHARACTER, FoldedText, fold_character, is_boundary, terms
 
 HTML = {"Content-Type": "text/html; charset=utf-8"}
 URL = "https://a.example/page"

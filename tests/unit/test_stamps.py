@@ -2,9 +2,8 @@
 
 import pytest
 
-from docstore.text.scored import scored
-from docstore.text.stamps import is_stamp
-from docstore.text.tokens import split
+from docstore.reference.scored import is_stamp, scored
+from docstore.reference.tokens import split
 from tests.pages import words
 
 POSTS = [" ".join(words(seed, 30)).capitalize() + "." for seed in range(8)]

@@ -2,11 +2,10 @@
 
 import pytest
 
+from docstore.reference.blocks import outline, render
+from docstore.reference.scored import scored, strays
+from docstore.reference.tokens import split
 from docstore.text.explain import explain
-from docstore.text.outline import outline, render
-from docstore.text.scored import scored
-from docstore.text.strays import strays
-from docstore.text.tokens import split
 from tests.pages import words
 
 ADVERT = "<div><p>" + " ".join(words(99, 20)).capitalize() + ".</p></div>"

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from docstore.text import tokens as grammar
-from docstore.text.references import decode_attribute, decode_text
-from docstore.text.tokens import attributes, split, tokenize
+from docstore.reference import tokens as grammar
+from docstore.reference.tokens import attributes, decode_attribute, decode_text, split, tokenize
 
 MARKUP_ALPHABET = st.sampled_from(
     ["<", ">", "</", "/", "!", "--", "-", "?", "=", '"', "'", " ", "\n", "a", "b", "script", "title", "plaintext",

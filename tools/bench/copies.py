@@ -39,9 +39,9 @@ from lxml import html as lxml_html
 import docstore
 from docstore.dedup.kernel import Kernel
 from docstore.model.types import Durability, Page, Schema, VerdictKind
+from docstore.reference.charset import decode
+from docstore.reference.words import words
 from docstore.sweep.job import SweepOptions, sweep
-from docstore.text.charset import decode
-from docstore.text.words import words
 from tools.bench.adverts import Advert, advert
 from tools.bench.harness import Section
 from tools.bench.page_kinds import KindPage, read_pages

@@ -18,8 +18,8 @@ import numpy as np
 
 from docstore.dedup.candidates import CHUNK_PAIRS, ROUNDING, Numbers, leaders, spans
 from docstore.dedup.overlaps import Sets, take
-from docstore.dedup.shingle import distinct
 from docstore.model.errors import InvalidArgument
+from docstore.reference.fingerprints import distinct
 
 
 class Pairs(NamedTuple):

@@ -32,9 +32,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from docstore.text.charset import decode
-from docstore.text.content import EXTRACTORS, extractor, visible
-from docstore.text.tokens import Markup, split
+from docstore.reference.charset import decode
+from docstore.reference.page import EXTRACTORS, extractor, visible
+from docstore.reference.tokens import Markup, split
 
 Runner = Callable[[bytes], str | None]
 OURS: Final = ("visible", "plateau", "combined", "scored")

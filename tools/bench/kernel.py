@@ -20,11 +20,11 @@ import zstandard
 from blake3 import blake3
 
 from docstore import compiled
-from docstore.dedup import reference
 from docstore.dedup.kernel import Kernel
 from docstore.model.types import Page
+from docstore.reference import analysis as reference
+from docstore.reference.words import words
 from docstore.text.readers import is_html
-from docstore.text.words import words
 from tools.bench.harness import Section, one_core, seconds_of
 
 ROOT = Path(__file__).parent.parent.parent

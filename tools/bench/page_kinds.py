@@ -38,14 +38,14 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.analysis import Analysis
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.dedup.doubt import TitledPage, same_title, title_mismatch
 from docstore.dedup.kernel import Kernel
+from docstore.model.analysis import Analysis
 from docstore.model.keys import row_key
 from docstore.model.types import Schema
-from docstore.text.content import EXTRACTORS, visible
-from docstore.text.tokens import split
+from docstore.reference.page import EXTRACTORS, visible
+from docstore.reference.tokens import split
 from tools.bench.extraction import OURS, PEERS, Runner, our_runner, peer_runner
 
 KINDS: Final = ("article", "documentation", "service", "forum", "product", "listing", "collection")

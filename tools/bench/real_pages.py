@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 from lxml import etree
 from lxml import html as lxml_html
 
-from docstore.text.charset import decode
+from docstore.reference.charset import decode
 from tools.bench.adverts import Advert, advert, how_many
 from tools.bench.page_kinds import KindPage
 

@@ -27,11 +27,11 @@ from typing import Final
 
 from docstore.dedup.detector import jaccard
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.shingle import overlap
-from docstore.text.charset import decode
-from docstore.text.content import visible
-from docstore.text.tokens import split
-from docstore.text.words import words
+from docstore.reference.charset import decode
+from docstore.reference.fingerprints import overlap
+from docstore.reference.page import visible
+from docstore.reference.tokens import split
+from docstore.reference.words import words
 from tools.bench.adverts import Advert, advert, how_many
 from tools.bench.extractor_time import bodies
 from tools.bench.harness import Section

@@ -36,8 +36,8 @@ from docstore.dedup.candidates import leaders
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.overlaps import Sets
 from docstore.model.types import Page
+from docstore.reference.words import words
 from docstore.sweep.job import SweepOptions, sweep
-from docstore.text.words import words
 from tools.bench.exact_join import exact_join, expand_pairs
 from tools.bench.harness import Section, load_pages, machine, one_core
 from tools.bench.pairset import Numbers, PairSet, recall

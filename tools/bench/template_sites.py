@@ -23,16 +23,16 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 import docstore
-from docstore.dedup.analysis import Analysis
 from docstore.dedup.comparable import REASON_CROWDED
 from docstore.dedup.detector import MAX_VERIFIED, Detector, Judgement, StoredPage, Thresholds, jaccard
 from docstore.dedup.doubt import TitledPage
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.runbuckets import RunBuckets
-from docstore.dedup.shingle import overlap
+from docstore.model.analysis import Analysis
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, VerdictKind
+from docstore.reference.fingerprints import overlap
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from tools.bench.harness import Section, one_core
 from tools.bench.sites import COPIES, SITES, Words, attack, larger, one_word

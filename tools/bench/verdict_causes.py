@@ -5,7 +5,7 @@
 OLD and NEW are directories of stores that were made from the same archives.  For each capture whose verdicts differ,
 the lines of its main text in both stores are compared; where they are the same, those of the pages that the two
 verdicts name.  A line is of the *frame* where ten pages or more of its host have it in one of the stores (in a manual:
-menus, notices, headings of every page), a *date* where it is a stamp (`docstore.text.stamps`), and the *page's own*
+menus, notices, headings of every page), a *date* where it is a stamp (`reference.scored`), and the *page's own*
 otherwise.  A change has the cause that most of the words are of that came or went.
 """
 
@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import docstore
 from docstore.model.capture import MAIN
 from docstore.model.types import ReadSpec
-from docstore.text.stamps import is_stamp
+from docstore.reference.scored import is_stamp
 from tools.bench.harness import Section
 from tools.bench.verdict_changes import Said, difference, verdicts
 

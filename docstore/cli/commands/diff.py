@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named, stored_url
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.simhash import BITS
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.types import Schema
 from docstore.reading.documents import Document
+from docstore.reference.fingerprints import BITS
 from docstore.reports.measures import Measures, measures
 from docstore.reports.worddiff import Change, Piece, word_diff
 

@@ -1,4 +1,4 @@
-//! Body bytes and Content-Type -> encoding and text: `docstore/text/charset.py`.
+//! Body bytes and Content-Type -> encoding and text: `docstore/reference/charset.py`.
 //!
 //! Encodings that the reference decodes through Python's codecs are named, not decoded.
 

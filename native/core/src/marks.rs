@@ -1,4 +1,4 @@
-//! What the tags around a text say of it: `docstore/text/marks.py`.
+//! What the tags around a text say of it: `docstore/reference/blocks.py`.
 
 use std::hash::Hasher;
 

@@ -1,4 +1,4 @@
-//! Character references: `docstore/text/references.py`.
+//! Character references: `docstore/reference/tokens.py`.
 
 use std::sync::OnceLock;
 

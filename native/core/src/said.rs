@@ -1,5 +1,5 @@
-//! What the attributes of a start tag say: the evidence bits of `docstore/text/evidence.py` and the marks of
-//! `docstore/text/marks.py`, read in one pass and remembered by their source.
+//! What the attributes of a start tag say: the evidence bits and the marks of `docstore/reference/blocks.py`, read
+//! in one pass and remembered by their source.
 
 use std::borrow::Cow;
 use std::ops::Range;

@@ -1,14 +1,12 @@
 """The default main-content rule: every block is scored by a table of evidence, and kept above the page's bar.
 
-Knows `combined`, `outline`, `marks`, `strays`, `stamps` and `scorecard`.  Must not know charsets, words, nor what the
-text is used for.  Integers only, no order of hashing, linear time: another implementation gives the same blocks bit for
-bit.
+Integers only, no order of hashing, linear time: another implementation gives the same blocks bit for bit.
 
 The rule:
 
-1. The blocks of the page but for those in elements that are never content (see `marks`) or say that they are adverts
+1. The blocks of the page but for those in elements that are never content (see `blocks`) or say that they are adverts
    and hold at most half of the text, and those of at most half behind leaves that say so; inline tags that say so stand
-   apart (see `outline`).  Of what is left, *strays* go: long texts that few of many alike elements have (see `strays`).
+   apart (see `blocks`).  Of what is left, *strays* go: long texts that few of many alike elements have (see below).
    And what `combined` takes of the blocks; if it finds 16 solid ones or fewer, short ones are solid, too.  An element
    that holds more than 19/20 of the text is the page itself, whatever it is called, unless a fifth of what it holds or
    more names cookies or consent; html and body always are.  Where what is taken weighs less than 300 and the page has
@@ -29,7 +27,7 @@ The rule:
    has less than a fifth of the words of the title (of those with four characters or more, as they are written).  Then
    it is likely to be a notice that the whole site shares, and the page's text is that of step 5 of `combined`: all that
    does not say that it is boilerplate.
-5. Of what was found, *stamps* (see `stamps`: dates, times and counts) are left out, headings and blocks over 48 apart,
+5. Of what was found, *stamps* (see below: dates, times and counts) are left out, headings and blocks over 48 apart,
    where all of them weigh at most a fifth: they change while the page says the same.  A page of more is about them.
 
 `combined` knows what weight and explicit markup say of a page as a whole; the scorecard knows which kinds of blocks are
@@ -39,20 +37,29 @@ says which, and what came out on pages that were not looked at.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
-from docstore.text import marks
-from docstore.text.combined import LITTLE_WEIGHT, lenient, subtree_sums
-from docstore.text.combined import select as select_combined
-from docstore.text.evidence import ADVERT, MAIN, WHOLE
-from docstore.text.outline import Block, Outline, outline, render
-from docstore.text.references import decode_text
-from docstore.text.scorecard import SCORES
-from docstore.text.stamps import is_stamp
-from docstore.text.strays import without_strays
-from docstore.text.tokens import HIDDEN, Markup
+from docstore.reference import tables
+from docstore.reference.blocks import (
+    ADVERT,
+    MAIN,
+    MARK_SCORES,
+    NEVER,
+    WHOLE,
+    Block,
+    Outline,
+    outline,
+    render,
+    tag_marks,
+)
+from docstore.reference.blocks import names as mark_names
+from docstore.reference.combined import LITTLE_WEIGHT, SOLID_WEIGHT, lenient, subtree_sums
+from docstore.reference.combined import select as select_combined
+from docstore.reference.tokens import HIDDEN, Markup, decode_text
 
 SIZES: Final = (10, 20, 40, 80, 160, 320)
 """A block's size is the number of these that its weight reaches."""
@@ -64,6 +71,12 @@ FEW_SOLID: Final = 16
 """Where `combined` finds no more solid blocks than this, short ones are solid, too: on a page of short texts one long
 advert would else be the only solid block, and decide what the others are."""
 SHARES: Final = 4
+_SCORECARD: Final = tables.read("scorecard.txt")
+SCORES: Final = {
+    **{f"in {mark}": score for mark, score in MARK_SCORES.items()},
+    **tables.scores(_SCORECARD, "shapes", "alike", "neighbours", "others"),
+}
+"""What each sign is worth, in the words of `block_features`: hundredths of a natural logarithm of odds."""
 WRAPPER_SHARE: Final = (19, 20)
 CONSENT_SHARE: Final = 5
 ADVERT_SHARE: Final = 2
@@ -135,7 +148,7 @@ def without_never(page: Outline) -> Outline:
     """The page without the blocks in elements that are never content."""
     parents = page.parents
     says_so = [
-        bool(marks.tag_marks(*tag) & marks.NEVER) and not evidence & WHOLE
+        bool(tag_marks(*tag) & NEVER) and not evidence & WHOLE
         for tag, evidence in zip(page.tags, page.evidence, strict=True)
     ]
     of_leaves = [block.leaf is not None and _leaf_says_so(block) for block in page.blocks]
@@ -160,7 +173,7 @@ def without_never(page: Outline) -> Outline:
 
 def _leaf_says_so(block: Block) -> bool:
     """Whether the leaf before a block says that it is an advert, or never content."""
-    return bool(block.evidence & ADVERT or _leaf_marks(block) & marks.NEVER)
+    return bool(block.evidence & ADVERT or _leaf_marks(block) & NEVER)
 
 
 def select(page: Outline, taken: Sequence[int], title: str) -> list[int]:
@@ -271,7 +284,7 @@ def block_features(page: Outline, taken: Sequence[int], title: str) -> Iterator[
     first, last = (taken[0], taken[-1]) if taken else (len(blocks), -1)
     for number, (block, own) in enumerate(zip(blocks, traits, strict=True)):
         like = _steps(alike[around[block.owner], page.tags[block.owner][0]], LIKES)
-        features = [f"in {name}" for name in marks.names(around[block.owner] | _leaf_marks(block))]
+        features = [f"in {name}" for name in mark_names(around[block.owner] | _leaf_marks(block))]
         features += [
             own.shape,
             f"{own.fate} {own.shape}",
@@ -308,7 +321,7 @@ def path_marks(page: Outline) -> list[int]:
     """Marks around the text of each element, its own among them."""
     found = [0] * len(page.parents)
     for element in range(1, len(found)):
-        found[element] = found[page.parents[element]] | marks.tag_marks(*page.tags[element])
+        found[element] = found[page.parents[element]] | tag_marks(*page.tags[element])
     return found
 
 
@@ -336,7 +349,7 @@ def _names(text: str, signs: Sequence[str]) -> bool:
 
 
 def _leaf_marks(block: Block) -> int:
-    return marks.tag_marks("", block.leaf) if block.leaf else 0
+    return tag_marks("", block.leaf) if block.leaf else 0
 
 
 def _steps(value: int, steps: Sequence[int]) -> int:
@@ -345,3 +358,159 @@ def _steps(value: int, steps: Sequence[int]) -> int:
 
 def _weigh(page: Outline, numbers: Iterable[int]) -> int:
     return sum(page.blocks[number].weight for number in numbers)
+
+
+# --- Strays: long texts that few of many alike elements have, such as an advert in one of forty cards.
+#
+# Integers only, linear time: another implementation finds the same blocks.
+#
+# An element's *form* is its name, its own marks, whether it has attributes, and the form of its parent.  A block is a
+# *stray* where it weighs 40 or more, is no heading, and is all the text of its element, which is a div, section, aside
+# or article, if at most three elements with text have that one's form, four times as many or more have its parent's
+# form, and it holds at most half of all the text in these.
+#
+# Where a page repeats a form (cards, posts, rows of a list), what belongs to the form stands in most of its elements.
+# A long text that stands in one or two of them is not a part of it, whatever it is, and it would tip what shares and
+# neighbours say of all others.
+
+GENERIC: Final = frozenset({"div", "section", "aside", "article"})
+"""Elements that do not say what their text is, as cells of a table, quotes and listings of source code do."""
+STRAY_WEIGHT: Final = SOLID_WEIGHT
+MOST_STRAYS: Final = 3
+"""Elements of one form that strays may stand in."""
+LEAST_RATIO: Final = 4
+"""So many times as many elements have the form of the parent."""
+STRAY_SHARE: Final = 2
+
+
+def without_strays(page: Outline) -> Outline:
+    """The page without its strays."""
+    found = set(strays(page))
+    if not found:
+        return page
+    return page._replace(blocks=[block for number, block in enumerate(page.blocks) if number not in found])
+
+
+def strays(page: Outline) -> list[int]:
+    """Numbers of the blocks that are strays, ascending."""
+    parents = page.parents
+    held = subtree_sums(page, [1] * len(page.blocks))
+    candidates = [
+        number
+        for number, block in enumerate(page.blocks)
+        if block.weight >= STRAY_WEIGHT
+        and not block.is_heading
+        and held[block.owner] == 1
+        and page.tags[block.owner][0] in GENERIC
+    ]
+    if not candidates:
+        return []
+    forms = forms_of(page)
+    counts = Counter(form for form, number in zip(forms, held, strict=True) if number)
+    weights: Counter[int] = Counter()
+    for form, weight in zip(forms, subtree_sums(page, [block.weight for block in page.blocks]), strict=True):
+        weights[form] += weight
+    found = []
+    for number in candidates:
+        block = page.blocks[number]
+        own, around = forms[block.owner], forms[parents[block.owner]]
+        is_rare = counts[own] <= MOST_STRAYS and counts[own] * LEAST_RATIO <= counts[around]
+        if is_rare and block.weight * STRAY_SHARE <= weights[around]:
+            found.append(number)
+    return found
+
+
+def forms_of(page: Outline) -> list[int]:
+    """The number of each element's form."""
+    numbers: dict[tuple[int, str, bool, int], int] = {}
+    forms = [0]
+    for element in range(1, len(page.parents)):
+        name, source = page.tags[element]
+        form = (forms[page.parents[element]], name, bool(source), tag_marks(name, source))
+        forms.append(numbers.setdefault(form, len(numbers) + 1))
+    return forms
+
+
+# --- Whether a short text is a stamp: a date, a time or a count that stands beside content and changes without it.
+#
+# The lists are closed, so that another implementation holds them bit for bit; a change changes main texts, and with
+# them fingerprints.
+#
+# A text is cut into runs of ASCII digits and runs of letters: ASCII letters and every character from U+00C0 on but the
+# general punctuation (U+2000 to U+206F).  It is a *stamp* where it has a digit and a sign, and at least half of these
+# characters stand in digits, in words that are signs, or in words that stand beside these.  A sign is
+#
+# - one of `SIGN_WORDS`: a month, a word such as "ago", a word of what is counted, such as "replies" (small and capital
+#   ASCII letters are the same);
+# - a time of day: one or two digits, a colon and two digits;
+# - a date of numbers: three runs of digits with "/" between, or with "-" or "." where the first or last has four.
+#
+# So "Brian, October 1, 2025, 12:57pm", "3 days ago" and "12 replies" are stamps; "10 hours", "1.2.3", "$ 12.90", "(12)"
+# and "Battery lasts for 12 hours from May 3" are none: they may be what tells two pages apart.
+
+_SIGN_WORDS = """
+jan january feb february mar march apr april may jun june jul july aug august sep sept september oct october nov
+november dec december januar februar märz mai juni juli oktober dezember janv janvier févr février mars avr avril
+juin juil juillet août septembre octobre novembre déc décembre enero febrero marzo abril mayo junio julio agosto
+septiembre octubre noviembre diciembre gennaio febbraio aprile maggio giugno luglio settembre ottobre dicembre
+janeiro fevereiro março maio junho julho setembro outubro novembro dezembro januari februari maart mei augustus
+stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października listopada grudnia января февраля
+марта апреля мая июня июля августа сентября октября ноября декабря ago vor hace fa atrás geleden temu назад
+前 天前 日前 小时前 時間前 分钟前 分前 个月前 年前 年 月 日
+view views review reviews rating ratings reply replies comment comments like likes vote votes post posts answer
+answers share shares follower followers kommentar kommentare antwort antworten aufrufe bewertung bewertungen
+commentaire commentaires réponse réponses avis vues comentario comentarios respuesta respuestas vistas commenti
+risposte recensioni comentários respostas reacties
+"""
+SIGN_WORDS: Final = frozenset(_SIGN_WORDS.split())
+_BESIDE_WORDS = """
+s sec secs second seconds m min mins minute minutes h hr hrs hour hours d day days w wk week weeks mo month months y yr
+yrs year years am pm st nd rd th mon tue tues wed thu thur thurs fri sat sun monday tuesday wednesday thursday friday
+saturday sunday utc gmt est edt pst pdt cet cest at on by posted updated published edited last joined read
+uhr um am sekunden minuten stunde stunden tag tagen woche wochen monat monaten jahr jahren heure heures jour
+jours semaine semaines mois ans de hora horas día días dia dias semana semanas mes meses año años ora ore giorno giorni
+"""
+BESIDE_WORDS: Final = frozenset(_BESIDE_WORDS.split())
+YEAR_DIGITS: Final = 4
+
+_RUN: Final = re.compile("([0-9]+)|[A-Za-z\u00c0-\u1fff\u2070-\U0010ffff]+")
+
+
+def is_stamp(text: str) -> bool:
+    """Whether a text, white space folded, is a stamp by the rule at the head of this file."""
+    runs = list(_RUN.finditer(text))
+    known = total = 0
+    has_digit = has_sign = False
+    for run in runs:
+        size = run.end() - run.start()
+        total += size
+        if run[1]:
+            has_digit = True
+            known += size
+            continue
+        word = run[0].translate(_LOWER)
+        has_sign = has_sign or word in SIGN_WORDS
+        known += size * (word in SIGN_WORDS or word in BESIDE_WORDS)
+    if not has_digit or known * 2 < total:
+        return False
+    return has_sign or _has_time(text, runs)
+
+
+_LOWER: Final = {capital: capital + 32 for capital in range(ord("A"), ord("Z") + 1)}
+
+
+def _has_time(text: str, runs: list[re.Match[str]]) -> bool:
+    """Whether it has a time of day, or a date of numbers."""
+    before: tuple[str, int] = ("", 0)
+    for one, other in pairwise(runs):
+        if not (one[1] and other[1]):
+            before = ("", 0)
+            continue
+        between = text[one.end() : other.start()]
+        first, last = one.end() - one.start(), other.end() - other.start()
+        if between == ":" and first <= 2 and last == 2:
+            return True
+        if between == before[0] and (between == "/" or (between in "-." and YEAR_DIGITS in (before[1], last))):
+            return True
+        before = (between, first)
+    return False

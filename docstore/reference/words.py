@@ -1,7 +1,6 @@
 """Text -> normalised words: the unit in which pages are compared.
 
-Knows `unicode_tables`.  Must not know HTML.  Pure functions; persisted as part of SCHEME_TEXT_1: a change of
-output needs a new scheme.
+Pure functions; persisted as part of SCHEME_TEXT_1: a change of output needs a new scheme.
 
 The rule, in this order:
 
@@ -28,7 +27,10 @@ import unicodedata
 from itertools import groupby
 from typing import Final
 
-from docstore.text import unicode_tables
+from docstore.reference import tables
+
+UNICODE: Final = tables.read("unicode.txt")
+"""The version of Unicode, and classes of characters as hexadecimal ranges."""
 
 
 def _class(table: str, last: int = 0x10FFFF) -> str:
@@ -39,19 +41,17 @@ def _class(table: str, last: int = 0x10FFFF) -> str:
 
 def _units(last: int) -> re.Pattern[str]:
     """A word, or a letter of an unspaced script with its marks, among characters up to `last`."""
-    word, unspaced, mark = (
-        _class(table, last) for table in (unicode_tables.WORD, unicode_tables.UNSPACED, unicode_tables.MARK)
-    )
+    word, unspaced, mark = (_class(table, last) for table in (UNICODE["word"], UNICODE["unspaced"], UNICODE["mark"]))
     return re.compile(f"[{word}]++|[{unspaced}][{mark}]*+")
 
 
-_IGNORABLE: Final = re.compile(f"[{_class(unicode_tables.IGNORABLE)}]+")
-_UNASSIGNED: Final = re.compile(f"[{_class(unicode_tables.UNASSIGNED)}]+")
+_IGNORABLE: Final = re.compile(f"[{_class(UNICODE['ignorable'])}]+")
+_UNASSIGNED: Final = re.compile(f"[{_class(UNICODE['unassigned'])}]+")
 _UNIT: Final = _units(0x10FFFF)
 _UNIT_OF_BMP: Final = _units(0xFFFF)
 """`re` tests characters beyond U+FFFF range by range: six times slower on text that has none of them."""
 _BEYOND_BMP: Final = re.compile("[\U00010000-\U0010ffff]")
-_STARTS_WITH_WORD: Final = re.compile(f"[{_class(unicode_tables.WORD)}]")
+_STARTS_WITH_WORD: Final = re.compile(f"[{_class(UNICODE['word'])}]")
 _ASCII_FOLDED: Final = "".join(
     chr(code_point).lower() if re.match("[0-9A-Za-z_]", chr(code_point)) else " " for code_point in range(128)
 )
@@ -68,7 +68,7 @@ _LONG_TEXT: Final = 2000
 _LONG_RUN: Final = 64
 """Texts this long are searched for runs of combining marks this long."""
 
-_TABLES_ARE_PINNED: Final = unicodedata.unidata_version == unicode_tables.UNICODE_VERSION
+_TABLES_ARE_PINNED: Final = unicodedata.unidata_version == UNICODE["version"]
 """Then unassigned characters pass through folding unchanged and cut anyway."""
 
 

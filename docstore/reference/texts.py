@@ -1,8 +1,7 @@
 """Caches of the last texts, with which a page is compared in one step: the readable reference.
 
-Knows `sketch`, `shingle`; must not know the index, pages, nor what a verdict is.  `native/core/src/texts.rs`
-gives the same answers wherever it holds the same texts.  Sketch and shingles belong to a text, so what is held stays
-true whatever becomes of the pages that have it.
+`native/core/src/texts.rs` gives the same answers if it holds the same texts.  Sketch and shingles belong to a text, so
+what is held stays true whatever becomes of the pages that have it.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.shingle import overlap
-from docstore.dedup.sketch import similarity
+from docstore.reference.fingerprints import overlap, similarity
 
 Shingles = NDArray[np.uint64]
 

@@ -1,6 +1,6 @@
 """The tag plateau: the span of a page with few tags in it and many outside, found exactly.
 
-Knows `tokens`, `words` and `content`.  Must not know elements or classes of tags: here a tag is a tag.
+Knows `tokens`, `words` and `page`.  Must not know elements or classes of tags: here a tag is a tag.
 
 A page is a sequence of tokens, tags and words (Finn, Kushmerick, Smyth 2001).  Of all spans i..j, the empty one among
 them, the one is wanted with the greatest
@@ -23,9 +23,9 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from docstore.model.errors import InvalidArgument
-from docstore.text.content import fold_blocks, separators, shown_texts
-from docstore.text.tokens import Markup
-from docstore.text.words import words
+from docstore.reference.page import fold_blocks, separators, shown_texts
+from docstore.reference.tokens import Markup
+from docstore.reference.words import words
 
 
 class Ratio(NamedTuple):

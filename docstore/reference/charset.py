@@ -1,7 +1,5 @@
 r"""Body bytes and Content-Type -> encoding name and text.  Never raises, linear time.
 
-Knows `charset_tables` and the attribute grammar of `tokens`.  Must not know what is in a page.
-
 Which encoding, first that holds (names and labels are the WHATWG's):
 
 1. A byte order mark: EF BB BF utf-8, FE FF utf-16be, FF FE utf-16le.  It is not part of the text.
@@ -31,9 +29,20 @@ import codecs
 import re
 from typing import Final, NamedTuple
 
-from docstore.text.charset_tables import LABELS, SINGLE_BYTE
-from docstore.text.tokens import ATTRIBUTES, ascii_lower, attributes
+from docstore.reference import tables
+from docstore.reference.tokens import ATTRIBUTES, ascii_lower, attributes
 
+TEXT_LIMIT_BYTES: Final = 16 << 20
+"""Text is taken from the first so many bytes of a body, also of what gzip gives."""
+
+_TABLE: Final = tables.read("charset.txt")
+LABELS: Final = tables.group(_TABLE, "labels")
+"""Name of an encoding in lower case -> its labels, blank between."""
+SINGLE_BYTE: Final = {
+    name: "".join(chr(int(point, 16)) for point in points.split())
+    for name, points in tables.group(_TABLE, "single-byte").items()
+}
+"""Name -> the characters of bytes 0x80 to 0xFF; U+FFFD where the index has none."""
 _NAMES: Final = {label: name for name, labels in LABELS.items() for label in labels.split()}
 _BLANKS: Final = "\t\n\f\r "
 

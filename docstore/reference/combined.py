@@ -1,7 +1,6 @@
 """The default main-content rule: what of a page's text is its content, decided over one stream of tags and texts.
 
-Knows `outline` and `evidence`.  Must not know charsets, words, nor what the text is used for.  Integers only,
-no order of hashing, linear time: another implementation gives the same blocks bit for bit.
+Integers only, no order of hashing, linear time: another implementation gives the same blocks bit for bit.
 
 The rule, on the blocks and elements of `outline`; "weight" is theirs:
 
@@ -32,9 +31,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from docstore.text.evidence import ADVERT, ARTICLE, ARTICLE_BODY, BOILERPLATE, HEADER, HINT, MAIN, WHOLE
-from docstore.text.outline import Block, Outline, outline, render
-from docstore.text.tokens import Markup
+from docstore.reference.blocks import (
+    ADVERT,
+    ARTICLE,
+    ARTICLE_BODY,
+    BOILERPLATE,
+    HEADER,
+    HINT,
+    MAIN,
+    WHOLE,
+    Block,
+    Outline,
+    outline,
+    render,
+)
+from docstore.reference.tokens import Markup
 
 SOLID_WEIGHT: Final = 40
 SOLID_LINK_SHARE: Final = 3

@@ -1,0 +1,92 @@
+"""One HTML body -> its `Analysis`, in readable Python: the definition that the native kernel has to match bit for bit.
+
+`docstore.dedup.kernel` decides which code runs, and analyses bodies that are not HTML.  Text is taken from the first
+`TEXT_LIMIT_BYTES` of a body.  Memory is linear in these: an analysis takes some 25 bytes for each, and up to 50 if
+letters unfold into many.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docstore.model.analysis import Analysis, Link, TextKeys
+from docstore.reference import charset, fingerprints, page
+from docstore.reference.words import words
+
+
+def shingles(text: str, shingle_words: int) -> NDArray[np.uint64]:
+    """The set of shingles of a text: (n,) uint64, ascending."""
+    return fingerprints.distinct(fingerprints.shingles(words(text), shingle_words))
+
+
+def text_keys(text: str, shingle_words: int, order: bytes) -> TextKeys:
+    """What a text is posted under; `order` of bins as for `analyse`."""
+    in_order = fingerprints.shingles(words(text), shingle_words)
+    distinct = fingerprints.distinct(in_order)
+    if not len(distinct):
+        return TextKeys(0, distinct, distinct, distinct)
+    sampled = fingerprints.sample(distinct)
+    band_keys = fingerprints.band_keys(fingerprints.minima(distinct), order)
+    return TextKeys(len(distinct), band_keys, sampled, fingerprints.runs(in_order, sampled))
+
+
+def with_fingerprints(declared: Analysis, shingle_words: int, order: bytes) -> Analysis:
+    """An analysis with the fingerprints of its main text."""
+    found = words(declared.main)
+    if not found:
+        return declared
+    in_order = fingerprints.shingles(found, shingle_words)
+    distinct = fingerprints.distinct(in_order)
+    minima = fingerprints.minima(distinct)
+    sampled = fingerprints.sample(distinct)
+    return declared._replace(
+        word_count=len(found),
+        text_checksum=fingerprints.text_checksum(found),
+        shingle_count=len(distinct),
+        simhash=fingerprints.simhash(in_order),
+        sketch=fingerprints.sketch(minima),
+        band_keys=fingerprints.band_keys(minima, order),
+        fingerprints=sampled,
+        runs=fingerprints.runs(in_order, sampled),
+        shingles=distinct,
+    )
+
+
+def analyse_html(
+    body: bytes,
+    body_checksum: bytes,
+    content_type: str | None,
+    extract: page.Extractor,
+    shingle_words: int,
+    *,
+    links: bool = False,
+    order: bytes = fingerprints.IN_ORDER,
+) -> Analysis:
+    """Everything that the write path wants to know of one HTML body.
+
+    Args:
+        body: as fetched, after transfer and content decoding.
+        body_checksum: scheme byte and digest of the body.
+        content_type: value of the header; None or "" if there was none.
+        extract: finds the text that carries the fingerprints.
+        shingle_words: words in a shingle, at least 1.
+        links: whether outlinks are wanted.
+        order: of the bins that make bands; see `fingerprints.band_keys`.
+    """
+    decoded = charset.decode(body[: charset.TEXT_LIMIT_BYTES], content_type)
+    read = page.read(decoded.text, extract, links=links)
+    declared = Analysis(
+        True,
+        body_checksum,
+        charset=decoded.encoding,
+        title=read.title,
+        description=read.description,
+        keywords=read.keywords,
+        lang=read.lang,
+        canonical=read.canonical,
+        headings=read.headings,
+        main_bytes=read.main.encode("utf-8", "surrogatepass"),
+        links=tuple(Link(href, text) for href, text in read.links),
+    )
+    return with_fingerprints(declared, shingle_words, order)
