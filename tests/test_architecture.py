@@ -147,7 +147,6 @@ LOADED_LATER = {
     ("docstore.store", "docstore.writing.write_side"),
     ("docstore.store", "docstore.writing.prepare"),
     ("docstore.store", "docstore.reading.snippet"),
-    ("docstore.model.capture", "docstore.model.analysis"),
     ("docstore.backends", "docstore.cluster.backend"),
     ("docstore.sweep.job", "docstore.cluster.spark"),
     ("docstore.cli.main", "docstore.lab"),
