@@ -394,7 +394,7 @@ def article_of_shell(body: bytes, content_type: str | None) -> Text | None:
 def _articles(source: str) -> Iterator[dict[str, Any]]:
     """Objects of JSON with an `articleBody`."""
     try:
-        waiting: list[Any] = [json.loads(source, strict=False)]
+        waiting: list[Any] = [json.loads(source, strict=False, parse_int=str)]
     except (ValueError, RecursionError):
         return
     while waiting:

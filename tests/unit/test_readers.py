@@ -450,6 +450,14 @@ def test_a_page_with_text_or_several_articles_keeps_its_own(body: bytes) -> None
     assert Kernel("visible").analyse(body, "text/html").main in ("", "x", " ".join(["own words"] * 60))
 
 
+def test_a_number_of_thousands_of_digits_does_not_hide_the_article_of_a_shell() -> None:
+    body = shell(ARTICLE).replace(b'"2024-05-01"', b"9" * 5000)
+    assert b"9" * 5000 in body
+    assert (
+        Kernel("visible").analyse(body, "text/html").main == Kernel("visible").analyse(shell(ARTICLE), "text/html").main
+    )
+
+
 # --- the user's own vocabulary
 
 PRESS = """
