@@ -2,9 +2,10 @@
 
 Pure; must not know rows, nor what fits.
 
-Pages with one body lie in order, oldest first.  A verdict asks for the oldest that fits and is of another row than its
-own; so two are remembered, the oldest that may fit, and the oldest of another row than that one.  A page that does not
-fit now is taken never to fit, until it is posted again: deleted pages, pages of another status class.
+Pages with one body, with one text, or with one text and title lie in order, oldest first.  A verdict asks for the
+oldest that fits and is of another row than its own; so two are kept, the oldest that may fit, and the oldest of another
+row than that one.  A page that does not fit now is taken never to fit, until it is posted again: deleted pages, pages
+of another status class.  A version that expired and that a later equal value shows again is found after the next open.
 """
 
 from __future__ import annotations

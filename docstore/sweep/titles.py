@@ -1,8 +1,8 @@
 """Pairs of a sweep that titles set apart: the rule of `dedup.doubt` over all pages of a store.
 
 Knows `dedup.doubt` and the arrays of versions; must not know how shingles are compared.  A write sees the pages that
-came before it and at most 16 texts like its own; a sweep sees all pages with texts near one of the two, so it sets
-apart pairs for which a write had no evidence yet.
+came before it: some 16 to 32 texts like its own, and the 64 oldest pages of each.  A sweep sees all pages with texts
+near one of the two, so it sets apart pairs for which a write had no evidence yet.
 
 Versions of equal text and title words are one group, and a pair is one of groups.  It is set apart if all pairs of its
 pages are.
