@@ -124,7 +124,15 @@ class DocumentStore:
         self.lost = opened.lost
         self.unreadable = opened.placement.unreadable
         families = declared_families(opened.schema)
-        self._table = Table(opened.engine, "pages", families, clock, same_value=opened.placement.same_value)
+        self._table = Table(
+            opened.engine,
+            "pages",
+            families,
+            clock,
+            opened.placement.same_value,
+            captures=opened.schema.captures,
+            bodies=opened.schema.bodies,
+        )
         self._committer = opened.committer(durability)
         self.clusters = ClusterLookup(self._table, opened.placement)
         self._reader = DocumentReader(self._table, opened.placement)

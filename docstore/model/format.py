@@ -10,7 +10,7 @@ from __future__ import annotations
 
 # --- the store ---
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Version of the whole store directory; higher than this is refused with UnsupportedFormat."""
 
 FORMAT_FILE = "FORMAT"
@@ -73,6 +73,48 @@ TIMESTAMP_MAX = (1 << 63) - 1
 """Timestamps are integer microseconds in [0, TIMESTAMP_MAX]; keys hold TIMESTAMP_MAX - timestamp, big-endian."""
 
 # --- values of cells in the families of the pages table: one tag byte, then the rest ---
+
+CAPTURE_FAMILY = "capture"
+"""Family of table `pages` that holds capture records: qualifier b"", the time of the capture.  Not for users."""
+CAPTURE_STORED = 0x00
+CAPTURE_CONFIRMED = 0x01
+CAPTURE_NOT_MODIFIED = 0x02
+CAPTURE_REJECTED = 0x03
+"""First byte of a capture record: a page with text and fingerprints; a visit that found the bytes of a stored capture
+again; a visit without a body (304); a page that a policy rejected."""
+CAPTURE_FIELDS = {
+    1: ("page", b"body"),
+    2: ("http", b"status"),
+    3: ("http", b"headers"),
+    4: ("http", b"type"),
+    5: ("http", b"charset"),
+    6: ("http", b"ip"),
+    7: ("http", b"payload_digest"),
+    8: ("http", b"docno"),
+    9: ("http", b"visit"),
+    10: ("http", b"url"),
+    11: ("text", b"title"),
+    12: ("text", b"main"),
+    13: ("text", b"description"),
+    14: ("text", b"keywords"),
+    15: ("text", b"headings"),
+    16: ("text", b"lang"),
+    17: ("text", b"canonical"),
+    18: ("text", b"published"),
+    19: ("text", b"entries"),
+    20: ("dedup", b"checksum"),
+    21: ("dedup", b"text_checksum"),
+    22: ("dedup", b"simhash"),
+    23: ("dedup", b"sketch"),
+    24: ("dedup", b"verdict"),
+}
+"""Fields of a capture record that are columns: number, a varint length, the cell value."""
+CAPTURE_ARRIVED = 64
+"""When it was committed: a varint, microseconds since 1970.  No verdict uses it."""
+CAPTURE_CONFIRMS = 65
+"""Of a visit: the time of the capture that it confirmed when it was written, a varint."""
+CAPTURE_BODY_NAME = 66
+"""First 16 bytes of the BLAKE3 of the body; only where the checksum does not decide alone."""
 
 VALUE_INLINE = 0x00
 """The value itself follows."""

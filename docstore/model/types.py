@@ -387,7 +387,7 @@ class Schema(NamedTuple):
     """What a store declares once, when it is made.
 
     Attributes:
-        families: the user's own families, and replacements of the built-in ones (to set their GC policy).
+        families: the user's own families, and a replacement of `anchor` (to set its GC policy).
         extractor: name of the rule that finds the text for fingerprints.
         shingle_words: words in a shingle.
         near_threshold: least exact Jaccard coefficient of a `near` verdict.
@@ -397,6 +397,8 @@ class Schema(NamedTuple):
         keyed_bands: choose the bins of each band by a secret of the store, so that nobody else can aim at the index's
             buckets.  Two stores of the same pages may then propose different candidates.
         title_rule: give no verdict on a text that a host shows under contradicting titles.
+        captures: which captures of a page are kept; counts captures in a row with the same body once.
+        bodies: which of these keep their bodies; of the others text and fingerprints stay.
         policies: what to do per verdict; the default is `flag`.  A mapping is made into pairs, strings into members.
         vocabulary: TOML that says where XML of the user's own has its text; see docs/extraction.md.
     """
@@ -412,6 +414,8 @@ class Schema(NamedTuple):
     keyed_bands: bool = False
     vocabulary: str = ""
     title_rule: bool = True
+    captures: GCPolicy = GCPolicy()
+    bodies: GCPolicy = GCPolicy()
 
     def _checked(self) -> dict[str, Any]:
         _check_type("families", self.families, tuple | list)
@@ -421,6 +425,10 @@ class Schema(NamedTuple):
         for name in names:
             if names.count(name) > 1:
                 raise InvalidArgument(f"family {name!r} is declared twice; give it once, with one policy")
+            if name in ("page", "http", "text", "dedup", "capture"):
+                raise InvalidArgument(
+                    f"family {name!r} is built in and shows captures; `captures` and `bodies` say which are kept"
+                )
         _check_type("extractor", self.extractor, str)
         _check_count("shingle_words", self.shingle_words)
         _check_number("near_threshold", self.near_threshold, 1)
@@ -436,6 +444,8 @@ class Schema(NamedTuple):
         _check_type("keyed_bands", self.keyed_bands, bool)
         _check_type("vocabulary", self.vocabulary, str)
         _check_type("title_rule", self.title_rule, bool)
+        _check_type("captures", self.captures, GCPolicy)
+        _check_type("bodies", self.bodies, GCPolicy)
         return {"families": tuple(self.families), "policies": tuple(checked_policies(self.policies).items())}
 
     def policy(self, kind: VerdictKind) -> Policy:

@@ -74,7 +74,15 @@ def losses(opened: Backend | Losses) -> Iterator[Problem]:
 def _check_pages(opened: Backend, on_row: Callable[[int], None] | None) -> Iterator[Problem]:
     families = declared_families(opened.schema)
     expires = families[capture.VERDICT[0]].gc != GCPolicy()
-    table = Table(opened.engine, "pages", families, now_micros, same_value=opened.placement.same_value)
+    table = Table(
+        opened.engine,
+        "pages",
+        families,
+        now_micros,
+        opened.placement.same_value,
+        captures=opened.schema.captures,
+        bodies=opened.schema.bodies,
+    )
     for problem in SeenPages(opened, table).damage():
         yield Problem("index", problem, REINDEX)
 

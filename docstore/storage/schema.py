@@ -22,6 +22,7 @@ def encode_schema(schema: Schema) -> bytes:
     """Encode for the `schema` row of `meta`."""
     families = [family._asdict() | {"gc": family.gc._asdict()} for family in schema.families]
     fields = schema._asdict() | {"families": families}
+    fields |= {"captures": schema.captures._asdict(), "bodies": schema.bodies._asdict()}
     fields["policies"] = [[str(kind), str(policy)] for kind, policy in schema.policies]
     return bytes(msgpack.packb(fields))
 
@@ -48,6 +49,7 @@ def decode_schema(value: bytes) -> Schema:
         pairs = fields.pop("policies")
         _check_known("verdict", [kind for kind, _ in pairs], list(VerdictKind))
         _check_known("policy", [policy for _, policy in pairs], list(Policy))
+        fields |= {name: GCPolicy(**fields[name]) for name in ("captures", "bodies")}
         families = tuple(ColumnFamily(f["name"], GCPolicy(**f["gc"])) for f in fields.pop("families"))
         return Schema(families=families, policies=tuple(map(tuple, pairs)), **fields)
     except (ValueError, TypeError, KeyError) as error:

@@ -1,20 +1,25 @@
 """Bigtable's semantics over an engine: declared families, versions, garbage collection; what may be written.
 
-Knows the engine protocol, `model` and `errors`.  Must not know what the columns mean or how a value is stored.
+Knows the engine protocol and capture records.  Must not know where a value is stored.
 
-Garbage collection.  Consecutive versions of a column with the same value are one version: a visit that found nothing
-new confirms the one before it, which is then as young as that confirmation.  A policy keeps or drops such a group as a
-whole.  What a policy drops is hidden from every read here at once; compaction removes it.
+Families.  The columns of families `page`, `http`, `text` and `dedup` are a view of the row's capture records
+(`storage.captures`); `dedup:cluster` and `dedup:canonical` are cells, shown with their capture.  All other families
+hold cells.
+
+Garbage collection.  The schema's policies for captures and bodies decide on captures as a whole.  In another family
+consecutive versions of a column with the same value are one version, which a policy keeps or drops as a whole.  What a
+policy drops is hidden from every read here at once; compaction removes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from operator import eq
 
+from docstore.model.capture import BODY, CANONICAL_PAGE, CLUSTER, Column
 from docstore.model.errors import InvalidArgument
-from docstore.model.format import TIMESTAMP_MAX
+from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED, TIMESTAMP_MAX
 from docstore.model.types import (
     BUILT_IN_FAMILIES,
     Append,
@@ -30,10 +35,25 @@ from docstore.model.types import (
     Schema,
     SetCell,
 )
+from docstore.storage.captures import (
+    MICROS_PER_SECOND,
+    CaptureRecord,
+    LiveCapture,
+    capture_of,
+    decode_capture,
+    keeps_all,
+    live,
+)
 from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
 
-MICROS_PER_SECOND = 1_000_000
 TIMESTAMP_STEP_MICROS = 1000
+CAPTURE_FAMILIES = frozenset(("page", "http", "text", "dedup"))
+"""Families whose columns are a view of capture records."""
+LATER_COLUMNS = frozenset((CLUSTER, CANONICAL_PAGE))
+"""Columns of these families that are cells: they are computed after the write."""
+_FIRST_RECORDS = 2
+_MOST_RECORDS = 512
+"""Records read at a time: few first, for most callers ask for the newest capture alone."""
 _SLICE_CELLS = 1000
 _HEAD_VERSIONS = 8
 """Versions of a column that are read first; what a policy drops behind them is not read."""
@@ -83,12 +103,17 @@ def _judged(cells: Iterable[Cell], policy: GCPolicy, now: int, same_value: SameV
 class Table:
     """Rows of one table of an engine, with declared families.  Thread-safe.
 
+    Attributes:
+        captures_policy, bodies_policy: which captures are kept, and which of these show their bodies.
+
     Args:
         engine: where the cells live.
         name: of the table.
         families: what is declared, by name; anything else is refused.
         clock: microseconds since 1970, for `max_age_seconds`.
         same_value: whether two stored values are one.
+        captures: the policy for captures.
+        bodies: the policy for their bodies.
     """
 
     def __init__(
@@ -98,41 +123,118 @@ class Table:
         families: Mapping[str, ColumnFamily],
         clock: Callable[[], int],
         same_value: SameValue = eq,
+        *,
+        captures: GCPolicy = _KEEP_ALL,
+        bodies: GCPolicy = _KEEP_ALL,
     ) -> None:
         self._engine = engine
         self._name = name
         self._families = dict(families)
         self._clock = clock
         self._same_value = same_value
-        self._collected = {family.name: family.gc for family in self._families.values() if not _keeps_all(family.gc)}
-
-    def policy(self, family: str) -> GCPolicy:
-        """Which versions a declared family keeps."""
-        return self._families[family].gc
+        self.captures_policy, self.bodies_policy = captures, bodies
+        self._collected = {family.name: family.gc for family in self._families.values() if not keeps_all(family.gc)}
 
     @property
-    def collected(self) -> tuple[str, ...]:
-        """Families with a policy that may drop versions, in order."""
-        return tuple(sorted(self._collected))
+    def collects_captures(self) -> bool:
+        """Whether a policy may hide captures."""
+        return not keeps_all(self.captures_policy)
 
-    def collects(self, families: Iterable[str]) -> bool:
-        """Whether a policy may hide versions of one of these families."""
-        return any(family in self._collected for family in families)
+    @property
+    def collects_bodies(self) -> bool:
+        """Whether a policy may hide the bodies of captures."""
+        return not keeps_all(self.bodies_policy)
 
-    def keeps_newest(self, row_key: bytes, timestamp: int, families: Sequence[str]) -> bool:
-        """Whether what is written into any column of these families at a time stands there as the newest and is kept.
+    @property
+    def ages_captures(self) -> bool:
+        """Whether captures or bodies are hidden by age: then what is live changes while nobody writes."""
+        return any(policy.max_age_seconds is not None for policy in (self.captures_policy, self.bodies_policy))
+
+    # --- captures ---
+
+    def record(self, row_key: bytes, timestamp: int) -> CaptureRecord | None:
+        """The capture record at a time, whether or not a policy hides it; None if the time is free."""
+        spec = ReadSpec((CAPTURE_FAMILY,), start=timestamp, end=timestamp + 1)
+        cells = self._engine.read_row(self._name, row_key, spec)
+        return capture_of(cells[0]) if cells else None
+
+    def records(self, row_key: bytes, start: int = 0, end: int | None = None) -> Iterator[CaptureRecord]:
+        """All capture records of a row in a range of time, newest first, whether or not a policy hides them."""
+        limit = _FIRST_RECORDS
+        while True:
+            spec = ReadSpec((CAPTURE_FAMILY,), start=start, end=end, cell_limit=limit)
+            cells = self._engine.read_row(self._name, row_key, spec)
+            yield from map(capture_of, cells)
+            if len(cells) < limit:
+                return
+            end = cells[-1].timestamp
+            limit = min(8 * limit, _MOST_RECORDS)
+
+    def captures(self, row_key: bytes, end: int | None = None) -> Iterator[LiveCapture]:
+        """The captures of a row that the policies keep, newest first; rejected ones and visits are among them.
 
         Args:
             row_key: of the row.
-            timestamp: of the cells, in microseconds.
-            families: their names.
+            end: only those before this time.
         """
-        now = self._clock()
-        for family in families:
-            if not visible([Cell(family, b"", timestamp, b"")], self._collected.get(family, _KEEP_ALL), now):
-                return False
-        newer = ReadSpec(tuple(families), start=timestamp + TIMESTAMP_STEP_MICROS, cell_limit=1, keys_only=True)
-        return not self._engine.read_row(self._name, row_key, newer)
+        # What a policy keeps is counted from the newest capture on.
+        counts = self.collects_captures or self.collects_bodies
+        records = self.records(row_key, end=None if counts else end)
+        found = self._live(records, lambda timestamp: self.record(row_key, timestamp))
+        if not counts or end is None:
+            return found
+        bound = end
+        return (capture for capture in found if capture.timestamp < bound)
+
+    def _live(
+        self, records: Iterable[CaptureRecord], find: Callable[[int], CaptureRecord | None]
+    ) -> Iterator[LiveCapture]:
+        return live(records, find, self.captures_policy, self.bodies_policy, self._clock())
+
+    def newest_capture(self, row_key: bytes, end: int | None = None) -> LiveCapture | None:
+        """The newest live page of a row, before a time if one is given; a visit shows the page that it confirms."""
+        if end is None:  # the read that counts microseconds
+            cell = self._engine.newest(self._name, row_key, CAPTURE_FAMILY, b"")
+            if cell is None:
+                return None
+            record = decode_capture(cell.timestamp, cell.value)
+            if record.kind == CAPTURE_STORED and not self.ages_captures:
+                return LiveCapture(record.timestamp, CAPTURE_STORED, record.columns, record.timestamp, record.arrived)
+        return next((capture for capture in self.captures(row_key, end) if capture.shows_page), None)
+
+    def capture_at(self, row_key: bytes, timestamp: int) -> LiveCapture | None:
+        """The live capture at a time; None if there is none, or a policy hides it."""
+        if self.collects_captures or self.collects_bodies:
+            for capture in self.captures(row_key):
+                if capture.timestamp <= timestamp:
+                    return capture if capture.timestamp == timestamp else None
+            return None
+        record = self.record(row_key, timestamp)
+        if record is None:
+            return None
+        if record.kind == CAPTURE_STORED:
+            return LiveCapture(timestamp, CAPTURE_STORED, record.columns, timestamp, record.arrived)
+        return next(iter(self.captures(row_key, timestamp + 1)))
+
+    def dropped_records(self, records: Sequence[CaptureRecord]) -> list[CaptureRecord]:
+        """Of all records of a row, newest first, those that the policy drops: what compaction removes."""
+        if not self.collects_captures:
+            return []
+        found = {record.timestamp: record for record in records}
+        kept = {capture.timestamp for capture in self._live(records, found.get)}
+        return [record for record in records if record.timestamp not in kept]
+
+    def bodies_to_drop(self, records: Sequence[CaptureRecord]) -> set[int]:
+        """Of all records of a row, newest first, the times of stored captures whose bodies the policy hides."""
+        if not self.collects_bodies:
+            return set()
+        found = {record.timestamp: record for record in records}
+        return {
+            capture.timestamp
+            for capture in self._live(records, found.get)
+            if capture.kind == CAPTURE_STORED
+            and capture.columns.get(BODY) != found[capture.timestamp].columns.get(BODY)
+        }
 
     # --- reading ---
 
@@ -145,6 +247,27 @@ class Table:
             InvalidArgument: the spec names an undeclared family.
         """
         self._check_families(spec.families)
+        of_captures, others = self._parts(spec)
+        if not of_captures:
+            return self._read_others(row_key, spec)
+        later = self._later(row_key, of_captures)
+        shown = self._columns_shown(self.captures(row_key, spec.end), later, of_captures, spec)
+        if others == ():
+            return list(islice(shown, spec.cell_limit))
+        cells = [*shown, *self._read_others(row_key, spec._replace(families=others))]
+        cells.sort(key=_order)
+        return cells[: spec.cell_limit]
+
+    def _parts(self, spec: ReadSpec) -> tuple[frozenset[str], tuple[str, ...] | None]:
+        """Families of captures that a spec asks for, and the others; None for all others."""
+        if spec.families is None:
+            return CAPTURE_FAMILIES, tuple(sorted(self._families.keys() - CAPTURE_FAMILIES))
+        return CAPTURE_FAMILIES.intersection(spec.families), tuple(
+            family for family in spec.families if family not in CAPTURE_FAMILIES
+        )
+
+    def _read_others(self, row_key: bytes, spec: ReadSpec) -> list[Cell]:
+        """The same of families that hold cells."""
         if not self._collects(spec):
             return self._engine.read_row(self._name, row_key, spec)
         cells: list[Cell] = []
@@ -154,12 +277,56 @@ class Table:
                 break
         return cells
 
-    def stored_row(self, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
-        """Cells of one row as they are stored, whether or not a policy hides them.
+    def _later(self, row_key: bytes, families: frozenset[str]) -> list[Cell]:
+        """Cells of columns that are computed after the write."""
+        wanted = tuple(sorted({family for family, _ in LATER_COLUMNS} & families))
+        if not wanted:
+            return []
+        cells = self._engine.read_row(self._name, row_key, ReadSpec(wanted))
+        return [cell for cell in cells if cell[:2] in LATER_COLUMNS]
 
-        For whoever asks what is free, or what a delete has to take away: a hidden cell is there until compaction.
+    def _columns_shown(
+        self, captures: Iterable[LiveCapture], later: Sequence[Cell], families: frozenset[str], spec: ReadSpec
+    ) -> Iterator[Cell]:
+        """Columns of captures as cells, sorted by family, qualifier, newest first."""
+        by_column: dict[Column, list[Cell]] = {}
+        prefix = spec.qualifier_prefix
+        computed: dict[int, list[Cell]] = {}
+        for cell in later:
+            computed.setdefault(cell.timestamp, []).append(cell)
+        for capture in captures:
+            timestamp = capture.timestamp
+            if timestamp < spec.start:
+                break
+            for (family, qualifier), value in capture.columns.items():
+                if family in families and qualifier.startswith(prefix):
+                    by_column.setdefault((family, qualifier), []).append(Cell(family, qualifier, timestamp, value))
+            for cell in computed.get(timestamp, ()):
+                if cell.qualifier.startswith(prefix):
+                    by_column.setdefault(cell[:2], []).append(cell)
+            if spec.versions is not None and self._has_all(by_column, families, prefix, spec.versions):
+                break
+        after = spec.after
+        for column in sorted(by_column):
+            for cell in by_column[column][: spec.versions]:
+                if after is None or _order(cell) > (after.family, after.qualifier, -after.timestamp):
+                    yield cell._replace(value=b"") if spec.keys_only else cell
+
+    @staticmethod
+    def _has_all(
+        by_column: Mapping[Column, Sequence[Cell]], families: frozenset[str], prefix: bytes, most: int
+    ) -> bool:
+        """Whether the newest versions of one column were asked for, and are all found."""
+        if len(families) > 1 or not prefix:
+            return False
+        found = by_column.get((next(iter(families)), prefix))
+        return found is not None and len(found) >= most and len(by_column) == 1
+
+    def stored_row(self, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
+        """Cells of one row as the engine has them, whether or not a policy hides them; captures as their records.
+
+        For whoever asks what a delete has to take away: a hidden cell is there until compaction.
         """
-        self._check_families(spec.families)
         return self._engine.read_row(self._name, row_key, spec)
 
     def newest(self, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
@@ -169,6 +336,9 @@ class Table:
             InvalidArgument: the family is not declared.
         """
         policy = self._collected.get(family)
+        if family in CAPTURE_FAMILIES:
+            spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, versions=1)
+            return next((cell for cell in self.read_row(row_key, spec) if cell.qualifier == qualifier), None)
         if policy is None or policy.max_age_seconds is None:  # no bound on their number drops the newest
             if family not in self._families:
                 self._check_families((family,))
@@ -183,9 +353,61 @@ class Table:
     def scan(self, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING) -> Iterator[ScannedRow]:
         """Rows with ``start <= row key < end`` that have a kept cell of the spec, in row-key order."""
         self._check_families(spec.families)
-        if not self._collects(spec):
-            return self._engine.scan(self._name, start, end, spec)
-        return self._scan_kept(start, end, spec)
+        of_captures, others = self._parts(spec)
+        if not of_captures:
+            return self._scan_kept(start, end, spec) if self._collects(spec) else self._scan_cells(start, end, spec)
+        return self._scan_captures(start, end, spec, of_captures, others)
+
+    def _scan_cells(self, start: bytes, end: bytes | None, spec: ReadSpec) -> Iterator[ScannedRow]:
+        return self._engine.scan(self._name, start, end, spec)
+
+    def _scan_captures(
+        self,
+        start: bytes,
+        end: bytes | None,
+        spec: ReadSpec,
+        of_captures: frozenset[str],
+        others: tuple[str, ...] | None,
+    ) -> Iterator[ScannedRow]:
+        families = {CAPTURE_FAMILY, *(others or ()), *({family for family, _ in LATER_COLUMNS} & of_captures)}
+        raw = ReadSpec(tuple(sorted(families)), cell_limit=_SLICE_CELLS)
+        for row in self._engine.scan(self._name, start, end, raw):
+            if row.truncated:
+                cells = self.read_row(row.row_key, spec._replace(cell_limit=None))
+            else:
+                cells = self._shown_of(row.cells, of_captures, spec)
+            limit = spec.cell_limit
+            if cells:
+                yield ScannedRow(row.row_key, cells[:limit], limit is not None and len(cells) > limit)
+
+    def _shown_of(self, stored: Sequence[Cell], of_captures: frozenset[str], spec: ReadSpec) -> list[Cell]:
+        """What the policies keep and the spec asks for, of all cells of a row."""
+        records: list[CaptureRecord] = []
+        later: list[Cell] = []
+        others: list[Cell] = []
+        for cell in stored:
+            if cell.family == CAPTURE_FAMILY:
+                records.append(capture_of(cell))
+            elif cell.family in CAPTURE_FAMILIES:
+                if cell[:2] in LATER_COLUMNS:
+                    later.append(cell)
+            elif cell.qualifier.startswith(spec.qualifier_prefix):
+                others.append(cell)
+        found = {record.timestamp: record for record in records}
+        captures = self._live(records, found.get)
+        if spec.end is not None:
+            bound = spec.end
+            captures = (capture for capture in captures if capture.timestamp < bound)
+        cells = list(self._columns_shown(captures, later, of_captures, spec))
+        if others:
+            cells += self._kept(others, spec)
+            cells.sort(key=_order)
+        return cells
+
+    def row_captures(self, stored: Sequence[Cell]) -> Iterator[LiveCapture]:
+        """The captures that the policies keep, newest first, of all cells of a row as `stored_row` gives them."""
+        records = [capture_of(cell) for cell in stored if cell.family == CAPTURE_FAMILY]
+        return self._live(records, {record.timestamp: record for record in records}.get)
 
     def _scan_kept(self, start: bytes, end: bytes | None, spec: ReadSpec) -> Iterator[ScannedRow]:
         limit = spec.cell_limit
@@ -307,6 +529,11 @@ class Table:
             if isinstance(mutation, DeleteRow):
                 continue
             self._check_families((mutation.family,))
+            if mutation.family in CAPTURE_FAMILIES:
+                raise InvalidArgument(
+                    f"family {mutation.family!r} shows captures of pages and takes no cells: write pages with "
+                    "`put_page`, delete them with `delete`, and keep your own columns in a family that you declare"
+                )
             if isinstance(mutation, SetCell):
                 self._check_timestamp(mutation.timestamp)
             elif isinstance(mutation, DeleteCells):
@@ -336,8 +563,12 @@ class Table:
             )
 
 
-def _column_of(cell: Cell) -> tuple[str, bytes]:
+def _column_of(cell: Cell) -> Column:
     return cell[:2]
+
+
+def _order(cell: Cell) -> tuple[str, bytes, int]:
+    return cell.family, cell.qualifier, -cell.timestamp
 
 
 def changed(rule: Append | Increment, value: bytes) -> bytes:
@@ -363,10 +594,6 @@ def _keeps_from(policy: GCPolicy, start: int, now: int) -> bool:
     if policy.max_age_seconds is None or not (policy.max_versions is None or policy.intersection):
         return False
     return start > now - round(policy.max_age_seconds * MICROS_PER_SECOND)
-
-
-def _keeps_all(policy: GCPolicy) -> bool:
-    return policy.max_versions is None and policy.max_age_seconds is None
 
 
 def declared_families(schema: Schema) -> dict[str, ColumnFamily]:
