@@ -3,8 +3,7 @@
 Knows the engine protocol and capture records.  Must not know where a value is stored.
 
 Families.  The columns of families `page`, `http`, `text` and `dedup` are a view of the row's capture records
-(`storage.captures`); `dedup:cluster` and `dedup:canonical` are cells, shown with their capture.  All other families
-hold cells.
+(`storage.captures`); LATER_COLUMNS of them are cells, shown with their capture.  All other families hold cells.
 
 Garbage collection.  The schema's policies for captures and bodies decide on captures as a whole.  In another family
 consecutive versions of a column with the same value are one version, which a policy keeps or drops as a whole.  What a
@@ -16,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import eq
+from typing import NamedTuple
 
-from docstore.model.capture import BODY, CANONICAL_PAGE, CLUSTER, Column
+from docstore.model.capture import BODY, CANONICAL_PAGE, CLUSTER, PAYLOAD_DIGEST, Column
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED, TIMESTAMP_MAX
 from docstore.model.types import (
@@ -49,8 +49,9 @@ from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
 TIMESTAMP_STEP_MICROS = 1000
 CAPTURE_FAMILIES = frozenset(("page", "http", "text", "dedup"))
 """Families whose columns are a view of capture records."""
-LATER_COLUMNS = frozenset((CLUSTER, CANONICAL_PAGE))
-"""Columns of these families that are cells: they are computed after the write."""
+LATER_COLUMNS = frozenset((CLUSTER, CANONICAL_PAGE, PAYLOAD_DIGEST))
+"""Columns of these families that are cells: they are computed after the write.  A payload digest is one only where the
+record has none."""
 _FIRST_RECORDS = 2
 _MOST_RECORDS = 512
 """Records read at a time: few first, for most callers ask for the newest capture alone."""
@@ -98,6 +99,20 @@ def _judged(cells: Iterable[Cell], policy: GCPolicy, now: int, same_value: SameV
                 kept = not (too_many and too_old) if both else not (too_many or too_old)
             value = cell.value
         yield cell, kept
+
+
+class RowCaptures(NamedTuple):
+    """A row of `Table.scan_captures`.
+
+    Attributes:
+        row_key: its key.
+        captures: those that the policies keep, newest first, read as they are asked for.
+        later: cells of LATER_COLUMNS, also at times of which there is no such capture.
+    """
+
+    row_key: bytes
+    captures: Iterator[LiveCapture]
+    later: list[Cell]
 
 
 class Table:
@@ -215,6 +230,22 @@ class Table:
         if record.kind == CAPTURE_STORED:
             return LiveCapture(timestamp, CAPTURE_STORED, record.columns, timestamp, record.arrived)
         return next(iter(self.captures(row_key, timestamp + 1)))
+
+    def scan_captures(self, start: bytes = b"", end: bytes | None = None) -> Iterator[RowCaptures]:
+        """Rows with ``start <= row key < end`` that have captures, in row-key order; values are not read."""
+        families = (CAPTURE_FAMILY, *sorted({family for family, _ in LATER_COLUMNS}))
+        for row in self._engine.scan(self._name, start, end, ReadSpec(families, cell_limit=_SLICE_CELLS)):
+            if row.truncated:
+                later = self._later(row.row_key, CAPTURE_FAMILIES)
+                yield RowCaptures(row.row_key, self.captures(row.row_key), later)
+            else:
+                later = [cell for cell in row.cells if cell[:2] in LATER_COLUMNS]
+                yield RowCaptures(row.row_key, self.row_captures(row.cells), later)
+
+    def row_keys(self, start: bytes = b"", end: bytes | None = None) -> Iterator[bytes]:
+        """Keys of rows with ``start <= row key < end`` that hold cells, whether or not a policy hides them."""
+        spec = ReadSpec(versions=1, cell_limit=1, keys_only=True)
+        return (row.row_key for row in self._engine.scan(self._name, start, end, spec))
 
     def dropped_records(self, records: Sequence[CaptureRecord]) -> list[CaptureRecord]:
         """Of all records of a row, newest first, those that the policy drops: what compaction removes."""
