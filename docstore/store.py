@@ -556,7 +556,7 @@ class DocumentStore:
     def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
         """Captures that a policy rejected without a body: URL, timestamp, verdict; in row-key order."""
         module = importlib.import_module("docstore.reading.orphans")
-        return (one for one in module.rejected(self.cells) if one is not None)
+        return (one for one in module.rejected(self.table, self.opened.placement) if one is not None)
 
     def orphans(self) -> Iterator[Orphan]:
         """Rejected pages to fetch again: the page that they duplicate is gone, or has changed.

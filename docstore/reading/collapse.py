@@ -7,28 +7,16 @@ joined into chains: two pages are one result only if both are within the thresho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from docstore.model import capture
 from docstore.model.capture import ClusterPlace
-from docstore.model.types import SAME_PAGE, Cell, ReadSpec
+from docstore.model.types import SAME_PAGE, ReadSpec
+from docstore.storage.table import Table
 
-_FAMILIES = ("dedup", "page")
-
-
-class Rows(Protocol):
-    """Where rows are read."""
-
-    def read_row(self, row_key: bytes, spec: ReadSpec) -> Sequence[Cell]:
-        """The cells of a row."""
-
-
-class Fetches(Protocol):
-    """Where the values of cells are read."""
-
-    def fetch(self, envelope: bytes, /) -> bytes:
-        """The value that a cell's value leads to."""
+if TYPE_CHECKING:  # a cold read counts milliseconds
+    from docstore.storage.port import Values
 
 
 class Membership(NamedTuple):
@@ -52,77 +40,42 @@ class Membership(NamedTuple):
     seen: int = 0
 
 
-class _Span(NamedTuple):
-    """Successive captures of a row with the same bytes: one version."""
-
-    first: int
-    last: int
-
-
 class ClusterLookup:
     """Reads which cluster a page belongs to.  Thread-safe."""
 
-    def __init__(self, table: Rows, placement: Fetches) -> None:
+    def __init__(self, table: Table, placement: Values) -> None:
         self._table = table
         self._placement = placement
 
     def of(self, row_key: bytes, at: int | None = None) -> Membership | None:
         """What the newest version up to a time belongs to; None where there is none."""
-        spec = ReadSpec(families=_FAMILIES, end=None if at is None else at + 1, versions=2)
-        cells = self._table.read_row(row_key, spec)
-        body = next((cell for cell in cells if (cell.family, cell.qualifier) == capture.BODY), None)
-        if body is None:
+        captures = (one for one in self._table.captures(row_key, None if at is None else at + 1) if one.shows_page)
+        seen = next(captures, None)
+        if seen is None:
             return None
-        if any(cell.timestamp > body.timestamp for cell in cells):  # a rejected capture is newer
-            cells = self._table.read_row(row_key, spec._replace(end=body.timestamp + 1))
-        checksums = [cell for cell in cells if (cell.family, cell.qualifier) == capture.CHECKSUM]
-        if not checksums:
-            return Membership(row_key, body.timestamp, None, seen=body.timestamp)
-        seen = checksums[0].timestamp
-        span = _Span(seen, seen)
-        if at is not None or (len(checksums) > 1 and checksums[1].value == checksums[0].value):
-            span = self._span(row_key, seen)
-        place = self._place(row_key, span)
-        if place is None:
-            encoded = next(
-                (c for c in cells if (c.family, c.qualifier) == capture.VERDICT and c.timestamp == seen), None
-            )
-            verdict = None if encoded is None else capture.decode_verdict(self._placement.fetch(encoded.value))
-            if verdict is not None and verdict.kind in SAME_PAGE:
+        checksum = seen.columns.get(capture.CHECKSUM)
+        if checksum is None:
+            return Membership(row_key, seen.timestamp, None, seen=seen.timestamp)
+        first = seen
+        for one in captures:
+            if one.columns.get(capture.CHECKSUM) != checksum:
+                break
+            first = one
+        place = self._place(row_key, {seen.source, first.source})
+        if place is None and capture.VERDICT in seen.columns:
+            verdict = capture.decode_verdict(self._placement.fetch(seen.columns[capture.VERDICT]))
+            if verdict.kind in SAME_PAGE:
                 named = (verdict.of_row_key, verdict.of_timestamp, verdict.similarity)
-                return Membership(row_key, span.first, None, *named, seen)
-        return Membership(row_key, span.first, place, seen=seen)
+                return Membership(row_key, first.timestamp, None, *named, seen.timestamp)
+        return Membership(row_key, first.timestamp, place, seen=seen.timestamp)
 
-    def _span(self, row_key: bytes, seen: int) -> _Span:
-        """The version that a capture belongs to; rejected captures have no body and are passed over."""
-        bodies = {cell.timestamp for cell in self._column(row_key, capture.BODY, ReadSpec(keys_only=True))}
-        captures = [
-            (cell.timestamp, cell.value)
-            for cell in self._column(row_key, capture.CHECKSUM, ReadSpec())
-            if cell.timestamp in bodies
-        ]
-        wanted = dict(captures).get(seen)
-        first = last = seen
-        for timestamp, checksum in captures:  # newest first
-            if checksum != wanted:
-                if timestamp < seen:
-                    break
-                last = seen
-            elif timestamp > seen:
-                last = max(last, timestamp)
-            else:
-                first = timestamp
-        return _Span(first, last)
-
-    def _place(self, row_key: bytes, span: _Span) -> ClusterPlace | None:
-        spec = ReadSpec(start=span.first, end=span.last + 1, versions=1)
-        placed = self._column(row_key, capture.CANONICAL_PAGE, spec)
-        return capture.decode_cluster_place(self._placement.fetch(placed[0].value)) if placed else None
-
-    def _column(self, row_key: bytes, column: capture.Column, spec: ReadSpec) -> list[Cell]:
-        family, qualifier = column
-        cells = self._table.read_row(row_key, spec._replace(families=(family,), qualifier_prefix=qualifier))
-        return [cell for cell in cells if cell.qualifier == qualifier]
+    def _place(self, row_key: bytes, timestamps: Iterable[int]) -> ClusterPlace | None:
+        family, qualifier = capture.CANONICAL_PAGE
+        for timestamp in timestamps:
+            spec = ReadSpec((family,), qualifier, timestamp, timestamp + 1)
+            for cell in self._table.stored_row(row_key, spec):
+                return capture.decode_cluster_place(self._placement.fetch(cell.value))
+        return None
 
     def group(self, page: Membership) -> bytes:
         """Name of the group that a page is in: its cluster, or the star around the page that its verdict names."""

@@ -6,15 +6,17 @@ written.  It reads only the families asked for, and fetches only values that are
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from docstore.model import capture
 from docstore.model.capture import Column, Entry, StoredVerdict
 from docstore.model.errors import CorruptionError
-from docstore.model.format import SKETCH_BYTES
+from docstore.model.format import CAPTURE_REJECTED, SKETCH_BYTES
 from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
-from docstore.model.types import Cell, Headers, ReadSpec, Verdict, checked_families, header_of
+from docstore.model.types import Headers, Verdict, checked_families, header_of
+from docstore.storage.captures import LiveCapture
 from docstore.storage.envelope import INLINE_TAG, envelope_raw_bytes, is_absent
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
@@ -175,13 +177,6 @@ def rejection_of(history: Iterable[Document], at: int | None) -> Document | None
     return newest if verdict is not None and verdict.stored == capture.STORED_REJECTED else None
 
 
-class _Found(NamedTuple):
-    """The cell of a capture's body, and cells of its row that belong to it or to visits that confirm it."""
-
-    body: Cell
-    cells: list[Cell]
-
-
 class LongDocument(Exception):
     """A document's values take more bytes than the reader was to fetch; none was fetched."""
 
@@ -215,8 +210,6 @@ class DocumentReader:
         Raises:
             LongDocument: only where the reader has a bound.
         """
-        if families == ("page",) and versions == 1 and self._most_bytes is None:
-            return self._get_body(row_key, at)
         wanted = DOCUMENT_FAMILIES if families is None else checked_families(families)
         end = None if at is None else at + 1
         captures: list[Capture] = []
@@ -228,19 +221,6 @@ class DocumentReader:
             end = found.timestamp
         return Document(row_key, tuple(captures)) if captures else None
 
-    def _get_body(self, row_key: bytes, at: int | None) -> Document | None:
-        """The newest body alone: one look-up and one positioned read."""
-        if at is None:  # the read that counts microseconds: nothing built that is the same every time
-            cell = self._table.newest(row_key, *capture.BODY)
-            if cell is None:
-                return None
-            try:
-                return Document(row_key, (Capture(cell.timestamp, _body(cell.value, self._placement.fetch)),))
-            except CorruptionError:
-                pass  # compaction may have moved it: look again
-        end = None if at is None else at + 1
-        return through_moves(lambda: self._body_cells(row_key, end, 1), lambda cells: self._body_of(row_key, cells))
-
     def live(self, pointer: PagePointer) -> Document | None:
         """The live capture of a row at that very time; None if it is not there, or cannot be read, which is noted."""
         timestamp, row_key = pointer
@@ -250,27 +230,31 @@ class DocumentReader:
 
     def history(self, row_key: bytes) -> list[Document]:
         """Every live capture and every rejected one, newest first, without bodies or text."""
-        found = (self.get(row_key, at=at, families=("http", "dedup")) for at in self.timestamps(row_key))
-        rejected = [Document(row_key, (one,)) for one in self.rejections(row_key)]
-        return sorted([*filter(None, found), *rejected], key=lambda one: one.timestamp, reverse=True)
+        found = []
+        for one in self._table.captures(row_key):
+            if one.shows_page or one.kind == CAPTURE_REJECTED:
+                shown = partial(self._bounded, wanted=("http", "dedup"))
+                read = through_moves(partial(self._again, row_key, one), shown)
+                found.append(Document(row_key, (read,)))
+        return found
 
-    def rejections(self, row_key: bytes, *, end: int | None = None, versions: int | None = None) -> list[Capture]:
+    def rejections(self, row_key: bytes, *, end: int | None = None) -> Iterator[Capture]:
         """Captures that a policy rejected, newest first: their time, checksum and verdict.
 
         Args:
             row_key: of the page.
             end: only those before this timestamp.
-            versions: how many of the newest verdicts to look at; None for all.
         """
-        family, qualifier = capture.VERDICT
-        spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, end=end, versions=versions)
+        for one in self._table.captures(row_key, end):
+            if one.kind == CAPTURE_REJECTED:
+                yield self._bounded(one, wanted=("dedup",))
 
-        def captures(cells: list[Cell]) -> list[Capture]:
-            verdicts = [(one.timestamp, capture.decode_verdict(self._placement.fetch(one.value))) for one in cells]
-            return [Capture(at, verdict=one) for at, one in verdicts if one.stored == capture.STORED_REJECTED]
-
-        found = through_moves(lambda: self._table.read_row(row_key, spec), captures)
-        return [one._replace(checksum=self.value(row_key, capture.CHECKSUM, one.timestamp)) for one in found]
+    def newest_fetch(self, row_key: bytes, end: int | None = None) -> Capture | None:
+        """The newest live page or rejected capture before a time, with its `dedup` columns; None if there is none."""
+        for one in self._table.captures(row_key, end):
+            if one.shows_page or one.kind == CAPTURE_REJECTED:
+                return self._bounded(one, wanted=("dedup",))
+        return None
 
     def rejected_for(self, row_key: bytes, *, at: int | None = None) -> PagePointer | None:
         """What a row's page duplicates, if the newest fetch up to a time was rejected; None if not, or if it is gone.
@@ -283,9 +267,8 @@ class DocumentReader:
         while row_key not in asked:
             asked.add(row_key)
             end = None if at is None else at + 1
-            rejected = next(iter(self.rejections(row_key, end=end, versions=1)), None)
-            body = self._body_cells(row_key, end, 1)
-            if rejected is None or rejected.verdict is None or (body and body[0].timestamp > rejected.timestamp):
+            rejected = self.newest_fetch(row_key, end)
+            if rejected is None or rejected.verdict is None or rejected.verdict.stored != capture.STORED_REJECTED:
                 return None
             if checksum not in (None, rejected.checksum):
                 return None  # other bytes than those that were asked for
@@ -303,12 +286,12 @@ class DocumentReader:
         document = self.get(row_key, families=("http",))
         if document is None:
             return None
-        visits = self._table.read_row(row_key, capture.visit_spec())
+        newest = next(self._table.captures(row_key))
         is_there = self.value(row_key, capture.BODY, document.timestamp) is not None
         return {
             "etag": (is_there and document.newest.header("etag")) or "",
             "last_modified": (is_there and document.newest.header("last-modified")) or "",
-            "last_visit": max([document.timestamp, *(cell.timestamp for cell in visits)]),
+            "last_visit": max(document.timestamp, newest.timestamp if capture.VISIT in newest.columns else 0),
         }
 
     def value(self, row_key: bytes, column: Column, timestamp: int) -> bytes | None:
@@ -326,14 +309,12 @@ class DocumentReader:
 
     def _attempt(self, row_key: bytes, column: Column, timestamp: int, read: Callable[[bytes], bytes]) -> bytes | None:
         """What `read` makes of the cell of a version; b"" where there is none, None where it cannot be read."""
-        family, qualifier = column
-        spec = ReadSpec((family,), qualifier, timestamp, timestamp + 1)
 
         def look_up() -> bytes:
-            cells = self._table.read_row(row_key, spec)
-            return next((cell.value for cell in cells if cell.qualifier == qualifier), INLINE_TAG)
+            found = self._table.capture_at(row_key, timestamp)
+            return INLINE_TAG if found is None else found.columns.get(column, INLINE_TAG)
 
-        place = Place(row_key, family, qualifier, timestamp)
+        place = Place(row_key, *column, timestamp)
         return self._placement.unreadable.attempt(lambda: through_moves(look_up, read), place)
 
     def get_many(
@@ -350,10 +331,10 @@ class DocumentReader:
         """
         wanted = DOCUMENT_FAMILIES if families is None else checked_families(families)
         end = None if at is None else at + 1
-        ahead: list[tuple[bytes, _Found | None]] = []
+        ahead: list[tuple[bytes, LiveCapture | None]] = []
         raw_bytes = 0
         for row_key in row_keys:
-            found = self._capture_cells(row_key, end, wanted)
+            found = self._table.newest_capture(row_key, end)
             ahead.append((row_key, found))
             if found is not None:
                 raw_bytes += _raw_bytes(found, wanted)
@@ -363,7 +344,7 @@ class DocumentReader:
         yield from self._assemble_all(ahead, end, wanted)
 
     def _assemble_all(
-        self, ahead: list[tuple[bytes, _Found | None]], end: int | None, wanted: tuple[str, ...]
+        self, ahead: list[tuple[bytes, LiveCapture | None]], end: int | None, wanted: tuple[str, ...]
     ) -> Iterator[Document | None]:
         envelopes = [envelope for _, found in ahead if found for envelope in _needed(found, wanted)]
         try:
@@ -374,62 +355,38 @@ class DocumentReader:
             if found is None:
                 one = None
             elif values:
-                one = self._assemble(row_key, found, wanted, values.__getitem__)
+                one = self._assemble(found, wanted, values.__getitem__)
             else:
                 one = self._capture(row_key, end, wanted)
             yield None if one is None else Document(row_key, (one,))
 
-    def _body_of(self, row_key: bytes, cells: list[Cell]) -> Document | None:
-        if not cells:
-            return None
-        return Document(row_key, (Capture(cells[0].timestamp, _body(cells[0].value, self._placement.fetch)),))
-
     def timestamps(self, row_key: bytes) -> list[int]:
         """Timestamps of all live captures with a body, newest first."""
-        return [cell.timestamp for cell in self._body_cells(row_key)]
-
-    def _body_cells(self, row_key: bytes, end: int | None = None, versions: int | None = None) -> list[Cell]:
-        family, qualifier = capture.BODY
-        spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, end=end, versions=versions)
-        return [cell for cell in self._table.read_row(row_key, spec) if cell.qualifier == qualifier]
+        return [one.timestamp for one in self._table.captures(row_key) if one.shows_page]
 
     def _capture(self, row_key: bytes, end: int | None, wanted: tuple[str, ...]) -> Capture | None:
         return through_moves(
-            lambda: self._capture_cells(row_key, end, wanted),
-            lambda found: None if found is None else self._bounded(row_key, found, wanted),
+            lambda: self._table.newest_capture(row_key, end),
+            lambda found: None if found is None else self._bounded(found, wanted),
         )
 
-    def _bounded(self, row_key: bytes, found: _Found, wanted: tuple[str, ...]) -> Capture:
+    def _again(self, row_key: bytes, found: LiveCapture) -> LiveCapture:
+        """A capture that was read, as it is stored now."""
+        return self._table.capture_at(row_key, found.timestamp) or found
+
+    def _bounded(self, found: LiveCapture, wanted: tuple[str, ...]) -> Capture:
         if self._most_bytes is not None and _raw_bytes(found, wanted) > self._most_bytes:
             raise LongDocument
-        return self._assemble(row_key, found, wanted, self._placement.fetch)
+        return self._assemble(found, wanted, self._placement.fetch)
 
-    def _capture_cells(self, row_key: bytes, end: int | None, wanted: tuple[str, ...]) -> _Found | None:
-        if wanted == ("page",) and end is None:
-            newest = self._table.newest(row_key, *capture.BODY)
-            return None if newest is None else _Found(newest, [newest])
-        families = tuple(sorted({*wanted, "page"}))
-        cells = self._table.read_row(row_key, ReadSpec(families=families, end=end, versions=1))
-        body = next((c for c in cells if (c.family, c.qualifier) == capture.BODY), None)
-        if body is None:
-            return None
-        if any(c.timestamp > body.timestamp for c in cells):
-            # A rejected capture is newer than the newest body: look again from the body's time on.
-            spec = ReadSpec(families=families, end=body.timestamp + 1, versions=1)
-            cells = self._table.read_row(row_key, spec)
-        return _Found(body, cells)
-
-    def _assemble(
-        self, row_key: bytes, found: _Found, wanted: tuple[str, ...], fetch_value: Callable[[bytes], bytes]
-    ) -> Capture:
-        body = found.body
+    def _assemble(self, found: LiveCapture, wanted: tuple[str, ...], fetch_value: Callable[[bytes], bytes]) -> Capture:
+        columns = found.columns
         if wanted == ("page",):
-            return Capture(body.timestamp, _body(body.value, fetch_value))
-        columns = _columns_of(found)
+            return Capture(found.timestamp, _body(columns[capture.BODY], fetch_value))
         fetch = _Fetcher(columns, fetch_value)
         fields: dict[str, object] = {}
-        if "page" in wanted:
-            fields["body"] = _body(body.value, fetch_value)
+        if "page" in wanted and capture.BODY in columns:
+            fields["body"] = _body(columns[capture.BODY], fetch_value)
         if "http" in wanted:
             fields.update(_http_fields(fetch))
         if "text" in wanted:
@@ -443,7 +400,7 @@ class DocumentReader:
             fields["sketch"] = fetch(capture.SKETCH)[:SKETCH_BYTES] or None
             if verdict is not None and verdict.stored == capture.STORED_REFERENCE:
                 fields["served_from"] = url_of(verdict.of_row_key)
-        return Capture(body.timestamp, **fields)  # type: ignore[arg-type]
+        return Capture(found.timestamp, **fields)  # type: ignore[arg-type]
 
 
 def _body(envelope: bytes, fetch_value: Callable[[bytes], bytes]) -> bytes | None:
@@ -451,36 +408,12 @@ def _body(envelope: bytes, fetch_value: Callable[[bytes], bytes]) -> bytes | Non
     return None if is_absent(envelope) else fetch_value(envelope)
 
 
-def _columns_of(found: _Found) -> dict[Column, bytes]:
-    """Envelopes of one capture: `dedup` of its own time, `http` of the last full fetch, `text` and its fingerprints of
-    the version that it confirms."""
-    body, cells = found
-    newest = {(cell.family, cell.qualifier): cell.timestamp for cell in cells}
-    own = {
-        "http": newest.get(capture.STATUS, body.timestamp),
-        "text": newest.get(capture.MAIN, body.timestamp),
-        "dedup": body.timestamp,
-    }
-    of_text = newest.get(capture.TEXT_CHECKSUM, body.timestamp)
-    return {
-        (cell.family, cell.qualifier): cell.value
-        for cell in cells
-        if cell.timestamp == (of_text if (cell.family, cell.qualifier) in _OF_TEXT else own.get(cell.family))
-    }
+def _needed(found: LiveCapture, wanted: tuple[str, ...]) -> list[bytes]:
+    """Cell values that a capture's document shows."""
+    return [value for column, value in found.columns.items() if column[0] in wanted]
 
 
-_OF_TEXT = frozenset((capture.TEXT_CHECKSUM, capture.SIMHASH, capture.SKETCH))
-
-
-def _needed(found: _Found, wanted: tuple[str, ...]) -> list[bytes]:
-    """Envelopes of the values that a capture's document shows."""
-    if wanted == ("page",):
-        return [found.body.value]
-    shown = [envelope for column, envelope in _columns_of(found).items() if column[0] in wanted]
-    return [found.body.value, *shown] if "page" in wanted else shown
-
-
-def _raw_bytes(found: _Found, wanted: tuple[str, ...]) -> int:
+def _raw_bytes(found: LiveCapture, wanted: tuple[str, ...]) -> int:
     return sum(envelope_raw_bytes(envelope) for envelope in _needed(found, wanted))
 
 

@@ -22,12 +22,12 @@ from docstore.model.capture import (
     decode_sketch,
 )
 from docstore.model.pointers import PagePointer
-from docstore.model.types import ReadSpec
-from docstore.reading.documents import DocumentReader
+from docstore.storage.captures import LiveCapture
+from docstore.storage.envelope import INLINE_TAG
 from docstore.storage.port import Values
 from docstore.storage.table import Table
-
-_JUDGED_FAMILIES = ("dedup", "page", "text")
+from docstore.storage.unreadable import Place
+from docstore.storage.values import through_moves
 
 
 class StoredPages:
@@ -42,21 +42,22 @@ class StoredPages:
     def __init__(self, table: Table, placement: Values) -> None:
         self._table = table
         self._placement = placement
-        self._reader = DocumentReader(table, placement)
-        self._may_hide = table.collects(_JUDGED_FAMILIES)
         self._unusable: set[PagePointer] = set()
         """Live versions that were found to be unreadable."""
 
-    def page(self, pointer: PagePointer) -> StoredPage | None:
-        """The live version at that row and time; None when there is none that can be read.
+    def capture(self, pointer: PagePointer) -> LiveCapture | None:
+        """The live page at that row and time; None if there is none."""
+        found = self._table.capture_at(pointer.row_key, pointer.timestamp)
+        return found if found is not None and found.shows_page else None
 
-        A version whose text was deleted, or has expired, is one without text: it cannot be compared.
-        """
-        if pointer in self._unusable or (self._may_hide and self.envelope(pointer, BODY) is None):
-            return None  # a body that a policy hides is told from the row's newest ones, other columns take more
-        spec = ReadSpec(families=_JUDGED_FAMILIES, start=pointer.timestamp, end=pointer.timestamp + 1)
-        columns = {(cell.family, cell.qualifier): cell.value for cell in self._table.read_row(pointer.row_key, spec)}
-        if BODY not in columns or CHECKSUM not in columns:
+    def page(self, pointer: PagePointer) -> StoredPage | None:
+        """What verdicts need of the live version at that row and time; None when there is none that can be read."""
+        found = None if pointer in self._unusable else self.capture(pointer)
+        return None if found is None else self._page_of(found)
+
+    def _page_of(self, found: LiveCapture) -> StoredPage | None:
+        columns = found.columns
+        if CHECKSUM not in columns:
             return None
         text_checksum = self._value(columns, TEXT_CHECKSUM) if MAIN in columns else b""
         sketch = decode_sketch(self._value(columns, SKETCH))
@@ -91,16 +92,14 @@ class StoredPages:
 
     def envelope(self, pointer: PagePointer, column: Column) -> bytes | None:
         """Where a value of a version lies; None where it has none."""
-        family, qualifier = column
-        spec = ReadSpec((family,), qualifier, start=pointer.timestamp, end=pointer.timestamp + 1)
-        cells = self._table.read_row(pointer.row_key, spec)
-        return next((cell.value for cell in cells if cell.qualifier == qualifier), None)
+        found = self.capture(pointer)
+        return None if found is None else found.columns.get(column)
 
     def stands(self, pointer: PagePointer) -> bool:
         """Whether a version is live and what its URL shows today: nothing newer there has other bytes or another status
         class."""
         page = self.page(pointer)
-        newest = None if page is None else self._table.newest(pointer.row_key, *BODY)
+        newest = None if page is None else self._table.newest_capture(pointer.row_key)
         if page is None or newest is None:
             return False
         if newest.timestamp == pointer.timestamp:
@@ -120,7 +119,12 @@ class StoredPages:
 
     def _column(self, pointer: PagePointer, column: Column) -> bytes | None:
         """A value of a version, b"" where it has none; None where it cannot be read: no more is asked of it then."""
-        value = self._reader.value(pointer.row_key, column, pointer.timestamp)
+
+        def look_up() -> bytes:
+            return self.envelope(pointer, column) or INLINE_TAG
+
+        place = Place(pointer.row_key, *column, pointer.timestamp)
+        value = self._placement.unreadable.attempt(lambda: through_moves(look_up, self._placement.fetch), place)
         if value is None:
             self._unusable.add(pointer)
         return value

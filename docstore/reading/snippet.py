@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from docstore.model.capture import DESCRIPTION, HEADINGS, MAIN, TITLE, Column
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import row_key, url_of
-from docstore.model.types import Cell, ReadSpec
 from docstore.reading.documents import shown_text
+from docstore.storage.captures import LiveCapture
 from docstore.storage.table import Table
 from docstore.text.finding import FoldedText, Term, cut_after, cut_before, is_boundary, terms
 
@@ -382,48 +382,42 @@ class SnippetReader:
         return [self._snippet(row_key(url), wanted, length, end) for url in urls]
 
     def _snippet(self, key: bytes, wanted: Sequence[Term], length: int, end: int | None) -> Snippet | None:
-        main = self._newest(key, MAIN, end)
-        if main is None:
+        found = self._table.newest_capture(key, end)
+        if found is None or MAIN not in found.columns:
             return None
-        url = url_of(key)
+        try:
+            return self._of_capture(url_of(key), found, wanted, length)
+        except CorruptionError:  # compaction may have moved it since the row was read
+            again = self._table.capture_at(key, found.timestamp)
+            if again is None or again == found:
+                raise
+            return self._of_capture(url_of(key), again, wanted, length)
+
+    def _of_capture(self, url: str, found: LiveCapture, wanted: Sequence[Term], length: int) -> Snippet | None:
         folded: FoldedText | None = None
         if wanted:
-            folded = self._folded(key, MAIN, main)
+            folded = self._folded(found, MAIN)
             chosen = _passages(folded, wanted, length)
             if chosen:
                 return Snippet(url, "main", chosen)
-        described = self._newest(key, DESCRIPTION, end)
-        if described is not None and described.timestamp == main.timestamp:
-            description = _lead(self._folded(key, DESCRIPTION, described), wanted, length)
+        if DESCRIPTION in found.columns:
+            description = _lead(self._folded(found, DESCRIPTION), wanted, length)
             if description:
                 return Snippet(url, "description", description)
-        titled = self._newest(key, TITLE, end)
-        is_of_main = titled is not None and titled.timestamp == main.timestamp
-        title = self._text(key, TITLE, titled)[0] if titled is not None and is_of_main else ""
-        folded = folded or self._folded(key, MAIN, main)
+        folded = folded or self._folded(found, MAIN)
+        title = self._text(found, TITLE)[0]
         beginning = _lead(FoldedText(shown_text(folded.text, title)), wanted, length)
         return Snippet(url, "main", beginning) if beginning else None
 
-    def _newest(self, key: bytes, column: Column, end: int | None) -> Cell | None:
-        family, qualifier = column
-        cells = self._table.read_row(key, ReadSpec((family,), qualifier, end=end, versions=1, cell_limit=1))
-        return cells[0] if cells and cells[0].qualifier == qualifier else None
-
-    def _folded(self, key: bytes, column: Column, cell: Cell) -> FoldedText:
+    def _folded(self, found: LiveCapture, column: Column) -> FoldedText:
         """A text, without signs of links to headings."""
-        text, value = self._text(key, column, cell)
-        headings = self._newest(key, HEADINGS, cell.timestamp + 1) if "#" in text else None
-        shown = shown_text(text, "", "" if headings is None else self._text(key, HEADINGS, headings)[0])
+        text, value = self._text(found, column)
+        shown = shown_text(text, "", self._text(found, HEADINGS)[0] if "#" in text else "")
         return FoldedText(shown, value if shown == text else None)
 
-    def _text(self, key: bytes, column: Column, cell: Cell) -> tuple[str, bytes]:
-        try:
-            value = self._placement.fetch(cell.value)
-        except CorruptionError:  # compaction may have moved it since the row was read
-            again = self._newest(key, column, cell.timestamp + 1)
-            if again is None or again == cell:
-                raise
-            return self._text(key, column, again)
+    def _text(self, found: LiveCapture, column: Column) -> tuple[str, bytes]:
+        envelope = found.columns.get(column)
+        value = b"" if envelope is None else self._placement.fetch(envelope)
         if len(value) > MOST_TEXT:
             value = value[:MOST_TEXT].decode("utf-8", "ignore").encode()  # without half a character at its end
         return value.decode("utf-8", "replace"), value

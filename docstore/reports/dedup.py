@@ -24,8 +24,8 @@ from docstore.model.types import DUPLICATES, ReadSpec, VerdictKind
 from docstore.reading.cells import Row
 from docstore.reading.documents import ROWS_AHEAD
 from docstore.storage.captures import LiveCapture
+from docstore.storage.engine import ScannedRow
 from docstore.storage.envelope import envelope_raw_bytes
-from docstore.storage.table import RowCaptures
 from docstore.store import DocumentStore
 from docstore.sweep.reindex import reindex
 
@@ -157,10 +157,10 @@ class _Counting:
         self._clusters: Counter[bytes] = Counter()
         self._variants: dict[tuple[str, str], dict[bytes, _Variant]] = {}
 
-    def take(self, row: RowCaptures) -> None:
+    def take(self, row: ScannedRow) -> None:
         """Count one row."""
         url = url_of(row.row_key)
-        captures = list(row.captures)
+        captures = list(self._store.table.row_captures(row.cells))
         groups = [self._stats.total, *(self._stats.groups.setdefault(name, GroupCounts()) for name in self._names(url))]
         rejected: dict[int, StoredVerdict] = {}
         for one in captures:
@@ -175,7 +175,7 @@ class _Counting:
                     rejected[one.timestamp] = verdict
         newest = next((one for one in captures if one.shows_page and capture.TEXT_CHECKSUM in one.columns), None)
         if newest is not None:
-            clusters = {cell.timestamp: cell.value for cell in row.later if cell[:2] == capture.CLUSTER}
+            clusters = {cell.timestamp: cell.value for cell in row.cells if cell[:2] == capture.CLUSTER}
             if newest.source in clusters:
                 self._clusters[self._fetch(clusters[newest.source])] += 1
         self._note_parameters(url, captures, rejected)

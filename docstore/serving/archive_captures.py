@@ -23,8 +23,9 @@ from docstore.model.format import CAPTURE_NOT_MODIFIED
 from docstore.model.keys import KeyRange, url_of
 from docstore.serving.archive_http import END_OF_TIMES, Address, address_of, rows_of_path
 from docstore.storage.captures import LiveCapture
+from docstore.storage.engine import ScannedRow
 from docstore.storage.envelope import envelope_raw_bytes, is_absent, parse_envelope
-from docstore.storage.table import RowCaptures, Table
+from docstore.storage.table import Table
 from docstore.store import DocumentStore
 
 REVISIT_TYPE = "warc/revisit"
@@ -159,12 +160,12 @@ class CaptureIndex:
         for row in self._in_slices(rows, budget):
             budget.check(row.row_key)
             address = address_of(row.row_key)
-            count = sum(1 for _ in islice(filter(has_body, row.captures), self._row_captures))
+            count = sum(1 for _ in islice(filter(has_body, self._table.row_captures(row.cells)), self._row_captures))
             if address is not None and count:
                 budget.spend(count)
                 yield address.path_key, count
 
-    def _in_slices(self, rows: KeyRange, budget: Budget) -> Iterator[RowCaptures]:
+    def _in_slices(self, rows: KeyRange, budget: Budget) -> Iterator[ScannedRow]:
         """A scan whose budget is checked at least every `_ROWS_AHEAD` rows.
 
         Rows without a page, such as those of links to pages that nobody fetched, may be many: a scan for pages alone
@@ -180,7 +181,7 @@ class CaptureIndex:
         if ahead:
             yield from self._pages_between(first, rows.end, ahead, budget)
 
-    def _pages_between(self, start: bytes, end: bytes, ahead: int, budget: Budget) -> Iterator[RowCaptures]:
+    def _pages_between(self, start: bytes, end: bytes, ahead: int, budget: Budget) -> Iterator[ScannedRow]:
         """Pages among so many rows; all rows are spent, each page before it is given."""
         for row in self._table.scan_captures(start, end):
             budget.spend(1)
@@ -188,21 +189,21 @@ class CaptureIndex:
             yield row
         budget.spend(ahead)
 
-    def _listed(self, row: RowCaptures, span: Span, budget: Budget) -> list[Listed]:
+    def _listed(self, row: ScannedRow, span: Span, budget: Budget) -> list[Listed]:
         """Captures of one row, oldest first."""
         address = address_of(row.row_key)
         if address is None:
             return []
         most = self._row_captures
         captures: list[LiveCapture] = []
-        for one in filter(has_body, row.captures):
+        for one in filter(has_body, self._table.row_captures(row.cells)):
             if one.timestamp < span.end:
                 captures.append(one)
             if one.timestamp < span.start or len(captures) > most:
                 break  # the last one tells whether the one after it repeats it
         if self._is_short and len(captures) > most:
             raise TooLong
-        computed = {cell.timestamp: cell.value for cell in row.later if cell[:2] == capture.PAYLOAD_DIGEST}
+        computed = {cell.timestamp: cell.value for cell in row.cells if cell[:2] == capture.PAYLOAD_DIGEST}
         listed = _captures(row.row_key, address, captures, computed)
         budget.spend(len(listed))
         listed = [one for one in listed if one.timestamp >= span.start]

@@ -105,7 +105,7 @@ class TimeLines:
         found: list[Memento] = []
         is_whole = True
         for number, row in enumerate(self._table.scan_captures(*rows_of_path(page.address.path_key))):
-            captures = filter(has_body, row.captures)
+            captures = filter(has_body, self._table.row_captures(row.cells))
             times = [one.timestamp for one in islice(captures, self._most + 1)]
             if self._is_short and (len(times) > self._most or number == SHORT_ROWS):
                 raise TooLong
@@ -122,7 +122,7 @@ class TimeLines:
         found: list[Memento] = []
         for row in self._table.scan_captures(*rows_of_path(page.address.path_key)):
             if _same_port(page.address, address_of(row.row_key)):
-                times = (one.timestamp for one in filter(has_body, row.captures))
+                times = (one.timestamp for one in filter(has_body, self._table.row_captures(row.cells)))
                 own = takewhile(lambda timestamp: timestamp >= span.start, times)
                 oldest = deque((timestamp for timestamp in own if timestamp < span.end), most + 1)
                 found += [Memento(timestamp, row.row_key) for timestamp in oldest]

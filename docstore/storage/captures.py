@@ -18,7 +18,7 @@ capture as long as the capture that it follows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from docstore.model.capture import (
@@ -30,8 +30,8 @@ from docstore.model.capture import (
     STORED_CONFIRMED,
     TEXT_CHECKSUM,
     VERDICT,
-    VISIT,
     Column,
+    StoredVerdict,
     decode_verdict,
     encode_verdict,
 )
@@ -48,13 +48,18 @@ from docstore.model.format import (
     CAPTURE_STORED,
 )
 from docstore.model.types import Cell, GCPolicy, Previous, SetCell
-from docstore.storage.envelope import INLINE_TAG, encode_absent, envelope_raw_bytes, is_absent
+from docstore.storage.envelope import INLINE_TAG, REF_TAG, encode_absent, envelope_raw_bytes, is_absent
 
 MICROS_PER_SECOND = 1_000_000
 _NUMBERS = {column: number for number, column in CAPTURE_FIELDS.items()}
 _HEADS = {column: bytes((number,)) for number, column in CAPTURE_FIELDS.items()}
 _OF_SOURCE = frozenset((TEXT_CHECKSUM, SIMHASH, SKETCH))
 """Columns of family `dedup` that belong to the text: a visit that found the same bytes shows those of its capture."""
+
+
+def refs_of(columns: Mapping[Column, bytes]) -> list[tuple[Column, bytes]]:
+    """Columns whose values lie in records of segments, or in cells of their own."""
+    return [(column, value) for column, value in columns.items() if value[:1] == REF_TAG]
 
 
 class CaptureRecord(NamedTuple):
@@ -75,6 +80,16 @@ class CaptureRecord(NamedTuple):
     arrived: int = 0
     confirms: int = 0
     body_name: bytes = b""
+
+    @property
+    def checksum(self) -> bytes:
+        """Of the body, scheme byte first; of a visit, what it found; b"" for none."""
+        return self.columns.get(CHECKSUM, b"")[1:]
+
+    @property
+    def refs(self) -> list[tuple[Column, bytes]]:
+        """Columns whose values lie in records of segments, or in cells of their own."""
+        return refs_of(self.columns)
 
     @property
     def body_identity(self) -> bytes:
@@ -167,18 +182,37 @@ class LiveCapture(NamedTuple):
         columns: cell values by column; not to be changed.
         source: time of the stored capture that has its body and text; 0 for none.
         arrived: when it was committed, in microseconds; 0 if that is not known.
+        body_name: of the body that it shows; see `CaptureRecord`.
     """
 
     timestamp: int
     kind: int
     columns: dict[Column, bytes]
     source: int
-    arrived: int
+    arrived: int = 0
+    body_name: bytes = b""
 
     @property
     def shows_page(self) -> bool:
         """Whether it is a page, or a visit that confirms one: it has a body, kept or not."""
         return BODY in self.columns
+
+    @property
+    def refs(self) -> list[tuple[Column, bytes]]:
+        """Columns whose values lie in records of segments, or in cells of their own."""
+        return refs_of(self.columns)
+
+    @property
+    def checksum(self) -> bytes:
+        """Of the body, scheme byte first; b"" for none."""
+        return self.columns.get(CHECKSUM, b"")[1:]
+
+
+def stored_capture(record: CaptureRecord) -> LiveCapture:
+    """A stored capture that no policy hides."""
+    return LiveCapture(
+        record.timestamp, record.kind, record.columns, record.timestamp, record.arrived, record.body_name
+    )
 
 
 Find = Callable[[int], CaptureRecord | None]
@@ -272,8 +306,9 @@ def _shown(record: CaptureRecord, source: CaptureRecord | None, shows_body: bool
     if source is not None and source is not record:
         if record.kind == CAPTURE_NOT_MODIFIED:
             columns = source.columns | columns
-            if VERDICT in columns:
-                columns[VERDICT] = _not_modified(columns[VERDICT])
+            verdict = b"" if VERDICT in record.columns else columns.get(VERDICT, b"")
+            if verdict[:1] == INLINE_TAG:  # it came before the capture that it confirms
+                columns[VERDICT] = INLINE_TAG + encode_verdict(not_modified(decode_verdict(verdict[1:])))
         else:
             columns = {
                 column: value
@@ -283,21 +318,13 @@ def _shown(record: CaptureRecord, source: CaptureRecord | None, shows_body: bool
     body = None if shows_body else columns.get(BODY)
     if body is not None and not is_absent(body):
         columns = columns | {BODY: encode_absent(envelope_raw_bytes(body))}
-    return LiveCapture(
-        record.timestamp, record.kind, columns, 0 if source is None else source.timestamp, record.arrived
-    )
+    if source is None:
+        return LiveCapture(record.timestamp, record.kind, columns, 0, record.arrived)
+    return LiveCapture(record.timestamp, record.kind, columns, source.timestamp, record.arrived, source.body_name)
 
 
-def _not_modified(verdict: bytes) -> bytes:
-    """The cell value of a capture's verdict as a visit without a body (304) shows it: marked as not judged again."""
-    if verdict[:1] != INLINE_TAG:
-        return verdict
-    stored = decode_verdict(verdict[1:])._replace(
+def not_modified(verdict: StoredVerdict) -> StoredVerdict:
+    """A capture's verdict as a visit without a body (304) shows it: marked as not judged again."""
+    return verdict._replace(
         reason=REASON_NOT_MODIFIED, previous=Previous.SAME_BYTES, previous_similarity=1.0, stored=STORED_CONFIRMED
     )
-    return INLINE_TAG + encode_verdict(stored)
-
-
-def visit_alone(capture: LiveCapture) -> bool:
-    """Whether it is a visit (304) that confirms nothing."""
-    return VISIT in capture.columns and not capture.shows_page

@@ -14,7 +14,7 @@ from docstore.model.format import VALUE_ABSENT, VALUE_INLINE, VALUE_REF
 
 INLINE_TAG = bytes((VALUE_INLINE,))
 """Goes before a value that stands in its cell."""
-_REF = bytes((VALUE_REF,))
+REF_TAG = bytes((VALUE_REF,))
 _ABSENT = bytes((VALUE_ABSENT,))
 
 
@@ -32,7 +32,7 @@ def encode_inline(value: bytes) -> bytes:
 
 def encode_ref_envelope(raw_bytes: int, ref: bytes) -> bytes:
     """The envelope of a value that lies in Bodies; its raw length can be told without reading it."""
-    return _REF + encode_varint(raw_bytes) + ref
+    return REF_TAG + encode_varint(raw_bytes) + ref
 
 
 def encode_absent(raw_bytes: int) -> bytes:

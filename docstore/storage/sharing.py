@@ -110,14 +110,6 @@ class SharedBodies:
             cells.append(SetCell(USER_FAMILY, user_qualifier(base.pointer), 0, b""))
         return RowMutations(TABLE, base.name, cells)
 
-    def replace(self, base: Base) -> RowMutations:
-        """The mutations that let a body's row name another record of its bytes: that which it names is damaged."""
-        cells = [
-            SetCell(BODY_FAMILY, ENVELOPE, 0, base.envelope),
-            SetCell(USER_FAMILY, user_qualifier(base.pointer), 0, b""),
-        ]
-        return RowMutations(TABLE, base.name, cells)
-
     def name_text(self, name: bytes, envelope: bytes, text_name: bytes) -> RowMutations:
         """The mutation by which a body's row names its text, and where that lies; for a row that names none."""
         cells = [SetCell(BODY_FAMILY, TEXT, 0, envelope), SetCell(BODY_FAMILY, TEXT_NAME, 0, encode_inline(text_name))]

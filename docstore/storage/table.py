@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import eq
-from typing import NamedTuple
 
 from docstore.model.capture import BODY, CANONICAL_PAGE, CLUSTER, PAYLOAD_DIGEST, Column
 from docstore.model.errors import InvalidArgument
@@ -32,6 +31,7 @@ from docstore.model.types import (
     Mutation,
     Position,
     ReadSpec,
+    RowMutations,
     Schema,
     SetCell,
 )
@@ -43,6 +43,7 @@ from docstore.storage.captures import (
     decode_capture,
     keeps_all,
     live,
+    stored_capture,
 )
 from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
 
@@ -52,7 +53,7 @@ CAPTURE_FAMILIES = frozenset(("page", "http", "text", "dedup"))
 LATER_COLUMNS = frozenset((CLUSTER, CANONICAL_PAGE, PAYLOAD_DIGEST))
 """Columns of these families that are cells: they are computed after the write.  A payload digest is one only where the
 record has none."""
-_FIRST_RECORDS = 2
+FIRST_RECORDS = 2
 _MOST_RECORDS = 512
 """Records read at a time: few first, for most callers ask for the newest capture alone."""
 _SLICE_CELLS = 1000
@@ -99,20 +100,6 @@ def _judged(cells: Iterable[Cell], policy: GCPolicy, now: int, same_value: SameV
                 kept = not (too_many and too_old) if both else not (too_many or too_old)
             value = cell.value
         yield cell, kept
-
-
-class RowCaptures(NamedTuple):
-    """A row of `Table.scan_captures`.
-
-    Attributes:
-        row_key: its key.
-        captures: those that the policies keep, newest first, read as they are asked for.
-        later: cells of LATER_COLUMNS, also at times of which there is no such capture.
-    """
-
-    row_key: bytes
-    captures: Iterator[LiveCapture]
-    later: list[Cell]
 
 
 class Table:
@@ -175,7 +162,7 @@ class Table:
 
     def records(self, row_key: bytes, start: int = 0, end: int | None = None) -> Iterator[CaptureRecord]:
         """All capture records of a row in a range of time, newest first, whether or not a policy hides them."""
-        limit = _FIRST_RECORDS
+        limit = FIRST_RECORDS
         while True:
             spec = ReadSpec((CAPTURE_FAMILY,), start=start, end=end, cell_limit=limit)
             cells = self._engine.read_row(self._name, row_key, spec)
@@ -214,7 +201,7 @@ class Table:
                 return None
             record = decode_capture(cell.timestamp, cell.value)
             if record.kind == CAPTURE_STORED and not self.ages_captures:
-                return LiveCapture(record.timestamp, CAPTURE_STORED, record.columns, record.timestamp, record.arrived)
+                return stored_capture(record)
         return next((capture for capture in self.captures(row_key, end) if capture.shows_page), None)
 
     def capture_at(self, row_key: bytes, timestamp: int) -> LiveCapture | None:
@@ -228,19 +215,26 @@ class Table:
         if record is None:
             return None
         if record.kind == CAPTURE_STORED:
-            return LiveCapture(timestamp, CAPTURE_STORED, record.columns, timestamp, record.arrived)
+            return stored_capture(record)
         return next(iter(self.captures(row_key, timestamp + 1)))
 
-    def scan_captures(self, start: bytes = b"", end: bytes | None = None) -> Iterator[RowCaptures]:
-        """Rows with ``start <= row key < end`` that have captures, in row-key order; values are not read."""
-        families = (CAPTURE_FAMILY, *sorted({family for family, _ in LATER_COLUMNS}))
-        for row in self._engine.scan(self._name, start, end, ReadSpec(families, cell_limit=_SLICE_CELLS)):
-            if row.truncated:
-                later = self._later(row.row_key, CAPTURE_FAMILIES)
-                yield RowCaptures(row.row_key, self.captures(row.row_key), later)
-            else:
-                later = [cell for cell in row.cells if cell[:2] in LATER_COLUMNS]
-                yield RowCaptures(row.row_key, self.row_captures(row.cells), later)
+    def keeps_newest(self, row_key: bytes, timestamp: int) -> bool:
+        """Whether a page that is written at a time is the newest of its row, and no policy hides it."""
+        now = self._clock()
+        for policy in (self.captures_policy, self.bodies_policy):
+            if not visible([Cell("", b"", timestamp, b"")], policy, now):
+                return False
+        newer = ReadSpec((CAPTURE_FAMILY,), start=timestamp + TIMESTAMP_STEP_MICROS, cell_limit=1, keys_only=True)
+        return not self._engine.read_row(self._name, row_key, newer)
+
+    def replacement(self, row_key: bytes, old: CaptureRecord, new: CaptureRecord) -> RowMutations | None:
+        """The mutation that puts a record in the place of another; None if the row has something else there by now.
+
+        Compaction, `reindex` and what drops bodies change records so, under the writers' lock; the loser reads again.
+        """
+        if self.record(row_key, old.timestamp) != old:
+            return None
+        return RowMutations(self._name, row_key, [new.cell()])
 
     def row_keys(self, start: bytes = b"", end: bytes | None = None) -> Iterator[bytes]:
         """Keys of rows with ``start <= row key < end`` that hold cells, whether or not a policy hides them."""
@@ -434,6 +428,16 @@ class Table:
             cells += self._kept(others, spec)
             cells.sort(key=_order)
         return cells
+
+    def scan_captures(self, start: bytes = b"", end: bytes | None = None) -> Iterator[ScannedRow]:
+        """Rows that have captures, with all their capture records and what was computed after the write, as stored.
+
+        `row_captures` says which of them are live.
+        """
+        families = tuple(sorted({CAPTURE_FAMILY, *(family for family, _ in LATER_COLUMNS)}))
+        for row in self._engine.scan(self._name, start, end, ReadSpec(families, cell_limit=_SLICE_CELLS)):
+            cells = self.stored_row(row.row_key, ReadSpec(families)) if row.truncated else row.cells
+            yield ScannedRow(row.row_key, cells, truncated=False)
 
     def row_captures(self, stored: Sequence[Cell]) -> Iterator[LiveCapture]:
         """The captures that the policies keep, newest first, of all cells of a row as `stored_row` gives them."""

@@ -40,8 +40,8 @@ from docstore.reading.lookup import MAX_REDIRECTS, REDIRECT_STATUSES
 from docstore.reference.fingerprints import BINS
 from docstore.reference.words import words
 from docstore.storage.captures import LiveCapture
+from docstore.storage.engine import ScannedRow
 from docstore.storage.envelope import envelope_raw_bytes, is_absent, is_ref, parse_envelope
-from docstore.storage.table import RowCaptures
 from docstore.store import DocumentStore
 from docstore.sweep.identity import BY_BODY, BY_TEXT, body_identity, identify, text_identity, text_of
 
@@ -177,6 +177,7 @@ class _Reading:
     """Collects versions row by row."""
 
     def __init__(self, store: DocumentStore) -> None:
+        self._table = store.table
         self._fetch = store.opened.placement.fetch
         self._reader = DocumentReader(store.table, store.opened.placement)
         self._row_keys, self._texts, self._titles = Blobs(), Blobs(), Blobs()
@@ -193,15 +194,15 @@ class _Reading:
         self._stale: list[tuple[bytes, int]] = []
         self._state = blake3()
 
-    def take(self, row: RowCaptures) -> None:
+    def take(self, row: ScannedRow) -> None:
         """Take the captures of one row."""
         row_key = row.row_key
-        captures = list(row.captures)
+        captures = list(self._table.row_captures(row.cells))
         previous: tuple[bytes, int] | None = None
         """Body and status class of the version that the next capture may confirm."""
         is_version = False
         later: dict[int, dict[Column, bytes]] = {}
-        for cell in row.later:
+        for cell in row.cells:
             later.setdefault(cell.timestamp, {})[cell[:2]] = cell.value
         first = len(self._rows)
         for one in reversed(captures):

@@ -93,7 +93,7 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
             seen.rebuild_where_needed()
     fetch = store.opened.placement.fetch
     for row in store.table.scan_captures():
-        for one in reversed(list(row.captures)):
+        for one in reversed(list(store.table.row_captures(row.cells))):
             timestamp, columns = one.timestamp, one.columns
             body = columns.get(capture.BODY)
             if body is None or capture.CHECKSUM not in columns or not (envelope_raw_bytes(body) or is_absent(body)):

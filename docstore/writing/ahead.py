@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from docstore.dedup.buckets import TABLE as POSTINGS
 from docstore.dedup.detector import Detector
 from docstore.dedup.index import POINTER_SLICE, HashIndex
-from docstore.model.pointers import PagePointer
+from docstore.model.format import CAPTURE_FAMILY
 from docstore.model.types import ReadSpec
 from docstore.storage.engine import Engine, FirstQualifiers, ReadsAhead
 from docstore.storage.plan import Plan
+from docstore.storage.table import FIRST_RECORDS
 from docstore.writing.own import OwnRows
 from docstore.writing.placing import PAGES
 from docstore.writing.prepare import Prepared
@@ -42,7 +43,11 @@ class GroupReads:
             return
         self._engine.forget_ahead()
         judged = [one for one in pages if one.analysis is not None and not one.error]
-        own = self._own.reads(PagePointer(one.timestamp, one.row_key) for one in judged)
+        own = [
+            (one.row_key, ReadSpec((CAPTURE_FAMILY,), end=one.timestamp + 1, cell_limit=FIRST_RECORDS))
+            for one in judged
+            if not self._own.is_absent(one.row_key)
+        ]
         rows = self._index.rows_of(one.analysis for one in judged if one.analysis is not None)
         self._engine.read_ahead(PAGES, own, FirstQualifiers(POSTINGS, rows, POINTER_SLICE))
 
@@ -53,7 +58,10 @@ class GroupReads:
             return
         analyses = [one.analysis for one in pages if one.analysis is not None and not one.error]
         found = self._index.read_together(analyses, self._detector.asked)
-        engine.read_ahead(PAGES, [(row_key, ReadSpec(start=at, end=at + 1)) for at, row_key in dict.fromkeys(found)])
+        engine.read_ahead(
+            PAGES,
+            [(row_key, ReadSpec((CAPTURE_FAMILY,), start=at, end=at + 1)) for at, row_key in dict.fromkeys(found)],
+        )
 
     def drop(self, plan: Plan) -> None:
         """A part of the group was written, or may be: its rows are read anew."""

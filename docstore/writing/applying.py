@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from docstore.dedup.comparable import bodies_compare
 from docstore.dedup.detector import Judgement
 from docstore.model import capture
+from docstore.model.format import CAPTURE_NOT_MODIFIED, CAPTURE_REJECTED, CAPTURE_STORED
 from docstore.model.pointers import PagePointer
-from docstore.model.types import DeleteCells, Mutation, Page, Policy, ReadSpec, RowMutations, SetCell, VerdictKind
-from docstore.reading.documents import DOCUMENT_FAMILIES, DocumentReader
-from docstore.storage.envelope import is_ref
+from docstore.model.types import DeleteCells, Mutation, Page, Policy, RowMutations, VerdictKind
+from docstore.reading.documents import DocumentReader
+from docstore.storage.captures import CaptureRecord, refs_of
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.sharing import ENVELOPE, TEXT, Base, body_name
-from docstore.storage.table import TIMESTAMP_STEP_MICROS
+from docstore.storage.table import LATER_COLUMNS, TIMESTAMP_STEP_MICROS
 from docstore.writing.placing import PAGES, Judged
 from docstore.writing.prepare import Prepared
 from docstore.writing.write_side import WriteSide
@@ -38,14 +38,6 @@ class Applied(NamedTuple):
     kind: str = ""
     reason: str = ""
     freed_bytes: int = 0
-
-
-class _Capture(NamedTuple):
-    """A capture of the version that is changed: its time, its stored cells, and its verdict if it has one."""
-
-    timestamp: int
-    cells: dict[capture.Column, bytes]
-    verdict: capture.StoredVerdict | None
 
 
 class DuplicateApplier:
@@ -121,135 +113,128 @@ class DuplicateApplier:
         stored = self._side.sequencer.judge.kept_as(one, judgement, policy)
         if stored == capture.STORED_BODY:
             return Applied(reason="canonical")
-        captures = self._captures(pointer, page.status)
+        first = self._table.record(pointer.row_key, pointer.timestamp)
+        if first is None or first.kind != CAPTURE_STORED:
+            return Applied(reason="changed")
+        visits = self._visits(pointer)
         rejects = stored == capture.STORED_REJECTED
         pointers = (PagePointer(at, pointer.row_key) for at in needed.get(pointer.row_key, ()))
         shown = {page.checksum for page in map(self._pages.page, pointers) if page is not None}
         if rejects and checksum in shown:
             return Applied(reason="needed")
         base = None if rejects else self._pages.base(of)
-        kept = self._needed_by_others(body_name(page.body), pointer.row_key, captures)
-        change = self._reject if rejects else self._refer
-        gone, added = change(one, pointer, judgement, captures, base, plan)
+        kept = self._needed_by_others(body_name(page.body), pointer)
+        if rejects:
+            gone, added = self._reject(pointer, judgement, [first, *visits], plan), set[bytes]()
+        else:
+            gone, added = self._refer(one, pointer, judgement, first, visits, base, plan)
         size = self._placement.stored_bytes
         return Applied(str(judgement.kind), "", sum(map(size, gone - kept)) - sum(map(size, added)))
 
-    def _captures(self, pointer: PagePointer, status: int) -> list[_Capture]:
-        """The live captures of a version, oldest first: those behind the first one that share its body's cell."""
+    def _visits(self, pointer: PagePointer) -> list[CaptureRecord]:
+        """The visits that confirm a stored capture, oldest first."""
         timestamp, row_key = pointer
-        spec = ReadSpec((capture.BODY[0],), capture.BODY[1], start=timestamp)
-        bodies = [cell for cell in reversed(self._table.read_row(row_key, spec)) if cell.qualifier == capture.BODY[1]]
-        found: list[_Capture] = []
-        for body in bodies:
-            at = PagePointer(body.timestamp, row_key)
-            if body.value != bodies[0].value or not bodies_compare(status, self._pages.status(at)):
+        found = []
+        for one in self._table.captures(row_key):
+            if one.timestamp <= timestamp:
                 break
-            here = ReadSpec(tuple(sorted(DOCUMENT_FAMILIES)), start=body.timestamp, end=body.timestamp + 1)
-            cells = {(cell.family, cell.qualifier): cell.value for cell in self._table.stored_row(row_key, here)}
-            encoded = self._placement.fetch(cells[capture.VERDICT]) if capture.VERDICT in cells else b""
-            found.append(_Capture(body.timestamp, cells, capture.decode_verdict(encoded) if encoded else None))
-        return found
+            record = self._table.record(row_key, one.timestamp) if one.source == timestamp else None
+            if record is not None and record.kind != CAPTURE_STORED:
+                found.append(record)
+        return found[::-1]
 
-    def _needed_by_others(self, name: bytes, row_key: bytes, captures: Sequence[_Capture]) -> set[bytes]:
+    def _needed_by_others(self, name: bytes, pointer: PagePointer) -> set[bytes]:
         """What others need of the body and its text: they lean on them."""
-        own = {PagePointer(taken.timestamp, row_key) for taken in captures}
         shared = self._sharing.cells(name)
-        has_others = bool(shared) and not own.issuperset(self._sharing.users(name))
+        has_others = bool(shared) and any(user != pointer for user in self._sharing.users(name))
         return {shared[column] for column in (ENVELOPE, TEXT) if column in shared} if has_others else set()
 
     def _reject(
-        self,
-        one: Prepared,
-        pointer: PagePointer,
-        judgement: Judgement,
-        captures: Sequence[_Capture],
-        _base: Base | None,
-        plan: Plan,
-    ) -> tuple[set[bytes], set[bytes]]:
-        """Keep checksum and verdict of each capture, and that a visit was one; -> values that go, and no others."""
+        self, pointer: PagePointer, judgement: Judgement, records: Sequence[CaptureRecord], plan: Plan
+    ) -> set[bytes]:
+        """Keep checksum and verdict of each capture, and that a visit was one; -> values that go."""
         row_key = pointer.row_key
-        mutations: list[Mutation] = []
+        first = self._stored_verdict(records[0])
+        changed: list[Mutation] = []
         gone: dict[bytes, capture.Column] = {}
-        first = captures[0].verdict
-        for taken in captures:
-            is_visit = taken.verdict is None or taken.verdict.reason == capture.REASON_NOT_MODIFIED
-            kept = {capture.VISIT} if is_visit else {capture.VISIT, capture.CHECKSUM, capture.VERDICT}
-            for column in taken.cells.keys() & capture.COLUMNS - kept:
-                mutations.append(DeleteCells(*column, taken.timestamp, taken.timestamp + TIMESTAMP_STEP_MICROS))
-                if is_ref(taken.cells[column]):
-                    gone[taken.cells[column]] = column
-            if taken.verdict is not None and first is not None and not is_visit:
-                rejected = taken.verdict._replace(
+        for record in records:
+            gone |= {value: column for column, value in record.refs}
+            if record.kind == CAPTURE_NOT_MODIFIED:  # there is nothing any more that it could confirm
+                columns = {column: value for column, value in record.columns.items() if column == capture.VISIT}
+                changed.append(record._replace(columns=columns, confirms=0, body_name=b"").cell())
+                continue
+            verdict = self._stored_verdict(record)
+            columns = {column: value for column, value in record.columns.items() if column == capture.CHECKSUM}
+            if verdict is not None and first is not None:
+                rejected = verdict._replace(
                     stored=capture.STORED_REJECTED,
-                    previous=first.previous,  # the version before is the same for all, now that none of them is stored
+                    previous=first.previous,  # the version before is the same for all, now that none is stored
                     previous_similarity=first.previous_similarity,
                 )
-                mutations.append(self._verdict(row_key, taken.timestamp, rejected, judgement))
-        end, now = captures[-1].timestamp + TIMESTAMP_STEP_MICROS, self._side.clock()
+                columns[capture.VERDICT] = self._verdict(row_key, record.timestamp, rejected, judgement)
+            changed.append(record._replace(kind=CAPTURE_REJECTED, columns=columns, confirms=0).cell())
+        end, now = records[-1].timestamp + TIMESTAMP_STEP_MICROS, self._side.clock()
         for column in sorted(set(gone.values())):
             self._placement.mark_deleted(row_key, DeleteCells(*column, pointer.timestamp, end), now)
-        times = {taken.timestamp for taken in captures}
+        times = {record.timestamp for record in records}
         posted = [posted for posted in self._side.deleter.posted(row_key) if posted.timestamp in times]
-        plan.write(Stage.PAGES, [RowMutations(PAGES, row_key, mutations)])
+        for column in LATER_COLUMNS:
+            changed.append(DeleteCells(*column, pointer.timestamp, end))
+        plan.write(Stage.PAGES, [RowMutations(PAGES, row_key, changed)])
         plan.remove(Stage.POSTINGS, self._side.poster.index.remove(row_key, posted))
-        return set(gone), set()
+        return set(gone)
 
     def _refer(
         self,
         one: Prepared,
         pointer: PagePointer,
         judgement: Judgement,
-        captures: Sequence[_Capture],
+        first: CaptureRecord,
+        visits: Sequence[CaptureRecord],
         base: Base | None,
         plan: Plan,
     ) -> tuple[set[bytes], set[bytes]]:
         """Store body and text by what the canonical page has of them; -> values that go, and that come."""
         row_key, body = pointer.row_key, one.page.body
-        mutations: list[Mutation] = []
-        for taken in captures:
-            if taken.verdict is not None:
-                is_first = taken.timestamp == pointer.timestamp
-                stored = capture.STORED_REFERENCE if is_first else taken.verdict.stored
-                verdict = taken.verdict._replace(stored=stored)
-                mutations.append(self._verdict(row_key, taken.timestamp, verdict, judgement))
-        first = captures[0].verdict
-        assert first is not None and one.analysis is not None
-        if first.stored not in capture.STORED_POSTED:  # it confirmed a version, before a late capture came in between
-            postings = self._side.poster.index.add(row_key, pointer.timestamp, one.analysis, status=one.page.status)
-            plan.write(Stage.POSTINGS, postings)
-        gone: set[bytes] = set()
-        added: set[bytes] = set()
-        before = captures[0].cells
+        verdict = self._stored_verdict(first)
+        assert verdict is not None and one.analysis is not None
+        referred = verdict._replace(stored=capture.STORED_REFERENCE)
+        columns = first.columns | {capture.VERDICT: self._verdict(row_key, first.timestamp, referred, judgement)}
         is_base = base is not None and base.raw == body  # the canonical page shares this body, or leans on it
         shares = is_base and judgement.kind is VerdictKind.EXACT
-        is_small = is_base or bool(self._placement.fetch_leaning(before[capture.BODY])[1])  # a delta already
-        if base is not None and before[capture.BODY] != base.envelope and (shares or not is_small):
-            verdict = first._replace(kind=judgement.kind, stored=capture.STORED_REFERENCE)
-            placed = Judged(one, pointer, verdict, judgement, None, None, {}, {})
+        is_small = is_base or bool(self._placement.fetch_leaning(columns[capture.BODY])[1])  # a delta already
+        if base is not None and columns[capture.BODY] != base.envelope and (shares or not is_small):
+            placed = Judged(one, pointer, referred._replace(kind=judgement.kind), judgement, None, None, {}, {})
             self._side.sequencer.placer.place(placed, plan)
-            for taken in captures:
-                mutations += [SetCell(*column, taken.timestamp, value) for column, value in placed.cells.items()]
-            gone = {before[column] for column in placed.cells if is_ref(before.get(column, b""))}
-            added = {value for value in placed.cells.values() if is_ref(value) and value != base.envelope} - gone
-            gone -= set(placed.cells.values())
-        plan.write(Stage.PAGES, [RowMutations(PAGES, row_key, mutations)])
-        return gone, added
+            columns |= placed.cells
+        before, after = {value for _, value in first.refs}, {value for _, value in refs_of(columns)}
+        added = after - before - ({base.envelope} if base is not None else set())
+        changed: list[Mutation] = [first._replace(columns=columns).cell()]
+        for record in visits:
+            stored = self._stored_verdict(record)
+            if stored is not None:
+                value = self._verdict(row_key, record.timestamp, stored, judgement)
+                changed.append(record._replace(columns=record.columns | {capture.VERDICT: value}).cell())
+        plan.write(Stage.PAGES, [RowMutations(PAGES, row_key, changed)])
+        return before - after, added
 
-    def _verdict(self, row_key: bytes, timestamp: int, verdict: capture.StoredVerdict, judgement: Judgement) -> SetCell:
-        """The cell of a verdict that names the canonical page; what it says of the version before stays."""
+    def _stored_verdict(self, record: CaptureRecord) -> capture.StoredVerdict | None:
+        encoded = record.columns.get(capture.VERDICT)
+        return None if encoded is None else capture.decode_verdict(self._placement.fetch(encoded))
+
+    def _verdict(self, row_key: bytes, timestamp: int, verdict: capture.StoredVerdict, judgement: Judgement) -> bytes:
+        """The cell value of a verdict that names the canonical page; what it says of the version before stays."""
         assert judgement.of is not None
-        is_visit = verdict.reason == capture.REASON_NOT_MODIFIED
         encoded = capture.encode_verdict(
             verdict._replace(
                 kind=judgement.kind,
                 of_row_key=judgement.of.row_key,
                 of_timestamp=judgement.of.timestamp,
                 similarity=judgement.similarity,
-                reason=verdict.reason if is_visit else judgement.reason,
+                reason=judgement.reason,
                 contains_row_key=b"",
                 candidates=judgement.candidates,
                 verified=judgement.verified,
             )
         )
-        value = self._placement.place(row_key, capture.VERDICT, timestamp, encoded)
-        return SetCell(*capture.VERDICT, timestamp, value)
+        return self._placement.place(row_key, capture.VERDICT, timestamp, encoded)

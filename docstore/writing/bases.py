@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from docstore.model.capture import BODY, MAIN
-from docstore.model.errors import CorruptionError
 from docstore.model.pointers import PagePointer
 from docstore.model.types import RowMutations, SetCell
 from docstore.storage.cache import LruCache
@@ -94,16 +93,6 @@ class Bases:
             cells = self._sharing.cells_of_likely_absent(name)
             self._rows.put(name, cells)
         return cells
-
-    def can_read(self, base: Base, envelope: bytes) -> bool:
-        """Whether the record can be read that a base's row names: mostly the one that the base was read from."""
-        if envelope != base.envelope:
-            try:
-                self._placement.verify(envelope)
-            except CorruptionError as error:
-                self._placement.unreadable.note(error, Place(base.pointer.row_key, *BODY, base.pointer.timestamp))
-                return False
-        return True
 
     def text(self, base: Base, of_holder: Callable[[Base], TextBase | None]) -> TextBase | None:
         """What the text of a page can lean on whose body leans on a base; None where there is none that can be read.

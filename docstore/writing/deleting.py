@@ -106,26 +106,26 @@ class PageDeleter:
 
     def posted(self, row_key: bytes) -> list[Posted]:
         """The captures of a row, hidden by a policy or not, and under which names they may have been posted."""
-        captures: dict[int, dict[capture.Column, bytes]] = {}
-        names = (capture.CHECKSUM, capture.TEXT_CHECKSUM, capture.TITLE, capture.PAYLOAD_DIGEST, capture.DOCNO)
-        for column in names:
-            spec = ReadSpec(families=(column[0],), qualifier_prefix=column[1])
-            for cell in self._engine.read_row(PAGES, row_key, spec):
-                if cell.qualifier == column[1]:
-                    with suppress(CorruptionError):  # compaction finds a posting that stays behind
-                        captures.setdefault(cell.timestamp, {})[column] = self._placement.fetch(cell.value)
-        return [
-            Posted(
-                timestamp,
-                values[capture.CHECKSUM],
-                values.get(capture.TEXT_CHECKSUM, b""),
-                values.get(capture.TITLE, b"").decode("utf-8", "surrogatepass"),
-                values.get(capture.PAYLOAD_DIGEST, b"").decode("utf-8", "surrogateescape"),
-                values.get(capture.DOCNO, b"").decode("utf-8", "surrogateescape"),
+        found = []
+        for record in self._table.records(row_key):
+            if capture.CHECKSUM not in record.columns:
+                continue
+            values = dict.fromkeys((capture.TEXT_CHECKSUM, capture.TITLE, capture.PAYLOAD_DIGEST, capture.DOCNO), b"")
+            for column in values.keys() & record.columns.keys():
+                with suppress(CorruptionError):  # compaction finds a posting that stays behind
+                    values[column] = self._placement.fetch(record.columns[column])
+            text, title, digest, docno = values.values()
+            found.append(
+                Posted(
+                    record.timestamp,
+                    record.checksum,
+                    text,
+                    title.decode("utf-8", "surrogatepass"),
+                    digest.decode("utf-8", "surrogateescape"),
+                    docno.decode("utf-8", "surrogateescape"),
+                )
             )
-            for timestamp, values in captures.items()
-            if capture.CHECKSUM in values
-        ]
+        return found
 
     def _bodies(self, row_key: bytes) -> Iterator[_Body]:
         """The different bodies of a row that can still be read: a damaged one must not keep its page from going."""

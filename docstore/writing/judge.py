@@ -8,21 +8,24 @@ against a committed page, and rejected only while that page still shows what it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.comparable import bodies_compare
 from docstore.dedup.detector import Detector, Judgement
 from docstore.model import capture
-from docstore.model.format import TIMESTAMP_MAX
+from docstore.model.capture import BODY
+from docstore.model.format import CAPTURE_NOT_MODIFIED, TIMESTAMP_MAX
 from docstore.model.keys import same_host
 from docstore.model.pointers import PagePointer
-from docstore.model.types import Cell, Policy, Previous, VerdictKind
+from docstore.model.types import Policy, Previous, VerdictKind
+from docstore.storage.captures import CaptureRecord, LiveCapture
 from docstore.storage.envelope import is_absent
 from docstore.storage.plan import Cut
+from docstore.storage.sharing import body_name
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
-from docstore.writing.own import OwnRow, OwnRows, OwnVersion, TakenTimes
+from docstore.writing.own import OwnRow, OwnRows, TakenTimes
 from docstore.writing.pages import GroupPages
 from docstore.writing.prepare import Prepared
 
@@ -61,15 +64,15 @@ class Verdict(NamedTuple):
         stored: as its row will hold it.
         judgement: against other rows.
         previous: its own row's version before it.
-        damaged: cells of its row's version of the same bytes that cannot be read; what is stored now takes their place.
+        is_damaged: what its row has of the same bytes cannot be read: it is stored whole, and leans on nothing.
         rewrites: it takes the place of what its row has at its time.
     """
 
     pointer: PagePointer
     stored: capture.StoredVerdict
     judgement: Judgement
-    previous: OwnVersion | None
-    damaged: Sequence[Cell]
+    previous: LiveCapture | None
+    is_damaged: bool
     rewrites: bool
 
 
@@ -94,13 +97,15 @@ class VisitDecision(NamedTuple):
         answer: for its caller.
         is_stored: whether it is noted, for the first time or again.
         is_first: whether it is new.
-        confirms: the version that stands for it; None where there is none.
+        confirms: the page that stands for it; None where there is none.
+        timestamp: of its record.
     """
 
     answer: Answer
     is_stored: bool = False
     is_first: bool = False
-    confirms: OwnVersion | None = None
+    confirms: LiveCapture | None = None
+    timestamp: int = 0
 
 
 class Judge:
@@ -135,11 +140,11 @@ class Judge:
         if own is None:
             error = f"no millisecond is free from {one.timestamp} on; give it an earlier time"
             return Decision(refused(one, error))
-        known = None
+        known, is_damaged = None, False
         if own.taken is not None:
-            known = capture.decode_verdict(own.verdict) if own.verdict else _UNJUDGED
-        damaged = [] if known is None else self._own.unreadable_cells(one.row_key, {timestamp})
-        if damaged or (known is not None and known.stored == capture.STORED_TEXT and one.keep_body):
+            known = self._own.verdict(one.row_key, own.taken) or _UNJUDGED
+            is_damaged = self._own.is_damaged(one.row_key, own.taken)
+        if is_damaged or (known is not None and known.stored == capture.STORED_TEXT and one.keep_body):
             known = None  # it is judged and stored anew, in its own place
         if known is not None and known.stored != capture.STORED_REJECTED:
             return Decision(_known(one.url, timestamp, known), says=True)  # may have been stored without them
@@ -150,12 +155,10 @@ class Judge:
             judgement = self._detector.judge(one.row_key, one.page.body, one.analysis, status=one.page.status)
         confirms = previous is Previous.SAME_BYTES and self._answers_alike(one, own.previous)
         if confirms and own.previous is not None:
-            damaged += self._own.unreadable_cells(
-                one.row_key, {own.previous.timestamp, own.previous.text_timestamp or own.previous.timestamp}
-            )
-        if damaged:
+            is_damaged = is_damaged or self._own.is_damaged(one.row_key, own.previous)
+        if is_damaged:
             stored = capture.STORED_BODY  # the only copy that can be read, whatever the policy
-        elif confirms and not (one.keep_body and own.previous is not None and is_absent(own.previous.body)):
+        elif confirms and own.previous is not None and not (one.keep_body and is_absent(own.previous.columns[BODY])):
             stored = capture.STORED_CONFIRMED
         else:
             stored = self.kept_as(one, judgement, policies.get(judgement.kind, Policy.FLAG))
@@ -177,7 +180,7 @@ class Judge:
         pointer = PagePointer(timestamp, one.row_key)
         return Decision(
             Answer(one.url, timestamp, verdict),
-            Verdict(pointer, verdict, judgement, own.previous, damaged, own.taken is not None),
+            Verdict(pointer, verdict, judgement, own.previous, is_damaged, own.taken is not None),
             says=stored != capture.STORED_REJECTED,
         )
 
@@ -187,15 +190,19 @@ class Judge:
         It is answered the verdict of that version.  One that came when there was no version to confirm is taken again
         when there is.
         """
-        own = self._own.own(one.row_key, one.timestamp)
+        timestamp = one.timestamp
+        own = self._own.own(one.row_key, timestamp)
+        while own.taken is not None and own.taken.kind != CAPTURE_NOT_MODIFIED:  # a page was fetched at that very time
+            timestamp += TIMESTAMP_STEP_MICROS
+            if timestamp > TIMESTAMP_MAX:
+                return VisitDecision(refused(one, f"no millisecond is free from {one.timestamp} on"))
+            own = self._own.own(one.row_key, timestamp)
         answer = _NOT_MODIFIED
         if own.previous is not None:
             answer = self._own.confirmed_verdict(one.row_key, own.previous) or _CONFIRMED
-        is_known = self._own.has_visit(PagePointer(one.timestamp, one.row_key))
-        if is_known and (own.taken is not None or own.previous is None):
-            return VisitDecision(_known(one.url, one.timestamp, answer))
-        confirms = own.previous if own.taken is None else None
-        return VisitDecision(Answer(one.url, one.timestamp, answer), True, not is_known, confirms)
+        if own.taken is not None:
+            return VisitDecision(_known(one.url, timestamp, answer))
+        return VisitDecision(Answer(one.url, timestamp, answer), True, True, own.previous, timestamp)
 
     def kept_as(self, one: Prepared, judgement: Judgement, policy: Policy) -> str:
         """What becomes of the body of a page by the policy for its verdict: one of the STORED_ words."""
@@ -223,7 +230,7 @@ class Judge:
         timestamp = one.timestamp
         probes = 0
         own = self._own.own(one.row_key, timestamp)
-        while own.taken is not None and not self._same_body(one, timestamp, own.taken):
+        while own.taken is not None and not self._same_body(one, own.taken):
             timestamp += TIMESTAMP_STEP_MICROS
             probes += 1
             if probes >= MOST_PROBES:
@@ -234,40 +241,34 @@ class Judge:
         self._taken.take(one.row_key, timestamp, checksum)
         return own, timestamp
 
-    def _same_body(self, one: Prepared, timestamp: int, stored_checksum: bytes) -> bool:
-        """Whether a body is the one that its row holds at a time.
-
-        Bytes are compared where the checksum is too weak to decide alone, or not known any more.  Where they cannot be
-        read, or were rejected, a weak checksum has to do.
-        """
+    def _same_body(self, one: Prepared, stored: CaptureRecord | LiveCapture) -> bool:
+        """Whether a body is that of a capture; a visit without a body (304) has none."""
         assert one.analysis is not None
-        checksum = one.analysis.body_checksum
-        if stored_checksum and checksum != stored_checksum:
+        if isinstance(stored, CaptureRecord) and stored.kind == CAPTURE_NOT_MODIFIED:
             return False
-        if stored_checksum and decides_alone(checksum):
-            return True
-        stored = self._own.stored_body(one.row_key, timestamp)
-        return bool(stored_checksum) if stored is None else stored == one.page.body
+        checksum = one.analysis.body_checksum
+        if checksum != stored.checksum:
+            return False
+        return decides_alone(checksum) or stored.body_name in (b"", body_name(one.page.body))
 
-    def _compare_with_previous(self, one: Prepared, previous: OwnVersion | None) -> tuple[Previous, float]:
+    def _compare_with_previous(self, one: Prepared, previous: LiveCapture | None) -> tuple[Previous, float]:
         assert one.analysis is not None
         if previous is None:
             return Previous.NONE, 0.0
-        if self._same_body(one, previous.timestamp, previous.checksum):
+        if self._same_body(one, previous):
             return Previous.SAME_BYTES, 1.0
+        text_checksum = previous.columns.get(capture.TEXT_CHECKSUM, b"")[1:]
         similarity = self._detector.similarity(
-            one.analysis,
-            previous.text_checksum,
-            lambda: self._pages.text(PagePointer(previous.text_timestamp, one.row_key)),
+            one.analysis, text_checksum, lambda: self._pages.text(PagePointer(previous.source, one.row_key))
         )
-        if one.analysis.text_checksum and one.analysis.text_checksum == previous.text_checksum:
+        if one.analysis.text_checksum and one.analysis.text_checksum == text_checksum:
             return Previous.SAME_TEXT, similarity
         return Previous.CHANGED, similarity
 
-    def _answers_alike(self, one: Prepared, previous: OwnVersion | None) -> bool:
+    def _answers_alike(self, one: Prepared, previous: LiveCapture | None) -> bool:
         """Whether a page's status is like that of the version before it: an error's body does not confirm a page."""
         assert previous is not None
-        return bodies_compare(one.page.status, self._pages.status(PagePointer(previous.timestamp, one.row_key)))
+        return bodies_compare(one.page.status, int(previous.columns.get(capture.STATUS, b"")[1:] or b"0"))
 
 
 def refused(one: Prepared, error: str) -> Answer:

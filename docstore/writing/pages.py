@@ -5,7 +5,7 @@ Knows which columns a verdict asks for, and when a policy may hide a version; mu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from docstore.dedup.detector import StoredPage
@@ -21,7 +21,6 @@ from docstore.storage.sharing import Base
 from docstore.storage.table import Table
 from docstore.writing.bases import Bases, TextBase
 
-FAMILIES_OF_A_VERSION = ("page", "http", "text", "dedup")
 PAGES_HELD = 16_384
 """Some 18 MB: nearly every candidate is one of the last pages of the same site."""
 
@@ -35,7 +34,7 @@ class PendingPage(NamedTuple):
         status: of HTTP.
         text: main text in UTF-8, as stored.
         body: as fetched.
-        envelope: where the body lies.
+        columns: cell values of its record, once they are placed.
         base: what a page like this one can lean on: this body, or the base that it leans on itself.
     """
 
@@ -44,38 +43,24 @@ class PendingPage(NamedTuple):
     status: int
     text: bytes
     body: bytes
-    envelope: bytes
+    columns: Mapping[Column, bytes]
     base: Base | None
 
 
 class RecentPage:
-    """Columns of one live version; None where a column has not been asked for yet.
+    """A live page with what was made of it.
 
     Attributes:
         page: what every verdict needs.
-        title: as shown.
-        status: of HTTP.
-        envelope: of its body.
-        text: envelope of its text.
-        titled: its title and text as words.
+        columns: its cell values.
+        titled: its title and text as words; None if that has not been asked for yet.
     """
 
-    __slots__ = ("envelope", "page", "status", "text", "title", "titled")
+    __slots__ = ("columns", "page", "titled")
 
-    def __init__(
-        self,
-        page: StoredPage,
-        title: str | None = None,
-        status: int | None = None,
-        envelope: bytes | None = None,
-        text: bytes | None = None,
-        titled: TitledPage | None = None,
-    ) -> None:
+    def __init__(self, page: StoredPage, columns: Mapping[Column, bytes], titled: TitledPage | None = None) -> None:
         self.page = page
-        self.title = title
-        self.status = status
-        self.envelope = envelope
-        self.text = text
+        self.columns = columns
         self.titled = titled
 
 
@@ -133,12 +118,10 @@ class GroupPages(StoredPages):
         self._lasting: set[PagePointer] = set()
         self.turn = 0
         self.in_doubt = False
-        self.hides = table.collects(FAMILIES_OF_A_VERSION)
-        policies = [table.policy(family) for family in FAMILIES_OF_A_VERSION]
-        ages = any(policy.max_age_seconds is not None for policy in policies)
+        self.hides = table.collects_captures or table.collects_bodies
         self._remembers = remembers
-        self._recent = RecentPages(PAGES_HELD if remembers and not ages else 0)
-        self._remembers_writes = remembers and all(policy.max_versions is None for policy in policies)
+        self._recent = RecentPages(PAGES_HELD if remembers and not table.ages_captures else 0)
+        self._remembers_writes = remembers and not self.hides
         """A capture older than the ones that are stored may be hidden as soon as it is written."""
 
     # --- for the detector
@@ -153,26 +136,24 @@ class GroupPages(StoredPages):
         if pending is not None:
             self.turn = max(self.turn, self._turns[pointer] + 1)
             return pending.page
+        recent = self._recent_page(pointer)
+        return None if recent is None else recent.page
+
+    def _recent_page(self, pointer: PagePointer) -> RecentPage | None:
+        """A committed page, from the cache or the row."""
         recent = self._recent.page(pointer)
-        if recent is not None:
-            return recent.page
-        page = super().page(pointer)
-        if page is not None:
-            self._recent.put_page(pointer, RecentPage(page))
-        return page
+        if recent is None and pointer not in self._unusable:
+            found = super().capture(pointer)
+            page = None if found is None else self._page_of(found)
+            if found is not None and page is not None:
+                recent = RecentPage(page, found.columns)
+                self._recent.put_page(pointer, recent)
+        return recent
 
     def title(self, pointer: PagePointer) -> str:
         """Its shown title."""
         pending = self._pending.get(pointer)
-        if pending is not None:
-            return pending.title
-        recent = self._recent.page(pointer)
-        if recent is not None and recent.title is not None:
-            return recent.title
-        title = super().title(pointer)
-        if recent is not None:
-            recent.title = title
-        return title
+        return super().title(pointer) if pending is None else pending.title
 
     def titled(self, pointer: PagePointer) -> TitledPage:
         """Its title and text; a page of a template is compared with by many, its words are found once."""
@@ -189,15 +170,7 @@ class GroupPages(StoredPages):
     def status(self, pointer: PagePointer) -> int:
         """Its HTTP status."""
         pending = self._pending.get(pointer)
-        if pending is not None:
-            return pending.status
-        recent = self._recent.page(pointer)
-        if recent is not None and recent.status is not None:
-            return recent.status
-        status = super().status(pointer)
-        if recent is not None:
-            recent.status = status
-        return status
+        return super().status(pointer) if pending is None else pending.status
 
     def text(self, pointer: PagePointer) -> str | None:
         """Its stored text; None where it cannot be read."""
@@ -213,7 +186,7 @@ class GroupPages(StoredPages):
         """Whether its body can be read."""
         if pointer in self._pending:
             return True
-        envelope = self._body_envelope(pointer)
+        envelope = self.envelope(pointer, BODY)
         if envelope is not None and not is_ref(envelope):
             return True
         if envelope is not None and self._remembers and self._bases.at(envelope, pointer) is not None:
@@ -222,7 +195,7 @@ class GroupPages(StoredPages):
 
     def keeps_body(self, pointer: PagePointer) -> bool:
         """Whether the body of a committed version was kept."""
-        envelope = self._body_envelope(pointer)
+        envelope = self.envelope(pointer, BODY)
         return envelope is not None and not is_absent(envelope)
 
     # --- for what is placed
@@ -235,7 +208,7 @@ class GroupPages(StoredPages):
         pending = self._pending.get(pointer)
         if pending is not None:
             return pending.base
-        envelope = self._body_envelope(pointer)
+        envelope = self.envelope(pointer, BODY)
         return None if envelope is None else self._bases.at(envelope, pointer)
 
     def text_base(self, base: Base) -> TextBase | None:
@@ -247,25 +220,19 @@ class GroupPages(StoredPages):
         pending = self._pending.get(base.pointer)
         envelope = base.text
         if pending is None:
-            if self._body_envelope(base.pointer) != base.envelope:
+            if self.envelope(base.pointer, BODY) != base.envelope:
                 return None  # the page leans on the base itself
-            recent = self._recent.page(base.pointer)
-            known = None if recent is None else recent.text
-            envelope = (self.envelope(base.pointer, MAIN) or b"") if known is None else known
+            envelope = self.envelope(base.pointer, MAIN) or b""
         if not envelope or not is_ref(envelope):
             return None
         if pending is not None and pending.base is base:
             return TextBase(pending.text, envelope, False)
         return self._bases.plain_text(envelope)
 
-    def _body_envelope(self, pointer: PagePointer) -> bytes | None:
-        recent = self._recent.page(pointer)
-        if recent is not None and recent.envelope is not None:
-            return recent.envelope
-        envelope = self.envelope(pointer, BODY)
-        if recent is not None:
-            recent.envelope = envelope
-        return envelope
+    def envelope(self, pointer: PagePointer, column: Column) -> bytes | None:
+        """Where a value of a committed page lies; None where it has none."""
+        recent = self._recent_page(pointer)
+        return None if recent is None else recent.columns.get(column)
 
     def _column(self, pointer: PagePointer, column: Column) -> bytes | None:
         value = super()._column(pointer, column)
@@ -281,7 +248,7 @@ class GroupPages(StoredPages):
         if pending is not None:
             self._pending[pointer] = pending
             self._turns.setdefault(pointer, self.turn)
-            if self.hides and self._table.keeps_newest(pointer.row_key, pointer.timestamp, FAMILIES_OF_A_VERSION):
+            if self.hides and self._table.keeps_newest(pointer.row_key, pointer.timestamp):
                 self._lasting.add(pointer)
 
     def in_flight(self, row_key: bytes) -> bool:
@@ -293,16 +260,11 @@ class GroupPages(StoredPages):
         self._recent.forget_rows(self._pending_rows)
         if committed and self._remembers_writes:
             for pointer, page in self._pending.items():
-                stored, title, status, raw_text, _, envelope, base = page
-                text = None
-                if base is not None:
-                    is_held = base.pointer == pointer  # its body leans on nothing, and its text neither
-                    text = base.text if is_held else None
-                    self._bases.remember(
-                        envelope, base, raw_text if is_held and len(raw_text) > INLINE_LIMIT_BYTES else None
-                    )
-                titled = self._pending_titled.get(pointer)
-                self._recent.put_page(pointer, RecentPage(stored, title, status, envelope, text, titled))
+                if page.base is not None:
+                    is_held = page.base.pointer == pointer  # its body leans on nothing, and its text neither
+                    is_long = len(page.text) > INLINE_LIMIT_BYTES
+                    self._bases.remember(page.columns[BODY], page.base, page.text if is_held and is_long else None)
+                self._recent.put_page(pointer, RecentPage(page.page, page.columns, self._pending_titled.get(pointer)))
         if self._unusable:
             self._unusable = {pointer for pointer in self._unusable if pointer.row_key not in self._pending_rows}
         self._pending.clear()

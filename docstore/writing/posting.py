@@ -12,14 +12,20 @@ from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.model import capture
 from docstore.model.analysis import Analysis
+from docstore.model.format import CAPTURE_STORED
 from docstore.model.pointers import PagePointer
-from docstore.model.types import CellsAt, RowMutations
+from docstore.model.types import RowMutations
 from docstore.reading.documents import Capture, DocumentReader
 from docstore.reference.fingerprints import text_checksum
 from docstore.reference.words import words
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Committer, Values
-from docstore.writing.placing import PAGES
+from docstore.storage.table import Table
+
+_MADE_AGAIN = frozenset(column for column in capture.COLUMNS if column[0] == "text") | frozenset(
+    (capture.CHECKSUM, capture.TEXT_CHECKSUM, capture.SIMHASH, capture.SKETCH)
+)
+"""Columns that are computed from the body."""
 
 
 class _Analysed(NamedTuple):
@@ -38,12 +44,11 @@ class Poster:
         kernel: that analyses pages.
     """
 
-    def __init__(
-        self, index: HashIndex, kernel: Kernel, reader: DocumentReader, placement: Values, committer: Committer
-    ) -> None:
+    def __init__(self, index: HashIndex, kernel: Kernel, table: Table, placement: Values, committer: Committer) -> None:
         self.index = index
+        self._table = table
         self.kernel = kernel
-        self._reader = reader
+        self._reader = DocumentReader(table, placement)
         self._placement = placement
         self._committer = committer
 
@@ -58,16 +63,20 @@ class Poster:
             plan = Plan()
             for row_key, timestamp in captures:
                 pointer = PagePointer(timestamp, row_key)
-                one = self._analysed(pointer)
-                if one is None:
+                old = self._table.record(row_key, timestamp)
+                one = self._analysed(pointer) if old is not None and old.kind == CAPTURE_STORED else None
+                if old is None or one is None:
                     continue
                 found += 1
                 plan.write(Stage.POSTINGS, self._postings(pointer, one))
                 if not one.is_whole:
                     continue
                 values = capture.text_values(one.page) | capture.fingerprint_values(one.page)
-                envelopes = self._placement.place_all(row_key, timestamp, values)
-                plan.write(Stage.PAGES, [RowMutations(PAGES, row_key, CellsAt(timestamp, envelopes))])
+                columns = {column: value for column, value in old.columns.items() if column not in _MADE_AGAIN}
+                columns |= self._placement.place_all(row_key, timestamp, values)
+                row = self._table.replacement(row_key, old, old._replace(columns=columns))
+                if row is not None:
+                    plan.write(Stage.PAGES, [row])
             self.commit(plan)
         return found
 

@@ -19,7 +19,7 @@ about what was committed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from docstore.dedup.comparable import REASON_BLANK, status_class
@@ -74,6 +74,7 @@ class Sequencer:
         taken: TakenTimes,
         tally: Tally,
         reads: GroupReads,
+        clock: Callable[[], int],
     ) -> None:
         self._committer = committer
         self._is_shared = committer.fills_slots
@@ -87,7 +88,8 @@ class Sequencer:
         self._tally = tally
         self._reads = reads
         self.judge = Judge(pages, own, detector, taken, self.commit)
-        self.placer = PagePlacer(placement, pages, own, bases, sharing)
+        self.placer = PagePlacer(placement, pages, bases, sharing)
+        self._clock = clock
         self._plan = Plan()
         """Of the group in flight."""
         self._in_flight: list[Judged | Visit] = []
@@ -282,7 +284,8 @@ class Sequencer:
                     pending,
                     cells,
                     long,
-                    verdict.damaged,
+                    verdict.is_damaged,
+                    self._clock(),
                     self._pages.turn,
                     verdict.rewrites,
                 )
@@ -294,8 +297,9 @@ class Sequencer:
     def _admit_visit(self, one: Prepared) -> Answer:
         decision = self.judge.visit(one)
         if decision.is_stored:
-            self._add_pending(PagePointer(one.timestamp, one.row_key), None)
-            self._in_flight.append(Visit(one, decision.confirms))
+            self._add_pending(PagePointer(decision.timestamp, one.row_key), None)
+            verdict = None if decision.confirms is None else decision.answer.verdict
+            self._in_flight.append(Visit(one, decision.timestamp, decision.confirms, verdict, self._clock()))
         if decision.is_first:
             self._tally.count_visit()
         return decision.answer
@@ -315,7 +319,7 @@ class Sequencer:
             analysis.shingle_count,
             bool(analysis.entries),
         )
-        return PendingPage(stored, analysis.title, one.page.status, analysis.main_bytes, one.page.body, b"", None)
+        return PendingPage(stored, analysis.title, one.page.status, analysis.main_bytes, one.page.body, {}, None)
 
     def _add_pending(self, pointer: PagePointer, pending: PendingPage | None) -> None:
         self._pages.add_pending(pointer, pending)

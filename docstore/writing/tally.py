@@ -13,19 +13,17 @@ from contextlib import suppress
 from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH
 from docstore.model.capture import (
     BODY,
-    REASON_NOT_MODIFIED,
     STORED_BODY,
     STORED_REFERENCE,
-    STORED_REJECTED,
     VERDICT,
     VISIT,
     StoredVerdict,
     decode_verdict,
 )
 from docstore.model.errors import DocstoreError
-from docstore.model.types import Previous, ReadSpec, VerdictKind
+from docstore.model.types import Previous, VerdictKind
 from docstore.storage.counts import Counts
-from docstore.storage.envelope import envelope_raw_bytes
+from docstore.storage.envelope import INLINE_TAG, envelope_raw_bytes
 from docstore.storage.port import Values
 from docstore.storage.table import Table
 
@@ -49,23 +47,15 @@ class Tally(Counts):
 def live_totals(table: Table, placement: Values) -> Counter[str]:
     """The totals of what is live: one scan of all rows, in which no body is read.  A rejected capture is live too."""
     found: Counter[str] = Counter()
-    families = tuple(sorted({BODY[0], VERDICT[0], VISIT[0]}))
-    for row in table.scan(spec=ReadSpec(families=families)):
-        bodies, verdicts = {}, []
-        for cell in row.cells:
-            column = (cell.family, cell.qualifier)
-            if column == BODY:
-                bodies[cell.timestamp] = envelope_raw_bytes(cell.value)
-            elif column == VERDICT:
-                with suppress(DocstoreError):  # damaged, or set by hand; `docstore check` lists it
-                    verdicts.append((cell.timestamp, decode_verdict(placement.fetch(cell.value))))
-            found["visits"] += column == VISIT
-        live = [
-            (verdict, bodies.get(at, 0))
-            for at, verdict in verdicts
-            if verdict.reason != REASON_NOT_MODIFIED and (at in bodies or verdict.stored == STORED_REJECTED)
-        ]
-        found.update({**_counted(live), "urls": bool(live)})
+    for row in table.scan_captures():
+        counted: list[tuple[StoredVerdict, int]] = []
+        for one in table.row_captures(row.cells):
+            found["visits"] += VISIT in one.columns
+            if VERDICT in one.columns and VISIT not in one.columns:
+                with suppress(DocstoreError):  # damaged; `docstore check` lists it
+                    verdict = decode_verdict(placement.fetch(one.columns[VERDICT]))
+                    counted.append((verdict, envelope_raw_bytes(one.columns.get(BODY, INLINE_TAG))))
+        found.update({**_counted(counted), "urls": bool(counted)})
     return found
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from docstore.dedup.prune import Pruner
-from docstore.model.capture import BODY, CHECKSUM
 from docstore.model.pointers import PagePointer, body_head
-from docstore.model.types import ReadSpec
 from docstore.reading.index import open_buckets
 from docstore.storage.counts import corrected, totals
 from docstore.storage.plan import Plan, Stage
@@ -52,7 +50,7 @@ class PageUpkeep:
 
     def _is_live(self, pointer: PagePointer, body: bytes) -> bool:
         """Whether a version is there; with a body's head also whether that is its body."""
-        spec = ReadSpec((BODY[0], CHECKSUM[0]), start=pointer.timestamp, end=pointer.timestamp + 1)
-        cells = {(c.family, c.qualifier): c.value for c in self._table.read_row(pointer.row_key, spec)}
-        checksum = cells.get(CHECKSUM, b"")
-        return BODY in cells and (not body or not checksum or body_head(checksum[1:]) == body)
+        found = self._table.capture_at(pointer.row_key, pointer.timestamp)
+        if found is None or not found.shows_page:
+            return False
+        return not body or not found.checksum or body_head(found.checksum) == body

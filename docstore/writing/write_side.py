@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from docstore.dedup.detector import Detector, Thresholds
 from docstore.dedup.index import HashIndex
-from docstore.reading.documents import DocumentReader
 from docstore.reading.index import kernel_of, open_buckets
 from docstore.storage.port import Backend, Committer
 from docstore.storage.table import Table
@@ -63,11 +62,12 @@ class WriteSide:
             own=own,
             detector=detector,
             sharing=opened.sharing,
-            taken=TakenTimes(table, placement),
+            taken=TakenTimes(table),
             tally=Tally(opened.engine, opened.session),
             reads=GroupReads(opened.engine, own, index, detector),
+            clock=clock,
         )
-        self.poster = Poster(index, self.kernel, DocumentReader(table, placement), placement, committer)
+        self.poster = Poster(index, self.kernel, table, placement, committer)
         self.deleter = PageDeleter(opened, table, committer, self.poster, sequencer, clock)
         self.upkeep = PageUpkeep(opened, table, committer)
         self.queue = WriteQueue(sequencer)
