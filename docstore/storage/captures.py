@@ -173,6 +173,11 @@ def expanded(cells: Iterable[Cell]) -> Iterator[Cell]:
             yield cell
 
 
+def without_body(record: CaptureRecord) -> CaptureRecord:
+    """The record as it is once its body is dropped: that there was one is seen still, text and fingerprints stay."""
+    return record._replace(columns=record.columns | {BODY: encode_absent(envelope_raw_bytes(record.columns[BODY]))})
+
+
 class LiveCapture(NamedTuple):
     """A capture that the policies keep, with all the columns that it shows.
 

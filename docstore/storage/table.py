@@ -44,6 +44,7 @@ from docstore.storage.captures import (
     keeps_all,
     live,
     stored_capture,
+    without_body,
 )
 from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
 
@@ -248,6 +249,22 @@ class Table:
         found = {record.timestamp: record for record in records}
         kept = {capture.timestamp for capture in self._live(records, found.get)}
         return [record for record in records if record.timestamp not in kept]
+
+    def live_cells(self, stored: Sequence[Cell]) -> list[Cell]:
+        """What the policies keep of all cells of a row as `stored_row` gives them; records without hidden bodies."""
+        records = [capture_of(cell) for cell in stored if cell.family == CAPTURE_FAMILY]
+        dropped = {record.timestamp for record in self.dropped_records(records)}
+        bodies = self.bodies_to_drop(records)
+        kept: list[Cell] = []
+        for record in records:
+            if record.timestamp in bodies:
+                record = without_body(record)
+            if record.timestamp not in dropped:
+                kept.append(Cell(*record.cell()))
+        times = {cell.timestamp for cell in kept}
+        kept += (cell for cell in stored if cell[:2] in LATER_COLUMNS and cell.timestamp in times)
+        others = (cell for cell in stored if cell.family not in CAPTURE_FAMILIES and cell.family != CAPTURE_FAMILY)
+        return [*kept, *self._kept(others, EVERYTHING)]
 
     def bodies_to_drop(self, records: Sequence[CaptureRecord]) -> set[int]:
         """Of all records of a row, newest first, the times of stored captures whose bodies the policy hides."""
