@@ -19,6 +19,7 @@ capture as long as the capture that it follows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from docstore.model.capture import (
@@ -176,6 +177,14 @@ def expanded(cells: Iterable[Cell]) -> Iterator[Cell]:
 def without_body(record: CaptureRecord) -> CaptureRecord:
     """The record as it is once its body is dropped: that there was one is seen still, text and fingerprints stay."""
     return record._replace(columns=record.columns | {BODY: encode_absent(envelope_raw_bytes(record.columns[BODY]))})
+
+
+def sound_records(cells: Iterable[Cell]) -> Iterator[CaptureRecord]:
+    """The capture records among cells of a row; those that are damaged are left out: `docstore check` lists them."""
+    for cell in cells:
+        if cell.family == CAPTURE_FAMILY:
+            with suppress(CorruptionError):
+                yield capture_of(cell)
 
 
 class LiveCapture(NamedTuple):
