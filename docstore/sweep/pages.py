@@ -42,6 +42,7 @@ from docstore.reference.words import words
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
 from docstore.storage.envelope import envelope_raw_bytes, is_absent, is_ref, parse_envelope
+from docstore.storage.sharing import body_name
 from docstore.store import DocumentStore
 from docstore.sweep.identity import BY_BODY, BY_TEXT, body_identity, identify, text_identity, text_of
 
@@ -212,7 +213,7 @@ class _Reading:
             checksum = self._fetch(columns[capture.CHECKSUM])
             value = partial(self._value, row_key, one.timestamp, columns)
             # Where the checksum does not decide alone, the bytes do.
-            body = checksum if decides_alone(checksum) else b"\0" + blake3(value(capture.BODY)).digest()
+            body = checksum if decides_alone(checksum) else b"\0" + (one.body_name or body_name(value(capture.BODY)))
             shown = body, status_class(int(value(capture.STATUS) or b"0"))
             encoded = value(capture.VERDICT)
             verdict = capture.decode_verdict(encoded) if encoded else None

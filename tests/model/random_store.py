@@ -328,7 +328,7 @@ class Run:
     def _similar(self, name: str) -> None:
         row_key = self._row_key(name)
         live = self.model.pages(row_key)
-        if not live:
+        if not live or not live[0].has_body:  # it is asked by its body
             return
         body, status = live[0].page.body, live[0].status
         found = {one.url: one for one in self.store.similar(url_of(name), limit=1000)}

@@ -300,11 +300,12 @@ class Row:
 
 
 class Seen(NamedTuple):
-    """A live page as verdicts see it: `capture` brought its body."""
+    """A live page as verdicts see it: `capture` brought its body, which is shown or not."""
 
     pointer: Pointer
     capture: Capture
     status: int
+    has_body: bool
 
 
 class Model:
@@ -381,7 +382,7 @@ class Model:
 
     def seen(self, row_key: bytes) -> list[Seen]:
         """The same as verdicts see them, oldest first."""
-        return [Seen(one.capture.pointer, one.page, one.status) for one in reversed(self.pages(row_key))]
+        return [Seen(one.capture.pointer, one.page, one.status, one.has_body) for one in reversed(self.pages(row_key))]
 
     def has_body(self, pointer: Pointer) -> bool:
         return any(one.has_body for one in self.pages(pointer[1]) if one.at == pointer[0])
@@ -415,6 +416,7 @@ class Model:
             one.pointer
             for one in self._others(row_key, by_text=False)
             if one.capture.body.raw == body.raw and one.status // 100 == status // 100
+            if one.has_body or self.setting.checksum == "blake3"  # else its bytes would have to tell
         ]
         if equal:
             return Expected(VerdictKind.EXACT, min(equal), 1.0)
