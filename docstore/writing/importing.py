@@ -32,7 +32,7 @@ from docstore.storage.port import Backend, Committer
 from docstore.storage.sharing import DYING, ENVELOPE, TEXT, TEXT_NAME, Base, body_name
 from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table
 from docstore.storage.values import TEXT_DELTA
-from docstore.writing.placing import PAGES
+from docstore.writing.batch import PAGES
 from docstore.writing.tally import Tally
 
 BASES_HELD_BYTES = 32 << 20

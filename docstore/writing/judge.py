@@ -1,5 +1,8 @@
 """Judging a page: what it is to the store and to its own row, and what becomes of its body.
 
+`Judge` gives the verdict; `OwnRows` and `TakenTimes` read the row that the page goes into; `GroupReads` reads together
+what judging a group will ask for, where each read alone is a call to another machine.
+
 Knows rows, the detector and the rules of policies; must not know where values go, nor what a plan holds.  Nothing is
 written here.  Where the group in flight has to be committed first, whoever runs it is told why (`Cut`): a policy may
 hide a page that the verdict asks for as soon as the group is committed; a page is rejected or stored by reference only
@@ -8,25 +11,33 @@ against a committed page, and rejected only while that page still shows what it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from docstore.dedup.buckets import TABLE as POSTINGS
 from docstore.dedup.checksum import decides_alone
 from docstore.dedup.comparable import bodies_compare
 from docstore.dedup.detector import Detector, Judgement
+from docstore.dedup.index import POINTER_SLICE, HashIndex
 from docstore.model import capture
-from docstore.model.capture import BODY
-from docstore.model.format import CAPTURE_NOT_MODIFIED, TIMESTAMP_MAX
+from docstore.model.capture import BODY, VERDICT, StoredVerdict, decode_verdict
+from docstore.model.errors import CorruptionError
+from docstore.model.format import CAPTURE_FAMILY, CAPTURE_NOT_MODIFIED, TIMESTAMP_MAX
 from docstore.model.keys import same_host
 from docstore.model.pointers import PagePointer
-from docstore.model.types import Policy, Previous, VerdictKind
-from docstore.storage.captures import CaptureRecord, LiveCapture
+from docstore.model.types import Cell, Policy, Previous, ReadSpec, VerdictKind
+from docstore.storage.cache import LruCache
+from docstore.storage.captures import CaptureRecord, LiveCapture, not_modified
+from docstore.storage.engine import Engine, FirstQualifiers, ReadsAhead
 from docstore.storage.envelope import is_absent
-from docstore.storage.plan import Cut
+from docstore.storage.plan import Cut, Plan
+from docstore.storage.port import Values
 from docstore.storage.sharing import body_name
-from docstore.storage.table import TIMESTAMP_STEP_MICROS
-from docstore.writing.own import OwnRow, OwnRows, TakenTimes
-from docstore.writing.pages import GroupPages
+from docstore.storage.table import FIRST_RECORDS, TIMESTAMP_STEP_MICROS, Table
+from docstore.storage.unreadable import Place
+from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
+from docstore.writing.batch import PAGES, GroupPages, Write
 from docstore.writing.prepare import Prepared
 
 MOST_PROBES = 8
@@ -44,68 +55,6 @@ _NOT_MODIFIED = _UNJUDGED._replace(reason=capture.REASON_NOT_MODIFIED, stored=ca
 _CONFIRMED = _NOT_MODIFIED._replace(
     previous=Previous.SAME_BYTES, previous_similarity=1.0, stored=capture.STORED_CONFIRMED
 )
-
-
-class Answer(NamedTuple):
-    """What one page is answered, once its group is committed."""
-
-    url: str
-    timestamp: int
-    verdict: capture.StoredVerdict
-    error: str = ""
-    known_as: str = ""
-
-
-class Verdict(NamedTuple):
-    """The verdict on a page that is to be stored.
-
-    Attributes:
-        pointer: its row and time.
-        stored: as its row will hold it.
-        judgement: against other rows.
-        previous: its own row's version before it.
-        is_damaged: what its row has of the same bytes cannot be read: it is stored whole, and leans on nothing.
-        rewrites: it takes the place of what its row has at its time.
-    """
-
-    pointer: PagePointer
-    stored: capture.StoredVerdict
-    judgement: Judgement
-    previous: LiveCapture | None
-    is_damaged: bool
-    rewrites: bool
-
-
-class Decision(NamedTuple):
-    """What was decided on a page.
-
-    Attributes:
-        answer: for its caller.
-        verdict: by which it is stored; None where nothing is.
-        says: whether what it says of other pages is stored.
-    """
-
-    answer: Answer
-    verdict: Verdict | None = None
-    says: bool = False
-
-
-class VisitDecision(NamedTuple):
-    """What was decided on a visit that found nothing new (304).
-
-    Attributes:
-        answer: for its caller.
-        is_stored: whether it is noted, for the first time or again.
-        is_first: whether it is new.
-        confirms: the page that stands for it; None where there is none.
-        timestamp: of its record.
-    """
-
-    answer: Answer
-    is_stored: bool = False
-    is_first: bool = False
-    confirms: LiveCapture | None = None
-    timestamp: int = 0
 
 
 class Judge:
@@ -128,18 +77,18 @@ class Judge:
         self._taken = taken
         self._commit = commit
 
-    def page(self, one: Prepared, policies: Policies) -> Decision:
+    def page(self, one: Prepared, policies: Policies) -> Write:
         """Judge a page with a body.
 
         A capture that was rejected is judged anew when it comes again: what it was rejected for may be gone.
         """
-        assert one.analysis is not None
-        if not one.keep_body and not decides_alone(one.analysis.body_checksum):
-            return Decision(refused(one, _NEEDS_BODY))
+        analysis = one.analysed
+        if not one.keep_body and not decides_alone(analysis.body_checksum):
+            return refused(one, _NEEDS_BODY)
         own, timestamp = self._settle(one)
         if own is None:
             error = f"no millisecond is free from {one.timestamp} on; give it an earlier time"
-            return Decision(refused(one, error))
+            return refused(one, error)
         known, is_damaged = None, False
         if own.taken is not None:
             known = self._own.verdict(one.row_key, own.taken) or _UNJUDGED
@@ -147,12 +96,14 @@ class Judge:
         if is_damaged or (known is not None and known.stored == capture.STORED_TEXT and one.keep_body):
             known = None  # it is judged and stored anew, in its own place
         if known is not None and known.stored != capture.STORED_REJECTED:
-            return Decision(_known(one.url, timestamp, known), says=True)  # may have been stored without them
+            write = _known(one, timestamp, known)
+            write.says = True  # it may have been stored without that
+            return write
         previous, previous_similarity = self._compare_with_previous(one, own.previous)
-        judgement = self._detector.judge(one.row_key, one.page.body, one.analysis, status=one.page.status)
+        judgement = self._detector.judge(one.row_key, one.page.body, analysis, status=one.page.status)
         if self._pages.in_doubt:
             self._commit(Cut.POLICY)
-            judgement = self._detector.judge(one.row_key, one.page.body, one.analysis, status=one.page.status)
+            judgement = self._detector.judge(one.row_key, one.page.body, analysis, status=one.page.status)
         confirms = previous is Previous.SAME_BYTES and self._answers_alike(one, own.previous)
         if confirms and own.previous is not None:
             is_damaged = is_damaged or self._own.is_damaged(one.row_key, own.previous)
@@ -176,33 +127,30 @@ class Judge:
             stored,
         )
         if known is not None and _same_answer(known, verdict):
-            return Decision(_known(one.url, timestamp, known))
-        pointer = PagePointer(timestamp, one.row_key)
-        return Decision(
-            Answer(one.url, timestamp, verdict),
-            Verdict(pointer, verdict, judgement, own.previous, is_damaged, own.taken is not None),
-            says=stored != capture.STORED_REJECTED,
-        )
+            return _known(one, timestamp, known)
+        write = Write(one, timestamp, verdict)
+        write.is_stored, write.says = True, stored != capture.STORED_REJECTED
+        write.judgement, write.previous = judgement, own.previous
+        write.is_damaged, write.rewrites = is_damaged, own.taken is not None
+        return write
 
-    def visit(self, one: Prepared) -> VisitDecision:
-        """Judge a visit that found nothing new (304): it confirms the version before it, and is kept beside it.
-
-        It is answered the verdict of that version.  One that came when there was no version to confirm is taken again
-        when there is.
-        """
+    def visit(self, one: Prepared) -> Write:
+        """Judge a visit that found nothing new (304): it confirms the page before it, and is answered its verdict."""
         timestamp = one.timestamp
         own = self._own.own(one.row_key, timestamp)
         while own.taken is not None and own.taken.kind != CAPTURE_NOT_MODIFIED:  # a page was fetched at that very time
             timestamp += TIMESTAMP_STEP_MICROS
             if timestamp > TIMESTAMP_MAX:
-                return VisitDecision(refused(one, f"no millisecond is free from {one.timestamp} on"))
+                return refused(one, f"no millisecond is free from {one.timestamp} on; give it an earlier time")
             own = self._own.own(one.row_key, timestamp)
-        answer = _NOT_MODIFIED
+        verdict = _NOT_MODIFIED
         if own.previous is not None:
-            answer = self._own.confirmed_verdict(one.row_key, own.previous) or _CONFIRMED
+            verdict = self._own.confirmed_verdict(one.row_key, own.previous) or _CONFIRMED
         if own.taken is not None:
-            return VisitDecision(_known(one.url, timestamp, answer))
-        return VisitDecision(Answer(one.url, timestamp, answer), True, True, own.previous, timestamp)
+            return _known(one, timestamp, verdict)
+        write = Write(one, timestamp, verdict)
+        write.is_stored, write.previous = True, own.previous
+        return write
 
     def kept_as(self, one: Prepared, judgement: Judgement, policy: Policy) -> str:
         """What becomes of the body of a page by the policy for its verdict: one of the STORED_ words."""
@@ -212,7 +160,7 @@ class Judge:
             return whole
         if policy is Policy.REFERENCE and not one.keep_body:
             return whole
-        if self._pages.in_flight(of.row_key):
+        if of.row_key in self._pages.batch.rows:
             self._commit(Cut.ORIGINAL)
         if one.keep_body and not self._pages.keeps_body(of):
             return whole  # else nobody had its bytes
@@ -271,14 +219,16 @@ class Judge:
         return bodies_compare(one.page.status, int(previous.columns.get(capture.STATUS, b"")[1:] or b"0"))
 
 
-def refused(one: Prepared, error: str) -> Answer:
+def refused(one: Prepared, error: str) -> Write:
     """The answer to a page that cannot be stored."""
-    return Answer(one.page.url, one.timestamp, _UNJUDGED, error)
+    return Write(one._replace(url=one.page.url), one.timestamp, _UNJUDGED, error=error)
 
 
-def _known(url: str, timestamp: int, known: capture.StoredVerdict) -> Answer:
+def _known(one: Prepared, timestamp: int, known: capture.StoredVerdict) -> Write:
     """The answer to a capture that is there already."""
-    return Answer(url, timestamp, known._replace(stored=capture.STORED_KNOWN), known_as=known.stored)
+    write = Write(one, timestamp, known._replace(stored=capture.STORED_KNOWN))
+    write.known_as = known.stored
+    return write
 
 
 def _same_answer(one: capture.StoredVerdict, other: capture.StoredVerdict) -> bool:
@@ -289,3 +239,207 @@ def _same_answer(one: capture.StoredVerdict, other: capture.StoredVerdict) -> bo
         other.of_timestamp,
         other.stored,
     )
+
+
+WINDOW_MICROS = 1000 * TIMESTAMP_STEP_MICROS
+"""Captures read at a time to find a free one."""
+ROWS_HELD = 16
+"""Rows of which taken times are in the cache: the ones that were asked for last."""
+
+
+class OwnRow(NamedTuple):
+    """What a row holds at and before a timestamp.
+
+    Attributes:
+        taken: the capture record at that very timestamp, hidden by a policy or not; None where the timestamp is free.
+        previous: the newest live page before, or None.
+    """
+
+    taken: CaptureRecord | None
+    previous: LiveCapture | None
+
+
+_NOTHING = OwnRow(None, None)
+
+
+class OwnRows:
+    """Reads of the row that a page goes into.  Not thread-safe: the sequencer owns it.
+
+    Args:
+        table: of pages.
+        placement: where values lie.
+        remembers: trust what `prepare` found of rows.  Whoever asks for that calls `forget` before the next read, once
+            anybody else may have committed.
+    """
+
+    def __init__(self, table: Table, placement: Values, *, remembers: bool) -> None:
+        self._table = table
+        self._placement = placement
+        self._remembers = remembers
+        self._absent: set[bytes] = set()
+
+    def prepare(self, row_keys: Sequence[bytes]) -> None:
+        """Say which rows are written next: those that are not there yet, most of a crawl, are found out together."""
+        self._absent = self._table.absent_rows(row_keys) if self._remembers and len(row_keys) > 1 else set()
+
+    def is_absent(self, row_key: bytes) -> bool:
+        """Whether a row was found to be absent."""
+        return row_key in self._absent
+
+    def own(self, row_key: bytes, timestamp: int) -> OwnRow:
+        """What the row holds at and before a timestamp; the row must not be in flight."""
+        if row_key in self._absent:
+            return _NOTHING
+        # What a policy hides is there all the same: a write at its timestamp would take its place.
+        return OwnRow(self._table.record(row_key, timestamp), self._table.newest_capture(row_key, timestamp))
+
+    def verdict(self, row_key: bytes, found: CaptureRecord | LiveCapture) -> StoredVerdict | None:
+        """The stored verdict of a capture; None if there is none that can be read."""
+        if VERDICT not in found.columns:
+            return None
+        place = Place(row_key, *VERDICT, found.timestamp)
+        value = self._placement.unreadable.attempt(lambda: self._placement.fetch(found.columns[VERDICT]), place)
+        return None if value is None else decode_verdict(value)
+
+    def confirmed_verdict(self, row_key: bytes, found: LiveCapture) -> StoredVerdict | None:
+        """The verdict of a page, as a visit without a body (304) takes it over: marked as not judged again."""
+        verdict = self.verdict(row_key, found)
+        return None if verdict is None else not_modified(verdict)
+
+    def is_damaged(self, row_key: bytes, found: CaptureRecord | LiveCapture) -> bool:
+        """Whether a value of a capture cannot be read; all that cannot are listed."""
+        is_damaged = False
+        for column, value in found.refs:
+            try:
+                self._placement.verify(value)
+            except CorruptionError as error:
+                self._placement.unreadable.note(error, Place(row_key, *column, found.timestamp))
+                is_damaged = True
+        return is_damaged
+
+    def anchor(self, row_key: bytes, source: bytes) -> Cell | None:
+        """What a page says of another, newest: its URL is the qualifier; committed ones only."""
+        return self._table.newest(row_key, ANCHOR_FAMILY, source)
+
+    def note_write(self, row_key: bytes) -> None:
+        """The group in flight writes this row."""
+        self._absent.discard(row_key)
+
+    def forget(self) -> None:
+        """Others may have committed: read everything anew."""
+        self._absent.clear()
+
+
+class TakenTimes:
+    """Runs of taken milliseconds, of a few rows.
+
+    What it says is verified by whoever asks; it must be told of what is written, and forget when others write.
+
+    Args:
+        table: of pages.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._runs: LruCache[bytes, _Run] = LruCache(ROWS_HELD)
+
+    def next(self, row_key: bytes, timestamp: int, checksum: bytes) -> int:
+        """The first time, from this one on, that is free, or has this checksum."""
+        run = self._runs.get(row_key)
+        if run is None or not run.start <= timestamp <= run.end + TIMESTAMP_STEP_MICROS:
+            run = _Run(timestamp)
+        if timestamp > run.end or not run.is_read:
+            self._read(row_key, run)
+        self._runs.put(row_key, run)
+        same = run.at.get(checksum, [])
+        return min([run.end, *same[(place := bisect_left(same, timestamp)) : place + 1]])
+
+    def take(self, row_key: bytes, timestamp: int, checksum: bytes) -> None:
+        """A capture is written at this time, or there already."""
+        run = self._runs.get(row_key)
+        if run is not None and timestamp == run.end:
+            run.add(checksum)
+
+    def forget(self) -> None:
+        """Others may have written, or what was written has failed."""
+        self._runs.clear()
+
+    def _read(self, row_key: bytes, run: _Run) -> None:
+        """Go on behind the run's end, to the first free time."""
+        run.is_read = True
+        while True:
+            window = run.end, run.end + WINDOW_MICROS
+            captures = {one.timestamp: one.checksum for one in self._table.records(row_key, *window)}
+            for _ in range(WINDOW_MICROS // TIMESTAMP_STEP_MICROS):
+                if run.end not in captures:
+                    return
+                run.add(captures[run.end])
+
+
+class _Run:
+    """Taken times from `start` on, and before `end`, which is free; by checksum, ascending."""
+
+    __slots__ = ("at", "end", "is_read", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = self.end = start
+        self.at: dict[bytes, list[int]] = {}
+        self.is_read = False
+
+    def add(self, checksum: bytes) -> None:
+        self.at.setdefault(checksum, []).append(self.end)
+        self.end += TIMESTAMP_STEP_MICROS
+
+
+class GroupReads:
+    """The reads of a group.
+
+    Args:
+        engine: where the rows are; where it does not read ahead, nothing is done here.
+        own: rows that pages go into.
+        index: of fingerprints.
+        detector: says which candidates it will look at.
+    """
+
+    def __init__(self, engine: Engine, own: OwnRows, index: HashIndex, detector: Detector) -> None:
+        self._engine = engine if isinstance(engine, ReadsAhead) else None
+        self._own = own
+        self._index = index
+        self._detector = detector
+
+    def begin(self, pages: Sequence[Prepared]) -> None:
+        """Read what judging these pages asks for first, whatever is stored: their own rows, and their postings."""
+        if self._engine is None:
+            return
+        self._engine.forget_ahead()
+        judged = [one for one in pages if one.analysis is not None and not one.error]
+        own = [
+            (one.row_key, ReadSpec((CAPTURE_FAMILY,), end=one.timestamp + 1, cell_limit=FIRST_RECORDS))
+            for one in judged
+            if not self._own.is_absent(one.row_key)
+        ]
+        rows = self._index.rows_of(one.analysis for one in judged if one.analysis is not None)
+        self._engine.read_ahead(PAGES, own, FirstQualifiers(POSTINGS, rows, POINTER_SLICE))
+
+    def prepare(self, pages: Sequence[Prepared]) -> None:
+        """Read what that leads to; for pages for which `begin` was called, and the index prepared."""
+        engine = self._engine
+        if engine is None:
+            return
+        analyses = [one.analysis for one in pages if one.analysis is not None and not one.error]
+        found = self._index.read_together(analyses, self._detector.asked)
+        engine.read_ahead(
+            PAGES,
+            [(row_key, ReadSpec((CAPTURE_FAMILY,), start=at, end=at + 1)) for at, row_key in dict.fromkeys(found)],
+        )
+
+    def drop(self, plan: Plan) -> None:
+        """A part of the group was written, or may be: its rows are read again."""
+        if self._engine is not None:
+            rows = [*plan.rows(), *(slot.row for turn in plan.slots() for slot in turn)]
+            self._engine.drop_ahead((row.table, row.row_key) for row in rows)
+
+    def forget(self) -> None:
+        """The group is committed, or has failed."""
+        if self._engine is not None:
+            self._engine.forget_ahead()

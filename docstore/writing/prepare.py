@@ -8,21 +8,28 @@ Must not know the sequencer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from docstore.dedup.kernel import Kernel
 from docstore.model.analysis import Analysis
 from docstore.model.capture import capture_values
 from docstore.model.errors import InvalidArgument
+from docstore.model.format import ROW_KEY_HOST_END, ROW_KEY_SCHEME_MARK
 from docstore.model.keys import row_key_and_url
 from docstore.model.types import Page
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
 from docstore.storage.values import Sorted, sort_values
 from docstore.writing.anchors import Anchor, outgoing
 from docstore.writing.fields import body_bytes, refusal_of_fields, refusal_of_time
-from docstore.writing.siblings import version_less
 from docstore.writing.stream import BATCH_BYTES, BATCH_PAGES
+
+FOLDERS_HELD = 1024
+"""Folders that were looked at last: pages of one come together."""
+_VERSIONS = re.compile(rb"[0-9]+(?:[._-][0-9]+)*|(?<=/)[a-z]{2}(?:-[A-Za-z]{2,4})?(?=/)")
+"""Numbers, and segments that look like the tag of a language."""
 
 
 class Prepared(NamedTuple):
@@ -51,6 +58,12 @@ class Prepared(NamedTuple):
     values: Sorted
     path_key: bytes
     keep_body: bool = True
+
+    @property
+    def analysed(self) -> Analysis:
+        """The analysis of a page that has one."""
+        assert self.analysis is not None
+        return self.analysis
 
 
 class Preparer:
@@ -110,6 +123,30 @@ def _analysed(one: Prepared, content_type: str | None, analysis: Analysis) -> Pr
         analysis = analysis._replace(links=())
     values = sort_values(capture_values(page, one.url, content_type, analysis))
     return Prepared(page, one.row_key, one.url, one.timestamp, analysis, "", anchors, values, version_less(one.row_key))
+
+
+def version_less(row_key: bytes) -> bytes:
+    """A row key without numbers and languages before its last path segment; b"" where it has none, or no host.
+
+    >>> version_less(b"org,boost,www)/doc/libs/1_74_0/any.html https")
+    b'org,boost,www)/doc/libs/#/any.html https'
+    """
+    host_end = row_key.find(ROW_KEY_HOST_END)
+    path_end = row_key.find(b"?", host_end)
+    if path_end < 0:
+        path_end = row_key.find(ROW_KEY_SCHEME_MARK, host_end)
+    if host_end < 0 or path_end < 0:
+        return b""
+    last_segment = row_key.rfind(b"/", host_end, path_end) + 1
+    stem = _without_versions(row_key[:last_segment])
+    return stem + row_key[last_segment:] if stem else b""
+
+
+@lru_cache(maxsize=FOLDERS_HELD)
+def _without_versions(folder: bytes) -> bytes:
+    """A row key's beginning with a mark in place of each version; b"" where it has none."""
+    stem, found = _VERSIONS.subn(b"#", folder)
+    return stem if found else b""
 
 
 def batches(pages: Sequence[Page]) -> Iterator[list[Page]]:

@@ -12,18 +12,13 @@ from docstore.dedup.index import HashIndex
 from docstore.reading.index import kernel_of, open_buckets
 from docstore.storage.port import Backend, Committer
 from docstore.storage.table import Table
-from docstore.writing.ahead import GroupReads
-from docstore.writing.bases import Bases
-from docstore.writing.deleting import PageDeleter
-from docstore.writing.own import OwnRows, TakenTimes
-from docstore.writing.pages import GroupPages
-from docstore.writing.pipeline import PageWriter
-from docstore.writing.posting import Poster
+from docstore.writing.batch import Bases, GroupPages
+from docstore.writing.judge import GroupReads, OwnRows, TakenTimes
+from docstore.writing.maintenance import PageDeleter, PageUpkeep, Poster
+from docstore.writing.place import ValueWriter
 from docstore.writing.prepare import Preparer
-from docstore.writing.queue import WriteQueue
-from docstore.writing.sequencer import Sequencer
 from docstore.writing.tally import Tally
-from docstore.writing.upkeep import PageUpkeep
+from docstore.writing.writer import PageWriter, Sequencer, WriteQueue
 
 
 class WriteSide:
@@ -55,14 +50,13 @@ class WriteSide:
         )
         self.sequencer = sequencer = Sequencer(
             committer=committer,
-            placement=placement,
             index=index,
             pages=pages,
             bases=bases,
             own=own,
-            detector=detector,
-            sharing=opened.sharing,
             taken=TakenTimes(table),
+            detector=detector,
+            values=ValueWriter(placement, pages, bases, opened.sharing),
             tally=Tally(opened.engine, opened.session),
             reads=GroupReads(opened.engine, own, index, detector),
             clock=clock,

@@ -339,17 +339,20 @@ class Model:
 
     def _kept(self, captures: list[Capture]) -> list[Live]:
         """Different bodies count, newest first: successive captures with one body once, which is as young as the newest
-        of them.  Visits and rejected captures count as none, and go with what they confirm or follow."""
+        of them.  Visits and rejected captures count as none, and go with what they confirm or follow; what is kept
+        because a visit confirms it keeps none that follow it."""
         captures.sort(key=lambda one: -one.at)
         pages = [one for one in captures if one.source is not None]
-        ranks: dict[int, tuple[bool, bool]] = {}
-        """Time of a page -> whether it is kept, and its body shown."""
+        counted: dict[int, tuple[bool, bool]] = {}
+        """Time of a page -> whether the policies keep it, and its body."""
         kept = shown = True
         for rank, (_, group) in enumerate(groupby(pages, key=lambda one: one.body.raw), 1):
             same = list(group)
             kept = kept and self._keeps(self.policies.captures, rank, same[0].at)
             shown = shown and self._keeps(self.policies.bodies, rank, same[0].at)
-            ranks.update((one.at, (kept, shown)) for one in same)
+            counted.update((one.at, (kept, shown)) for one in same)
+        ranks = dict(counted)
+        """The same, with what live visits confirm."""
         for one in pages:  # newest first: what confirms a capture is newer than it
             if ranks[one.at][0] and one.source is not None:
                 before = ranks[one.source.at]
@@ -365,7 +368,7 @@ class Model:
                 age = self.policies.captures.max_age_seconds
                 if kept and (age is None or one.at > self.now - round(age * 1_000_000)):
                     found.append(Live(one, None, False))
-            elif ranks[follows.at][0]:
+            elif counted[follows.at][0]:
                 source = follows.source if one.stored == "visit" else None
                 found.append(Live(one, source, source is not None and ranks[follows.at][1] and source.has_body))
         return found

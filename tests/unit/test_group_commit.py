@@ -20,8 +20,8 @@ from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument
 from docstore.store import DocumentStore
 from docstore.writing.prepare import Prepared, Preparer
-from docstore.writing.sequencer import Sequencer, Written
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
+from docstore.writing.writer import Sequencer, Written
 
 T0 = 1_700_000_000_000_000
 

@@ -15,9 +15,8 @@ from docstore.model.types import Page, Policy, Previous, PutResult, Verdict, Ver
 from docstore.storage.values import Sorted
 from docstore.writing.judge import Policies
 from docstore.writing.prepare import Prepared
-from docstore.writing.queue import Request, WriteQueue
-from docstore.writing.sequencer import Written
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
+from docstore.writing.writer import Request, WriteQueue, Written
 
 FLAG: Policies = {}
 REJECT: Policies = {VerdictKind.EXACT: Policy.REJECT}
@@ -27,8 +26,8 @@ def prepared(name: str, length_bytes: int = 1) -> Prepared:
     return Prepared(Page(name, b"x" * length_bytes), b"", name, 0, None, "", (), Sorted({}, {}), b"")
 
 
-def request(*names: str, policies: Policies = FLAG, length_bytes: int = 1, in_order: bool = True) -> Request:
-    return Request([prepared(name, length_bytes) for name in names], [policies] * len(names), in_order=in_order)
+def request(*names: str, policies: Policies = FLAG, length_bytes: int = 1) -> Request:
+    return Request([prepared(name, length_bytes) for name in names], [policies] * len(names))
 
 
 class Writes:
@@ -128,16 +127,16 @@ def test_a_group_has_its_bounds_and_a_long_page_is_alone(
     assert [len(group) for group in writes.groups[1:]] == groups
 
 
-def test_a_page_that_cannot_be_written_fails_with_its_own_request_alone(
+def test_a_page_that_cannot_be_written_fails_its_group(
     queue: WriteQueue, writes: Writes, pool: ThreadPoolExecutor
 ) -> None:
     writes.judge = lambda names: ValueError("bad page") if "bad" in names else None
-    behind = [request("a"), request("b", "bad", "c"), request("d", "bad", "e", in_order=False), request("f")]
+    behind = [request("a"), request("b", "bad", "c"), request(*"d" * GROUP_PAGES)]
     futures = busy(queue, writes, pool, *behind)
     writes.go_on.set()
     for future in futures:
         future.result(60)
-    assert answers(*behind) == [["a"], ["bad page"] * 3, ["d", "bad page", "e"], ["f"]]
+    assert answers(*behind) == [["bad page"], ["bad page"] * 3, ["d"] * GROUP_PAGES]
 
 
 @pytest.mark.parametrize("error", [StorageError("disk full"), CommitUnknown("who knows")])

@@ -28,7 +28,7 @@ from docstore.model.types import (
 from docstore.reports.check import check
 from docstore.storage.plan import Plan, Stage
 from docstore.tablets.layout import Layout
-from docstore.writing.pages import RecentPage, RecentPages
+from docstore.writing.batch import RecentPage, RecentPages
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 T0 = 1_700_000_000_000_000
@@ -222,10 +222,10 @@ def test_recent_pages_go_least_recently_used_first_and_by_row() -> None:
     stored = StoredPage(b"c", b"t", b"", 0)
     pointers = [PagePointer(number, b"row%d" % (number % 3)) for number in range(4)]
     for pointer in pointers:
-        recent.put_page(pointer, RecentPage(stored))
+        recent.put_page(pointer, RecentPage(stored, {}))
     assert [recent.page(pointer) is not None for pointer in pointers] == [True, False, True, True]
     recent.forget_rows({b"row0", b"row9"})
     assert [recent.page(pointer) is not None for pointer in pointers] == [False, False, True, False]
-    recent.put_page(pointers[0], RecentPage(stored))
+    recent.put_page(pointers[0], RecentPage(stored, {}))
     recent.forget()
     assert all(recent.page(pointer) is None for pointer in pointers)

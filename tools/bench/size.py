@@ -33,7 +33,7 @@ from docstore.model.types import Page, ReadSpec
 from docstore.storage.files import Files
 from docstore.store import DocumentStore
 from docstore.tablets.dictionaries import SiteDictionaries
-from docstore.writing.placing import PagePlacer
+from docstore.writing.place import PagePlacer
 from tools.bench.accounts import (
     ACCOUNT_COLUMNS,
     READ_COLUMNS,

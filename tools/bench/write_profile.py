@@ -34,13 +34,12 @@ from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.placement import Placement
 from docstore.tablets.values import ValueCodec
 from docstore.writing import sequencer
-from docstore.writing.bases import Bases
-from docstore.writing.own import OwnRows
-from docstore.writing.pages import GroupPages
-from docstore.writing.placing import PagePlacer
+from docstore.writing.batch import GroupPages
+from docstore.writing.judge import OwnRows
+from docstore.writing.place import Bases, PagePlacer
 from docstore.writing.prepare import Preparer
-from docstore.writing.queue import Request
 from docstore.writing.stream import GROUP_PAGES
+from docstore.writing.writer import Request
 from tools.bench.harness import Section, load_pages, median, one_core
 
 ROUNDS = 3
