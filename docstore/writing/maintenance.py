@@ -454,9 +454,10 @@ class DuplicateApplier:
         gone: dict[bytes, capture.Column] = {}
         for record in records:
             gone |= {value: column for column, value in record.refs}
-            if record.kind == CAPTURE_NOT_MODIFIED:  # there is nothing any more that it could confirm
-                columns = {column: value for column, value in record.columns.items() if column == capture.VISIT}
-                changed.append(record._replace(columns=columns, confirms=0, body_name=b"").cell())
+            if record.kind == CAPTURE_NOT_MODIFIED:  # what it found stays: it must not confirm an older page
+                kept = (capture.VISIT, capture.CHECKSUM)
+                columns = {column: value for column, value in record.columns.items() if column in kept}
+                changed.append(record._replace(columns=columns, confirms=0).cell())
                 continue
             verdict = self._stored_verdict(record)
             columns = {column: value for column, value in record.columns.items() if column == capture.CHECKSUM}
