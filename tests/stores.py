@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from docstore.model.capture import Column
 from docstore.model.format import CODEC_ZSTD_DICTIONARY
 from docstore.model.types import Durability
 from docstore.storage.envelope import parse_envelope
@@ -52,11 +53,15 @@ def everything_on_disk(store: DocumentStore) -> Iterator[bytes]:
         yield path.read_bytes()
 
 
+def stored(store: DocumentStore, url: str) -> list[tuple[Column, int, bytes]]:
+    """Column, timestamp and cell value of all that the records of a page hold, newest first."""
+    records = store.table.records(store.cells.row_key(url))
+    return [(column, one.timestamp, value) for one in records for column, value in one.columns.items()]
+
+
 def damage_value(store: DocumentStore, url: str, column: tuple[str, bytes], at: int | None = None) -> tuple[str, int]:
     """Flip a byte of the record of a page's value; -> its file and its offset there.  Open the store anew to see it."""
-    row_key = store.cells.row_key(url)
-    cells = store.opened.engine.read_row("pages", row_key)
-    envelope = next(c.value for c in cells if (c.family, c.qualifier) == column and at in (None, c.timestamp))
+    envelope = next(value for one, timestamp, value in stored(store, url) if one == column and at in (None, timestamp))
     ref = parse_envelope(envelope).ref
     assert ref is not None, "the value stands in its cell"
     store.opened.bodies.sync()
