@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from docstore.model.capture import Column
 from docstore.model.format import CODEC_ZSTD_DICTIONARY
 from docstore.model.types import Durability
 from docstore.storage.envelope import parse_envelope
+from docstore.storage.plan import Plan, Stage
 from docstore.store import DocumentStore
 from docstore.tablets.bodies import SegmentRow, decode_ref
 from docstore.tablets.dictionaries import decode_dictionary
@@ -61,8 +62,7 @@ def stored(store: DocumentStore, url: str) -> list[tuple[Column, int, bytes]]:
 
 def damage_value(store: DocumentStore, url: str, column: tuple[str, bytes], at: int | None = None) -> tuple[str, int]:
     """Flip a byte of the record of a page's value; -> its file and its offset there.  Open the store anew to see it."""
-    envelope = next(value for one, timestamp, value in stored(store, url) if one == column and at in (None, timestamp))
-    ref = parse_envelope(envelope).ref
+    ref = parse_envelope(stored_value(store, url, column, at)).ref
     assert ref is not None, "the value stands in its cell"
     store.opened.bodies.sync()
     segment, offset, length = decode_ref(ref)
@@ -84,3 +84,23 @@ def before_refs_change(store: DocumentStore, action: Callable[[], None]) -> None
         action()
 
     manifest.write_segment = write_segment  # type: ignore[method-assign]
+
+
+def stored_value(store: DocumentStore, url: str, column: Column, at: int | None = None) -> bytes:
+    """The cell value of a column of a capture as it is stored, of the newest that has one or of that at a time."""
+    records = store.table.records(store.cells.row_key(url))
+    return next(one.columns[column] for one in records if column in one.columns and at in (None, one.timestamp))
+
+
+def change_capture(store: DocumentStore, url: str, values: Mapping[Column, bytes | None]) -> None:
+    """Give the newest capture of a page other values, or none, without any verdict."""
+    row_key = store.cells.row_key(url)
+    with store.committer.lock:
+        old = next(store.table.records(row_key))
+        columns = {column: value for column, value in old.columns.items() if column not in values}
+        for column, raw in values.items():
+            if raw is not None:
+                columns[column] = store.opened.placement.place(row_key, column, old.timestamp, raw)
+        row = store.table.replacement(row_key, old, old._replace(columns=columns))
+        assert row is not None
+        store.committer.commit(Plan().write(Stage.PAGES, [row]))

@@ -8,21 +8,23 @@ bodies, records without a ref) are no findings.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, cast
 
 from docstore.dedup.checksum import checksum_matches
 from docstore.model import capture
 from docstore.model.capture import Column
 from docstore.model.errors import CorruptionError
+from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED
 from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
-from docstore.model.types import Cell, GCPolicy, Position, ReadSpec
+from docstore.model.types import Cell, ReadSpec
 from docstore.reading.index import SeenPages
-from docstore.storage.engine import ReadsAhead, ScannedRow
-from docstore.storage.envelope import encode_inline, is_absent
+from docstore.storage.captures import CaptureRecord, capture_of
+from docstore.storage.engine import ReadsAhead, all_cells
+from docstore.storage.envelope import INLINE_TAG, encode_inline, is_absent
 from docstore.storage.parts import Problem
 from docstore.storage.port import Backend
 from docstore.storage.sharing import BODY_FAMILY, ENVELOPE, TEXT, TEXT_NAME, body_name
@@ -41,9 +43,6 @@ REINDEX = "run `docstore reindex`"
 ACKNOWLEDGE = "then `docstore check --acknowledge`"
 RESTORE_ALL = "restore a backup, or fetch the pages again that are missing"
 RESTORE = "fetch the page again, or restore it from a backup"
-
-_Capture: TypeAlias = tuple[bytes, int, dict[Column, bytes]]
-"""Row key, timestamp, and the columns that it is checked by."""
 
 
 def check(opened: Backend, on_row: Callable[[int], None] | None = None) -> Iterator[Problem]:
@@ -73,7 +72,6 @@ def losses(opened: Backend | Losses) -> Iterator[Problem]:
 
 def _check_pages(opened: Backend, on_row: Callable[[int], None] | None) -> Iterator[Problem]:
     families = declared_families(opened.schema)
-    expires = families[capture.VERDICT[0]].gc != GCPolicy()
     table = Table(
         opened.engine,
         "pages",
@@ -88,20 +86,22 @@ def _check_pages(opened: Backend, on_row: Callable[[int], None] | None) -> Itera
 
     own = threading.local()
 
-    def look(capture: _Capture) -> list[Problem]:
+    def look(one: tuple[bytes, CaptureRecord]) -> list[Problem]:
         if not hasattr(own, "seen"):
             own.seen = SeenPages(opened, table)  # of this thread
-        return list(_check_capture(opened, own.seen, *capture, expires))
+        return list(_check_capture(opened, own.seen, *one))
 
     with ExitStack() as stack:
-        each: Callable[[Callable[[_Capture], list[Problem]], list[_Capture]], Iterable[list[Problem]]] = map
+        each = cast("Callable[..., Iterable[list[Problem]]]", map)
         if isinstance(opened.engine, ReadsAhead):  # it waits for another machine most of the time
             each = stack.enter_context(ThreadPoolExecutor(THREADS, "docstore-check")).map
-        waiting: list[_Capture] = []
+        waiting: list[tuple[bytes, CaptureRecord]] = []
         for number, row in enumerate(opened.engine.scan("pages", spec=ReadSpec(cell_limit=SLICE_CELLS)), 1):
-            captures: dict[int, dict[Column, bytes]] = {}
-            yield from _check_cells(opened, row, families.keys(), captures)
-            waiting += [(row.row_key, timestamp, columns) for timestamp, columns in captures.items()]
+            records: dict[int, CaptureRecord] = {}
+            for cell in all_cells(opened.engine, "pages", row):
+                yield from _check_cell(opened, row.row_key, cell, families.keys(), records)
+            yield from _check_visits(row.row_key, records)
+            waiting += [(row.row_key, record) for record in records.values() if record.kind == CAPTURE_STORED]
             if len(waiting) >= WAITING_CAPTURES:
                 for problems in each(look, waiting):
                     yield from problems
@@ -112,72 +112,63 @@ def _check_pages(opened: Backend, on_row: Callable[[int], None] | None) -> Itera
             yield from problems
 
 
-def _check_cells(
-    opened: Backend, row: ScannedRow, families: Set[str], captures: dict[int, dict[Column, bytes]]
-) -> Iterator[Problem]:
-    """Every cell of a row; what its captures are checked by goes into `captures`."""
-    cells = row.cells
-    while cells:
-        for cell in cells:
-            yield from _check_cell(opened, row.row_key, cell, families, captures)
-        if len(cells) < SLICE_CELLS:
-            break
-        after = Position(cells[-1].family, cells[-1].qualifier, cells[-1].timestamp)
-        cells = opened.engine.read_row("pages", row.row_key, ReadSpec(cell_limit=SLICE_CELLS, after=after))
-
-
 def _check_cell(
-    opened: Backend,
-    row_key: bytes,
-    cell: Cell,
-    families: Set[str],
-    captures: dict[int, dict[Column, bytes]],
+    opened: Backend, row_key: bytes, cell: Cell, families: Set[str], records: dict[int, CaptureRecord]
 ) -> Iterator[Problem]:
-    where = f"{_shown(row_key)} {cell.family}:{cell.qualifier.decode('utf-8', 'replace')} @{cell.timestamp}"
-    if cell.family not in families:
-        yield Problem(where, f"family {cell.family} is not declared", "report this: no call can have written it")
+    """Every value of a cell except bodies, which are read with their capture; a capture record goes into `records`."""
+    columns = {cell[:2]: cell.value}
+    if cell.family == CAPTURE_FAMILY:
+        try:
+            record = records[cell.timestamp] = capture_of(cell)
+        except CorruptionError as error:
+            yield Problem(_where(row_key, cell[:2], cell.timestamp), str(error), RESTORE)
+            return
+        columns = record.columns
+    elif cell.family not in families:
+        what = f"family {cell.family} is not declared"
+        yield Problem(_where(row_key, cell[:2], cell.timestamp), what, "report this: no call can have written it")
         return
-    column = (cell.family, cell.qualifier)
-    try:
-        if column != capture.BODY:  # bodies are read one at a time, with their capture
-            value = opened.placement.fetch(cell.value)
-            if cell.family == "dedup":
-                captures.setdefault(cell.timestamp, {})[column] = value
-            if column == capture.VERDICT:
-                capture.decode_verdict(value)
-        else:
-            captures.setdefault(cell.timestamp, {})[column] = cell.value
-    except CorruptionError as error:
-        yield Problem(where, str(error), RESTORE)
+    for column, stored in columns.items():
+        if column != capture.BODY:
+            try:
+                value = opened.placement.fetch(stored)
+                if column == capture.VERDICT:
+                    capture.decode_verdict(value)
+            except CorruptionError as error:
+                yield Problem(_where(row_key, column, cell.timestamp), str(error), RESTORE)
 
 
-def _check_capture(
-    opened: Backend, seen: SeenPages, row_key: bytes, timestamp: int, columns: dict[Column, bytes], expires: bool
-) -> Iterator[Problem]:
-    envelope = columns.get(capture.BODY)
-    checksum = columns.get(capture.CHECKSUM)
-    where = f"{_shown(row_key)} page:body @{timestamp}"
-    if envelope is None:
+def _check_visits(row_key: bytes, records: Mapping[int, CaptureRecord]) -> Iterator[Problem]:
+    """Visits without the capture that they confirm: they show no page."""
+    for record in records.values():
+        if record.confirms and record.confirms not in records:
+            what = f"the capture @{record.confirms}, which this visit confirms, is not there"
+            yield Problem(f"{_shown(row_key)} @{record.timestamp}", what, RESTORE)
+
+
+def _check_capture(opened: Backend, seen: SeenPages, row_key: bytes, record: CaptureRecord) -> Iterator[Problem]:
+    where = _where(row_key, capture.BODY, record.timestamp)
+    stored = record.columns.get(capture.BODY)
+    if stored is None:
+        yield Problem(where, "the capture has no body", RESTORE)
         return
     try:
-        body = opened.placement.fetch(envelope)
+        body = opened.placement.fetch(stored)
+        checksum = opened.placement.fetch(record.columns.get(capture.CHECKSUM, INLINE_TAG))
+        verdict = record.columns.get(capture.VERDICT)
+        kept_as = None if verdict is None else capture.decode_verdict(opened.placement.fetch(verdict)).stored
     except CorruptionError as error:
         yield Problem(where, str(error), RESTORE)
         return
-    if checksum is None:
-        return  # a visit that confirmed the version before it (304), or a body set as a plain cell
-    if not is_absent(envelope) and not checksum_matches(checksum, body):
+    if not is_absent(stored) and not checksum_matches(checksum, body):
         yield Problem(where, "the body does not have the checksum that its row names", RESTORE)
-    encoded = columns.get(capture.VERDICT)
-    if encoded is None:
-        if not expires:  # a visit that confirms a version keeps its body and checksum, but has a verdict of its own
-            yield Problem(where, "the capture has no verdict", REINDEX)
-        return
-    verdict = capture.decode_verdict(encoded)
-    if verdict.stored in capture.STORED_POSTED and (body or is_absent(envelope)):
-        if not seen.is_posted(PagePointer(timestamp, row_key), checksum):
+    if kept_as is None:
+        yield Problem(where, "the capture has no verdict", REINDEX)
+    elif kept_as in capture.STORED_POSTED and (body or is_absent(stored)):
+        pointer = PagePointer(record.timestamp, row_key)
+        if not seen.is_posted(pointer, checksum):
             yield Problem(where, "no posting leads to it: the detector cannot see this page", REINDEX)
-        elif not seen.finds_near(PagePointer(timestamp, row_key)):
+        elif not seen.finds_near(pointer):
             yield Problem(where, "no band key or fingerprint leads to its text", REINDEX)
 
 
@@ -197,6 +188,11 @@ def _check_shared(opened: Backend) -> Iterator[Problem]:
                 yield Problem(where, "the record is not the body that the row is named by", RESTORE)
             if cell.qualifier == TEXT and encode_inline(body_name(body)) != text_name:
                 yield Problem(where, "the record is not the text that the row names", RESTORE)
+
+
+def _where(row_key: bytes, column: Column, timestamp: int) -> str:
+    family, qualifier = column
+    return f"{_shown(row_key)} {family}:{qualifier.decode('utf-8', 'replace')} @{timestamp}"
 
 
 def _shown(row_key: bytes) -> str:

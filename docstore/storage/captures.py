@@ -19,6 +19,7 @@ capture as long as the capture that it follows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from docstore.model.capture import (
@@ -171,6 +172,14 @@ def expanded(cells: Iterable[Cell]) -> Iterator[Cell]:
                 yield Cell(family, qualifier, cell.timestamp, value)
         else:
             yield cell
+
+
+def sound_records(cells: Iterable[Cell]) -> Iterator[CaptureRecord]:
+    """The capture records among cells of a row; those that are damaged are left out: `docstore check` lists them."""
+    for cell in cells:
+        if cell.family == CAPTURE_FAMILY:
+            with suppress(CorruptionError):
+                yield capture_of(cell)
 
 
 class LiveCapture(NamedTuple):

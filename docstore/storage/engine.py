@@ -25,6 +25,7 @@ from docstore.model.types import (
     DeleteRow,
     Durability,
     Mutation,
+    Position,
     ReadSpec,
     RowMutations,
     SetCell,
@@ -136,6 +137,19 @@ class Engine(Protocol):
     def close(self) -> None:
         """Flush and let go; a second call does nothing."""
         ...
+
+
+def all_cells(engine: Engine, table: str, row: ScannedRow) -> Iterator[Cell]:
+    """All cells of a scanned row; what its cell limit left out is read in slices of that length."""
+    cells, limit = row.cells, len(row.cells)
+    yield from cells
+    more = row.truncated
+    while more:
+        family, qualifier, timestamp, _ = cells[-1]
+        spec = ReadSpec(cell_limit=limit, after=Position(family, qualifier, timestamp))
+        cells = engine.read_row(table, row.row_key, spec)
+        yield from cells
+        more = len(cells) == limit
 
 
 class FirstQualifiers(NamedTuple):

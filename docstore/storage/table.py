@@ -44,6 +44,7 @@ from docstore.storage.captures import (
     decode_capture,
     keeps_all,
     live,
+    sound_records,
     stored_capture,
 )
 from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
@@ -435,8 +436,11 @@ class Table:
             yield ScannedRow(row.row_key, cells, truncated=False)
 
     def row_captures(self, stored: Sequence[Cell]) -> Iterator[LiveCapture]:
-        """The captures that the policies keep, newest first, of all cells of a row as `stored_row` gives them."""
-        records = [capture_of(cell) for cell in stored if cell.family == CAPTURE_FAMILY]
+        """The captures that the policies keep, newest first, of all cells of a row as `stored_row` gives them.
+
+        Damaged records are left out: one of them must not end a scan.
+        """
+        records = list(sound_records(stored))
         return self._live(records, {record.timestamp: record for record in records}.get)
 
     def _scan_kept(self, start: bytes, end: bytes | None, spec: ReadSpec) -> Iterator[ScannedRow]:
@@ -530,21 +534,30 @@ class Table:
                 return
 
     def dropped_of(self, cells: Sequence[Cell]) -> list[Cell]:
-        """Those of whole columns' cells that the policies drop: what compaction removes."""
-        if not self._collected:
-            return []
+        """Of all cells of a row, as the engine has them, those that the policies drop: what compaction removes.
+
+        Cells that were computed for a capture go with its record.
+        """
+        records = [capture_of(cell) for cell in cells if cell.family == CAPTURE_FAMILY]
+        kept = {record.timestamp for record in records}
+        kept -= {record.timestamp for record in self.dropped_records(records)}
         now = self._clock()
-        found: list[Cell] = []
-        for (family, _), group in groupby(cells, key=lambda cell: cell[:2]):
-            policy = self._collected.get(family)
-            if policy is not None:
-                found += expired(list(group), policy, now, self._same_value)
-        return found
+        dropped: list[Cell] = []
+        for column, group in groupby(cells, key=_column_of):
+            policy = self._collected.get(column[0])
+            if column[0] == CAPTURE_FAMILY or column in LATER_COLUMNS:
+                dropped += [cell for cell in group if cell.timestamp not in kept]
+            elif policy is not None:
+                dropped += expired(list(group), policy, now, self._same_value)
+        return dropped
 
     def dropped(self, row_key: bytes) -> Iterator[Cell]:
-        """Cells of a row that the policies drop, read in slices."""
+        """The same of one row, which may have very many cells."""
+        families = (CAPTURE_FAMILY, *sorted({family for family, _ in LATER_COLUMNS}))
+        yield from self.dropped_of(self._engine.read_row(self._name, row_key, ReadSpec(families)))
         if self._collected:
-            for _, group in groupby(self._raw_cells(row_key, EVERYTHING), key=lambda cell: cell[:2]):
+            raw = self._raw_cells(row_key, ReadSpec(tuple(sorted(self._collected))))
+            for _, group in groupby(raw, key=_column_of):
                 yield from self.dropped_of(list(group))
 
     # --- writing ---

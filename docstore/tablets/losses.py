@@ -3,37 +3,35 @@
 Knows rows, the built-in columns and shared bodies; must not know files.  Runs over all rows, and only where
 bytes of committed rows are missing: after power loss below durability `sync`, or where a hand has cut or removed files.
 
-A capture is dropped whole, also where only one of its values is gone: else a reader would take what is missing from the
-version before it.  For the same reason a visit goes with the capture that it confirms, and a value with the base that
-its record leans on.  What is dropped is noted in the same batch.  Postings that lead to it lead nowhere, and are pruned
-by the next compaction.
+A capture is dropped whole, also if only one of its values is lost, with the visits that confirm it and what was
+computed for it.  A value is lost with the base that its record leans on.  What is dropped is noted in the same batch.
+Postings that lead to it lead nowhere, and are pruned by the next compaction.
 """
 
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgpack
 
-from docstore.model.capture import BODY, MAIN, STATUS
+from docstore.model.capture import BODY, MAIN, Column
 from docstore.model.errors import CorruptionError
-from docstore.model.format import CODEC_ZSTD_DELTA, LOST_ROW
+from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_DELTA, LOST_ROW
 from docstore.model.keys import url_of
 from docstore.model.types import Cell, DeleteCells, DeleteRow, Durability, Mutation, ReadSpec, RowMutations, SetCell
+from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine
-from docstore.storage.envelope import parse_envelope
+from docstore.storage.envelope import INLINE_TAG, parse_envelope
 from docstore.storage.plan import Plan, Stage, apply
 from docstore.storage.sharing import BODY_FAMILY, ENVELOPE, TABLE, TEXT, TEXT_NAME, SharedBodies
+from docstore.storage.table import LATER_COLUMNS
 from docstore.tablets.bodies import Bodies
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.segment import Recovery
 
-CAPTURE_FAMILIES = frozenset(("page", "http", "text", "dedup"))
-"""Their cells of one row and time are one capture."""
 BATCH_ROWS = 256
 _META = "meta"
 _PAGES = "pages"
@@ -139,18 +137,18 @@ class _Losses:
         sharing = SharedBodies(engine)
         for name in self._lost_bases | self._lost_texts:
             for row_key in {pointer.row_key for pointer in sharing.users(name)}:
-                for cell in engine.read_row(_PAGES, row_key, ReadSpec(families=(BODY[0], MAIN[0]))):
-                    self._note_leaning(cell)
+                for stored in sound_records(engine.read_row(_PAGES, row_key, ReadSpec((CAPTURE_FAMILY,)))):
+                    for column, bases in ((BODY, self._lost_bases), (MAIN, self._lost_texts)):
+                        self._note_leaning(stored.columns.get(column, INLINE_TAG), bases)
 
-    def _note_leaning(self, cell: Cell) -> None:
-        ref = parse_envelope(cell.value).ref
+    def _note_leaning(self, envelope: bytes, lost: set[bytes]) -> None:
+        ref = parse_envelope(envelope).ref
         if ref is None or self._recovery.is_lost(ref):
             return
         try:
             record = self._bodies.read(ref)
         except CorruptionError:
             return  # damage of another sort, which `check` names
-        lost = self._lost_texts if cell.family == MAIN[0] else self._lost_bases
         if record.codec == CODEC_ZSTD_DELTA and record.related in lost:
             self._leaning.add(ref)
 
@@ -164,22 +162,26 @@ class _Losses:
         """Note what is lost of a row, and drop it."""
         lost: dict[int, list[str]] = defaultdict(list)
         drops: list[Mutation] = []
+        captures: set[int] = set()
         for cell in cells:
-            if self._is_lost(cell.value):
-                lost[cell.timestamp].append(f"{cell.family}:{cell.qualifier.decode('utf-8', 'replace')}")
-                if cell.family not in CAPTURE_FAMILIES:
-                    drops.append(DeleteCells(cell.family, cell.qualifier, cell.timestamp, cell.timestamp + 1))
+            if cell.family != CAPTURE_FAMILY and self._is_lost(cell.value):
+                lost[cell.timestamp].append(_shown(cell[:2]))
+                drops.append(_delete(cell))
+        for record in (records := list(sound_records(cells))):
+            columns = [_shown(column) for column, value in record.refs if self._is_lost(value)]
+            if columns:
+                captures.add(record.timestamp)
+                lost[record.timestamp] += columns
+        for record in records:
+            if record.confirms in captures and record.timestamp not in captures:
+                captures.add(record.timestamp)
+                lost[record.timestamp] += lost[record.confirms]
         if not lost:
             return
-        captures = {cell.timestamp for cell in cells if cell.family in CAPTURE_FAMILIES and self._is_lost(cell.value)}
-        for timestamp, source in _confirming(cells):
-            if source in captures and timestamp not in captures:
-                captures.add(timestamp)
-                lost[timestamp] = lost[source]
         drops += [
-            DeleteCells(cell.family, cell.qualifier, cell.timestamp, cell.timestamp + 1)
+            _delete(cell)
             for cell in cells
-            if cell.family in CAPTURE_FAMILIES and cell.timestamp in captures
+            if cell.timestamp in captures and (cell.family == CAPTURE_FAMILY or cell[:2] in LATER_COLUMNS)
         ]
         notes = []
         for timestamp, columns in lost.items():
@@ -196,15 +198,13 @@ class _Losses:
             yield RowMutations(TABLE, name, [DeleteCells(BODY_FAMILY, TEXT), DeleteCells(BODY_FAMILY, TEXT_NAME)])
 
 
-def _confirming(cells: Sequence[Cell]) -> Iterator[tuple[int, int]]:
-    """Captures, oldest first, each with the capture that it takes `http` or `text` from."""
-    captures = sorted(cell.timestamp for cell in cells if (cell.family, cell.qualifier) == BODY)
-    for column in (STATUS, MAIN):
-        sources = sorted(cell.timestamp for cell in cells if (cell.family, cell.qualifier) == column)
-        for timestamp in captures:
-            place = bisect_right(sources, timestamp)
-            if place and sources[place - 1] != timestamp:
-                yield timestamp, sources[place - 1]
+def _shown(column: Column) -> str:
+    family, qualifier = column
+    return f"{family}:{qualifier.decode('utf-8', 'replace')}"
+
+
+def _delete(cell: Cell) -> DeleteCells:
+    return DeleteCells(cell.family, cell.qualifier, cell.timestamp, cell.timestamp + 1)
 
 
 def _now() -> int:

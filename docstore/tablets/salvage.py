@@ -19,6 +19,7 @@ from docstore.model import capture
 from docstore.model.capture import Column
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
+    CAPTURE_FAMILY,
     CODEC_ZSTD_DELTA,
     DICTIONARY_DIRECTORY,
     RECORD_DELETE_COLUMN,
@@ -228,10 +229,12 @@ def _delete(captures: dict[int, dict[Column, _Place]], mark: Record) -> None:
         captures.clear()
     if mark.kind not in (RECORD_DELETE_FAMILY, RECORD_DELETE_COLUMN):
         return
+    is_capture = mark.family == CAPTURE_FAMILY
     start, end = (0, None) if mark.kind == RECORD_DELETE_FAMILY else deleted_range(mark)
     for timestamp, columns in captures.items():
         if timestamp < start or (end is not None and timestamp >= end):
             continue
         for family, qualifier in list(columns):
-            if family == mark.family and (mark.kind == RECORD_DELETE_FAMILY or qualifier == mark.qualifier):
+            is_column = family == mark.family and (mark.kind == RECORD_DELETE_FAMILY or qualifier == mark.qualifier)
+            if is_capture or is_column:
                 del columns[family, qualifier]

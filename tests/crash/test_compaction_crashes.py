@@ -21,18 +21,19 @@ from stores import Contents, contents, everything_on_disk
 
 import docstore
 from docstore import Page, Policy, VerdictKind
-from docstore.model.types import ColumnFamily, Durability, GCPolicy, RowMutations, Schema
+from docstore.model.types import Durability, GCPolicy, RowMutations, Schema
 from docstore.reports.check import check
 from docstore.store import DocumentStore
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.layout import Layout
 
 HTML = (("content-type", "text/html"),)
+LONG = (*HTML, ("X-Long", "h" * 700))
 T0 = 1_700_000_000_000_000
 
 
 def fill(store: DocumentStore) -> None:
-    """Deltas, a shared body, expired versions, deleted pages that others lean on, a row of general cells."""
+    """Deltas, a shared body, expired captures and bodies, visits, deleted pages that others lean on."""
     for number in range(24):
         text = changed(words(number // 4, 600), number, number % 4 * 8)
         store.put_page(f"https://h{number % 3}.example/{number}", page(text), headers=HTML, fetched_at=T0)
@@ -43,6 +44,9 @@ def fill(store: DocumentStore) -> None:
     for version in range(3):
         body = page(changed(words(77, 700), version, 5))
         store.put_page("https://c.example/", body, headers=HTML, fetched_at=T0 + version * 10**6)
+    store.put_page("https://c.example/", body, headers=HTML, fetched_at=T0 + 3 * 10**6)
+    store.put_page("https://a.example/", b"", status=304, headers=HTML, fetched_at=T0 + 10**6)
+    store.put_page("https://b.example/", b"", status=304, headers=LONG, fetched_at=T0 + 10**6)
     store.delete("https://h0.example/0")
     store.delete("https://h2.example/5")
     store.delete("https://a.example/")
@@ -51,7 +55,7 @@ def fill(store: DocumentStore) -> None:
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Contents]:
     folder = tmp_path_factory.mktemp("template") / "s"
-    schema = Schema(families=(ColumnFamily("page", GCPolicy(max_versions=2)),))
+    schema = Schema(captures=GCPolicy(max_versions=2), bodies=GCPolicy(max_versions=1))
     with docstore.open(folder, create=True, schema=schema) as store:
         fill(store)
         return folder, contents(store)

@@ -290,7 +290,7 @@ def test_pages_can_be_deleted_and_the_store_compacted(
         assert store.backup(tmp_path / "backup").segments > 0
         for number in range(20, 200):
             assert store.delete(f"https://a.example/{number}")
-        store.cells.apply("https://a.example/0", [DeleteFamily("text")])
+        store.cells.apply("https://a.example/0", [DeleteFamily("anchor")])
         report = store.compact()
         assert report.removed_segments >= 1
         assert report.rows == 20

@@ -11,7 +11,7 @@ from cli_case import Terminal
 from pages import changed, page, words
 
 import docstore
-from docstore import DeleteCells, VerdictKind
+from docstore import VerdictKind
 from docstore.reports.check import check
 from docstore.storage.envelope import parse_envelope
 from docstore.store import DocumentStore
@@ -101,17 +101,14 @@ def test_a_page_that_is_gone_is_nobodys_duplicate(tmp_path: Path) -> None:
         assert (exact.verdict.kind, exact.verdict.of_url) == (VerdictKind.NEAR, "https://b.example/near")
 
 
-@pytest.mark.parametrize("own_headers", [True, False])
-def test_a_visit_stays_unless_it_takes_something_from_the_capture_that_goes(tmp_path: Path, own_headers: bool) -> None:
+@pytest.mark.parametrize("status", [200, 304])
+def test_a_visit_goes_with_the_capture_that_it_confirms(tmp_path: Path, status: int) -> None:
     first, second, visit = T0, T0 + 1_000_000, T0 + 2_000_000
+    body = page(NEW) if status == 200 else b""
     with docstore.open(tmp_path / "s", create=True, durability="flush") as store:
         store.put_page(URL, page(OLD), headers=HTML, fetched_at=first)
         store.put_page(URL, page(NEW), headers=LONG, fetched_at=second)
-        assert store.put_page(URL, page(NEW), headers=HTML, fetched_at=visit).stored == "confirmed"
-        if not own_headers:  # as an older docstore wrote it
-            row = store.cells.read_row(URL, docstore.ReadSpec(families=("http",), start=visit))
-            assert row is not None
-            store.cells.apply(URL, [DeleteCells("http", cell.qualifier, visit, visit + 1000) for cell in row.cells])
+        assert store.put_page(URL, body, status=status, headers=HTML, fetched_at=visit).stored == "confirmed"
         offset = place_of(store, URL, ("http", b"headers"), second)
         assert offset > place_of(store, URL, ("page", b"body"), second), "or the body would be lost with it"
         assert offset > place_of(store, URL, ("text", b"main"), second)
@@ -120,13 +117,26 @@ def test_a_visit_stays_unless_it_takes_something_from_the_capture_that_goes(tmp_
     with docstore.open(path, durability="flush") as store:
         document = store.get(URL)
         assert document is not None
-        if own_headers:
-            assert (document.timestamp, document.body, document.status) == (visit, page(NEW), 200)
-            assert dict(document.newest.headers or ()) == dict(HTML)
-            assert {lost.timestamp for lost in store.lost} == {second}
-        else:  # the headers of the first capture are none of the second's
-            assert (document.timestamp, document.body) == (first, page(OLD))
-            assert {lost.timestamp for lost in store.lost} == {second, visit}
+        assert (document.timestamp, document.body) == (first, page(OLD))
+        assert {(lost.timestamp, lost.columns) for lost in store.lost} == {
+            (second, ("http:headers",)),
+            (visit, ("http:headers",)),
+        }
+        assert len(list(check(store.opened))) == 2, "what is lost, and no visit that confirms nothing"
+
+
+def test_a_visit_that_is_lost_leaves_the_capture_that_it_confirms(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="flush") as store:
+        store.put_page(URL, page(OLD), headers=HTML, fetched_at=T0)
+        store.put_page(URL, page(OLD), headers=LONG, fetched_at=T0 + 1_000_000)
+        offset = place_of(store, URL, ("http", b"headers"), T0 + 1_000_000)
+        path = copied(tmp_path)
+    lose_from(path, offset)
+    with docstore.open(path, durability="flush") as store:
+        document = store.get(URL)
+        assert document is not None
+        assert (document.timestamp, document.body) == (T0, page(OLD))
+        assert {lost.timestamp for lost in store.lost} == {T0 + 1_000_000}
 
 
 def test_a_delta_goes_with_its_base(tmp_path: Path) -> None:

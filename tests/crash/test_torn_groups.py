@@ -27,7 +27,6 @@ from docstore.model.types import (
     Append,
     ColumnFamily,
     Condition,
-    DeleteCells,
     DeleteFamily,
     DeleteRow,
     Durability,
@@ -198,7 +197,7 @@ def cells_by_hand(store: DocumentStore) -> None:
 
 
 def take_the_original(store: DocumentStore) -> None:
-    store.cells.apply("https://a.example/0", [DeleteCells("page", b"body")])
+    store.cells.apply("https://a.example/0", [DeleteRow()])
     store.cells.check_and_mutate("https://a.example/1", Condition("note", b"b", None), [DeleteRow()])
 
 
@@ -219,9 +218,7 @@ def every_page(store: DocumentStore) -> None:
     put(store, NEW_PAGES)
 
 
-TWO_VERSIONS = Schema(
-    families=tuple(ColumnFamily(name, GCPolicy(max_versions=2)) for name in ("page", "http", "text", "dedup"))
-)
+TWO_VERSIONS = Schema(captures=GCPolicy(max_versions=2), bodies=GCPolicy(max_versions=1))
 NOTES = Schema(families=(ColumnFamily("note", GCPolicy()),))
 
 KINDS = {

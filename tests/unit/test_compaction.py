@@ -11,18 +11,30 @@ from pathlib import Path
 import msgpack
 import pytest
 from pages import changed, page, words
-from stores import before_refs_change, contents, everything_on_disk, records_of
+from stores import before_refs_change, change_capture, contents, everything_on_disk, records_of, stored_value
 
 import docstore
 from docstore import Page, Policy, VerdictKind
 from docstore.archives.ingest import ingest
+from docstore.model.capture import BODY, CANONICAL_PAGE, CLUSTER
 from docstore.model.errors import InvalidArgument, StoreUnavailable
-from docstore.model.format import COMPACTION_ROW
-from docstore.model.types import ColumnFamily, Durability, GCPolicy, ReadSpec, RowMutations, Schema, SetCell
+from docstore.model.format import CAPTURE_FAMILY, COMPACTION_ROW
+from docstore.model.types import (
+    ColumnFamily,
+    DeleteCells,
+    Durability,
+    GCPolicy,
+    ReadSpec,
+    RowMutations,
+    Schema,
+    SetCell,
+)
 from docstore.reports.check import check
+from docstore.storage.envelope import is_absent
 from docstore.storage.files import Files
 from docstore.storage.sharing import body_name
 from docstore.store import DocumentStore
+from docstore.tablets.layout import Layout
 from docstore.tablets.manifest import Manifest
 
 SAMPLE = Path(__file__).parent.parent.parent / "examples" / "sample-crawl.warc.gz"
@@ -114,7 +126,7 @@ def test_second_compaction_at_the_same_time_is_refused(store: DocumentStore) -> 
 
 
 def test_policies_are_applied_and_space_of_old_versions_comes_back(tmp_path: Path) -> None:
-    schema = Schema(families=(ColumnFamily("page", GCPolicy(max_versions=2)),))
+    schema = Schema(captures=GCPolicy(max_versions=2))
     with docstore.open(tmp_path / "s", create=True, schema=schema, durability="none") as store:
         for version in range(5):
             body = page(words(version, 3000))
@@ -123,9 +135,101 @@ def test_policies_are_applied_and_space_of_old_versions_comes_back(tmp_path: Pat
         report = store.compact()
         assert report.expired_cells == 3
         assert contents(store) == before
-        raw = store.opened.engine.read_row("pages", store.cells.row_key("https://a.example/"))
-        assert sum(cell.family == "page" for cell in raw) == 2
+        assert len(list(store.table.records(store.cells.row_key("https://a.example/")))) == 2
         assert list(check(store.opened)) == []
+
+
+def a_store_that_drops_bodies(tmp_path: Path, now: list[int]) -> DocumentStore:
+    opened = Layout(tmp_path / "s").open(create=True, schema=Schema(bodies=GCPolicy(max_age_seconds=1000)))
+    return DocumentStore(opened, Durability.NONE, clock=lambda: now[0])
+
+
+def test_a_dropped_body_leaves_text_fingerprints_and_verdict(tmp_path: Path) -> None:
+    now = [T0]
+    with a_store_that_drops_bodies(tmp_path, now) as store:
+        pages = some_pages(9)
+        list(store.put_pages(pages))
+        list(store.put_pages([one._replace(fetched_at=T0 + 10**9, url=one.url + "/") for one in pages[:1]]))
+        now[0] = T0 + 1500 * 10**6
+        before = contents(store)
+        assert store.compact().damaged_values == 0
+        assert contents(store) == before
+        assert store.opened.sharing.envelope(body_name(pages[0].body)) is None, "no page holds it any more"
+        for one in pages:
+            assert is_absent(stored_value(store, one.url, BODY))
+        document = store.get(pages[4].url)
+        assert document is not None and document.body is None and document.text
+        document = store.get(pages[0].url + "/")
+        assert document is not None and document.body == pages[0].body
+        assert list(check(store.opened)) == []
+        again = store.put_page("https://again.example/", pages[4].body, headers=HTML)
+        assert again.verdict.kind is VerdictKind.EXACT
+        store.compact()
+        assert list(check(store.opened)) == []
+
+
+def test_a_body_that_a_visit_confirms_while_values_move_is_not_dropped(tmp_path: Path) -> None:
+    now = [T0]
+    with a_store_that_drops_bodies(tmp_path, now) as store:
+        list(store.put_pages(some_pages(3)))
+        url, body = "https://h1.example/1", some_pages(3)[1].body
+
+        def confirm() -> None:
+            now[0] = T0 + 500 * 10**6
+            assert store.put_page(url, status=304, fetched_at=now[0]).stored == "confirmed"
+            now[0] = T0 + 1200 * 10**6
+
+        now[0] = T0 + 1200 * 10**6
+        before_refs_change(store, confirm)
+        store.compact()
+        document = store.get(url)
+        assert document is not None and document.body == body
+        assert is_absent(stored_value(store, "https://h0.example/0", BODY))
+        assert list(check(store.opened)) == []
+
+
+def test_what_was_computed_for_a_capture_goes_with_its_record(tmp_path: Path) -> None:
+    schema = Schema(captures=GCPolicy(max_versions=1))
+    with docstore.open(tmp_path / "s", create=True, schema=schema, durability="none") as store:
+        row_key = store.cells.row_key("https://a.example/")
+        for at in (T0, T0 + 10**6):
+            store.put_page("https://a.example/", page(words(at % 7, 300)), headers=HTML, fetched_at=at)
+            cells = [SetCell(*column, at, b"\x00computed") for column in (CLUSTER, CANONICAL_PAGE)]
+            store.opened.engine.mutate_rows([RowMutations("pages", row_key, cells)], Durability.NONE)
+        assert store.compact(dry_run=True).expired_cells == 3
+        assert store.compact().expired_cells == 3
+        stored = store.opened.engine.read_row("pages", row_key)
+        assert {cell.timestamp for cell in stored} == {T0 + 10**6}
+        assert len(stored) == 3
+
+
+def test_a_damaged_record_stops_nothing_and_is_named(store: DocumentStore) -> None:
+    list(store.put_pages(some_pages(6)))
+    row_key = store.cells.row_key("https://h1.example/1")
+    (cell,) = store.opened.engine.read_row("pages", row_key)
+    cut = SetCell(cell.family, cell.qualifier, cell.timestamp, cell.value[:-5])
+    store.opened.engine.mutate_rows([RowMutations("pages", row_key, [cut])], Durability.NONE)
+    (problem,) = check(store.opened)
+    assert problem.where == f"https://h1.example/1 capture: @{T0}"
+    report = store.compact()
+    assert report.damaged_values == 1 and report.kept_segments == 0
+    assert [one.url for one in report.unreadable] == ["https://h1.example/1"]
+    for one in some_pages(6):
+        if one.url != "https://h1.example/1":
+            document = store.get(one.url)
+            assert document is not None and document.body == one.body
+
+
+def test_a_visit_without_the_capture_that_it_confirms_is_named(store: DocumentStore) -> None:
+    store.put_page("https://a.example/", page(words(1, 300)), headers=HTML, fetched_at=T0)
+    store.put_page("https://a.example/", status=304, headers=HTML, fetched_at=T0 + 10**6)
+    assert list(check(store.opened)) == []
+    row_key = store.cells.row_key("https://a.example/")
+    gone = DeleteCells(CAPTURE_FAMILY, b"", T0, T0 + 1)
+    store.opened.engine.mutate_rows([RowMutations("pages", row_key, [gone])], Durability.NONE)
+    (problem,) = check(store.opened)
+    assert f"@{T0 + 10**6}" in problem.where and f"@{T0}" in problem.what
+    store.compact()
 
 
 def test_rows_of_very_many_cells_are_compacted_in_slices(tmp_path: Path) -> None:
@@ -299,11 +403,10 @@ def test_readers_and_a_writer_go_on_while_tablets_are_compacted(store: DocumentS
 def test_cell_that_was_written_during_the_move_keeps_the_writers_value(store: DocumentStore) -> None:
     list(store.put_pages(some_pages(12)))
     url = "https://h3.example/3"
-    at = T0
     other = page(words(99, 300))
 
     def meddle() -> None:
-        store.cells.apply(url, [SetCell("page", b"body", at, other)])
+        change_capture(store, url, {BODY: other})
         store.delete("https://h4.example/4")
 
     before_refs_change(store, meddle)
@@ -321,19 +424,19 @@ def test_reader_that_misses_a_record_reads_the_row_once_more(store: DocumentStor
     list(store.put_pages(some_pages(12)))
     url = "https://h3.example/3"
     row_key = store.cells.row_key(url)
-    real = store.opened.engine.read_row
+    real = store.opened.engine.newest
     looks: list[int] = []
 
-    def read_row(table: str, key: bytes, spec: ReadSpec = ReadSpec()) -> list[docstore.Cell]:
-        cells = real(table, key, spec)
+    def newest(table: str, key: bytes, family: str, qualifier: bytes) -> docstore.Cell | None:
+        cell = real(table, key, family, qualifier)
         if table == "pages" and key == row_key and not looks:
             looks.append(1)
             store.compact()  # between the look at the row and the read of the record
-        return cells
+        return cell
 
-    store.opened.engine.read_row = read_row  # type: ignore[method-assign, assignment]
+    store.opened.engine.newest = newest  # type: ignore[method-assign]
     document = store.get(url)
-    store.opened.engine.read_row = real  # type: ignore[method-assign]
+    store.opened.engine.newest = real  # type: ignore[method-assign]
     assert looks and document is not None
     assert document.body == some_pages(12)[3].body
 

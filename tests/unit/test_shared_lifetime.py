@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from pages import changed, page, words
-from stores import before_refs_change, records_of
+from stores import before_refs_change, change_capture, records_of, stored_value
 
 from docstore import Page, Policy, VerdictKind
 from docstore.dedup import prune
+from docstore.model.capture import BODY, MAIN
 from docstore.model.pointers import PagePointer
-from docstore.model.types import Cell, ColumnFamily, DeleteCells, Durability, GCPolicy, RowMutations, Schema, SetCell
+from docstore.model.types import Cell, Durability, GCPolicy, RowMutations, Schema, SetCell
 from docstore.reports.check import check
 from docstore.storage.envelope import parse_envelope
 from docstore.storage.plan import Plan, Stage
@@ -54,7 +55,7 @@ def test_canonical_that_expires_while_another_url_leans_on_it_is_freed_only_when
     tmp_path: Path,
 ) -> None:
     now = [T0]
-    schema = Schema(families=(ColumnFamily("page", GCPolicy(max_age_seconds=1000)),))
+    schema = Schema(captures=GCPolicy(max_age_seconds=1000))
     opened = Layout(tmp_path / "s").open(create=True, schema=schema)
     with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
         first, _ = shared_pair(store)
@@ -80,7 +81,7 @@ def test_canonical_that_expires_while_another_url_leans_on_it_is_freed_only_when
         store.compact()
         assert list(store.opened.engine.scan("bodies")) == []
         records = [found for row in store.opened.manifest.segments() for found in records_of(store, row.number)]
-        assert records and not any(found.family == "page" for found in records)
+        assert records == []
 
 
 def test_nobody_leans_on_a_body_that_is_being_freed(store: DocumentStore) -> None:
@@ -126,14 +127,15 @@ def test_two_bodies_never_become_each_others_base(store: DocumentStore) -> None:
     second = page(changed(words(8, 600), 1, 10))
     names = [body_name(first), body_name(second)]
     # Stored apart, so that nobody leans on anybody yet; the second is the first in row order.
-    store.cells.apply("https://b.example/", [SetCell("page", b"body", T0, first)])
-    store.cells.apply("https://a.example/", [SetCell("page", b"body", T0, second)])
+    for number, (url, body) in enumerate((("https://b.example/", first), ("https://a.example/", second))):
+        store.put_page(url, page(words(20 + number, 600)), headers=HTML, fetched_at=T0)
+        change_capture(store, url, {BODY: body})
 
     def lean() -> None:
         """The first is encoded as a delta of the second by now; somebody comes to lean on the first."""
         pointer = PagePointer(T0, store.cells.row_key("https://b.example/"))
-        (cell,) = store.opened.engine.read_row("pages", pointer.row_key)
-        row = store.opened.sharing.lean_on(Base(names[0], first, cell.value, pointer), pointer)
+        envelope = stored_value(store, "https://b.example/", BODY)
+        row = store.opened.sharing.lean_on(Base(names[0], first, envelope, pointer), pointer)
         assert row is not None
         store.opened.engine.mutate_rows([row], Durability.NONE)
 
@@ -155,7 +157,7 @@ def test_users_that_use_nothing_are_taken_off(store: DocumentStore) -> None:
     first, _ = shared_pair(store)
     third = page(changed(words(5, 600), 2, 12))
     store.put_page("https://c.example/", third, headers=HTML, fetched_at=T0)
-    store.cells.apply("https://c.example/", [DeleteCells("page", b"body"), DeleteCells("text", b"main")])
+    change_capture(store, "https://c.example/", {BODY: None, MAIN: None})
     lifetimes = Lifetimes(store.opened.engine, store.opened.bodies, store.opened.sharing, store.table, store.committer)
     assert lifetimes.free_unused() == 0
     users = {pointer.row_key for pointer in store.opened.sharing.users(body_name(first))}
@@ -173,7 +175,7 @@ def test_pages_stored_by_reference_share_one_record_after_compaction(store: Docu
             policies={VerdictKind.EXACT: Policy.REFERENCE},
         )
     store.compact()
-    envelopes = {cell.value for row in store.opened.engine.scan("pages") for cell in row.cells if cell.family == "page"}
+    envelopes = {stored_value(store, f"https://{host}.example/", BODY) for host in "abc"}
     assert len(envelopes) == 1
     store.delete("https://c.example/")
     store.compact()
@@ -267,16 +269,18 @@ def test_a_body_that_comes_to_be_held_while_it_is_marked_is_not_freed(
     store: DocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = shared_pair(store)
-    store.cells.apply("https://a.example/", [DeleteCells("page", b"body")])  # its postings still lead to it
+    change_capture(store, "https://a.example/", {BODY: None})  # its postings still lead to it
     lifetimes = Lifetimes(store.opened.engine, store.opened.bodies, store.opened.sharing, store.table, store.committer)
 
     def hold(mark: Plan) -> None:
         store.committer.watch = None
         envelope = store.opened.sharing.envelope(body_name(first))
         assert envelope is not None
-        row = store.cells.row_key("https://a.example/")
-        cells = [SetCell("page", b"body", T0, envelope)]
-        store.committer.commit(Plan().write(Stage.PAGES, [RowMutations("pages", row, cells)]))
+        row_key = store.cells.row_key("https://a.example/")
+        old = next(store.table.records(row_key))
+        row = store.table.replacement(row_key, old, old._replace(columns=old.columns | {BODY: envelope}))
+        assert row is not None
+        store.committer.commit(Plan().write(Stage.PAGES, [row]))
 
     store.committer.watch = hold
     assert lifetimes.mark_dying() == 0

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 from pages import changed, page, words
-from stores import before_refs_change
+from stores import before_refs_change, change_capture, stored_value
 
 import docstore
 import docstore.storage.sharing
 import docstore.tablets.backup
 from docstore import Page
-from docstore.model.capture import MAIN
+from docstore.model.capture import BODY, MAIN
 from docstore.model.errors import StorageError
 from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.pointers import PagePointer
-from docstore.model.types import ColumnFamily, DeleteCells, Durability, GCPolicy, RowMutations, Schema, SetCell
+from docstore.model.types import Durability, GCPolicy, RowMutations, Schema, SetCell
 from docstore.reports.check import check
 from docstore.storage.envelope import parse_envelope
 from docstore.storage.plan import Plan, Stage
@@ -52,9 +52,7 @@ def text_of(store: DocumentStore, url: str) -> str:
 
 
 def text_record(store: DocumentStore, url: str) -> Record:
-    cells = store.opened.engine.read_row("pages", store.cells.row_key(url))
-    (envelope,) = {cell.value for cell in cells if (cell.family, cell.qualifier) == MAIN}
-    ref = parse_envelope(envelope).ref
+    ref = parse_envelope(stored_value(store, url, MAIN)).ref
     assert ref is not None
     return store.opened.bodies.read(ref)
 
@@ -115,7 +113,7 @@ def test_text_outlives_the_page_that_it_leans_on(store: DocumentStore) -> None:
 
 def test_text_outlives_an_expired_page_that_it_leans_on(tmp_path: Path) -> None:
     now = [T0]
-    schema = Schema(families=(ColumnFamily("page", GCPolicy(max_age_seconds=1000)),))
+    schema = Schema(captures=GCPolicy(max_age_seconds=1000))
     opened = Layout(tmp_path / "s").open(create=True, schema=schema)
     with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
         store.put_page(URLS[0], FIRST, headers=HTML, fetched_at=T0)
@@ -152,18 +150,17 @@ def test_no_text_leans_on_that_of_a_body_that_is_being_freed(store: DocumentStor
 def test_two_texts_never_become_each_others_base(store: DocumentStore) -> None:
     # Stored without postings, so that nobody leans on anybody yet; the second is the first in row order.
     texts = put(store, [SECOND])
-    store.cells.apply("https://b.example/", [SetCell("page", b"body", T0, FIRST)])
+    store.put_page(URLS[1], page(words(7, 600)), headers=HTML, fetched_at=T0)
     other = text_of(store, URLS[0]).replace("other", "another").encode()
-    store.cells.apply("https://b.example/", [SetCell("text", b"main", T0, other)])
+    change_capture(store, URLS[1], {BODY: FIRST, MAIN: other})
 
     def lean() -> None:
         """The page of the first body leans on the second by now; somebody comes to lean on the first, with its text."""
         pointer = PagePointer(T0, store.cells.row_key(URLS[1]))
-        cells = {cell.family: cell.value for cell in store.opened.engine.read_row("pages", pointer.row_key)}
-        base = docstore.storage.sharing.Base(body_name(FIRST), FIRST, cells["page"], pointer)
+        base = docstore.storage.sharing.Base(body_name(FIRST), FIRST, stored_value(store, URLS[1], BODY), pointer)
         row = store.opened.sharing.lean_on(base, pointer)
         assert row is not None
-        rows = [row, store.opened.sharing.name_text(base.name, cells["text"], body_name(other))]
+        rows = [row, store.opened.sharing.name_text(base.name, stored_value(store, URLS[1], MAIN), body_name(other))]
         store.opened.engine.mutate_rows(rows, Durability.NONE)
 
     before_refs_change(store, lean)
@@ -186,7 +183,7 @@ def test_text_that_the_base_has_no_more_is_kept_for_those_that_lean_on_it(
     if tablet_again:
         store.compact()
     holder = URLS[leaning(store).index(False)]
-    store.cells.apply(holder, [DeleteCells("text", b"main"), SetCell("text", b"main", T0, b"another text " * 60)])
+    change_capture(store, holder, {MAIN: b"another text " * 60})
     others = [(url, text) for url, text in zip(URLS, texts, strict=True) if url != holder]
     for level in ("fast", "best", "fast"):
         for url, text in others:
@@ -250,7 +247,7 @@ def test_group_that_fails_leaves_no_text_behind_to_lean_on(store: DocumentStore)
 
 def test_user_stays_as_long_as_its_text_leans(store: DocumentStore) -> None:
     texts = put(store)
-    store.cells.apply(URLS[2], [DeleteCells("page", b"body")])
+    change_capture(store, URLS[2], {BODY: None})
     lifetimes = Lifetimes(store.opened.engine, store.opened.bodies, store.opened.sharing, store.table, store.committer)
     lifetimes.free_unused()
     users = {pointer.row_key for pointer in store.opened.sharing.users(body_name(FIRST))}
@@ -270,9 +267,7 @@ def test_place_of_a_text_is_looked_up_anew_once_a_body_of_that_name_was_freed(st
         store.delete(url)
     store.compact()
     assert store.opened.sharing.envelope(body_name(FIRST)) is None
-    store.cells.apply(URLS[0], [DeleteCells("text", b"main")])
-    replaced = " ".join(changed(words(5, 600), 9, 300))
-    store.cells.apply(URLS[0], [SetCell("text", b"main", T0, replaced.encode())])
+    change_capture(store, URLS[0], {MAIN: " ".join(changed(words(5, 600), 9, 300)).encode()})
     store.put_page(URLS[1], SECOND, headers=HTML, fetched_at=T0)
     fresh = text_of(store, URLS[1])
     assert set(changed(words(5, 600), 1, 12)) == set(fresh.split())

@@ -24,15 +24,17 @@ from contextlib import contextmanager
 
 import msgpack
 
+from docstore.model.capture import BODY
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.format import (
+    CAPTURE_FAMILY,
     COMPACTION_ROW,
     SET_ASIDE_DIRECTORY,
     TABLE_TAGS,
 )
 from docstore.model.types import DeleteRow, ReadSpec, RowMutations, SetCell
+from docstore.storage.captures import sound_records
 from docstore.storage.counts import fold
-from docstore.storage.engine import ScannedRow
 from docstore.storage.envelope import envelope_raw_bytes
 from docstore.storage.parts import Progress
 from docstore.storage.plan import Plan, Stage
@@ -46,6 +48,7 @@ from docstore.tablets.compaction.relatives import Relatives
 from docstore.tablets.compaction.relocation import PAGES, Relocator, check_movable
 from docstore.tablets.compaction.segments import (
     SegmentWriter,
+    cell_values,
     codec_totals,
     dictionaries_named,
     removable,
@@ -67,8 +70,8 @@ RESUME_SECONDS = 86_400
 """An interrupted run older than this is not gone on with: what it wrote may hold much garbage by now."""
 META = "meta"
 _FULL_SCAN = ReadSpec(cell_limit=10_000)
-_SAMPLED_SCAN = ReadSpec(families=("http", "page", "text"), cell_limit=10_000)
-"""Families whose columns get dictionaries."""
+_SAMPLED_SCAN = ReadSpec((CAPTURE_FAMILY,), cell_limit=10_000)
+"""What dictionaries are made of."""
 
 
 def compact(
@@ -176,7 +179,7 @@ class Compaction:
             for row in self._opened.engine.scan(PAGES, tablet.start, tablet.end, _FULL_SCAN):
                 report.rows += 1
                 report.expired_cells += len(self._table.dropped_of(row.cells))
-                refs = {cell.value for cell in row.cells if segment_of(cell.value) is not None}
+                refs = {value for value in cell_values(row.cells) if segment_of(value) is not None}
                 report.values += len(refs)
                 report.raw_bytes += sum(envelope_raw_bytes(ref) for ref in refs)
         report.old_bytes = sum(row.committed_bytes for row in self._opened.manifest.segments())
@@ -273,12 +276,18 @@ class Compaction:
         opened = self._opened
         envelopes: dict[Column, list[bytes]] = defaultdict(list)
         for row in opened.engine.scan(PAGES, tablet.start, tablet.end, _SAMPLED_SCAN):
-            seen: set[bytes] = set()
-            for cell in row.cells:
-                if cell.value not in seen and segment_of(cell.value) in old:
-                    seen.add(cell.value)
-                    envelopes[cell.family, cell.qualifier].append(cell.value)
-            self._drop_expired(row, envelopes)
+            records = list(sound_records(row.cells))
+            dropped = {record.timestamp for record in self._table.dropped_records(records)}
+            hidden = self._table.bodies_to_drop(records)
+            kept = dict.fromkeys(
+                (column, value)
+                for record in records
+                if record.timestamp not in dropped
+                for column, value in record.columns.items()
+                if segment_of(value) in old and not (column == BODY and record.timestamp in hidden)
+            )
+            for column, value in kept:
+                envelopes[column].append(value)
         placement = opened.placement
         dictionaries = make_dictionaries(envelopes, placement.fetch, placement.leans, self._level, opened.dictionaries)
         encoder = Encoder(self._level, dictionaries, codec)
@@ -300,13 +309,6 @@ class Compaction:
         if envelopes:
             self._use_dictionaries(tablet, {column: made.checksum for column, made in dictionaries.items()})
         return body_bytes
-
-    def _drop_expired(self, row: ScannedRow, envelopes: dict[Column, list[bytes]]) -> None:
-        """A dictionary is not made of what is dropped."""
-        for cell in self._table.dropped_of(row.cells):
-            found = envelopes.get((cell.family, cell.qualifier))
-            if found and cell.value in found[-len(row.cells) :]:
-                found.remove(cell.value)
 
     def _use_dictionaries(self, tablet: Tablet, checksums: dict[Column, bytes]) -> None:
         """The tablet's next values get the dictionaries made now; those of its sites go."""

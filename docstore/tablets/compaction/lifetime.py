@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 from docstore.model.capture import BODY, MAIN
 from docstore.model.errors import CorruptionError
-from docstore.model.format import CODEC_ZSTD_DELTA
+from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_DELTA
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteCells, DeleteRow, Mutation, ReadSpec, RowMutations, SetCell
+from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine
 from docstore.storage.envelope import parse_envelope
 from docstore.storage.plan import Plan, Stage
@@ -40,14 +41,10 @@ SLICE_ROWS = 64
 SLICE_PAGES = 128
 """Pages looked at under one hold of the lock: a few milliseconds."""
 _PAGES = "pages"
-_BODY_SPEC = ReadSpec(families=(BODY[0],), qualifier_prefix=BODY[1])
-_LEANING_SPEC = ReadSpec(families=(BODY[0], MAIN[0]))
-_LEANING = (BODY, MAIN)
-"""Columns whose values lean on others."""
 
 
 class _Use(NamedTuple):
-    """What the cells of one page say: envelopes of its bodies, and the bases that its bodies and texts lean on."""
+    """What the captures of one row say: envelopes of their bodies, and the bases of their bodies and texts."""
 
     envelopes: frozenset[bytes]
     leans_on: frozenset[bytes]
@@ -150,7 +147,14 @@ class Lifetimes:
     def _is_held(self, name: bytes, envelope: bytes) -> bool:
         """Whether a page shows this very record: one that a policy hides is dropped by this compaction."""
         row_keys = dict.fromkeys(pointer.row_key for pointer in self._sharing.users(name))
-        return any(cell.value == envelope for row_key in row_keys for cell in self._table.read_row(row_key, _BODY_SPEC))
+        try:
+            return any(
+                capture.columns.get(BODY) == envelope
+                for row_key in row_keys
+                for capture in self._table.captures(row_key)
+            )
+        except CorruptionError:
+            return True  # of a row with a damaged record nobody knows
 
     # --- one body
 
@@ -197,10 +201,10 @@ class Lifetimes:
 
     def _use(self, pointer: PagePointer) -> _Use:
         """What stands in the page's row, hidden by a policy or not: as long as it stands there it can be read."""
-        cells = self._engine.read_row(_PAGES, pointer.row_key, _LEANING_SPEC)
-        envelopes = frozenset(cell.value for cell in cells if (cell.family, cell.qualifier) == BODY)
-        leaning = {cell.value for cell in cells if (cell.family, cell.qualifier) in _LEANING}
-        return _Use(envelopes, frozenset(filter(None, map(self._leans_on, leaning))))
+        records = list(sound_records(self._engine.read_row(_PAGES, pointer.row_key, ReadSpec((CAPTURE_FAMILY,)))))
+        bodies = {record.columns[BODY] for record in records if BODY in record.columns}
+        texts = {record.columns[MAIN] for record in records if MAIN in record.columns}
+        return _Use(frozenset(bodies), frozenset(filter(None, map(self._leans_on, bodies | texts))))
 
     def _leans_on(self, envelope: bytes) -> bytes:
         ref = parse_envelope(envelope).ref

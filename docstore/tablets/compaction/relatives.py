@@ -17,9 +17,8 @@ import numpy as np
 from docstore.model.capture import BODY
 from docstore.model.format import CODEC_ZSTD_DELTA, SKETCH_BYTES
 from docstore.model.pointers import PagePointer
-from docstore.model.types import ReadSpec
 from docstore.storage.cache import LruCache
-from docstore.storage.envelope import envelope_raw_bytes, is_ref
+from docstore.storage.envelope import INLINE_TAG, envelope_raw_bytes, is_ref
 from docstore.storage.sharing import DYING, ENVELOPE, LARGEST_BASE_BYTES, TEXT, Base, SharedBodies, body_name
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
@@ -176,10 +175,8 @@ class Relatives:
 
     def _of(self, pointer: PagePointer) -> Base | None:
         """The body of the page that the verdict names, or its base."""
-        family, qualifier = BODY
-        spec = ReadSpec((family,), qualifier, pointer.timestamp, pointer.timestamp + 1)
-        cells = self._table.read_row(pointer.row_key, spec)
-        envelope = next((cell.value for cell in cells if cell.qualifier == qualifier), b"\0")
+        capture = self._table.capture_at(pointer.row_key, pointer.timestamp)
+        envelope = INLINE_TAG if capture is None else capture.columns.get(BODY, INLINE_TAG)
         known = self._by_old_envelope.get(envelope)
         if known is not None:
             return known

@@ -1,9 +1,10 @@
-"""Moving one tablet's values into segments of its own: garbage out, values encoded anew, refs changed.
+"""Moving one tablet's values into segments of its own: garbage out, values encoded again, refs changed.
 
 Knows rows, their policies, shared bodies and the commit point; must not know the index, nor when a segment is
 unlinked.  Rows are read in row-key order, a chunk at a time; what is made of them lies in a segment that is durable
-before the first row refers to it.  Each ref is changed only where the cell still holds the old one: a lost race makes
-the new record garbage, and the cell is looked at again in the next pass.
+before the first row refers to it.  The values of a capture are moved together: its record is replaced only where it is
+still the old one.  A lost race makes the new records of the segment garbage, and the row is looked at again in the next
+pass.
 """
 
 from __future__ import annotations
@@ -13,19 +14,35 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
-from docstore.model.capture import BODY, CANONICAL_PAGE, MAIN, SKETCH, VERDICT, decode_cluster_place, decode_verdict
+from docstore.model.capture import (
+    BODY,
+    CANONICAL_PAGE,
+    MAIN,
+    SKETCH,
+    VERDICT,
+    Column,
+    decode_cluster_place,
+    decode_verdict,
+)
 from docstore.model.errors import CorruptionError, InvalidArgument, StorageError
-from docstore.model.format import CODEC_ZSTD_DELTA, INLINE_LIMIT_BYTES, RECORD_VALUE, VALUE_INLINE
+from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_DELTA, INLINE_LIMIT_BYTES, RECORD_VALUE
 from docstore.model.pointers import PagePointer
-from docstore.model.types import Cell, DeleteCells, Mutation, Position, ReadSpec, RowMutations, SetCell
-from docstore.storage.engine import Engine
-from docstore.storage.envelope import encode_ref_envelope, envelope_raw_bytes, parse_envelope
+from docstore.model.types import Cell, DeleteCells, Mutation, ReadSpec, RowMutations, SetCell
+from docstore.storage.captures import CaptureRecord, capture_of
+from docstore.storage.engine import Engine, ScannedRow, all_cells
+from docstore.storage.envelope import (
+    INLINE_TAG,
+    encode_absent,
+    encode_ref_envelope,
+    envelope_raw_bytes,
+    is_absent,
+    parse_envelope,
+)
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.sharing import BODY_FAMILY, DYING, ENVELOPE, TABLE, TEXT, Base, SharedBodies, body_name
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
 from docstore.storage.values import TEXT_DELTA
-from docstore.tablets.bodies import decode_ref
 from docstore.tablets.commit import Committer
 from docstore.tablets.compaction.relatives import MovedText, Relatives
 from docstore.tablets.compaction.segments import SegmentWriter, segment_of
@@ -37,33 +54,33 @@ from docstore.tablets.segment import SEGMENT_LIMIT_BYTES
 from docstore.tablets.values import Encoded
 
 PAGES = "pages"
-INLINE = bytes((VALUE_INLINE,))
 SLICE_CELLS = 1000
 APPLY_MOVES = 256
-"""Cells changed under one hold of the lock: those of some 100 rows, or some of a row of very many versions."""
+"""Values changed under one hold of the lock: those of some 100 rows, or some of a row of very many captures."""
 PENDING_MOVES = 50_000
 """Moves remembered until their segment is finished: some 10 MB."""
 
+
+Columns = dict[Column, bytes]
+"""Cell values of a capture."""
 
 TEXT_SAVING = 0.2
 """Of a text's bytes, times its likeness to the base's: by itself a text takes a quarter, as a delta a twentieth."""
 
 
 class Move(NamedTuple):
-    """One cell that gets a new ref.
+    """One value that gets a new ref, or a body that is dropped.
 
     Attributes:
-        family, qualifier, timestamp: of the cell.
-        old, new: its envelopes.
+        column: of the value.
+        old, new: its cell values.
         name: of the body, or of the body that a text goes with; b"" for another column.
         base: what the new record leans on, or None.
-        text: with a body: the text that its row names, where no cell of the page holds it; with a text: the one that
+        text: with a body: the text that its row names, where no capture of the page has it; with a text: the one that
             it leans on, where the base's row names none yet.
     """
 
-    family: str
-    qualifier: bytes
-    timestamp: int
+    column: Column
     old: bytes
     new: bytes
     name: bytes = b""
@@ -71,18 +88,18 @@ class Move(NamedTuple):
     text: MovedText | None = None
 
 
-class _Body(NamedTuple):
-    """What a text has to know of the body it goes with: its name, and the base that it is to lean on, or None."""
+class Change(NamedTuple):
+    """A capture record, or a cell of another family, and what moves of it."""
 
-    name: bytes
-    base: Base | None
+    old: CaptureRecord | Cell
+    moves: list[Move]
 
 
 class PlannedRow(NamedTuple):
     """What is to be done to one row."""
 
     row_key: bytes
-    moves: list[Move]
+    changes: list[Change]
     collect: bool
 
 
@@ -146,15 +163,18 @@ class Relocator:
             relatives: finds bases for its bodies.
             again: a further pass, for what the last one had to leave.
         """
-        body_bytes = 0
+        self._tablet, self._encoder, self._relatives = tablet, encoder, relatives
+        self._body_bytes = 0
         self.moved.left = 0
         try:
-            for row in self._rows(tablet):
-                planned, bodies = self._plan(tablet, row[0], row[1], encoder, relatives)
-                body_bytes += bodies
+            for row in self._engine.scan(PAGES, tablet.start, tablet.end, ReadSpec(cell_limit=SLICE_CELLS)):
+                planned = self._plan(row)
+                if row.truncated and planned.collect:
+                    self._collect_long_row(row.row_key)
+                    planned = planned._replace(collect=False)
                 self.moved.rows += not again
                 self._pending += _pieces(planned)
-                self._pending_moves += len(planned.moves)
+                self._pending_moves += _moves_of(planned)
                 full = self._segment is not None and self._segment.length_bytes >= SEGMENT_LIMIT_BYTES
                 if full or self._pending_moves >= PENDING_MOVES:
                     self._publish()
@@ -164,205 +184,206 @@ class Relocator:
                 self._segment.abandon()
                 self._segment = None
             raise
-        return body_bytes
-
-    # --- reading
-
-    def _rows(self, tablet: Tablet) -> Iterator[tuple[bytes, list[Cell]]]:
-        """Rows with all their cells that matter: of a row of very many cells those that lie in Bodies."""
-        for row in self._engine.scan(PAGES, tablet.start, tablet.end, ReadSpec(cell_limit=SLICE_CELLS)):
-            if not row.truncated:
-                yield row.row_key, row.cells
-                continue
-            kept: list[Cell] = []
-            after: Position | None = None
-            while True:
-                cells = self._engine.read_row(PAGES, row.row_key, ReadSpec(cell_limit=SLICE_CELLS, after=after))
-                kept += [cell for cell in cells if cell.value[:1] != INLINE or cell.family in ("page", "dedup")]
-                if len(cells) < SLICE_CELLS:
-                    break
-                after = Position(cells[-1].family, cells[-1].qualifier, cells[-1].timestamp)
-            self._collect_long_row(row.row_key)
-            yield row.row_key, kept
+        return self._body_bytes
 
     def _collect_long_row(self, row_key: bytes) -> None:
         """Apply the policies to a row of very many cells, a slice at a time."""
         dropped = self._table.dropped(row_key)
         while cells := list(islice(dropped, SLICE_CELLS)):
-            drops = [DeleteCells(c.family, c.qualifier, c.timestamp, c.timestamp + 1) for c in cells]
             with self._committer.lock:
+                drops = [DeleteCells(c.family, c.qualifier, c.timestamp, c.timestamp + 1) for c in cells]
                 self._committer.commit(Plan().remove(Stage.PAGES, [RowMutations(PAGES, row_key, drops)]))
             self.moved.expired_cells += len(drops)
 
     # --- planning
 
-    def _plan(
-        self, tablet: Tablet, row_key: bytes, cells: list[Cell], encoder: Encoder, relatives: Relatives
-    ) -> tuple[PlannedRow, int]:
-        dropped = set(self._table.dropped_of(cells))
-        columns = {(c.family, c.qualifier, c.timestamp): c.value for c in cells}
-        moves: list[Move] = []
-        done: dict[bytes, Move] = {}
-        bodies: dict[int, _Body] = {}
-        body_bytes = 0
+    def _plan(self, row: ScannedRow) -> PlannedRow:
+        cells = [
+            cell
+            for cell in all_cells(self._engine, PAGES, row)
+            if not row.truncated or cell.value[:1] != INLINE_TAG or cell.family in (CAPTURE_FAMILY, "dedup")
+        ]
+        row_key = row.row_key
+        records: dict[int, CaptureRecord] = {}
+        for cell in cells:
+            if cell.family == CAPTURE_FAMILY:
+                try:
+                    records[cell.timestamp] = capture_of(cell)
+                except CorruptionError as error:
+                    self._note(error, Place(row_key, CAPTURE_FAMILY, b"", cell.timestamp))
+        is_sound = len(records) == sum(cell.family == CAPTURE_FAMILY for cell in cells)
+        dropped = set(self._table.dropped_of(cells)) if is_sound else set()
+        self._hidden = self._table.bodies_to_drop(list(records.values()))
+        self._texts = {record.columns[MAIN] for record in records.values() if MAIN in record.columns}
+        self._canonical = {cell.timestamp: cell.value for cell in cells if cell[:2] == CANONICAL_PAGE}
+        self._done: dict[bytes, Move] = {}
+        changes = []
         for cell in cells:
             if cell in dropped:
                 continue
-            column = (cell.family, cell.qualifier)
+            old = records.get(cell.timestamp) if cell.family == CAPTURE_FAMILY else cell
+            if old is not None:
+                columns = {old[:2]: old.value} if isinstance(old, Cell) else old.columns
+                if moves := self._moves(row_key, cell.timestamp, columns):
+                    changes.append(Change(old, moves))
+        return PlannedRow(row_key, changes, is_sound and (row.truncated or bool(dropped)))
+
+    def _moves(self, row_key: bytes, timestamp: int, columns: Columns) -> list[Move]:
+        """What moves of a capture, or of a cell of another family."""
+        moves: list[Move] = []
+        body: tuple[bytes, Base | None] | None = None
+        for column, old in columns.items():
             if column == BODY:
-                body_bytes += envelope_raw_bytes(cell.value)
-            if segment_of(cell.value) not in self._old:
+                if timestamp in self._hidden:
+                    moves.append(Move(BODY, old, encode_absent(envelope_raw_bytes(old))))
+                    body = b"", None
+                    continue
+                self._body_bytes += envelope_raw_bytes(old)
+            if segment_of(old) not in self._old:
                 continue
-            move = done.get(cell.value)
+            move = self._done.get(old)
             if move is None:
                 try:
                     if column == BODY:
-                        move = self._moved_body(tablet, row_key, cell, columns, encoder, relatives)
+                        move = self._moved_body(row_key, timestamp, columns)
                     elif column == MAIN:
-                        move = self._moved_text(tablet, row_key, cell, columns, bodies, encoder, relatives)
+                        if body is None:
+                            body = self._body_of(Place(row_key, *BODY, timestamp), columns.get(BODY, INLINE_TAG))
+                        move = self._moved_text(row_key, timestamp, old, *body)
                     else:
-                        move = self._moved(tablet, cell, encoder)
+                        record, raw = self._read(old)
+                        move = Move(column, old, self._write(record, self._encoder.encode(column, raw)))
                 except CorruptionError as error:
-                    self._placement.unreadable.note(error, Place(row_key, *column, cell.timestamp))
-                    self.moved.damaged += 1
+                    self._note(error, Place(row_key, *column, timestamp))
                     continue
-                done[cell.value] = move
+                self._done[old] = move
             if column == BODY:
-                bodies[cell.timestamp] = _Body(move.name, move.base)
-            moves.append(move._replace(family=cell.family, qualifier=cell.qualifier, timestamp=cell.timestamp))
-        return PlannedRow(row_key, moves, bool(dropped)), body_bytes
+                body = move.name, move.base
+            moves.append(move)
+        return moves
 
-    def _read(self, cell: Cell) -> tuple[Record, bytes]:
-        record, raw = self._placement.fetch_record(cell.value)
-        ref = parse_envelope(cell.value).ref
-        assert ref is not None
-        self._on_bytes(decode_ref(ref).length)
+    def _note(self, error: CorruptionError, place: Place) -> None:
+        self._placement.unreadable.note(error, place)
+        self.moved.damaged += 1
+
+    def _read(self, envelope: bytes) -> tuple[Record, bytes]:
+        record, raw = self._placement.fetch_record(envelope)
+        self._on_bytes(self._placement.stored_bytes(envelope))
         self.moved.values += 1
         self.moved.raw_bytes += len(raw)
         return record, raw
 
-    def _moved(self, tablet: Tablet, cell: Cell, encoder: Encoder) -> Move:
-        """A value that leans on no other."""
-        record, raw = self._read(cell)
-        column = (cell.family, cell.qualifier)
-        new = self._write(tablet, record, encoder.encode(column, raw))
-        return Move(*column, cell.timestamp, cell.value, new)
+    def _moved_text(self, row_key: bytes, timestamp: int, old: bytes, name: bytes, base: Base | None) -> Move:
+        """A text leans on the text of the body that its own body leans on; or on that of its own body, if others do.
 
-    def _moved_text(
-        self,
-        tablet: Tablet,
-        row_key: bytes,
-        cell: Cell,
-        columns: dict[tuple[str, bytes, int], bytes],
-        bodies: dict[int, _Body],
-        encoder: Encoder,
-        relatives: Relatives,
-    ) -> Move:
-        """A text leans on the text of the body that its own body leans on; or on that of its own body, if others do."""
-        record, raw = self._read(cell)
-        body = bodies.get(cell.timestamp) or self._body_of(
-            Place(row_key, *BODY, cell.timestamp), columns.get((*BODY, cell.timestamp), b"\0")
-        )
-        named = self._sharing.envelope(body.name, TEXT) if body.name else None
-        found = None
-        if body.base is not None and named != cell.value:
-            found = relatives.text_of(body.base)
-        elif named is not None and named != cell.value:
-            found = relatives.text_of(Base(body.name, b"", b"", PagePointer(cell.timestamp, row_key)))
-        if found is not None:
-            chosen, base = encoder.encode_near(MAIN, raw, [found[0]], TEXT_DELTA)
-            if base is not None:
-                new = self._write(tablet, record._replace(row_key=row_key), chosen)
-                base = base._replace(raw=b"")
-                return Move(*MAIN, cell.timestamp, cell.value, new, body.name, base, found[1])
-        new = self._write(tablet, record, encoder.encode(MAIN, raw))
-        if body.name and body.base is None:
-            relatives.add_text(body.name, cell.value, new)
-        return Move(*MAIN, cell.timestamp, cell.value, new, body.name)
+        Args:
+            row_key, timestamp: of the capture.
+            old: its cell value.
+            name: of the capture's body; b"" for none.
+            base: what that leans on, or None.
+        """
+        record, raw = self._read(old)
+        named = self._sharing.envelope(name, TEXT) if name else None
+        relative = None
+        if base is not None and named != old:
+            relative = self._relatives.text_of(base)
+        elif named is not None and named != old:
+            relative = self._relatives.text_of(Base(name, b"", b"", PagePointer(timestamp, row_key)))
+        if relative is not None:
+            encoded, chosen = self._encoder.encode_near(MAIN, raw, [relative[0]], TEXT_DELTA)
+            if chosen is not None:
+                new = self._write(record._replace(row_key=row_key), encoded)
+                return Move(MAIN, old, new, name, chosen._replace(raw=b""), relative[1])
+        new = self._write(record, self._encoder.encode(MAIN, raw))
+        if name and base is None:
+            self._relatives.add_text(name, old, new)
+        return Move(MAIN, old, new, name)
 
-    def _body_of(self, place: Place, envelope: bytes) -> _Body:
+    def _body_of(self, place: Place, envelope: bytes) -> tuple[bytes, Base | None]:
         """Of a body that is not moved: its name, and what it leans on now; neither where it cannot be read."""
         if parse_envelope(envelope).ref is None:
-            return _Body(b"", None)
-        found = self._placement.unreadable.attempt(lambda: self._placement.fetch_record(envelope), place)
-        if found is None:
-            return _Body(b"", None)
-        record, raw = found
+            return b"", None
+        read = self._placement.unreadable.attempt(lambda: self._placement.fetch_record(envelope), place)
+        if read is None:
+            return b"", None
+        record, raw = read
         pointer = PagePointer(record.timestamp, place.row_key)
         leans_on = Base(record.related, b"", b"", pointer) if record.codec == CODEC_ZSTD_DELTA else None
-        return _Body(body_name(raw), leans_on)
+        return body_name(raw), leans_on
 
-    def _moved_body(
-        self,
-        tablet: Tablet,
-        row_key: bytes,
-        cell: Cell,
-        columns: dict[tuple[str, bytes, int], bytes],
-        encoder: Encoder,
-        relatives: Relatives,
-    ) -> Move:
-        record, raw = self._read(cell)
-        column = (cell.family, cell.qualifier)
+    def _moved_body(self, row_key: bytes, timestamp: int, columns: Columns) -> Move:
+        old = columns[BODY]
+        record, raw = self._read(old)
         name = body_name(raw)
         leant_on = record.related if record.codec == CODEC_ZSTD_DELTA else b""
         shared = self._sharing.cells(name)
         carried = self._carried.get(name)
-        if carried is not None and carried[0] == cell.value:
-            return Move(*column, cell.timestamp, cell.value, carried[1], name)
-        holds = shared.get(ENVELOPE) == cell.value
+        if carried is not None and carried[0] == old:
+            return Move(BODY, old, carried[1], name)
+        holds = shared.get(ENVELOPE) == old
         borrowed = record.row_key != row_key and ENVELOPE in shared and not leant_on
         if borrowed and not holds and segment_of(shared[ENVELOPE]) not in self._old:
-            return Move(*column, cell.timestamp, cell.value, shared[ENVELOPE], name)
-        pointer = PagePointer(record.timestamp, record.row_key)
-        written = record.timestamp if record.row_key == row_key else cell.timestamp
-        sketch = columns.get((*SKETCH, written), b"\0")[1:]
+            return Move(BODY, old, shared[ENVELOPE], name)
+        sketch = columns.get(SKETCH, INLINE_TAG)[1:]
         if holds or borrowed:
-            new = self._write(tablet, record, encoder.encode(column, raw))
+            new = self._write(record, self._encoder.encode(BODY, raw))
             if borrowed:
-                self._carried[name] = (cell.value, new)
-            relatives.add(sketch, Base(name, raw, new, pointer), cell.value)
-            text = self._moved_shared_text(tablet, shared.get(TEXT, b"\0"), columns, encoder) if holds else None
-            return Move(*column, cell.timestamp, cell.value, new, name, None, text)
-        of_page = _likely_relative(columns, written, row_key)
-        bases = relatives.near(row_key, name, raw, sketch, leant_on, of_page)
-        text_bytes = envelope_raw_bytes(columns.get((*MAIN, written), INLINE))
+                self._carried[name] = (old, new)
+            pointer = PagePointer(record.timestamp, record.row_key)
+            self._relatives.add(sketch, Base(name, raw, new, pointer), old)
+            text = self._moved_shared_text(shared.get(TEXT, INLINE_TAG)) if holds else None
+            return Move(BODY, old, new, name, None, text)
+        bases = self._relatives.near(
+            row_key, name, raw, sketch, leant_on, self._likely_relative(row_key, timestamp, columns)
+        )
+        text_bytes = envelope_raw_bytes(columns.get(MAIN, INLINE_TAG))
 
         def saves(base: Base) -> int:
             """What the text is thought to save by leaning on that base's text, as it may where the body leans."""
             return (
-                int(TEXT_SAVING * relatives.likeness(sketch, base) * text_bytes)
+                int(TEXT_SAVING * self._relatives.likeness(sketch, base) * text_bytes)
                 if text_bytes > INLINE_LIMIT_BYTES
                 else 0
             )
 
-        chosen, base = encoder.encode_near(column, raw, bases, saves=saves)
-        own = record._replace(row_key=row_key, timestamp=written)
-        new = self._write(tablet, own, chosen)
+        encoded, base = self._encoder.encode_near(BODY, raw, bases, saves=saves)
+        written = record.timestamp if record.row_key == row_key else timestamp
+        new = self._write(record._replace(row_key=row_key, timestamp=written), encoded)
         if base is None:
-            relatives.add(sketch, Base(name, raw, new, PagePointer(cell.timestamp, row_key)), cell.value)
-        return Move(*column, cell.timestamp, cell.value, new, name, base and base._replace(raw=b""))
+            self._relatives.add(sketch, Base(name, raw, new, PagePointer(timestamp, row_key)), old)
+        return Move(BODY, old, new, name, base and base._replace(raw=b""))
 
-    def _moved_shared_text(
-        self, tablet: Tablet, envelope: bytes, columns: dict[tuple[str, bytes, int], bytes], encoder: Encoder
-    ) -> MovedText | None:
-        """Move the text that a shared body's row names, where no cell of the holder's row has it.
+    def _likely_relative(self, row_key: bytes, timestamp: int, columns: Columns) -> PagePointer | None:
+        """The page that stands for a capture's cluster since the last sweep, or else the one that its verdict names."""
+        place = self._canonical.get(timestamp, b"")
+        if place[:1] == INLINE_TAG:
+            canonical = decode_cluster_place(place[1:])
+            if canonical.row_key != row_key:
+                return PagePointer(canonical.timestamp, canonical.row_key)
+        stored = columns.get(VERDICT, b"")
+        if stored[:1] == INLINE_TAG:
+            verdict = decode_verdict(stored[1:])
+            if verdict.of_row_key:
+                return PagePointer(verdict.of_timestamp, verdict.of_row_key)
+        return None
+
+    def _moved_shared_text(self, envelope: bytes) -> MovedText | None:
+        """Move the text that a shared body's row names, where no capture of the holder's row has it.
 
         It was the holder's text once; the pages that lean on it are the ones that need it.
         """
-        if segment_of(envelope) not in self._old:
+        if segment_of(envelope) not in self._old or envelope in self._texts:
             return None
-        if any(value == envelope for (*column, _), value in columns.items() if tuple(column) == MAIN):
+        read = self._placement.unreadable.attempt(lambda: self._placement.fetch_record(envelope))
+        if read is None:
             return None
-        found = self._placement.unreadable.attempt(lambda: self._placement.fetch_record(envelope))
-        if found is None:
-            return None
-        record, raw = found
-        return MovedText(envelope, self._write(tablet, record, encoder.encode(MAIN, raw)), body_name(raw))
+        record, raw = read
+        return MovedText(envelope, self._write(record, self._encoder.encode(MAIN, raw)), body_name(raw))
 
-    def _write(self, tablet: Tablet, old: Record, encoded: Encoded) -> bytes:
+    def _write(self, old: Record, encoded: Encoded) -> bytes:
         codec, related, payload = encoded
         if self._segment is None:
-            self._segment = self._begin_segment(tablet.number)
+            self._segment = self._begin_segment(self._tablet.number)
         before = self._segment.length_bytes
         record = Record(
             RECORD_VALUE, old.row_key, old.family, old.qualifier, old.timestamp, codec, related, old.raw_bytes, payload
@@ -402,42 +423,58 @@ class Relocator:
 
     def _apply(self, planned: PlannedRow, rows: dict[tuple[str, bytes], list[Mutation]]) -> None:
         """Decide under the lock what of a row's plan still holds."""
+        row_key = planned.row_key
         mutations: list[Mutation] = []
-        current = self._current(planned)
-        if planned.collect:
-            for cell in self._table.dropped_of(current):
-                mutations.append(DeleteCells(cell.family, cell.qualifier, cell.timestamp, cell.timestamp + 1))
-                self.moved.expired_cells += 1
-        values = {(cell.family, cell.qualifier, cell.timestamp): cell.value for cell in current}
-        for move in planned.moves:
-            if values.get((move.family, move.qualifier, move.timestamp)) != move.old:
+        dropped = list(self._table.dropped(row_key)) if planned.collect else []
+        for cell in dropped:
+            mutations.append(DeleteCells(cell.family, cell.qualifier, cell.timestamp, cell.timestamp + 1))
+        self.moved.expired_cells += len(dropped)
+        gone = {cell[:3] for cell in dropped}
+        hidden: set[int] | None = None
+        for old, moves in planned.changes:
+            if (old[:3] if isinstance(old, Cell) else (CAPTURE_FAMILY, b"", old.timestamp)) in gone:
+                continue
+            new: Columns = {}
+            shared: dict[tuple[str, bytes], list[Mutation]] = {}
+            for move in moves:
+                if is_absent(move.new):
+                    if hidden is None:
+                        hidden = self._table.bodies_to_drop(list(self._table.records(row_key)))
+                    if old.timestamp not in hidden:
+                        continue  # a visit has confirmed it since
+                elif move.name and not self._settle_sharing(PagePointer(old.timestamp, row_key), move, shared):
+                    self.moved.left += 1
+                    continue
+                new[move.column] = move.new
+            if not new:
+                continue
+            replaced = self._replaced(row_key, old, new)
+            if replaced is None:
                 self.moved.lost_races += 1
                 continue
-            if move.name and not self._settle_sharing(planned.row_key, move, rows):
-                self.moved.left += 1
-                continue
-            mutations.append(SetCell(move.family, move.qualifier, move.timestamp, move.new))
+            mutations += replaced
+            for key, of_shared in shared.items():
+                _extend(rows, key, of_shared)
         if mutations:
-            _extend(rows, (PAGES, planned.row_key), mutations)
+            _extend(rows, (PAGES, row_key), mutations)
 
-    def _current(self, planned: PlannedRow) -> list[Cell]:
-        cells = self._engine.read_row(PAGES, planned.row_key, ReadSpec(cell_limit=SLICE_CELLS))
-        if len(cells) < SLICE_CELLS:
-            return cells
-        found: list[Cell] = []
-        for move in planned.moves:
-            spec = ReadSpec((move.family,), move.qualifier, move.timestamp, move.timestamp + 1)
-            found += self._engine.read_row(PAGES, planned.row_key, spec)
-        return found
+    def _replaced(self, row_key: bytes, old: CaptureRecord | Cell, new: Columns) -> Sequence[Mutation] | None:
+        """The mutations that give a record or cell its new values; None if it has changed: it is looked at again."""
+        if isinstance(old, CaptureRecord):
+            row = self._table.replacement(row_key, old, old._replace(columns=old.columns | new))
+            return None if row is None else row.mutations
+        spec = ReadSpec((old.family,), old.qualifier, old.timestamp, old.timestamp + 1)
+        if old not in self._engine.read_row(PAGES, row_key, spec):
+            return None
+        return [SetCell(*old[:3], value) for value in new.values()]
 
-    def _settle_sharing(self, row_key: bytes, move: Move, rows: dict[tuple[str, bytes], list[Mutation]]) -> bool:
-        """Users and rows of shared bodies, changed with the cell; False where the new record cannot be used.
+    def _settle_sharing(self, pointer: PagePointer, move: Move, rows: dict[tuple[str, bytes], list[Mutation]]) -> bool:
+        """Users and rows of shared bodies, changed with the record; False where the new value cannot be used.
 
-        The user of the base that the old record leant on stays: users that use nothing go when bodies are freed.
+        The user of the base that the old value leant on stays: users that use nothing go when bodies are freed.
         """
-        pointer = PagePointer(move.timestamp, row_key)
         shared = self._sharing.cells(move.name)
-        qualifier = TEXT if (move.family, move.qualifier) == MAIN else ENVELOPE
+        qualifier = TEXT if move.column == MAIN else ENVELOPE
         if move.base is not None:
             if shared.get(qualifier) == move.old:
                 return False  # while this value was encoded as a delta, another came to lean on it
@@ -468,28 +505,22 @@ def _is_same_text(named: bytes | None, text: MovedText | None) -> bool:
     return named is None or named in (text.old, text.new)
 
 
-def _likely_relative(
-    columns: dict[tuple[str, bytes, int], bytes], timestamp: int, row_key: bytes
-) -> PagePointer | None:
-    """The page that stands for the version's cluster since the last sweep, or else the one that its verdict names."""
-    place = columns.get((*CANONICAL_PAGE, timestamp), b"")
-    if place[:1] == INLINE:
-        canonical = decode_cluster_place(place[1:])
-        if canonical.row_key != row_key:
-            return PagePointer(canonical.timestamp, canonical.row_key)
-    stored = columns.get((*VERDICT, timestamp), b"")
-    if stored[:1] == INLINE:
-        verdict = decode_verdict(stored[1:])
-        if verdict.of_row_key:
-            return PagePointer(verdict.of_timestamp, verdict.of_row_key)
-    return None
+def _moves_of(planned: PlannedRow) -> int:
+    return sum(len(change.moves) for change in planned.changes)
 
 
 def _pieces(planned: PlannedRow) -> Iterator[PlannedRow]:
-    """A plan in pieces of at most APPLY_MOVES moves: nothing needs a row of very many versions to change at once."""
-    for start in range(0, max(len(planned.moves), planned.collect), APPLY_MOVES):
-        moves = planned.moves[start : start + APPLY_MOVES]
-        yield PlannedRow(planned.row_key, moves, planned.collect and not start)
+    """A plan in pieces of about APPLY_MOVES moves: nothing needs a row of very many captures to change at once."""
+    changes: list[Change] = []
+    moves, collect = 0, planned.collect
+    for change in planned.changes:
+        if changes and moves + len(change.moves) > APPLY_MOVES:
+            yield PlannedRow(planned.row_key, changes, collect)
+            changes, moves, collect = [], 0, False
+        changes.append(change)
+        moves += len(change.moves)
+    if changes or collect:
+        yield PlannedRow(planned.row_key, changes, collect)
 
 
 def _batches(pending: Sequence[PlannedRow]) -> Iterator[list[PlannedRow]]:
@@ -497,11 +528,12 @@ def _batches(pending: Sequence[PlannedRow]) -> Iterator[list[PlannedRow]]:
     batch: list[PlannedRow] = []
     moves = 0
     for planned in pending:
-        if batch and moves + len(planned.moves) + 1 > APPLY_MOVES:
+        planned_moves = 1 + _moves_of(planned)
+        if batch and moves + planned_moves > APPLY_MOVES:
             yield batch
             batch, moves = [], 0
         batch.append(planned)
-        moves += len(planned.moves) + 1
+        moves += planned_moves
     if batch:
         yield batch
 

@@ -15,18 +15,20 @@ from typing import NamedTuple
 
 from docstore.model.codec import decode_varint
 from docstore.model.format import (
+    CAPTURE_FAMILY,
     CODEC_ZSTD_DICTIONARY,
     RECORD_COLUMNS,
     RECORD_VALUE,
     SEGMENT_DRAINING,
     SEGMENT_LIVE,
-    VALUE_REF,
 )
-from docstore.model.types import Durability, Position, ReadSpec, SetCell
-from docstore.storage.engine import Engine
+from docstore.model.types import Cell, Durability, ReadSpec, SetCell
+from docstore.storage.captures import sound_records
+from docstore.storage.engine import Engine, all_cells
+from docstore.storage.envelope import REF_TAG, parse_envelope
 from docstore.storage.files import AppendFile, Files
 from docstore.storage.plan import Plan
-from docstore.tablets.bodies import SegmentRow, encode_ref
+from docstore.tablets.bodies import SegmentRow, decode_ref, encode_ref
 from docstore.tablets.dictionaries import checksums_in_use
 from docstore.tablets.header import encode_header
 from docstore.tablets.manifest import Manifest
@@ -43,19 +45,28 @@ SLICE_CELLS = 10_000
 
 def segment_of(envelope: bytes) -> int | None:
     """The segment that an envelope's record lies in; None where the value stands in the cell."""
-    if not envelope or envelope[0] != VALUE_REF:
+    if envelope[:1] != REF_TAG:
         return None
     _, offset = decode_varint(envelope, 1)
     return decode_varint(envelope, offset)[0]
+
+
+def cell_values(cells: Iterable[Cell]) -> Iterator[bytes]:
+    """Cell values that may be refs: of capture records those of their columns."""
+    for cell in cells:
+        if cell.family == CAPTURE_FAMILY:
+            for record in sound_records((cell,)):
+                yield from record.columns.values()
+        else:
+            yield cell.value
 
 
 def segments_of(plan: Plan) -> Iterator[int]:
     """The segments that the cells of a plan refer to."""
     for row in plan.rows():
         if row.table in ENVELOPE_TABLES:
-            for mutation in row.mutations:
-                if isinstance(mutation, SetCell) and (segment := segment_of(mutation.value)) is not None:
-                    yield segment
+            cells = (Cell(*mutation) for mutation in row.mutations if isinstance(mutation, SetCell))
+            yield from (segment for value in cell_values(cells) if (segment := segment_of(value)) is not None)
 
 
 class SegmentWriter:
@@ -113,8 +124,8 @@ class Usage(NamedTuple):
     """What rows refer to in one segment.
 
     Attributes:
-        records: cells that refer to it; a shared record counts once for each.
-        record_bytes: of the records of cells of pages; a shared one counts for each.
+        records: values that refer to it; a shared record counts once for each.
+        record_bytes: of the records of values of pages; a shared one counts for each.
     """
 
     records: int
@@ -123,37 +134,17 @@ class Usage(NamedTuple):
 
 def usage(engine: Engine) -> dict[int, Usage]:
     """How much of each segment the rows refer to: one scan of all cells."""
-    found: dict[int, list[int]] = {}
-    spec = ReadSpec(cell_limit=SLICE_CELLS)
+    used: dict[int, list[int]] = {}
     for table in ENVELOPE_TABLES:
-        for row in engine.scan(table, spec=spec):
-            for envelope in (cell.value for cell in row.cells):
-                if not envelope or envelope[0] != VALUE_REF:
-                    continue
-                _, offset = decode_varint(envelope, 1)
-                segment, offset = decode_varint(envelope, offset)
-                _, offset = decode_varint(envelope, offset)
-                totals = found.setdefault(segment, [0, 0])
-                totals[0] += 1
-                if table == "pages":
-                    totals[1] += decode_varint(envelope, offset)[0]
-            if row.truncated:
-                _count_rest(engine, table, row.row_key, found)
-    return {segment: Usage(*totals) for segment, totals in found.items()}
-
-
-def _count_rest(engine: Engine, table: str, row_key: bytes, found: dict[int, list[int]]) -> None:
-    """A row of very many cells, in slices; only its segments matter, so that its first cells are counted twice."""
-    after: Position | None = None
-    while True:
-        cells = engine.read_row(table, row_key, ReadSpec(cell_limit=SLICE_CELLS, after=after))
-        for cell in cells:
-            segment = segment_of(cell.value)
-            if segment is not None:
-                found.setdefault(segment, [0, 0])[0] += 1
-        if len(cells) < SLICE_CELLS:
-            return
-        after = Position(cells[-1].family, cells[-1].qualifier, cells[-1].timestamp)
+        for row in engine.scan(table, spec=ReadSpec(cell_limit=SLICE_CELLS)):
+            for value in cell_values(all_cells(engine, table, row)):
+                ref = parse_envelope(value).ref if value[:1] == REF_TAG else None
+                if ref is not None:
+                    segment, _, length = decode_ref(ref)
+                    totals = used.setdefault(segment, [0, 0])
+                    totals[0] += 1
+                    totals[1] += length if table == "pages" else 0
+    return {segment: Usage(*totals) for segment, totals in used.items()}
 
 
 def removable(rows: Iterable[SegmentRow], candidates: set[int], referred_to: set[int]) -> list[int]:
