@@ -5,9 +5,9 @@ Must not know the terminal.
     ranges of row keys  ->  rows read there  ->  written here  ->  read again here, checksums compared  ->  range noted
     then: texts posted in the order in which they were posted there
 
-Cells are written as they are, verdicts and the columns of sweeps among them; what lies below is made anew, as the
-backend of the copy has it.  A copy has each row as it was when it was read: what is written to the source behind that
-comes with the next run, which compares all rows and writes those that differ.
+Captures and cells are written as they are, verdicts and the columns of sweeps among them; what lies below is made
+again, as the backend of the copy has it.  A copy has each row as it was when it was read: what is written to the source
+after that comes with the next run, which compares all rows and writes those that differ.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,20 +25,21 @@ from blake3 import blake3
 
 from docstore.model import capture
 from docstore.model.codec import encode_varint
-from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument
-from docstore.model.format import BAND_SECRET_ROW
+from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.format import BAND_SECRET_ROW, CAPTURE_FAMILY, CAPTURE_STORED
 from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
-from docstore.model.types import Cell, DeleteCells, Durability, Position, ReadSpec, RowMutations, SetCell
+from docstore.model.types import Cell, Durability, Position, ReadSpec, RowMutations, SetCell
 from docstore.reading.documents import DocumentReader
 from docstore.storage.cache import LruCache
+from docstore.storage.captures import capture_of, decode_capture
 from docstore.storage.envelope import encode_inline, envelope_raw_bytes, is_absent, is_ref
 from docstore.storage.sharing import ENVELOPE, TEXT, TEXT_NAME, body_name
-from docstore.storage.table import TIMESTAMP_STEP_MICROS, declared_families
+from docstore.storage.table import CAPTURE_FAMILIES, LATER_COLUMNS, declared_families
 from docstore.storage.unreadable import Unreadable
-from docstore.store import DocumentStore, open_store
+from docstore.store import DocumentStore, now_micros, open_store
 from docstore.writing.copystate import CopyState, Done, source_name
-from docstore.writing.importing import CellKey, ImportedCell, ImportedRow, RowImporter, SharedBase
+from docstore.writing.importing import RECORD_COLUMNS, CellKey, ImportedCell, ImportedRow, RowImporter, SharedBase
 from docstore.writing.textorder import order_of_texts, post_texts
 
 RANGE_ROWS = 2048
@@ -225,7 +226,7 @@ class _Copy:
                 continue
             limit = self._state.next_start(start)
             end = limit
-            for number, row_key in enumerate(self._from.row_keys(start, limit)):
+            for number, row_key in enumerate(self._source.table.row_keys(start, limit)):
                 if number == RANGE_ROWS:
                     end = row_key
                     break
@@ -235,7 +236,7 @@ class _Copy:
     def _copy_range(self, bounds: tuple[bytes, bytes | None]) -> Done:
         """Copy a range of rows; noted unless what was read again differs."""
         start, end = bounds
-        is_empty = next(self._to.row_keys(start, end), None) is None
+        is_empty = next(self._target.table.row_keys(start, end), None) is None
         expected: dict[bytes, int] = {}
         only_here: dict[bytes, set[CellKey]] = {}
         cells = 0
@@ -294,8 +295,7 @@ class _Copy:
             for row_key in gone:
                 self._target.delete(url_of(row_key))
             for row_key, keys in only_here.items():
-                mutations = [DeleteCells(*key[:2], key[2], key[2] + TIMESTAMP_STEP_MICROS) for key in sorted(keys)]
-                self._target.cells.apply(row_key, mutations)
+                self._importer.remove(row_key, sorted(keys), now_micros())
         with self._lock:
             self.report.only_here += len(gone) + len(only_here)
             if self._options.delete:
@@ -327,16 +327,16 @@ class _Copy:
         return sum(part for _, part in self._from.checksums(row_key, row_key + b"\0", {})) == checksum
 
 
-def _order(key: CellKey) -> tuple[str, bytes, int]:
-    return key[0], key[1], -key[2]
+def _order(key: CellKey) -> tuple[bool, str, bytes, int]:
+    return key[0] not in STORED_FAMILIES, key[0], key[1], -key[2]
 
 
 # --- the rows of the source: live cells with their values, in portions, and what their values lean on
 #
-# A portion has whole captures, so that a row of thousands of versions or of a million anchors takes a bounded part of
-# memory.  What a policy hides or a delete has removed is not given.  A value that cannot be read is noted by name and
-# left out; without its body a capture is given without checksum and verdict as well, so that it is stored again when it
-# comes again.
+# A capture is its record without columns, and a cell for each column.  A portion has whole captures, so that a row of
+# thousands of versions or of a million anchors takes a bounded part of memory.  What a policy hides or a delete has
+# removed is not given.  A value that cannot be read is noted by name and left out; without its body a capture is given
+# without checksum and verdict as well, so that it is stored again when it comes again.
 
 PORTION_CELLS = 4096
 PORTION_BYTES = 8 << 20
@@ -344,7 +344,8 @@ PORTION_BYTES = 8 << 20
 MOST_HOLDERS = 256
 """Users of a shared body that are looked at for one that holds it; the oldest are, and the page that brought it is."""
 OWNERS_HELD = 50_000
-CAPTURE_FAMILIES = ("dedup", "http", "page", "text")
+STORED_FAMILIES = tuple(sorted({CAPTURE_FAMILY, *(family for family, _ in LATER_COLUMNS)}))
+"""Where captures, and what was computed of them later, are stored."""
 _LEANING = (capture.BODY, capture.MAIN)
 
 
@@ -365,10 +366,11 @@ class StoreRows:
 
     def __init__(self, store: DocumentStore) -> None:
         self._table = store.table
+        self._engine = store.opened.engine
         self._placement = store.opened.placement
         self._sharing = store.opened.sharing
         self._reader = DocumentReader(store.table, store.opened.placement)
-        self._other_families = tuple(sorted(declared_families(store.schema).keys() - set(CAPTURE_FAMILIES)))
+        self._other_families = tuple(sorted(declared_families(store.schema).keys() - CAPTURE_FAMILIES))
         self._holders: LruCache[bytes, PagePointer | None] = LruCache(OWNERS_HELD)
 
     def row_keys(self, start: bytes = b"", end: bytes | None = None) -> Iterator[bytes]:
@@ -377,18 +379,21 @@ class StoreRows:
             yield row.row_key
 
     def cell_keys(self, row_key: bytes) -> Iterator[CellKey]:
-        """Family, qualifier and timestamp of each live cell of a row, read in slices."""
-        for cells in self._slices(row_key, ReadSpec(keys_only=True)):
-            for cell in cells:
-                yield cell.family, cell.qualifier, cell.timestamp
+        """Family, qualifier and timestamp of each live cell of a row as they are stored, captures first."""
+        yield from sorted((cell[:3] for cell in self._captures(row_key)), key=_order)
+        for cells in self._slices(row_key, ReadSpec(families=self._other_families, keys_only=True)):
+            yield from (cell[:3] for cell in cells)
 
     def portions(self, start: bytes, end: bytes | None) -> Iterator[Portion]:
         """Live cells of a range of rows, in row-key order, with what their values lean on."""
-        for row in self._table.scan(start, end, ReadSpec(cell_limit=PORTION_CELLS)):
-            placed: dict[bytes, bytes] = {}
-            bodies: set[bytes] = set()
-            for cells in self._parts(row.row_key, row.cells, truncated=row.truncated):
-                yield self._portion(row.row_key, cells, placed, bodies)
+        placed: dict[bytes, bytes] = {}
+        last = b""
+        for row_key, cells in self._parts(start, end):
+            if row_key != last:
+                placed, last = {}, row_key
+            imported = self._with_shared(self._values(row_key, cells))
+            row = ImportedRow(row_key, imported, _posted(imported), placed)
+            yield Portion(row, sum(map(cell_checksum, imported)))
 
     def checksums(
         self, start: bytes, end: bytes | None, ignored: dict[bytes, set[CellKey]]
@@ -397,29 +402,32 @@ class StoreRows:
 
         Args:
             start, end: range of row keys.
-            ignored: by row key, cells that do not count.
+            ignored: by row key, cells that do not count; of a capture the key of its record.
         """
-        for row in self._table.scan(start, end, ReadSpec(cell_limit=PORTION_CELLS)):
-            without = ignored.get(row.row_key, ())
-            for cells in self._parts(row.row_key, row.cells, truncated=row.truncated):
-                kept = [cell for cell in cells if cell[:3] not in without]
-                values = self._values(row.row_key, kept)
-                yield row.row_key, sum(map(cell_checksum, values))
+        for row_key, cells in self._parts(start, end):
+            without = ignored.get(row_key, set())
+            kept = [
+                cell
+                for cell in cells
+                if cell[:3] not in without and not (_is_of_record(cell[:3]) and _record_key(cell[:3]) in without)
+            ]
+            yield row_key, sum(map(cell_checksum, self._values(row_key, kept)))
 
     def same(self, row: ImportedRow) -> frozenset[CellKey]:
-        """Those of a row's cells that this store has, with the same values."""
+        """Those of a row's cells that this store has, with the same values; captures as a whole."""
         held = {cell[:3]: cell.value for cell in self._like(row)}
-        found = set()
-        for cell in row.cells:
-            envelope = held.get(cell.key)
-            if envelope is None or envelope_raw_bytes(envelope) != len(cell.value):
-                continue
-            try:
-                if self._placement.fetch(envelope) == cell.value:
-                    found.add(cell.key)
-            except CorruptionError:
-                continue  # it is written again
-        return frozenset(found)
+        found = {cell.key for cell in row.cells if cell.key in held and self._is_same(cell, held[cell.key])}
+        every = {cell.key for cell in row.cells} | held.keys()
+        differing = {_record_key(key) for key in every - found if _is_of_record(key)}
+        return frozenset(key for key in found if not _is_of_record(key) or _record_key(key) not in differing)
+
+    def _is_same(self, cell: ImportedCell, held: bytes) -> bool:
+        if cell.family == CAPTURE_FAMILY:
+            return cell.value == held
+        try:
+            return envelope_raw_bytes(held) == len(cell.value) and self._placement.fetch(held) == cell.value
+        except CorruptionError:
+            return False  # it is written again
 
     def find_base(self, name: bytes) -> SharedBase | None:
         """A shared body with its text, and a page that holds it; None where that is gone or cannot be read."""
@@ -435,27 +443,35 @@ class StoreRows:
 
     # --- cells of a row
 
-    def _parts(self, row_key: bytes, cells: list[Cell], *, truncated: bool) -> Iterator[list[Cell]]:
-        """A row's cells in portions: its captures, the oldest first, then the rest."""
-        if not truncated and sum(envelope_raw_bytes(cell.value) for cell in cells) <= PORTION_BYTES:
-            yield cells
-            return
-        spec = ReadSpec(families=CAPTURE_FAMILIES)
-        captures: dict[int, list[Cell]] = {}
-        for cell in self._table.read_row(row_key, spec) if truncated else cells:
-            if cell.family in CAPTURE_FAMILIES:
-                captures.setdefault(cell.timestamp, []).append(cell)
-        part: list[Cell] = []
-        part_bytes = 0
-        for timestamp in sorted(captures):
-            part += captures[timestamp]
-            part_bytes += sum(envelope_raw_bytes(cell.value) for cell in captures[timestamp])
-            if len(part) >= PORTION_CELLS or part_bytes >= PORTION_BYTES:
-                yield part
-                part, part_bytes = [], 0
-        if part:
-            yield part
-        yield from self._slices(row_key, ReadSpec(families=self._other_families))
+    def _parts(self, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, list[Cell]]]:
+        """Rows in portions: all of a short one; of a long one its captures, the oldest first, then the rest."""
+        for row in self._engine.scan("pages", start, end, ReadSpec(cell_limit=PORTION_CELLS)):
+            cells = self._captures(row.row_key) if row.truncated else self._table.live_cells(row.cells)
+            cells = list(_unfolded(cells))
+            if not row.truncated and sum(map(_raw_bytes, cells)) <= PORTION_BYTES:
+                if cells:
+                    yield row.row_key, cells
+                continue
+            captures: dict[int, list[Cell]] = {}
+            for cell in cells:
+                if cell.family not in self._other_families:
+                    captures.setdefault(cell.timestamp, []).append(cell)
+            part: list[Cell] = []
+            part_bytes = 0
+            for _, columns in sorted(captures.items()):
+                part += columns
+                part_bytes += sum(map(_raw_bytes, columns))
+                if len(part) >= PORTION_CELLS or part_bytes >= PORTION_BYTES:
+                    yield row.row_key, part
+                    part, part_bytes = [], 0
+            if part:
+                yield row.row_key, part
+            for others in self._slices(row.row_key, ReadSpec(families=self._other_families)):
+                yield row.row_key, others
+
+    def _captures(self, row_key: bytes) -> list[Cell]:
+        """Live captures of a row as they are stored, and what was computed of them later."""
+        return self._table.live_cells(self._table.stored_row(row_key, ReadSpec(STORED_FAMILIES)))
 
     def _slices(self, row_key: bytes, spec: ReadSpec) -> Iterator[list[Cell]]:
         after: Position | None = None
@@ -467,29 +483,26 @@ class StoreRows:
 
     def _like(self, row: ImportedRow) -> Iterator[Cell]:
         """Cells of this store among which are those that a portion may have in common with it."""
-        if {cell.family for cell in row.cells} <= set(CAPTURE_FAMILIES):
-            yield from self._table.read_row(row.row_key, ReadSpec(families=CAPTURE_FAMILIES))
-            return
-        cells = self._table.read_row(row.row_key, ReadSpec(cell_limit=PORTION_CELLS))
+        cells = self._table.stored_row(row.row_key, ReadSpec(cell_limit=PORTION_CELLS))
         if len(cells) < PORTION_CELLS:
-            yield from cells
+            yield from _unfolded(self._table.live_cells(cells))
             return
+        yield from _unfolded(self._captures(row.row_key))
         for one in row.cells:
-            spec = ReadSpec((one.family,), one.qualifier, one.timestamp, one.timestamp + 1)
-            yield from (cell for cell in self._table.read_row(row.row_key, spec) if cell.qualifier == one.qualifier)
+            if one.family in self._other_families:
+                spec = ReadSpec((one.family,), one.qualifier, one.timestamp, one.timestamp + 1)
+                yield from (cell for cell in self._table.read_row(row.row_key, spec) if cell.qualifier == one.qualifier)
 
     # --- values
-
-    def _portion(self, row_key: bytes, cells: list[Cell], placed: dict[bytes, bytes], bodies: set[bytes]) -> Portion:
-        imported = self._with_shared(self._values(row_key, cells))
-        row = ImportedRow(row_key, imported, self._posted(imported, bodies), placed)
-        return Portion(row, sum(map(cell_checksum, imported)))
 
     def _values(self, row_key: bytes, cells: Iterable[Cell]) -> list[ImportedCell]:
         """Cells with their values; without those that cannot be read."""
         found = []
         damaged: set[int] = set()
         for cell in cells:
+            if cell.family == CAPTURE_FAMILY:
+                found.append(ImportedCell(*cell))
+                continue
             column = (cell.family, cell.qualifier)
             leans_on = b""
             stored_as = cell.value if is_ref(cell.value) or is_absent(cell.value) else b""
@@ -511,6 +524,7 @@ class StoreRows:
         if damaged:
             unknown = (capture.CHECKSUM, capture.VERDICT)
             found = [cell for cell in found if cell.timestamp not in damaged or cell.column not in unknown]
+            found = [_unnamed(cell) if cell.timestamp in damaged else cell for cell in found]
         return found
 
     def _is_there(self, row_key: bytes, cell: Cell) -> bool:
@@ -531,27 +545,6 @@ class StoreRows:
                     shared[*capture.MAIN, cell.timestamp] = held.get(TEXT_NAME) == encode_inline(body_name(text))
         return [cell._replace(is_shared=True) if shared.get(cell.key) else cell for cell in cells]
 
-    @staticmethod
-    def _posted(cells: list[ImportedCell], bodies: set[bytes]) -> frozenset[int]:
-        """Times of the captures that postings lead to; `bodies` are those of earlier parts of the row."""
-        captures: dict[int, dict[capture.Column, ImportedCell]] = {}
-        for cell in cells:
-            captures.setdefault(cell.timestamp, {})[cell.column] = cell
-        posted = set()
-        for timestamp, columns in sorted(captures.items()):
-            body, checksum = columns.get(capture.BODY), columns.get(capture.CHECKSUM)
-            if body is None or checksum is None or not (body.value or is_absent(body.stored_as)):
-                continue
-            verdict = _verdict(columns.get(capture.VERDICT))
-            if verdict is None or verdict.stored == capture.STORED_CONFIRMED:
-                is_posted = checksum.value not in bodies  # it outlived its verdict, or what it confirmed
-            else:
-                is_posted = verdict.stored in capture.STORED_POSTED
-            if is_posted:
-                posted.add(timestamp)
-            bodies.add(checksum.value)
-        return frozenset(posted)
-
     def _holder(self, name: bytes, envelope: bytes | None) -> PagePointer | None:
         """A page that holds a shared body itself."""
         if envelope is None:
@@ -560,9 +553,8 @@ class StoreRows:
             return self._holders.get(name)
         holder = None
         for pointer in self._sharing.users(name)[:MOST_HOLDERS]:
-            timestamp, row_key = pointer
-            spec = ReadSpec((capture.BODY[0],), capture.BODY[1], timestamp, timestamp + 1)
-            if any(cell.value == envelope for cell in self._table.read_row(row_key, spec)):
+            record = self._table.record(pointer.row_key, pointer.timestamp)
+            if record is not None and record.columns.get(capture.BODY) == envelope:
                 holder = pointer
                 break
         self._holders.put(name, holder)
@@ -577,8 +569,49 @@ def cell_checksum(cell: ImportedCell) -> int:
     return int.from_bytes(hashed.digest(16), "big")
 
 
-def _verdict(cell: ImportedCell | None) -> capture.StoredVerdict | None:
-    try:
-        return capture.decode_verdict(cell.value) if cell is not None else None
-    except DocstoreError:  # set by hand, say
-        return None
+def _unfolded(cells: Iterable[Cell]) -> Iterator[Cell]:
+    """Cells as they are stored, each capture as its record without columns and a cell for each column."""
+    for cell in cells:
+        if cell.family == CAPTURE_FAMILY:
+            record = capture_of(cell)
+            yield cell._replace(value=record._replace(columns={}).encode())
+            for (family, qualifier), value in record.columns.items():
+                yield Cell(family, qualifier, cell.timestamp, value)
+        else:
+            yield cell
+
+
+def _unnamed(cell: ImportedCell) -> ImportedCell:
+    """A record without the name of its body; other cells as they are."""
+    if cell.family != CAPTURE_FAMILY:
+        return cell
+    return cell._replace(value=decode_capture(cell.timestamp, cell.value)._replace(body_name=b"").encode())
+
+
+def _raw_bytes(cell: Cell) -> int:
+    return len(cell.value) if cell.family == CAPTURE_FAMILY else envelope_raw_bytes(cell.value)
+
+
+def _is_of_record(key: CellKey) -> bool:
+    return key[0] == CAPTURE_FAMILY or key[:2] in RECORD_COLUMNS
+
+
+def _record_key(key: CellKey) -> CellKey:
+    return CAPTURE_FAMILY, b"", key[2]
+
+
+def _posted(cells: Sequence[ImportedCell]) -> frozenset[int]:
+    """Times of the captures that postings lead to: those that others are judged against."""
+    captures: dict[int, dict[capture.Column, ImportedCell]] = {}
+    for cell in cells:
+        captures.setdefault(cell.timestamp, {})[cell.column] = cell
+    posted = set()
+    for timestamp, columns in captures.items():
+        head, body = columns.get((CAPTURE_FAMILY, b"")), columns.get(capture.BODY)
+        if head is None or head.value[0] != CAPTURE_STORED or body is None or capture.CHECKSUM not in columns:
+            continue
+        if body.value or is_absent(body.stored_as):
+            verdict = columns.get(capture.VERDICT)
+            if verdict is None or capture.decode_verdict(verdict.value).stored in capture.STORED_POSTED:
+                posted.add(timestamp)
+    return frozenset(posted)

@@ -7,16 +7,18 @@ stored outside the row and read back transparently.  Conditional and read-modify
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from docstore.model import keys
+from docstore.model.capture import Column
 from docstore.model.errors import CommitUnknown, CorruptionError, InvalidArgument, StorageError
 from docstore.model.types import (
     Append,
     Cell,
     Condition,
+    DeleteCells,
     DeleteFamily,
     DeleteRow,
     Increment,
@@ -30,7 +32,7 @@ from docstore.model.types import (
 from docstore.storage.engine import ScannedRow
 from docstore.storage.envelope import envelope_raw_bytes
 from docstore.storage.plan import Plan, Stage
-from docstore.storage.table import Table, changed
+from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table, changed
 from docstore.storage.values import READ_AHEAD_BYTES
 
 if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
@@ -250,6 +252,29 @@ class CellStore:
                 cells[column] = SetCell(*column, stamp, changed(rule, newest.value if newest else b""))
             self._commit([(row_key, self._table.checked(list(cells.values())))])
         return [Cell(*cell) for cell in cells.values()]
+
+    def set_computed(self, captures: Sequence[tuple[bytes, int, Mapping[Column, bytes | None]]]) -> int:
+        """Set or remove columns that are computed after the write, `table.LATER_COLUMNS`, in one commit.
+
+        Args:
+            captures: row key and time of each, and its columns; None removes one.
+        Returns:
+            How many were changed: one that was deleted meanwhile must not get a row again.
+        """
+        with self._committer.lock:
+            rows: list[tuple[bytes, list[Mutation]]] = []
+            for row_key, timestamp, columns in captures:
+                if self._table.capture_at(row_key, timestamp) is not None:
+                    cells: list[Mutation] = [
+                        DeleteCells(*column, timestamp, timestamp + TIMESTAMP_STEP_MICROS)
+                        if value is None
+                        else SetCell(*column, timestamp, value)
+                        for column, value in columns.items()
+                    ]
+                    rows.append((row_key, cells))
+            if rows:
+                self._commit(rows)
+        return len(rows)
 
     # --- pieces
 

@@ -7,16 +7,33 @@ joined into chains: two pages are one result only if both are within the thresho
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 from docstore.model import capture
 from docstore.model.capture import ClusterPlace
-from docstore.model.types import SAME_PAGE, ReadSpec
-from docstore.storage.table import Table
+from docstore.model.types import SAME_PAGE, Cell, ReadSpec
+from docstore.storage.captures import LiveCapture
 
-if TYPE_CHECKING:  # a cold read counts milliseconds
-    from docstore.storage.port import Values
+
+class Rows(Protocol):
+    """Where rows are read: the table, or a server."""
+
+    def captures(self, row_key: bytes, end: int | None = None) -> Iterator[LiveCapture]:
+        """Live captures of a row, newest first; before a time, if one is given."""
+        ...
+
+    def stored_row(self, row_key: bytes, spec: ReadSpec) -> Sequence[Cell]:
+        """The cells of a row."""
+        ...
+
+
+class Fetches(Protocol):
+    """Where the values of cells are read."""
+
+    def fetch(self, envelope: bytes, /) -> bytes:
+        """The value that a cell's value leads to."""
+        ...
 
 
 class Membership(NamedTuple):
@@ -43,7 +60,7 @@ class Membership(NamedTuple):
 class ClusterLookup:
     """Reads which cluster a page belongs to.  Thread-safe."""
 
-    def __init__(self, table: Table, placement: Values) -> None:
+    def __init__(self, table: Rows, placement: Fetches) -> None:
         self._table = table
         self._placement = placement
 

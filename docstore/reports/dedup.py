@@ -1,6 +1,6 @@
 """How much of a store is duplicates, which they are, and which query parameters make them.
 
-Knows rows and the columns of `capture`; must not know the terminal.  Counts live rows, unlike the running
+Knows captures and their columns; must not know the terminal.  Counts live rows, unlike the running
 totals of `DocumentStore.stats`; reads no text and no body.  A parameter that never changes the content (a session
 number, a sort order) is a crawler trap: every value of it is another URL of the same page.
 """
@@ -8,7 +8,7 @@ number, a sort order) is a crawler trap: every value of it is another URL of the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -23,6 +23,7 @@ from docstore.model.keys import url_of
 from docstore.model.types import DUPLICATES, ReadSpec, VerdictKind
 from docstore.reading.cells import Row
 from docstore.reading.documents import ROWS_AHEAD
+from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
 from docstore.storage.envelope import envelope_raw_bytes
 from docstore.store import DocumentStore
@@ -32,7 +33,6 @@ if TYPE_CHECKING:  # types alone
     from docstore.attach import Store
 
 CLUSTER_SIZES = ((2, 2), (3, 5), (6, 20), (21, 100), (101, None))
-FAMILIES = ("dedup", "page")
 
 
 class By(StrEnum):
@@ -143,7 +143,7 @@ def dedup_stats(store: DocumentStore, by: By | None = None) -> DedupStats:
         by: also count by this.
     """
     counting = _Counting(store, by)
-    for row in store.table.scan(spec=ReadSpec(families=FAMILIES)):
+    for row in store.table.scan_captures():
         counting.take(row)
     return counting.done()
 
@@ -160,22 +160,24 @@ class _Counting:
     def take(self, row: ScannedRow) -> None:
         """Count one row."""
         url = url_of(row.row_key)
-        captures: dict[int, dict[Column, bytes]] = {}
-        for cell in row.cells:
-            captures.setdefault(cell.timestamp, {})[cell.family, cell.qualifier] = cell.value
+        captures = list(self._store.table.row_captures(row.cells))
         groups = [self._stats.total, *(self._stats.groups.setdefault(name, GroupCounts()) for name in self._names(url))]
         rejected: dict[int, StoredVerdict] = {}
-        for timestamp, columns in captures.items():
-            if capture.VERDICT in columns:
-                verdict = capture.decode_verdict(self._fetch(columns[capture.VERDICT]))
+        for one in captures:
+            if capture.VERDICT in one.columns:
+                verdict = capture.decode_verdict(self._fetch(one.columns[capture.VERDICT]))
                 if verdict.reason == capture.REASON_NOT_MODIFIED:
                     continue
-                body = columns.get(capture.BODY)
+                body = one.columns.get(capture.BODY)
                 stored_bytes = 0 if body is None else self._store.opened.placement.stored_bytes(body)
                 _count(groups, verdict, body, stored_bytes)
                 if verdict.stored == capture.STORED_REJECTED:
-                    rejected[timestamp] = verdict
-        self._note_cluster(captures)
+                    rejected[one.timestamp] = verdict
+        newest = next((one for one in captures if one.shows_page and capture.TEXT_CHECKSUM in one.columns), None)
+        if newest is not None:
+            clusters = {cell.timestamp: cell.value for cell in row.cells if cell[:2] == capture.CLUSTER}
+            if newest.source in clusters:
+                self._clusters[self._fetch(clusters[newest.source])] += 1
         self._note_parameters(url, captures, rejected)
 
     def _names(self, url: str) -> list[str]:
@@ -189,16 +191,7 @@ class _Counting:
             return sorted({f"{host}?{name}" for name, _ in _parameters(parts.query)})
         return []
 
-    def _note_cluster(self, captures: dict[int, dict[Column, bytes]]) -> None:
-        if not any(capture.BODY in columns for columns in captures.values()):
-            return
-        full = max((at for at, columns in captures.items() if capture.TEXT_CHECKSUM in columns), default=None)
-        if full is not None and capture.CLUSTER in captures[full]:
-            self._clusters[self._fetch(captures[full][capture.CLUSTER])] += 1
-
-    def _note_parameters(
-        self, url: str, captures: dict[int, dict[Column, bytes]], rejected: dict[int, StoredVerdict]
-    ) -> None:
+    def _note_parameters(self, url: str, captures: Sequence[LiveCapture], rejected: dict[int, StoredVerdict]) -> None:
         parts = urlsplit(url)
         content = self._content(captures, rejected) if parts.query else b""
         if not content:
@@ -211,13 +204,14 @@ class _Counting:
             seen = variants.get(page, _Variant(0, content, False))
             variants[page] = _Variant(seen.urls + 1, seen.content, seen.changing or content != seen.content)
 
-    def _content(self, captures: dict[int, dict[Column, bytes]], rejected: dict[int, StoredVerdict]) -> bytes:
+    def _content(self, captures: Sequence[LiveCapture], rejected: dict[int, StoredVerdict]) -> bytes:
         """What the newest capture with content shows; of a rejected one, what the page shows that it repeats."""
-        for timestamp in sorted(captures, reverse=True):
-            content = self._content_of(captures[timestamp])
-            verdict = rejected.get(timestamp)
+        for one in captures:
+            content = self._content_of(one.columns)
+            verdict = rejected.get(one.timestamp)
             if not content and verdict is not None and verdict.kind in (VerdictKind.EXACT, VerdictKind.SAME_TEXT):
-                content = self._content_at(verdict.of_row_key, verdict.of_timestamp)
+                named = self._store.table.capture_at(verdict.of_row_key, verdict.of_timestamp)
+                content = b"" if named is None else self._content_of(named.columns)
             if content:
                 return content
         return b""
@@ -226,11 +220,6 @@ class _Counting:
         if capture.TEXT_CHECKSUM not in columns or capture.CHECKSUM not in columns:
             return b""
         return self._fetch(columns[capture.TEXT_CHECKSUM]) or self._fetch(columns[capture.CHECKSUM])
-
-    def _content_at(self, row_key: bytes, timestamp: int) -> bytes:
-        spec = ReadSpec(families=(capture.CHECKSUM[0],), start=timestamp, end=timestamp + 1)
-        cells = self._store.table.read_row(row_key, spec)
-        return self._content_of({(cell.family, cell.qualifier): cell.value for cell in cells})
 
     def done(self) -> DedupStats:
         """The whole."""

@@ -49,7 +49,7 @@ FOLLOW = "docstore_follow"
 """In the meta of a request: True follows the links of its page always, False never if the page repeats another."""
 
 
-_SHAPES = ReadSpec(families=("http",), qualifier_prefix=b"links:", versions=1, cell_limit=MOST_SHAPES)
+_SHAPES = ReadSpec(families=("anchor",), qualifier_prefix=b"links:", versions=1, cell_limit=MOST_SHAPES)
 """Cells of the row of `_shapes_row`: a shape without its host, and its state as the last crawl left it."""
 _TIMES = ReadSpec(families=(capture.VERDICT[0],), qualifier_prefix=capture.VERDICT[1], keys_only=True)
 
@@ -240,7 +240,7 @@ class StoreMiddleware:
         self._tell(shape, passed)
         if passed.change is not None:
             host, slash, rest = shape.partition("/")
-            cell = SetCell("http", f"links:{slash}{rest}".encode(), now_micros(), passed.change.value.encode())
+            cell = SetCell("anchor", f"links:{slash}{rest}".encode(), now_micros(), passed.change.value.encode())
             try:
                 await run_in_thread(self._store.cells.apply, _shapes_row(host), [cell])
             except Exception as error:

@@ -1,8 +1,8 @@
 """Captures of the store as archives list them: rows -> time, status, type, digest and length of each version.
 
-Knows the table of pages, whose cell values tell the length of a body without reading it, and the columns of a capture.
-A version that repeats the one before it, because a crawler saw the same answer
-again or a 304, is a revisit: then both cells hold one envelope.  Captures whose body was not kept are not listed.
+Knows captures, whose cell values tell the length of a body without reading it, and their columns.  A capture that
+repeats the one before it, because a crawler saw the same answer again or a 304, is a revisit: then both show one
+stored body.  Captures whose body was not kept are not listed.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ import hashlib
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from threading import Lock
 from typing import NamedTuple
 
 from docstore.model import capture
-from docstore.model.capture import Column
 from docstore.model.errors import DocstoreError, InvalidArgument
+from docstore.model.format import CAPTURE_NOT_MODIFIED
 from docstore.model.keys import KeyRange, url_of
-from docstore.model.types import Cell, ReadSpec, SetCell
 from docstore.serving.archive_http import END_OF_TIMES, Address, address_of, rows_of_path
+from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
 from docstore.storage.envelope import envelope_raw_bytes, is_absent, parse_envelope
 from docstore.storage.table import Table
@@ -30,13 +31,8 @@ from docstore.store import DocumentStore
 REVISIT_TYPE = "warc/revisit"
 UNKNOWN_TYPE = "unk"
 
-_FAMILIES = ("http", "page")
-_CELLS_PER_CAPTURE = 16
-"""A capture has no more cells in these families."""
 SHORT_ROWS = 8
 """Rows of one host and path (schemes, ports, users) that a short question looks at."""
-ANY_CELL = ReadSpec(versions=1, cell_limit=1, keys_only=True)
-"""Gives the keys of rows; the newest version is one that no policy on their number has to be asked about."""
 _ROWS_AHEAD = 256
 _STATUS = re.compile(rb"[0-9]{1,4}")
 _TYPE = re.compile(rb"[!-~]{1,127}")
@@ -91,9 +87,10 @@ def sha1_digest(recorded: str) -> str:
     return ""
 
 
-def is_kept_body(cell: Cell) -> bool:
-    """Whether a cell is the body of a capture, and leads to its bytes."""
-    return (cell.family, cell.qualifier) == capture.BODY and not is_absent(cell.value)
+def has_body(one: LiveCapture) -> bool:
+    """Whether a capture has a body that was kept, and a time that a list can show."""
+    body = one.columns.get(capture.BODY)
+    return body is not None and not is_absent(body) and one.timestamp < END_OF_TIMES
 
 
 class Group(NamedTuple):
@@ -108,7 +105,7 @@ class CaptureIndex:
 
     Args:
         table: of pages.
-        row_captures: most captures of one row that are looked at: the newest in the time asked for.
+        row_captures: most captures of one row that are listed: the newest in the time asked for.
         is_short: raise `TooLong` for a row that has more, and for a path with many rows.
     """
 
@@ -126,7 +123,7 @@ class CaptureIndex:
             span: only captures of this time.
         """
         captures: list[Listed] = []
-        for number, row in enumerate(self._table.scan(*rows_of_path(path_key), self._spec())):
+        for number, row in enumerate(self._table.scan_captures(*rows_of_path(path_key))):
             if self._is_short and number == SHORT_ROWS:
                 raise TooLong
             captures += self._listed(row, span, budget)
@@ -143,7 +140,7 @@ class CaptureIndex:
             UsedUp: the budget is; it says where to go on.
         """
         group = Group(b"", [])
-        for row in self._in_slices(rows, self._spec(), budget):
+        for row in self._in_slices(rows, budget):
             path_key = row.row_key.rpartition(b" ")[0]
             if path_key != group.path_key:
                 if group.captures:
@@ -160,40 +157,33 @@ class CaptureIndex:
         Raises:
             UsedUp: the budget is; it says where to go on.
         """
-        limit = self._row_captures
-        spec = ReadSpec(("page",), capture.BODY[1], end=END_OF_TIMES, cell_limit=limit)
-        for row in self._in_slices(rows, spec, budget):
+        for row in self._in_slices(rows, budget):
             budget.check(row.row_key)
             address = address_of(row.row_key)
-            count = sum(map(is_kept_body, row.cells))
+            count = sum(1 for _ in islice(filter(has_body, self._table.row_captures(row.cells)), self._row_captures))
             if address is not None and count:
                 budget.spend(count)
                 yield address.path_key, count
 
-    def _spec(self) -> ReadSpec:
-        return ReadSpec(families=_FAMILIES, cell_limit=_CELLS_PER_CAPTURE * self._row_captures)
-
-    def _in_slices(self, rows: KeyRange, spec: ReadSpec, budget: Budget) -> Iterator[ScannedRow]:
+    def _in_slices(self, rows: KeyRange, budget: Budget) -> Iterator[ScannedRow]:
         """A scan whose budget is checked at least every `_ROWS_AHEAD` rows.
 
         Rows without a page, such as those of links to pages that nobody fetched, may be many: a scan for pages alone
         passes over them in one step.  So the keys of all rows are scanned, and pages among so many of them.
         """
         first, ahead = rows.start, 0
-        for row in self._table.scan(*rows, ANY_CELL):
+        for row_key in self._table.row_keys(*rows):
             if ahead == _ROWS_AHEAD:
-                yield from self._pages_between(first, row.row_key, ahead, spec, budget)
-                budget.check(row.row_key)
-                first, ahead = row.row_key, 0
+                yield from self._pages_between(first, row_key, ahead, budget)
+                budget.check(row_key)
+                first, ahead = row_key, 0
             ahead += 1
         if ahead:
-            yield from self._pages_between(first, rows.end, ahead, spec, budget)
+            yield from self._pages_between(first, rows.end, ahead, budget)
 
-    def _pages_between(
-        self, start: bytes, end: bytes, ahead: int, spec: ReadSpec, budget: Budget
-    ) -> Iterator[ScannedRow]:
+    def _pages_between(self, start: bytes, end: bytes, ahead: int, budget: Budget) -> Iterator[ScannedRow]:
         """Pages among so many rows; all rows are spent, each page before it is given."""
-        for row in self._table.scan(start, end, spec):
+        for row in self._table.scan_captures(start, end):
             budget.spend(1)
             ahead -= 1
             yield row
@@ -204,72 +194,55 @@ class CaptureIndex:
         address = address_of(row.row_key)
         if address is None:
             return []
-        cells: Sequence[Cell] = row.cells
-        if row.truncated and self._is_short:
-            raise TooLong
-        if row.truncated:
-            cells = self._long_row(row.row_key, span, budget)
-        listed = _captures(row.row_key, address, cells)
-        budget.spend(len(listed))
-        listed = [one for one in listed if span.start <= one.timestamp < span.end]
-        if len(listed) > self._row_captures:
-            budget.cut_rows += 1
-        return listed[-self._row_captures :]
-
-    def _long_row(self, row_key: bytes, span: Span, budget: Budget) -> list[Cell]:
-        """Cells of the newest captures of a row in a time, where it has too many to read all of them."""
-        family, qualifier = capture.BODY
         most = self._row_captures
-        spec = ReadSpec((family,), qualifier, span.start, span.end, cell_limit=most)
-        bodies = [cell for cell in self._table.read_row(row_key, spec) if is_kept_body(cell)]
-        if not bodies:
-            return []
-        budget.cut_rows += len(bodies) == most
-        times = ReadSpec(("http",), b"", bodies[-1].timestamp, span.end)
-        return self._table.read_row(row_key, times._replace(cell_limit=_CELLS_PER_CAPTURE * most)) + bodies
+        captures: list[LiveCapture] = []
+        for one in filter(has_body, self._table.row_captures(row.cells)):
+            if one.timestamp < span.end:
+                captures.append(one)
+            if one.timestamp < span.start or len(captures) > most:
+                break  # the last one tells whether the one after it repeats it
+        if self._is_short and len(captures) > most:
+            raise TooLong
+        computed = {cell.timestamp: cell.value for cell in row.cells if cell[:2] == capture.PAYLOAD_DIGEST}
+        listed = _captures(row.row_key, address, captures, computed)
+        budget.spend(len(listed))
+        listed = [one for one in listed if one.timestamp >= span.start]
+        budget.cut_rows += len(listed) > most
+        return listed[-most:]
 
 
 def _order(one: Listed) -> tuple[bytes, int, bytes]:
     return one.address.port, one.timestamp, one.row_key
 
 
-def _captures(row_key: bytes, address: Address, cells: Sequence[Cell]) -> list[Listed]:
-    """Captures of a row's cells, oldest first."""
-    bodies: list[Cell] = []
-    columns: dict[Column, dict[int, bytes]] = {capture.STATUS: {}, capture.TYPE: {}, capture.PAYLOAD_DIGEST: {}}
-    for cell in cells:
-        column = (cell.family, cell.qualifier)
-        if column == capture.BODY:
-            if not is_absent(cell.value):
-                bodies.append(cell)
-        elif column in columns:
-            columns[column][cell.timestamp] = cell.value
-    statuses, types, digests = columns.values()
+def _captures(
+    row_key: bytes, address: Address, captures: Sequence[LiveCapture], computed: Mapping[int, bytes]
+) -> list[Listed]:
+    """Captures of a row, newest first, with digests computed later by time -> these, oldest first."""
     listed: list[Listed] = []
     before = b"", b""
-    for body in reversed(bodies):
-        at = body.timestamp
-        if at >= END_OF_TIMES:
-            break
-        fetched_at = at
-        if listed and at not in statuses:  # a visit that a 304 answered: its headers are those of the fetch before it
-            fetched_at = listed[-1].fetched_at
-        status = _inline(statuses.get(fetched_at))
+    for one in reversed(captures):
+        columns = one.columns
+        body = columns[capture.BODY]
+        # The headers of a visit that a 304 answered are those of the fetch that it confirms.
+        fetched_at = one.source if one.kind == CAPTURE_NOT_MODIFIED else one.timestamp
+        status = _inline(columns.get(capture.STATUS))
+        digest = _inline(columns.get(capture.PAYLOAD_DIGEST) or computed.get(fetched_at))
         listed.append(
             Listed(
                 row_key,
                 address,
                 listed[0].url if listed else url_of(row_key),
-                at,
+                one.timestamp,
                 int(status) if _STATUS.fullmatch(status) else 0,
-                _media_type(_inline(types.get(fetched_at))),
-                sha1_digest(_inline(digests.get(fetched_at)).decode("utf-8", "replace")),
+                _media_type(_inline(columns.get(capture.TYPE))),
+                sha1_digest(digest.decode("utf-8", "replace")),
                 fetched_at,
-                envelope_raw_bytes(body.value),
-                bool(listed) and (body.value, status) == before,
+                envelope_raw_bytes(body),
+                bool(listed) and (body, status) == before,
             )
         )
-        before = body.value, status
+        before = body, status
     return listed
 
 
@@ -421,7 +394,12 @@ class Digests:
         """Keep digests in their rows; in memory those that cannot be."""
         if self._keep:
             try:
-                self._write(made)
+                self._store.cells.set_computed(
+                    [
+                        (row_key, timestamp, {capture.PAYLOAD_DIGEST: f"sha1:{digest}".encode()})
+                        for row_key, timestamp, digest in made
+                    ]
+                )
                 return
             except DocstoreError:  # read-only, or the disk is full
                 pass
@@ -430,17 +408,6 @@ class Digests:
                 self._known[_name(row_key, timestamp)] = digest
             while len(self._known) > MAX_CACHED_DIGESTS:
                 self._known.popitem(last=False)
-
-    def _write(self, made: Sequence[tuple[bytes, int, str]]) -> None:
-        rows: dict[bytes, list[SetCell]] = {}
-        with self._store.committer.lock:  # a page that is deleted now must not get a row again
-            for row_key, timestamp, digest in made:
-                spec = ReadSpec((capture.STATUS[0],), capture.STATUS[1], timestamp, timestamp + 1, keys_only=True)
-                if self._store.table.read_row(row_key, spec):
-                    cell = SetCell(*capture.PAYLOAD_DIGEST, timestamp, f"sha1:{digest}".encode())
-                    rows.setdefault(row_key, []).append(cell)
-            if rows:
-                self._store.cells.apply_many(list(rows.items()))
 
 
 def _name(row_key: bytes, timestamp: int) -> bytes:

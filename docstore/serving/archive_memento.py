@@ -8,14 +8,16 @@ the body is; the others are there under `X-Archive-Orig-`, where no browser acts
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice, takewhile
 from typing import NamedTuple
 
 from docstore.model import capture, keys
 from docstore.model.errors import CorruptionError, InvalidArgument
-from docstore.model.types import Cell, Headers, ReadSpec
+from docstore.model.types import Headers, ReadSpec
 from docstore.reading.documents import Capture
-from docstore.serving.archive_captures import ALWAYS, ANY_CELL, SHORT_ROWS, Span, TooLong, is_kept_body
+from docstore.serving.archive_captures import ALWAYS, SHORT_ROWS, Span, TooLong, has_body
 from docstore.serving.archive_http import (
     END_OF_TIMES,
     LONGEST_HEADER,
@@ -40,10 +42,6 @@ from docstore.serving.settings import ArchiveSettings
 from docstore.storage.envelope import envelope_raw_bytes
 from docstore.storage.table import Table
 from docstore.store import DocumentStore
-
-_HOUR = 3600 * SECOND
-_LOOKS = (_HOUR, 24 * _HOUR, 30 * 24 * _HOUR, 365 * 24 * _HOUR)
-"""Times after a moment in which the next capture is looked for, one after the other."""
 
 
 class Memento(NamedTuple):
@@ -104,56 +102,47 @@ class TimeLines:
             page: asked for.
             wanted: a time near which mementos are needed, where there are too many.
         """
-        family, qualifier = capture.BODY
-        spec = ReadSpec((family,), qualifier, end=ALWAYS.end, cell_limit=self._most)
         found: list[Memento] = []
         is_whole = True
-        for number, row in enumerate(self._table.scan(*rows_of_path(page.address.path_key), spec)):
-            if self._is_short and (row.truncated or number == SHORT_ROWS):
+        for number, row in enumerate(self._table.scan_captures(*rows_of_path(page.address.path_key))):
+            captures = filter(has_body, self._table.row_captures(row.cells))
+            times = [one.timestamp for one in islice(captures, self._most + 1)]
+            if self._is_short and (len(times) > self._most or number == SHORT_ROWS):
                 raise TooLong
             if not _same_port(page.address, address_of(row.row_key)):
                 continue
-            cells: Sequence[Cell] = row.cells
-            if row.truncated:
+            if len(times) > self._most:
                 is_whole = False
-                cells = [*cells[:1], *self._around(row.row_key, wanted)]
-            times = {cell.timestamp for cell in cells if is_kept_body(cell)}
+                times = _around(chain(times, (one.timestamp for one in captures)), wanted)
             found += [Memento(timestamp, row.row_key) for timestamp in times]
         return TimeLine(sorted(found), is_whole)
 
     def between(self, page: Asked, span: Span, most: int) -> tuple[list[Memento], int | None]:
         """The first `most` mementos of a time, and when the next one is, if there is one."""
         found: list[Memento] = []
-        for row in self._table.scan(*rows_of_path(page.address.path_key), ANY_CELL):
+        for row in self._table.scan_captures(*rows_of_path(page.address.path_key)):
             if _same_port(page.address, address_of(row.row_key)):
-                found += [Memento(timestamp, row.row_key) for timestamp in self._oldest(row.row_key, span, most + 1)]
+                times = (one.timestamp for one in filter(has_body, self._table.row_captures(row.cells)))
+                own = takewhile(lambda timestamp: timestamp >= span.start, times)
+                oldest = deque((timestamp for timestamp in own if timestamp < span.end), most + 1)
+                found += [Memento(timestamp, row.row_key) for timestamp in oldest]
         found.sort()
         return found[:most], found[most].timestamp if len(found) > most else None
 
-    def _oldest(self, row_key: bytes, span: Span, most: int) -> list[int]:
-        """Times of at least the oldest `most` captures of a row in a time, or all of them."""
-        spec = ReadSpec((capture.BODY[0],), capture.BODY[1], span.start, span.end)
-        cells = self._table.read_row(row_key, spec._replace(cell_limit=2 * most))
-        low, high = span
-        while len(cells) == 2 * most:  # rows are read newest first: halve the time until it holds no more than that
-            middle = (low + high) // 2
-            found = self._table.read_row(row_key, spec._replace(end=middle, cell_limit=2 * most))
-            if len(found) < most:
-                low = middle
-            else:
-                high, cells = middle, found
-        return [cell.timestamp for cell in cells if is_kept_body(cell)]
 
-    def _around(self, row_key: bytes, wanted: int) -> Iterator[Cell]:
-        """The captures of a row before, at and after a time."""
-        family, qualifier = capture.BODY
-        spec = ReadSpec((family,), qualifier)
-        yield from self._table.read_row(row_key, spec._replace(end=wanted + SECOND, versions=2))
-        for ahead in (*_LOOKS, ALWAYS.end):
-            cells = self._table.read_row(row_key, spec._replace(start=wanted + SECOND, end=wanted + SECOND + ahead))
-            if cells:
-                yield cells[-1]
-                return
+def _around(times: Iterable[int], wanted: int) -> list[int]:
+    """Of times, newest first: the newest, the one after a time, and two up to it."""
+    found: list[int] = []
+    before = 0
+    for timestamp in times:
+        if timestamp >= wanted + SECOND:
+            found = [*found[:1], timestamp]
+        else:
+            found.append(timestamp)
+            before += 1
+            if before == 2:
+                break
+    return found
 
 
 def _same_port(one: Address, other: Address | None) -> bool:
@@ -401,10 +390,8 @@ class Replay:
 
     def body_bytes(self, one: Memento) -> int:
         """Length of a capture's body, without reading it; 0 where it is no more."""
-        family, qualifier = capture.BODY
-        spec = ReadSpec((family,), qualifier, one.timestamp, one.timestamp + 1)
-        cells = self._store.table.read_row(one.row_key, spec)
-        return next((envelope_raw_bytes(cell.value) for cell in cells if is_kept_body(cell)), 0)
+        found = self._store.table.capture_at(one.row_key, one.timestamp)
+        return envelope_raw_bytes(found.columns[capture.BODY]) if found is not None and has_body(found) else 0
 
     @staticmethod
     def _type(taken: Capture, modifier: str) -> Headers:

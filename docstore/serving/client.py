@@ -14,7 +14,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from docstore.model import keys
+from docstore.model.capture import BODY, STORED_REJECTED, STORED_VISIT, VERDICT, Column, decode_verdict
 from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.model.format import CAPTURE_STORED
 from docstore.model.pointers import PagePointer
 from docstore.model.types import (
     Append,
@@ -53,6 +55,7 @@ from docstore.serving.client_http import (
 )
 from docstore.serving.wire import report_of
 from docstore.serving.wire_frames import error_of
+from docstore.storage.captures import LiveCapture
 from docstore.storage.reports import BackupReport, CompactionReport
 from docstore.storage.unreadable import UnreadableValues
 from docstore.writing.fields import body_bytes
@@ -549,7 +552,17 @@ class RemoteRows:
     def __init__(self, cells: RemoteCells) -> None:
         self._cells = cells
 
-    def read_row(self, row_key: bytes, spec: ReadSpec) -> Sequence[Cell]:
+    def captures(self, row_key: bytes, end: int | None = None) -> Iterator[LiveCapture]:
+        """Captures of a row with their columns of family `dedup`, newest first."""
+        columns: dict[int, dict[Column, bytes]] = {}
+        for cell in self.stored_row(row_key, ReadSpec(("dedup",), end=end)):
+            columns.setdefault(cell.timestamp, {})[cell[:2]] = cell.value
+        for timestamp, found in sorted(columns.items(), reverse=True):
+            verdict = decode_verdict(found[VERDICT]) if VERDICT in found else None
+            if verdict is None or verdict.stored not in (STORED_REJECTED, STORED_VISIT):
+                yield LiveCapture(timestamp, CAPTURE_STORED, {BODY: b""} | found, timestamp)
+
+    def stored_row(self, row_key: bytes, spec: ReadSpec) -> Sequence[Cell]:
         """The cells of a row."""
         row = self._cells.read_row(row_key, spec)
         return () if row is None else row.cells

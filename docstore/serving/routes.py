@@ -6,7 +6,7 @@ Each calls the public class of a store.  Expressions of strangers run in RE2, wh
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -19,7 +19,7 @@ from litestar.response import Stream
 from docstore.model import capture, keys
 from docstore.model.errors import InvalidArgument
 from docstore.model.pointers import PagePointer, parse_place, place_after
-from docstore.model.types import BUILT_IN_FAMILIES, Cell, DeleteRow, Page, PutResult, ReadSpec, Schema, SetCell
+from docstore.model.types import Cell, Page, PutResult, ReadSpec, Schema, SetCell
 from docstore.reading import orphans as scans
 from docstore.reading.answers import Orphan
 from docstore.reading.cells import Row
@@ -351,7 +351,7 @@ async def rejected(request: AnyRequest, service: Asked) -> Stream:
     """Captures that a policy rejected."""
 
     def found() -> Iterator[Any]:
-        for one in scans.rejected(service.store.cells):
+        for one in scans.rejected(service.store.table, service.store.opened.placement):
             yield PAUSE if one is None else messages.Rejected(*one)
 
     return await stream(request, service, found)
@@ -453,8 +453,6 @@ def _pair(given: str, name: str, example: str) -> tuple[str, str]:
 
 MOST_EXPRESSION_BYTES: Final = 1000
 _RE2_MEMORY_BYTES: Final = 8 << 20
-_OF_THE_STORE: Final = frozenset(family.name for family in BUILT_IN_FAMILIES) - {"anchor"}
-"""Families that the store writes: a cell put there by hand contradicts the index, and later verdicts."""
 
 
 @post("/cells/read", status_code=200, opt=opens(Role.READ, takes=messages.ReadRow, gives=messages.OneRow))
@@ -501,7 +499,6 @@ async def apply(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Apply mutations to rows; each row all or none."""
     given = await message(request, service, messages.Apply)
     rows = [(_row(change.url, change.row_key), change.mutations) for change in given.rows]
-    _check_families(request, (mutation for _, mutations in rows for mutation in mutations))
     is_change = any(isinstance(change, SetCell) for _, mutations in rows for change in mutations)
     await service.write(service.store.cells.apply_many, rows, takes_room=is_change)
     return reply(request, messages.Done())
@@ -516,7 +513,6 @@ async def check_and_mutate(request: AnyRequest, service: Asked) -> Response[byte
     """Change a row by whether a condition holds, atomically."""
     given = await message(request, service, messages.CheckAndMutate)
     row_key = _row(given.url, given.row_key)
-    _check_families(request, (*given.then, *given.otherwise))
     call = partial(service.store.cells.check_and_mutate, row_key, given.condition, given.then, given.otherwise)
     return reply(request, messages.Held(await service.write(call, takes_room=False)))
 
@@ -530,22 +526,11 @@ async def read_modify_write(request: AnyRequest, service: Asked) -> Response[byt
     """Append to or add to the newest values of columns, atomically."""
     given = await message(request, service, messages.ReadModifyWrite)
     row_key = _row(given.url, given.row_key)
-    _check_families(request, given.rules)
     cells = await service.write(service.store.cells.read_modify_write, row_key, given.rules)
     return reply(request, messages.Cells(cells))
 
 
 CELLS: Final = [read_row, slices, scan, apply, check_and_mutate, read_modify_write]
-
-
-def _check_families(request: AnyRequest, changes: Iterable[Any]) -> None:
-    """Refuse changes of what the store itself writes, unless the client is an admin; a whole row may be deleted.
-
-    Raises:
-        Refusal: 403.
-    """
-    if any(not isinstance(change, DeleteRow) and change.family in _OF_THE_STORE for change in changes):
-        check_role(context_of(request.scope), Role.ADMIN)
 
 
 def _row(url: str | None, row_key: bytes | None) -> str | bytes:

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from docstore.model import keys
-from docstore.model.capture import STORED_KNOWN, STORED_REFUSED
+from docstore.model.capture import BODY, MAIN, STORED_KNOWN, STORED_REFUSED
 from docstore.model.errors import CommitUnknown, DocstoreError, StorageError
-from docstore.model.types import Page, PutResult, ReadSpec, micros
+from docstore.model.types import Page, PutResult, micros
 from docstore.reading.documents import Document, DocumentReader, LongDocument
 from docstore.reading.lookup import Lookup
 from docstore.serving.archive_captures import payload_digest
@@ -46,7 +46,6 @@ WRITERS = 16
 """Threads that wait for commits; each has a group of pages in its hands."""
 
 _T = TypeVar("_T")
-_SIZES = ReadSpec(("page", "text"), versions=1)
 
 
 class WriteHealth:
@@ -196,8 +195,9 @@ class Service:
 
     async def read_of_page(self, url: str, call: Callable[[], _T]) -> _T:
         """Call what reads values of one page: at once where they are short, as `read_page` does."""
-        cells = self.store.table.read_row(keys.row_key(url), _SIZES)
-        is_short = sum(envelope_raw_bytes(cell.value) for cell in cells) <= SHORT_BYTES
+        newest = self.store.table.newest_capture(keys.row_key(url))
+        values = [] if newest is None else [newest.columns.get(column) for column in (BODY, MAIN)]
+        is_short = sum(envelope_raw_bytes(value) for value in values if value is not None) <= SHORT_BYTES
         return call() if is_short else await self.read(call)
 
     async def read_much(self, call: Callable[..., _T], *args: Any) -> _T:

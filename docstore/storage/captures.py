@@ -174,6 +174,11 @@ def expanded(cells: Iterable[Cell]) -> Iterator[Cell]:
             yield cell
 
 
+def without_body(record: CaptureRecord) -> CaptureRecord:
+    """The record as it is once its body is dropped: that there was one is seen still, text and fingerprints stay."""
+    return record._replace(columns=record.columns | {BODY: encode_absent(envelope_raw_bytes(record.columns[BODY]))})
+
+
 def sound_records(cells: Iterable[Cell]) -> Iterator[CaptureRecord]:
     """The capture records among cells of a row; those that are damaged are left out: `docstore check` lists them."""
     for cell in cells:

@@ -3,8 +3,7 @@
 Knows the engine protocol and capture records.  Must not know where a value is stored.
 
 Families.  The columns of families `page`, `http`, `text` and `dedup` are a view of the row's capture records
-(`storage.captures`); `dedup:cluster` and `dedup:canonical` are cells, shown with their capture.  All other families
-hold cells.
+(`storage.captures`); LATER_COLUMNS of them are cells, shown with their capture.  All other families hold cells.
 
 Garbage collection.  The schema's policies for captures and bodies decide on captures as a whole.  In another family
 consecutive versions of a column with the same value are one version, which a policy keeps or drops as a whole.  What a
@@ -17,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import eq
 
-from docstore.model.capture import BODY, CANONICAL_PAGE, CLUSTER, Column
+from docstore.model.capture import BODY, CANONICAL_PAGE, CLUSTER, PAYLOAD_DIGEST, Column
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED, TIMESTAMP_MAX
 from docstore.model.types import (
@@ -46,14 +45,16 @@ from docstore.storage.captures import (
     live,
     sound_records,
     stored_capture,
+    without_body,
 )
 from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
 
 TIMESTAMP_STEP_MICROS = 1000
 CAPTURE_FAMILIES = frozenset(("page", "http", "text", "dedup"))
 """Families whose columns are a view of capture records."""
-LATER_COLUMNS = frozenset((CLUSTER, CANONICAL_PAGE))
-"""Columns of these families that are cells: they are computed after the write."""
+LATER_COLUMNS = frozenset((CLUSTER, CANONICAL_PAGE, PAYLOAD_DIGEST))
+"""Columns of these families that are cells: they are computed after the write.  A payload digest is one only where the
+record has none."""
 FIRST_RECORDS = 2
 _MOST_RECORDS = 512
 """Records read at a time: few first, for most callers ask for the newest capture alone."""
@@ -237,6 +238,11 @@ class Table:
             return None
         return RowMutations(self._name, row_key, [new.cell()])
 
+    def row_keys(self, start: bytes = b"", end: bytes | None = None) -> Iterator[bytes]:
+        """Keys of rows with ``start <= row key < end`` that hold cells, whether or not a policy hides them."""
+        spec = ReadSpec(versions=1, cell_limit=1, keys_only=True)
+        return (row.row_key for row in self._engine.scan(self._name, start, end, spec))
+
     def dropped_records(self, records: Sequence[CaptureRecord]) -> list[CaptureRecord]:
         """Of all records of a row, newest first, those that the policy drops: what compaction removes."""
         if not self.collects_captures:
@@ -244,6 +250,21 @@ class Table:
         found = {record.timestamp: record for record in records}
         kept = {capture.timestamp for capture in self._live(records, found.get)}
         return [record for record in records if record.timestamp not in kept]
+
+    def live_cells(self, stored: Sequence[Cell]) -> list[Cell]:
+        """What the policies keep of all cells of a row as `stored_row` gives them; records without hidden bodies.
+
+        Damaged records are left out.
+        """
+        records = list(sound_records(stored))
+        gone = {record.timestamp for record in self.dropped_records(records)}
+        bodies = self.bodies_to_drop(records)
+        shown = (without_body(record) if record.timestamp in bodies else record for record in records)
+        kept = [Cell(*record.cell()) for record in shown if record.timestamp not in gone]
+        times = {cell.timestamp for cell in kept}
+        kept += (cell for cell in stored if cell[:2] in LATER_COLUMNS and cell.timestamp in times)
+        others = (cell for cell in stored if cell.family not in CAPTURE_FAMILIES and cell.family != CAPTURE_FAMILY)
+        return [*kept, *self._kept(others, EVERYTHING)]
 
     def bodies_to_drop(self, records: Sequence[CaptureRecord]) -> set[int]:
         """Of all records of a row, newest first, the times of stored captures whose bodies the policy hides."""

@@ -7,18 +7,16 @@ its verdict names a page: the result of the sweep replaces the verdict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 
 from docstore.model import capture
-from docstore.model.capture import ClusterPlace
-from docstore.model.types import DeleteCells, Mutation, ReadSpec, SetCell
-from docstore.storage.table import TIMESTAMP_STEP_MICROS
+from docstore.model.capture import ClusterPlace, Column
 from docstore.store import DocumentStore
 from docstore.sweep.pages import Versions, placed_checksum
 
-GROUP_ROWS = 1000
-
-Change = tuple[bytes, int, list[Mutation]]
+GROUP_CAPTURES = 1000
+_NONE: Mapping[Column, bytes | None] = {capture.CLUSTER: None, capture.CANONICAL_PAGE: None}
 
 
 def write_back(
@@ -38,57 +36,27 @@ def write_back(
         Versions whose columns were changed.
     """
     written = 0
-    group: list[Change] = []
-    for change in _changes(versions, places):
-        group.append(change)
-        if len(group) == GROUP_ROWS:
-            written += _apply(store, group)
-            group = []
-            if on_progress is not None:
-                on_progress(written, len(versions.rows))
-    if group:
-        written += _apply(store, group)
+    changes = _changes(versions, places)
+    while group := list(islice(changes, GROUP_CAPTURES)):
+        written += store.cells.set_computed(group)
+        if on_progress is not None and len(group) == GROUP_CAPTURES:
+            on_progress(written, len(versions.rows))
     return written
 
 
-def _changes(versions: Versions, places: Callable[[int], ClusterPlace | None]) -> Iterator[Change]:
+def _changes(
+    versions: Versions, places: Callable[[int], ClusterPlace | None]
+) -> Iterator[tuple[bytes, int, Mapping[Column, bytes | None]]]:
     for row_key, timestamp in versions.stale:
-        yield row_key, timestamp, _cleared(timestamp)
+        yield row_key, timestamp, _NONE
     for number, held in enumerate(versions.placed.tolist()):
         place = places(number)
         if place is None and not held:
             continue
-        timestamp = int(versions.column_times[number])
-        row_key = versions.row_keys[number]
+        row_key, timestamp = versions.row_keys[number], int(versions.column_times[number])
         if place is None:
-            yield row_key, timestamp, _cleared(timestamp)
+            yield row_key, timestamp, _NONE
             continue
         encoded = capture.encode_cluster_place(place)
         if placed_checksum(place.cluster, encoded) != held:
-            cells = ((capture.CLUSTER, place.cluster), (capture.CANONICAL_PAGE, encoded))
-            yield row_key, timestamp, [SetCell(*column, timestamp, value) for column, value in cells]
-
-
-def _cleared(timestamp: int) -> list[Mutation]:
-    columns = (capture.CLUSTER, capture.CANONICAL_PAGE)
-    return [DeleteCells(*column, timestamp, timestamp + TIMESTAMP_STEP_MICROS) for column in columns]
-
-
-def _apply(store: DocumentStore, group: list[Change]) -> int:
-    """Commit a group, but for versions that were deleted since they were read: their rows must not come back."""
-    with store.committer.lock:
-        rows = [(row_key, mutations) for row_key, timestamp, mutations in group if _is_live(store, row_key, timestamp)]
-        if rows:
-            store.cells.apply_many(rows)
-    return len(rows)
-
-
-def _is_live(store: DocumentStore, row_key: bytes, timestamp: int) -> bool:
-    spec = ReadSpec(
-        families=("dedup",),
-        qualifier_prefix=capture.CHECKSUM[1],
-        start=timestamp,
-        end=timestamp + 1,
-        keys_only=True,
-    )
-    return bool(store.table.read_row(row_key, spec))
+            yield row_key, timestamp, {capture.CLUSTER: place.cluster, capture.CANONICAL_PAGE: encoded}

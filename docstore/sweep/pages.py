@@ -1,8 +1,9 @@
 """First stage of a sweep: the live versions of a store as arrays, in row-key order.
 
-Knows the rows of pages and the columns of `capture`; must not know shingles, pairs or clusters.  One scan; no
-body is read.  Successive captures of one URL with the same bytes are one version, as old as the first
-of them.  Versions are numbered in the order (row key, timestamp), so that no result depends on the order of ingest.
+Knows captures and their columns; must not know shingles, pairs or clusters.  One scan; no body is read.  Successive
+captures of one URL with the same bytes are one version, as old as the first of them; its cluster stands with the newest
+of them that is no visit.  Versions are numbered in the order (row key, timestamp), so that no result depends on the
+order of ingest.
 """
 
 from __future__ import annotations
@@ -32,17 +33,20 @@ from docstore.dedup.comparable import (
 from docstore.model import capture, keys
 from docstore.model.capture import Column, StoredVerdict
 from docstore.model.errors import CorruptionError
-from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
-from docstore.model.types import SAME_PAGE, Cell, ReadSpec, header_of
+from docstore.model.format import CAPTURE_STORED, SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
+from docstore.model.types import SAME_PAGE, header_of
 from docstore.reading.documents import DocumentReader
 from docstore.reading.lookup import MAX_REDIRECTS, REDIRECT_STATUSES
 from docstore.reference.fingerprints import BINS
 from docstore.reference.words import words
+from docstore.storage.captures import LiveCapture
+from docstore.storage.engine import ScannedRow
 from docstore.storage.envelope import envelope_raw_bytes, is_absent, is_ref, parse_envelope
+from docstore.storage.sharing import body_name
 from docstore.store import DocumentStore
 from docstore.sweep.identity import BY_BODY, BY_TEXT, body_identity, identify, text_identity, text_of
 
-FAMILIES = ("dedup", "http", "page", "text")
+_PLACED = (capture.CLUSTER, capture.CANONICAL_PAGE)
 LONG_TEXT_BYTES = 2048
 """A longer text is taken to have 50 words without counting them; the pairs of one that has not are dropped later."""
 PROGRESS_ROWS = 1000
@@ -101,7 +105,7 @@ class Versions:
         row_keys: of each.
         rows: (n,) int64 number of its row, counted from 0.
         timestamps: (n,) int64 microseconds, when its bytes were first seen.
-        column_times: (n,) int64 timestamp of its columns.
+        column_times: (n,) int64 time of the newest stored capture, where its cluster stands.
         identity: (n, 2) uint64: equal exactly for equal pages, in the sense of `equal_by`.
         bodies: (n, 2) uint64: equal exactly for equal bodies of one status class.
         equal_by: (n,) uint8 BY_BODY, BY_TITLE or BY_TEXT.
@@ -163,9 +167,8 @@ def placed_checksum(cluster: bytes, place: bytes) -> int:
 def read_versions(store: DocumentStore, on_progress: Callable[[int], None] | None = None) -> Versions:
     """Scan a store; `on_progress` gets the number of rows seen."""
     reading = _Reading(store)
-    spec = ReadSpec(families=FAMILIES)
-    for number, row in enumerate(store.table.scan(spec=spec), 1):
-        reading.take(row.row_key, row.cells)
+    for number, row in enumerate(store.table.scan_captures(), 1):
+        reading.take(row)
         if on_progress is not None and number % PROGRESS_ROWS == 0:
             on_progress(number)
     return reading.done()
@@ -175,6 +178,7 @@ class _Reading:
     """Collects versions row by row."""
 
     def __init__(self, store: DocumentStore) -> None:
+        self._table = store.table
         self._fetch = store.opened.placement.fetch
         self._reader = DocumentReader(store.table, store.opened.placement)
         self._row_keys, self._texts, self._titles = Blobs(), Blobs(), Blobs()
@@ -191,50 +195,53 @@ class _Reading:
         self._stale: list[tuple[bytes, int]] = []
         self._state = blake3()
 
-    def take(self, row_key: bytes, cells: Sequence[Cell]) -> None:
-        """Take the cells of one row."""
-        captures: dict[int, dict[Column, bytes]] = {}
-        for cell in cells:
-            captures.setdefault(cell.timestamp, {})[cell.family, cell.qualifier] = cell.value
+    def take(self, row: ScannedRow) -> None:
+        """Take the captures of one row."""
+        row_key = row.row_key
+        captures = list(self._table.row_captures(row.cells))
         previous: tuple[bytes, int] | None = None
         """Body and status class of the version that the next capture may confirm."""
         is_version = False
-        placed: dict[int, int] = {}
+        later: dict[int, dict[Column, bytes]] = {}
+        for cell in row.cells:
+            later.setdefault(cell.timestamp, {})[cell[:2]] = cell.value
         first = len(self._rows)
-        for timestamp in sorted(captures):
-            columns = captures[timestamp]
-            if capture.CLUSTER in columns or capture.CANONICAL_PAGE in columns:
-                placed[timestamp] = self._placed_checksum(row_key, timestamp, columns)
+        for one in reversed(captures):
+            columns = one.columns
             if capture.BODY not in columns or capture.CHECKSUM not in columns:
                 continue
             checksum = self._fetch(columns[capture.CHECKSUM])
-            value = partial(self._value, row_key, timestamp, columns)
+            value = partial(self._value, row_key, one.timestamp, columns)
             # Where the checksum does not decide alone, the bytes do.
-            body = checksum if decides_alone(checksum) else b"\0" + blake3(value(capture.BODY)).digest()
+            body = checksum if decides_alone(checksum) else b"\0" + (one.body_name or body_name(value(capture.BODY)))
             shown = body, status_class(int(value(capture.STATUS) or b"0"))
             encoded = value(capture.VERDICT)
             verdict = capture.decode_verdict(encoded) if encoded else None
-            if shown == previous:
-                if is_version and capture.TEXT_CHECKSUM in columns:
-                    self._column_times[-1] = timestamp
-                    self._note_verdict(verdict)
-                continue
-            previous = shown
-            # Else nothing to compare, or fingerprinted by an earlier scheme: `reindex` first.
-            is_version = capture.TEXT_CHECKSUM in columns and not _is_blank(columns, verdict)
+            if shown != previous:
+                previous = shown
+                # Else nothing to compare, or fingerprinted by an earlier scheme: `reindex` first.
+                is_version = capture.TEXT_CHECKSUM in columns and not _is_blank(columns, verdict)
+                if is_version:
+                    self._version(row_key, one.timestamp, columns, body)
             if is_version:
-                self._version(row_key, timestamp, columns, body)
+                if one.kind == CAPTURE_STORED:
+                    self._column_times[-1] = one.timestamp
                 self._note_verdict(verdict)
+        live = {one.timestamp for one in captures}
+        placed = {
+            timestamp: self._placed_checksum(row_key, timestamp, columns)
+            for timestamp, columns in later.items()
+            if timestamp in live and not columns.keys().isdisjoint(_PLACED)
+        }
         for number in range(first, len(self._rows)):
             self._placed[number] = placed.pop(self._column_times[number], 0)
         self._stale += [(row_key, timestamp) for timestamp in placed]
         if captures:
-            self._note_redirect(row_key, captures)
+            self._note_redirect(row_key, captures[0])
         self._row_number += 1
 
     def _placed_checksum(self, row_key: bytes, timestamp: int, columns: dict[Column, bytes]) -> int:
-        wanted = (capture.CLUSTER, capture.CANONICAL_PAGE)
-        return placed_checksum(*(self._value(row_key, timestamp, columns, column) for column in wanted))
+        return placed_checksum(*(self._value(row_key, timestamp, columns, column) for column in _PLACED))
 
     def _version(self, row_key: bytes, timestamp: int, columns: dict[Column, bytes], body: bytes) -> None:
         number = len(self._rows)
@@ -292,12 +299,11 @@ class _Reading:
         if target is not None:
             self._declared.append(Declared(number, keys.row_key(target)))
 
-    def _note_redirect(self, row_key: bytes, captures: dict[int, dict[Column, bytes]]) -> None:
-        timestamp = max(captures)
-        newest = captures[timestamp]
-        if int(self._value(row_key, timestamp, newest, capture.STATUS) or b"0") not in REDIRECT_STATUSES:
+    def _note_redirect(self, row_key: bytes, newest: LiveCapture) -> None:
+        value = partial(self._value, row_key, newest.timestamp, newest.columns)
+        if int(value(capture.STATUS) or b"0") not in REDIRECT_STATUSES:
             return
-        encoded = self._value(row_key, timestamp, newest, capture.HEADERS)
+        encoded = value(capture.HEADERS)
         headers = capture.decode_headers(encoded) if encoded else ()
         location = header_of(headers, "location")
         target = keys.resolve(keys.url_of(row_key), location) if location else None

@@ -1,6 +1,6 @@
 """Pages that the detector cannot see, found and indexed again.
 
-Knows rows, the columns of `capture` and the index's `holds`; must not know how fingerprints are made.  The detector
+Knows captures and the index's `holds`; must not know how fingerprints are made.  The detector
 cannot see a page if no posting leads to it (written by an older docstore, or postings were lost), or if its
 fingerprints have an older scheme.  An indexed page is found, so a stopped run continues where it was, and a second run
 writes nothing.  Runs with keys of an older scheme are rebuilt first.
@@ -13,16 +13,14 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from docstore.model import capture
-from docstore.model.capture import Column, StoredVerdict
-from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1
+from docstore.model.capture import Column
+from docstore.model.format import CAPTURE_STORED, SCHEME_SKETCH_1, SCHEME_TEXT_1
 from docstore.model.pointers import PagePointer
-from docstore.model.types import ReadSpec
 from docstore.reading.index import SeenPages
 from docstore.storage.envelope import envelope_raw_bytes, is_absent
 from docstore.store import DocumentStore
 
 GROUP_PAGES = 64
-FAMILIES = ("dedup", "page")
 
 
 @dataclass(slots=True)
@@ -94,20 +92,15 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
         with store.committer.lock:
             seen.rebuild_where_needed()
     fetch = store.opened.placement.fetch
-    for row in store.table.scan(spec=ReadSpec(families=FAMILIES)):
-        captures: dict[int, dict[Column, bytes]] = {}
-        for cell in row.cells:
-            captures.setdefault(cell.timestamp, {})[cell.family, cell.qualifier] = cell.value
-        earlier: set[bytes] = set()
-        for timestamp, columns in sorted(captures.items()):
+    for row in store.table.scan_captures():
+        for one in reversed(list(store.table.row_captures(row.cells))):
+            timestamp, columns = one.timestamp, one.columns
             body = columns.get(capture.BODY)
             if body is None or capture.CHECKSUM not in columns or not (envelope_raw_bytes(body) or is_absent(body)):
                 continue
             verdict = capture.decode_verdict(fetch(columns[capture.VERDICT])) if capture.VERDICT in columns else None
-            confirms = columns[capture.CHECKSUM] in earlier
-            earlier.add(columns[capture.CHECKSUM])
-            if not _should_be_seen(verdict, confirms=confirms):
-                continue
+            if one.kind != CAPTURE_STORED or not (verdict is None or verdict.stored in capture.STORED_POSTED):
+                continue  # postings lead to the capture that a visit confirms
             report.pages += 1
             pointer = PagePointer(timestamp, row.row_key)
             if _is_outdated(columns, fetch):
@@ -122,13 +115,6 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
             else:
                 report.unposted += 1
             yield Unseen(row.row_key, timestamp)
-
-
-def _should_be_seen(verdict: StoredVerdict | None, *, confirms: bool) -> bool:
-    """Whether postings must lead to a capture; `confirms` says that an earlier live one of its row has these bytes."""
-    if verdict is None or verdict.stored == capture.STORED_CONFIRMED:
-        return not confirms  # it outlived its verdict, or the capture that it confirmed
-    return verdict.stored in capture.STORED_POSTED
 
 
 def _is_outdated(columns: dict[Column, bytes], fetch: Callable[[bytes], bytes]) -> bool:

@@ -1,4 +1,6 @@
-"""Rows of another store, written as they are: values placed anew, bases resolved, postings made again.
+"""Rows of another store, written as they are: values placed again, bases resolved, postings made again.
+
+A capture comes as its record without columns, in a cell of family `capture`, and a cell for each column.
 
 Knows where values, shared bodies and postings go; must not know where rows come from.  No verdict is given: those of
 the rows stay.  A body that leans on another there leans on the same one here; where that is not there yet it is asked
@@ -18,22 +20,25 @@ from docstore.dedup.comparable import text_compares
 from docstore.dedup.index import HashIndex, page_postings
 from docstore.model import capture
 from docstore.model.errors import DocstoreError
-from docstore.model.format import INLINE_LIMIT_BYTES, SCHEME_TEXT_1
+from docstore.model.format import CAPTURE_FAMILY, CAPTURE_FIELDS, INLINE_LIMIT_BYTES, SCHEME_TEXT_1
 from docstore.model.pointers import PagePointer
-from docstore.model.types import RowMutations, SetCell
+from docstore.model.types import DeleteCells, RowMutations, SetCell
 from docstore.reading.index import open_buckets
 from docstore.storage.cache import LruCache
+from docstore.storage.captures import CaptureRecord, decode_capture
 from docstore.storage.envelope import encode_inline, is_absent
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Backend, Committer
 from docstore.storage.sharing import DYING, ENVELOPE, TEXT, TEXT_NAME, Base, body_name
-from docstore.storage.table import Table
+from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table
 from docstore.storage.values import TEXT_DELTA
-from docstore.writing.place import PAGES
+from docstore.writing.batch import PAGES
 from docstore.writing.tally import Tally
 
 BASES_HELD_BYTES = 32 << 20
 """LRU cache of bases and their texts."""
+RECORD_COLUMNS = frozenset(CAPTURE_FIELDS.values())
+"""Columns of captures: these are put into the record of their time."""
 CellKey = tuple[str, bytes, int]
 """Family, qualifier and timestamp of a cell."""
 
@@ -155,10 +160,15 @@ class RowImporter:
 
     def _place(self, row: ImportedRow, plan: Plan, find_base: FindBase) -> list[SetCell]:
         """Place the values of a row; -> its cells."""
-        placed = []
+        placed: list[SetCell] = []
+        records: list[CaptureRecord] = []
+        columns: dict[int, dict[capture.Column, bytes]] = {}
         bodies: dict[int, tuple[bytes, bytes]] = {}
         for cell in sorted(row.cells, key=lambda cell: cell.column != capture.BODY):
             if cell.key in row.there:
+                continue
+            if cell.family == CAPTURE_FAMILY:
+                records.append(decode_capture(cell.timestamp, cell.value))
                 continue
             envelope = row.placed.get(cell.stored_as) if cell.stored_as else None
             if is_absent(cell.stored_as):
@@ -174,8 +184,19 @@ class RowImporter:
                     envelope = self._placement.place(row.row_key, cell.column, cell.timestamp, cell.value)
                 if cell.stored_as:
                     row.placed[cell.stored_as] = envelope
-            placed.append(SetCell(cell.family, cell.qualifier, cell.timestamp, envelope))
-        return placed
+            if cell.column in RECORD_COLUMNS:
+                columns.setdefault(cell.timestamp, {})[cell.column] = envelope
+            else:
+                placed.append(SetCell(cell.family, cell.qualifier, cell.timestamp, envelope))
+        return placed + [one._replace(columns=columns.get(one.timestamp, {})).cell() for one in records]
+
+    def remove(self, row_key: bytes, keys: Iterable[CellKey], now: int) -> None:
+        """Remove cells of a row, and captures by the keys of their records, in one commit."""
+        with self._committer.lock:
+            gone = [DeleteCells(*key, key[2] + TIMESTAMP_STEP_MICROS) for key in keys]
+            for mutation in gone:
+                self._placement.mark_deleted(row_key, mutation, now)
+            self._committer.commit(Plan().write(Stage.PAGES, [RowMutations(PAGES, row_key, gone)]))
 
     def _place_body(
         self, row_key: bytes, cell: ImportedCell, plan: Plan, find_base: FindBase
@@ -317,10 +338,11 @@ class RowImporter:
             self._count(timestamp, columns, row.there)
 
     def _count(self, timestamp: int, columns: Mapping[capture.Column, bytes], there: frozenset[CellKey]) -> None:
-        if capture.VISIT in columns and (*capture.VISIT, timestamp) not in there:
+        if (CAPTURE_FAMILY, b"", timestamp) in there:
+            return
+        if capture.VISIT in columns:
             self._tally.count_visit()
-        if capture.VERDICT in columns and (*capture.VERDICT, timestamp) not in there:
-            with suppress(DocstoreError):  # set by hand, say
+        elif capture.VERDICT in columns:
+            with suppress(DocstoreError):  # damaged
                 verdict = capture.decode_verdict(columns[capture.VERDICT])
-                if verdict.reason != capture.REASON_NOT_MODIFIED:
-                    self._tally.count([(verdict, len(columns.get(capture.BODY, b"")))])
+                self._tally.count([(verdict, len(columns.get(capture.BODY, b"")))])

@@ -1,7 +1,7 @@
 """Random lives of a store, each answer compared with that of a plain model (`tests.model.store_model`).
 
     python -m tests.model.random_store --seeds 500        # seeds 0 to 499
-    python -m tests.model.random_store --first 17 --seeds 1 --mended "B2 visit"
+    python -m tests.model.random_store --first 17 --seeds 1
 
 A seed gives a `Setting` and a list of operations.  `replay` runs them on a real store and on the model, and compares
 every verdict, `get`, `history`, `in`, `similar`, `find`, the pairs of a sweep and the answer of `check`.  A seed that
@@ -18,12 +18,12 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, combinations, groupby
+from itertools import combinations, groupby
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from docstore import ColumnFamily, Page, Policy, Previous, PutResult, Schema, VerdictKind
+from docstore import Page, Policy, Previous, PutResult, Schema, VerdictKind
 from docstore.archives.copying import copy_into
 from docstore.backends import open_backend
 from docstore.model.types import Durability
@@ -33,15 +33,12 @@ from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.reindex import reindex
 from tests.model.store_model import (
     DAY,
-    FAMILIES,
     GC,
     HTML,
-    KNOWN_FAULTS,
     MILLISECOND,
     MIN_NEAR_WORDS,
     MIN_SAME_TEXT_WORDS,
     NEAR,
-    OPEN,
     POLICIES,
     T0,
     TITLES,
@@ -52,10 +49,10 @@ from tests.model.store_model import (
     Do,
     Expected,
     Fetch,
+    Live,
     Model,
     Operation,
     Put,
-    Row,
     Seen,
     Setting,
     overlap,
@@ -84,8 +81,10 @@ class Run:
         self.store = self._open(folder / "0")
 
     def _open(self, path: Path) -> DocumentStore:
-        families = tuple(ColumnFamily(name, policy) for name, policy in self.model.policies.items())
-        schema = Schema(families=families, checksum=self.setting.checksum, title_rule=self.setting.titles_held)
+        captures, bodies = self.model.policies
+        schema = Schema(
+            captures=captures, bodies=bodies, checksum=self.setting.checksum, title_rule=self.setting.titles_held
+        )
         return DocumentStore(
             open_backend(path, create=True, schema=schema), Durability.NONE, clock=lambda: self.model.now
         )
@@ -97,10 +96,8 @@ class Run:
             row_key = self._row_key(operation.url)
             row = self.model.rows.pop(row_key, None)
             self.model.changed(row_key)
-            held = row is not None and bool(row.captures or row.visits)
             was_there = self.store.delete(url_of(operation.url), purge=operation.purge)
-            if "http" not in self.model.policies or (row and row.captures):  # a policy may have taken its visits
-                self._same("delete", was_there, held)
+            self._same("delete", was_there, row is not None and bool(row.captures))
         elif isinstance(operation, Ask):
             self._similar(operation.of) if operation.what == "similar" else self._find(operation.of)
         else:
@@ -133,8 +130,8 @@ class Run:
         rejected = {
             (self.model.urls[key], one.at)
             for key in self.model.rows
-            for one in self.model.visible(key, "dedup")
-            if one.stored == "rejected"
+            for one in self.model.live(key)
+            if one.capture.stored == "rejected"
         }
         self._same("rejected", {(url, at) for url, at, _ in self.store.rejected()}, rejected)
         problems = [f"{problem.where}: {problem.what}" for problem in check(self.store.opened)]
@@ -189,54 +186,53 @@ class Run:
             self._take_visit(fetch, row_key, at, result)
             return
         body = reader().body(one.body)
-        taken = self.model.row(row_key).taken
-        while at in taken and not self.model.is_same_capture(taken[at], body):
+        taken = self.model.row(row_key).captures
+        while at in taken and (taken[at].stored == "visit" or taken[at].body.raw != body.raw):
             at += MILLISECOND
         self._same("timestamp", result.timestamp, at)
         known = taken.get(at)
         if known is not None and known.stored != "rejected":
-            self._same("stored", result.stored, "known")
-            if "dedup" in known.families and "dedup" not in self.model.policies:
-                self._same("known as", result.known_as, known.stored)
-                self._same_verdict(result, known.verdict)
+            self._same("stored", (result.stored, result.known_as), ("known", known.stored))
+            assert known.verdict is not None
+            self._same_verdict(result, known.verdict)
             return
         previous = self.model.previous(row_key, at)
-        right = self._previous(body, previous)
-        may_hide_text = right is Previous.SAME_TEXT and "dedup" in self.model.policies
-        self._same(
-            "previous", result.previous, Previous.CHANGED if may_hide_text and result.previous != right else right
-        )
+        self._same("previous", result.previous, self._previous(body, previous))
         verdict = self._judged(row_key, body, fetch.status, result)
         stored = self._stored(row_key, body, fetch.status, previous, verdict, policies)
-        if known is not None and (known.verdict[:2], known.stored) == (verdict[:2], stored):
+        if (
+            known is not None
+            and known.verdict is not None
+            and (known.verdict[:2], known.stored) == (verdict[:2], stored)
+        ):
             self._same("stored", (result.stored, result.known_as), ("known", "rejected"))
             return
         self._same("stored", result.stored, stored)
-        self.model.add(Capture(row_key, at, fetch, body, fetch.status, stored, verdict))
+        confirms = previous.source if previous is not None and stored == "confirmed" else None
+        self.model.add(Capture(row_key, at, fetch, body, fetch.status, stored, verdict, confirms))
 
-    def _previous(self, body: Body, previous: Capture | None) -> Previous:
+    def _previous(self, body: Body, previous: Live | None) -> Previous:
         if previous is None:
             return Previous.NONE
-        if previous.body.raw == body.raw:
+        if previous.page.body.raw == body.raw:
             return Previous.SAME_BYTES
-        return Previous.SAME_TEXT if body.words and body.words == previous.body.words else Previous.CHANGED
+        return Previous.SAME_TEXT if body.words and body.words == previous.page.body.words else Previous.CHANGED
 
     def _stored(
         self,
         row_key: bytes,
         body: Body,
         status: int,
-        previous: Capture | None,
+        previous: Live | None,
         verdict: Expected,
         policies: dict[VerdictKind, Policy],
     ) -> str:
         """What becomes of a body."""
-        if previous is not None and previous.body.raw == body.raw:
-            has_status = previous in self.model.visible(row_key, "http")
-            if (previous.status if has_status else 0) // 100 == status // 100:
-                return "confirmed"
+        is_same = previous is not None and previous.page.body.raw == body.raw
+        if is_same and previous is not None and previous.has_body and previous.status // 100 == status // 100:
+            return "confirmed"
         policy = policies.get(verdict.kind, Policy.FLAG)
-        if verdict.of is None or policy is Policy.FLAG:
+        if verdict.of is None or policy is Policy.FLAG or not self.model.has_body(verdict.of):
             return "body"
         if policy is Policy.REFERENCE:
             return "reference"
@@ -246,23 +242,20 @@ class Run:
 
     def _take_visit(self, fetch: Fetch, row_key: bytes, at: int, result: PutResult) -> None:
         """A 304 confirms the version before it."""
+        taken = self.model.row(row_key).captures
+        while at in taken and taken[at].stored != "visit":
+            at += MILLISECOND
         self._same("timestamp", result.timestamp, at)
-        row = self.model.rows.setdefault(row_key, Row())
         version = self.model.previous(row_key, at)
-        is_known = at in row.visits and (at in row.taken or version is None)
-        stored = "known" if is_known else "visit" if version is None else "confirmed"
-        if "http" not in self.model.policies:  # which may hide the visit, so that it is noted again
-            self._same("stored", result.stored, stored)
-        verdict = Expected(VerdictKind.NEW) if version is None else version.verdict
-        if "dedup" not in self.model.policies:
-            self._same_verdict(result, verdict)
-        row.visits.add(at)
-        if version is None or at in row.taken:
+        stored = "known" if at in taken else "visit" if version is None else "confirmed"
+        self._same("stored", result.stored, stored)
+        self._same_verdict(result, Expected(VerdictKind.NEW) if version is None else version.verdict)
+        if at in taken:
             return
-        visit = Capture(row_key, at, version.fetch, version.body, version.status, "confirmed", verdict)
-        seen = version in self.model.visible(row_key, "dedup")
-        visit.families = {name for name in FAMILIES if seen and version in self.model.visible(row_key, name)} | {"page"}
-        self.model.add(visit)
+        body, verdict, source = Body(b""), None, None
+        if version is not None:
+            body, verdict, source = version.page.body, version.verdict, version.source
+        self.model.add(Capture(row_key, at, fetch, body, fetch.status, "visit", verdict, source))
 
     # --- verdicts
 
@@ -271,21 +264,16 @@ class Run:
         right = self.model.verdict(row_key, body, status)
         if self._is(result, right):
             return right
-        names = [*(name for name in KNOWN_FAULTS if name == "B2 confirmed"), *OPEN]
-        for chosen in chain.from_iterable(combinations(names, count) for count in range(1, len(names) + 1)):
-            other = self.model.verdict(row_key, body, status, frozenset(chosen))
-            if self._is(result, other):
-                self.counts.update(chosen)
-                return other
-        for may_miss in (right, self.model.verdict(row_key, body, status, frozenset(names))):
+        other = self.model.verdict(row_key, body, status, is_open=True)
+        if self._is(result, other):
+            self.counts["reference text"] += 1
+            return other
+        for may_miss in (right, other):
             sure_kinds = (VerdictKind.EXACT, VerdictKind.SAME_TEXT)
-            is_revived = "revived" in KNOWN_FAULTS and any(
-                policy.max_age_seconds for family, policy in self.model.policies.items() if family != "page"
-            )
-            if is_revived or (may_miss.may_miss and may_miss.kind not in sure_kinds):
+            if may_miss.may_miss and may_miss.kind not in sure_kinds:
                 found = self._as_answered(result)
                 if found.kind is VerdictKind.NEW or found[:3] in may_miss.others:
-                    self.counts["revived" if is_revived else f"missed {may_miss.kind}"] += 1
+                    self.counts[f"missed {may_miss.kind}"] += 1
                     return found
         self._same_verdict(result, right)
         raise AssertionError("not reached")
@@ -308,49 +296,49 @@ class Run:
     def _read_all(self) -> None:
         """Compare every row."""
         for row_key, url in self.model.urls.items():
-            live = self.model.visible(row_key, "page")
+            live = self.model.pages(row_key)
             self._same(f"in {url}", url in self.store, bool(live))
             found = self.store.get(url)
-            self._same(
-                f"get {url}", found and (found.timestamp, found.body), (live[0].at, live[0].body.raw) if live else None
-            )
+            right = (live[0].at, live[0].page.body.raw if live[0].has_body else None) if live else None
+            self._same(f"get {url}", found and (found.timestamp, found.body), right)
             then = self.store.get(url, at=T0 + 4 * DAY, families=("page",))
-            right = next((one.at for one in live if one.at <= T0 + 4 * DAY), None)
-            self._same(f"get {url} of day 4", then and then.timestamp, right)
+            self._same(
+                f"get {url} of day 4",
+                then and then.timestamp,
+                next((one.at for one in live if one.at <= T0 + 4 * DAY), None),
+            )
             shown = [one for one in self.store.history(url) if not _is_rejected(one)]
             self._same(f"history {url}", [one.timestamp for one in shown], [one.at for one in live])
-            is_bare = "B2 visit" in KNOWN_FAULTS and live and live[0].families == {"page"}
-            if live and found is not None and not is_bare and not {"http", "text"} & set(self.model.policies):
+            if live and found is not None:
                 self._same(f"status {url}", found.status, live[0].status)
-                text = tuple(re.findall(r"\w+", (found.text or "").lower())) if live[0].body.is_html else ()
-                self._same(f"text {url}", text, live[0].body.words)
+                body = live[0].page.body
+                text = tuple(re.findall(r"\w+", (found.text or "").lower())) if body.is_html else ()
+                self._same(f"text {url}", text, body.words)
 
     def _find(self, docno: str) -> None:
-        if "http" in self.model.policies:
-            return
-        live = [
-            one
+        right = {
+            key
             for key in self.model.rows
-            for one in self.model.visible(key, "page")
-            if one.fetch.docno == docno and "http" in one.families
-        ]
-        right = {one.pointer[1] for one in live}
-        sure = {one.pointer[1] for one in live if one.stored != "confirmed" or "B2 confirmed" not in KNOWN_FAULTS}
+            for one in self.model.pages(key)
+            if (one.page if one.capture.stored == "visit" else one.capture).fetch.docno == docno
+        }
         found = {self.store.cells.row_key(one.url) for one in self.store.find(docno=docno)}
-        self._same(f"find {docno}", found - (right - sure), sure)
+        self._same(f"find {docno}", found, right)
 
     def _similar(self, name: str) -> None:
         row_key = self._row_key(name)
-        live = self.model.visible(row_key, "page")
-        if not live or "http" in self.model.policies:
+        live = self.model.pages(row_key)
+        if not live or not live[0].has_body:  # it is asked by its body
             return
-        body, status = live[0].body, live[0].status
+        body, status = live[0].page.body, live[0].status
         found = {one.url: one for one in self.store.similar(url_of(name), limit=1000)}
         pages = [one for key in self.model.rows if key != row_key for one in self.model.seen(key)]
         for one in pages:
             url, its = self.model.urls[one.pointer[1]], one.capture.body
-            is_open = one.capture.stored == "reference" and one.capture.verdict.kind is not VerdictKind.EXACT
-            is_open |= one.capture.stored == "confirmed" and "B2 confirmed" in KNOWN_FAULTS
+            verdict = one.capture.verdict
+            is_open = (
+                one.capture.stored == "reference" and verdict is not None and verdict.kind is not VerdictKind.EXACT
+            )
             is_same = its.raw == body.raw and not body.is_blank and one.status // 100 == status // 100
             compare = one.status // 100 == status // 100 == 2 and its.is_html and body.is_html
             is_same |= (
@@ -363,7 +351,7 @@ class Run:
                 self._same(f"similar to {name}: {url} is there", url in found, True)
         for url, one in found.items():
             at = self.store.cells.row_key(url)
-            its = next((two.capture.body for two in self.model.seen(at) if two.capture.at == one.timestamp), None)
+            its = next((two.capture.body for two in self.model.seen(at) if two.pointer[0] == one.timestamp), None)
             if its is None:
                 raise Mismatch(f"similar to {name}: {one} is not live")
             exact = overlap(body.words, its.words)[0]
@@ -417,7 +405,7 @@ def replay(setting: Setting, operations: Iterable[Operation]) -> Counter[str]:
     """Run operations on a store of its own and on the model.
 
     Returns:
-        How many pages and pairs were compared, how often a known fault was met, and what the index missed.
+        How many pages and pairs were compared, and what the index missed.
     Raises:
         Mismatch: they differ.
     """
@@ -446,8 +434,6 @@ def random_life(seed: int) -> tuple[Setting, list[Operation]]:
     urls = [f"{host}/{number}" for host in hosts for number in range(choose.choice([3, 6, 10]))]
     bases = choose.sample(range(21), choose.randint(1, 4))
     policies = list(POLICIES)
-    if "dedup" in GC[setting.gc] and "B2 rejected" in KNOWN_FAULTS:
-        policies = ["flag", "reference"]
     home = choose.choice(policies)
 
     def fetch(url: str | None = None) -> Fetch:
@@ -569,10 +555,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Random lives of a store against a model.")
     parser.add_argument("--seeds", type=int, default=500)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--mended", action="append", default=[], choices=KNOWN_FAULTS, help="a fault not to accept")
     options = parser.parse_args()
-    for name in options.mended:
-        del KNOWN_FAULTS[name]
     counts: Counter[str] = Counter()
     failed = 0
     for seed in range(options.first, options.first + options.seeds):

@@ -1,9 +1,7 @@
 """What a store has to answer: a plain model in memory that knows every capture, for `tests.model.random_store`.
 
 The model states what is right, by all live captures: equal bytes, equal texts, exact Jaccard coefficients of the texts,
-the oldest page first.  `KNOWN_FAULTS` names where the store does
-otherwise today: as long as an entry is there, the answer that the fault leads to is accepted as well, and counted.  An
-entry is removed when its fault is mended.  What the model takes from a store is the text that was found in a body
+the oldest page first.  What the model takes from a store is the text that was found in a body
 (`Reader`), never what is like it.
 """
 
@@ -11,8 +9,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from itertools import groupby
 from pathlib import Path
@@ -21,17 +18,6 @@ from typing import NamedTuple
 from docstore import GCPolicy, Policy, VerdictKind
 from docstore.store import open_store
 from tests.pages import changed, page, words
-
-KNOWN_FAULTS = {
-    "B2 confirmed": "a confirmation is not seen after the capture that it confirms is hidden or gone",
-    "B2 rejected": "a rejected capture counts as a version of `dedup`: no rejecting under a policy on `dedup`",
-    "B2 visit": "a 304 of a version whose `dedup` has expired does not keep its status and text from a late capture",
-    "revived": "a version hidden by age that an equal, later value shows again is not named before the next open",
-}
-OPEN = {
-    "reference text": "whether the text of a page stored by reference may be named, while its original is there",
-}
-"""Where two answers are right."""
 
 T0 = 1_700_000_000_000_000
 DAY = 86_400_000_000
@@ -42,7 +28,6 @@ SURE_JACCARD, SURE_WORDS, SURE_TEXTS = 0.9, 200, 14
 """A pair at least so alike, or a page of so many words in another, among so few like it, is never missed."""
 MOST_MISSED = 0.02
 """Share of pages with a relative below that, for which the index may propose none, or not the nearest."""
-FAMILIES = ("page", "http", "text", "dedup")
 TITLES = ("Story One", "STORY  ONE!", "Story One - Daily", "Blue enamel lamp", "Kitchen knife", "")
 TITLE_WORDS = ["story", "one", "daily", "blue", "enamel", "lamp", "kitchen", "knife"]
 SIZES = (10, 30, 55, 70, 120, 120, 260)
@@ -55,25 +40,26 @@ POLICIES: dict[str, dict[VerdictKind, Policy]] = {
     "reject-any": dict.fromkeys(DUPLICATES[:3], Policy.REJECT_ANY),
     "reject exact": {VerdictKind.EXACT: Policy.REJECT_ANY, VerdictKind.NEAR: Policy.REFERENCE},
 }
-CHECKSUMS: dict[str, Callable[[bytes], object]] = {
-    "blake3": lambda raw: raw,
-    "adler32": zlib.adler32,
-    "crc32": zlib.crc32,
-    "byte_sum": sum,
-}
-GC: dict[str, dict[str, GCPolicy]] = {
-    "none": {},
-    "one page": {"page": GCPolicy(max_versions=1)},
-    "two pages": {"page": GCPolicy(max_versions=2)},
-    "pages of 4 days": {"page": GCPolicy(max_age_seconds=4 * 86_400)},
-    "either": {"page": GCPolicy(max_versions=2, max_age_seconds=5 * 86_400)},
-    "both": {"page": GCPolicy(max_versions=1, max_age_seconds=3 * 86_400, intersection=True)},
-    "one of dedup": {"dedup": GCPolicy(max_versions=1)},
-    "dedup of 4 days": {"dedup": GCPolicy(max_age_seconds=4 * 86_400)},
-    "one of http": {"http": GCPolicy(max_versions=1)},
-    "http of 4 days": {"http": GCPolicy(max_age_seconds=4 * 86_400)},
-    "two of all": dict.fromkeys(FAMILIES, GCPolicy(max_versions=2)),
-    "all of 5 days": dict.fromkeys(FAMILIES, GCPolicy(max_age_seconds=5 * 86_400)),
+
+
+class Kept(NamedTuple):
+    """Policies: which captures are kept, and which of these show their bodies."""
+
+    captures: GCPolicy = GCPolicy()
+    bodies: GCPolicy = GCPolicy()
+
+
+GC = {
+    "none": Kept(),
+    "one": Kept(GCPolicy(max_versions=1)),
+    "two": Kept(GCPolicy(max_versions=2)),
+    "4 days": Kept(GCPolicy(max_age_seconds=4 * 86_400)),
+    "either": Kept(GCPolicy(max_versions=2, max_age_seconds=5 * 86_400)),
+    "both": Kept(GCPolicy(max_versions=1, max_age_seconds=3 * 86_400, intersection=True)),
+    "one body": Kept(bodies=GCPolicy(max_versions=1)),
+    "bodies of 4 days": Kept(bodies=GCPolicy(max_age_seconds=4 * 86_400)),
+    "one body of two": Kept(GCPolicy(max_versions=2), GCPolicy(max_versions=1)),
+    "bodies of 2 of 5 days": Kept(GCPolicy(max_age_seconds=5 * 86_400), GCPolicy(max_age_seconds=2 * 86_400)),
 }
 
 
@@ -250,46 +236,76 @@ class Expected(NamedTuple):
 
 
 class Capture:
-    """One capture: what it brought, what was answered, and which families still hold cells of it."""
+    """One capture: what it brought, what was answered, and which capture it confirms.
 
-    def __init__(self, row: bytes, at: int, fetch: Fetch, body: Body, status: int, stored: str, verdict: Expected):
+    `stored` is "body", "reference", "rejected", "confirmed" (the same bytes again) or "visit" (304).
+    """
+
+    def __init__(
+        self,
+        row: bytes,
+        at: int,
+        fetch: Fetch,
+        body: Body,
+        status: int,
+        stored: str,
+        verdict: Expected | None,
+        confirms: Capture | None = None,
+    ):
         self.pointer: Pointer = (at, row)
-        self.at, self.fetch, self.body, self.status, self.stored, self.verdict = (
-            at,
-            fetch,
-            body,
-            status,
-            stored,
-            verdict,
-        )
+        self.at, self.fetch, self.body, self.status = at, fetch, body, status
+        self.stored, self.verdict, self.confirms = stored, verdict, confirms
         self.original: Capture | None = None
-        self.families = {"dedup"} if stored == "rejected" else set(FAMILIES)
+        self.has_body = True
 
-    def value(self, family: str) -> object:
-        """What versions of a family's columns are told apart by."""
-        return {"page": self.body.raw, "dedup": self.body.raw, "http": self.status, "text": self.body.words}[family]
+    @property
+    def source(self) -> Capture | None:
+        """The capture that brought the body that this one shows."""
+        return self if self.stored in ("body", "reference") else self.confirms
+
+
+class Live(NamedTuple):
+    """A live capture, the capture whose body it shows (None for no page), and whether that is shown."""
+
+    capture: Capture
+    source: Capture | None
+    has_body: bool
+
+    @property
+    def at(self) -> int:
+        return self.capture.at
+
+    @property
+    def page(self) -> Capture:
+        """The capture that brought the page."""
+        assert self.source is not None
+        return self.source
+
+    @property
+    def status(self) -> int:
+        return self.page.status if self.capture.stored == "visit" else self.capture.status
+
+    @property
+    def verdict(self) -> Expected:
+        found = self.capture.verdict or self.page.verdict
+        assert found is not None
+        return found
 
 
 class Row:
-    """Captures of one URL by time, and its visits without a body (304)."""
+    """Captures of one URL by time, visits among them."""
 
     def __init__(self) -> None:
         self.captures: dict[int, Capture] = {}
-        self.visits: set[int] = set()
-
-    @property
-    def taken(self) -> dict[int, Capture]:
-        """Captures at whose times no other body can be: their own one, or its checksum, is there."""
-        return {at: one for at, one in self.captures.items() if one.families & {"page", "dedup"}}
 
 
 class Seen(NamedTuple):
-    """A live capture as verdicts see it; its status is 0 where that is hidden."""
+    """A live page as verdicts see it: `capture` brought its body, which is shown or not."""
 
     pointer: Pointer
     capture: Capture
     status: int
-    has_text: bool
+    has_body: bool
 
 
 class Model:
@@ -301,94 +317,116 @@ class Model:
         self.urls: dict[bytes, str] = {}
         self.policies = GC[setting.gc]
         self.now = T0 + 8 * DAY
-        self._seen: dict[bytes, list[Seen]] = {}
+        self._live: dict[bytes, list[Live]] = {}
 
     def changed(self, row_key: bytes | None = None) -> None:
         """What is live may have changed: in one row, or in all."""
         if row_key is None:
-            self._seen.clear()
+            self._live.clear()
         else:
-            self._seen.pop(row_key, None)
+            self._live.pop(row_key, None)
 
     def row(self, row_key: bytes) -> Row:
         return self.rows.get(row_key) or Row()
 
-    def is_same_capture(self, taken: Capture, body: Body) -> bool:
-        """Whether a body is that of a capture at its time; only its checksum tells if the capture has no body."""
-        checksum = (lambda raw: raw) if "page" in taken.families else CHECKSUMS[self.setting.checksum]
-        return bool(checksum(taken.body.raw) == checksum(body.raw))
-
     # --- what is live
 
-    def visible(self, row_key: bytes, family: str) -> list[Capture]:
-        """Captures of a row that a family's policy keeps, newest first: equal neighbours count once, and are as young
-        as the newest of them; after one that is dropped none is kept."""
-        captures = [
-            one for _, one in sorted(self.row(row_key).captures.items(), reverse=True) if family in one.families
-        ]
-        policy = self.policies.get(family)
-        if policy is None:
-            return captures
-        kept: list[Capture] = []
-        for rank, (_, group) in enumerate(groupby(captures, key=lambda one: one.value(family)), 1):
+    def live(self, row_key: bytes) -> list[Live]:
+        """Captures of a row that the policies keep, newest first."""
+        if row_key not in self._live:
+            self._live[row_key] = self._kept(list(self.row(row_key).captures.values()))
+        return self._live[row_key]
+
+    def _kept(self, captures: list[Capture]) -> list[Live]:
+        """Different bodies count, newest first: successive captures with one body once, which is as young as the newest
+        of them.  Visits and rejected captures count as none, and go with what they confirm or follow; what is kept
+        because a visit confirms it keeps none that follow it."""
+        captures.sort(key=lambda one: -one.at)
+        pages = [one for one in captures if one.source is not None]
+        counted: dict[int, tuple[bool, bool]] = {}
+        """Time of a page -> whether the policies keep it, and its body."""
+        kept = shown = True
+        for rank, (_, group) in enumerate(groupby(pages, key=lambda one: one.body.raw), 1):
             same = list(group)
-            age = policy.max_age_seconds
-            too_old = age is not None and same[0].at <= self.now - round(age * 1_000_000)
-            too_many = policy.max_versions is not None and rank > policy.max_versions
-            if (too_old and too_many) if policy.intersection else (too_old or too_many):
-                break
-            kept += same
-        return kept
+            kept = kept and self._keeps(self.policies.captures, rank, same[0].at)
+            shown = shown and self._keeps(self.policies.bodies, rank, same[0].at)
+            counted.update((one.at, (kept, shown)) for one in same)
+        ranks = dict(counted)
+        """The same, with what live visits confirm."""
+        for one in pages:  # newest first: what confirms a capture is newer than it
+            if ranks[one.at][0] and one.source is not None:
+                before = ranks[one.source.at]
+                ranks[one.source.at] = True, ranks[one.at][1] or (before[1] and before[0])
+        found: list[Live] = []
+        for one in captures:
+            if one.source is not None:
+                if ranks[one.at][0]:
+                    found.append(Live(one, one.source, ranks[one.at][1] and one.source.has_body))
+                continue
+            follows = next((page for page in pages if page.at < one.at), None)
+            if follows is None:
+                age = self.policies.captures.max_age_seconds
+                if kept and (age is None or one.at > self.now - round(age * 1_000_000)):
+                    found.append(Live(one, None, False))
+            elif counted[follows.at][0]:
+                source = follows.source if one.stored == "visit" else None
+                found.append(Live(one, source, source is not None and ranks[follows.at][1] and source.has_body))
+        return found
+
+    def _keeps(self, policy: GCPolicy, rank: int, newest: int) -> bool:
+        age = policy.max_age_seconds
+        too_old = age is not None and newest <= self.now - round(age * 1_000_000)
+        too_many = policy.max_versions is not None and rank > policy.max_versions
+        return not ((too_old and too_many) if policy.intersection else (too_old or too_many))
+
+    def pages(self, row_key: bytes) -> list[Live]:
+        """Live captures that show a page, newest first."""
+        return [one for one in self.live(row_key) if one.source is not None]
 
     def seen(self, row_key: bytes) -> list[Seen]:
-        """Live captures of a row, oldest first."""
-        if row_key not in self._seen:
-            kept = {family: {one.at for one in self.visible(row_key, family)} for family in FAMILIES}
-            self._seen[row_key] = [
-                Seen(one.pointer, one, one.status if one.at in kept["http"] else 0, one.at in kept["text"])
-                for one in reversed(self.visible(row_key, "page"))
-                if one.at in kept["dedup"]
-            ]
-        return self._seen[row_key]
+        """The same as verdicts see them, oldest first."""
+        return [Seen(one.capture.pointer, one.page, one.status, one.has_body) for one in reversed(self.pages(row_key))]
 
-    def _others(self, row_key: bytes, faults: frozenset[str], *, by_text: bool) -> Iterator[Seen]:
+    def has_body(self, pointer: Pointer) -> bool:
+        return any(one.has_body for one in self.pages(pointer[1]) if one.at == pointer[0])
+
+    def _others(self, row_key: bytes, *, by_text: bool) -> Iterator[Seen]:
         """Live captures of other rows that a verdict may name."""
         for key in self.rows:
             for one in self.seen(key) if key != row_key else ():
                 capture = one.capture
-                if "B2 confirmed" in faults and capture.stored == "confirmed":
-                    continue
-                is_near = capture.stored == "reference" and capture.verdict.kind is not VerdictKind.EXACT
-                is_left_out = by_text and "reference text" in faults
-                if is_near and is_left_out and self._original_is_there(capture):
+                is_near = capture.stored == "reference" and capture.verdict.kind is not VerdictKind.EXACT  # type: ignore[union-attr]
+                if is_near and by_text and self._original_is_there(capture):
                     continue
                 yield one
 
     def _original_is_there(self, capture: Capture) -> bool:
         original = capture.original
-        if original is None or "page" not in original.families:
-            return False
-        return self.row(original.pointer[1]).captures.get(original.at) is original
+        return original is not None and self.row(original.pointer[1]).captures.get(original.at) is original
 
     # --- verdicts
 
-    def verdict(self, row_key: bytes, body: Body, status: int, faults: frozenset[str] = frozenset()) -> Expected:
-        """What a page is to the live pages of other rows."""
+    def verdict(self, row_key: bytes, body: Body, status: int, *, is_open: bool = False) -> Expected:
+        """What a page is to the live pages of other rows.
+
+        Args:
+            row_key, body, status: of the page.
+            is_open: do not name the text of a page stored by reference while its original is there; both are right.
+        """
         if body.is_blank:
             return Expected(VerdictKind.NEW)
         equal = [
             one.pointer
-            for one in self._others(row_key, faults, by_text=False)
+            for one in self._others(row_key, by_text=False)
             if one.capture.body.raw == body.raw and one.status // 100 == status // 100
+            if one.has_body or self.setting.checksum == "blake3"  # else its bytes would have to tell
         ]
         if equal:
             return Expected(VerdictKind.EXACT, min(equal), 1.0)
         if not body.is_html or status // 100 != 2:
             return Expected(VerdictKind.NEW)
         pages = [
-            one
-            for one in self._others(row_key, faults, by_text=True)
-            if one.status // 100 == 2 and one.has_text and one.capture.body.is_html
+            one for one in self._others(row_key, by_text=is_open) if one.status // 100 == 2 and one.capture.body.is_html
         ]
         if len(body.words) >= MIN_SAME_TEXT_WORDS:
             same = [
@@ -431,24 +469,23 @@ class Model:
     def stands(self, pointer: Pointer) -> bool:
         """Whether a page is live and what its URL shows today."""
         page = next((one for one in self.seen(pointer[1]) if one.pointer == pointer), None)
-        newest = next(iter(self.visible(pointer[1], "page")), None)
-        shown = next((one for one in self.seen(pointer[1]) if one.capture is newest), None)
+        shown = next(iter(self.pages(pointer[1])), None)
         return (
             page is not None
             and shown is not None
-            and shown.capture.body.raw == page.capture.body.raw
+            and shown.page.body.raw == page.capture.body.raw
             and shown.status // 100 == page.status // 100
         )
 
-    def previous(self, row_key: bytes, at: int) -> Capture | None:
-        """The newest live version of a row before a time."""
-        return next((one for one in self.visible(row_key, "page") if one.at < at), None)
+    def previous(self, row_key: bytes, at: int) -> Live | None:
+        """The newest live page of a row before a time."""
+        return next((one for one in self.pages(row_key) if one.at < at), None)
 
     # --- changes
 
     def add(self, capture: Capture) -> None:
         at, row_key = capture.pointer
-        if capture.stored == "reference" and capture.verdict.of is not None:
+        if capture.stored == "reference" and capture.verdict is not None and capture.verdict.of is not None:
             of_at, of_row = capture.verdict.of
             capture.original = self.row(of_row).captures.get(of_at)
         self.rows.setdefault(row_key, Row()).captures[at] = capture
@@ -457,9 +494,9 @@ class Model:
     def compact(self) -> None:
         """What policies hide is removed."""
         for row_key, row in self.rows.items():
-            kept = {family: self.visible(row_key, family) for family in self.policies}
-            for at, one in list(row.captures.items()):
-                one.families -= {family for family, live in kept.items() if one not in live}
-                if not one.families:
-                    del row.captures[at]
+            live = self.live(row_key)
+            row.captures = {one.at: one.capture for one in live}
+            for one in live:
+                if one.capture.source is one.capture:
+                    one.capture.has_body = one.has_body
         self.changed()

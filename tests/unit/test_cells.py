@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from pages import page, words
-from stores import records_of
+from stores import contents, records_of
 
 import docstore
 from docstore import (
@@ -178,7 +178,7 @@ def test_anchors_are_read_in_slices_and_a_row_of_many_is_deleted_without_a_stall
 
 
 def test_expired_versions_leave_no_phantom_duplicates(tmp_path: Path) -> None:
-    schema = docstore.Schema(families=(ColumnFamily("page", GCPolicy(max_versions=1)),))
+    schema = docstore.Schema(captures=GCPolicy(max_versions=1))
     old, new = page(words(1, 100)), page(words(2, 100))
     with docstore.open(tmp_path / "gc", create=True, schema=schema) as store:
         store.put_page("https://a.example/", old, headers=HTML, fetched_at=T0)
@@ -190,7 +190,7 @@ def test_expired_versions_leave_no_phantom_duplicates(tmp_path: Path) -> None:
 
 
 def test_a_confirmed_version_is_as_young_as_its_confirmation(tmp_path: Path) -> None:
-    schema = docstore.Schema(families=(ColumnFamily("page", GCPolicy(max_versions=2)),))
+    schema = docstore.Schema(captures=GCPolicy(max_versions=2))
     bodies = [page(words(n, 60)) for n in range(3)]
     with docstore.open(tmp_path / "gc", create=True, schema=schema) as store:
         for day, number in enumerate((0, 1, 1, 1, 2)):
@@ -201,28 +201,36 @@ def test_a_confirmed_version_is_as_young_as_its_confirmation(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("policy", [GCPolicy(max_versions=1), GCPolicy(max_age_seconds=3600)])
-def test_a_body_whose_checksum_a_policy_hides_is_not_overwritten(tmp_path: Path, policy: GCPolicy) -> None:
-    schema = docstore.Schema(families=(ColumnFamily("dedup", policy),))
+def test_a_capture_that_a_policy_hides_is_not_overwritten(tmp_path: Path, policy: GCPolicy) -> None:
     bodies = [page(words(n, 60)) for n in range(3)]
-    with docstore.open(tmp_path / "gc", create=True, schema=schema) as store:
-        for compacts in (False, True):
-            for number, at in ((0, T0), (1, T0 + DAY)):
-                store.put_page(URL, bodies[number], headers=HTML, fetched_at=at)
-            if compacts:
-                store.compact()
-            assert store.put_page(URL, bodies[0], headers=HTML, fetched_at=T0).stored == "known"
-            other = store.put_page(URL, bodies[2], headers=HTML, fetched_at=T0)
-            assert other.timestamp > T0
-            document = store.get(URL, at=T0, families=("page",))
-            assert document is not None and document.body == bodies[0]
+    with docstore.open(tmp_path / "gc", create=True, schema=docstore.Schema(captures=policy)) as store:
+        for number, at in ((0, T0), (1, T0 + DAY)):
+            store.put_page(URL, bodies[number], headers=HTML, fetched_at=at)
+        assert store.put_page(URL, bodies[0], headers=HTML, fetched_at=T0).stored == "known"
+        assert store.put_page(URL, bodies[2], headers=HTML, fetched_at=T0).timestamp > T0
 
 
-def test_same_bytes_are_known_again_where_a_policy_took_their_checksum(tmp_path: Path) -> None:
-    schema = docstore.Schema(families=(ColumnFamily("dedup", GCPolicy(max_age_seconds=3600)),))
-    with docstore.open(tmp_path / "gc", create=True, schema=schema) as store:
-        store.put_page(URL, page(words(1, 60)), headers=HTML, fetched_at=T0)
-        again = store.put_page(URL, page(words(1, 60)), headers=HTML, fetched_at=T0 + DAY)
-        assert (again.previous, again.stored) == ("same_bytes", "confirmed")
+@pytest.mark.parametrize(
+    "mutation",
+    [
+        SetCell("page", b"body", T0, b"x"),
+        SetCell("dedup", b"cluster", T0, b"x"),
+        DeleteCells("http", b"status"),
+        DeleteFamily("text"),
+    ],
+)
+def test_columns_of_captures_are_read_and_not_written(
+    store: docstore.DocumentStore, mutation: SetCell | DeleteCells | DeleteFamily
+) -> None:
+    store.put_page(URL, page(words(1, 60)), headers=HTML, fetched_at=T0)
+    before = contents(store)
+    with pytest.raises(InvalidArgument, match="put_page"):
+        store.cells.apply(URL, [mutation])
+    with pytest.raises(InvalidArgument, match="put_page"):
+        store.cells.check_and_mutate(URL, Condition("http", b"status", b"200"), [mutation])
+    with pytest.raises(InvalidArgument, match="put_page"):
+        store.cells.read_modify_write(URL, [Append(mutation.family, b"status", b"x")])
+    assert contents(store) == before
 
 
 def test_a_refused_batch_leaves_no_delete_mark(store: docstore.DocumentStore) -> None:

@@ -113,8 +113,8 @@ def test_a_policy_names_a_verdict_that_can_be_a_duplicate() -> None:
 
 def test_a_family_is_read_with_its_policy() -> None:
     assert family("link") == ColumnFamily("link")
-    assert family("page:max_versions=3,max_age=30d") == ColumnFamily("page", GCPolicy(3, 2_592_000.0))
-    assert family("page:max_versions=3,max_age=30d,intersection").gc.intersection
+    assert family("crawl:max_versions=3,max_age=30d") == ColumnFamily("crawl", GCPolicy(3, 2_592_000.0))
+    assert family("crawl:max_versions=3,max_age=30d,intersection").gc.intersection
     for wrong in ("Link", "", "page:keep=3", "page:max_versions=0", "page:max_age=3"):
         with pytest.raises(argparse.ArgumentTypeError):
             family(wrong)

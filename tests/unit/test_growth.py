@@ -13,7 +13,7 @@ import docstore
 from docstore import Page, Policy, VerdictKind
 from docstore.dedup import index
 from docstore.model.format import POSTING_BODY, POSTING_TEXT
-from docstore.model.types import ColumnFamily, Durability, GCPolicy, PutResult, Schema
+from docstore.model.types import Durability, GCPolicy, PutResult, Schema
 from docstore.reports.check import check
 from docstore.store import DocumentStore
 from docstore.tablets.layout import Layout
@@ -213,15 +213,9 @@ def test_a_stranger_with_the_text_of_a_page_hides_no_copy_of_it(store: Any) -> N
     assert (again.kind, again.of_url) == (VerdictKind.NEAR, "https://t1.example/")  # the oldest; its host has one title
 
 
-FAMILIES = ("page", "http", "text", "dedup")
-
-
-@pytest.mark.parametrize("families", [FAMILIES, ("page",), ("dedup",), ("text",)])
 @pytest.mark.parametrize("policy", [GCPolicy(1), GCPolicy(3), GCPolicy(None, 10.0)])
-def test_versions_that_a_policy_hides_hide_no_live_page(
-    tmp_path: Path, policy: GCPolicy, families: tuple[str, ...]
-) -> None:
-    schema = Schema(families=tuple(ColumnFamily(name, policy) for name in families))
+def test_versions_that_a_policy_hides_hide_no_live_page(tmp_path: Path, policy: GCPolicy) -> None:
+    schema = Schema(captures=policy)
     now = [T0]
     opened = Layout(tmp_path / "s").open(create=True, schema=schema)
     with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
@@ -240,8 +234,7 @@ def test_versions_that_a_policy_hides_hide_no_live_page(
             assert verdict.kind is kind
             document = store.get(verdict.of_url, at=verdict.of_timestamp)
             assert document is not None and document.timestamp == verdict.of_timestamp
-            if set(families) != {"text"}:
-                assert verdict.of_url == live.url
+            assert verdict.of_url == live.url
             store.delete(one.url)
 
 
@@ -249,8 +242,8 @@ def test_versions_that_a_policy_hides_hide_no_live_page(
 def test_pages_of_one_text_cost_the_same_however_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: bool
 ) -> None:
-    families = tuple(ColumnFamily(name, GCPolicy(1)) for name in FAMILIES) if hidden else ()
-    with docstore.open(tmp_path / "s", create=True, schema=Schema(families=families), durability="none") as store:
+    schema = Schema(captures=GCPolicy(1)) if hidden else Schema()
+    with docstore.open(tmp_path / "s", create=True, schema=schema, durability="none") as store:
         reads, url = Reads(store, monkeypatch), "https://one.example/" if hidden else ""
         cost = []
         for n in range(600):
@@ -261,19 +254,18 @@ def test_pages_of_one_text_cost_the_same_however_many(
         assert last <= 1.5 * first
 
 
-AGE = GCPolicy(None, 10.0**9)
-WHOLE_GROUP = pytest.mark.xfail(strict=True, reason="versions of one text count once, so all of them are read")
-
-
 @pytest.mark.parametrize(
-    ("policy", "families"),
-    [(policy, families) for policy in (GCPolicy(1), GCPolicy(3), AGE) for families in (FAMILIES, ("page",), ("dedup",))]
-    + [(AGE, ("text",)), pytest.param(GCPolicy(1), ("text",), marks=WHOLE_GROUP)],
+    "schema",
+    [
+        Schema(),
+        Schema(captures=GCPolicy(1)),
+        Schema(captures=GCPolicy(3), bodies=GCPolicy(1)),
+        Schema(captures=GCPolicy(None, 10.0**9)),
+    ],
 )
 def test_a_url_fetched_again_and_again_costs_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: GCPolicy, families: tuple[str, ...]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schema: Schema
 ) -> None:
-    schema = Schema(families=tuple(ColumnFamily(name, policy) for name in families))
     with docstore.open(tmp_path / "s", create=True, schema=schema, durability="none") as store:
         reads = Reads(store, monkeypatch)
         own, near = [], []

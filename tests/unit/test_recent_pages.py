@@ -16,18 +16,13 @@ from docstore.dedup.detector import StoredPage
 from docstore.model.errors import StorageError
 from docstore.model.pointers import PagePointer
 from docstore.model.types import (
-    ColumnFamily,
-    DeleteCells,
-    DeleteFamily,
     DeleteRow,
     Durability,
     GCPolicy,
-    Mutation,
     Page,
     PutResult,
     RowMutations,
     Schema,
-    SetCell,
     VerdictKind,
 )
 from docstore.reports.check import check
@@ -67,8 +62,6 @@ def fill(store: docstore.DocumentStore) -> None:
 OTHERS: dict[str, Callable[[docstore.DocumentStore], object]] = {
     "a deleted URL": lambda store: store.delete(A),
     "a deleted row": lambda store: store.cells.apply(A, [DeleteRow()]),
-    "a deleted body": lambda store: store.cells.apply(A, [DeleteCells("page", b"body")]),
-    "a deleted family": lambda store: store.cells.apply(A, [DeleteFamily("dedup")]),
     "a delete from a table of rows": lambda store: store.committer.commit(
         Plan().remove(Stage.PAGES, [RowMutations("pages", store.cells.row_key(A), [DeleteRow()])])
     ),
@@ -112,19 +105,9 @@ def test_a_compaction_keeps_verdicts_and_bases(store: docstore.DocumentStore) ->
     assert found is not None and found.body == near
 
 
-def test_a_title_set_by_hand_counts(store: docstore.DocumentStore) -> None:
-    put(store, A)
-    other = BODY.replace(b"<p>", b"<p class=x>")
-    assert seen_by(store, B, other) == (VerdictKind.SAME_TEXT, A)
-    store.delete(B)
-    store.cells.apply(A, [SetCell("text", b"title", T0, b"Another page")])
-    assert seen_by(store, C, other.replace(b"class=x", b"class=y")) == (VerdictKind.NEAR, A)
-
-
-@pytest.mark.parametrize("family", ["page", "dedup"])
-def test_a_page_that_expired_by_age_is_named_by_no_verdict(tmp_path: Path, family: str) -> None:
+def test_a_page_that_expired_by_age_is_named_by_no_verdict(tmp_path: Path) -> None:
     now = [T0]
-    schema = Schema(families=(ColumnFamily(family, GCPolicy(max_age_seconds=3600)),))
+    schema = Schema(captures=GCPolicy(max_age_seconds=3600))
     opened = Layout(tmp_path / "store").open(create=True, schema=schema)
     with docstore.DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
         put(store, A)
@@ -134,7 +117,7 @@ def test_a_page_that_expired_by_age_is_named_by_no_verdict(tmp_path: Path, famil
 
 
 def test_a_version_that_a_newer_one_takes_the_place_of_is_named_by_no_verdict(tmp_path: Path) -> None:
-    schema = Schema(families=(ColumnFamily("page", GCPolicy(max_versions=1)),))
+    schema = Schema(captures=GCPolicy(max_versions=1))
     with docstore.open(tmp_path / "store", create=True, schema=schema, durability="none") as store:
         fill(store)
         put(store, A, page(words(9, 100)), T0 + 2 * HOUR)
@@ -142,7 +125,7 @@ def test_a_version_that_a_newer_one_takes_the_place_of_is_named_by_no_verdict(tm
 
 
 def test_a_late_capture_that_is_hidden_at_once_is_named_by_no_verdict(tmp_path: Path) -> None:
-    schema = Schema(families=(ColumnFamily("page", GCPolicy(max_versions=1)),))
+    schema = Schema(captures=GCPolicy(max_versions=1))
     with docstore.open(tmp_path / "store", create=True, schema=schema, durability="none") as store:
         put(store, A, page(words(9, 100)), T0 + HOUR)
         put(store, A, BODY, T0)
@@ -204,7 +187,7 @@ def test_a_store_that_remembers_answers_as_one_that_reads(tmp_path: Path, seed: 
     texts += [changed(text, number, 5) for number, text in enumerate(texts)]
     bodies = [page(text, title) for text in texts for title in ("One", "Two")]
     urls = [f"https://{name}.example/{number}" for name in "ab" for number in range(6)]
-    schema = Schema(families=(ColumnFamily("page", GCPolicy(max_versions=versions)),) if versions else ())
+    schema = Schema(captures=GCPolicy(max_versions=versions))
     with (
         docstore.open(tmp_path / "one", create=True, schema=schema, durability="none") as one,
         docstore.open(tmp_path / "two", create=True, schema=schema, durability="none") as two,
@@ -219,14 +202,12 @@ def test_a_store_that_remembers_answers_as_one_that_reads(tmp_path: Path, seed: 
                 assert list(one.put_pages(pages, threads=1)) == list(two.put_pages(pages, threads=1))
                 continue
             url = source.choice(urls)
-            deletes: list[Mutation] = [DeleteRow(), DeleteCells("page", b"body", T0 + 5000, T0 + 20_000)]
-            mutation = source.choice(deletes)
             compacts = source.randrange(3) == 0
             for store in (one, two):
                 if step == 6:
                     store.delete(url)
                 else:
-                    store.cells.apply(url, [mutation])
+                    store.cells.apply(url, [DeleteRow()])
                 if compacts:
                     store.compact()
         # Refs differ: which pages share a commit, and so where records lie, is a matter of threads.

@@ -25,8 +25,8 @@ URL = "https://a.example/"
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[docstore.DocumentStore]:
-    families = (ColumnFamily("page", GCPolicy(max_versions=3)), ColumnFamily("event"))
-    with docstore.open(tmp_path / "s", create=True, schema=Schema(families), durability="none") as opened:
+    schema = Schema((ColumnFamily("event"),), captures=GCPolicy(max_versions=3))
+    with docstore.open(tmp_path / "s", create=True, schema=schema, durability="none") as opened:
         yield opened
 
 

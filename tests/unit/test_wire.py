@@ -153,7 +153,11 @@ def test_a_schema_and_reports_come_back() -> None:
     unreadable = Unreadable("https://a/", "page:body", 5, "seg", None, "bad")
     report = CompactionReport("fast", rows=3, codec_bytes={"page zstd": 5}, unreadable=[unreadable])
     schema = Schema(
-        families=(ColumnFamily("notes", GCPolicy(2, 1.5)),), policies={"exact": "reject"}, similar_threshold=None
+        families=(ColumnFamily("notes", GCPolicy(2, 1.5)),),
+        policies={"exact": "reject"},
+        similar_threshold=None,
+        captures=GCPolicy(3),
+        bodies=GCPolicy(None, 9.5),
     )
     for value in (report, schema, BackupReport(1, 2, 3, 4)):
         for media_type in (shapes.JSON, shapes.MSGPACK):

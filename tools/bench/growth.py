@@ -25,7 +25,6 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from docstore.model.types import (
-    ColumnFamily,
     GCPolicy,
     Page,
     Policy,
@@ -236,9 +235,7 @@ def _scratch_store(schema: Schema | None = None) -> Iterator[DocumentStore]:
 
 
 def _schema(scenario: Callable[..., Work]) -> Schema | None:
-    if scenario is not one_text_hidden:
-        return None
-    return Schema(families=tuple(ColumnFamily(name, GCPolicy(1)) for name in ("page", "http", "text", "dedup")))
+    return Schema(captures=GCPolicy(1)) if scenario is one_text_hidden else None
 
 
 class LongestHold:

@@ -23,7 +23,8 @@ extractor and one shingle length.  Everything has a default."""
 EXAMPLES = """\
 docstore init
 docstore init --store crawl-2024 --checksum sha256
-docstore init --family link --family page:max_versions=3,max_age=90d
+docstore init --captures max_versions=10,max_age=1y --bodies max_versions=3
+docstore init --family link --family crawl:max_versions=3,max_age=90d
 docstore init --on exact=reject --on near=reference
 docstore init --vocabulary press.toml
 """
@@ -98,8 +99,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=family,
         action="append",
         default=[],
-        help="a column family with its GC policy, or another policy for page, http, text, anchor, dedup; "
+        help="a column family of your own with its GC policy, or another policy for anchor; "
         "a version goes when it breaks either bound, with intersection when it breaks both; may be repeated",
+    )
+    parser.add_argument(
+        "--captures",
+        metavar="max_versions=N,max_age=30d,intersection",
+        type=gc_policy,
+        default=_DEFAULTS.captures,
+        help="which captures of a page are kept: N different bodies, as old as that at most (default: all); "
+        "visits live as long as the capture that they confirm",
+    )
+    parser.add_argument(
+        "--bodies",
+        metavar="max_versions=N,max_age=30d,intersection",
+        type=gc_policy,
+        default=_DEFAULTS.bodies,
+        help="which of these keep their bodies (default: all); text and fingerprints of the others stay",
     )
     arguments.add_policies(parser)
     arguments.add_json(parser, "the store's path and schema as one JSON object")
@@ -121,6 +137,8 @@ def run(args: argparse.Namespace) -> int:
         keyed_bands=args.keyed_bands,
         vocabulary=_vocabulary(args.vocabulary) if args.vocabulary else "",
         title_rule=not args.no_title_rule,
+        captures=args.captures,
+        bodies=args.bodies,
     )
     open_files(args, "init makes the files of a store", create=True, schema=schema).close()
     if args.json:
@@ -150,6 +168,7 @@ def schema_fields(schema: Schema) -> dict[str, Any]:
     """A schema for JSON."""
     fields = schema._asdict()
     fields["families"] = [one._asdict() | {"gc": one.gc._asdict()} for one in schema.families]
+    fields |= {"captures": schema.captures._asdict(), "bodies": schema.bodies._asdict()}
     fields["policies"] = {str(kind): str(policy) for kind, policy in schema.policies}
     return fields
 
@@ -157,10 +176,18 @@ def schema_fields(schema: Schema) -> dict[str, Any]:
 def family(text: str) -> ColumnFamily:
     """A column family of `name[:max_versions=N,max_age=30d,intersection]`."""
     name, _, rules = text.partition(":")
+    try:
+        return ColumnFamily(name, gc_policy(rules) if rules else GCPolicy())
+    except InvalidArgument as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def gc_policy(text: str) -> GCPolicy:
+    """A GC policy of `max_versions=N,max_age=30d,intersection`."""
     max_versions: int | None = None
     max_age_seconds: float | None = None
     intersection = False
-    for rule in rules.split(",") if rules else ():
+    for rule in text.split(","):
         word, _, value = rule.partition("=")
         if word == "max_versions":
             max_versions = arguments.positive(value)
@@ -170,9 +197,9 @@ def family(text: str) -> ColumnFamily:
             intersection = True
         else:
             raise argparse.ArgumentTypeError(
-                f"not a rule of a family: {rule!r}; write max_versions=N, max_age=30d or intersection"
+                f"not a rule of a policy: {rule!r}; write max_versions=N, max_age=30d or intersection"
             )
     try:
-        return ColumnFamily(name, GCPolicy(max_versions, max_age_seconds, intersection))
+        return GCPolicy(max_versions, max_age_seconds, intersection)
     except InvalidArgument as error:
         raise argparse.ArgumentTypeError(str(error)) from error
