@@ -54,7 +54,7 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.reading.snippet import Snippet, SnippetReader
     from docstore.storage.port import Backend, Committer
     from docstore.storage.reports import BackupReport, CompactionReport
-    from docstore.writing.maintenance import Applied
+    from docstore.writing.maintenance import Applied, Repaired
     from docstore.writing.prepare import Prepared
     from docstore.writing.write_side import WriteSide
     from docstore.writing.writer import PageWriter
@@ -407,6 +407,17 @@ class DocumentStore:
         applier = importlib.import_module("docstore.writing.maintenance").DuplicateApplier(self._write_side())
         run: Callable[[], list[Applied]] = partial(applier.apply, pairs, policy, kinds, needed, dry_run=dry_run)
         return run() if policy is Policy.REFERENCE else self._committer.give_back(run)
+
+    def repair(self) -> Repaired:
+        """Repair values that cannot be read, from what else the store holds: captures of the same bytes.
+
+        `docstore check` lists what cannot be read.  What is left then has to be fetched again, or restored.
+        """
+        self._check_open()
+        self.opened.check_writable()
+        module = importlib.import_module("docstore.writing.maintenance")
+        repaired: Repaired = module.Repairer(self._write_side()).run()
+        return repaired
 
     def backup(self, folder: str | Path, on_progress: Callable[[int, int], None] | None = None) -> BackupReport:
         """Copy the store as of now into a folder; reading and writing continue meanwhile.

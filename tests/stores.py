@@ -54,6 +54,12 @@ def everything_on_disk(store: DocumentStore) -> Iterator[bytes]:
         yield path.read_bytes()
 
 
+def stored(store: DocumentStore, url: str) -> list[tuple[Column, int, bytes]]:
+    """Column, timestamp and cell value of all that the records of a page hold, newest first."""
+    records = store.table.records(store.cells.row_key(url))
+    return [(column, one.timestamp, value) for one in records for column, value in one.columns.items()]
+
+
 def damage_value(store: DocumentStore, url: str, column: tuple[str, bytes], at: int | None = None) -> tuple[str, int]:
     """Flip a byte of the record of a page's value; -> its file and its offset there.  Open the store anew to see it."""
     ref = parse_envelope(stored_value(store, url, column, at)).ref

@@ -191,6 +191,9 @@ class SlotCommitter:
     def drop_placed(self) -> None:
         """See `Committer`: values stand in the rows of the plan."""
 
+    def forget_bases(self) -> None:
+        """See `Committer`: no value is encoded against another."""
+
     def wait(self) -> None:
         """See `Committer`."""
         if self._pending_since:

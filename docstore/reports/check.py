@@ -141,8 +141,7 @@ def _check_cell(
 def _check_visits(row_key: bytes, records: Mapping[int, CaptureRecord]) -> Iterator[Problem]:
     """Visits without the capture that they confirm: they show no page."""
     for record in records.values():
-        confirmed = records.get(record.confirms)
-        if record.confirms and (confirmed is None or confirmed.kind != CAPTURE_STORED):
+        if record.confirms and record.confirms not in records:
             what = f"the capture @{record.confirms}, which this visit confirms, is not there"
             yield Problem(f"{_shown(row_key)} @{record.timestamp}", what, RESTORE)
 

@@ -174,6 +174,10 @@ class Committer(Protocol):
         """Forget values that were placed for a plan which is not committed; the caller holds the lock."""
         ...
 
+    def forget_bases(self) -> None:
+        """Values that others are encoded against were moved or freed by the last commit."""
+        ...
+
     def wait(self) -> None:
         """Give other processes time, before what was lost is judged anew."""
         ...

@@ -24,7 +24,16 @@ from docstore.storage.captures import CaptureRecord, LiveCapture
 from docstore.storage.envelope import envelope_raw_bytes, is_absent, is_ref
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Values
-from docstore.storage.sharing import BODY_FAMILY, ENVELOPE, LARGEST_BASE_BYTES, TEXT, Base, SharedBodies, body_name
+from docstore.storage.sharing import (
+    BODY_FAMILY,
+    DYING,
+    ENVELOPE,
+    LARGEST_BASE_BYTES,
+    TEXT,
+    Base,
+    SharedBodies,
+    body_name,
+)
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
 from docstore.writing.prepare import Prepared
@@ -246,6 +255,19 @@ class Bases:
             cells = self._sharing.cells_of_likely_absent(name)
             self._rows.put(name, cells)
         return cells
+
+    def is_sound(self, base: Base) -> bool:
+        """Whether a value may be encoded against a base: it is not being freed, and its row names what can be read."""
+        shared = self.shared_cells(base.name)
+        named = shared.get(ENVELOPE, base.envelope)
+        if DYING in shared or named == base.envelope:
+            return DYING not in shared
+        place = Place(base.pointer.row_key, *BODY, base.pointer.timestamp)
+        return self._placement.unreadable.attempt(lambda: self._verified(named), place) is not None
+
+    def _verified(self, value: bytes) -> bool:
+        self._placement.verify(value)
+        return True
 
     def text(self, base: Base, of_holder: Callable[[Base], TextBase | None], batch: Batch) -> TextBase | None:
         """What the text of a page can lean on whose body leans on a base; None where there is none that can be read.

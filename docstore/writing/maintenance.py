@@ -4,6 +4,7 @@
     Poster              postings of stored pages, and their fingerprints by today's schemes
     PageUpkeep          see `Upkeep`: pruning the index, counting what is live
     DuplicateApplier    a stored duplicate gets the state that the write policy would have given it
+    Repairer            values that cannot be read, taken from pages that hold the same bytes
 
 All of them hold the writers' lock from what they read to their commit.  A duplicate is judged again, against its
 canonical page alone and by the rules of a write: what has changed since the sweep counts.  One plan has a group of
@@ -23,19 +24,47 @@ from docstore.dedup.prune import Pruner
 from docstore.model import capture, keys
 from docstore.model.analysis import Analysis
 from docstore.model.errors import CommitUnknown, CorruptionError, StorageError
-from docstore.model.format import CAPTURE_NOT_MODIFIED, CAPTURE_REJECTED, CAPTURE_STORED, COMPACTION_ROW
+from docstore.model.format import (
+    CAPTURE_FAMILY,
+    CAPTURE_NOT_MODIFIED,
+    CAPTURE_REJECTED,
+    CAPTURE_STORED,
+    COMPACTION_ROW,
+)
 from docstore.model.pointers import PagePointer, body_head
-from docstore.model.types import DeleteCells, DeleteRow, Mutation, Page, Policy, ReadSpec, RowMutations, VerdictKind
+from docstore.model.types import (
+    DeleteCells,
+    DeleteRow,
+    Mutation,
+    Page,
+    Policy,
+    ReadSpec,
+    RowMutations,
+    SetCell,
+    VerdictKind,
+    header_of,
+)
 from docstore.reading.documents import Capture, DocumentReader
 from docstore.reading.index import open_buckets
 from docstore.reading.pages import StoredPages
 from docstore.reference.fingerprints import text_checksum
 from docstore.reference.words import words
-from docstore.storage.captures import CaptureRecord, refs_of
+from docstore.storage.captures import CaptureRecord, capture_of, refs_of
 from docstore.storage.counts import corrected, totals
+from docstore.storage.envelope import INLINE_TAG
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Backend, Committer, Values
-from docstore.storage.sharing import ENVELOPE, TEXT, Base, body_name
+from docstore.storage.sharing import (
+    BODY_FAMILY,
+    ENVELOPE,
+    TEXT,
+    TEXT_NAME,
+    USER_FAMILY,
+    Base,
+    body_name,
+    user_qualifier,
+)
+from docstore.storage.sharing import TABLE as SHARED_BODIES
 from docstore.storage.table import LATER_COLUMNS, TIMESTAMP_STEP_MICROS, Table
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.writing.anchors import outgoing
@@ -537,3 +566,127 @@ class DuplicateApplier:
             )
         )
         return self._placement.place(row_key, capture.VERDICT, timestamp, encoded)
+
+
+class Repaired(NamedTuple):
+    """What a repair did.
+
+    Attributes:
+        captures: captures with a value that could not be read, and can be now.
+        bases: shared bodies and texts of which the same holds: pages that are deltas against them can be read again.
+        left: captures with a value that still cannot be read.
+    """
+
+    captures: int
+    bases: int
+    left: int
+
+
+class Repairer:
+    """Repairs values that cannot be read from what else the store holds: no page is fetched.
+
+    A body comes from a capture with the same bytes; text and fingerprints are computed again from the body.
+    """
+
+    def __init__(self, side: WriteSide) -> None:
+        self._side = side
+        self._table = side.table
+        self._engine = side.opened.engine
+        self._placement = side.opened.placement
+
+    def run(self) -> Repaired:
+        """Repair what can be repaired; run again, it finds nothing to do."""
+        damaged = self._damaged_bases()
+        bases = self._repair_bases(damaged) if damaged else 0
+        if bases:
+            self._side.committer.forget_bases()
+        captures = {pointer: record for pointer, record in self._stored() if not self._is_sound(record)}
+        bodies = self._bodies_of({record.body_identity for record in captures.values()}) if captures else {}
+        repaired = sum(self._repair(pointer, record, bodies) for pointer, record in captures.items())
+        return Repaired(repaired, bases, len(captures) - repaired)
+
+    def _stored(self) -> Iterator[tuple[PagePointer, CaptureRecord]]:
+        for row in self._table.scan_captures():
+            for cell in row.cells:
+                if cell.family == CAPTURE_FAMILY:
+                    record = capture_of(cell)
+                    if record.kind == CAPTURE_STORED:
+                        yield PagePointer(record.timestamp, row.row_key), record
+
+    def _reads(self, value: bytes) -> bytes | None:
+        try:
+            return self._placement.fetch(value)
+        except CorruptionError:
+            return None
+
+    def _is_sound(self, record: CaptureRecord) -> bool:
+        return all(self._reads(value) is not None for _, value in record.refs)
+
+    def _damaged_bases(self) -> dict[bytes, dict[bytes, bytes]]:
+        """Rows of shared bodies with a body or text that cannot be read: name -> cells."""
+        found = {}
+        for row in self._engine.scan(SHARED_BODIES, spec=ReadSpec(families=(BODY_FAMILY,))):
+            cells = {cell.qualifier: cell.value for cell in row.cells}
+            if any(self._reads(cells[column]) is None for column in (ENVELOPE, TEXT) if column in cells):
+                found[row.row_key] = cells
+        return found
+
+    def _repair_bases(self, damaged: Mapping[bytes, dict[bytes, bytes]]) -> int:
+        """Name other records of the same bytes in the rows of shared bodies."""
+        texts = {cells[TEXT_NAME][1:]: name for name, cells in damaged.items() if TEXT_NAME in cells}
+        repaired: set[tuple[bytes, bytes]] = set()
+        for pointer, record in self._stored():
+            for column, qualifier in ((capture.BODY, ENVELOPE), (capture.MAIN, TEXT)):
+                raw = self._reads(record.columns[column]) if column in record.columns else None
+                own = b"" if raw is None else body_name(raw)
+                name = own if qualifier == ENVELOPE else texts.get(own, b"")
+                if raw is None or name not in damaged or (name, qualifier) in repaired:
+                    continue
+                held = damaged[name].get(qualifier)
+                if held is None or self._reads(held) is not None:
+                    continue
+                with self._side.committer.lock:
+                    value = self._placement.place(pointer.row_key, column, pointer.timestamp, raw)
+                    cells = [SetCell(BODY_FAMILY, qualifier, 0, value)]
+                    if qualifier == ENVELOPE:
+                        cells.append(SetCell(USER_FAMILY, user_qualifier(pointer), 0, b""))
+                    rows = [RowMutations(SHARED_BODIES, name, cells)]
+                    self._side.committer.commit(Plan().write(Stage.BASES, rows))
+                repaired.add((name, qualifier))
+        return len(repaired)
+
+    def _bodies_of(self, identities: Collection[bytes]) -> dict[bytes, PagePointer]:
+        """For each of some bodies a capture whose own record of it can be read."""
+        found: dict[bytes, PagePointer] = {}
+        for pointer, record in self._stored():
+            identity = record.body_identity
+            if identity in identities and identity not in found and self._reads(record.columns[capture.BODY]):
+                found[identity] = pointer
+        return found
+
+    def _repair(self, pointer: PagePointer, old: CaptureRecord, bodies: Mapping[bytes, PagePointer]) -> bool:
+        """Put values that can be read into a record; False where its body, or its headers, are nowhere."""
+        timestamp, row_key = pointer
+        source = bodies.get(old.body_identity)
+        held = None if source is None else self._table.record(source.row_key, source.timestamp)
+        body = None if held is None else self._reads(held.columns[capture.BODY])
+        if body is None:
+            return False
+        lost = {column for column, value in old.refs if self._reads(value) is None}
+        headers = self._reads(old.columns.get(capture.HEADERS, INLINE_TAG))
+        if headers is None or lost - _MADE_AGAIN - {capture.BODY}:
+            return False
+        content_type = header_of(capture.decode_headers(headers), "content-type") if headers else None
+        analysis = self._side.kernel.analyse(body, content_type)
+        values = capture.text_values(analysis) | capture.fingerprint_values(analysis) | {capture.BODY: body}
+        with self._side.committer.lock:
+            columns = old.columns | {
+                column: self._placement.place(row_key, column, timestamp, values[column])
+                for column in lost & values.keys()
+            }
+            row = self._table.replacement(row_key, old, old._replace(columns=columns))
+            if row is None:
+                self._side.committer.drop_placed()
+                return False
+            self._side.committer.commit(Plan().write(Stage.PAGES, [row]))
+        return True

@@ -25,7 +25,6 @@ from docstore.storage.envelope import encode_absent, encode_inline
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Values
 from docstore.storage.sharing import (
-    DYING,
     LARGEST_BASE_BYTES,
     Base,
     SharedBodies,
@@ -167,9 +166,7 @@ class ValueWriter:
             found.append(self._pages.base(sibling))
         if write.judgement is not None and write.judgement.relative is not None:
             found.append(self._pages.base(write.judgement.relative))
-        bases = {
-            base.name: base for base in found if base is not None and DYING not in self._bases.shared_cells(base.name)
-        }
+        bases = {base.name: base for base in found if base is not None and self._bases.is_sound(base)}
         return list(bases.values())
 
     def _lean_on(self, base: Base, pointer: PagePointer, plan: Plan) -> bool:

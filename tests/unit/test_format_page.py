@@ -9,9 +9,11 @@ import pytest
 from memory_engine import MemoryEngine
 
 from docstore.model import format as disk
+from docstore.model.capture import BODY, STATUS, TITLE, VISIT, encode_visit
 from docstore.model.codec import encode_timestamp, escape
 from docstore.model.format import CODEC_STORED, FAMILY_END, RECORD_COLUMNS, RECORD_VALUE
 from docstore.model.types import Durability
+from docstore.storage.captures import CaptureRecord
 from docstore.storage.envelope import encode_inline, encode_ref_envelope
 from docstore.tablets.bodies import SegmentRow, encode_ref
 from docstore.tablets.engines.cellkeys import CELL_KIND, mark_key, row_prefix
@@ -31,6 +33,19 @@ FISH = Record(
     b"",
     13,
     b"Tropical fish",
+)
+PAGE_RECORD = CaptureRecord(
+    FISH.timestamp,
+    disk.CAPTURE_STORED,
+    {BODY: encode_ref_envelope(25_000, REF), STATUS: encode_inline(b"200"), TITLE: encode_inline(b"Fish")},
+    arrived=1_700_000_100_000_000,
+)
+VISIT_RECORD = CaptureRecord(
+    FISH.timestamp + 1_000_000,
+    disk.CAPTURE_NOT_MODIFIED,
+    {VISIT: encode_inline(encode_visit(304, ()))},
+    arrived=1_700_000_100_000_000,
+    confirms=FISH.timestamp,
 )
 
 
@@ -52,13 +67,15 @@ def manifest_row() -> bytes:
 
 
 def test_every_worked_example_is_what_the_code_writes() -> None:
-    key = row_prefix("pages", b"com,example)/a\0b") + CELL_KIND + b"page" + FAMILY_END + escape(b"body")
+    key = row_prefix("pages", b"com,example)/a\0b") + CELL_KIND + b"capture" + FAMILY_END + escape(b"")
     expected = [
         encode_header(7),
         encode_record(FISH, 7),
         REF,
         encode_inline(b"Fish") + encode_ref_envelope(25_000, REF),
         key + encode_timestamp(FISH.timestamp),
+        PAGE_RECORD.encode(),
+        VISIT_RECORD.encode(),
         manifest_row(),
     ]
     found = blocks()
@@ -74,7 +91,7 @@ def test_every_worked_example_is_what_the_code_writes() -> None:
         name
         for name in vars(disk)
         if re.match(
-            r"(SEGMENT|RECORD|CODEC|MANIFEST|FORMAT|LOCK|KEY|VALUE|INLINE|ENGINE_E|ENGINE_T|TIMESTAMP|TABLE|BARE)_",
+            r"(SEGMENT|RECORD|CAPTURE|CODEC|MANIFEST|FORMAT|LOCK|KEY|VALUE|INLINE|ENGINE_E|ENGINE_T|TIMESTAMP|TABLE|BARE)_",
             name,
         )
     ],

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from pages import page, words
+from stores import stored
 
 import docstore
+from docstore.model.capture import BODY
 from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.keys import row_key
 from docstore.model.pointers import PagePointer
@@ -78,12 +80,8 @@ def test_page_with_another_text_leans_on_the_markup_of_its_sibling(tmp_path: Pat
             body = page(words(number, 60)).replace(b"<body>", b"<body>" + markup.encode())
             result = store.put_page(f"https://a.example/{version}/x.html", body, headers=HTML, fetched_at=T0)
             assert result.verdict.kind == "new"
-        (cell,) = (
-            cell
-            for cell in store.opened.engine.read_row("pages", row_key("https://a.example/1.3/x.html"))
-            if cell.family == "page"
-        )
-        ref = parse_envelope(cell.value).ref
+        (value,) = (value for column, _, value in stored(store, "https://a.example/1.3/x.html") if column == BODY)
+        ref = parse_envelope(value).ref
         assert ref is not None and store.opened.bodies.read(ref).codec == CODEC_ZSTD_DELTA
         store.delete("https://a.example/1.3/x.html")
         store.delete("https://a.example/1.2/x.html")

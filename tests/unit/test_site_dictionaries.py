@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stores import stored
 
 import docstore
 from docstore import Page
+from docstore.model.capture import BODY
 from docstore.model.errors import StorageError
 from docstore.model.format import CODEC_ZSTD_DICTIONARY
-from docstore.model.keys import row_key
 from docstore.model.types import Durability
 from docstore.reports.check import check
 from docstore.storage.envelope import parse_envelope
@@ -49,7 +50,7 @@ def pages(site: int, count: int, start: int = 0) -> list[Page]:
 
 
 def record_of(store: DocumentStore, url: str) -> Record:
-    (envelope,) = (cell.value for cell in store.opened.engine.read_row("pages", row_key(url)) if cell.family == "page")
+    (envelope,) = (value for column, _, value in stored(store, url) if column == BODY)
     ref = parse_envelope(envelope).ref
     assert ref is not None
     return store.opened.bodies.read(ref)

@@ -15,20 +15,23 @@ from stores import damage_value
 from warc_records import message, record
 
 import docstore
-from docstore import DeleteCells, DeleteFamily, Page, Policy, VerdictKind
+from docstore import Page, Policy, VerdictKind
 from docstore.archives.export import JsonLinesExport, export
 from docstore.archives.ingest import ingest
 from docstore.dedup.clusters import CanonicalPolicy
 from docstore.model.capture import BODY, MAIN, TITLE, VERDICT, decode_verdict, encode_verdict
 from docstore.model.errors import CorruptionError
 from docstore.model.keys import row_key
-from docstore.model.types import ColumnFamily, Durability, GCPolicy, Schema, SetCell
+from docstore.model.types import Durability, Schema
 from docstore.reports.check import check
+from docstore.storage.envelope import encode_inline
 from docstore.storage.files import Files
+from docstore.storage.plan import Plan, Stage
 from docstore.store import DocumentStore
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.unique import Survivors
 from docstore.tablets.layout import Layout
+from docstore.writing.maintenance import Repaired
 
 T0 = 1_700_000_000_000_000
 DAY = 86_400_000_000
@@ -48,37 +51,6 @@ def opened(tmp_path: Path) -> Iterator[DocumentStore]:
 def body_of(store: DocumentStore, url: str, at: int | None = None) -> bytes | None:
     document = store.get(url, at=at, families=("page", "text"))
     return None if document is None else document.body
-
-
-# --- text that is gone
-
-
-@pytest.mark.parametrize("gone", [DeleteCells(*MAIN), DeleteFamily("text")])
-def test_a_page_whose_text_was_taken_away_is_no_candidate(
-    store: DocumentStore, gone: DeleteCells | DeleteFamily
-) -> None:
-    store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
-    store.cells.apply(A, [gone])
-    near = store.put_page(B, NEAR, headers=HTML)
-    assert (near.verdict.kind, near.stored) == (VerdictKind.NEW, "body")
-    assert [one.url for one in store.similar(NEARER)] == [B]
-    assert store.put_page(C, FIRST, headers=HTML).verdict.of_url == A  # its body is there
-
-
-def test_a_page_whose_text_was_made_empty_by_hand_is_no_candidate(tmp_path: Path) -> None:
-    with opened(tmp_path) as store:
-        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
-        store.cells.apply(A, [SetCell(*MAIN, T0, b"")])
-    with opened(tmp_path) as store:
-        assert store.put_page(B, NEAR, headers=HTML).verdict.kind is VerdictKind.NEW
-
-
-def test_a_page_whose_text_has_expired_is_no_candidate(tmp_path: Path) -> None:
-    schema = Schema(families=(ColumnFamily("text", GCPolicy(max_age_seconds=3600)),))
-    with docstore.open(tmp_path / "s", create=True, schema=schema, durability="none") as store:
-        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
-        assert store.put_page(B, NEAR, headers=HTML).verdict.kind is VerdictKind.NEW
-        assert [one.url for one in store.similar(NEARER)] == [B]
 
 
 # --- no base, no candidate
@@ -163,7 +135,8 @@ def test_the_same_bytes_again_mend_a_page_that_cannot_be_read(
         (finding,) = check(store.opened)
         assert finding.remedy.startswith("fetch the page again")
         again = store.put_page(A, body, headers=HTML, fetched_at=at)
-        assert again.stored == "body"
+        assert again.stored == "body" and body_of(store, A) == body
+        store.repair()
         assert body_of(store, A) == body_of(store, A, at=T0) == body
         assert list(check(store.opened)) == []
         store.compact()
@@ -184,6 +157,9 @@ def test_a_base_that_is_fetched_again_mends_those_that_lean_on_it(tmp_path: Path
         assert store.put_page(C, NEARER, headers=HTML).stored == "body"
         assert body_of(store, C) == NEARER
         store.put_page(A, FIRST, headers=HTML, fetched_at=T0 + DAY)
+        repaired = store.repair()
+        assert (repaired.captures, repaired.left) == (1, 0) and repaired.bases == 1
+        assert store.repair() == Repaired(0, 0, 0)
         assert (body_of(store, A), body_of(store, B), body_of(store, C)) == (FIRST, NEAR, NEARER)
         assert list(check(store.opened)) == []
         store.compact()
@@ -268,18 +244,6 @@ def test_a_sweep_goes_on_beside_what_cannot_be_read_and_names_it(tmp_path: Path)
         assert sweep(store).unreadable  # each run names what it met
 
 
-def test_a_sweep_takes_an_equal_text_where_one_cannot_be_read(tmp_path: Path) -> None:
-    with opened(tmp_path) as store:
-        store.put_page(B, FIRST + b"<!-- again -->", headers=HTML, fetched_at=T0 + DAY)
-        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
-        store.cells.apply(A, [SetCell(*MAIN, T0, b"x" * 1000)])  # a record of its own
-        damage_value(store, A, MAIN)
-        store.put_page(C, page(changed(words(5, 600), 1, 20)), headers=HTML, fetched_at=T0)
-    with opened(tmp_path) as store:
-        report = sweep(store, SweepOptions(threshold=0.5))
-        assert (report.pairs, [one.url for one in report.unreadable]) == (3, [A])
-
-
 def test_an_ingest_names_what_it_could_not_read_and_goes_on(tmp_path: Path) -> None:
     archive = tmp_path / "again.warc"
     archive.write_bytes(record(message(FIRST), A) + record(message(NEAR), B))
@@ -289,7 +253,8 @@ def test_an_ingest_names_what_it_could_not_read_and_goes_on(tmp_path: Path) -> N
     with opened(tmp_path) as store:
         report = ingest(store, [str(archive)])
         assert (report.pages, report.error_count) == (2, 0)
-        assert {one.url for one in report.unreadable} == {A, B}  # one leans on the other
+        assert {one.url for one in report.unreadable} == {A, B}  # one is a delta against the other
+        store.repair()
         assert list(check(store.opened)) == []
         assert ingest(store, [str(archive)]).unreadable == []
 
@@ -299,9 +264,16 @@ def test_compaction_moves_a_page_whose_nearest_cannot_be_read(tmp_path: Path) ->
     with opened(tmp_path) as store:
         store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
         store.put_page(B, other, headers=HTML, fetched_at=T0)
-        (cell,) = (c for c in store.opened.engine.read_row("pages", row_key(B)) if (c.family, c.qualifier) == VERDICT)
-        near = decode_verdict(cell.value[1:])._replace(kind=VerdictKind.NEAR, of_row_key=row_key(A), of_timestamp=T0)
-        store.cells.apply(B, [SetCell(*VERDICT, T0, encode_verdict(near))])
+        record = store.table.record(row_key(B), T0)
+        assert record is not None
+        near = decode_verdict(record.columns[VERDICT][1:])._replace(
+            kind=VerdictKind.NEAR, of_row_key=row_key(A), of_timestamp=T0
+        )
+        changed_record = record._replace(columns=record.columns | {VERDICT: encode_inline(encode_verdict(near))})
+        row = store.table.replacement(row_key(B), record, changed_record)
+        assert row is not None
+        with store.committer.lock:
+            store.committer.commit(Plan().write(Stage.PAGES, [row]))
         path, offset = damage_value(store, A, BODY)
     with opened(tmp_path) as store:
         report = store.compact()
