@@ -105,8 +105,8 @@ class Versions:
         row_keys: of each.
         rows: (n,) int64 number of its row, counted from 0.
         timestamps: (n,) int64 microseconds, when its bytes were first seen.
-        column_times: (n,) int64 time of its newest stored capture, where its cluster stands.  It is older than a version
-            of visits alone, which a late capture parts from the capture that they confirm: it goes with that.
+        column_times: (n,) int64 time of its newest stored capture, where its cluster stands; older than a version
+            of visits, which a late capture parts from the capture that they confirm: it goes with that.
         identity: (n, 2) uint64: equal exactly for equal pages, in the sense of `equal_by`.
         bodies: (n, 2) uint64: equal exactly for equal bodies of one status class.
         equal_by: (n,) uint8 BY_BODY, BY_TITLE or BY_TEXT.
