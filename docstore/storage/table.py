@@ -208,7 +208,9 @@ class Table:
 
     def capture_at(self, row_key: bytes, timestamp: int) -> LiveCapture | None:
         """The live capture at a time; None if there is none, or a policy hides it."""
-        if self.collects_captures or self.collects_bodies:
+        now = self._clock()
+        policies = (self.captures_policy, self.bodies_policy)
+        if not all(keeps_all(policy) or _keeps_from(policy, timestamp, now) for policy in policies):
             for capture in self.captures(row_key):
                 if capture.timestamp <= timestamp:
                     return capture if capture.timestamp == timestamp else None
@@ -218,7 +220,8 @@ class Table:
             return None
         if record.kind == CAPTURE_STORED:
             return stored_capture(record)
-        return next(iter(self.captures(row_key, timestamp + 1)))
+        up_to = self.records(row_key, end=timestamp + 1)
+        return next(self._live(up_to, lambda timestamp: self.record(row_key, timestamp)))
 
     def keeps_newest(self, row_key: bytes, timestamp: int) -> bool:
         """Whether a page that is written at a time is the newest of its row, and no policy hides it."""
