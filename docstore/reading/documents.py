@@ -233,7 +233,7 @@ class DocumentReader:
         found = []
         for one in self._table.captures(row_key):
             if one.shows_page or one.kind == CAPTURE_REJECTED:
-                shown = partial(self._bounded, wanted=("http", "dedup"))
+                shown = partial(self._bounded, wanted=("http", "dedup") if one.shows_page else ("dedup",))
                 read = through_moves(partial(self._again, row_key, one), shown)
                 found.append(Document(row_key, (read,)))
         return found
