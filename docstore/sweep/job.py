@@ -494,7 +494,8 @@ class _Sweep:
         canonical = clusters.canonical
         equal = (versions.identity == versions.identity[canonical]).all(axis=1)
         equal |= (versions.bodies == versions.bodies[canonical]).all(axis=1)
-        for number in np.flatnonzero(versions.rows != versions.rows[canonical]).tolist():
+        chosen = (versions.rows != versions.rows[canonical]) & (versions.column_times >= versions.timestamps)
+        for number in np.flatnonzero(chosen).tolist():
             if not self._options.any_host and not same_host(
                 versions.row_keys[number], versions.row_keys[int(canonical[number])]
             ):
