@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from docstore.dedup.checksum import decides_alone
 from docstore.dedup.comparable import bodies_compare
 from docstore.dedup.detector import Detector, Judgement
+from docstore.dedup.kernel import decides_alone
 from docstore.model import capture
 from docstore.model.format import TIMESTAMP_MAX
 from docstore.model.keys import same_host

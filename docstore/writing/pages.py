@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from docstore.dedup.comparable import TitledPage
 from docstore.dedup.detector import StoredPage
-from docstore.dedup.doubt import TitledPage
 from docstore.model.capture import BODY, MAIN, Column
 from docstore.model.format import INLINE_LIMIT_BYTES
 from docstore.model.pointers import PagePointer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docstore.dedup.prune import Pruner
+from docstore.dedup.index import Pruner
 from docstore.model.capture import BODY, CHECKSUM
 from docstore.model.pointers import PagePointer, body_head
 from docstore.model.types import ReadSpec

@@ -15,12 +15,12 @@ import pytest
 from memory_engine import MemoryEngine
 from numpy.typing import NDArray
 
-from docstore.dedup.prune import Pruner
-from docstore.dedup.ranking import IndexQuery
+from docstore.dedup.index import Pruner
 from docstore.dedup.runbuckets import RunBuckets, Texts
 from docstore.dedup.runs import pruned_parts
 from docstore.model.format import RUN_LOG_PREFIX, RUN_REBUILD_ROW, RUN_TEXT_GONE
 from docstore.model.types import Durability, RowMutations, SetCell
+from docstore.reference.ranking import IndexQuery
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files
 
@@ -198,7 +198,7 @@ def test_a_rebuild_leaves_no_more_in_the_log_than_a_table_holds(store: Store, mo
     store.write(buckets, 5)  # 35 texts: fewer than FLUSH
     buckets.rebuild()
     assert not list(store.folder.glob("*.run"))
-    monkeypatch.setattr("docstore.dedup.levels.FLUSH_POSTINGS", 90)  # of 105
+    monkeypatch.setattr("docstore.dedup.runbuckets.FLUSH_POSTINGS", 90)  # of 105
     buckets.rebuild()
     assert len(list(store.folder.glob("*.run"))) == 1
     assert store.all_found(buckets)
@@ -387,7 +387,7 @@ def test_runs_are_made_anew_in_the_background_alone(store: Store, monkeypatch: p
             threads.append(threading.current_thread().name)
             yield part
 
-    monkeypatch.setattr("docstore.dedup.levels.pruned_parts", noted)
+    monkeypatch.setattr("docstore.dedup.runbuckets.pruned_parts", noted)
     buckets = store.open()
     store.write(buckets, 40)
     store.committed = store.committed[100:]
