@@ -10,9 +10,10 @@ look-up asks the runs, oldest first, then the table in memory, until a key has i
 the first texts of each key, so answers do not depend on which runs are merged by now.
 
 *Log.*  Each group that posts is one row of a log, written with the group's other rows, so the commit point stays one.
-At open what the runs do not hold comes from the log.  Rows of the log go once the runs that hold them are durable, but
-for the newest: each row says from which group on runs were not known to be durable, so runs that were lost are missed.
-The index is derived: its failures never fail a write, they are logged and made good later.
+At open what the runs do not hold comes from the log.  Each row says from which group on runs were not known to be
+durable, so runs that were lost are missed.  Rows that the newest row says to be in durable runs are deleted.  At close
+a row without texts says so of all that are, and the engine is asked to compact what was deleted, if that is much.  The
+index is derived: its failures never fail a write, they are logged and made good later.
 """
 
 from __future__ import annotations
@@ -395,7 +396,9 @@ class RunBuckets(Buckets):
         self._flush_texts = flush_texts
         self._lock = threading.RLock()
         self._posted: list[Logged] = []
-        self._numbered = False
+        self._carried: int | None = None
+        """`_settled` as the row of the group in flight says it; None if there is no such row."""
+        self._has_written = False
         self._failed: set[int] = set()
         self._writes_since_failure = 0
         """1 and the texts posted since the index failed; 0 while it works."""
@@ -442,7 +445,8 @@ class RunBuckets(Buckets):
         self._log = [number for number, _, _ in rows]
         self._newest = self._log[-1] if rows else -1
         self._next = following
-        self._settled, self._settled_at_open = settled, opened_end
+        self._settled = self._told = settled
+        """Groups below it are in durable runs; and what of that the newest row says."""
         self._failed = set()
         self._pruning = None  # what is on disk is known again
 
@@ -561,7 +565,7 @@ class RunBuckets(Buckets):
         """Some runs on disk lack texts that those in memory have: open them again, or once the group has ended."""
         _LOG.warning("the detector's index in %s keeps postings of texts that are gone: %s", self._folder, error)
         self._writes_since_failure = _RETRY_TEXTS + 1
-        if not (self._posted or self._numbered):
+        if not self._posted and self._carried is None:
             self._recover(0)
 
     def _goes_on(self, levels: RunLevels) -> bool:
@@ -635,21 +639,24 @@ class RunBuckets(Buckets):
         """See `Buckets`: one row of the log."""
         if not self._posted and self._log:
             return []
-        self._numbered = True
+        self._carried = self._settled
         return [_log_row(self._next, self._settled, self._posted)]
 
     def end_group(self, *, committed: bool) -> None:
         """See `Buckets`."""
         with self._lock:
-            if self._posted or self._numbered:
+            if self._posted or self._carried is not None:
                 self._end_group(committed)
 
     def _end_group(self, committed: bool) -> None:
-        number, posted = self._next, self._posted
-        self._next, self._posted, self._numbered = number + 1, [], False
+        number, posted, carried = self._next, self._posted, self._carried
+        self._next, self._posted, self._carried = number + 1, [], None
         self._log.append(number)  # where it failed it may have been written all the same
         if committed:
             self._newest = number
+            self._has_written = True
+            if carried is not None:
+                self._told = carried
         else:
             # They stay in memory, where they lead to no page; written again they must not be there twice.
             self._failed.update(text for text, _ in posted)
@@ -683,21 +690,32 @@ class RunBuckets(Buckets):
             self._writes_since_failure = 1
 
     def _trim(self) -> None:
-        """Let rows of the log go that durable runs hold, but for the newest."""
-        if self._levels.end != self._settled_at_open and self._storage.settled:
-            self._settled = max(self._settled, self._levels.end)
-        old = [number for number in self._log[:_TRIMMED_AT_ONCE] if number < min(self._settled, self._newest)]
+        """Delete rows of the log of which the newest row says that durable runs hold them."""
+        old = [number for number in self._log[:_TRIMMED_AT_ONCE] if number < min(self._told, self._newest)]
         if old:
-            rows = [RowMutations(TABLE, _log_key(number), [DeleteRow()]) for number in old]
             with suppress(StorageError):
-                self._engine.mutate_rows(rows, Durability.NONE)
+                self._engine.mutate_rows(_deleted(old), Durability.NONE)
                 self._log = self._log[len(old) :]
+        if self._log and self._log[0] < self._levels.end > self._settled:
+            self._storage.sync_names()
+        if self._storage.settled:
+            self._settled = max(self._settled, self._levels.end)
+
+    def _trim_at_close(self) -> None:
+        """Delete all rows of the log that durable runs hold, and have a row without texts say so."""
+        old = [number for number in self._log if number < self._levels.end]
+        if old and self._storage.settled:
+            said = _log_row(self._next, self._levels.end, [])
+            self._engine.mutate_rows([said, *_deleted(old)], Durability.NONE)
+        self._engine.finish_deletes(TABLE, RUN_LOG_PREFIX)
 
     def close(self) -> None:
         """See `Buckets`: what is in memory is in the log."""
         with self._lock:
             with suppress(DocstoreError):
                 self._levels.close()
+                if self._has_written and not self._writes_since_failure:
+                    self._trim_at_close()
             self._storage.close()
 
 
@@ -732,6 +750,11 @@ def _log_row(number: int, settled: int, texts: Sequence[Logged]) -> RowMutations
             for place, start in enumerate(slices)
         ],
     )
+
+
+def _deleted(numbers: Iterable[int]) -> list[RowMutations]:
+    """Rows of the log, deleted."""
+    return [RowMutations(TABLE, _log_key(number), [DeleteRow()]) for number in numbers]
 
 
 def _log_key(number: int) -> bytes:

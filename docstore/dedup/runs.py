@@ -421,6 +421,7 @@ class RunFiles:
         self._error: DocstoreError | None = None
         self._pending: list[Span] = []
         self._unsealed: set[Span] = set()
+        self._are_names_synced = False
         self._unfinished: set[Span] = set()
         self._closing = False
         self._thread: threading.Thread | None = threading.Thread(target=self._work, name="runs", daemon=True)
@@ -559,6 +560,20 @@ class RunFiles:
         self._unsealed.add(name)
         self._ask(name, seal)
         return buffer
+
+    def sync_names(self) -> None:
+        """Make the names of the runs that were found durable, in the background: a crash came before that, maybe."""
+        if self._are_names_synced:
+            return
+        self._are_names_synced = True
+        folder = Span(0, 0)
+
+        def sync() -> None:
+            self._files.sync_folder(self._folder)
+            self._unsealed.discard(folder)
+
+        self._unsealed.add(folder)
+        self._ask(folder, sync)
 
     def merge(self, name: Span, parts: Iterator[bytes | memoryview], size_bytes: int) -> None:
         """Write a run in the background, a part at a time; `merged` says when it is durable.
