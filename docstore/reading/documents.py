@@ -378,6 +378,10 @@ class DocumentReader:
     def _bounded(self, found: LiveCapture, wanted: tuple[str, ...]) -> Capture:
         if self._most_bytes is not None and _raw_bytes(found, wanted) > self._most_bytes:
             raise LongDocument
+        if not self._placement.shares_values:  # each has a cell, and all of them are read in one call
+            needed = _needed(found, wanted)
+            values = dict(zip(needed, self._placement.fetch_many(needed), strict=True))
+            return self._assemble(found, wanted, values.__getitem__)
         return self._assemble(found, wanted, self._placement.fetch)
 
     def _assemble(self, found: LiveCapture, wanted: tuple[str, ...], fetch_value: Callable[[bytes], bytes]) -> Capture:

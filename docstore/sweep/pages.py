@@ -21,8 +21,6 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore.dedup.candidates import Numbers
-from docstore.dedup.checksum import decides_alone
 from docstore.dedup.comparable import (
     MIN_NEAR_WORDS,
     REASON_BLANK,
@@ -30,6 +28,7 @@ from docstore.dedup.comparable import (
     status_class,
     text_compares,
 )
+from docstore.dedup.kernel import decides_alone
 from docstore.model import capture, keys
 from docstore.model.capture import Column, StoredVerdict
 from docstore.model.errors import CorruptionError
@@ -37,7 +36,7 @@ from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
 from docstore.model.types import SAME_PAGE, header_of
 from docstore.reading.documents import DocumentReader
 from docstore.reading.lookup import MAX_REDIRECTS, REDIRECT_STATUSES
-from docstore.reference.fingerprints import BINS
+from docstore.reference.fingerprints import BINS, Numbers
 from docstore.reference.words import words
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow

@@ -18,9 +18,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from docstore.dedup.detector import Judgement
-from docstore.dedup.index import HashIndex, Posted
+from docstore.dedup.index import HashIndex, Posted, Pruner
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.prune import Pruner
 from docstore.model import capture, keys
 from docstore.model.analysis import Analysis
 from docstore.model.errors import CommitUnknown, CorruptionError, StorageError

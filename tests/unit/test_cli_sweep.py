@@ -11,7 +11,6 @@ import pytest
 import docstore
 from docstore.cli.main import main
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.ranking import IndexQuery
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.capture import TEXT_CHECKSUM
 from docstore.model.format import KEYS_SCHEME_ROW, POSTING_TEXT
@@ -20,6 +19,7 @@ from docstore.model.types import DeleteRow, Durability, RowMutations, VerdictKin
 from docstore.reading import index
 from docstore.reading.index import SeenPages
 from docstore.reference import fingerprints
+from docstore.reference.ranking import IndexQuery
 from docstore.reports.dedup import dedup_stats
 from docstore.storage.engine import Engine
 from tests.cli_case import Terminal, article, html

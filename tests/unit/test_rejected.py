@@ -70,7 +70,8 @@ def test_scans_say_none_for_a_row_without_a_find(store: docstore.DocumentStore) 
     put(store, A, body, 0)
     put(store, B, body, 1)
     put(store, C, page(words(2, 80)), 2)
-    assert [None if one is None else one[0] for one in scans.rejected(store.table, store.opened.placement)] == [None, B, None]
+    rejected = scans.rejected(store.table, store.opened.placement)
+    assert [None if one is None else one[0] for one in rejected] == [None, B, None]
     assert [one[0] for one in store.rejected()] == [B]
     assert list(scans.orphans(store.table, store.opened.placement)) == [None, None, None]
     store.delete(A)
