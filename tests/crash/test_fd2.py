@@ -1,0 +1,306 @@
+"""On a full disk pages can be deleted and the store compacted: a reserve is kept for that."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import pytest
+from cli_case import Terminal
+from pages import page, words
+
+import docstore
+from docstore import DeleteFamily, Page, StorageError
+from docstore.reports.check import check
+from docstore.storage.files import Files
+from docstore.tablets.reserve import LEAST_BYTES, MOST_BYTES, RECOVERY_BYTES, SHARE_OF_ROOM, Reserve
+
+HTML = (("content-type", "text/html"),)
+T0 = 1_700_000_000_000_000
+GB = 1 << 30
+
+
+class Room(Files):
+    """A disk with so much room left, that says how much a store takes."""
+
+    def __init__(self, free_bytes: int, store_bytes: int = 0) -> None:
+        self.free = free_bytes
+        self.store = store_bytes
+
+    def free_bytes(self, path: Path) -> int:
+        return self.free
+
+    def tree_bytes(self, path: Path) -> int:
+        reserve = path / "RESERVE"
+        return self.store + (reserve.stat().st_size if reserve.exists() else 0)
+
+
+@pytest.mark.parametrize(
+    ("store_bytes", "free_bytes", "reserve_bytes"),
+    [
+        (0, GB, LEAST_BYTES),
+        (14 << 20, GB, LEAST_BYTES + (14 << 20) // 50),
+        (GB, GB, LEAST_BYTES + GB // 50),
+        (100 * GB, GB, MOST_BYTES),
+        (GB, 8 << 20, (8 << 20) // SHARE_OF_ROOM),
+        (GB, 100_000, 0),
+    ],
+)
+def test_the_reserve_takes_a_megabyte_and_two_percent_of_the_store_if_there_is_room(
+    tmp_path: Path, store_bytes: int, free_bytes: int, reserve_bytes: int
+) -> None:
+    reserve = Reserve(Room(free_bytes, store_bytes), tmp_path / "RESERVE")
+    reserve.make()
+    there = reserve.length_bytes()
+    assert abs(there - reserve_bytes) <= 1 and there <= LEAST_BYTES + store_bytes * 0.02
+    assert reserve.log_limit_bytes * 2 <= min(LEAST_BYTES + store_bytes * 0.02, MOST_BYTES)
+    if reserve_bytes:
+        assert (tmp_path / "RESERVE").stat().st_blocks * 512 >= there, "room that is not taken is no reserve"
+
+
+def test_the_reserve_grows_and_shrinks_with_the_store_and_is_left_alone_otherwise(tmp_path: Path) -> None:
+    room = Room(GB)
+    reserve = Reserve(room, tmp_path / "RESERVE")
+    reserve.make()
+    inode = (tmp_path / "RESERVE").stat().st_ino
+    room.store = LEAST_BYTES * 5
+    reserve.make()
+    assert (tmp_path / "RESERVE").stat().st_ino == inode
+    room.store = LEAST_BYTES * 100
+    reserve.make()
+    assert reserve.length_bytes() == LEAST_BYTES * 3
+    room.free = 0  # what is there stays, however little room there is
+    reserve.make()
+    assert reserve.length_bytes() == LEAST_BYTES * 3
+    room.store = LEAST_BYTES
+    reserve.make()
+    assert reserve.length_bytes() == LEAST_BYTES + LEAST_BYTES // 50
+
+
+def test_ordinary_writes_leave_room_to_recover_and_to_compact(tmp_path: Path) -> None:
+    (tmp_path / "engine").mkdir()
+    room = Room(GB, 10 << 20)
+    reserve = Reserve(room, tmp_path / "RESERVE")
+    reserve.make()
+    reserve.check_room()
+    room.free = 11 << 20
+    with pytest.raises(StorageError, match="kept for deletes and compaction") as error:
+        reserve.check_room()
+    assert error.value.errno == errno.ENOSPC
+    reserve.spend(reserve.check_room)  # what frees space goes on
+
+
+def test_nothing_is_written_that_could_keep_the_store_from_being_opened(tmp_path: Path) -> None:
+    (tmp_path / "engine").mkdir()
+    log = tmp_path / "engine" / "000003.log"
+    log.write_bytes(bytes(2 << 20))
+    reserve = Reserve(Room(RECOVERY_BYTES), tmp_path / "RESERVE")
+    with pytest.raises(StorageError, match="needed to open the store again"):
+        reserve.spend(reserve.check_room)
+    reserve.shorten_log = lambda: log.write_bytes(b"")  # type: ignore[assignment, return-value]
+    reserve.spend(reserve.check_room)
+
+
+def test_a_small_store_has_a_small_reserve_that_grows_while_it_is_open(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with docstore.open(path, create=True) as store:
+        store.put_page("https://a.example/", b"x")
+        assert LEAST_BYTES <= (path / "RESERVE").stat().st_size <= 1.02 * LEAST_BYTES
+        for start in range(0, 1500, 500):
+            list(store.put_pages(filler(number) for number in range(start, start + 500)))
+            assert max(one.stat().st_size for one in (path / "engine").glob("*.log")) < 2 * LEAST_BYTES
+        store_bytes = Files().tree_bytes(path) - (path / "RESERVE").stat().st_size
+        assert 0.8 < (path / "RESERVE").stat().st_size / (LEAST_BYTES + store_bytes / 50) <= 1
+
+
+def test_the_reserve_is_spent_on_a_full_disk_alone(tmp_path: Path) -> None:
+    reserve = Reserve(Room(GB), tmp_path / "RESERVE")
+    reserve.make()
+    calls: list[int] = []
+
+    def fails_with(number: int) -> None:
+        calls.append(number)
+        raise StorageError(number, "no")
+
+    with pytest.raises(StorageError):
+        reserve.spend(lambda: fails_with(errno.EIO))
+    assert (len(calls), reserve.length_bytes()) == (1, LEAST_BYTES)
+    with pytest.raises(StorageError):
+        reserve.spend(lambda: fails_with(errno.ENOSPC), in_parts=False)
+    assert (len(calls), reserve.length_bytes()) == (3, 0)
+    with pytest.raises(StorageError):
+        reserve.spend(lambda: fails_with(errno.EDQUOT))
+    assert len(calls) == 4
+    assert reserve.spend(lambda: 7) == 7
+
+
+def test_the_reserve_is_spent_in_parts(tmp_path: Path) -> None:
+    reserve = Reserve(Room(GB), tmp_path / "RESERVE")
+    reserve.make()
+
+    def needs(room_bytes: int) -> int:
+        if LEAST_BYTES - reserve.length_bytes() < room_bytes:
+            raise StorageError(errno.ENOSPC, "no")
+        return room_bytes
+
+    assert reserve.spend(lambda: needs(1000)) == 1000
+    assert 0.7 * LEAST_BYTES < reserve.length_bytes() < LEAST_BYTES
+    assert reserve.spend(lambda: needs(LEAST_BYTES // 2)) == LEAST_BYTES // 2
+    assert 0 < reserve.length_bytes() <= LEAST_BYTES // 2
+    assert reserve.spend(lambda: needs(LEAST_BYTES)) == LEAST_BYTES
+    assert reserve.length_bytes() == 0
+
+
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a tmpfs")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    with mounted(tmp_path / "disk", "size=12m") as folder:
+        yield folder
+
+
+def fill(disk: Path) -> None:
+    """Write until there is no room left."""
+    with (disk / "ballast").open("ab", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"x" * 4096)
+        except OSError as error:
+            assert error.errno == errno.ENOSPC
+
+
+def filler(number: int, noise_bytes: int = 8000) -> Page:
+    noise = random.Random(number).randbytes(noise_bytes)
+    return Page(f"https://a.example/{number}", page(words(number, 200)) + noise, 200, HTML, T0)
+
+
+def load(store: docstore.DocumentStore, pages: Iterator[Page]) -> int:
+    """Write pages until the disk is full; -> how many were acknowledged."""
+    written = 0
+    with pytest.raises(StorageError):
+        for _ in store.put_pages(pages):
+            written += 1
+    return written
+
+
+def fill_and_kill(path: Path, noise_bytes: int) -> int:
+    """Fill the disk in a process that dies then; -> how many pages it was acknowledged."""
+    script = (
+        "import os, sys, docstore; from pathlib import Path; from itertools import count; import test_full_disk as t\n"
+        "store = docstore.open(sys.argv[1], create=True)\n"
+        "print(t.load(store, (t.filler(number, int(sys.argv[2])) for number in count())), flush=True)\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    places = os.pathsep.join((str(Path(__file__).parent), str(Path(__file__).parents[1])))
+    command = [sys.executable, "-c", script, str(path), str(noise_bytes)]
+    run = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": places}, stdout=subprocess.PIPE, check=False, timeout=600
+    )
+    assert run.returncode == -signal.SIGKILL
+    return int(run.stdout)
+
+
+@pytest.mark.parametrize("ending", ["open", "killed"])
+@pytest.mark.parametrize(
+    ("disk_bytes", "noise_bytes"), [(24 << 20, 12_000), pytest.param(160 << 20, 40_000, marks=pytest.mark.slow)]
+)
+def test_a_disk_that_the_store_has_filled_while_open(
+    tmp_path: Path, disk_bytes: int, noise_bytes: int, ending: str
+) -> None:
+    """Whatever the size of the disk: deletes, opening and compaction work, also after a kill."""
+
+    def pages() -> Iterator[Page]:
+        return (filler(number, noise_bytes) for number in count())
+
+    with mounted(tmp_path / "disk", f"size={disk_bytes}") as disk:
+        path = disk / "s"
+        if ending == "killed":
+            written = fill_and_kill(path, noise_bytes)
+            store = docstore.open(path)
+        else:
+            store = docstore.open(path, create=True)
+            written = load(store, pages())
+        reserve_bytes = store.opened.reserve.length_bytes()
+        assert 0 < reserve_bytes <= LEAST_BYTES + 0.02 * (Files().tree_bytes(path) - reserve_bytes)
+        for number in range(20, written):
+            assert store.delete(f"https://a.example/{number}")
+        store.close()
+        with docstore.open(path) as store:
+            assert store.compact().rows == 20
+            list(store.put_pages(filler(number, noise_bytes) for number in range(20, 60)))
+        with docstore.open(path) as store:
+            assert list(check(store.opened)) == []
+        assert Files().tree_bytes(path) < disk_bytes / 4
+
+
+def test_a_disk_that_others_have_filled_is_left_so_that_the_store_can_be_opened(tmp_path: Path) -> None:
+    """With the reserve alone some hundred pages can be deleted; then the rest is kept for recovery."""
+    with mounted(tmp_path / "disk", "size=24m") as disk:
+        store = docstore.open(disk / "s", create=True)
+        written = load(store, (filler(number, 6000) for number in count()))
+        fill(disk)
+        deleted = 0
+        with pytest.raises(StorageError, match="needed to open the store again"):
+            while store.delete(f"https://a.example/{deleted}"):
+                deleted += 1
+        print("DELETED", deleted, written); assert deleted > written / 5
+        store.close()
+        fill(disk)
+        with docstore.open(disk / "s") as store:
+            assert store.get(f"https://a.example/{deleted - 1}") is None
+            assert store.get(f"https://a.example/{deleted + 1}") is not None
+            (disk / "ballast").unlink()
+            for number in range(deleted + 1, written):
+                assert store.delete(f"https://a.example/{number}")
+            assert store.compact().rows <= 1
+            assert list(check(store.opened)) == []
+
+
+def test_pages_can_be_deleted_and_the_store_compacted(
+    small_disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = small_disk / "s"
+    with docstore.open(path, create=True) as store:
+        list(store.put_pages(filler(number) for number in range(200)))
+        assert store.opened.reserve.length_bytes() > 0
+    fill(small_disk)
+    with docstore.open(path) as store:
+        fill(small_disk)  # LevelDB frees room when it opens
+        with pytest.raises(StorageError):
+            list(store.put_pages(filler(number) for number in range(200, 260)))
+        assert store.opened.reserve.length_bytes() > 0, "a page must not take it"
+        assert store.backup(tmp_path / "backup").segments > 0
+        for number in range(20, 200):
+            assert store.delete(f"https://a.example/{number}")
+        store.cells.apply("https://a.example/0", [DeleteFamily("anchor")])
+        report = store.compact()
+        assert report.removed_segments >= 1
+        assert report.rows == 20
+        list(store.put_pages(filler(number) for number in range(300, 320)))  # there is room again
+    terminal = Terminal(path, capsys)
+    assert terminal("check").code == 0
+    fill(small_disk)
+    assert terminal("delete", "https://a.example/1").code == 0
+    assert terminal("compact").code == 0
+    with docstore.open(path) as store:
+        assert list(check(store.opened)) == []
+        assert store.get("https://a.example/2") is not None
+        assert store.get("https://a.example/1") is None
