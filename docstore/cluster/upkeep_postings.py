@@ -38,7 +38,6 @@ from docstore.cluster.engine import GETS_A_CALL, HBaseEngine
 from docstore.cluster.requests import slot_name
 from docstore.dedup.buckets import FAMILY, TABLE
 from docstore.dedup.index import page_of
-from docstore.dedup.ranking import BUCKET_LIMIT
 from docstore.model.capture import CHECKSUM
 from docstore.model.errors import CommitUnknown, CorruptionError
 from docstore.model.format import (
@@ -53,6 +52,7 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer, body_head
 from docstore.model.types import Cell, DeleteRow, Durability, Position, ReadSpec, RowMutations, SetCell
+from docstore.reference.ranking import BUCKET_LIMIT
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import capture_of
 from docstore.storage.envelope import parse_envelope

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from docstore.dedup.comparable import TitledPage
 from docstore.dedup.detector import Judgement, StoredPage
-from docstore.dedup.doubt import TitledPage
 from docstore.model.capture import BODY, MAIN, Column, StoredVerdict
 from docstore.model.format import CAPTURE_REJECTED, CAPTURE_STORED, INLINE_LIMIT_BYTES
 from docstore.model.pointers import PagePointer

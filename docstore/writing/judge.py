@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from docstore.dedup.buckets import TABLE as POSTINGS
-from docstore.dedup.checksum import decides_alone
 from docstore.dedup.comparable import bodies_compare
 from docstore.dedup.detector import Detector, Judgement
 from docstore.dedup.index import POINTER_SLICE, HashIndex
+from docstore.dedup.kernel import decides_alone
 from docstore.model import capture
 from docstore.model.capture import BODY, VERDICT, StoredVerdict, decode_verdict
 from docstore.model.errors import CorruptionError
