@@ -82,6 +82,7 @@ ONLY_IMPORTER = {
 REFERENCE_IMPORTERS = {
     "analysis": {"docstore.dedup.kernel"},
     "texts": {"docstore.dedup.kernel", "docstore.dedup.detector"},
+    "postings": {"docstore.dedup.kernel", "docstore.dedup.runs", "docstore.dedup.runbuckets"},
     "blocks": {"docstore.text.explain"},
     "combined": {"docstore.text.explain"},
     "scored": {"docstore.text.explain"},
@@ -98,7 +99,8 @@ REFERENCE_IMPORTERS = {
     },
 }
 """Who may import these modules of `docstore.reference`, apart from itself.  What all verdicts, searches and sweeps are
-made of, words and fingerprints, anyone may import: Python computes it in one place, whichever kernel analyses pages."""
+made of, words, fingerprints and how texts are ranked, anyone may import: Python computes it in one place, whichever
+kernel analyses pages."""
 
 NATIVE_CODE = "docstore.dedup.docstore_native"
 """One module imports it, so that one answer to whether it is there holds everywhere."""
@@ -203,7 +205,7 @@ def test_libraries_have_one_importer() -> None:
 
 def test_the_reference_is_reached_through_named_modules() -> None:
     parts = {path.stem for path in (PACKAGE / "reference").glob("*.py")}
-    assert parts == {*REFERENCE_IMPORTERS, "words", "fingerprints", "__init__"}
+    assert parts == {*REFERENCE_IMPORTERS, "words", "fingerprints", "ranking", "__init__"}
     used = set()
     for module, path in modules():
         for line, imported in imports(path):

@@ -32,8 +32,8 @@ from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Durability, Position, ReadSpec, RowMutations, SetCell
 from docstore.reading.documents import DocumentReader
 from docstore.storage.cache import LruCache
-from docstore.storage.captures import capture_of, decode_capture
-from docstore.storage.envelope import encode_inline, envelope_raw_bytes, is_absent, is_ref
+from docstore.storage.captures import capture_of
+from docstore.storage.envelope import encode_absent, encode_inline, envelope_raw_bytes, is_absent, is_ref
 from docstore.storage.sharing import ENVELOPE, TEXT, TEXT_NAME, body_name
 from docstore.storage.table import CAPTURE_FAMILIES, LATER_COLUMNS, declared_families
 from docstore.storage.unreadable import Unreadable
@@ -76,7 +76,7 @@ class CopyReport:
     """What was copied; the same names as `docstore copy --json` prints.
 
     Attributes:
-        rows, cells: of the copy, those of an interrupted run included.
+        rows, cells: of the copy, those of an interrupted run included; of a capture each column counts.
         resumed_rows: of these, copied by an interrupted run.
         written_rows: rows of which this run wrote cells.
         verified_rows: rows of this run that were read again and compared.
@@ -247,7 +247,7 @@ class _Copy:
             if not is_empty:
                 row = row._replace(there=self._to.same(row))
             expected[row.row_key] = expected.get(row.row_key, 0) + portion.checksum
-            cells += len(row.cells)
+            cells += sum(cell.family != CAPTURE_FAMILY for cell in row.cells)
             group.append(row)
             group_bytes += sum(len(cell.value) for cell in row.cells)
             if len(group) >= GROUP_PORTIONS or group_bytes >= GROUP_BYTES:
@@ -335,8 +335,8 @@ def _order(key: CellKey) -> tuple[bool, str, bytes, int]:
 #
 # A capture is its record without columns, and a cell for each column.  A portion has whole captures, so that a row of
 # thousands of versions or of a million anchors takes a bounded part of memory.  What a policy hides or a delete has
-# removed is not given.  A value that cannot be read is noted by name and left out; without its body a capture is given
-# without checksum and verdict as well, so that it is stored again when it comes again.
+# removed is not given.  A value that cannot be read is noted by name and left out; a capture without its body is given
+# as one of text and fingerprints alone, so that its body is stored when it comes again.
 
 PORTION_CELLS = 4096
 PORTION_BYTES = 8 << 20
@@ -518,14 +518,12 @@ class StoreRows:
                 if again is None:
                     if column == capture.BODY:
                         damaged.add(cell.timestamp)
+                        stored_as = encode_absent(envelope_raw_bytes(cell.value))
+                        found.append(ImportedCell(*cell[:3], b"", b"", False, stored_as))
                     continue
                 value = again
             found.append(ImportedCell(*cell[:3], value, leans_on, False, stored_as))
-        if damaged:
-            unknown = (capture.CHECKSUM, capture.VERDICT)
-            found = [cell for cell in found if cell.timestamp not in damaged or cell.column not in unknown]
-            found = [_unnamed(cell) if cell.timestamp in damaged else cell for cell in found]
-        return found
+        return [_without_body(cell) if cell.timestamp in damaged else cell for cell in found]
 
     def _is_there(self, row_key: bytes, cell: Cell) -> bool:
         """Whether a cell has not been deleted since the scan."""
@@ -581,11 +579,12 @@ def _unfolded(cells: Iterable[Cell]) -> Iterator[Cell]:
             yield cell
 
 
-def _unnamed(cell: ImportedCell) -> ImportedCell:
-    """A record without the name of its body; other cells as they are."""
-    if cell.family != CAPTURE_FAMILY:
+def _without_body(cell: ImportedCell) -> ImportedCell:
+    """A cell of a capture whose body cannot be read: its verdict says that text and fingerprints are stored alone."""
+    if cell.column != capture.VERDICT:
         return cell
-    return cell._replace(value=decode_capture(cell.timestamp, cell.value)._replace(body_name=b"").encode())
+    verdict = capture.decode_verdict(cell.value)._replace(stored=capture.STORED_TEXT)
+    return cell._replace(value=capture.encode_verdict(verdict))
 
 
 def _raw_bytes(cell: Cell) -> int:

@@ -33,7 +33,7 @@ from docstore.storage.table import Table
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.manifest import Tablet
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Of the tables: higher than this is refused."""
 
 
@@ -277,7 +277,7 @@ class Layout:
                 self._address,
                 client,
                 engine,
-                CellValues(chunks, dictionaries),
+                CellValues(engine, chunks, dictionaries),
                 chunks,
                 stored,
                 _cell(engine, IDENTITY_ROW),

@@ -5,8 +5,10 @@ Pure; every byte that reaches HBase is named here and in docs/hbase.md.  NEVER C
 - A *row key* goes as it is.  HBase has no empty one, so one that is empty or begins with a zero byte gets a zero byte
   in front; the order stays.
 - A column of a table that is not bare lies in one of two HBase families, by what is read together: `b` has families
-  `page` and `text`, `s` all others.  Its qualifier is the family, a zero byte, the qualifier: columns sort as docstore
-  sorts them.
+  `page` and `text`, `s` all others, capture records among them.  Its qualifier is the family, a zero byte, the
+  qualifier: columns sort as docstore sorts them.
+- A long value of a capture record is a cell of its own in its column, so that whoever reads the record does not read
+  it: bodies and texts lie in `b`.
 - A *timestamp* goes as it is, in microseconds, but for the last: HBase keeps that for "now", so it goes one less.
 - A *value* goes as it is.  A condition of HBase cannot tell an empty value from none, so one that is empty or begins
   with FF gets an FF in front.

@@ -1,9 +1,12 @@
 """The commit point of one writer among many: what goes before pages, then pages one by one, each if its place is free.
 
 Knows plans and the programs of `storage.protocol`; must not know verdicts.  A page that is new first claims its body;
-then it fills its slot, by one conditional mutation that writes the page with it.  A page for which another process was
-faster is `lost`: whoever made the plan judges it anew, and sees the other's page.  The claims of a plan go together,
-then its slots, in turns: a page comes after those that its verdict names.
+then it fills its slot, by one conditional mutation that writes the page with it: capture record, body and text, all or
+none.  A page for which another process was faster is `lost`: whoever made the plan judges it anew, and sees the other's
+page.  The claims of a plan go together, then its slots, in turns: a page comes after those that its verdict names.
+
+The slot is a column of its own and not the record: a condition of HBase is on the newest version of a column, while a
+page may come at any time of its row; and the slot stays, with a fence, when the record is deleted.
 
 A claim whose page is not there yet is waited for, LEASE_SECONDS at most; then its slot is fenced, and the claim taken
 over.  Time is for efficiency: the fence is what keeps the other's page out.
@@ -17,8 +20,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
+from docstore.cluster.client import HBaseCell
 from docstore.cluster.coding import encode_cell
-from docstore.cluster.engine import HBaseEngine
+from docstore.cluster.engine import HBaseEngine, new_generation
 from docstore.cluster.requests import Running, claim_name, slot_name
 from docstore.cluster.values import CellValues
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
@@ -79,6 +83,12 @@ class SlotCommitter:
             return
         self._check_writable()
         self.commits += 1
+        try:
+            self._write(plan)
+        finally:
+            self._placement.drop_placed()
+
+    def _write(self, plan: Plan) -> None:
         plan.write(Stage.ALLOCATION, self._placement.mutations())
         turns = list(plan.slots())
         tokens = {slot.pointer: next(self._tokens) for turn in turns for slot in turn}
@@ -93,7 +103,7 @@ class SlotCommitter:
             self._pending_since.clear()
         for rows in plan.from_pages():
             try:
-                self._engine.mutate_rows(rows, self.durability)
+                self._engine.mutate_rows([self._placement.with_values(row) for row in rows], self.durability)
             except StorageError as error:
                 raise CommitUnknown("a part of a commit was written; the same write again completes it") from error
 
@@ -129,10 +139,7 @@ class SlotCommitter:
         lost = []
         held = self._requests.run_all(
             [self._filling(slot, token) for slot, token in slots],
-            [
-                [encode_cell("pages", *cell) for cell in slot.row.mutations if isinstance(cell, SetCell)]
-                for slot, _ in slots
-            ],
+            [self._cells(slot) for slot, _ in slots],
         )
         for (slot, _), one in zip(slots, held, strict=True):
             if one is not None:
@@ -140,6 +147,12 @@ class SlotCommitter:
                 self._expected[slot.pointer] = one
                 lost.append(slot.pointer)
         return lost
+
+    def _cells(self, slot: Slot) -> list[HBaseCell]:
+        """What is written with a slot's token: the capture record, and the cells that it refers to."""
+        row = self._placement.with_values(slot.row)
+        cells = [encode_cell(row.table, *cell) for cell in row.mutations if isinstance(cell, SetCell)]
+        return [*cells, new_generation()]
 
     def _filling(self, slot: Slot, token: str) -> Running[str | None]:
         name = slot_name(slot.pointer)
@@ -189,7 +202,8 @@ class SlotCommitter:
         return (yield from program)
 
     def drop_placed(self) -> None:
-        """See `Committer`: values stand in the rows of the plan."""
+        """See `Committer`."""
+        self._placement.drop_placed()
 
     def forget_bases(self) -> None:
         """See `Committer`: no value is encoded against another."""

@@ -1,12 +1,15 @@
 """Cells in tables of HBase: see `Engine`.
 
-Knows the client and the coding of cells; it does not know what a cell means.  Every read asks HBase; nothing is cached
+Knows the client and the coding of cells, and which cells are capture records.  Every read asks HBase; nothing is cached
 but what a thread has read ahead.  Reads are turned into filters of HBase first.
 
 A row's mutations go as one `mutateRow`, rows that only put cells together in one call.  Deletes and puts of one call
 have no order in HBase: they get the same number there.  So if a row's mutations do both, what is deleted is read first,
-and each of its cells deleted by name, except those that are put again.  A delete of a row of pages raises its
-generation, on condition of the one that was read: a request that HBase applies late deletes nothing that came after it.
+and each of its cells deleted by name, except those that are put again.
+
+A row of pages has a generation, which each change of its capture records changes.  A caller that has read first the
+generation and then the records changes them on condition of it (`change_row`).  So a delete of a row, or a delete by
+maintenance, that HBase applies late deletes nothing that came after it.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -37,7 +41,7 @@ from docstore.cluster.coding import (
 )
 from docstore.cluster.requests import Requests
 from docstore.model.errors import CommitUnknown
-from docstore.model.format import BARE_TABLES, FAMILY_END
+from docstore.model.format import BARE_TABLES, CAPTURE_FAMILY, FAMILY_END
 from docstore.model.types import (
     Cell,
     Condition,
@@ -123,32 +127,23 @@ class Ahead(threading.local):
     """What a thread has read ahead."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[str, bytes, ReadSpec], list[Cell]] = {}
+        self._rows: dict[tuple[str, bytes], dict[ReadSpec, list[Cell]]] = {}
         self._qualifiers: dict[tuple[str, int], dict[bytes, list[bytes]]] = {}
 
     def get(self, table: str, row_key: bytes, spec: ReadSpec) -> list[Cell] | None:
-        """The cells that a spec asks for; None where they were not read ahead."""
+        """The cells that a spec asks for; None if they were not read ahead."""
         if not self._rows:
             return None
-        held = self._rows.get((table, row_key, spec))
-        if held is None and _is_of_one_version(spec):
-            whole = self._rows.get((table, row_key, whole_version(spec)))
-            if whole:  # what was not there then may be there now
-                return [
-                    cell._replace(value=b"") if spec.keys_only else cell
-                    for cell in whole
-                    if (spec.families is None or cell.family in spec.families)
-                    and cell.qualifier.startswith(spec.qualifier_prefix)
-                ]
-        return held
-
-    def is_partial(self, spec: ReadSpec) -> bool:
-        """Whether a part of a version is asked for by a thread that reads ahead: its other parts are asked for next."""
-        return bool(self._rows) and spec.families is not None and _is_of_one_version(spec)
+        for wider, cells in self._rows.get((table, row_key), {}).items():
+            found = cells if wider == spec else narrowed(wider, cells, spec)
+            if found is not None:
+                return found
+        return None
 
     def put(self, table: str, row_key: bytes, spec: ReadSpec, cells: list[Cell]) -> None:
-        """Hold the answer to a read."""
-        self._rows[table, row_key, spec] = cells
+        """Keep the answer to a read; not that a time was free: a page may be there by now."""
+        if cells or spec.end != spec.start + 1:
+            self._rows.setdefault((table, row_key), {})[spec] = cells
 
     def qualifiers(self, table: str, limit: int) -> dict[bytes, list[bytes]]:
         """The first qualifiers of rows of a bare table, by row key; to be added to."""
@@ -156,10 +151,9 @@ class Ahead(threading.local):
 
     def drop(self, rows: Iterable[tuple[str, bytes]]) -> None:
         """Forget some rows, given by table and row key."""
-        dropped = set(rows)
-        self._rows = {name: cells for name, cells in self._rows.items() if name[:2] not in dropped}
-        for (table, _), held in self._qualifiers.items():
-            for other, row_key in dropped:
+        for table, row_key in rows:
+            self._rows.pop((table, row_key), None)
+            for (other, _), held in self._qualifiers.items():
                 if other == table:
                     held.pop(row_key, None)
 
@@ -169,13 +163,39 @@ class Ahead(threading.local):
         self._qualifiers = {}
 
 
-def _is_of_one_version(spec: ReadSpec) -> bool:
-    return spec.end == spec.start + 1 and spec.cell_limit is None and spec.after is None
-
-
-def whole_version(spec: ReadSpec) -> ReadSpec:
-    """All of the version that a spec asks for a part of."""
-    return ReadSpec(start=spec.start, end=spec.end)
+def narrowed(wider: ReadSpec, cells: Sequence[Cell], spec: ReadSpec) -> list[Cell] | None:
+    """What a spec asks for, of the cells that a wider spec gave; None if they may not be all."""
+    is_wider = (
+        (wider.families is None or (spec.families is not None and set(spec.families) <= set(wider.families)))
+        and spec.qualifier_prefix.startswith(wider.qualifier_prefix)
+        and wider.start <= spec.start
+        and (wider.end is None or (spec.end is not None and spec.end <= wider.end))
+        and wider.versions in (None, spec.versions if spec.end == wider.end else None)
+        and wider.after is spec.after is None
+        and (spec.keys_only or not wider.keys_only)
+    )
+    if not is_wider:
+        return None
+    found: list[Cell] = []
+    counts: dict[tuple[str, bytes], int] = {}
+    for cell in cells:
+        if (
+            cell.timestamp < spec.start
+            or (spec.end is not None and cell.timestamp >= spec.end)
+            or (spec.families is not None and cell.family not in spec.families)
+            or not cell.qualifier.startswith(spec.qualifier_prefix)
+        ):
+            continue
+        counts[cell[:2]] = counts.get(cell[:2], 0) + 1
+        if spec.versions is None or counts[cell[:2]] <= spec.versions:
+            found.append(cell._replace(value=b"") if spec.keys_only else cell)
+    if spec.cell_limit is not None and len(found) >= spec.cell_limit:
+        return found[: spec.cell_limit]
+    if wider.cell_limit is None or len(cells) < wider.cell_limit:
+        return found
+    # More cells may follow; of capture records, which are one column, only older ones.
+    is_decided = cells[-1].timestamp <= spec.start or (spec.versions == 1 and found)
+    return found if is_decided and wider.families == spec.families == (CAPTURE_FAMILY,) else None
 
 
 def time_range(table: str, spec: ReadSpec) -> Any:
@@ -272,7 +292,7 @@ SCANNED_ROWS: Final = 200
 SCANNED_CELLS: Final = 2000
 """Cells of one row that a scan takes at a time; a longer row is read by itself."""
 GENERATION: Final = b"generation"
-"""Column of WRITERS: changed by every delete of the row."""
+"""Column of WRITERS: changed by whatever changes a capture record of the row."""
 TOKENS: Final = b"token:"
 """Column of WRITERS, + writer session: the last conditional write of that session which was applied."""
 WRITERS_AT: Final = 1
@@ -319,14 +339,14 @@ class HBaseEngine:
         """See `Engine`."""
         self._check(table)
         check_spec(spec, scanning=False)
-        held = self._ahead.get(table, row_key, spec)
-        if held is None and self._ahead.is_partial(spec):
-            self.read_ahead(table, [(row_key, whole_version(spec))])
-            held = self._ahead.get(table, row_key, spec)
-        return self._read_rows(table, [(row_key, spec)])[0] if held is None else held
+        return self.read_rows(table, [(row_key, spec)])[0]
 
-    def _read_rows(self, table: str, reads: Sequence[tuple[bytes, ReadSpec]]) -> list[list[Cell]]:
-        return self._read_beside(table, reads, None)[0]
+    def read_rows(self, table: str, reads: Sequence[tuple[bytes, ReadSpec]]) -> list[list[Cell]]:
+        """What `read_row` gives for each of many rows, in few calls."""
+        found = [self._ahead.get(table, row_key, spec) for row_key, spec in reads]
+        missing = [read for read, cells in zip(reads, found, strict=True) if cells is None]
+        read = iter(self._read_beside(table, missing, None)[0])
+        return [next(read) if cells is None else cells for cells in found]
 
     def _read_beside(
         self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], beside: FirstQualifiers | None
@@ -377,6 +397,9 @@ class HBaseEngine:
         """See `Engine`."""
         self._client.check_open()
         check_not_bare(table)
+        held = self._ahead.get(table, row_key, ReadSpec((family,), qualifier, versions=1))
+        if held is not None:
+            return next((cell for cell in held if cell.qualifier == qualifier), None)
         hbase_family, column = encode_column(table, family, qualifier)
         make = messages()
         get = make.TGet(
@@ -484,9 +507,12 @@ class HBaseEngine:
         level = getattr(messages().TDurability, _DURABILITY[durability])
         puts: dict[str, list[tuple[Any, int]]] = {}
         calls: list[Callable[[], None]] = []
+        generation = new_generation()
         for (table, key), mutations in merged.items():
             if all(type(mutation) is SetCell for mutation in mutations):
                 cells = _puts(table, mutations)
+                if _changes_records(table, mutations):
+                    cells.append(generation)
                 if cells:
                     puts.setdefault(table, []).append((thrift.put(key, cells, level), _size_bytes(key, cells)))
             else:
@@ -504,22 +530,37 @@ class HBaseEngine:
         deletes_row = any(isinstance(mutation, DeleteRow) for mutation in mutations)
         if not (deletes_row and WRITERS in self._families(table)):
             parts = self._parts(table, row, mutations, level)
+            if _changes_records(table, mutations):
+                parts.append(thrift.put(row, [new_generation()], level))
             if parts:
                 self._client.mutate_row(self.name(table), thrift.row_mutations(row, parts))
             return
-        token = os.urandom(8)
-        while True:
-            held = self._writers_cell(table, row, GENERATION)
-            if held == token:
-                return
-            parts = self._parts(table, row, mutations, level)
-            parts.append(thrift.put(row, [HBaseCell(WRITERS, GENERATION, WRITERS_AT, token)], level))
-            try:
-                changed = thrift.row_mutations(row, parts)
-                if self._client.check_and_mutate(self.name(table), (WRITERS, GENERATION), held, changed):
-                    return
-            except Unknown:
-                continue  # with the same token, on condition of what is there now
+        is_applied = False
+        while not is_applied:
+            generation = self.generation(table, row)
+            is_applied = self.change_row(table, row, generation, self._parts(table, row, mutations, level), level)
+
+    def generation(self, table: str, row: bytes) -> bytes | None:
+        """What a row holds as its generation, by its key in HBase; None if nothing in it was ever changed."""
+        return self._writers_cell(table, row, GENERATION)
+
+    def change_row(
+        self, table: str, row: bytes, generation: bytes | None, parts: list[Any], level: int | None = None
+    ) -> bool:
+        """Apply puts and deletes to a row if it still has the generation that was read, which then changes.
+
+        Returns:
+            Whether they are applied; if not, nothing of them is, nor will be.
+        """
+        cell = new_generation()
+        changed = thrift.row_mutations(row, [*parts, thrift.put(row, [cell], level)])
+        held = generation
+        while held == generation:
+            with suppress(Unknown):  # the next try has the same condition
+                if self._client.check_and_mutate(self.name(table), (WRITERS, GENERATION), generation, changed):
+                    return True
+            held = self.generation(table, row)
+        return held == cell.value
 
     def _families(self, table: str) -> tuple[bytes, ...]:
         return (*data_families(table), *(() if table in BARE_TABLES else (WRITERS,)))
@@ -681,6 +722,17 @@ def _puts(table: str, mutations: Iterable[Mutation]) -> list[HBaseCell]:
         cell = encode_cell(table, *mutation)
         cells[cell[:3]] = cell
     return list(cells.values())
+
+
+def _changes_records(table: str, mutations: Sequence[Mutation]) -> bool:
+    return table == "pages" and any(
+        not isinstance(one, DeleteRow) and one.family == CAPTURE_FAMILY for one in mutations
+    )
+
+
+def new_generation() -> HBaseCell:
+    """The cell that gives a row of pages another generation: written with each change of its capture records."""
+    return HBaseCell(WRITERS, GENERATION, WRITERS_AT, os.urandom(8))
 
 
 def _size_bytes(row: bytes, cells: Sequence[HBaseCell]) -> int:

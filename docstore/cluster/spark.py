@@ -22,10 +22,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.candidates import Numbers
-from docstore.dedup.overlaps import Sets
 from docstore.model.errors import InvalidArgument, StoreUnavailable
-from docstore.reference.fingerprints import BINS
+from docstore.reference.fingerprints import BINS, Numbers, Sets
 from docstore.sweep.candidates import Candidates, band_width
 from docstore.sweep.kernels import Columns, save_sets, shared_of_files
 from docstore.sweep.stages import in_order

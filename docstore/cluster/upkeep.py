@@ -4,7 +4,8 @@ The order of the steps; each is safe wherever it stops, and next to another proc
 
     restore    postings that an earlier run removed, and that lead to a page by now, are put back
     counts     rows of writer sessions are folded into one
-    versions   cells that the families' policies hide are deleted
+    captures   records that the policies drop are deleted with the cells that they refer to; bodies that are not kept;
+               cells that no record refers to; cells of users' families that the policies hide
     postings   what leads to no page is removed, level by level (`upkeep_postings`)
     claims     of bodies whose page is gone are removed
     chunks     of long values that no cell refers to are removed
@@ -12,9 +13,9 @@ The order of the steps; each is safe wherever it stops, and next to another proc
 A row of table `meta` says how far a run has come; the next one goes on there, within a day.  What is deleted stays in
 HBase's files until its major compaction, which nothing here can ask for: the report says how.
 
-Chunks are written before the cell that refers to them, and a version that confirms another refers to the same chunks.
-So they go only if nothing refers to them at two looks with a grace period between; and if the owner's page is not there
-it is shut out first, so that a writer that comes late judges its page and writes its chunks again.
+Chunks are written before the cell that refers to them.  So they go only if it does not at two looks with a grace
+period between; and if its page is not there it is shut out first, so that a writer that comes late judges its page and
+writes its chunks again.
 """
 
 from __future__ import annotations
@@ -30,27 +31,27 @@ from typing import Any, Final, NamedTuple
 import msgpack
 
 from docstore.cluster import client as thrift
-from docstore.cluster.client import Client, HBaseCell, Unknown, messages
+from docstore.cluster.client import Client, Unknown, messages
 from docstore.cluster.coding import (
     CHUNKS_TABLE,
     CLAIM,
     CLAIMS_TABLE,
-    LARGE,
     SMALL,
     WRITERS,
-    decode_value,
+    encode_cell,
     encode_column,
     encode_key,
     encode_timestamp,
 )
-from docstore.cluster.engine import ALL_VERSIONS, GENERATION, WRITERS_AT, HBaseEngine
+from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.requests import CLAIMS, slot_pointer
 from docstore.cluster.upkeep_postings import GRACE_SECONDS, KINDS, MOST_TRIES, Pages, PostingUpkeep, Wanted
-from docstore.cluster.values import CHUNK_NAME_BYTES, VALUE_ROWS, ChunkRows, Owned, Owner, chunks_named
-from docstore.model.errors import CommitUnknown, InvalidArgument
-from docstore.model.format import COMPACTION_ROW, COUNTS_FOLDED_ROW
+from docstore.cluster.values import CHUNK_NAME_BYTES, VALUE_ROWS, ChunkRows, Owned, Owner, cell_named, chunks_named
+from docstore.model.errors import CommitUnknown, CorruptionError, InvalidArgument
+from docstore.model.format import CAPTURE_FAMILY, COMPACTION_ROW, COUNTS_FOLDED_ROW
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Condition, DeleteRow, Durability, ReadSpec, RowMutations, SetCell
+from docstore.storage.captures import CaptureRecord, capture_of, without_body
 from docstore.storage.counts import FAMILY as COUNTS_FAMILY
 from docstore.storage.counts import TAKEN, TOTALS, fold_shared
 from docstore.storage.envelope import encode_inline
@@ -59,7 +60,7 @@ from docstore.storage.port import Upkeep
 from docstore.storage.protocol import CLAIM as CLAIM_COLUMN
 from docstore.storage.protocol import CheckAndMutate
 from docstore.storage.reports import CompactionReport
-from docstore.storage.table import Table
+from docstore.storage.table import CAPTURE_FAMILIES, LATER_COLUMNS, Table
 
 _PAGES = "pages"
 
@@ -68,8 +69,6 @@ _PAGES = "pages"
 
 CHUNK_GRACE_SECONDS: Final = 3600
 END: Final = bytes((VALUE_ROWS[0] + 1,))
-LONGEST_REF_BYTES: Final = 64
-"""What refers to chunks is shorter; most values are longer, and need not be read."""
 
 
 class ChunkUpkeep:
@@ -80,7 +79,6 @@ class ChunkUpkeep:
         waiting: values whose chunks nothing refers to, but not for long enough.
 
     Args:
-        client: of the cluster.
         engine: of the store.
         chunks: their table.
         pages: which are there.
@@ -88,14 +86,8 @@ class ChunkUpkeep:
     """
 
     def __init__(
-        self,
-        client: Client,
-        engine: HBaseEngine,
-        chunks: ChunkRows,
-        pages: Pages,
-        clock: Callable[[], float] = time.time,
+        self, engine: HBaseEngine, chunks: ChunkRows, pages: Pages, clock: Callable[[], float] = time.time
     ) -> None:
-        self._client = client
         self._engine = engine
         self._chunks = chunks
         self._pages = pages
@@ -137,31 +129,9 @@ class ChunkUpkeep:
         self.removed += 1
 
     def _is_used(self, name: bytes, owner: Owner) -> bool:
-        """Whether a cell of the owner's row refers to chunks: a long one, or one of its own column."""
-        make = messages()
-        family, column = encode_column(_PAGES, *owner.column)
-        columns = [make.TColumn(family=LARGE)]
-        if family != LARGE:
-            columns.append(make.TColumn(family=family, qualifier=column))
-        lengths = make.TGet(
-            row=encode_key(owner.row_key),
-            columns=columns,
-            maxVersions=ALL_VERSIONS,
-            filterString=b"KeyOnlyFilter(true)",
-        )
-        table = self._engine.name(_PAGES)
-        found = self._client.get_many(table, [lengths])[0]
-        gets = [
-            make.TGet(
-                row=encode_key(owner.row_key),
-                columns=[make.TColumn(family=cell.family, qualifier=cell.qualifier)],
-                timeRange=make.TTimeRange(minStamp=cell.timestamp, maxStamp=cell.timestamp + 1),
-            )
-            for cell in found
-            if int.from_bytes(cell.value, "big") <= LONGEST_REF_BYTES
-        ]
-        rows = self._client.get_many(table, gets) if gets else []
-        return any(chunks_named(decode_value(cell.value)) == name for cells in rows for cell in cells)
+        """Whether the cell that chunks were written for refers to them."""
+        cells = self._engine.read_row(_PAGES, *owner.read())
+        return any(cell.qualifier == owner.column[1] and chunks_named(cell.value) == name for cell in cells)
 
 
 # --- the steps
@@ -188,6 +158,32 @@ class _Step(NamedTuple):
     run: Callable[[bytes, Callable[[bytes], None]], None]
     first: bytes = b""
     end: bytes = b""
+
+
+_OF_CAPTURES: Final = CAPTURE_FAMILIES | {CAPTURE_FAMILY}
+_BESIDE_VALUES: Final = LATER_COLUMNS | {(CAPTURE_FAMILY, b"")}
+"""Columns of these that hold no value of a record."""
+_RECORDS: Final = ReadSpec((CAPTURE_FAMILY,))
+_KEYS: Final = ReadSpec(keys_only=True)
+
+
+class _Change(NamedTuple):
+    """What has to go of a row: its cells, and what takes the place of records whose bodies go."""
+
+    gone: list[Cell]
+    changed: list[CaptureRecord]
+
+    def parts(self, row: bytes, level: int) -> list[Any]:
+        """The delete and the put in HBase; of different cells, so that they need no order."""
+        places = [
+            (*encode_column(_PAGES, cell.family, cell.qualifier), encode_timestamp(cell.timestamp))
+            for cell in self.gone
+        ]
+        cells = [encode_cell(_PAGES, *record.cell()) for record in self.changed]
+        return [
+            *([thrift.delete_versions(row, places, level)] if places else []),
+            *([thrift.put(row, cells, level)] if cells else []),
+        ]
 
 
 class _Claim(NamedTuple):
@@ -241,9 +237,9 @@ class StoreUpkeep:
         self._pause = pause
         session = os.urandom(8)
         self._requests = engine.requests(durability)
-        self._pages = Pages(client, engine, durability, session)
+        self._pages = Pages(engine, durability, session)
         self._postings = PostingUpkeep(client, engine, self._pages, durability, session, pause)
-        self._chunks = ChunkUpkeep(client, engine, chunks, self._pages)
+        self._chunks = ChunkUpkeep(engine, chunks, self._pages)
         self.report = CompactionReport("fast", dry_run)
 
     def run(self) -> CompactionReport:
@@ -274,7 +270,7 @@ class StoreUpkeep:
         return self.report
 
     def _steps(self) -> list[_Step]:
-        steps = [_Step("counts", "", self._fold_counts), _Step("versions", _PAGES, self._drop_versions)]
+        steps = [_Step("counts", "", self._fold_counts), _Step("captures", _PAGES, self._drop_captures)]
         for kind in KINDS:
             sweep = partial(self._sweep_postings, kind)
             steps.append(_Step(f"postings {kind}", "postings", sweep, bytes((kind,)), bytes((kind + 1,))))
@@ -344,58 +340,66 @@ class StoreUpkeep:
                 continue  # it may stay: nothing counts twice
         self.report.folded_sessions = len(fold.rows)
 
-    # --- versions
+    # --- captures
 
-    def _drop_versions(self, after: bytes, seen: Callable[[bytes], None]) -> None:
-        """Delete what policies hide; a row is read with its values only if something may have to go."""
-        families = self._table.collected
-        if not families:
-            return
-        spec = ReadSpec(families, keys_only=True, cell_limit=CELLS_AT_ONCE)
-        rows = self._engine.scan(_PAGES, after, None, spec)
+    def _drop_captures(self, after: bytes, seen: Callable[[bytes], None]) -> None:
+        """Delete what policies hide, and cells that no record refers to."""
+        rows = self._engine.scan(_PAGES, after, None, ReadSpec(keys_only=True, cell_limit=CELLS_AT_ONCE))
         while slice_ := list(islice(rows, ROWS_AT_ONCE)):
             self.report.rows += len(slice_)
-            likely = [row.row_key for row in slice_ if row.truncated or self._may_drop(row.cells)]
+            reads = [(row.row_key, _RECORDS) for row in slice_]
+            records = self._engine.read_rows(_PAGES, reads)  # after the cells: of each that is referred to
+            likely = [
+                row.row_key
+                for row, cells in zip(slice_, records, strict=True)
+                if row.truncated or any(self._change_of(row.row_key, row.cells, cells))
+            ]
             self.report.expired_cells += sum(self._engine.in_parallel(self._drop_of_row, likely))
             seen(slice_[-1].row_key)
 
-    def _may_drop(self, cells: Sequence[Cell]) -> bool:
-        """Whether versions would go if all values were different."""
-        return bool(
-            self._table.dropped_of([cell._replace(value=encode_inline(b"%d" % at)) for at, cell in enumerate(cells)])
-        )
-
     def _drop_of_row(self, row_key: bytes) -> int:
-        dropped = self._table.dropped(row_key)
-        found = 0
-        while cells := list(islice(dropped, CELLS_AT_ONCE)):
-            if not self._dry_run:
-                self._delete_cells(row_key, cells)
-            found += len(cells)
-        return found
-
-    def _delete_cells(self, row_key: bytes, cells: Sequence[Cell]) -> None:
-        """Delete single versions, on condition of the row's generation: a late request deletes nothing put since."""
-        row, table = encode_key(row_key), self._engine.name(_PAGES)
-        places = [
-            (*encode_column(_PAGES, cell.family, cell.qualifier), encode_timestamp(cell.timestamp)) for cell in cells
-        ]
-        make = messages()
-        asked = make.TGet(row=row, columns=[make.TColumn(family=WRITERS, qualifier=GENERATION)])
-        token = os.urandom(8)
+        """Change a row on condition of its generation, which is read before the row; -> cells that went."""
+        row = encode_key(row_key)
         for _ in range(MOST_TRIES):
-            found = self._client.get_many(table, [asked])[0]
-            held = found[0].value if found else None
-            if held == token:
-                return
-            generation = thrift.put(row, [HBaseCell(WRITERS, GENERATION, WRITERS_AT, token)], self._level)
-            changed = thrift.row_mutations(row, [thrift.delete_versions(row, places, self._level), generation])
-            try:
-                if self._client.check_and_mutate(table, (WRITERS, GENERATION), held, changed):
-                    return
-            except Unknown:
-                continue  # with the same token, on condition of what is there now
+            generation = self._engine.generation(_PAGES, row)
+            cells = self._engine.read_row(_PAGES, row_key, _KEYS)
+            change = self._change_of(row_key, cells, self._engine.read_row(_PAGES, row_key, _RECORDS))
+            parts = change.parts(row, self._level)
+            if self._dry_run or not parts or self._engine.change_row(_PAGES, row, generation, parts, self._level):
+                return len(change.gone)
         raise CommitUnknown(f"row {row_key!r} does not come to rest; run compact again")
+
+    def _change_of(self, row_key: bytes, keys: Sequence[Cell], stored: Sequence[Cell]) -> _Change:
+        """What has to go of a row.
+
+        Args:
+            row_key: of the row.
+            keys: its cells, without values.
+            stored: its capture records, read later than these.
+        """
+        try:
+            records = [capture_of(cell) for cell in stored]
+            dropped = {record.timestamp for record in self._table.dropped_records(records)}
+            bodiless = self._table.bodies_to_drop(records) - dropped
+            changed = [without_body(record) for record in records if record.timestamp in bodiless]
+            kept = {record.timestamp: record for record in [*records, *changed] if record.timestamp not in dropped}
+            values = [cell_named(value) for record in kept.values() for value in record.columns.values()]
+        except CorruptionError:  # `check` names it
+            return _Change([], [])
+        needed = {(*cell.column, cell.timestamp) for cell in values if cell is not None and cell.row_key == row_key}
+        gone = [
+            cell
+            for cell in keys
+            if cell.family in _OF_CAPTURES
+            and cell[:3] not in needed
+            and (cell.timestamp not in kept or cell[:2] not in _BESIDE_VALUES)
+        ]
+        others = [cell for cell in keys if cell.family not in _OF_CAPTURES]
+        # A row is read with its users' values only if something would go if all were different.
+        differing = [cell._replace(value=encode_inline(b"%d" % number)) for number, cell in enumerate(others)]
+        if families := tuple(sorted({cell.family for cell in self._table.dropped_of(differing)})):
+            gone += self._table.dropped_of(self._engine.read_row(_PAGES, row_key, ReadSpec(families)))
+        return _Change(gone, changed)
 
     # --- what leads to pages
 

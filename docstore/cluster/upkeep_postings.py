@@ -21,7 +21,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgpack
 
@@ -31,19 +31,19 @@ from docstore.cluster.coding import (
     BARE,
     decode_key,
     encode_cell,
-    encode_column,
     encode_key,
     encode_qualifier,
-    encode_timestamp,
 )
 from docstore.cluster.engine import GETS_A_CALL, HBaseEngine
 from docstore.cluster.requests import slot_name
 from docstore.dedup.buckets import FAMILY, TABLE
 from docstore.dedup.index import page_of
-from docstore.dedup.ranking import BUCKET_LIMIT
-from docstore.model.capture import BODY, CHECKSUM
-from docstore.model.errors import CommitUnknown
+from docstore.model.capture import CHECKSUM
+from docstore.model.errors import CommitUnknown, CorruptionError
 from docstore.model.format import (
+    CAPTURE_CONFIRMED,
+    CAPTURE_FAMILY,
+    CAPTURE_STORED,
     POSTING_BAND,
     POSTING_BODY,
     POSTING_DOCNO,
@@ -51,8 +51,10 @@ from docstore.model.format import (
     POSTING_TEXT,
 )
 from docstore.model.pointers import PagePointer, body_head
-from docstore.model.types import DeleteRow, Durability, Position, ReadSpec, RowMutations, SetCell
+from docstore.model.types import Cell, DeleteRow, Durability, Position, ReadSpec, RowMutations, SetCell
+from docstore.reference.ranking import BUCKET_LIMIT
 from docstore.storage.cache import LruCache
+from docstore.storage.captures import capture_of
 from docstore.storage.envelope import parse_envelope
 from docstore.storage.protocol import FENCE, SLOT, CheckAndMutate, Read
 
@@ -312,44 +314,22 @@ class Pages:
     """Pages of a store that any number of processes write.
 
     Args:
-        client: of the cluster.
         engine: of the store.
         durability: of fences.
         session: of this process.
     """
 
-    def __init__(self, client: Client, engine: HBaseEngine, durability: Durability, session: bytes) -> None:
-        self._client = client
+    def __init__(self, engine: HBaseEngine, durability: Durability, session: bytes) -> None:
         self._engine = engine
-        self._table = engine.name(_PAGES)
         self._requests = engine.requests(durability)
         self._fences: Iterator[str] = (f"{FENCE}{session.hex()}.upkeep{number}" for number in itertools.count())
 
     def live(self, wanted: Sequence[Wanted]) -> list[bool]:
-        """Of each page whether it is there, with such a body; one that a policy hides is."""
-        if not wanted:
-            return []
-        there = self._in_parts(self._exist, [_get(one.pointer, *BODY) for one in wanted])
-        asked = [one for one, is_there in zip(wanted, there, strict=True) if is_there and one.body]
-        heads = dict(
-            zip(asked, self._in_parts(self._heads, [_get(one.pointer, *CHECKSUM) for one in asked]), strict=True)
-        )
-        return [
-            is_there and (not one.body or heads[one] in (b"", one.body))
-            for one, is_there in zip(wanted, there, strict=True)
-        ]
-
-    def _in_parts(self, work: Any, gets: list[Any]) -> list[Any]:
-        parts = [gets[at : at + GETS_A_CALL] for at in range(0, len(gets), GETS_A_CALL)]
-        return [answer for part in self._engine.in_parallel(work, parts) for answer in part]
-
-    def _exist(self, gets: Sequence[Any]) -> list[bool]:
-        return self._client.exist(self._table, gets)
-
-    def _heads(self, gets: Sequence[Any]) -> list[bytes]:
-        """The heads of checksums; b"" where there is none."""
-        rows = self._client.get_many(self._table, gets)
-        return [body_head(parse_envelope(cells[0].value).value) if cells else b"" for cells in rows]
+        """Of each page whether it is there, with such a body; one that a policy hides is, a rejected one is not."""
+        pointers = [one.pointer for one in wanted]
+        reads = [(row_key, ReadSpec((CAPTURE_FAMILY,), start=at, end=at + 1)) for at, row_key in pointers]
+        rows = self._engine.read_rows(_PAGES, reads)
+        return [_is_page(cells, one.body) for cells, one in zip(rows, wanted, strict=True)]
 
     def shut_out(self, pointers: Sequence[PagePointer]) -> list[bool]:
         """Make sure that pages cannot come any more under what their writers knew up to now: theirs, and others'.
@@ -375,13 +355,18 @@ class Pages:
         raise CommitUnknown(f"slot {name!r} does not come to rest; run compact again")
 
 
-def _get(pointer: PagePointer, family: str, qualifier: bytes) -> Any:
-    make = messages()
-    hbase_family, column = encode_column(_PAGES, family, qualifier)
-    at = encode_timestamp(pointer.timestamp)
-    return make.TGet(
-        row=encode_key(pointer.row_key),
-        columns=[make.TColumn(family=hbase_family, qualifier=column)],
-        timeRange=make.TTimeRange(minStamp=at, maxStamp=at + 1),
-        maxVersions=1,
-    )
+def _is_page(cells: Sequence[Cell], body: bytes) -> bool:
+    """Whether a capture record is that of a page, with a body whose checksum begins so; b"" for any.
+
+    A damaged one is: what leads to it stays until it is repaired.
+    """
+    if not cells:
+        return False
+    try:
+        record = capture_of(cells[0])
+    except CorruptionError:
+        return True
+    if record.kind not in (CAPTURE_STORED, CAPTURE_CONFIRMED):
+        return False
+    checksum = record.columns.get(CHECKSUM)
+    return not body or checksum is None or body_head(parse_envelope(checksum).value) == body

@@ -1,9 +1,13 @@
-"""Values in their cells: zstd, with the dictionary of a site if that pays.  See `Values`.
+"""Values in cells: zstd, with the dictionary of a site if that pays.  See `Values`.
 
-Knows the value codec and dictionaries; it does not know rows.  The ref of a long value is the value itself, encoded: a
-codec byte, 16 bytes that name a dictionary if the codec has one, the payload.  A payload that is too long for a cell
-goes in chunks into rows of table `chunks`, which are written first and never changed; the ref then has CHUNKED, and
-names them.  Dictionaries lie in the same table; rows of `meta` say which one a site uses.
+The ref of a long value is the value itself, encoded: a codec byte, 16 bytes that name a dictionary if the codec has
+one, the payload.  A payload that is too long for a cell goes in chunks into rows of table `chunks`, which are written
+first and never changed; the ref then has CHUNKED, and names them.  Dictionaries lie in the same table; rows of `meta`
+say which one a site uses.
+
+A long column of a capture has a cell of its own, at the capture's time and in the column's family, so that a capture
+record is read without its body.  The record's ref names that cell: CELL, number of the column, varint time, row key.
+Cells are kept here from `place` on, and are written together with their record: the row changes as a whole.
 
 No value is a delta against another page's: HBase compresses versions of a page together if they lie in one block.
 """
@@ -18,9 +22,12 @@ from typing import Final, NamedTuple
 
 from docstore.cluster.client import Client, HBaseCell, delete_columns, delete_families, messages, put
 from docstore.cluster.coding import CHUNKS_TABLE, LARGE
+from docstore.cluster.engine import HBaseEngine
 from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
+    CAPTURE_FAMILY,
+    CAPTURE_FIELDS,
     CODEC_STORED,
     CODEC_ZSTD,
     CODEC_ZSTD_DICTIONARY,
@@ -29,7 +36,7 @@ from docstore.model.format import (
     RECORD_RELATED_BYTES,
     RECORD_VALUE,
 )
-from docstore.model.types import Cell, Mutation, RowMutations
+from docstore.model.types import Cell, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine
 from docstore.storage.envelope import encode_inline, encode_ref_envelope, envelope_raw_bytes, parse_envelope
 from docstore.storage.unreadable import UnreadableValues
@@ -212,10 +219,14 @@ CHUNK_NAME_BYTES: Final = 16
 VALUE_ROWS: Final = b"v"
 """First byte of row keys in table `chunks`: + name and number of a chunk."""
 _CODECS = (CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DICTIONARY)
+CELL: Final = 0x40
+"""First byte of a ref that names the cell which holds the value."""
+_NUMBERS = {column: number for number, column in CAPTURE_FIELDS.items()}
+_PAGES = "pages"
 
 
 class Owner(NamedTuple):
-    """The cell that a long value was placed for; versions that confirm it may refer to the value too.
+    """A cell that holds a long value.
 
     Attributes:
         row_key, timestamp, column: of the cell.
@@ -240,6 +251,31 @@ class Owner(NamedTuple):
         length, at = decode_varint(encoded, at)
         return cls(encoded[at + length :], timestamp, (family, encoded[at : at + length]))
 
+    def ref(self) -> bytes:
+        """The ref of a capture record that names the cell."""
+        return bytes((CELL, _NUMBERS[self.column])) + encode_varint(self.timestamp) + self.row_key
+
+    def read(self) -> tuple[bytes, ReadSpec]:
+        """The row and the spec by which the cell is read."""
+        family, qualifier = self.column
+        return self.row_key, ReadSpec((family,), qualifier, start=self.timestamp, end=self.timestamp + 1)
+
+
+def cell_named(cell_value: bytes) -> Owner | None:
+    """The cell that holds the value of a column of a capture record; None if the value lies elsewhere.
+
+    Raises:
+        CorruptionError: no column has the number in the ref.
+    """
+    ref = parse_envelope(cell_value).ref
+    if not ref or ref[0] != CELL:
+        return None
+    column = CAPTURE_FIELDS.get(ref[1]) if len(ref) > 2 else None
+    if column is None:
+        raise CorruptionError("a ref names no cell", expected="number of a column, time, row key", found=ref[:16].hex())
+    timestamp, end = decode_varint(ref, 2)
+    return Owner(ref[end:], timestamp, column)
+
 
 def chunks_named(stored: bytes) -> bytes:
     """The name of the chunks that a cell's stored value refers to; b"" where it stands in the cell."""
@@ -254,16 +290,22 @@ class CellValues:
     """Places values and fetches them; see `Values`.
 
     Args:
+        engine: reads the cells that records refer to.
         chunks: rows of what is too long for a cell.
         dictionaries: which one a value gets.
     """
 
     shares_values = False
 
-    def __init__(self, chunks: ChunkRows, dictionaries: SiteDictionaries) -> None:
+    def __init__(self, engine: HBaseEngine, chunks: ChunkRows, dictionaries: SiteDictionaries) -> None:
+        self._engine = engine
         self._chunks = chunks
         self._dictionaries = dictionaries
         self._codec = ValueCodec()
+        self._sound: set[bytes] = set()
+        """Checksums of dictionaries that were read whole; their rows are never changed."""
+        self._pending: dict[tuple[bytes, int], dict[Column, bytes]] = {}
+        """By row key and time of a capture, the cells that are written with its record."""
         self.unreadable: UnreadableValues = dictionaries.unreadable
 
     # --- placing
@@ -275,10 +317,15 @@ class CellValues:
         codec, related, payload = self._codec.encode(raw, dictionary=self._dictionaries.get(row_key, column))
         named = related if codec == CODEC_ZSTD_DICTIONARY else b""
         self._dictionaries.note(row_key, column, raw, len(payload), named)
+        cell = Owner(row_key, timestamp, column)
         if len(payload) > CHUNK_BYTES:
-            owner = Owner(row_key, timestamp, column)
-            return encode_ref_envelope(len(raw), self._in_chunks(codec, related, payload, owner))
-        return encode_ref_envelope(len(raw), bytes((codec,)) + related + payload)
+            ref = self._in_chunks(codec, related, payload, cell)
+        else:
+            ref = bytes((codec,)) + related + payload
+        if column not in _NUMBERS:  # a user's, which has a cell already
+            return encode_ref_envelope(len(raw), ref)
+        self._pending.setdefault((row_key, timestamp), {})[column] = encode_ref_envelope(len(raw), ref)
+        return encode_ref_envelope(len(raw), cell.ref())
 
     def _in_chunks(self, codec: int, related: bytes, payload: bytes, owner: Owner) -> bytes:
         name = os.urandom(CHUNK_NAME_BYTES)
@@ -304,6 +351,20 @@ class CellValues:
         """See `Values`: no value leans on another."""
         return self.place(row_key, column, timestamp, raw), b""
 
+    def with_values(self, row: RowMutations) -> RowMutations:
+        """A row with the cells to which its capture records refer, as far as they were placed."""
+        cells = [
+            SetCell(*column, one.timestamp, value)
+            for one in row.mutations
+            if isinstance(one, SetCell) and one.family == CAPTURE_FAMILY
+            for column, value in self._pending.get((row.row_key, one.timestamp), {}).items()
+        ]
+        return row._replace(mutations=[*row.mutations, *cells]) if cells else row
+
+    def drop_placed(self) -> None:
+        """Forget cells that were placed: they are written, or will not be."""
+        self._pending.clear()
+
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
         """See `Values`: rows are not made of values again."""
 
@@ -311,10 +372,39 @@ class CellValues:
 
     def fetch(self, envelope: bytes) -> bytes:
         """See `Values`."""
-        value, ref = parse_envelope(envelope)
+        return self._decoded(self._stored([envelope])[0])
+
+    def _stored(self, cell_values: Sequence[bytes]) -> list[bytes]:
+        """Cell values with what the cells hold that they name, read together; the others as they are.
+
+        Raises:
+            CorruptionError: there is no such cell.
+        """
+        stored = list(cell_values)
+        asked: dict[int, Owner] = {}
+        for number, cell_value in enumerate(cell_values):
+            cell = cell_named(cell_value)
+            if cell is not None:
+                pending = self._pending.get((cell.row_key, cell.timestamp), {}).get(cell.column)
+                if pending is None:
+                    asked[number] = cell
+                else:
+                    stored[number] = pending
+        if asked:
+            rows = self._engine.read_rows(_PAGES, [cell.read() for cell in asked.values()])
+            for (number, cell), cells in zip(asked.items(), rows, strict=True):
+                values = [one.value for one in cells if one.qualifier == cell.column[1]]
+                if not values:
+                    where = f"row {cell.row_key!r}, {cell.column[0]}:{cell.column[1].decode()} @{cell.timestamp}"
+                    raise CorruptionError("a value is missing", path=where, expected="a cell", found="none")
+                stored[number] = values[0]
+        return stored
+
+    def _decoded(self, stored: bytes) -> bytes:
+        value, ref = parse_envelope(stored)
         if ref is None:
             return value
-        return self._codec.decode(self._record(ref, envelope_raw_bytes(envelope)), self._dictionaries.load)
+        return self._codec.decode(self._record(ref, envelope_raw_bytes(stored)), self._dictionaries.load)
 
     def _record(self, ref: bytes, raw_bytes: int) -> Record:
         codec = ref[0] & ~CHUNKED
@@ -336,7 +426,7 @@ class CellValues:
 
     def fetch_many(self, envelopes: Sequence[bytes]) -> list[bytes]:
         """See `Values`."""
-        return [self.fetch(envelope) for envelope in envelopes]
+        return [self._decoded(stored) for stored in self._stored(envelopes)]
 
     def fetch_leaning(self, envelope: bytes) -> tuple[bytes, bytes]:
         """See `Values`."""
@@ -344,11 +434,13 @@ class CellValues:
 
     def verify(self, envelope: bytes) -> None:
         """See `Values`: HBase checks its blocks; here it is seen that dictionary and chunks are there."""
-        ref = parse_envelope(envelope).ref
+        (stored,) = self._stored([envelope])
+        ref = parse_envelope(stored).ref
         if ref is not None:
-            record = self._record(ref, envelope_raw_bytes(envelope))
-            if record.related:
+            record = self._record(ref, envelope_raw_bytes(stored))
+            if record.related and record.related not in self._sound:
                 self._dictionaries.load(record.related)
+                self._sound.add(record.related)
 
     def same_value(self, one: bytes, other: bytes) -> bool:
         """See `Values`."""
@@ -357,13 +449,14 @@ class CellValues:
         if envelope_raw_bytes(one) != envelope_raw_bytes(other):
             return False
         try:
-            return self.fetch(one) == self.fetch(other)
+            first, second = self.fetch_many((one, other))
         except CorruptionError:
             return False
+        return first == second
 
     def stored_bytes(self, envelope: bytes) -> int:
         """See `Values`."""
-        return len(envelope)
+        return len(self._stored([envelope])[0])
 
     def mutations(self) -> list[RowMutations]:
         """Rows to write with the group: which dictionaries sites use from now on."""

@@ -14,19 +14,23 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from docstore.dedup.candidates import Numbers
-from docstore.dedup.ranking import BUCKET_LIMIT, NO_KEYS, IndexQuery, Proposal, first_of_each, propose
 from docstore.model.format import POSTING_BAND, TEXT_NUMBER_BYTES
 from docstore.model.types import RowMutations, SetCell
-from docstore.reference.fingerprints import BANDS
+from docstore.reference.fingerprints import BANDS, Numbers
+from docstore.reference.ranking import (
+    BUCKET_LIMIT,
+    NO_KEYS,
+    IndexQuery,
+    Keys,
+    Proposal,
+    first_of_each,
+    propose,
+)
 from docstore.storage.engine import Engine
 
 TABLE: Final = "postings"
 FAMILY: Final = "p"
-
-Keys = NDArray[np.uint64]
 
 _KIND: Final = bytes((POSTING_BAND,))
 

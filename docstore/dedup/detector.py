@@ -4,7 +4,7 @@ Knows the index, the kernel and a `Pages` protocol through which it sees rows; m
 are stored.  Fingerprints propose, exact comparison decides: every similarity here is computed from shingle sets made
 again from stored text.  A page has postings only while it holds its own body, so whatever the index names may be
 judged against, once it is seen to be live.  First that holds: exact, same_text, near, contained, similar, new.  Of
-several pages: highest similarity, then oldest, then row key; without those that titles set apart (`doubt`).
+several pages: highest similarity, then oldest, then row key; without those that titles set apart.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import NamedTuple, Protocol
 
 from blake3 import blake3
 
-from docstore.dedup.checksum import decides_alone
 from docstore.dedup.comparable import (
     MIN_NEAR_WORDS,
     MIN_SAME_TEXT_WORDS,
@@ -24,21 +23,23 @@ from docstore.dedup.comparable import (
     REASON_CROWDED,
     REASON_DOUBTFUL,
     REASON_TITLE_MISMATCH,
+    TitledPage,
     bodies_compare,
+    is_doubtful,
+    same_title,
     says_nothing,
     status_class,
     text_compares,
+    title_mismatch,
 )
-from docstore.dedup.doubt import TitledPage, is_doubtful, same_title, title_mismatch
-from docstore.dedup.index import HashIndex
-from docstore.dedup.kernel import Kernel
-from docstore.dedup.oldest import Fits
-from docstore.dedup.ranking import Proposal
+from docstore.dedup.index import Fits, HashIndex
+from docstore.dedup.kernel import Kernel, decides_alone
 from docstore.model.analysis import Analysis
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.keys import host_of
 from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import DUPLICATES, Schema, VerdictKind
+from docstore.reference.ranking import Proposal
 from docstore.reference.texts import QueryText, SketchBounds
 
 MAX_VERIFIED = 16
@@ -47,9 +48,9 @@ more, the likeliest by their sketches, where none of the first is near."""
 RELATIVE_SIMILARITY = 0.4
 """A page at least this near is worth a delta even where it is no duplicate."""
 MAX_EVIDENCE = 64
-"""Pages of one text, the oldest, that may be evidence against titles (`doubt`)."""
+"""Pages of one text, the oldest, that may be evidence against titles."""
 EVIDENCE_MARGIN = 0.1
-"""A third page like two near ones may be so much less like one of them, and still is evidence (`doubt`)."""
+"""A third page like two near ones may be so much less like one of them, and still is evidence."""
 SKETCH_MARGIN = 0.1
 """Three standard deviations of a sketch's estimate: what it rules out by more is not looked at."""
 LIKELY_CONTAINED = 0.8

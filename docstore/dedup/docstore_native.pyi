@@ -1,4 +1,4 @@
-"""What the compiled module offers; its callers are `kernel`, `packing` and `engines.cellbatch`, and say what each value
+"""What the compiled module offers; its callers are `kernel` and `engines.cellbatch`, and say what each value
 means."""
 
 from collections.abc import Sequence

@@ -14,27 +14,31 @@ deleted, its buckets lead to the others that still hold it.  The pages of a row 
 document number newest first.  Postings are idempotent and may be stale: whoever follows one verifies it against the
 page's row.
 
+`Oldest` remembers the oldest page that fits a question, `Pruner` removes postings that lead nowhere.
+
 Postings of pages that are not committed yet lie in an overlay, so that a page is judged against those before it in its
 own group.
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from heapq import merge
 from itertools import chain, islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+import numpy as np
 from blake3 import blake3
 
 from docstore.dedup.buckets import FAMILY, TABLE, BandBuckets, Buckets
 from docstore.dedup.comparable import near_compares, text_compares
-from docstore.dedup.oldest import Fits, Oldest
-from docstore.dedup.ranking import LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery, Proposal
 from docstore.model.format import (
+    POSTING_BAND,
     POSTING_BODY,
     POSTING_DOCNO,
     POSTING_PAYLOAD_DIGEST,
@@ -45,9 +49,11 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
+from docstore.reference.ranking import BUCKET_LIMIT, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery, Keys, Proposal
 from docstore.reference.words import words
 from docstore.storage.cache import SequenceCache
 from docstore.storage.engine import Engine
+from docstore.storage.plan import Plan, Stage
 
 if TYPE_CHECKING:
     from docstore.model.analysis import Analysis
@@ -71,6 +77,19 @@ CONDITIONS_HELD = 128
 OLDEST_HELD = 8192
 """The same of all rows, some 8 MB; those of the row go first that was asked for least recently."""
 
+SLICE_POSTINGS = 4096
+REMOVED_AT_ONCE = 256
+"""Postings judged once more and removed under one hold of the lock: a few milliseconds."""
+
+Fits: TypeAlias = Callable[[PagePointer], bool | None]
+"""Whether a page fits; None where that is not known before the group in flight is committed."""
+IsLive: TypeAlias = Callable[[PagePointer, bytes], bool]
+"""Whether a page's version is there, and (where a body is named) has a body checksum with this head."""
+Posting: TypeAlias = tuple[bytes, bytes]
+"""Row key and qualifier."""
+_END: Final = PagePointer(1 << 64, b"")
+"""After every page."""
+_BEGIN: Final = PagePointer(0, b"")
 _new_tuple = tuple.__new__
 """Half of what it costs to make a pointer or a cell, of which there are a dozen a page."""
 _BODY = bytes((POSTING_BODY,))
@@ -166,6 +185,78 @@ def _first_of(stored: Sequence[bytes], pending: Sequence[bytes], limit: int) -> 
     if not stored:  # most rows are of one page's own body or text
         return pending if len(pending) <= limit else pending[:limit]
     return list(dict.fromkeys(merge(stored[:limit], pending[:limit])))[:limit]
+
+
+# --- the oldest page that fits
+
+
+class Oldest:
+    """The oldest fitting page, and the oldest of another row.  One for each thing that may be asked of a body.
+
+    A verdict asks for the oldest page that fits and is of another row than its own.  Of very many pages each that does
+    not fit is passed once, not once for every question: it is taken never to fit, until it is posted again.  That holds
+    of deleted pages and of those of another status class.  A version that expired and that a later equal value shows
+    again is found after the next open.
+
+    Args:
+        behind: gives the pages behind one, in order.
+    """
+
+    __slots__ = ("_ahead", "_behind", "_first", "_second")
+
+    def __init__(self, behind: Callable[[PagePointer], Iterator[PagePointer]]) -> None:
+        self._behind = behind
+        self._ahead: Iterator[PagePointer] | None = None
+        """Pages behind the first, while none is posted: many that do not fit are passed in one read."""
+        self._first = _BEGIN
+        self._first = self._next()
+        self._second = self._next_of_another_row(self._first)
+
+    def find(self, row_key: bytes, fits: Fits) -> PagePointer | None:
+        """The oldest page that fits and is not of this row; None where there is none, or where one is in doubt."""
+        while self._first is not _END:
+            is_other = self._first.row_key != row_key
+            page = self._first if is_other else self._second
+            if page is _END:
+                return None
+            fit = fits(page)
+            if fit is not False:
+                return page if fit else None
+            if is_other:
+                self._pass_first()
+            else:
+                self._second = self._next_of_another_row(page)
+        return None
+
+    def add(self, page: PagePointer) -> None:
+        """A page has been posted."""
+        self._ahead = None
+        if page < self._first:
+            if page.row_key != self._first.row_key:
+                self._second = self._first
+            self._first = page
+        elif page < self._second and page.row_key != self._first.row_key:
+            self._second = page
+
+    def _pass_first(self) -> None:
+        passed, self._first = self._first, self._next()
+        if self._first.row_key != passed.row_key:  # what lies between is of the row that was first, or does not fit
+            self._second = self._next_of_another_row(self._first)
+
+    def _next(self) -> PagePointer:
+        if self._ahead is None:
+            self._ahead = self._behind(self._first)
+        return next(self._ahead, _END)
+
+    def _next_of_another_row(self, page: PagePointer) -> PagePointer:
+        """The next page behind one that is of another row than the first."""
+        if page is _END:
+            return _END
+        own = self._first.row_key
+        return next((each for each in self._behind(page) if each.row_key != own), _END)
+
+
+# --- look-ups and postings
 
 
 class HashIndex:
@@ -524,3 +615,107 @@ class HashIndex:
             return True
         cells = self._engine.read_row(TABLE, posting_row, ReadSpec((FAMILY,), qualifier_prefix=wanted, cell_limit=1))
         return bool(cells) and cells[0].qualifier == wanted
+
+
+# --- pruning
+
+
+class Pruner:
+    """Removes postings that lead nowhere: after deletes and expiry, as a part of compaction.
+
+    It goes from pages to buckets: a posting that leads to a page goes when that is gone, a bucket's when its text has
+    no page.  A text's own row goes before its buckets are swept, because a writer that finds it there adds no buckets.
+    Every removal is judged once more under the writers' lock.
+
+    Args:
+        engine: holds the postings.
+        buckets: hold those of texts, where they are no rows.
+        is_live: of a page; takes b"" for any body.
+        lock: held by writers from a page's verdict to its commit.
+        commit: writes a plan, under the lock.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        buckets: Buckets,
+        is_live: IsLive,
+        lock: AbstractContextManager[object],
+        commit: Callable[[Plan], None],
+    ) -> None:
+        self._engine = engine
+        self._buckets = buckets
+        self._is_live = is_live
+        self._lock = lock
+        self._commit = commit
+
+    def run(self) -> int:
+        """Go over all postings; returns how many were removed."""
+        kinds = (POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT)
+        removed = sum(self._sweep(kind, self._page_is_gone) for kind in kinds)
+        with self._lock:
+            self._buckets.begin_prune()
+        live = self._texts()
+        for postings in _slices(self._postings_of_bands()):
+            numbers = np.fromiter((_number(qualifier) for _, qualifier in postings), np.uint64, len(postings))
+            removed += self._remove([postings[i] for i in _missing(numbers, live)], self._text_is_gone)
+        return removed + self._buckets.prune(live)
+
+    def _sweep(self, kind: int, is_gone: Callable[[Posting], bool]) -> int:
+        return sum(
+            self._remove([posting for posting in postings if is_gone(posting)], is_gone)
+            for postings in _slices(self._postings(kind))
+        )
+
+    def _remove(self, postings: Sequence[Posting], is_gone: Callable[[Posting], bool]) -> int:
+        removed = 0
+        for start in range(0, len(postings), REMOVED_AT_ONCE):
+            with self._lock:
+                gone = [posting for posting in postings[start : start + REMOVED_AT_ONCE] if is_gone(posting)]
+                rows = (RowMutations(TABLE, key, (DeleteCells(FAMILY, qualifier),)) for key, qualifier in gone)
+                self._commit(Plan().remove(Stage.POSTINGS, rows))
+            removed += len(gone)
+        return removed
+
+    def _page_is_gone(self, posting: Posting) -> bool:
+        row_key, qualifier = posting
+        return not self._is_live(page_of(row_key, qualifier), row_key[1:] if row_key[:1] == _BODY else b"")
+
+    def _text_is_gone(self, posting: Posting) -> bool:
+        return not self._engine.qualifiers(TABLE, _TEXT + posting[1], 1)
+
+    def _texts(self) -> Keys:
+        """Numbers of the texts that some page has, ascending: 8 bytes each."""
+        numbers = array("Q")
+        for row in self._engine.scan(TABLE, _TEXT, bytes((POSTING_TEXT + 1,)), ReadSpec(cell_limit=1)):
+            numbers.append(_number(row.row_key[1:]))
+        return np.unique(np.frombuffer(numbers, np.uint64)) if numbers else np.empty(0, np.uint64)
+
+    def _postings_of_bands(self) -> Iterator[Posting]:
+        """Those of buckets that are not full: what came after the first texts of a full one is found through it."""
+        for row in self._engine.scan(TABLE, bytes((POSTING_BAND,)), bytes((POSTING_BAND + 1,))):
+            if len(row.cells) < BUCKET_LIMIT:
+                for cell in row.cells:
+                    yield row.row_key, cell.qualifier
+
+    def _postings(self, kind: int) -> Iterator[Posting]:
+        for row in self._engine.scan(TABLE, bytes((kind,)), bytes((kind + 1,))):
+            for cell in row.cells:
+                yield row.row_key, cell.qualifier
+
+
+def _number(text_number: bytes) -> int:
+    return int.from_bytes(text_number[:TEXT_NUMBER_BYTES], "big")
+
+
+def _missing(numbers: Keys, live: Keys) -> list[int]:
+    """Places of the numbers that are not among the live ones."""
+    if not len(live):
+        return list(range(len(numbers)))
+    places = np.minimum(np.searchsorted(live, numbers), len(live) - 1)
+    return [int(place) for place in np.flatnonzero(live[places] != numbers)]
+
+
+def _slices(postings: Iterator[Posting]) -> Iterator[list[Posting]]:
+    while found := list(islice(postings, SLICE_POSTINGS)):
+        yield found

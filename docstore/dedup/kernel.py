@@ -1,35 +1,55 @@
-"""The one place that says which code analyses a body, compares texts, or counts what pairs of sets share.
+"""The one place that says which code runs: for bodies and their checksums, for texts, for sets, for runs of postings.
 
-`docstore/reference/` and `overlaps` define every result.  Native code gives the same bits faster, and is used if it is
-built and has the extractor; `Kernel.name` says which code runs.  What native code leaves alone goes to the reference: a
-body in a legacy multi-byte encoding is decoded there, and a string with lone surrogates analysed there.  Bodies that
-are not HTML go to `text.readers`, whichever code runs; checksums are of the whole body.
+`docstore/reference/` defines every result.  Native code gives the same bits faster, and is used if it is built and has
+the extractor; `Kernel.name` and `Packing.name` say which code runs.  What native code leaves alone goes to the
+reference: a body in a legacy multi-byte encoding is decoded there, and a string with lone surrogates analysed there.
+Bodies that are not HTML go to `text.readers`, whichever code runs; checksums are of the whole body.
+
+A checksum *decides alone* where equal checksums may be taken for equal bytes: at least 128 bits, and no way known to
+make two bodies with one checksum.  With the others length and bytes are compared before a body counts as `exact`.
+
+==============  ======  =====  ==============
+name            scheme  bytes  decides alone
+==============  ======  =====  ==============
+``blake3``           1     32  yes
+``byte_sum``         2      8  no
+``adler32``          3      4  no
+``crc32``            4      4  no
+``md5``              5     16  no (broken)
+``sha1``             6     20  no (broken)
+``sha256``           7     32  yes
+``blake2b``          8     32  yes
+==============  ======  =====  ==============
+
+Digests are as their standards print them; Adler-32 and CRC-32 are big-endian (RFC 1950's order), the byte sum too.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import sys
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore import compiled
 from docstore.compiled import docstore_native
-from docstore.dedup import checksum as checksums
-from docstore.dedup import overlaps
-from docstore.dedup.candidates import Numbers
-from docstore.dedup.overlaps import Sets, take
 from docstore.model import format as disk
 from docstore.model.analysis import Analysis, Link, TextKeys
 from docstore.model.capture import encode_entries
-from docstore.model.errors import InvalidArgument
+from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.reference import analysis as reference
-from docstore.reference import charset, fingerprints, page, texts
+from docstore.reference import charset, fingerprints, page, postings, ranking, texts
 from docstore.reference.charset import TEXT_LIMIT_BYTES
+from docstore.reference.fingerprints import Numbers, Sets
+from docstore.reference.postings import Shape
+from docstore.reference.ranking import FURTHER, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery, Keys, Proposal
 from docstore.reference.words import words
 from docstore.text import readers
 from docstore.text.readers import SHELL_WORDS
@@ -39,6 +59,10 @@ REFERENCE: Final = "reference"
 NATIVE_EXTRACTORS: Final = frozenset({"visible", "combined", "scored"})
 """Those that native code has."""
 Texts: TypeAlias = "texts.Texts | docstore_native.Texts"
+RunView: TypeAlias = "postings.RunView | docstore_native.RunView"
+Recent: TypeAlias = "postings.Recent | docstore_native.Recent"
+Slices: TypeAlias = tuple[memoryview, NDArray[np.uint32], int, int]
+"""Slices of a run, the length of each in units of 8 bytes, how many keys and postings they hold."""
 
 _TEXT_SCHEME: Final = bytes((disk.SCHEME_TEXT_1,))
 _SKETCH_SCHEME: Final = bytes((disk.SCHEME_SKETCH_1,))
@@ -48,7 +72,81 @@ _UNREADABLE: Final = "unreadable: "
 """The same, with the reader's message: it found no text."""
 _BLAKE3_SCHEME: Final = bytes((disk.SCHEME_BLAKE3_256,))
 _LOG = logging.getLogger(__name__)
+_LOOKS: Final = LOOKS_NEAR, LOOKS_INSIDE, LOOKS_MOST, FURTHER
 _said: set[str] = set()
+
+
+# --- checksums
+
+
+class Algorithm(NamedTuple):
+    """One checksum algorithm.
+
+    Attributes:
+        scheme: its number in `format`.
+        digest: bytes -> digest.
+        decides_alone: equal checksums may be taken for equal bytes.
+    """
+
+    scheme: int
+    digest: Callable[[bytes], bytes]
+    decides_alone: bool
+
+
+def byte_sum(body: bytes) -> int:
+    """Sum of the byte values, modulo 2**64: of "Tropical fish" 0x508."""
+    return int(np.frombuffer(body, np.uint8).sum(dtype=np.uint64))
+
+
+ALGORITHMS: Final[dict[str, Algorithm]] = {
+    "blake3": Algorithm(disk.SCHEME_BLAKE3_256, lambda body: blake3(body).digest(), True),
+    "byte_sum": Algorithm(disk.SCHEME_BYTE_SUM, lambda body: byte_sum(body).to_bytes(8, "big"), False),
+    "adler32": Algorithm(disk.SCHEME_ADLER32, lambda body: zlib.adler32(body).to_bytes(4, "big"), False),
+    "crc32": Algorithm(disk.SCHEME_CRC32, lambda body: zlib.crc32(body).to_bytes(4, "big"), False),
+    "md5": Algorithm(disk.SCHEME_MD5, lambda body: hashlib.md5(body, usedforsecurity=False).digest(), False),
+    "sha1": Algorithm(disk.SCHEME_SHA1, lambda body: hashlib.sha1(body, usedforsecurity=False).digest(), False),
+    "sha256": Algorithm(disk.SCHEME_SHA256, lambda body: hashlib.sha256(body).digest(), True),
+    "blake2b": Algorithm(disk.SCHEME_BLAKE2B_256, lambda body: hashlib.blake2b(body, digest_size=32).digest(), True),
+}
+
+
+def algorithm(name: str) -> Algorithm:
+    """The algorithm of that name.
+
+    Raises:
+        InvalidArgument: there is none.
+    """
+    try:
+        return ALGORITHMS[name]
+    except KeyError as error:
+        known = ", ".join(ALGORITHMS)
+        raise InvalidArgument(f"no checksum is named {name!r}; choose one of {known}") from error
+
+
+def body_checksum(body: bytes, name: str = "blake3") -> bytes:
+    """Scheme byte and digest of a body.
+
+    Raises:
+        InvalidArgument: no algorithm has that name.
+    """
+    chosen = algorithm(name)
+    return bytes((chosen.scheme,)) + chosen.digest(body)
+
+
+def checksum_matches(checksum: bytes, body: bytes) -> bool:
+    """Whether a body has this checksum, whatever its algorithm; False for an unknown scheme."""
+    for known in ALGORITHMS.values():
+        if checksum[:1] == bytes((known.scheme,)):
+            return known.digest(body) == checksum[1:]
+    return False
+
+
+def decides_alone(checksum: bytes) -> bool:
+    """Whether bodies with this checksum, scheme byte included, are the same without a look at their bytes."""
+    return any(known.scheme == checksum[0] and known.decides_alone for known in ALGORITHMS.values())
+
+
+# --- bodies and texts
 
 
 def _say_once(reason: str) -> None:
@@ -140,7 +238,7 @@ class Kernel:
         """
         if shingle_words < 1:
             raise InvalidArgument(f"shingle_words must be at least 1, not {shingle_words}")
-        checksums.algorithm(checksum)
+        algorithm(checksum)
         if vocabulary:
             import_module("docstore.text.vocabulary").parse(vocabulary)  # lxml is loaded if it is needed
         self._vocabulary = vocabulary
@@ -223,11 +321,11 @@ class Kernel:
     ) -> Analysis:
         """What native code gave, as an `Analysis`; with what it left to be done."""
         if digest is None:
-            body_checksum = checksums.body_checksum(body, self._checksum)
+            checksum = body_checksum(body, self._checksum)
         else:
-            body_checksum = _BLAKE3_SCHEME + digest
+            checksum = _BLAKE3_SCHEME + digest
         if outcome is None:
-            other = _read_other(body, body_checksum, content_type, self._vocabulary, links=links)
+            other = _read_other(body, checksum, content_type, self._vocabulary, links=links)
             return self._with_fingerprints(other)
         if isinstance(outcome, bool):
             assert self._native is not None
@@ -238,13 +336,13 @@ class Kernel:
         name = sys.intern(name)
         if numbers is None:
             analysis = Analysis(
-                True, body_checksum, name, title, description, keywords, lang, canonical, headings, main, links=found
+                True, checksum, name, title, description, keywords, lang, canonical, headings, main, links=found
             )
         else:
             word_count, text_digest, simhash, bins, band_keys, samples, runs, shingles = numbers
             analysis = Analysis(
                 True,
-                body_checksum,
+                checksum,
                 name,
                 title,
                 description,
@@ -293,24 +391,119 @@ class Kernel:
     ) -> Analysis:
         if isinstance(error, RuntimeError):
             _LOG.error("%s; the reference analyses this body of %d bytes: please report it", error, len(body))
-        body_checksum = checksums.body_checksum(body, self._checksum)
+        checksum = body_checksum(body, self._checksum)
         width, order = self._shingle_words, self._order
         if not readers.is_html(body, content_type):
-            other = _read_other(body, body_checksum, content_type, self._vocabulary, links=links)
+            other = _read_other(body, checksum, content_type, self._vocabulary, links=links)
             return reference.with_fingerprints(other, width, order)
-        analysis = reference.analyse_html(
-            body, body_checksum, content_type, self._extract, width, links=links, order=order
-        )
+        analysis = reference.analyse_html(body, checksum, content_type, self._extract, width, links=links, order=order)
         shell = _read_shell(analysis, body, content_type)
         return analysis if shell is None else reference.with_fingerprints(shell, width, order)
 
 
 def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
-    """What each pair of sets of hashes shares, (pairs,) int64; see `overlaps.shared_members`."""
+    """What each pair of sets of hashes shares, (pairs,) int64; see `fingerprints.shared_members`."""
     if compiled.WHY_NOT:
-        return overlaps.shared_members(sets, first, second)
+        return fingerprints.shared_members(sets, first, second)
     chosen, place = np.unique(np.concatenate([first, second]), return_inverse=True)
-    few = take(sets, chosen)  # native code is given the sets of these pairs alone
+    few = sets.take(chosen)  # native code is given the sets of these pairs alone
     starts, members = few.starts.astype(np.uint64), few.members.astype(np.uint64, copy=False)
     left, right = np.split(place.astype(np.uint64), 2)
     return np.frombuffer(docstore_native.shared_members(starts, members, left, right), np.int64)
+
+
+# --- runs of postings
+
+
+class Packing:
+    """Makes, merges and looks up runs of postings.  Bytes that are not as they were written become CorruptionError.
+
+    Attributes:
+        name: which code runs, "native" or "reference".
+    """
+
+    def __init__(self, prefer: Literal["native", "reference"] | None = None) -> None:
+        """Choose the code.
+
+        Args:
+            prefer: insist on one; None takes native code where it is built.
+        Raises:
+            InvalidArgument: native code is insisted on and not there.
+        """
+        if prefer == NATIVE and compiled.WHY_NOT:
+            raise InvalidArgument(
+                f"native code cannot be used: {compiled.WHY_NOT}; install a Rust toolchain and docstore"
+            )
+        self.name = REFERENCE if prefer == REFERENCE or compiled.WHY_NOT else NATIVE
+        self._code: Any = docstore_native if self.name == NATIVE else postings
+
+    def view(self, buffer: NDArray[np.uint8], parts: tuple[int, int, int, int], shape: Shape) -> RunView:
+        """A run for the other methods; see `postings.RunView`."""
+        buffer = buffer.view()
+        buffer.flags.writeable = False
+        try:
+            view: RunView = self._code.RunView(buffer, parts, *shape)
+        except (IndexError, ValueError) as error:
+            raise _damage(error) from error
+        return view
+
+    def recent(self) -> Recent:
+        """An empty table for the other methods; see `postings.Recent`."""
+        recent: Recent = self._code.Recent()
+        return recent
+
+    def log_keys(self, *keys: Keys) -> bytes:
+        """Keys of several arrays mixed, as a log keeps them; see `postings.log_keys`."""
+        logged: bytes = self._code.log_keys(*keys)
+        return logged
+
+    def mix(self, keys: Keys) -> Keys:
+        """Keys as runs have them; see `postings.mix`."""
+        return np.frombuffer(self._code.mix_keys(keys), np.uint64)
+
+    def find(self, views: Sequence[RunView], recent: Recent, mixed: Keys, limit: int) -> tuple[Numbers, Keys]:
+        """Look up mixed keys in runs, oldest first, then in a table.
+
+        Returns:
+            For each posting found: which key (ascending), and its text; of one key the first `limit`, by arrival.
+        Raises:
+            CorruptionError: a run leads outside itself.
+        """
+        try:
+            owner, texts = self._code.find_postings(views, recent, mixed, limit)
+        except (IndexError, ValueError) as error:
+            raise _damage(error) from error
+        return np.frombuffer(owner, np.int64), np.frombuffer(texts, np.uint64)
+
+    def propose(self, views: Sequence[RunView], recent: Recent, query: IndexQuery, limit: int) -> Proposal:
+        """Look up what a page asks, as `find` does, and rank what is found: `ranking.propose`."""
+        if self.name == REFERENCE:
+            return ranking.propose(query, lambda keys: self.find(views, recent, self.mix(keys), limit))
+        try:
+            found = self._code.propose_texts(views, recent, query, limit, _LOOKS)
+        except (IndexError, ValueError) as error:
+            raise _damage(error) from error
+        numbers, candidates, has_own, further, is_crowded, further_keys = found
+        return Proposal(numbers, candidates, has_own, further, is_crowded, np.frombuffer(further_keys, np.uint64))
+
+    def encode(self, packed: Keys, shape: Shape) -> Slices:
+        """All slices of sorted postings; see `postings.encode_slices`."""
+        return _slices(self._code.encode_slices(packed, *shape))
+
+    def merge(
+        self, views: Sequence[RunView], texts: Sequence[int], shape: Shape, limit: int, first: int, count: int
+    ) -> Slices:
+        """Some slices of runs together; see `postings.merge_slices`."""
+        try:
+            return _slices(self._code.merge_slices(views, texts, tuple(shape), limit, first, count))
+        except (IndexError, ValueError) as error:
+            raise _damage(error) from error
+
+
+def _slices(encoded: tuple[Any, bytes, int, int]) -> Slices:
+    raw, units, keys, held = encoded
+    return memoryview(raw), np.frombuffer(units, np.uint32), keys, held
+
+
+def _damage(error: Exception) -> CorruptionError:
+    return CorruptionError(f"a run of postings is damaged ({error}); it is built again from the pages")

@@ -1,11 +1,18 @@
 """Buckets in sorted runs, with a log in the engine: what is committed is found, whatever crashed.
 
-Knows `levels`, `runfiles`, the engine protocol and `format`; must not know pages: where runs are damaged or
-missing it asks the owner for all texts with their keys.
+Knows `runs`, the engine protocol and `format`; must not know pages: where runs are damaged or missing it asks the owner
+for all texts with their keys.
 
-Each group that posts is one row of a log, written with the group's other rows, so the commit point stays one.  At open
-what the runs do not hold comes from the log.  Rows of the log go once the runs that hold them are durable, but for the
-newest: each row says from which group on runs were not known to be durable, so runs that were lost are missed.  The
+*Runs.*  Groups gather in a table in memory; every `flush_texts` texts the table becomes a run; neighbouring runs of
+like size are merged, in the background, so that no write ever waits for a merge.  A run is named by the groups that it
+holds, ``first, end``: after a crash the runs that no other run covers are the index, and half a run is no run.  A
+look-up asks the runs, oldest first, then the table in memory, until a key has its `bucket_limit` texts.  Each run keeps
+the first texts of each key, so answers do not depend on which runs are merged by now.
+
+*Log.*  Each group that posts is one row of a log, written with the group's other rows, so the commit point stays one.
+At open what the runs do not hold comes from the log.  Each row says from which group on runs were not known to be
+durable, so runs that were lost are missed.  Rows that the newest row says to be in durable runs are deleted.  At close
+a row without texts says so of all that are, and the engine is asked to compact what was deleted, if that is much.  The
 index is derived: its failures never fail a write, they are logged and made good later.
 """
 
@@ -17,40 +24,46 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from docstore.dedup.buckets import Keys
-from docstore.dedup.candidates import Numbers
-from docstore.dedup.levels import RunLevels
-from docstore.dedup.ranking import BUCKET_LIMIT, IndexQuery, Proposal
-from docstore.dedup.runfiles import RunFiles
-from docstore.dedup.runs import Run
+from docstore.dedup.buckets import Buckets
+from docstore.dedup.kernel import Packing, RunView
+from docstore.dedup.runs import Run, RunFiles, Span, merged_parts, pruned_parts, recent_parts
 from docstore.model.codec import decode_varint, encode_varint
-from docstore.model.errors import CorruptionError, DocstoreError, StorageError, UnsupportedFormat
+from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument, StorageError, UnsupportedFormat
 from docstore.model.format import (
     RUN_KEY_BITS,
     RUN_LOG_CELL_TEXTS,
     RUN_LOG_FAMILY,
     RUN_LOG_PREFIX,
+    RUN_PLACE_BITS,
     RUN_REBUILD_ROW,
+    RUN_TEXT_GONE,
     TEXT_NUMBER_BYTES,
 )
 from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
+from docstore.reference.fingerprints import Numbers
+from docstore.reference.postings import LIST_LIMIT
+from docstore.reference.ranking import BUCKET_LIMIT, IndexQuery, Keys, Proposal
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files
 from docstore.storage.plan import Plan, Stage, apply
 
-Texts = Iterable[IndexQuery]
+Texts: TypeAlias = Iterable[IndexQuery]
 """What texts are posted under."""
-Logged = tuple[int, bytes]
+Logged: TypeAlias = tuple[int, bytes]
 """A text number with its keys as `RunLevels.log_keys` gives them."""
+Named: TypeAlias = tuple[Span, Run]
 
 TABLE: Final = "meta"
 FLUSH_TEXTS: Final = 2048
+FLUSH_POSTINGS: Final = 1 << 17
+"""Postings gathered in memory before they become a run, however few texts they are of: some 5 MB in native code."""
 GROUP_TEXTS: Final = 256
 """Texts that a rebuild posts together."""
+_MERGED_AT_CLOSE_BYTES: Final = 32 << 20
 _TRIMMED_AT_ONCE: Final = 256
 _RETRY_TEXTS: Final = 256
 _WORTH_A_REBUILD: Final = 4
@@ -58,6 +71,278 @@ _KEY_BYTES: Final = RUN_KEY_BITS // 8
 _LOG_END: Final = RUN_LOG_PREFIX[:-1] + bytes((RUN_LOG_PREFIX[-1] + 1,))
 
 _LOG: Final = logging.getLogger(__name__)
+
+
+# --- runs and the table in memory
+
+
+class RunLevels:
+    """Key -> text numbers, in a few sorted runs and a table in memory.
+
+    Not thread-safe: one sequencer owns it.
+
+    Attributes:
+        end: groups below this number are held by runs; once the storage has settled the log may forget them.  Those
+            from here on must be added again after `__init__`.
+        pruned_postings: that `begin_prune` has dropped so far.
+    """
+
+    def __init__(
+        self,
+        storage: RunFiles,
+        *,
+        bucket_limit: int = 64,
+        flush_texts: int = 2048,
+        fan_in: int = 2,
+        packing: Packing | None = None,
+    ) -> None:
+        """Open what the storage holds.
+
+        Args:
+            storage: where runs lie.
+            bucket_limit: texts kept of one key, and given by a look-up: the first ones.
+            flush_texts: texts gathered in memory before they become a run.
+            fan_in: runs of one level that are merged into one of the next; more means less merging and more runs to
+                ask.
+            packing: native code or the reference; None takes native code where there is any.
+        Raises:
+            CorruptionError: a run is damaged or missing; remove all of them and derive the postings again.
+        """
+        if fan_in < 2 or flush_texts < 1 or not 1 <= bucket_limit <= LIST_LIMIT:
+            raise InvalidArgument(
+                f"fan_in {fan_in} must be at least 2, flush_texts {flush_texts} at least 1 and bucket_limit "
+                f"{bucket_limit} from 1 to {LIST_LIMIT}"
+            )
+        self._storage = storage
+        self._bucket_limit = bucket_limit
+        self._flush_texts = flush_texts
+        self._fan_in = fan_in
+        self._packing = Packing() if packing is None else packing
+        self.log_keys = self._packing.log_keys
+        self._runs: list[Named] = []
+        """Oldest first."""
+        self._views: list[RunView] = []
+        self._merges: dict[Span, list[Named]] = {}
+        """Sources of each."""
+        self._live: Keys | None = None
+        """Numbers of texts that stay, ascending, while runs of groups before `_prune_end` are made anew without others;
+        `_pruned` are those that were, or are being."""
+        self._prune_end = 0
+        self._pruned: set[Span] = set()
+        self._recent = self._packing.recent()
+        self._is_whole = True
+        self.end = self.pruned_postings = 0
+        self._open()
+        self._first = self._next = self.end
+        self._begun = False
+
+    def _open(self) -> None:
+        for name in sorted(self._storage.names(), key=lambda name: (name.first, -name.end)):
+            if name.end <= self.end:
+                self._storage.remove(name)  # covered by a merged run
+                continue
+            if name.first != self.end:
+                raise CorruptionError(
+                    "a run of postings is missing", expected=f"one from group {self.end}", found=f"group {name.first}"
+                )
+            self._replace(len(self._runs), 0, (name, Run(self._storage.open(name))))
+            self.end = name.end
+
+    def _replace(self, at: int, count: int, entry: Named) -> None:
+        views = [*self._views[:at], entry[1].view(self._packing), *self._views[at + count :]]
+        self._runs[at : at + count] = [entry]
+        self._views = views  # another thread may read them
+
+    def _level(self, run: Run) -> int:
+        """The power of `fan_in` that its size comes to."""
+        level = 0
+        while self._fills(run.texts, run.postings) >= self._fan_in ** (level + 1):
+            level += 1
+        return level
+
+    def _fills(self, texts: int, postings: int) -> int:
+        """How many full tables in memory so many texts and postings come to."""
+        return max(texts // self._flush_texts, postings // FLUSH_POSTINGS)
+
+    # --- reading ---
+
+    @property
+    def run_count(self) -> int:
+        """Runs that a look-up asks."""
+        return len(self._runs)
+
+    def text_numbers(self) -> Keys:
+        """Numbers of all texts in runs, (n,) uint64; one posted twice is there twice.  Any thread may ask."""
+        parts = [run.text_numbers() for _, run in list(self._runs)]
+        numbers = np.concatenate([np.empty(0, np.uint64), *parts])
+        held: Keys = numbers[numbers != RUN_TEXT_GONE]
+        return held
+
+    def find(self, keys: Keys) -> tuple[Numbers, Keys]:
+        """Look up the keys of one page, or of many, in all that has been posted.
+
+        Args:
+            keys: (m,) uint64.
+        Returns:
+            For each posting found: which key (index in `keys`, ascending), and its text number as uint64; of one key
+            the first `bucket_limit` texts, in order of arrival.
+        Raises:
+            CorruptionError: a run is damaged.
+        """
+        return self._packing.find(self._views, self._recent, self._packing.mix(keys), self._bucket_limit)
+
+    def propose(self, query: IndexQuery) -> Proposal:
+        """Texts to compare a page with, of all that has been posted.
+
+        Raises:
+            CorruptionError: a run is damaged.
+        """
+        proposal = self._packing.propose(self._views, self._recent, query, self._bucket_limit)
+        if RUN_TEXT_GONE in proposal.numbers:
+            proposal.numbers.remove(RUN_TEXT_GONE)
+        return proposal
+
+    # --- writing ---
+
+    def post(self, text: int, logged: bytes) -> None:
+        """Add the postings of one text, seen by look-ups from now on.
+
+        Args:
+            text: its number, 48 bits.
+            logged: of `log_keys`, different keys.
+        """
+        self._recent.post(text, logged)
+        self._is_whole = False
+
+    def end_group(self, group: int) -> None:
+        """Say that what was posted since the last call is this group of the log.
+
+        Args:
+            group: its number; groups come in order, without a gap.
+        Raises:
+            CorruptionError: a run that was being merged is damaged.
+            StorageError: a run cannot be written; nothing is lost while the log is there.
+        """
+        if group != self._next:
+            raise InvalidArgument(f"group {group} does not follow {self._next - 1}; end every group once, in order")
+        self._next = group + 1
+        if not self._is_whole:
+            self._is_whole = True
+            if not self._begun:  # not at open: most processes read, or write a page or two
+                self._begun = True
+                self._begin_merges()
+        self._adopt()
+        if self._fills(len(self._recent), self._recent.postings) >= 1:
+            self.flush()
+
+    def flush(self) -> None:
+        """Turn the table in memory into a run, between two groups; `end` moves on to the next one."""
+        if not self._is_whole:
+            raise InvalidArgument("a group is under way; end it before you flush")
+        if self._next == self._first:
+            return
+        name = Span(self._first, self._next)
+        buffer = self._storage.write(name, recent_parts(self._packing, self._recent, self._bucket_limit))
+        self._replace(len(self._runs), 0, (name, Run(buffer)))
+        self._recent = self._packing.recent()
+        self.end = self._first = self._next
+        self._begun = True
+        self._begin_merges()
+
+    # --- merging ---
+
+    def settle(self) -> None:
+        """Wait until there is nothing more to merge."""
+        self._begin_merges()
+        self._storage.settle()
+        while self._merges:
+            self._adopt()
+            self._storage.settle()
+
+    def close(self) -> None:
+        """Finish small merges, so that a store that is opened for a page or two does not gather runs; write no more."""
+        self._storage.settle(_MERGED_AT_CLOSE_BYTES)
+        self._adopt()
+
+    def _begin_merges(self) -> None:
+        """Hand neighbours to the storage of which the oldest is no larger than the largest of the others."""
+        if self._live is not None:
+            self._prune_on(self._live)
+        at = -1 if self._live is not None else len(self._runs) - self._fan_in
+        while at >= 0:
+            sources = self._runs[at : at + self._fan_in]
+            if self._may_merge(sources):
+                self._begin_merge(sources)
+            at -= 1
+
+    def _busy(self) -> set[Span]:
+        return {name for merging in self._merges.values() for name, _ in merging}
+
+    def _may_merge(self, sources: Sequence[Named]) -> bool:
+        busy = self._busy()
+        levels = [self._level(run) for _, run in sources]
+        return (
+            levels[0] <= max(levels[1:])
+            and sum(run.texts for _, run in sources) <= 1 << RUN_PLACE_BITS
+            and not any(name in busy for name, _ in sources)
+        )
+
+    def _begin_merge(self, sources: list[Named]) -> None:
+        name = Span(sources[0][0].first, sources[-1][0].end)
+        runs = [run for _, run in sources]
+        parts = merged_parts(self._packing, runs, self._bucket_limit)
+        self._storage.merge(name, parts, sum(run.storage_bytes for run in runs))
+        self._merges[name] = sources
+
+    def _adopt(self) -> None:
+        """Put runs that were merged in the place of their sources."""
+        names = self._storage.merged()
+        for name in names:
+            sources = self._merges.pop(name)
+            run = Run(self._storage.open(name))
+            if sources[0][0] == name:
+                self.pruned_postings += sources[0][1].postings - run.postings
+            self._replace(self._runs.index(sources[0]), len(sources), (name, run))
+            while sources:
+                source, held = sources.pop()
+                if source != name:
+                    self._storage.remove(source, held)
+        if names or self._live is not None:
+            self._begin_merges()
+
+    # --- pruning
+
+    def begin_prune(self, live: Keys) -> None:
+        """Have the runs made anew, in the background, without texts that are gone; there are no merges until then.
+
+        Args:
+            live: (n,) uint64, the numbers of texts that stay, ascending.  What is posted from now on stays as well.
+        """
+        self._live, self._prune_end, self._pruned = live, self.end, set()
+
+    def is_pruned(self) -> bool:
+        """Take up what was done in the background, and have it go on: some steps a run.  Gives whether all is done.
+
+        Raises:
+            CorruptionError: a run is damaged.
+            StorageError: no room; each run is as it was, or without texts that are gone.
+        """
+        self._adopt()
+        return self._live is None
+
+    def _prune_on(self, live: Keys) -> None:
+        busy = self._busy()
+        for name, run in self._runs:
+            if name.end <= self._prune_end and name not in self._pruned | busy:
+                parts = pruned_parts(self._packing, run, live, self._bucket_limit)
+                self._storage.merge(name, parts, run.storage_bytes)
+                self._merges[name] = [(name, run)]
+                self._pruned.add(name)
+        if not self._merges:
+            self._live = None
+
+
+# --- the log, and what is asked of the index
 
 
 class _Pruning:
@@ -81,7 +366,7 @@ class _Pruning:
         return text in self.kept or (at < len(self.live) and int(self.live[at]) == text)
 
 
-class RunBuckets:
+class RunBuckets(Buckets):
     """See `Buckets`.  One process at a time: the engine's `single_writer` must hold."""
 
     def __init__(
@@ -111,7 +396,9 @@ class RunBuckets:
         self._flush_texts = flush_texts
         self._lock = threading.RLock()
         self._posted: list[Logged] = []
-        self._numbered = False
+        self._carried: int | None = None
+        """`_settled` as the row of the group in flight says it; None if there is no such row."""
+        self._has_written = False
         self._failed: set[int] = set()
         self._writes_since_failure = 0
         """1 and the texts posted since the index failed; 0 while it works."""
@@ -158,7 +445,8 @@ class RunBuckets:
         self._log = [number for number, _, _ in rows]
         self._newest = self._log[-1] if rows else -1
         self._next = following
-        self._settled, self._settled_at_open = settled, opened_end
+        self._settled = self._told = settled
+        """Groups below it are in durable runs; and what of that the newest row says."""
         self._failed = set()
         self._pruning = None  # what is on disk is known again
 
@@ -277,7 +565,7 @@ class RunBuckets:
         """Some runs on disk lack texts that those in memory have: open them again, or once the group has ended."""
         _LOG.warning("the detector's index in %s keeps postings of texts that are gone: %s", self._folder, error)
         self._writes_since_failure = _RETRY_TEXTS + 1
-        if not (self._posted or self._numbered):
+        if not self._posted and self._carried is None:
             self._recover(0)
 
     def _goes_on(self, levels: RunLevels) -> bool:
@@ -351,24 +639,24 @@ class RunBuckets:
         """See `Buckets`: one row of the log."""
         if not self._posted and self._log:
             return []
-        self._numbered = True
+        self._carried = self._settled
         return [_log_row(self._next, self._settled, self._posted)]
-
-    def prepare(self, queries: Iterable[IndexQuery]) -> None:
-        """See `Buckets`: a look-up needs no call."""
 
     def end_group(self, *, committed: bool) -> None:
         """See `Buckets`."""
         with self._lock:
-            if self._posted or self._numbered:
+            if self._posted or self._carried is not None:
                 self._end_group(committed)
 
     def _end_group(self, committed: bool) -> None:
-        number, posted = self._next, self._posted
-        self._next, self._posted, self._numbered = number + 1, [], False
+        number, posted, carried = self._next, self._posted, self._carried
+        self._next, self._posted, self._carried = number + 1, [], None
         self._log.append(number)  # where it failed it may have been written all the same
         if committed:
             self._newest = number
+            self._has_written = True
+            if carried is not None:
+                self._told = carried
         else:
             # They stay in memory, where they lead to no page; written again they must not be there twice.
             self._failed.update(text for text, _ in posted)
@@ -402,21 +690,32 @@ class RunBuckets:
             self._writes_since_failure = 1
 
     def _trim(self) -> None:
-        """Let rows of the log go that durable runs hold, but for the newest."""
-        if self._levels.end != self._settled_at_open and self._storage.settled:
-            self._settled = max(self._settled, self._levels.end)
-        old = [number for number in self._log[:_TRIMMED_AT_ONCE] if number < min(self._settled, self._newest)]
+        """Delete rows of the log of which the newest row says that durable runs hold them."""
+        old = [number for number in self._log[:_TRIMMED_AT_ONCE] if number < min(self._told, self._newest)]
         if old:
-            rows = [RowMutations(TABLE, _log_key(number), [DeleteRow()]) for number in old]
             with suppress(StorageError):
-                self._engine.mutate_rows(rows, Durability.NONE)
+                self._engine.mutate_rows(_deleted(old), Durability.NONE)
                 self._log = self._log[len(old) :]
+        if self._log and self._log[0] < self._levels.end > self._settled:
+            self._storage.sync_names()
+        if self._storage.settled:
+            self._settled = max(self._settled, self._levels.end)
+
+    def _trim_at_close(self) -> None:
+        """Delete all rows of the log that durable runs hold, and have a row without texts say so."""
+        old = [number for number in self._log if number < self._levels.end]
+        if old and self._storage.settled:
+            said = _log_row(self._next, self._levels.end, [])
+            self._engine.mutate_rows([said, *_deleted(old)], Durability.NONE)
+        self._engine.finish_deletes(TABLE, RUN_LOG_PREFIX)
 
     def close(self) -> None:
         """See `Buckets`: what is in memory is in the log."""
         with self._lock:
             with suppress(DocstoreError):
                 self._levels.close()
+                if self._has_written and not self._writes_since_failure:
+                    self._trim_at_close()
             self._storage.close()
 
 
@@ -451,6 +750,11 @@ def _log_row(number: int, settled: int, texts: Sequence[Logged]) -> RowMutations
             for place, start in enumerate(slices)
         ],
     )
+
+
+def _deleted(numbers: Iterable[int]) -> list[RowMutations]:
+    """Rows of the log, deleted."""
+    return [RowMutations(TABLE, _log_key(number), [DeleteRow()]) for number in numbers]
 
 
 def _log_key(number: int) -> bytes:

@@ -1,104 +1,96 @@
-"""Sorted immutable runs of postings as one stream of bytes each: some 4 bytes a posting, one bucket read a look-up.
+"""Sorted immutable runs of postings: what one is made of, how runs are merged and pruned, and the files that hold them.
 
-Pure arrays over buffers that the owner provides (a file's memory map, or bytes); must not know files, the
-engine, or what a key stands for.
+Must not know the engine, or what a key stands for.  `kernel.Packing` says which code packs and reads slices.
 
 A posting is (key, text number).  A run mixes each 64-bit key, keeps its highest `RUN_KEY_BITS` bits, and names its
 texts by their place in a table of the run, so that one posting packs into one uint64, ``key << 24 | place``, and to
 build or to merge runs is to sort integers.  On disk the sorted postings are cut into slices of the key space, a few
-thousand keys each, which `slices` packs.  A run is written from its beginning to its end and never changed: texts,
-slices, where each slice begins, and a footer that says how to read it.
+thousand keys each (`reference.postings` has their bits): some 4 bytes a posting, one bucket read a look-up.  A run is
+written from its beginning to its end and never changed: texts, slices, where each slice begins, and a footer that says
+how to read it.
 
 Bounds: of one key a run keeps the `bucket_limit` texts that came first.  A key that agrees in 40 bits by chance is a
 false candidate: n / 2**40 a look-up, 1 in 3,000 at 360 million postings; the detector verifies every candidate anyway.
-
 A bucket with `bucket_limit` texts stays full although some of them are gone: later texts of that key may have been left
-out of the run, and are found under longer keys, which look-ups ask for where a bucket is full (`ranking`).
+out of the run, and are found under longer keys, which look-ups ask for where a bucket is full (`reference.ranking`).
+
+Files are named by the groups that a run holds, and are mapped.  One background thread syncs, unlinks and merges, so
+nobody waits for a large fsync, for the unmapping of a large file or for a merge.  Short tasks come first, in the order
+they were asked for; between them the smallest merge goes on by one bounded step, written and synced as it grows.  A run
+is written under another suffix and takes its name once it is synced, so whatever has the name of a run is whole, also
+after power loss; and the sources of a merge are asked to go only after that.  The first failure stops everything: what
+was asked for later is not done, and the error is raised by the next call.
 """
 
 from __future__ import annotations
 
+import mmap
+import os
 import struct
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.candidates import Numbers
-from docstore.dedup.slices import UNIT_BYTES, Shape, SliceReader
+from docstore.dedup.kernel import Packing, Recent, RunView, Slices
 from docstore.model.codec import crc32
-from docstore.model.errors import CorruptionError, InvalidArgument, UnsupportedFormat
+from docstore.model.errors import (
+    CorruptionError,
+    DocstoreError,
+    InvalidArgument,
+    StorageError,
+    StoreUnavailable,
+    UnsupportedFormat,
+)
 from docstore.model.format import (
     RUN_BUCKET_BITS,
     RUN_FOOTER,
     RUN_FOOTER_BYTES,
     RUN_FORMAT_VERSION,
-    RUN_KEY_BITS,
     RUN_MAGIC,
+    RUN_PART_SUFFIX,
     RUN_PLACE_BITS,
+    RUN_SUFFIX,
     RUN_TEXT_GONE,
     TEXT_NUMBER_BYTES,
 )
-
-Keys = NDArray[np.uint64]
+from docstore.model.hexdump import Field, HexLines
+from docstore.reference import postings as reference
+from docstore.reference.postings import UNIT_BYTES, Shape, bound_buckets, key_count, without_dead
+from docstore.reference.ranking import Keys
+from docstore.storage.files import AppendFile, Files, translated
 
 MAX_SLICE_BITS: Final = 24
 PART_NAMES: Final = "texts", "slices", "index"
+SYNC_BYTES: Final = 8 << 20
+"""Written before the next fsync of a merge: a commit of the engine waits for no more than so much of it."""
 _BUCKET_KEYS: Final = 16
 """Keys in a bucket at most, on the average."""
-_PLACE_BITS: Final = np.uint64(RUN_PLACE_BITS)
-_PLACE_MASK: Final = np.uint64((1 << RUN_PLACE_BITS) - 1)
-_CUT: Final = np.uint64(64 - RUN_KEY_BITS)
-_KEY_BYTES: Final = RUN_KEY_BITS // 8
 _TEXTS_A_STEP: Final = 1 << 18
 _BYTES_A_STEP: Final = 1 << 22
 _SLICES_A_STEP: Final = 128
 """A step of a merge goes through so many slices: 300,000 keys, some hundredths of a second in native code."""
+_DIGITS: Final = 16
+_FIELDS: Final[tuple[Field, ...]] = (
+    ("magic", "8s"),
+    ("format version", "<H"),
+    ("slice bits", "B"),
+    ("place bits", "B"),
+    ("texts", "<I"),
+    ("keys", "<Q"),
+    ("postings", "<Q"),
+    ("bytes of slices", "<Q"),
+    *((f"CRC-32 of {name}", "<I") for name in PART_NAMES),
+    ("CRC-32 of the footer", "<I"),
+)
 
 
-def mix_keys(keys: Keys) -> Keys:
-    """Spread keys evenly and keep the highest bits: (n,) uint64 below ``2**RUN_KEY_BITS``."""
-    mixed = keys * np.uint64(0x9E3779B97F4A7C15)
-    mixed ^= mixed >> np.uint64(32)
-    mixed *= np.uint64(0xD6E8FEB86659FD93)
-    mixed ^= mixed >> np.uint64(32)
-    return mixed >> _CUT
-
-
-def key_bytes(mixed: Keys) -> bytes:
-    """Mixed keys as they lie in a log: `RUN_KEY_BITS` bits each, lowest byte first."""
-    return mixed.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :_KEY_BYTES].tobytes()
-
-
-def keys_of_bytes(raw: bytes) -> Keys:
-    """What `key_bytes` was given."""
-    mixed = np.zeros((len(raw) // _KEY_BYTES, 8), np.uint8)
-    mixed[:, :_KEY_BYTES] = np.frombuffer(raw, np.uint8).reshape(-1, _KEY_BYTES)
-    return mixed.view("<u8").ravel()
-
-
-def pack(mixed: Keys, places: Keys | np.uint64) -> Keys:
-    """One integer a posting: sorts by key, then by place, that is by arrival."""
-    return mixed << _PLACE_BITS | places
-
-
-def bound_buckets(postings: Keys, limit: int) -> Keys:
-    """Of sorted postings keep the first `limit` of each key, each once: two keys of a text may agree in 40 bits."""
-    keep = np.ones(len(postings), bool)
-    keep[1:] = postings[1:] != postings[:-1]
-    if not keep.all():
-        postings = postings[keep]
-    keys = postings >> _PLACE_BITS
-    keep = np.ones(len(postings), bool)
-    keep[limit:] = keys[limit:] != keys[:-limit]
-    return postings if keep.all() else postings[keep]
-
-
-def key_count(postings: Keys) -> int:
-    """Different keys of sorted postings."""
-    keys = postings >> _PLACE_BITS
-    return int(np.count_nonzero(keys[1:] != keys[:-1])) + 1 if len(keys) else 0
+# --- one run
 
 
 def shape_of(keys: int, texts: int) -> Shape:
@@ -127,7 +119,7 @@ def _layout(texts: int, slices_bytes: int, slice_bits: int) -> Layout:
 
 
 class Run:
-    """One sorted immutable run over a buffer: look-ups of many keys at a time.
+    """One sorted immutable run over a buffer.
 
     Attributes:
         postings: how many it holds.
@@ -176,8 +168,6 @@ class Run:
         self.texts: int = texts
         self.shape = Shape(slice_bits, place_bits)
         self._checksums: list[int] = checksums
-        index = buffer[self.layout.slice_index : self.layout.footer].view("<u4")[: (1 << slice_bits) + 1]
-        self._slices = SliceReader(buffer[self.layout.slices :].view("<u8"), index, self.shape)
         self._text_words = buffer[self.layout.texts : self.layout.texts + texts * TEXT_NUMBER_BYTES].view("<u2")
 
     @property
@@ -185,37 +175,23 @@ class Run:
         """Bytes of its file."""
         return len(self.buffer)
 
-    def find(self, mixed: Keys) -> tuple[Numbers, Keys]:
-        """Look up keys, all at once.
+    def view(self, packing: Packing) -> RunView:
+        """It, to be looked up and merged.
 
-        Args:
-            mixed: (m,) of `mix_keys`.
-        Returns:
-            For each posting found: which key (its index in `mixed`, ascending), and its text number as uint64; the
-            texts of one key in order of arrival.
+        Raises:
+            CorruptionError: its parts do not fit its footer.
         """
-        owner, places = self._slices.find(mixed)
-        return owner, self.text_numbers(places)
+        return packing.view(self.buffer, self.layout, self.shape)
 
-    def text_numbers(self, places: Keys | slice) -> Keys:
-        """Text numbers (uint64, 48 bits) of places in the run."""
-        words = self._text_words.reshape(-1, 3)[places].astype(np.uint64)
+    def text_numbers(self) -> Keys:
+        """Text numbers (uint64, 48 bits) by place."""
+        words = self._text_words.reshape(-1, 3).astype(np.uint64)
         numbers: Keys = words[:, 0] | words[:, 1] << np.uint64(16) | words[:, 2] << np.uint64(32)
         return numbers
 
     def text_bytes(self) -> memoryview:
         """All text numbers as they are stored."""
         return self._text_words.view(np.uint8).data
-
-    def postings_between(self, first: int, end: int, slice_bits: int) -> Keys:
-        """Postings of slices first..end of a run that is cut into ``2**slice_bits`` of them, finer or coarser."""
-        begin, last = first << self.shape.slice_bits, (end << self.shape.slice_bits) - 1
-        own = range(begin >> slice_bits, (last >> slice_bits) + 1)
-        postings = np.concatenate([self._slices.postings(number) for number in own])
-        shift = RUN_KEY_BITS + RUN_PLACE_BITS - slice_bits
-        low = np.searchsorted(postings, np.uint64(first << shift)) if first else 0
-        high = np.searchsorted(postings, np.uint64(end << shift)) if end < 1 << slice_bits else len(postings)
-        return postings[low:high]
 
     def verified_parts(self) -> Iterator[bytes]:
         """Nothing, after each bounded step of reading the whole run.
@@ -246,25 +222,7 @@ class Run:
         return [(*bounds, stored) for bounds, stored in zip(self.part_bounds(), self._checksums, strict=True)]
 
 
-class Encoded(NamedTuple):
-    """Slices as bytes, the length of each in units of 8 bytes, and what is in them."""
-
-    raw: bytes | memoryview
-    units: NDArray[np.uint32]
-    keys: int
-    postings: int
-
-
-class Packer(Protocol):
-    """Native code or the reference: makes slices of a run."""
-
-    def encode(self, postings: Keys, shape: Shape) -> Encoded:
-        """All slices of sorted postings."""
-        ...
-
-    def merge(self, runs: Sequence[Run], shape: Shape, limit: int, first: int, count: int) -> Encoded:
-        """Slices first..first + count of runs together, oldest run first, at most `limit` postings of a key."""
-        ...
+# --- writing, merging and pruning
 
 
 class _Writer:
@@ -283,11 +241,12 @@ class _Writer:
         self.bytes[number] += len(raw)
         return raw
 
-    def slices(self, encoded: Encoded) -> bytes | memoryview:
-        self.units.append(encoded.units)
-        self.keys += encoded.keys
-        self.postings += encoded.postings
-        return self.part(1, encoded.raw)
+    def slices(self, encoded: Slices) -> bytes | memoryview:
+        raw, units, keys, postings = encoded
+        self.units.append(units)
+        self.keys += keys
+        self.postings += postings
+        return self.part(1, raw)
 
     def end(self) -> bytes:
         units = np.concatenate(self.units)
@@ -310,24 +269,31 @@ class _Writer:
         return raw + foot + struct.pack("<I", crc32(foot))
 
 
-def run_parts(packer: Packer, postings: Keys, texts: Keys) -> Iterator[bytes | memoryview]:
+def run_parts(packing: Packing, postings: Keys, texts: Keys) -> Iterator[bytes | memoryview]:
     """The bytes of a run of sorted postings and of the texts that they name, from beginning to end."""
     writer = _Writer(shape_of(key_count(postings), len(texts)), _checked(len(texts)))
     raw = _text_table(texts)
     yield RUN_MAGIC
     yield writer.part(0, raw + bytes(-len(raw) % UNIT_BYTES))
-    yield writer.slices(packer.encode(postings, writer.shape))
+    yield writer.slices(packing.encode(postings, writer.shape))
     yield writer.end()
 
 
-def merged_parts(packer: Packer, runs: Sequence[Run], bucket_limit: int) -> Iterator[bytes | memoryview]:
+def recent_parts(packing: Packing, recent: Recent, bucket_limit: int) -> Iterator[bytes | memoryview]:
+    """The bytes of a run of a table in memory."""
+    postings = bound_buckets(np.sort(np.frombuffer(recent.packed(), np.uint64)), bucket_limit)
+    yield from run_parts(packing, postings, np.frombuffer(recent.texts(), np.uint64))
+
+
+def merged_parts(packing: Packing, runs: Sequence[Run], bucket_limit: int) -> Iterator[bytes | memoryview]:
     """The bytes of the run that holds what runs hold, oldest first, from beginning to end; each step is a bounded one.
 
     Texts keep their order: all places of a run lie behind those of the runs before it.
     """
     for run in runs:
         yield from run.verified_parts()
-    texts = _checked(sum(run.texts for run in runs))
+    views, numbers = [run.view(packing) for run in runs], [run.texts for run in runs]
+    texts = _checked(sum(numbers))
     writer = _Writer(shape_of(sum(run.keys for run in runs), texts), texts)
     yield RUN_MAGIC
     for run in runs:
@@ -339,24 +305,25 @@ def merged_parts(packer: Packer, runs: Sequence[Run], bucket_limit: int) -> Iter
     slices = 1 << writer.shape.slice_bits
     for first in range(0, slices, _SLICES_A_STEP):
         count = min(_SLICES_A_STEP, slices - first)
-        yield writer.slices(packer.merge(runs, writer.shape, bucket_limit, first, count))
+        yield writer.slices(packing.merge(views, numbers, writer.shape, bucket_limit, first, count))
     yield writer.end()
 
 
-def pruned_parts(packer: Packer, run: Run, live: Keys, bucket_limit: int) -> Iterator[bytes | memoryview]:
+def pruned_parts(packing: Packing, run: Run, live: Keys, bucket_limit: int) -> Iterator[bytes | memoryview]:
     """The bytes of a run without texts that are gone, from beginning to end; each step is a bounded one.
 
     A bucket with room loses the texts that are gone: no later text was left out of it.  A full one stays full: places
     at the end of the table, all of the text `RUN_TEXT_GONE`, stand for those that are gone.
 
     Args:
-        packer: native code or the reference.
+        packing: native code or the reference.
         run: to read.
         live: (n,) uint64, numbers of texts, ascending.
         bucket_limit: texts at which a bucket is full.
     """
     yield from run.verified_parts()
-    numbers = run.text_numbers(slice(0, run.texts))
+    view = reference.RunView(run.buffer, run.layout, *run.shape)
+    numbers = run.text_numbers()
     is_live = np.isin(numbers, live) & (numbers != RUN_TEXT_GONE)
     texts = numbers[is_live]
     places = np.cumsum(is_live, dtype=np.uint64) - np.uint64(1)
@@ -370,25 +337,11 @@ def pruned_parts(packer: Packer, run: Run, live: Keys, bucket_limit: int) -> Ite
     slices = 1 << writer.shape.slice_bits
     for first in range(0, slices, _SLICES_A_STEP):
         end = min(first + _SLICES_A_STEP, slices)
-        postings = run.postings_between(first, end, writer.shape.slice_bits)
-        kept = _without_dead(postings, is_live, places, len(texts), bucket_limit)
-        encoded = packer.encode(kept, writer.shape)  # slices that hold nothing take no bytes
-        yield writer.slices(encoded._replace(units=encoded.units[first:end]))
+        postings = view.postings_between(first, end, writer.shape.slice_bits)
+        kept = without_dead(postings, is_live, places, len(texts), bucket_limit)
+        raw, units, keys, held = packing.encode(kept, writer.shape)  # slices that hold nothing take no bytes
+        yield writer.slices((raw, units[first:end], keys, held))
     yield writer.end()
-
-
-def _without_dead(postings: Keys, is_live: NDArray[np.bool_], places: Keys, texts: int, limit: int) -> Keys:
-    """Sorted postings under new places: of texts that are gone only those of full buckets, behind `texts` others."""
-    keys, old = postings >> _PLACE_BITS, postings & _PLACE_MASK
-    starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else np.empty(0, np.int64)
-    counts = np.diff(np.append(starts, len(keys)))
-    stays = is_live[old]
-    gone = np.cumsum(~stays)
-    rank = gone - np.repeat(gone[starts] - ~stays[starts], counts) - 1  # among those of its key that are gone
-    new = np.where(stays, places[old], (texts + rank).astype(np.uint64))
-    kept: Keys = pack(keys, new)[stays | np.repeat(counts >= limit, counts)]
-    kept.sort()
-    return kept
 
 
 def _text_table(texts: Keys) -> bytes:
@@ -400,3 +353,308 @@ def _checked(texts: int) -> int:
     if texts > 1 << RUN_PLACE_BITS:
         raise InvalidArgument(f"{texts} texts do not fit one run; keep to {1 << RUN_PLACE_BITS}")
     return texts
+
+
+def dump_run(raw: bytes) -> Iterator[str]:
+    """Lines that describe a run from its first byte to its last."""
+    yield "run of postings"
+    begin = HexLines(raw[: len(RUN_MAGIC)], 0)
+    begin.take(len(begin.raw), f"magic {begin.raw!r}")
+    yield from begin.lines
+    try:
+        run = Run(np.frombuffer(raw, np.uint8))
+        damaged = run.damaged_parts()
+    except DocstoreError as error:
+        yield f"damage: {error}"
+        return
+    for name, offset, end in run.part_bounds():
+        part = HexLines(raw[offset:end], offset)
+        part.take(end - offset, f"{name}, {end - offset} bytes")
+        yield from part.lines
+    footer = HexLines(raw[-RUN_FOOTER_BYTES:], len(raw) - RUN_FOOTER_BYTES)
+    footer.take_fields(_FIELDS)
+    yield from footer.lines
+    for name in damaged:
+        yield f"damage: {name} does not have the CRC-32 that the footer names"
+
+
+# --- files
+
+
+class Span(NamedTuple):
+    """Groups that a run holds: ``first <= group < end``; its name on storage."""
+
+    first: int
+    end: int
+
+
+class _Merge:
+    """A run that grows in the background."""
+
+    def __init__(self, parts: Iterator[bytes | memoryview], size_bytes: int) -> None:
+        self.parts = parts
+        self.size_bytes = size_bytes
+        self.file: AppendFile | None = None
+        self.synced_bytes = 0
+
+
+class RunFiles:
+    """Files named ``first-end.run`` in hexadecimal.  One thread at a time."""
+
+    def __init__(self, folder: Path, files: Files | None = None) -> None:
+        """Use a folder, which is made if it is not there; what was not finished in it is removed.
+
+        Raises:
+            StorageError: the folder cannot be made.
+        """
+        self._folder = folder
+        self._files = files if files is not None else Files()
+        self._files.make_folder(folder)
+        for name in self._files.names(folder):
+            if name.endswith(RUN_PART_SUFFIX):
+                self._files.unlink(folder / name)
+        self._changed = threading.Condition()
+        self._tasks: deque[Callable[[], None]] = deque()
+        self._busy = False
+        self._merges: dict[Span, _Merge] = {}
+        self._merged: list[Span] = []
+        self._error: DocstoreError | None = None
+        self._pending: list[Span] = []
+        self._unsealed: set[Span] = set()
+        self._are_names_synced = False
+        self._unfinished: set[Span] = set()
+        self._closing = False
+        self._thread: threading.Thread | None = threading.Thread(target=self._work, name="runs", daemon=True)
+        self._thread.start()
+
+    # --- the background thread
+
+    def _work(self) -> None:
+        while (step := self._next_step()) is not None:
+            try:
+                step()
+            except DocstoreError as error:
+                self._error = error
+            except Exception as error:  # or everybody who waits for this thread would wait for ever
+                self._error = StorageError(f"cannot keep the runs in {self._folder}: {error!r}")
+                self._error.__cause__ = error
+            del step  # with it goes what it holds
+
+    def _next_step(self) -> Callable[[], None] | None:
+        with self._changed:
+            self._busy = False
+            self._changed.notify_all()
+            while True:
+                if self._error is not None:
+                    self._tasks.clear()
+                    self._give_up(list(self._merges))
+                    self._changed.notify_all()
+                if self._tasks:
+                    self._busy = True
+                    return self._tasks.popleft()
+                if self._closing:
+                    self._give_up(list(self._merges))
+                    return None
+                if self._merges:
+                    name = min(self._merges, key=lambda name: self._merges[name].size_bytes)
+                    return lambda: self._go_on(name)
+                self._changed.wait()
+
+    def _give_up(self, names: list[Span]) -> None:
+        for name in names:
+            file = self._merges.pop(name).file
+            if file is not None:
+                file.close()
+
+    def _go_on(self, name: Span) -> None:
+        merge = self._merges[name]
+        if merge.file is None:
+            merge.file = self._create(name)
+        part = next(merge.parts, None)
+        if part is not None:
+            merge.file.write(part)
+        if part is None or merge.file.length_bytes - merge.synced_bytes >= SYNC_BYTES:
+            merge.file.sync()
+            merge.synced_bytes = merge.file.length_bytes
+        if part is None:
+            merge.file.close()
+            self._name(name)
+            with self._changed:
+                del self._merges[name]
+                self._merged.append(name)
+
+    def _name(self, name: Span) -> None:
+        self._files.rename(self._path(name, RUN_PART_SUFFIX), self._path(name))
+        self._files.sync_folder(self._folder)
+        self._unfinished.discard(name)
+
+    def _ask(self, name: Span, task: Callable[[], None]) -> None:
+        def carried_out() -> None:
+            task()
+            self._pending.remove(name)
+
+        with self._changed:
+            self._pending.append(name)
+            self._tasks.append(carried_out)
+            self._changed.notify_all()
+
+    # --- what the owner calls
+
+    @property
+    def settled(self) -> bool:
+        """Whether every run that was written is durable; what merges and removals are to do yet does not count."""
+        return not self._unsealed and self._error is None
+
+    def _path(self, name: Span, suffix: str = RUN_SUFFIX) -> Path:
+        return self._folder / f"{name.first:0{_DIGITS}x}-{name.end:0{_DIGITS}x}{suffix}"
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._thread is None:
+            raise StoreUnavailable(f"the runs in {self._folder} are closed; open the store again")
+
+    def names(self) -> list[Span]:
+        """Runs that are finished; other files are passed over."""
+        self._check()
+        found = []
+        for name in self._files.names(self._folder):
+            stem = name.removesuffix(RUN_SUFFIX)
+            if stem != name and len(stem) == 2 * _DIGITS + 1:
+                found.append(Span(int(stem[:_DIGITS], 16), int(stem[_DIGITS + 1 :], 16)))
+        return found
+
+    def _create(self, name: Span) -> AppendFile:
+        path = self._path(name, RUN_PART_SUFFIX)
+        if self._files.exists(path):
+            self._files.unlink(path)  # never cut off a file that may be mapped
+        self._unfinished.add(name)
+        return self._files.open_append(path, create=True)
+
+    def write(self, name: Span, parts: Iterable[bytes | memoryview]) -> NDArray[np.uint8]:
+        """Write a run and give it for reading; it becomes durable, and takes its name, in the background.
+
+        Raises:
+            StorageError: no room; nothing of it is left in force.
+        """
+        self._check()
+        if name in self._pending:
+            self.settle()  # or what is still to be done to the earlier file would be done to this one
+        file = self._create(name)
+        try:
+            for part in parts:
+                file.write(part)
+            buffer = self._map(file.path)
+        except BaseException:
+            file.close()
+            raise
+
+        def seal() -> None:
+            try:
+                file.sync()
+            finally:
+                file.close()
+            self._name(name)
+            self._unsealed.discard(name)
+
+        self._unsealed.add(name)
+        self._ask(name, seal)
+        return buffer
+
+    def sync_names(self) -> None:
+        """Make the names of the runs that were found durable, in the background: a crash came before that, maybe."""
+        if self._are_names_synced:
+            return
+        self._are_names_synced = True
+        folder = Span(0, 0)
+
+        def sync() -> None:
+            self._files.sync_folder(self._folder)
+            self._unsealed.discard(folder)
+
+        self._unsealed.add(folder)
+        self._ask(folder, sync)
+
+    def merge(self, name: Span, parts: Iterator[bytes | memoryview], size_bytes: int) -> None:
+        """Write a run in the background, a part at a time; `merged` says when it is durable.
+
+        Args:
+            name: of the run; one of this name is replaced once the new one is durable, and stays readable.
+            parts: its bytes, read in the background thread.
+            size_bytes: about as many; smaller ones are served first.
+        """
+        self._check()
+        with self._changed:
+            self._merges[name] = _Merge(parts, size_bytes)
+            self._changed.notify_all()
+
+    def merged(self) -> list[Span]:
+        """Runs that were merged since the last call; each can be opened and is durable."""
+        self._check()
+        with self._changed:
+            names, self._merged = self._merged, []
+        return names
+
+    def open(self, name: Span) -> NDArray[np.uint8]:
+        """Map a run for reading; an empty file gives an empty array."""
+        self._check()
+        with translated("open", self._path(name)):
+            return self._map(self._path(name))
+
+    @staticmethod
+    def _map(path: Path) -> NDArray[np.uint8]:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if not os.fstat(descriptor).st_size:
+                return np.empty(0, np.uint8)
+            return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), np.uint8)
+        finally:
+            os.close(descriptor)
+
+    def remove(self, name: Span, held: object = None) -> None:
+        """Remove a run in the background; maps of it stay readable.
+
+        Args:
+            name: of the run.
+            held: let go of there as well: to unmap a large file takes time.
+        """
+        self._check()
+        holder = [held]
+
+        def unlink() -> None:
+            for suffix in (RUN_PART_SUFFIX, RUN_SUFFIX):
+                if self._files.exists(self._path(name, suffix)):
+                    self._files.unlink(self._path(name, suffix))
+            holder.clear()
+
+        self._unfinished.discard(name)
+        self._ask(name, unlink)
+
+    def settle(self, largest_merge_bytes: int | None = None) -> None:
+        """Wait until everything asked for is done, but for merges that are larger.
+
+        Raises:
+            StorageError: a write, sync or unlink failed; what was asked for after it was not done.
+        """
+        largest = 1 << 63 if largest_merge_bytes is None else largest_merge_bytes
+
+        def is_done() -> bool:
+            merging = any(merge.size_bytes <= largest for merge in self._merges.values())
+            return self._thread is None or not (self._tasks or self._busy or merging)
+
+        with self._changed:
+            self._changed.wait_for(is_done)
+        self._check()
+
+    def close(self) -> None:
+        """Finish what was asked for, give merges up, remove what was begun, and stop the thread; a second call does
+        nothing."""
+        if self._thread is not None:
+            with self._changed:
+                self._closing = True
+                self._changed.notify_all()
+            self._thread.join()
+            self._thread = None
+            for name in self._unfinished:
+                with suppress(StorageError):  # the next open removes it
+                    self._files.unlink(self._path(name, RUN_PART_SUFFIX))

@@ -233,7 +233,7 @@ class DocumentReader:
         found = []
         for one in self._table.captures(row_key):
             if one.shows_page or one.kind == CAPTURE_REJECTED:
-                shown = partial(self._bounded, wanted=("http", "dedup"))
+                shown = partial(self._bounded, wanted=("http", "dedup") if one.shows_page else ("dedup",))
                 read = through_moves(partial(self._again, row_key, one), shown)
                 found.append(Document(row_key, (read,)))
         return found
@@ -286,12 +286,13 @@ class DocumentReader:
         document = self.get(row_key, families=("http",))
         if document is None:
             return None
-        newest = next(self._table.captures(row_key))
+        captures = self._table.captures(row_key)
+        visits = (one.timestamp for one in captures if one.shows_page or capture.VISIT in one.columns)
         is_there = self.value(row_key, capture.BODY, document.timestamp) is not None
         return {
             "etag": (is_there and document.newest.header("etag")) or "",
             "last_modified": (is_there and document.newest.header("last-modified")) or "",
-            "last_visit": max(document.timestamp, newest.timestamp if capture.VISIT in newest.columns else 0),
+            "last_visit": next(visits, document.timestamp),
         }
 
     def value(self, row_key: bytes, column: Column, timestamp: int) -> bytes | None:
@@ -377,6 +378,10 @@ class DocumentReader:
     def _bounded(self, found: LiveCapture, wanted: tuple[str, ...]) -> Capture:
         if self._most_bytes is not None and _raw_bytes(found, wanted) > self._most_bytes:
             raise LongDocument
+        if not self._placement.shares_values:  # each has a cell, and all of them are read in one call
+            needed = _needed(found, wanted)
+            values = dict(zip(needed, self._placement.fetch_many(needed), strict=True))
+            return self._assemble(found, wanted, values.__getitem__)
         return self._assemble(found, wanted, self._placement.fetch)
 
     def _assemble(self, found: LiveCapture, wanted: tuple[str, ...], fetch_value: Callable[[bytes], bytes]) -> Capture:

@@ -13,7 +13,6 @@ from docstore.dedup.buckets import TABLE, BandBuckets, Buckets, LayeredBuckets, 
 from docstore.dedup.comparable import MIN_NEAR_WORDS, text_compares
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.ranking import IndexQuery
 from docstore.dedup.runbuckets import TABLE as RUNS_TABLE
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.errors import CorruptionError
@@ -22,6 +21,7 @@ from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import Durability, ReadSpec, RowMutations, SetCell
 from docstore.reading.pages import StoredPages
 from docstore.reference import fingerprints
+from docstore.reference.ranking import IndexQuery
 from docstore.reference.words import words
 from docstore.storage.engine import Engine, ReadsAhead
 from docstore.storage.parts import RunStorage

@@ -5,10 +5,9 @@ Knows the table, the columns of `capture` and where values lie; must not know th
 
 from __future__ import annotations
 
-from docstore.dedup.checksum import decides_alone
-from docstore.dedup.comparable import bodies_compare
+from docstore.dedup.comparable import TitledPage, bodies_compare
 from docstore.dedup.detector import StoredPage
-from docstore.dedup.doubt import TitledPage
+from docstore.dedup.kernel import decides_alone
 from docstore.model.capture import (
     BODY,
     CHECKSUM,

@@ -1,4 +1,4 @@
-"""Fingerprints of a text's words: shingles, the text's checksum, sketch, simhash and band keys.
+"""Fingerprints of a text's words: shingles, the text's checksum, sketch, simhash and band keys; what sets share.
 
 A word's hash is the first 64 bits of MurmurHash3 x64_128 (`mmh3`) of its UTF-8 bytes, seed `WORD_SEED`.  A shingle is
 folded from its words' hashes, in order, modulo 2**64:
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import combinations
-from typing import Any, Final, NamedTuple, TypeVar
+from itertools import combinations, pairwise
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import mmh3
 import numpy as np
@@ -45,6 +45,8 @@ _RUNS_FROM: Final = 1 << 32
 """Added to START for runs: bands count from START on."""
 
 
+Numbers: TypeAlias = NDArray[np.int64]
+"""Of pages, sets or positions, from 0."""
 _Number = TypeVar("_Number", bound=np.integer[Any])
 
 WORD_HASHES_HELD = 1 << 17
@@ -120,6 +122,52 @@ def overlap(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int:
     places = np.searchsorted(second, first)
     places[places == len(second)] = 0
     return int(np.count_nonzero(second[places] == first))
+
+
+class Sets(NamedTuple):
+    """Sets in CSR form: set i has the members ``members[starts[i]:starts[i + 1]]``.
+
+    Attributes:
+        starts: (n + 1,) int64, from 0, never falling.
+        members: unsigned integers, distinct within a set, ascending within a set.
+    """
+
+    starts: Numbers
+    members: NDArray[np.unsignedinteger]
+
+    @property
+    def lengths(self) -> Numbers:
+        """Members of each set, (n,)."""
+        return self.starts[1:] - self.starts[:-1]
+
+    def take(self, chosen: Numbers) -> Sets:
+        """The chosen sets, in that order, as sets of their own."""
+        lengths = self.lengths[chosen]
+        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        return Sets(starts, self.members[spans(self.starts[chosen], lengths)])
+
+
+def spans(starts: Numbers, lengths: Numbers) -> Numbers:
+    """Concatenate the ranges ``starts..start + length``: the indices that gather many slices at once."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    indices: Numbers = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+    return indices
+
+
+def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
+    """Count the members that each pair of sets shares; exact.
+
+    Args:
+        sets: members are uint64 hashes.
+        first, second: (pairs,) numbers of sets.
+    Returns:
+        (pairs,) int64.
+    """
+    bounds = sets.starts.tolist()
+    each = [sets.members[begin:end] for begin, end in pairwise(bounds)]
+    pairs = zip(first.tolist(), second.tolist(), strict=True)
+    return np.fromiter((overlap(each[one], each[other]) for one, other in pairs), np.int64, len(first))
 
 
 def zero_mod(values: NDArray[np.uint64], modulus: int) -> NDArray[np.uint64]:

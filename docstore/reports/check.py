@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, cast
 
-from docstore.dedup.checksum import checksum_matches
+from docstore.dedup.kernel import checksum_matches
 from docstore.model import capture
 from docstore.model.capture import Column
 from docstore.model.errors import CorruptionError

@@ -1,6 +1,6 @@
 """Third stage of a sweep: candidate pairs from sketches.
 
-Knows arrays only.  It calls the kernels of `dedup.candidates` so that memory stays bounded.  A stored sketch has one
+Knows arrays only.  It calls the kernels of `dedup.clusters` so that memory stays bounded.  A stored sketch has one
 byte a bin; bands are made of these bytes, of all 256 bins, so no text is read here.  Two texts that share a band are
 compared bin by bin, and dropped if the estimate is more than four standard deviations below the threshold.  The next
 stage verifies the others exactly.
@@ -15,9 +15,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.candidates import CHUNK_PAIRS, ROUNDING, Numbers, bucket_pairs, sketch_agreements
-from docstore.dedup.curves import bin_agreement, miss_probability
-from docstore.reference.fingerprints import BINS, distinct
+from docstore.dedup.clusters import (
+    CHUNK_PAIRS,
+    ROUNDING,
+    bin_agreement,
+    bucket_pairs,
+    miss_probability,
+    sketch_agreements,
+)
+from docstore.reference.fingerprints import BINS, Numbers, distinct
 
 MISSED = 1e-6
 """Share of pairs at the threshold that may share no band, for independent bins; texts of fewer shingles than bins

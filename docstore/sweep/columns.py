@@ -51,7 +51,7 @@ def _changes(
         yield row_key, timestamp, _NONE
     for number, held in enumerate(versions.placed.tolist()):
         place = places(number)
-        if place is None and not held:
+        if (place is None and not held) or versions.column_times[number] < versions.timestamps[number]:
             continue
         row_key, timestamp = versions.row_keys[number], int(versions.column_times[number])
         if place is None:

@@ -13,8 +13,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.candidates import Numbers
-from docstore.dedup.overlaps import Sets
+from docstore.reference.fingerprints import Numbers, Sets
 from docstore.sweep.candidates import Candidates, candidates
 from docstore.sweep.kernels import Columns, shared_of_sets
 from docstore.sweep.stages import in_order

@@ -1,16 +1,15 @@
 """By what versions are equal, and what they are named by in that: one rule for all stages of a sweep.
 
 Pure; must not know rows.  Versions are equal by the same rules as in verdicts.  With 50 words or more: the text, and
-the words of the title that `dedup.doubt` uses.  With 20 to 49: the text, and the title's words in order.  With fewer,
-without text or without a 2xx status: the body.  Only versions with 50 words or more are compared further.
+the words of the title that `dedup.comparable` uses.  With 20 to 49: the text, and the title's words in order.  With
+fewer, without text or without a 2xx status: the body.  Only versions with 50 words or more are compared further.
 """
 
 from __future__ import annotations
 
 from blake3 import blake3
 
-from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, status_class
-from docstore.dedup.doubt import distinctive_words
+from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, distinctive_words, status_class
 from docstore.reference.words import words
 
 BY_BODY, BY_TITLE, BY_TEXT = 0, 1, 2

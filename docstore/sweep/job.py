@@ -28,8 +28,7 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore.dedup.candidates import Numbers, leaders
-from docstore.dedup.clusters import CanonicalPolicy, Clusters, Pages, cluster_groups, policy_order
+from docstore.dedup.clusters import CanonicalPolicy, Clusters, Pages, cluster_groups, leaders, policy_order
 from docstore.dedup.comparable import MIN_NEAR_WORDS, REASON_TITLE_MISMATCH
 from docstore.model.capture import BODY, ClusterPlace
 from docstore.model.errors import InvalidArgument
@@ -38,7 +37,7 @@ from docstore.model.keys import row_key, same_host, site, url_of
 from docstore.model.pointers import PagePointer
 from docstore.model.types import SAME_PAGE, Policy, VerdictKind
 from docstore.reading.documents import DocumentReader
-from docstore.reference.fingerprints import distinct
+from docstore.reference.fingerprints import Numbers, distinct
 from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore
 from docstore.sweep.candidates import expected_recall
@@ -494,7 +493,8 @@ class _Sweep:
         canonical = clusters.canonical
         equal = (versions.identity == versions.identity[canonical]).all(axis=1)
         equal |= (versions.bodies == versions.bodies[canonical]).all(axis=1)
-        for number in np.flatnonzero(versions.rows != versions.rows[canonical]).tolist():
+        chosen = (versions.rows != versions.rows[canonical]) & (versions.column_times >= versions.timestamps)
+        for number in np.flatnonzero(chosen).tolist():
             if not self._options.any_host and not same_host(
                 versions.row_keys[number], versions.row_keys[int(canonical[number])]
             ):

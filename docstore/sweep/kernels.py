@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from docstore.dedup.comparable import MIN_NEAR_WORDS
 from docstore.dedup.kernel import Kernel, shared_members
-from docstore.dedup.overlaps import Sets
-from docstore.reference.fingerprints import BINS, minima
+from docstore.reference.fingerprints import BINS, Sets, minima
 from docstore.reference.words import words
 from docstore.sweep.identity import identify, text_of
 

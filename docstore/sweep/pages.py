@@ -21,8 +21,6 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore.dedup.candidates import Numbers
-from docstore.dedup.checksum import decides_alone
 from docstore.dedup.comparable import (
     MIN_NEAR_WORDS,
     REASON_BLANK,
@@ -30,14 +28,15 @@ from docstore.dedup.comparable import (
     status_class,
     text_compares,
 )
+from docstore.dedup.kernel import decides_alone
 from docstore.model import capture, keys
 from docstore.model.capture import Column, StoredVerdict
 from docstore.model.errors import CorruptionError
-from docstore.model.format import CAPTURE_STORED, SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
+from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
 from docstore.model.types import SAME_PAGE, header_of
 from docstore.reading.documents import DocumentReader
 from docstore.reading.lookup import MAX_REDIRECTS, REDIRECT_STATUSES
-from docstore.reference.fingerprints import BINS
+from docstore.reference.fingerprints import BINS, Numbers
 from docstore.reference.words import words
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
@@ -105,7 +104,8 @@ class Versions:
         row_keys: of each.
         rows: (n,) int64 number of its row, counted from 0.
         timestamps: (n,) int64 microseconds, when its bytes were first seen.
-        column_times: (n,) int64 time of the newest stored capture, where its cluster stands.
+        column_times: (n,) int64 time of its newest stored capture, where its cluster stands; older than a version
+            of visits, which a late capture parts from the capture that they confirm: it goes with that.
         identity: (n, 2) uint64: equal exactly for equal pages, in the sense of `equal_by`.
         bodies: (n, 2) uint64: equal exactly for equal bodies of one status class.
         equal_by: (n,) uint8 BY_BODY, BY_TITLE or BY_TEXT.
@@ -224,8 +224,7 @@ class _Reading:
                 if is_version:
                     self._version(row_key, one.timestamp, columns, body)
             if is_version:
-                if one.kind == CAPTURE_STORED:
-                    self._column_times[-1] = one.timestamp
+                self._column_times[-1] = max(one.source, self._column_times[-1])
                 self._note_verdict(verdict)
         live = {one.timestamp for one in captures}
         placed = {
@@ -234,8 +233,8 @@ class _Reading:
             if timestamp in live and not columns.keys().isdisjoint(_PLACED)
         }
         for number in range(first, len(self._rows)):
-            self._placed[number] = placed.pop(self._column_times[number], 0)
-        self._stale += [(row_key, timestamp) for timestamp in placed]
+            self._placed[number] = placed.get(self._column_times[number], 0)
+        self._stale += [(row_key, timestamp) for timestamp in sorted(placed.keys() - set(self._column_times[first:]))]
         if captures:
             self._note_redirect(row_key, captures[0])
         self._row_number += 1
@@ -267,7 +266,7 @@ class _Reading:
         self._lists.append(capture.ENTRIES in columns)
         self._rows.append(self._row_number)
         self._timestamps.append(timestamp)
-        self._column_times.append(timestamp)
+        self._column_times.append(0)
         self._placed.append(0)
         self._identity += identity
         self._bodies += body

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.candidates import Numbers
+from docstore.reference.fingerprints import Numbers
 
 Similarities = NDArray[np.float64]
 

@@ -16,13 +16,11 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore.dedup.candidates import Numbers
-from docstore.dedup.overlaps import Sets
 from docstore.model import capture
 from docstore.model.errors import CorruptionError
 from docstore.model.types import header_of
 from docstore.reading.documents import DocumentReader
-from docstore.reference.fingerprints import BINS
+from docstore.reference.fingerprints import BINS, Numbers, Sets
 from docstore.storage.envelope import envelope_raw_bytes
 from docstore.store import DocumentStore
 from docstore.sweep.engine import Engine

@@ -1,8 +1,8 @@
-"""Pairs of a sweep that titles set apart: the rule of `dedup.doubt` over all pages of a store.
+"""Pairs of a sweep that titles set apart: the rule of `dedup.comparable` over all pages of a store.
 
-Knows `dedup.doubt` and the arrays of versions; must not know how shingles are compared.  A write sees the pages that
-came before it: some 16 to 32 texts like its own, and the 64 oldest pages of each.  A sweep sees all pages with texts
-near one of the two, so it sets apart pairs for which a write had no evidence yet.
+Knows `dedup.comparable` and the arrays of versions; must not know how shingles are compared.  A write sees the pages
+that came before it: some 16 to 32 texts like its own, and the 64 oldest pages of each.  A sweep sees all pages with
+texts near one of the two, so it sets apart pairs for which a write had no evidence yet.
 
 Versions of equal text and title words are one group, and a pair is one of groups.  It is set apart if all pairs of its
 pages are.
@@ -16,9 +16,9 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.candidates import Numbers
-from docstore.dedup.doubt import TitledPage, has_evidence, title_mismatch, titles_contradict
+from docstore.dedup.comparable import TitledPage, has_evidence, title_mismatch, titles_contradict
 from docstore.model.keys import host_of
+from docstore.reference.fingerprints import Numbers
 from docstore.sweep.pages import Versions
 from docstore.sweep.texts import Maker
 

@@ -12,8 +12,7 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore.dedup.candidates import Numbers
-from docstore.dedup.overlaps import Sets
+from docstore.reference.fingerprints import Numbers, Sets
 from docstore.sweep.engine import Engine
 from docstore.sweep.kernels import Columns
 from docstore.sweep.stages import INPUT_BYTES, Workspace

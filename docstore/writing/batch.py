@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from docstore.dedup.comparable import TitledPage
 from docstore.dedup.detector import Judgement, StoredPage
-from docstore.dedup.doubt import TitledPage
 from docstore.model.capture import BODY, MAIN, Column, StoredVerdict
 from docstore.model.format import CAPTURE_REJECTED, CAPTURE_STORED, INLINE_LIMIT_BYTES
 from docstore.model.pointers import PagePointer
@@ -446,8 +446,11 @@ class GroupPages(StoredPages):
     def base(self, pointer: PagePointer) -> Base | None:
         """What a page like this one can be a delta against: its body, or the base of its body.
 
-        None when the page is gone, or its body too small to be worth it, or too large, or cannot be read.
+        None when the page is gone, or its body too small to be worth it, or too large, or cannot be read; and where
+        each value has a cell of its own.
         """
+        if not self._placement.shares_values:
+            return None
         pending = self.batch.pages.get(pointer)
         if pending is not None:
             return pending.base

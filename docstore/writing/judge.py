@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from docstore.dedup.buckets import TABLE as POSTINGS
-from docstore.dedup.checksum import decides_alone
 from docstore.dedup.comparable import bodies_compare
 from docstore.dedup.detector import Detector, Judgement
 from docstore.dedup.index import POINTER_SLICE, HashIndex
+from docstore.dedup.kernel import decides_alone
 from docstore.model import capture
 from docstore.model.capture import BODY, VERDICT, StoredVerdict, decode_verdict
 from docstore.model.errors import CorruptionError
@@ -415,8 +415,8 @@ class GroupReads:
         judged = [one for one in pages if one.analysis is not None and not one.error]
         own = [
             (one.row_key, ReadSpec((CAPTURE_FAMILY,), end=one.timestamp + 1, cell_limit=FIRST_RECORDS))
-            for one in judged
-            if not self._own.is_absent(one.row_key)
+            for one in pages
+            if not one.error and not self._own.is_absent(one.row_key)
         ]
         rows = self._index.rows_of(one.analysis for one in judged if one.analysis is not None)
         self._engine.read_ahead(PAGES, own, FirstQualifiers(POSTINGS, rows, POINTER_SLICE))
@@ -426,12 +426,15 @@ class GroupReads:
         engine = self._engine
         if engine is None:
             return
-        analyses = [one.analysis for one in pages if one.analysis is not None and not one.error]
-        found = self._index.read_together(analyses, self._detector.asked)
-        engine.read_ahead(
-            PAGES,
-            [(row_key, ReadSpec((CAPTURE_FAMILY,), start=at, end=at + 1)) for at, row_key in dict.fromkeys(found)],
-        )
+        judged = [one for one in pages if one.analysis is not None and not one.error]
+        analyses = [one.analysis for one in judged if one.analysis is not None]
+        found = list(self._index.read_together(analyses, self._detector.asked))
+        for one, analysis in zip(judged, analyses, strict=True):
+            previous = self._own.own(one.row_key, one.timestamp).previous
+            if previous is not None and previous.checksum == analysis.body_checksum:  # its values are to be readable
+                found.append(PagePointer(previous.source, one.row_key))
+        # With their values: a page that a verdict names has to be readable.
+        engine.read_ahead(PAGES, [(row_key, ReadSpec(start=at, end=at + 1)) for at, row_key in dict.fromkeys(found)])
 
     def drop(self, plan: Plan) -> None:
         """A part of the group was written, or may be: its rows are read again."""

@@ -18,9 +18,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from docstore.dedup.detector import Judgement
-from docstore.dedup.index import HashIndex, Posted
+from docstore.dedup.index import HashIndex, Posted, Pruner
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.prune import Pruner
 from docstore.model import capture, keys
 from docstore.model.analysis import Analysis
 from docstore.model.errors import CommitUnknown, CorruptionError, StorageError
@@ -483,9 +482,13 @@ class DuplicateApplier:
         gone: dict[bytes, capture.Column] = {}
         for record in records:
             gone |= {value: column for column, value in record.refs}
-            if record.kind == CAPTURE_NOT_MODIFIED:  # there is nothing any more that it could confirm
-                columns = {column: value for column, value in record.columns.items() if column == capture.VISIT}
-                changed.append(record._replace(columns=columns, confirms=0, body_name=b"").cell())
+            if record.kind == CAPTURE_NOT_MODIFIED:  # named by what it found: it must not confirm an older page
+                found = records[0]
+                columns = {
+                    capture.VISIT: record.columns[capture.VISIT],
+                    capture.CHECKSUM: found.columns[capture.CHECKSUM],
+                }
+                changed.append(record._replace(columns=columns, confirms=0, body_name=found.body_name).cell())
                 continue
             verdict = self._stored_verdict(record)
             columns = {column: value for column, value in record.columns.items() if column == capture.CHECKSUM}

@@ -8,7 +8,7 @@ lock, and places the pages of a batch in their order.
 
 from __future__ import annotations
 
-from docstore.dedup.checksum import decides_alone
+from docstore.dedup.kernel import decides_alone
 from docstore.model import capture
 from docstore.model.format import (
     CAPTURE_CONFIRMED,

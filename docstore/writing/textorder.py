@@ -11,11 +11,11 @@ from itertools import islice
 
 import numpy as np
 
-from docstore.dedup.buckets import Buckets, Keys
-from docstore.dedup.ranking import IndexQuery
+from docstore.dedup.buckets import Buckets
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.reading.index import kernel_of, open_buckets, stored_texts, text_numbers
 from docstore.reading.pages import StoredPages
+from docstore.reference.ranking import IndexQuery, Keys
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Backend, Committer
 from docstore.storage.table import Table

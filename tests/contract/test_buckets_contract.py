@@ -10,10 +10,10 @@ import pytest
 from memory_engine import MemoryEngine
 
 from docstore.dedup.buckets import Buckets, LayeredBuckets, RowBuckets
-from docstore.dedup.ranking import BUCKET_LIMIT, IndexQuery
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.errors import StorageError
 from docstore.model.types import Durability
+from docstore.reference.ranking import BUCKET_LIMIT, IndexQuery
 from docstore.storage.engine import Engine
 
 SEED = 20261121

@@ -16,9 +16,12 @@ from test_protocol import check, states
 from docstore.cluster.client import Conditional, HBaseCell
 from docstore.cluster.commit import SlotCommitter
 from docstore.cluster.requests import Requests, claim_name, slot_name
+from docstore.model.capture import BODY
 from docstore.model.errors import CommitUnknown, StorageError
+from docstore.model.format import CAPTURE_STORED
 from docstore.model.pointers import PagePointer
-from docstore.model.types import Durability, RowMutations, SetCell
+from docstore.model.types import Durability, RowMutations
+from docstore.storage.captures import CaptureRecord
 from docstore.storage.plan import Plan, Slot
 from docstore.storage.protocol import CheckAndMutate, Program, Read, delete, write
 
@@ -205,18 +208,26 @@ class Engine:
         pass
 
 
-class NoDictionaries:
+class NoValues:
+    """Values of a store in which none is long."""
+
     def mutations(self) -> list[RowMutations]:
         return []
 
+    def with_values(self, row: RowMutations) -> RowMutations:
+        return row
+
+    def drop_placed(self) -> None:
+        pass
+
 
 def committer(client: InMemory, session: bytes) -> SlotCommitter:
-    return SlotCommitter(Engine(client), NoDictionaries(), Durability.SYNC, session, lambda: None)  # type: ignore[arg-type]
+    return SlotCommitter(Engine(client), NoValues(), Durability.SYNC, session, lambda: None)  # type: ignore[arg-type]
 
 
 def slot(row_key: bytes, *needs: PagePointer) -> Slot:
     pointer = PagePointer(1000, row_key)
-    row = RowMutations("pages", row_key, [SetCell("page", b"body", 1000, b"\x00body")])
+    row = RowMutations("pages", row_key, [CaptureRecord(1000, CAPTURE_STORED, {BODY: b"\x00body"}).cell()])
     return Slot(pointer, row, b"" if needs else b"\x02body", False, frozenset(needs))
 
 

@@ -50,6 +50,7 @@ class Life:
         self.themes = [words(number, 90) for number in range(3)]
         self.holds: dict[str, dict[int, Seen]] = {url: {} for url in self.urls}
         self.rejected: set[tuple[str, int]] = set()
+        self.waiting: set[tuple[str, int]] = set()
         self.number = 0
         self.store = docstore.open(folder / "s0", create=True, durability="none")
 
@@ -70,12 +71,25 @@ class Life:
             self.rejected.add((url, result.timestamp))
 
     def visit(self) -> None:
-        """A 304: stands for the newest version before it, for good."""
+        """A 304: stands for the newest version before it, for good; without one for what comes before it later."""
         url, at = self.choose.choice(self.urls), T0 + self.choose.randrange(LAST_SECOND) * SECOND
-        before = [timestamp for timestamp in self.holds[url] if timestamp < at]
-        self.store.put_page(url, status=304, fetched_at=at)
-        if before and at not in self.holds[url] and (url, at) not in self.rejected:
-            self.holds[url][at] = self.holds[url][max(before)]
+        result = self.store.put_page(url, status=304, fetched_at=at)
+        if result.stored == "known":
+            return
+        before = [timestamp for timestamp in self.holds[url] if timestamp < result.timestamp]
+        if before:
+            self.holds[url][result.timestamp] = self.holds[url][max(before)]
+        else:
+            self.waiting.add((url, result.timestamp))
+
+    def shown(self, url: str) -> dict[int, Seen]:
+        """What a page shows at each time."""
+        holds = dict(self.holds[url])
+        for its, timestamp in self.waiting:
+            before = [one for one in self.holds[url] if one < timestamp]
+            if its == url and before:
+                holds[timestamp] = self.holds[url][max(before)]
+        return holds
 
     def delete(self) -> None:
         """A page goes, for good or not."""
@@ -83,6 +97,7 @@ class Life:
         self.store.delete(url, purge=self.choose.random() < 0.5)
         self.holds[url] = {}
         self.rejected = {one for one in self.rejected if one[0] != url}
+        self.waiting = {one for one in self.waiting if one[0] != url}
 
     def sweep(self) -> None:
         """Clusters, and a second sweep that writes nothing."""
@@ -116,7 +131,8 @@ class Life:
     def verify(self, what: str) -> None:
         """Compare all that can be asked."""
         assert list(check(self.store.opened)) == [], what
-        for url, holds in self.holds.items():
+        for url in self.holds:
+            holds = self.shown(url)
             shown = [document.timestamp for document in self.store.history(url)]
             fetched = {timestamp for its, timestamp in self.rejected if its == url}
             assert shown == sorted({*holds, *fetched}, reverse=True), what

@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docstore import compiled
-from docstore.dedup.kernel import Kernel
-from docstore.dedup.packing import Packing, packing
-from docstore.dedup.ranking import LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery
-from docstore.dedup.runs import key_bytes
+from docstore.dedup.kernel import Kernel, Packing
 from docstore.reference import fingerprints
+from docstore.reference.postings import key_bytes
+from docstore.reference.ranking import LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery
 from docstore.reference.texts import QueryText, SketchBounds
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
@@ -129,7 +128,7 @@ def test_the_same_texts_are_proposed_in_the_same_order(seed: int, bands: int, fi
     own = posted[0][0] if posted and seed % 3 else 7
     more = seed % 5
     query = IndexQuery(band_keys, samples, runs, own, more)
-    expected, found = (proposed(kernel, query, posted, 64) for kernel in (packing("reference"), packing("native")))
+    expected, found = (proposed(kernel, query, posted, 64) for kernel in (Packing("reference"), Packing("native")))
     assert found == expected
     numbers, candidates, _, further, *_ = found
     assert len(set(numbers)) == len(numbers) <= LOOKS_NEAR + LOOKS_INSIDE + LOOKS_MOST + 2 * more

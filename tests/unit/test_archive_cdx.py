@@ -6,17 +6,21 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 pytest.importorskip("re2")
 
-from docstore.model.types import Policy, SetCell, VerdictKind
+from docstore.model.capture import PAYLOAD_DIGEST, STATUS, TYPE
+from docstore.model.types import Policy, ReadSpec, VerdictKind
+from docstore.reports.check import check
 from docstore.serving.archive_app import ArchiveApp, archive_app
 from docstore.serving.archive_captures import Budget, CaptureIndex, Digests
 from docstore.serving.settings import ArchiveSettings
 from docstore.store import DocumentStore, open_store
 from tests.archive_case import CAPTURES, Recorded, ask, make_store
+from tests.stores import change_capture
 
 ALL = "/web/cdx?url=example.test/*"
 
@@ -307,9 +311,15 @@ def test_a_digest_that_nobody_recorded_is_worked_out_and_kept(tmp_path: Path) ->
         digest = "VL2MMHO4YXUKFWV63YHTWSBM3GXKSQ2N"  # sha1 of hello
         app = archive_app(store)
         assert lines(app, "/web/cdx?url=a.test/")[0][5] == digest
-        document = store.get("http://a.test/")
-        assert document is not None and document.newest.payload_digest == f"sha1:{digest}"
+        row = store.cells.read_row("http://a.test/", ReadSpec(("http",), b"payload_digest"))
+        assert row is not None and [cell.value for cell in row.cells] == [f"sha1:{digest}".encode()]
         app.close()
+        with mock.patch.object(DocumentStore, "get", side_effect=AssertionError("no body is read again")):
+            again = archive_app(store)
+            assert lines(again, "/web/cdx?url=a.test/")[0][5] == digest
+            again.close()
+        store.compact()
+        assert list(check(store.opened)) == []
 
 
 def test_a_page_that_is_deleted_meanwhile_gets_no_row_again(tmp_path: Path) -> None:
@@ -338,14 +348,11 @@ def test_a_page_that_is_deleted_meanwhile_gets_no_row_again(tmp_path: Path) -> N
         assert list(store.cells.scan()) == []
 
 
-def test_a_cell_that_somebody_set_by_hand_breaks_no_list(tmp_path: Path) -> None:
+def test_columns_that_make_no_sense_break_no_list(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", create=True) as store:
         store.put_page("http://a.test/", b"hello", fetched_at=1_700_000_000_000_000)
-        cells = [
-            SetCell("http", name, 1_700_000_000_000_000, b"\xff no number\n" * 200)
-            for name in (b"status", b"type", b"payload_digest")
-        ]
-        store.cells.apply("http://a.test/", cells)
+        senseless = dict.fromkeys((STATUS, TYPE, PAYLOAD_DIGEST), b"\xff no number\n" * 200)
+        change_capture(store, "http://a.test/", senseless)
         app = archive_app(store)
         assert lines(app, "/web/cdx?url=a.test/")[0][3:5] == ["unk", "-"]
         reply = ask(app, "/web/20231114221320id_/http://a.test/")
@@ -379,9 +386,7 @@ def test_bodies_beyond_the_bound_keep_an_unknown_digest(tmp_path: Path) -> None:
 def test_recorded_digests_of_other_spellings(tmp_path: Path, recorded: str, shown: str) -> None:
     with open_store(tmp_path / "store", create=True) as store:
         store.put_page("http://a.test/", b"hello", fetched_at=1_700_000_000_000_000)
-        store.cells.apply(
-            "http://a.test/", [SetCell("http", b"payload_digest", 1_700_000_000_000_000, recorded.encode())]
-        )
+        change_capture(store, "http://a.test/", {PAYLOAD_DIGEST: recorded.encode()})
         app = archive_app(store, ArchiveSettings(keep_digests=False))
         assert lines(app, "/web/cdx?url=a.test/")[0][5] == shown
         app.close()

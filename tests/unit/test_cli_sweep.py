@@ -11,18 +11,20 @@ import pytest
 import docstore
 from docstore.cli.main import main
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.ranking import IndexQuery
 from docstore.dedup.runbuckets import RunBuckets
+from docstore.model.capture import TEXT_CHECKSUM
 from docstore.model.format import KEYS_SCHEME_ROW, POSTING_TEXT
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteRow, Durability, RowMutations, VerdictKind
 from docstore.reading import index
 from docstore.reading.index import SeenPages
 from docstore.reference import fingerprints
+from docstore.reference.ranking import IndexQuery
 from docstore.reports.dedup import dedup_stats
 from docstore.storage.engine import Engine
 from tests.cli_case import Terminal, article, html
 from tests.pages import changed
+from tests.stores import change_capture
 
 SECOND = 1_000_000
 TYPE = {"Content-Type": "text/html; charset=utf-8"}
@@ -292,8 +294,7 @@ def test_reindex_fingerprints_pages_of_another_scheme_again(
     with docstore.open(terminal.store, durability="none") as store:
         drop_postings(store.opened.engine, 0)
         cell = next(c for c in store.cells.slices(A, families=("dedup",)) if c.qualifier == b"text_checksum")
-        old = docstore.SetCell("dedup", b"text_checksum", cell.timestamp, b"\x63" + cell.value[1:])
-        store.cells.apply(A, [old])
+        change_capture(store, A, {TEXT_CHECKSUM: b"\x63" + cell.value[1:]})
         assert store.table.read_row(store.cells.row_key(A))
     found = terminal("reindex", "--json").object()
     assert (found["outdated"], found["posted"]) == (1, 5)

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import docstore
-from docstore.dedup.comparable import REASON_DOUBTFUL, REASON_TITLE_MISMATCH
-from docstore.dedup.doubt import is_doubtful
+from docstore.dedup.comparable import REASON_DOUBTFUL, REASON_TITLE_MISMATCH, is_doubtful
 from docstore.model.analysis import Analysis
 from docstore.model.types import Durability, VerdictKind
 from docstore.reports.dedup import dedup_stats

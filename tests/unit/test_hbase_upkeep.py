@@ -32,7 +32,7 @@ from docstore.storage.reports import CompactionReport
 from docstore.store import DocumentStore
 
 T0 = 1_700_000_000_000_000
-ONE_VERSION = tuple(ColumnFamily(name, GCPolicy(max_versions=1)) for name in ("page", "http", "text", "dedup"))
+ONE_VERSION = Schema(captures=GCPolicy(max_versions=1))
 BY_REFERENCE = {VerdictKind.NEAR: Policy.REFERENCE}
 
 
@@ -76,7 +76,7 @@ def put_and_die(cluster: MemoryCluster, pages: list[Page]) -> None:
 
 
 def filled(cluster: MemoryCluster) -> None:
-    with open_store(Schema(families=ONE_VERSION)) as store:
+    with open_store(ONE_VERSION) as store:
         fill(store)
     put_and_die(cluster, [capture("died", 77, 70)])
 
@@ -377,11 +377,11 @@ def test_chunks_go_when_nothing_has_needed_them_for_long(
     monkeypatch.setattr("docstore.cluster.values.CHUNK_BYTES", 2000)
     now = [1000.0]
     monkeypatch.setattr(upkeep.ChunkUpkeep.__init__, "__defaults__", (lambda: now[0],))
-    with open_store() as store:
+    with open_store(Schema(families=(ColumnFamily("mine"),))) as store:
         store.put_page("https://long.example/", body, fetched_at=T0)
         store.put_page("https://other.example/", body[:-9], fetched_at=T0)
-        store.put_page("https://long.example/", body, fetched_at=T0 + 5_000_000)  # confirms: refers to the same chunks
-        store.cells.apply("https://own.example/", [SetCell("text", b"mine", T0, body)])
+        store.put_page("https://long.example/", body, fetched_at=T0 + 5_000_000)  # confirms: shows the same value
+        store.cells.apply("https://own.example/", [SetCell("mine", b"value", T0, body)])
         store.delete("https://other.example/")
     put_and_die(cluster, [Page("https://died.example/", body[:-5], 200, (), T0)])
     many = len(cluster.tables["tests:chunks"])

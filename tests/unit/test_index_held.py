@@ -12,8 +12,7 @@ from memory_engine import MemoryEngine
 
 from docstore.dedup import index as index_module
 from docstore.dedup.buckets import RowBuckets
-from docstore.dedup.index import POINTER_SLICE, HashIndex
-from docstore.dedup.oldest import Oldest
+from docstore.dedup.index import POINTER_SLICE, HashIndex, Oldest
 from docstore.model.analysis import Analysis
 from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.types import Cell, Durability, ReadSpec, RowMutations

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from docstore.dedup.levels import RunLevels, Span
-from docstore.dedup.slices import LIST_LIMIT
+from docstore.dedup.runbuckets import RunLevels
+from docstore.dedup.runs import Span
 from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.reference.postings import LIST_LIMIT
 
 SEED = 20261120
 LIMIT = LIST_LIMIT
@@ -201,7 +202,7 @@ def test_a_missing_or_damaged_run_is_named_not_passed_over() -> None:
 
 
 def test_few_texts_with_very_many_keys_become_a_run_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("docstore.dedup.levels.FLUSH_POSTINGS", 5000)
+    monkeypatch.setattr("docstore.dedup.runbuckets.FLUSH_POSTINGS", 5000)
     levels = RunLevels(HeapStorage(), flush_texts=1000)
     for group in range(4):
         levels.post(group, levels.log_keys(np.arange(3000, dtype=np.uint64) + np.uint64(3000 * group)))

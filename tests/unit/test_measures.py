@@ -12,8 +12,9 @@ import pytest
 import docstore
 from docstore.dedup.kernel import Kernel
 from docstore.lab.pictures import plotted_pairs
+from docstore.model.capture import SIMHASH
 from docstore.model.errors import InvalidArgument
-from docstore.model.types import ReadSpec, Schema, SetCell
+from docstore.model.types import ReadSpec, Schema
 from docstore.reading.documents import Capture
 from docstore.reference import fingerprints
 from docstore.reference.fingerprints import simhash
@@ -26,6 +27,7 @@ from docstore.sweep.job import sweep
 from tests.cli_case import Terminal
 from tests.pages import changed, page, words
 from tests.serving import serving
+from tests.stores import change_capture
 
 SECOND = 1_000_000
 TYPE = {"Content-Type": "text/html; charset=utf-8"}
@@ -153,17 +155,15 @@ def test_measures_refuse_captures_without_what_they_need(store: DocumentStore) -
 def test_fingerprints_of_another_scheme_are_not_compared(store: DocumentStore) -> None:
     row = store.cells.read_row(A, ReadSpec(families=("dedup",)))
     assert row is not None
-    for cell in row.cells:
-        if cell.qualifier in (b"simhash", b"sketch", b"checksum", b"text_checksum"):
-            other_scheme = bytes((cell.value[0] ^ 0x80,)) + cell.value[1:]
-            store.cells.apply(A, [SetCell("dedup", cell.qualifier, cell.timestamp, other_scheme)])
+    fingerprints = {cell[:2]: cell.value for cell in row.cells if cell.qualifier != b"verdict"}
+    change_capture(store, A, {column: bytes((value[0] ^ 0x80,)) + value[1:] for column, value in fingerprints.items()})
     found = compared(store, A, COPY)
     assert (found.jaccard, found.fingerprint_overlap) == (1.0, 1.0)
     assert (found.same_checksum, found.same_text_checksum, found.simhash_bits, found.sketch_estimate) == (None,) * 4
     assert similar_by_simhash(store, A, 64) == []
     assert A not in {one.url for one in similar_by_simhash(store, COPY, 64, limit=100)}
     for value in (b"", b"\1", b"\1" * 8, b"\1" * 300):
-        store.cells.apply(A, [SetCell("dedup", b"simhash", capture(store, A).timestamp, value)])
+        change_capture(store, A, {SIMHASH: value})
         assert capture(store, A).simhash is None
 
 

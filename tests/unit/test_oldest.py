@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from docstore.dedup.oldest import Oldest
+from docstore.dedup.index import Oldest
 from docstore.model.pointers import PagePointer
 
 SEED = 20261121

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docstore import compiled
-from docstore.dedup import kernel, overlaps
-from docstore.dedup.overlaps import Sets
+from docstore.dedup import kernel
+from docstore.reference import fingerprints
+from docstore.reference.fingerprints import Sets
 from tools.bench.exact_join import overlap_pairs
 
-COUNTERS = [overlaps.shared_members, *([kernel.shared_members] if not compiled.WHY_NOT else [])]
+COUNTERS = [fingerprints.shared_members, *([kernel.shared_members] if not compiled.WHY_NOT else [])]
 
 
 def random_sets(seed: int, count: int, members: int, wide: bool = True) -> Sets:
@@ -55,7 +56,7 @@ def test_native_code_counts_what_the_reference_counts(made: list[set[int]], data
     expected = [len(made[one] & made[other]) for one, other in pairs]
     found = kernel.shared_members(sets, first, second)
     assert found.dtype == np.int64
-    assert found.tolist() == overlaps.shared_members(sets, first, second).tolist() == expected
+    assert found.tolist() == fingerprints.shared_members(sets, first, second).tolist() == expected
 
 
 @pytest.mark.parametrize("count", COUNTERS)

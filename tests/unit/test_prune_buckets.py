@@ -8,9 +8,9 @@ import numpy as np
 from memory_engine import MemoryEngine
 
 from docstore.dedup.buckets import RowBuckets
-from docstore.dedup.prune import Pruner
-from docstore.dedup.ranking import BUCKET_LIMIT
+from docstore.dedup.index import Pruner
 from docstore.model.types import Durability
+from docstore.reference.ranking import BUCKET_LIMIT
 from docstore.storage.plan import Plan, Stage, apply
 
 FULL, ROOMY = np.array([5], np.uint64), np.array([6], np.uint64)

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from pages import changed, page, words
 
-from docstore import DeleteCells, DeleteFamily, DeleteRow, Policy, VerdictKind
-from docstore.model.capture import BODY, CHECKSUM
+from docstore import DeleteRow, Policy, VerdictKind
 from docstore.model.errors import CommitUnknown, DocstoreError, StorageError
-from docstore.model.types import ColumnFamily, Durability, GCPolicy, Mutation, Schema
+from docstore.model.types import Durability, GCPolicy, Schema
 from docstore.reports.check import check
 from docstore.store import DocumentStore
 from docstore.tablets.layout import Layout
@@ -34,20 +33,9 @@ def named_for_the_next(store: DocumentStore) -> str:
     return store.put_page(NEXT, BODIES[2], headers=HTML).verdict.of_url
 
 
-@pytest.mark.parametrize(
-    "gone",
-    [
-        DeleteRow(),
-        DeleteFamily("page"),
-        DeleteFamily("dedup"),
-        DeleteCells(*BODY),
-        DeleteCells(*CHECKSUM),
-        DeleteCells(*BODY, T0, T0 + 1000),
-    ],
-)
-def test_a_referrer_is_seen_once_cells_of_its_original_are_deleted(store: DocumentStore, gone: Mutation) -> None:
+def test_a_referrer_is_seen_once_the_row_of_its_original_is_deleted(store: DocumentStore) -> None:
     put_pair(store)
-    store.cells.apply_many([(ORIGINAL, [gone])])
+    store.cells.apply_many([(ORIGINAL, [DeleteRow()])])
     assert named_for_the_next(store) == REFERRER
     assert list(check(store.opened)) == []
 
@@ -84,7 +72,7 @@ def test_the_bytes_and_the_text_of_a_referrer_are_found_elsewhere(store: Documen
 
 def test_a_referrer_is_seen_once_compaction_finds_that_its_original_has_expired(tmp_path: Path) -> None:
     now = [T0]
-    schema = Schema(families=(ColumnFamily("page", GCPolicy(max_age_seconds=1000)),))
+    schema = Schema(captures=GCPolicy(max_age_seconds=1000))
     opened = Layout(tmp_path / "s").open(create=True, schema=schema)
     with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
         put_pair(store, at=T0 + 900 * 10**6)
@@ -97,10 +85,7 @@ def test_a_referrer_is_seen_once_compaction_finds_that_its_original_has_expired(
 
 
 def test_a_page_that_a_policy_hides_is_deleted_all_the_same(tmp_path: Path) -> None:
-    schema = Schema(
-        families=tuple(ColumnFamily(name, GCPolicy(max_age_seconds=1)) for name in ("page", "http", "text", "dedup"))
-    )
-    opened = Layout(tmp_path / "s").open(create=True, schema=schema)
+    opened = Layout(tmp_path / "s").open(create=True, schema=Schema(captures=GCPolicy(max_age_seconds=1)))
     with DocumentStore(opened, Durability.NONE) as store:
         store.put_page(ORIGINAL, BODIES[0], headers=HTML, fetched_at=T0)
         assert store.get(ORIGINAL) is None

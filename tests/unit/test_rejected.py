@@ -11,7 +11,7 @@ from blake3 import blake3
 from pages import page, words
 
 import docstore
-from docstore import DeleteCells, Policy, Previous, Schema, UnsupportedFormat, VerdictKind
+from docstore import Policy, Previous, Schema, UnsupportedFormat, VerdictKind
 from docstore.model.capture import decode_verdict
 from docstore.model.keys import row_key, same_host
 from docstore.reading import orphans as scans
@@ -70,7 +70,8 @@ def test_scans_say_none_for_a_row_without_a_find(store: docstore.DocumentStore) 
     put(store, A, body, 0)
     put(store, B, body, 1)
     put(store, C, page(words(2, 80)), 2)
-    assert [None if one is None else one[0] for one in scans.rejected(store.cells)] == [None, B, None]
+    rejected = scans.rejected(store.table, store.opened.placement)
+    assert [None if one is None else one[0] for one in rejected] == [None, B, None]
     assert [one[0] for one in store.rejected()] == [B]
     assert list(scans.orphans(store.table, store.opened.placement)) == [None, None, None]
     store.delete(A)
@@ -154,7 +155,8 @@ def test_rejected_pages_are_orphans_when_their_duplicate_goes_or_changes(store: 
     assert orphans(store) == []
     put(store, A, page(words(2, 80)), 3)
     assert orphans(store) == [(B, "changed", A), (STRANGER, "changed", A)]
-    store.cells.apply(A, [DeleteCells("page", b"body", T0, T0 + 2 * SECOND + 1000)])
+    store.delete(A)
+    put(store, A, page(words(2, 80)), 3)
     (one, _) = store.orphans()
     assert (one.loss, one.timestamp, one.verdict.kind) == ("gone", T0 + SECOND, VerdictKind.EXACT)
     assert one.checksum[1:] == blake3(body).digest()

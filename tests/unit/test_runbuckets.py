@@ -15,14 +15,15 @@ import pytest
 from memory_engine import MemoryEngine
 from numpy.typing import NDArray
 
-from docstore.dedup.prune import Pruner
-from docstore.dedup.ranking import IndexQuery
+from docstore.dedup.index import Pruner
 from docstore.dedup.runbuckets import RunBuckets, Texts
 from docstore.dedup.runs import pruned_parts
 from docstore.model.format import RUN_LOG_PREFIX, RUN_REBUILD_ROW, RUN_TEXT_GONE
 from docstore.model.types import Durability, RowMutations, SetCell
+from docstore.reference.ranking import IndexQuery
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files
+from docstore.tablets.engines.leveldb import LevelDBEngine
 
 FLUSH = 50
 
@@ -105,6 +106,57 @@ def test_the_log_stays_short_and_keeps_its_newest_row(store: Store) -> None:
         assert buckets.damaged() == []
     assert len(store.log_rows()) <= 2 * FLUSH // 7 + 2
     assert store.log_rows()[-1] == 199
+
+
+@pytest.mark.parametrize("groups", [1, 7, 8, 9, 40])
+def test_a_closed_index_keeps_no_row_of_what_runs_hold(store: Store, groups: int) -> None:
+    for _ in range(3):
+        buckets = store.open()
+        store.write(buckets, groups)
+        buckets.close()
+        ends = [int(path.stem.split("-")[1], 16) for path in store.folder.glob("*.run")]
+        assert min(store.log_rows()) >= max(ends, default=0)
+    again = store.open()
+    assert store.all_found(again)
+    assert store.asked_for_texts == 0
+
+
+def test_rows_that_a_killed_process_left_go_with_the_next_writes(store: Store) -> None:
+    killed = store.open()
+    store.write(killed, FLUSH // 7 + 2)
+    assert killed.damaged() == []  # waits for its thread
+    rows = store.log_rows()
+    again = store.open()
+    for _ in range(3):  # fewer texts than a run needs
+        store.write(again, 1)
+        assert again.damaged() == []
+    assert min(store.log_rows()) > min(rows)
+    assert store.all_found(store.open())
+
+
+def test_a_run_that_is_gone_after_closing_is_missed(store: Store) -> None:
+    buckets = store.open()
+    store.write(buckets, -(-FLUSH // 7))  # the last group makes the run
+    buckets.close()
+    (run,) = store.folder.glob("*.run")
+    run.unlink()
+    assert store.all_found(store.open())
+    assert store.asked_for_texts == 1
+
+
+def test_leveldb_keeps_no_bytes_of_rows_that_have_left_the_log(store: Store, tmp_path: Path) -> None:
+    store.engine = LevelDBEngine(tmp_path / "engine", create=True)
+    buckets = store.open()
+    keys = np.arange(1000, dtype=np.uint64)
+    for group in range(3 * FLUSH):
+        buckets.post(group, keys + np.uint64(1000 * group))
+        store.engine.mutate_rows(buckets.mutations(), Durability.FLUSH)
+        buckets.end_group(committed=True)
+    buckets.close()
+    store.engine.close()
+    engine = LevelDBEngine(tmp_path / "engine")
+    assert engine.approximate_bytes("meta") < 10 * 5000, "of 150 rows of 5,000 bytes"
+    engine.close()
 
 
 @pytest.mark.parametrize("lost", ["all", "newest", "oldest"])
@@ -198,7 +250,7 @@ def test_a_rebuild_leaves_no_more_in_the_log_than_a_table_holds(store: Store, mo
     store.write(buckets, 5)  # 35 texts: fewer than FLUSH
     buckets.rebuild()
     assert not list(store.folder.glob("*.run"))
-    monkeypatch.setattr("docstore.dedup.levels.FLUSH_POSTINGS", 90)  # of 105
+    monkeypatch.setattr("docstore.dedup.runbuckets.FLUSH_POSTINGS", 90)  # of 105
     buckets.rebuild()
     assert len(list(store.folder.glob("*.run"))) == 1
     assert store.all_found(buckets)
@@ -387,7 +439,7 @@ def test_runs_are_made_anew_in_the_background_alone(store: Store, monkeypatch: p
             threads.append(threading.current_thread().name)
             yield part
 
-    monkeypatch.setattr("docstore.dedup.levels.pruned_parts", noted)
+    monkeypatch.setattr("docstore.dedup.runbuckets.pruned_parts", noted)
     buckets = store.open()
     store.write(buckets, 40)
     store.committed = store.committed[100:]

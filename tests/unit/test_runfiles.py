@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from docstore.dedup.levels import RunLevels, Span
-from docstore.dedup.runfiles import RunFiles
+from docstore.dedup.runbuckets import RunLevels
+from docstore.dedup.runs import RunFiles, Span
 from docstore.model.errors import CorruptionError, StorageError, StoreUnavailable
 from docstore.storage.files import Files
 

@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 
 from docstore import compiled
-from docstore.dedup import packing, runs
-from docstore.dedup.packing import Packing
-from docstore.dedup.runs import Run, merged_parts, mix_keys, pack, pruned_parts, run_parts, shape_of
-from docstore.dedup.slices import LIST_LIMIT
+from docstore.dedup.kernel import Packing
+from docstore.dedup.runs import Run, merged_parts, pruned_parts, run_parts, shape_of
 from docstore.model import format as disk
 from docstore.model.codec import crc32
 from docstore.model.errors import CorruptionError, InvalidArgument, UnsupportedFormat
 from docstore.model.format import RUN_FOOTER_BYTES, RUN_KEY_BITS, RUN_TEXT_GONE
+from docstore.reference.postings import LIST_LIMIT, RunView, bound_buckets, mix, pack
 
 SEED = 20261120
-KERNELS = [packing.packing("reference")] + ([] if compiled.WHY_NOT else [packing.packing("native")])
+KERNELS = [Packing("reference")] + ([] if compiled.WHY_NOT else [Packing("native")])
 
 pytestmark = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 
@@ -27,8 +26,8 @@ def postings_of(keys: np.ndarray, texts: np.ndarray) -> tuple[np.ndarray, np.nda
     """Sorted postings of (key, text number) in order of arrival, at most LIST_LIMIT of a key, and the text table."""
     table, first, place = np.unique(texts, return_index=True, return_inverse=True)
     arrival = np.argsort(np.argsort(first))
-    postings = np.sort(pack(mix_keys(keys), arrival[place].astype(np.uint64)))
-    return runs.bound_buckets(postings, LIST_LIMIT), table[np.argsort(first)]
+    postings = np.sort(pack(mix(keys), arrival[place].astype(np.uint64)))
+    return bound_buckets(postings, LIST_LIMIT), table[np.argsort(first)]
 
 
 def bytes_of(kernel: Packing, keys: np.ndarray, texts: np.ndarray) -> np.ndarray:
@@ -36,7 +35,7 @@ def bytes_of(kernel: Packing, keys: np.ndarray, texts: np.ndarray) -> np.ndarray
 
 
 def build(kernel: Packing, keys: np.ndarray, texts: np.ndarray) -> Run:
-    return kernel.open(bytes_of(kernel, keys, texts))
+    return Run(bytes_of(kernel, keys, texts))
 
 
 def load(seed: int, count: int, texts: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
@@ -62,7 +61,7 @@ def expected_of(keys: np.ndarray, texts: np.ndarray) -> dict[int, list[int]]:
 
 
 def found_in(kernel: Packing, opened: list[Run], keys: np.ndarray, limit: int = LIST_LIMIT) -> list[list[int]]:
-    owner, texts = kernel.find(opened, kernel.recent(), kernel.mix(keys), limit)
+    owner, texts = kernel.find([run.view(kernel) for run in opened], kernel.recent(), kernel.mix(keys), limit)
     assert (np.diff(owner) >= 0).all()
     result: list[list[int]] = [[] for _ in range(len(keys))]
     for key, text in zip(owner.tolist(), texts.tolist(), strict=True):
@@ -81,7 +80,10 @@ def test_a_run_gives_the_first_texts_of_a_key_in_order_of_arrival(kernel: Packin
     assert found_in(kernel, [run], asked) == [expected.get(key, [])[:LIST_LIMIT] for key in asked.tolist()]
     assert found_in(kernel, [run], asked[:0]) == []
     assert np.array_equal(
-        run.postings_between(0, 1 << run.shape.slice_bits, run.shape.slice_bits), postings_of(*named)[0]
+        RunView(run.buffer, run.layout, *run.shape).postings_between(
+            0, 1 << run.shape.slice_bits, run.shape.slice_bits
+        ),
+        postings_of(*named)[0],
     )
 
 
@@ -90,7 +92,7 @@ def test_merged_runs_give_what_their_postings_together_would(kernel: Packing, li
     parts = [load(seed, 300 * seed**3, 80, 20_000) for seed in range(1, 5)]
     pieces = [build(kernel, *part) for part in parts]
     assert len({piece.shape.slice_bits for piece in pieces}) > 1
-    merged = kernel.open(np.frombuffer(b"".join(merged_parts(kernel, pieces, limit)), np.uint8))
+    merged = Run(np.frombuffer(b"".join(merged_parts(kernel, pieces, limit)), np.uint8))
     expected = expected_of(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     asked = np.array(list(expected), np.uint64)
     first = [texts[:limit] for texts in expected.values()]
@@ -105,12 +107,12 @@ def test_merged_runs_give_what_their_postings_together_would(kernel: Packing, li
 def test_a_pruned_run_lacks_what_is_gone_and_full_buckets_stay_full(kernel: Packing, limit: int, left: int) -> None:
     keys, texts = load(left, 3000, 100, 200)
     postings, table = postings_of(keys, texts)
-    run = kernel.open(np.frombuffer(b"".join(run_parts(kernel, runs.bound_buckets(postings, limit), table)), np.uint8))
+    run = Run(np.frombuffer(b"".join(run_parts(kernel, bound_buckets(postings, limit), table)), np.uint8))
     every = np.unique(keys)
     before = found_in(kernel, [run], every)
     live = np.sort(table[:: max(1, 100 // left)][:left]) if left else table[:0]
     for _ in range(2):  # a second time changes nothing
-        run = kernel.open(np.frombuffer(b"".join(pruned_parts(kernel, run, live, limit)), np.uint8))
+        run = Run(np.frombuffer(b"".join(pruned_parts(kernel, run, live, limit)), np.uint8))
         assert not run.damaged_parts()
         assert run.texts == len(live) + min(limit, 100 - len(live))
         stay = [[text for text in texts if text in live] for texts in before]
@@ -127,10 +129,10 @@ def test_runs_that_lost_most_of_their_keys_are_merged_and_pruned_again(kernel: P
     runs_left = []
     for keys, texts in parts:
         pruned = b"".join(pruned_parts(kernel, build(kernel, keys, texts), live, LIST_LIMIT))
-        runs_left.append(kernel.open(np.frombuffer(pruned, np.uint8)))
+        runs_left.append(Run(np.frombuffer(pruned, np.uint8)))
     assert runs_left[0].shape.slice_bits > shape_of(runs_left[0].keys + runs_left[1].keys, 1).slice_bits
-    merged = kernel.open(np.frombuffer(b"".join(merged_parts(kernel, runs_left, LIST_LIMIT)), np.uint8))
-    again = kernel.open(np.frombuffer(b"".join(pruned_parts(kernel, runs_left[1], live, LIST_LIMIT)), np.uint8))
+    merged = Run(np.frombuffer(b"".join(merged_parts(kernel, runs_left, LIST_LIMIT)), np.uint8))
+    again = Run(np.frombuffer(b"".join(pruned_parts(kernel, runs_left[1], live, LIST_LIMIT)), np.uint8))
     expected = expected_of(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     roomy = {key: texts for key, texts in expected.items() if len(texts) < LIST_LIMIT}
     asked = np.array(list(roomy), np.uint64)
@@ -141,27 +143,27 @@ def test_runs_that_lost_most_of_their_keys_are_merged_and_pruned_again(kernel: P
 def test_runs_with_the_same_keys_are_merged_with_one_of_few_keys(kernel: Packing) -> None:
     keys = np.arange(5000, dtype=np.uint64)
     pieces = [build(kernel, keys, np.full(5000, text, np.uint64)) for text in (1, 2)]
-    both = kernel.open(np.frombuffer(b"".join(merged_parts(kernel, pieces, LIST_LIMIT)), np.uint8))
+    both = Run(np.frombuffer(b"".join(merged_parts(kernel, pieces, LIST_LIMIT)), np.uint8))
     few = build(kernel, keys[:10], np.full(10, 3, np.uint64))
     assert both.shape.slice_bits > shape_of(both.keys + few.keys, 3).slice_bits
-    merged = kernel.open(np.frombuffer(b"".join(merged_parts(kernel, [both, few], LIST_LIMIT)), np.uint8))
+    merged = Run(np.frombuffer(b"".join(merged_parts(kernel, [both, few], LIST_LIMIT)), np.uint8))
     assert found_in(kernel, [merged], keys) == [[1, 2, 3]] * 10 + [[1, 2]] * 4990
 
 
 def test_a_run_of_texts_without_keys_is_a_run(kernel: Packing) -> None:
     nothing = np.empty(0, np.uint64)
     texts = np.array([1 << 47, 5], np.uint64)
-    run = kernel.open(np.frombuffer(b"".join(run_parts(kernel, nothing, texts)), np.uint8))
-    assert (run.postings, run.text_numbers(slice(0, 2)).tolist()) == (0, texts.tolist())
-    merged = kernel.open(np.frombuffer(b"".join(merged_parts(kernel, [run, run], 64)), np.uint8))
-    assert merged.text_numbers(slice(0, 4)).tolist() == texts.tolist() * 2
+    run = Run(np.frombuffer(b"".join(run_parts(kernel, nothing, texts)), np.uint8))
+    assert (run.postings, run.text_numbers().tolist()) == (0, texts.tolist())
+    merged = Run(np.frombuffer(b"".join(merged_parts(kernel, [run, run], 64)), np.uint8))
+    assert merged.text_numbers().tolist() == texts.tolist() * 2
 
 
 def test_the_bound_keeps_the_first_texts_of_each_key(kernel: Packing) -> None:
     postings = pack(np.array([1, 1, 1, 2, 3, 3], np.uint64), np.array([0, 1, 2, 0, 4, 5], np.uint64))
-    assert runs.bound_buckets(postings, 2).tolist() == postings[[0, 1, 3, 4, 5]].tolist()
-    assert runs.bound_buckets(postings, 9).tolist() == postings.tolist()
-    assert runs.bound_buckets(postings[[0, 0, 0, 1, 2, 2, 3]], 2).tolist() == postings[[0, 1, 3]].tolist()
+    assert bound_buckets(postings, 2).tolist() == postings[[0, 1, 3, 4, 5]].tolist()
+    assert bound_buckets(postings, 9).tolist() == postings.tolist()
+    assert bound_buckets(postings[[0, 0, 0, 1, 2, 2, 3]], 2).tolist() == postings[[0, 1, 3]].tolist()
 
 
 def test_mixed_keys_are_even_in_their_head_and_tail_though_fingerprints_share_low_bits(kernel: Packing) -> None:
@@ -175,7 +177,7 @@ def test_mixed_keys_are_even_in_their_head_and_tail_though_fingerprints_share_lo
 
 def test_a_run_takes_no_more_bytes_than_promised_per_posting(kernel: Packing) -> None:
     rng = np.random.default_rng(SEED)
-    postings = np.sort(pack(mix_keys(rng.integers(0, 1 << 60, 300_000, dtype=np.uint64)), np.uint64(0)))
+    postings = np.sort(pack(mix(rng.integers(0, 1 << 60, 300_000, dtype=np.uint64)), np.uint64(0)))
     postings |= rng.integers(0, 16_384, 300_000, dtype=np.uint64)
     raw = b"".join(run_parts(kernel, np.sort(postings), np.arange(16_384, dtype=np.uint64)))
     # bits: 14 of place, 1, 25 of tag, 32 of fence for 9 keys
@@ -189,7 +191,7 @@ def test_a_flipped_byte_in_a_part_is_named_and_no_merge_takes_it_over(kernel: Pa
     for name, begin, end in zip(("texts", "slices", "index"), layout, layout[1:], strict=False):
         for at in (begin, end - 1):
             raw[at] ^= 1
-            damaged = kernel.open(raw)
+            damaged = Run(raw)
             assert damaged.damaged_parts() == [name]
             with pytest.raises(CorruptionError, match=f"the {name} of a run of postings are damaged"):
                 list(merged_parts(kernel, [damaged], 64))
@@ -200,14 +202,14 @@ def test_a_damaged_or_unfinished_run_is_refused(kernel: Packing) -> None:
     raw = bytes_of(kernel, *load(4, 500, 20, 100))
     for length in (0, 7, 8, 100, len(raw) - 8):
         with pytest.raises(CorruptionError, match=r"not a run|cut short|damaged"):
-            kernel.open(raw[:length])
+            Run(raw[:length])
     with pytest.raises(CorruptionError, match="cut short"):
-        kernel.open(np.concatenate([raw[:800], raw[808:]]))
+        Run(np.concatenate([raw[:800], raw[808:]]))
     for at in [*range(8), *range(len(raw) - RUN_FOOTER_BYTES, len(raw))]:
         damaged = raw.copy()
         damaged[at] ^= 4
         with pytest.raises(CorruptionError):
-            kernel.open(damaged)
+            Run(damaged)
 
 
 def test_a_run_of_another_format_is_told_from_a_damaged_one(kernel: Packing) -> None:
@@ -216,7 +218,7 @@ def test_a_run_of_another_format_is_told_from_a_damaged_one(kernel: Packing) -> 
     foot[8] = 9
     foot[-4:] = np.frombuffer(struct.pack("<I", crc32(foot[:-4].tobytes())), np.uint8)
     with pytest.raises(UnsupportedFormat, match="format 9"):
-        kernel.open(raw)
+        Run(raw)
 
 
 def test_more_texts_than_places_are_refused(kernel: Packing) -> None:

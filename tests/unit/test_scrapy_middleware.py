@@ -262,7 +262,7 @@ def test_links_of_a_page_that_stands_for_another_wait_until_that_one_comes(
 ) -> None:
     one = crawl(DOCSTORE_FOLLOW_DUPLICATES="learn")
     one.store.put_page(A, STORY, headers=TYPE, fetched_at=1_700_000_000_000_000)
-    one.store.cells.apply("urn:docstore:links:a.example", [SetCell("http", b"links:/story?sid", 1000, b"closed")])
+    one.store.cells.apply("urn:docstore:links:a.example", [SetCell("anchor", b"links:/story?sid", 1000, b"closed")])
     assert one.links(answer(B)) == []
     assert one.stats()["links_held"] == 2
     assert len(one.links(answer(A, original))) - 2 == followed

@@ -11,7 +11,7 @@ from pages import changed, page, words
 from stores import before_refs_change, change_capture, records_of, stored_value
 
 from docstore import Page, Policy, VerdictKind
-from docstore.dedup import prune
+from docstore.dedup import index
 from docstore.model.capture import BODY, MAIN
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Durability, GCPolicy, RowMutations, Schema, SetCell
@@ -231,7 +231,7 @@ def test_a_body_with_very_many_users_is_dealt_with_in_slices(
     store.put_page("https://a.example/", base, headers=HTML, fetched_at=T0)
     list(store.put_pages([*leaning, *sharing], policies={VerdictKind.EXACT: Policy.REFERENCE}))
     assert len(store.opened.sharing.users(body_name(base))) == 121
-    for module, name in ((lifetime, "SLICE_PAGES"), (relocation, "APPLY_MOVES"), (prune, "REMOVED_AT_ONCE")):
+    for module, name in ((lifetime, "SLICE_PAGES"), (relocation, "APPLY_MOVES"), (index, "REMOVED_AT_ONCE")):
         monkeypatch.setattr(module, name, 8)
     lock = CountingLock(store, monkeypatch)
     store.compact()  # the base is held and leant on by all

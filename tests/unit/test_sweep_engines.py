@@ -13,8 +13,8 @@ import pytest
 
 from docstore.cli.main import main
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.overlaps import Sets
 from docstore.model.errors import InvalidArgument
+from docstore.reference.fingerprints import Sets
 from docstore.sweep.candidates import candidates
 from docstore.sweep.job import SweepOptions
 from docstore.sweep.kernels import TextRule, save_sets, sets_of_texts, shared_of_files, shared_of_sets

@@ -124,7 +124,7 @@ def test_another_page_with_the_same_text_stands_in_for_one_that_cannot_be_read(t
 
 @pytest.mark.parametrize("column", [BODY, MAIN, TITLE])
 @pytest.mark.parametrize("at", [T0, T0 + DAY])
-def test_the_same_bytes_again_mend_a_page_that_cannot_be_read(
+def test_the_same_bytes_again_repair_a_page_that_cannot_be_read(
     tmp_path: Path, column: tuple[str, bytes], at: int
 ) -> None:
     body = page(words(5, 600), title="A title " * 100)
@@ -146,7 +146,7 @@ def test_the_same_bytes_again_mend_a_page_that_cannot_be_read(
 
 
 @pytest.mark.parametrize("column", [BODY, MAIN])
-def test_a_base_that_is_fetched_again_mends_those_that_lean_on_it(tmp_path: Path, column: tuple[str, bytes]) -> None:
+def test_a_base_that_is_fetched_again_repairs_its_deltas(tmp_path: Path, column: tuple[str, bytes]) -> None:
     with opened(tmp_path) as store:
         store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
         store.put_page(B, NEAR, headers=HTML, fetched_at=T0)
@@ -167,7 +167,7 @@ def test_a_base_that_is_fetched_again_mends_those_that_lean_on_it(tmp_path: Path
         assert list(check(store.opened)) == []
 
 
-def test_same_bytes_by_a_weak_checksum_mend_as_well(tmp_path: Path) -> None:
+def test_same_bytes_by_a_weak_checksum_repair_as_well(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True, schema=Schema(checksum="crc32")) as store:
         store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
         damage_value(store, A, BODY)
@@ -328,7 +328,7 @@ def put_beside_damaged_base(store: DocumentStore) -> None:
     assert (result.stored, result.verdict.kind) == ("body", VerdictKind.NEW)
 
 
-def test_what_leans_on_a_copy_of_a_damaged_base_can_be_read_and_mends_it(tmp_path: Path) -> None:
+def test_what_leans_on_a_copy_of_a_damaged_base_can_be_read_and_repairs_it(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
         store.put_page(B, NEAR, headers=HTML, fetched_at=T0)
@@ -337,6 +337,7 @@ def test_what_leans_on_a_copy_of_a_damaged_base_can_be_read_and_mends_it(tmp_pat
         put_beside_damaged_base(store)
         assert store.put_page("https://d.example/", NEARER, headers=HTML).verdict.of_url == C
         assert body_of(store, "https://d.example/") == NEARER
+        store.repair()
         assert body_of(store, B) == NEAR
     with opened(tmp_path) as store:
         store.compact()
@@ -356,7 +357,7 @@ def test_compaction_lets_nothing_lean_on_a_damaged_base(tmp_path: Path, level: s
         assert body_of(store, C) == FIRST
 
 
-def test_a_page_with_the_text_of_a_base_mends_it(tmp_path: Path) -> None:
+def test_a_page_with_the_text_of_a_base_repairs_it(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
         store.put_page(B, NEAR, headers=HTML, fetched_at=T0)
@@ -366,4 +367,5 @@ def test_a_page_with_the_text_of_a_base_mends_it(tmp_path: Path) -> None:
             body_of(store, B)
         result = store.put_page(C, FIRST, headers=HTML, policies={VerdictKind.EXACT: Policy.REFERENCE})
         assert result.stored == "reference"
+        store.repair()
         assert body_of(store, B) == NEAR

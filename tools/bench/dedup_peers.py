@@ -16,8 +16,8 @@ import numpy as np
 
 import docstore
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.overlaps import Sets
 from docstore.model.types import Page, VerdictKind
+from docstore.reference.fingerprints import Sets
 from tools.bench.exact_join import exact_join
 from tools.bench.harness import Section, one_core
 

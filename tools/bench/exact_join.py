@@ -16,10 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from docstore.dedup.candidates import CHUNK_PAIRS, ROUNDING, Numbers, leaders, spans
-from docstore.dedup.overlaps import Sets, take
+from docstore.dedup.clusters import CHUNK_PAIRS, ROUNDING, leaders
 from docstore.model.errors import InvalidArgument
-from docstore.reference.fingerprints import distinct
+from docstore.reference.fingerprints import Numbers, Sets, distinct, spans
 
 
 class Pairs(NamedTuple):
@@ -113,7 +112,7 @@ def overlap_pairs(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
         return np.empty(0, np.int64)
     if sets.members.dtype.itemsize > 4:
         chosen, place = np.unique(np.concatenate([first, second]), return_inverse=True)
-        sets = take(sets, chosen)
+        sets = sets.take(chosen)
         sets = Sets(sets.starts, np.unique(sets.members, return_inverse=True)[1].astype(np.uint32))
         first, second = place[: len(first)], place[len(first) :]
     starts, members, lengths = sets.starts, sets.members, sets.lengths
@@ -200,7 +199,7 @@ def exact_join(sets: Sets, threshold: float) -> Pairs:
         raise InvalidArgument(f"threshold must lie in (0, 1], not {threshold}")
     leader = equal_sets(sets)
     lone = np.flatnonzero((leader == np.arange(len(leader))) & (sets.lengths > 0))
-    ranked = rank_members(take(sets, lone))
+    ranked = rank_members(sets.take(lone))
     first, second, shared = _join_ranked(ranked, threshold)
     either = ranked.lengths[first] + ranked.lengths[second] - shared
     first, second = lone[first], lone[second]

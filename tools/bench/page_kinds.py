@@ -38,8 +38,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
-from docstore.dedup.doubt import TitledPage, same_title, title_mismatch
+from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, TitledPage, same_title, title_mismatch
 from docstore.dedup.kernel import Kernel
 from docstore.model.analysis import Analysis
 from docstore.model.keys import row_key

@@ -32,10 +32,10 @@ import zstandard
 
 import docstore
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.overlaps import Sets
 from docstore.model.capture import MAIN
 from docstore.model.format import RECORD_NARROW_HEADER_BYTES, RECORD_RELATED_BYTES
 from docstore.model.types import Page, ReadSpec
+from docstore.reference.fingerprints import Sets
 from docstore.storage.envelope import parse_envelope
 from docstore.store import DocumentStore
 from docstore.tablets.bodies import decode_ref

@@ -32,10 +32,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import docstore
-from docstore.dedup.candidates import leaders
+from docstore.dedup.clusters import leaders
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.overlaps import Sets
 from docstore.model.types import Page
+from docstore.reference.fingerprints import Sets
 from docstore.reference.words import words
 from docstore.sweep.job import SweepOptions, sweep
 from tools.bench.exact_join import exact_join, expand_pairs

@@ -31,9 +31,9 @@ import docstore
 from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.overlaps import Sets
 from docstore.model.keys import canonical_url, url_of
 from docstore.model.types import Page, PutResult, VerdictKind
+from docstore.reference.fingerprints import Sets
 from docstore.store import DocumentStore
 from docstore.sweep.identity import BY_TEXT
 from docstore.sweep.job import SweepOptions, SweepReport, sweep

@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 import docstore
-from docstore.dedup.comparable import REASON_CROWDED
+from docstore.dedup.comparable import REASON_CROWDED, TitledPage
 from docstore.dedup.detector import MAX_VERIFIED, Detector, Judgement, StoredPage, Thresholds, jaccard
-from docstore.dedup.doubt import TitledPage
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.runbuckets import RunBuckets

@@ -1,6 +1,6 @@
 """`docstore dump`: show a file of a store byte by byte, in the words of docs/format.md.
 
-Tells what sort of file it is; `docstore.tablets.dump` and `docstore.dedup.rundump` do the rest.
+Tells what sort of file it is; `docstore.tablets.dump` and `docstore.dedup.runs` do the rest.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _lines(path: Path) -> Iterator[str]:
     if path.name.endswith(DICTIONARY_SUFFIX) or raw.startswith(DICTIONARY_MAGIC):
         yield from dump_dictionary(raw)
     elif path.name.endswith(RUN_SUFFIX) or raw.startswith(RUN_MAGIC):
-        yield from import_module("docstore.dedup.rundump").dump_run(raw)  # brings numpy, which no other file needs
+        yield from import_module("docstore.dedup.runs").dump_run(raw)  # brings numpy, which no other file needs
     elif path.name in _PLAIN:
         yield from raw.decode("utf-8", "backslashreplace").splitlines()
     else:

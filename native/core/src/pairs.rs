@@ -1,8 +1,8 @@
 //! What pairs of sets share.
 //!
-//! Mirrors `overlap` of `docstore/reference/fingerprints.py`, a merge, and `shared_members` of
-//! `docstore/dedup/overlaps.py`: one set is put into a table of at least four times its size and any number of others
-//! are looked up in it, so that a set which is in many pairs is read once.
+//! Mirrors `overlap`, a merge, and `shared_members` of `docstore/reference/fingerprints.py`: one set is put into a table
+//! of at least four times its size and any number of others are looked up in it, so that a set which is in many pairs is
+//! read once.
 
 /// Parts of two sets that are merged at once: each step waits for the one before it, four of them overlap.
 const LANES: usize = 4;

@@ -1,4 +1,4 @@
-//! Runs of postings together: made, merged and looked up; `docstore/dedup/runs.py` and `recent.py`.
+//! Runs of postings together: made, merged and looked up; `docstore/reference/postings.py`.
 
 use crate::ranking::{self, Looks, Posting, Proposal};
 use crate::shingle;
@@ -9,7 +9,7 @@ const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
 const SECOND: u64 = 0xd6e8_feb8_6659_fd93;
 const NONE: u32 = u32::MAX;
 
-/// `runs.mix_keys` of one key.
+/// `postings.mix` of one key.
 #[inline]
 pub fn mix_key(key: u64) -> u64 {
     let mut mixed = key.wrapping_mul(FIRST);

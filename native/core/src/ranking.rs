@@ -1,4 +1,4 @@
-//! What a look-up found, ranked: `docstore/dedup/ranking.py`.
+//! What a look-up found, ranked: `docstore/reference/ranking.py`.
 
 use std::cmp::Reverse;
 

@@ -21,8 +21,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.candidates import Numbers
-from docstore.reference.fingerprints import BANDS, asked
+from docstore.reference.fingerprints import BANDS, Numbers, asked
 
 BUCKET_LIMIT: Final = 64
 """Texts in one bucket; later ones are left out.  What that costs is measured in `docs/dedup-theory.md`."""
