@@ -15,14 +15,14 @@ from writer import body_of, url_of
 import docstore
 from docstore import Page, Schema
 from docstore.cluster import upkeep, upkeep_postings
-from docstore.model.types import ColumnFamily, GCPolicy
+from docstore.model.types import GCPolicy
 from docstore.reports.check import check
 from docstore.store import DocumentStore
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(not ADDRESSES, reason="no cluster: see `make test-cluster`")]
 PAGES = int(os.environ.get("DOCSTORE_CLUSTER_UPKEEP", "300"))
 T0 = 1_700_000_000_000_000
-SCHEMA = Schema(families=tuple(ColumnFamily(name, GCPolicy(max_versions=1)) for name in ("page", "text", "dedup")))
+SCHEMA = Schema(captures=GCPolicy(max_versions=1))
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ from docstore.storage.envelope import is_absent
 from docstore.storage.files import Files
 from docstore.storage.sharing import body_name
 from docstore.store import DocumentStore
+from docstore.tablets.compaction import relocation
 from docstore.tablets.layout import Layout
 from docstore.tablets.manifest import Manifest
 
@@ -248,6 +249,24 @@ def test_rows_of_very_many_cells_are_compacted_in_slices(tmp_path: Path) -> None
         assert contents(store) == before
         store.compact()
         assert sum(1 for _ in store.opened.engine.read_row("pages", store.cells.row_key("https://a.example/"))) == 2500
+
+
+def test_rows_of_very_many_captures_are_collected_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relocation, "SLICE_CELLS", 8)
+    schema = Schema(captures=GCPolicy(max_versions=10), bodies=GCPolicy(max_versions=4))
+    with docstore.open(tmp_path / "s", create=True, schema=schema, durability="none") as store:
+        for version in range(30):
+            body = page(changed(words(5, 300), version, 20))
+            store.put_page("https://a.example/", body, headers=HTML, fetched_at=T0 + version * 10**6)
+            store.put_page("https://a.example/", status=304, headers=HTML, fetched_at=T0 + version * 10**6 + 1000)
+        before = contents(store)
+        report = store.compact()
+        assert (report.expired_cells, report.kept_segments) == (40, 0)
+        assert contents(store) == before
+        records = list(store.table.records(store.cells.row_key("https://a.example/")))
+        assert len(records) == 20
+        assert sum(is_absent(one.columns[BODY]) for one in records if BODY in one.columns) == 6
+        assert list(check(store.opened)) == []
 
 
 # --- space

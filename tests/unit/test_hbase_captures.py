@@ -20,13 +20,14 @@ from docstore.archives.copying import copy
 from docstore.cluster import upkeep, upkeep_postings
 from docstore.cluster.engine import narrowed
 from docstore.cluster.values import CellValues
-from docstore.model.capture import BODY, MAIN
+from docstore.model.capture import BODY, MAIN, SIMHASH, SKETCH, TEXT_CHECKSUM
 from docstore.model.errors import CorruptionError
 from docstore.model.format import CAPTURE_FAMILY, INLINE_LIMIT_BYTES
 from docstore.model.types import Cell, ColumnFamily, GCPolicy, ReadSpec, SetCell
 from docstore.reports.check import check
 from docstore.storage.envelope import is_absent
 from docstore.storage.reports import CompactionReport
+from docstore.sweep.reindex import reindex
 
 T0 = 1_700_000_000_000_000
 URL = "https://a.example/"
@@ -187,6 +188,26 @@ def test_a_store_goes_to_hbase_and_back(cluster: MemoryCluster, tmp_path: Path, 
         assert list(check(back.opened)) == []
         assert compact().expired_cells == 0
         assert contents(back) == expected
+
+
+def test_reindex_writes_a_text_with_its_record(cluster: MemoryCluster) -> None:
+    put(capture(1, 0))
+    row = cluster.tables["tests:pages"][KEY]
+    with open_store() as store:
+        expected = contents(store)
+        record = store.table.record(KEY, T0)
+        assert record is not None
+        columns = {column: value for column, value in record.columns.items() if column[0] != "text"}
+        for column in (TEXT_CHECKSUM, SIMHASH, SKETCH):
+            del columns[column]
+        row[(*RECORD, -T0)] = record._replace(columns=columns).encode()
+        del row[(*LONG_TEXT, -T0)]
+        cluster.tables["tests:postings"].clear()
+        generation = row.get((b"w", b"generation", -1))
+        assert reindex(store).posted == 1
+        assert row[b"w", b"generation", -1] != generation
+        assert contents(store) == expected
+        assert list(check(store.opened)) == []
 
 
 # --- what maintenance drops

@@ -57,9 +57,8 @@ PAGES = "pages"
 SLICE_CELLS = 1000
 APPLY_MOVES = 256
 """Values changed under one hold of the lock: those of some 100 rows, or some of a row of very many captures."""
-PENDING_MOVES = 50_000
-"""Moves remembered until their segment is finished: some 10 MB."""
-
+PENDING_MOVES = 20_000
+"""Moves remembered until their segment is finished, with the records that they change: some 20 MB."""
 
 Columns = dict[Column, bytes]
 """Cell values of a capture."""
@@ -152,7 +151,21 @@ class Relocator:
         self._pending: list[PlannedRow] = []
         self._pending_moves = 0
         self._carried: dict[bytes, tuple[bytes, bytes]] = {}
-        """Shared bodies that a page other than their own has moved already: name -> old and new envelope."""
+        """Shared bodies that a page other than their own has moved already: name -> old and new cell value."""
+        # Of the tablet that is moved.
+        self._tablet: Tablet
+        self._encoder: Encoder
+        self._relatives: Relatives
+        self._body_bytes = 0
+        # Of the row that is planned.
+        self._hidden: set[int] = set()
+        """Times of captures whose bodies are to be dropped."""
+        self._texts: set[bytes] = set()
+        """Cell values of its texts."""
+        self._canonical: dict[int, bytes] = {}
+        """Cell values of `dedup:canonical` by time."""
+        self._done: dict[bytes, Move] = {}
+        """What is moved already by its old cell value: captures of a row may share a body."""
 
     def move(self, tablet: Tablet, encoder: Encoder, relatives: Relatives, *, again: bool = False) -> int:
         """Move what a tablet still has in old segments; returns the raw bytes of its bodies.
@@ -216,7 +229,7 @@ class Relocator:
         self._hidden = self._table.bodies_to_drop(list(records.values()))
         self._texts = {record.columns[MAIN] for record in records.values() if MAIN in record.columns}
         self._canonical = {cell.timestamp: cell.value for cell in cells if cell[:2] == CANONICAL_PAGE}
-        self._done: dict[bytes, Move] = {}
+        self._done = {}
         changes = []
         for cell in cells:
             if cell in dropped:
@@ -440,8 +453,9 @@ class Relocator:
                 if is_absent(move.new):
                     if hidden is None:
                         hidden = self._table.bodies_to_drop(list(self._table.records(row_key)))
-                    if old.timestamp not in hidden:
-                        continue  # a visit has confirmed it since
+                    if old.timestamp not in hidden:  # a visit has confirmed it since: the next pass moves it
+                        self.moved.left += 1
+                        continue
                 elif move.name and not self._settle_sharing(PagePointer(old.timestamp, row_key), move, shared):
                     self.moved.left += 1
                     continue
