@@ -18,7 +18,6 @@ import docstore
 from docstore import DeleteCells, DeleteFamily, Page, Policy, VerdictKind
 from docstore.archives.export import JsonLinesExport, export
 from docstore.archives.ingest import ingest
-from docstore.dedup.clusters import CanonicalPolicy
 from docstore.model.capture import BODY, MAIN, TITLE, VERDICT, decode_verdict, encode_verdict
 from docstore.model.errors import CorruptionError
 from docstore.model.keys import row_key
@@ -26,6 +25,7 @@ from docstore.model.types import ColumnFamily, Durability, GCPolicy, Schema, Set
 from docstore.reports.check import check
 from docstore.storage.files import Files
 from docstore.store import DocumentStore
+from docstore.sweep.clusters import CanonicalPolicy
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.unique import Survivors
 from docstore.tablets.layout import Layout
