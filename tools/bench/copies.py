@@ -2,7 +2,7 @@
 
     python -m tools.bench.copies DATA_DIR [--pages 25] [--every] [--seed N]
 
-DATA_DIR is that of `page_kinds`: WCXB's development split.  So many pages each of news, manuals, shops and forums are
+DATA_DIR is that of `extraction`: WCXB's development split.  So many pages each of news, manuals, shops and forums are
 the originals; each has one copy.  A *combination* says how titles and forms of the two differ, and is written to a
 store of its own, in an order drawn from the seed: all originals are on one host, all copies on it or on another one.
 
@@ -21,7 +21,6 @@ The last table is a site whose pages have one notice as main text and little of 
 
 from __future__ import annotations
 
-import argparse
 import html
 import random
 import tempfile
@@ -42,9 +41,9 @@ from docstore.model.types import Durability, Page, Schema, VerdictKind
 from docstore.reference.charset import decode
 from docstore.reference.words import words
 from docstore.sweep.job import SweepOptions, sweep
-from tools.bench.adverts import Advert, advert
-from tools.bench.harness import Section
-from tools.bench.page_kinds import KindPage, read_pages
+from tools.bench.extraction import KindPage, read_pages
+from tools.bench.harness import Section, run_commands
+from tools.bench.stability import Advert, advert
 
 COMMAND: Final = "python -m tools.bench.copies DATA_DIR"
 SEED: Final = 20261122
@@ -425,22 +424,15 @@ def notice_site(pages: Sequence[KindPage], siblings: int, mirrored: int, own_wor
     return section
 
 
-def main() -> None:
-    """Make the copies, write them, print the tables."""
-    parser = argparse.ArgumentParser(prog="python -m tools.bench.copies", description=__doc__)
-    parser.add_argument("data", type=Path, help="folder of the data set; only its dev/ is read")
-    parser.add_argument("--pages", type=int, default=25, help="originals of each kind")
-    parser.add_argument("--every", action="store_true", help="a row for each combination")
-    parser.add_argument("--match", default="", help="only combinations whose fields contain this")
-    parser.add_argument("--seed", type=int, default=SEED)
-    arguments = parser.parse_args()
-    pages = list(read_pages(arguments.data))
-    sources = sources_of(pages, arguments.pages, arguments.seed)
-    chosen = [how for how in combinations() if arguments.match in str(how)]
-    print(table({how: run(sources, how, arguments.seed) for how in chosen}, arguments.every).render())
+def main(data: Path, *, pages: int = 25, every: bool = False, match: str = "", seed: int = SEED) -> Iterator[Section]:
+    """So many originals of each kind; of combinations whose fields contain --match, with --every a row each."""
+    of_set = list(read_pages(data))
+    sources = sources_of(of_set, pages, seed)
+    chosen = [how for how in combinations() if match in str(how)]
+    yield table({how: run(sources, how, seed) for how in chosen}, every)
     for own_words in (3, 20, 100):
-        print(notice_site(pages, 50, 10, own_words, arguments.seed).render())
+        yield notice_site(of_set, 50, 10, own_words, seed)
 
 
 if __name__ == "__main__":
-    main()
+    run_commands(main)

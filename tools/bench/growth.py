@@ -14,7 +14,6 @@ second half of the pages what comes with a thousand of them.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import threading
 import time
@@ -35,7 +34,7 @@ from docstore.model.types import (
 )
 from docstore.storage.heap import give_back_freed, use_one_heap
 from docstore.store import DocumentStore, open_store
-from tools.bench.harness import Memory, Section, memory_of, one_core
+from tools.bench.harness import Memory, Section, memory_of, one_core, run_commands
 
 COMMAND = "python -m tools.bench.growth"
 PAGES = 20_000
@@ -358,29 +357,24 @@ def held_section(names: Sequence[str], count: int) -> Section:
     return section
 
 
-def run(count: int, names: Sequence[str], most_seconds: float) -> Iterator[Section]:
-    """Both tables of cost, of the scenarios named."""
-    with one_core():
-        if any(name in SCENARIOS for name in names):
-            yield growth_section([name for name in names if name in SCENARIOS], count, most_seconds)
-        if any(name in HELD for name in names):
-            yield held_section([name for name in names if name in HELD], count)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--pages", type=int, default=PAGES, help=f"default: {PAGES}")
-    parser.add_argument("--only", choices=[*SCENARIOS, *HELD], action="append", help="may be repeated")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"most for a scenario; default: {SECONDS:.0f}")
-    parser.add_argument("--memory", action="store_true", help="measure memory, not time")
-    arguments = parser.parse_args()
-    if arguments.memory:
-        names = [name for name in arguments.only or SCENARIOS if name in SCENARIOS]
-        print(memory_section(names, arguments.pages).render(), flush=True)
+def main(
+    *,
+    pages: int = PAGES,
+    only: tuple[str, ...] = (*SCENARIOS, *HELD),
+    seconds: float = SECONDS,
+    memory: bool = False,
+) -> Iterator[Section]:
+    """What a page costs as pages of its kind become many, at most so many seconds for a kind; or memory, not time."""
+    scenarios, held = ([name for name in only if name in some] for some in (SCENARIOS, HELD))
+    if memory:
+        yield memory_section(scenarios, pages)
         return
-    for section in run(arguments.pages, arguments.only or [*SCENARIOS, *HELD], arguments.seconds):
-        print(section.render(), flush=True)
+    with one_core():
+        if scenarios:
+            yield growth_section(scenarios, pages, seconds)
+        if held:
+            yield held_section(held, pages)
 
 
 if __name__ == "__main__":
-    main()
+    run_commands(main)

@@ -1,17 +1,18 @@
-"""One store in a directory and one on HBase, written with the same pages in the same run, then read.
+"""A store on an HBase cluster, and the sweep on Spark, beside a store in a directory and the sweep in one process.
 
     python -m tools.cluster start
-    python -m tools.bench.hbase --corpus DIR --limit 1500
+    python -m tools.bench.clusters hbase --corpus DIR --limit 1500
+    python -m tools.bench.clusters verdicts --corpus DIR --store hbase://HOST:PORT/NAMESPACE [--limit 1000]
+    python -m tools.bench.clusters spark STORE [--master local[2]] [--threads 2]
 
-Prints pages a second of one writer and of two, calls, milliseconds of one `get`, and bytes on disk; then what each
-process took of the processors.  The cluster is the tool's own: its tables are disabled at the end, so that their files
-are complete and can be counted.  A store in a directory is written before and after those on HBase, for other work on
-the machine comes and goes.
+The first prints pages a second of one writer and of two, calls, milliseconds of one `get`, and bytes on disk; then what
+each process took of the processors.  The cluster is the tool's own: its tables are disabled at the end, so that their
+files are complete and can be counted.  A store in a directory is written before and after those on HBase, for other
+work on the machine comes and goes.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import statistics
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,16 +31,17 @@ import docstore
 from docstore.cluster.backend import HBaseBackend, drop_tables
 from docstore.cluster.client import Client
 from docstore.cluster.coding import FAMILIES
-from docstore.model.types import Page
+from docstore.model.types import Page, Schema
 from docstore.store import DocumentStore
-from tools.bench.harness import Section, load_pages, machine
-from tools.cluster.artifacts import cache_folder, default_root, fetch
-from tools.cluster.processes import Processes
-from tools.cluster.settings import HOST, Cluster, load
+from docstore.sweep.job import SweepOptions, SweepReport, sweep
+from tools.bench.harness import Section, folder_bytes, load_pages, machine, processor_seconds, run_commands
+from tools.bench.verdicts import compare
+from tools.bench.verdicts import verdicts as verdicts_of
+from tools.cluster.hbase import HOST, Cluster, Processes, cache_folder, default_root, fetch, load
 
 READS = 300
 NAMESPACES = ("bench_one", "bench_two")
-COMMAND = "python -m tools.bench.hbase --corpus DIR --limit {}"
+COMMAND = "python -m tools.bench.clusters hbase --corpus DIR --limit {}"
 
 
 def write(store: DocumentStore, pages: Sequence[Page]) -> float:
@@ -95,14 +98,15 @@ def counted(store: DocumentStore) -> Iterator[Counted]:
 CLIENT, ALL, IDLE = "writers", "all of the machine", "idle"
 
 
-def processor_seconds(cluster: Cluster, processes: Processes) -> dict[str, float]:
+def all_processor_seconds(cluster: Cluster, processes: Processes) -> dict[str, float]:
     """Seconds of processors taken up to now: by this process and those it has started and seen end, by
     each server, by nobody, and by all."""
     tick = 1 / os.sysconf("SC_CLK_TCK")
     found = {CLIENT: sum(os.times()[:4])}
     for name in cluster.servers():
-        fields = Path(f"/proc/{processes.process_id(name)}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        found[name] = (int(fields[11]) + int(fields[12])) * tick
+        process = processes.process_id(name)
+        assert process is not None, f"{name} does not run"
+        found[name] = processor_seconds(process)
     machine_ticks = [int(one) for one in Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:9]]
     found[IDLE] = (machine_ticks[3] + machine_ticks[4]) * tick
     found[ALL] = sum(machine_ticks) * tick
@@ -111,14 +115,15 @@ def processor_seconds(cluster: Cluster, processes: Processes) -> dict[str, float
 
 def two_writers(address: str, corpus: Path, limit: int) -> float:
     """Seconds that two processes take, each for half of the pages; starting them is not counted."""
-    command = [sys.executable, "-m", "tools.bench.hbase", "--corpus", str(corpus), "--limit", str(limit), "--half"]
+    command = [sys.executable, "-m", "tools.bench.clusters", "half", "--corpus", str(corpus), "--limit", str(limit)]
     writers = [
         subprocess.Popen([*command, str(half), address], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         for half in range(2)
     ]
     for writer in writers:
         assert writer.stdout is not None
-        writer.stdout.readline()
+        while writer.stdout.readline() != b"ready\n":
+            pass
     began = time.perf_counter()
     for writer in writers:
         assert writer.stdin is not None
@@ -127,8 +132,9 @@ def two_writers(address: str, corpus: Path, limit: int) -> float:
     return time.perf_counter() - began
 
 
-def half(pages: Sequence[Page], number: int, address: str) -> None:
+def half(number: int, address: str, *, corpus: Path, limit: int) -> None:
     """One of two writers: every other page, once the other is ready too."""
+    pages = load_pages(corpus, limit)
     with docstore.open(address) as store:
         list(store.put_pages(pages[:1]))  # loads what is loaded at the first write
         print("ready", flush=True)
@@ -149,8 +155,8 @@ def stored_bytes(cluster: Cluster, namespace: str) -> int:
     return int(done.stdout.split()[0])
 
 
-def run(corpus: Path, limit: int) -> list[Section]:
-    """Measure."""
+def hbase(*, corpus: Path, limit: int = 1500) -> list[Section]:
+    """One store in a directory and one on HBase, written with the same pages in the same run, then read."""
     pages = load_pages(corpus, limit)
     urls = [page.url for page in pages]
     cluster = load(default_root(cache_folder()))
@@ -165,17 +171,17 @@ def run(corpus: Path, limit: int) -> list[Section]:
             drop_tables(client, namespace)
     with docstore.open(f"hbase://{first}/bench_one", create=True) as store:
         list(store.put_pages(pages[:1]))
-        before = processor_seconds(cluster, processes)
+        before = all_processor_seconds(cluster, processes)
         with counted(store) as asked:
             seconds["one"] = write(store, pages)
-        after = processor_seconds(cluster, processes)
+        after = all_processor_seconds(cluster, processes)
         get_ms = read(store, urls)
         counts = store.stats()["totals"]
     local.append(local_store(pages))
     docstore.open(f"hbase://{cluster.addresses}/bench_two", create=True).close()
-    before_two = processor_seconds(cluster, processes)
+    before_two = all_processor_seconds(cluster, processes)
     seconds["two"] = two_writers(f"hbase://{cluster.addresses}/bench_two", corpus, limit)
-    after_two = processor_seconds(cluster, processes)
+    after_two = all_processor_seconds(cluster, processes)
     local.append(local_store(pages))
     hbase_bytes = stored_bytes(cluster, "bench_one")
     with Client(cluster.addresses.split(",")) as client:
@@ -237,9 +243,7 @@ def local_store(pages: Sequence[Page]) -> Local:
             seconds = write(local, pages)
             taken = sum(os.times()[:2]) - before
             get_ms = read(local, [page.url for page in pages])
-        size = sum(file.stat().st_size for file in Path(folder, "store").rglob("*") if file.is_file())
-        reserve = Path(folder, "store", "RESERVE")
-        return Local(seconds, taken, get_ms, size - (reserve.stat().st_size if reserve.exists() else 0))
+        return Local(seconds, taken, get_ms, folder_bytes(Path(folder)))
 
 
 def _differences(before: dict[str, float], after: dict[str, float], pages: int) -> dict[str, float]:
@@ -250,20 +254,84 @@ def _rate(pages: Sequence[Page], seconds: float) -> str:
     return f"{len(pages) / seconds:.0f}"
 
 
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m tools.bench.hbase", description=__doc__)
-    parser.add_argument("--corpus", type=Path, required=True, help="folder of WARC files")
-    parser.add_argument("--limit", type=int, default=1500, help="at most so many pages")
-    parser.add_argument("--half", nargs=2, metavar=("NUMBER", "ADDRESS"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.half:
-        half(load_pages(given.corpus, given.limit), int(given.half[0]), given.half[1])
-        return
-    print(machine())
-    for section in run(given.corpus, given.limit):
-        print(section.render())
+def verdicts(*, corpus: Path, store: str, limit: int | None = None, examples: int = 0) -> Section:
+    """What a store on HBase says of pages, and what one in a directory says of the same pages in the same order.
+
+    A write on HBase looks for likenesses by the 16 bands of a text alone, a write in a directory also by its other
+    fingerprints.  Every verdict that differs is counted.  The tables are removed at the end.
+    """
+    pages = load_pages(corpus, limit)
+    schema = Schema(keyed_bands=False)  # else each store chooses other bands
+    gateways, _, namespace = store.removeprefix("hbase://").rstrip("/").partition("/")
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            for address in (f"{folder}/store", store):
+                with docstore.open(address, create=True, schema=schema) as opened:
+                    for _ in opened.put_pages(pages):
+                        pass
+                    on_hbase = isinstance(opened.opened, HBaseBackend)
+            assert on_hbase, f"{store} is no store on HBase"
+            said = Counter(one.kind for _, one in verdicts_of(f"{folder}/store"))
+            section = compare(f"{folder}/store", store, examples)
+        finally:
+            with Client(gateways.split(",")) as client:
+                drop_tables(client, namespace)
+    section.title = "Verdicts of a store in a directory, and on HBase"
+    section.command = "python -m tools.bench.clusters verdicts --corpus DIR --store hbase://HOST:PORT/NAMESPACE"
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in said.most_common())
+    section.notes.append(f"{len(pages):,} pages; in the directory {kinds}.")
+    return section
+
+
+STAGES = ("start", "versions", "candidates", "shingles", "pairs", "listing", "clusters")
+
+
+def spark(store: Path, *, master: str = "local[2]", threads: int = 2) -> Section:
+    """The sweep on Spark beside the sweep in one process: the same store, the same run, start-up aside.
+
+    The store is opened for reading; nothing is written into its rows.  Both give the same pairs, which is checked.
+    `start` is the session, and each core's first Python process with the kernels loaded.
+    """
+    section = Section(
+        "The sweep on Spark",
+        f"python -m tools.bench.clusters spark STORE --master {master}",
+        ("engine", *(f"{stage} s" for stage in STAGES), "all but start s", "ratio"),
+    )
+    reports: dict[str, SweepReport] = {}
+    with tempfile.TemporaryDirectory(prefix="docstore-bench-") as folder:
+        found = []
+        for engine in ("local", "spark"):
+            pairs = Path(folder) / f"{engine}.tsv"
+            settings = (("spark.driver.host", "127.0.0.1"), ("spark.driver.bindAddress", "127.0.0.1"))
+            options = SweepOptions(
+                engine=engine,
+                master=master,
+                threads=threads,
+                dry_run=True,
+                pairs=pairs,
+                shared=Path(folder),
+                settings=settings,
+            )
+            with docstore.open(store) as opened:
+                reports[engine] = sweep(opened, options)
+            found.append(pairs.read_bytes())
+    base = work_seconds(reports["local"])
+    for engine, report in reports.items():
+        seconds = [f"{report.stage_seconds.get(stage, 0.0):.1f}" for stage in STAGES]
+        work = work_seconds(report)
+        section.rows.append((engine, *seconds, f"{work:.1f}", f"{work / base:.2f}"))
+    report = reports["local"]
+    section.notes.append(
+        f"{report.documents} pages, {report.candidates} candidates, {report.pairs} pairs; "
+        f"pairs files {'are equal' if found[0] == found[1] else 'DIFFER'}; {threads} threads; {machine()}."
+    )
+    return section
+
+
+def work_seconds(report: SweepReport) -> float:
+    """Seconds of a sweep without its start."""
+    return report.seconds - report.stage_seconds.get("start", 0.0)
 
 
 if __name__ == "__main__":
-    main()
+    run_commands(hbase, verdicts, spark, half)

@@ -1,30 +1,46 @@
-"""The steps of the demonstration: each runs the commands that a user would, as processes of their own.
+"""A store on HBase and a sweep on Spark while servers die, from end to end with real processes on this machine.
 
-Knows the `docstore` command, the cluster and Spark; must not know how the report looks.
+    python -m tools.cluster_demo [--corpus DIR] [--pages N] [--folder DIR]
+
+Starts a cluster; two `docstore ingest` write at once, and the busiest RegionServer is killed in the middle; compares
+every page, runs `check`; sweeps on a Master and two Workers of Spark, one of them killed in the middle, and compares
+that with the local sweep; copies the store into a directory and compares the exports.  Needs a JDK 17, Maven, and
+`pip install '.[hbase,spark]'`.  Pages are those of the sample crawl, or of the WARC files of a folder, repeated
+with small changes until there are enough.  Takes some minutes and 4 GB of memory.
 """
 
 from __future__ import annotations
 
+import argparse
+import itertools
 import json
+import os
+import random
+import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import docstore
+from docstore.archives.export import ExportPage, WarcExport
 from docstore.cluster.client import Client
 from docstore.cluster.coding import FAMILIES
 from docstore.model.capture import BODY, VERDICT, decode_verdict
 from docstore.model.errors import DocstoreError
 from docstore.model.types import Page
-from tools.cluster.lifecycle import wait_for
-from tools.cluster.processes import Processes
-from tools.cluster.settings import Cluster
-from tools.cluster.spark import SparkCluster
+from tools.bench.harness import load_pages
+from tools.cluster.hbase import Cluster, NotAvailable, Processes, cache_folder, fetch, made, start, stop, wait_for
+from tools.cluster.spark import SparkCluster, why_not
 
 COMMAND_SECONDS = 1800
 """Longer than a step takes: the demonstration ends in any case."""
@@ -46,7 +62,7 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "docstore.cli", *arguments]
 
 
-def run(*arguments: str, allowed: Sequence[int] = (0,)) -> str:
+def docstore_run(*arguments: str, allowed: Sequence[int] = (0,)) -> str:
     """Run `docstore`; -> what it prints.
 
     Raises:
@@ -162,7 +178,7 @@ def check(address: str) -> None:
     Raises:
         Failed: it finds something.
     """
-    if findings := run("check", "--store", address, "--json", allowed=(0, 5)).strip():
+    if findings := docstore_run("check", "--store", address, "--json", allowed=(0, 5)).strip():
         raise Failed(f"check finds {findings[:500]}")
 
 
@@ -201,7 +217,9 @@ def sweep_on_spark(address: str, folder: Path, say: Say) -> None:
 
 
 def _sweep(address: str, pairs: Path, *options: str) -> dict[str, Any]:
-    made: dict[str, Any] = json.loads(run("sweep", "--store", address, "--pairs", str(pairs), "--json", *options))
+    made: dict[str, Any] = json.loads(
+        docstore_run("sweep", "--store", address, "--pairs", str(pairs), "--json", *options)
+    )
     return made
 
 
@@ -239,16 +257,153 @@ def copy_back(address: str, folder: Path) -> tuple[dict[str, Any], int]:
         Failed: the exports differ.
     """
     back = folder / "back"
-    report: dict[str, Any] = json.loads(run("copy", address, str(back), "--json"))
+    report: dict[str, Any] = json.loads(docstore_run("copy", address, str(back), "--json"))
     total = 0
     for form, options in {"jsonl": ("--bodies",), "warc": ()}.items():
         files = []
         for name, store in (("hbase", address), ("directory", str(back))):
             files.append(folder / f"{name}.{form}")
             arguments = ("--store", store, "--format", form, "--versions", "all", "--output", str(files[-1]))
-            run("export", *arguments, *options)
+            docstore_run("export", *arguments, *options)
         if files[0].read_bytes() != files[1].read_bytes():
             raise Failed(f"the exports as {form} differ: {files[0]}, {files[1]}")
         total += files[0].stat().st_size
     check(str(back))
     return report, total
+
+
+MIRRORED = 10
+"""Of so many pages one is given to the other archive, too, under another host."""
+CHANGED_WORDS = 12
+
+
+def grown(pages: Sequence[Page], count: int) -> list[Page]:
+    """So many pages: those that there are, then copies on other hosts with a paragraph that no other page has."""
+    made: list[Page] = []
+    for turn in itertools.count():
+        for page in pages[: count - len(made)]:
+            made.append(page if turn == 0 else _changed(page, turn))
+        if len(made) == count or not pages:
+            return made
+    return made
+
+
+def _changed(page: Page, turn: int) -> Page:
+    words = random.Random(f"{page.url} {turn}").choices("abcdefghijklmnop", k=3 * CHANGED_WORDS)
+    text = " ".join("".join(words[at : at + 3]) for at in range(0, len(words), 3)).encode()
+    parts = page.body.split(b"</p>")
+    parts[len(parts) // 2] += b"<p>" + text
+    body = b"</p>".join(parts) if page.body else b""
+    return page._replace(url=on_host(page.url, f"copy{turn}"), body=body, payload_digest="")
+
+
+def on_host(url: str, name: str) -> str:
+    """A URL of a host of that name below its own."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=f"{name}.{parts.netloc}").geturl()
+
+
+def in_two(pages: Sequence[Page]) -> tuple[list[Page], list[Page]]:
+    """Pages for two writers: all of a URL for one of them; some bodies go to both, under two URLs."""
+    halves: tuple[list[Page], list[Page]] = [], []
+    for number, page in enumerate(pages):
+        half = zlib.crc32(page.url.encode()) % 2
+        halves[half].append(page)
+        if number % MIRRORED == 0:
+            halves[1 - half].append(page._replace(url=on_host(page.url, "mirror")))
+    return halves
+
+
+def write(path: Path, pages: Sequence[Page]) -> None:
+    """An archive of these pages."""
+    with path.open("wb") as stream:
+        writer = WarcExport(stream)
+        for page in pages:
+            writer.write(ExportPage(page))
+
+
+SAMPLE = Path(__file__).parents[1] / "examples"
+NAMESPACE = "demo"
+
+
+class Report:
+    """Prints what has happened, with the seconds since the start."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def say(self, what: str) -> None:
+        """Print a line."""
+        print(f"{time.monotonic() - self._began:6.1f} s  {what}", flush=True)
+
+
+def demonstrate(corpus: Path, count: int, folder: Path, stack: ExitStack) -> None:
+    """All steps.
+
+    Args:
+        corpus: folder of WARC files.
+        count: pages.
+        folder: for everything that is made.
+        stack: stops the cluster.
+    Raises:
+        Failed: what was to be shown does not hold.
+    """
+    report = Report()
+    crawl = grown(load_pages(corpus), count)
+    halves = in_two(crawl)
+    archives = [folder / "one.warc.gz", folder / "two.warc.gz"]
+    for archive, half in zip(archives, halves, strict=True):
+        write(archive, half)
+    total = sum(map(len, halves))
+    report.say(f"{total} pages in two archives; {total - len(crawl)} bodies are in both")
+
+    cache = cache_folder()
+    jars = fetch(cache)
+    cluster = made(Cluster(cache / f"demo-{os.getpid()}", 0))
+    stack.callback(shutil.rmtree, cluster.root, ignore_errors=True)
+    processes = Processes(cluster, jars)
+    stack.callback(stop, cluster, processes, at_once=True)
+    start(cluster, cache)
+    servers = list(cluster.servers())
+    report.say(f"cluster is ready: {len(servers)} processes")
+    address = f"hbase://{cluster.addresses}/{NAMESPACE}"
+    docstore_run("init", "--store", address)
+    report.say(f"docstore init --store {address}")
+
+    ingest_twice(cluster, processes, address, archives, total, report.say)
+    urls, new = compare(address, [page for half in halves for page in half])
+    report.say(f"{urls} URLs are exact by get and by scan; {new} captures are new, no body twice")
+    check(address)
+    report.say("docstore check: silent")
+
+    if reason := why_not():
+        report.say(f"**** SKIPPED: NO SWEEP ON SPARK: {reason} ****")
+    else:
+        sweep_on_spark(address, folder, report.say)
+    copied, exported = copy_back(address, folder)
+    report.say(f"docstore copy into a directory: {copied['written_rows']} rows; check: silent")
+    report.say(f"exports of both are equal: {exported} bytes")
+
+
+def main() -> int:
+    """Run it; returns an exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tools.cluster_demo", description=__doc__.split("\n")[0])
+    parser.add_argument("--corpus", type=Path, default=SAMPLE, help="folder of WARC files (default: the sample crawl)")
+    parser.add_argument("--pages", type=int, default=1500, help="default: %(default)s")
+    parser.add_argument("--folder", type=Path, help="keep archives, pairs, copy and exports here, in an empty folder")
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with ExitStack() as stack:
+        folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="docstore-demo-")))
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            demonstrate(given.corpus, given.pages, folder, stack)
+        except (Failed, NotAvailable, RuntimeError) as error:
+            print(f"FAILED: {error}", file=sys.stderr)
+            return 1
+    print("all of it holds")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

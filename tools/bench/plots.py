@@ -19,7 +19,7 @@ Points = Sequence[tuple[float, float]]
 
 @dataclass
 class Plot:
-    """Axes, and what lies on them; a curve and its points share a colour.
+    """Axes, and what lies on them; a curve and its points share a colour.  A point without a curve has a number.
 
     Attributes:
         title, x_name, y_name: shown.
@@ -69,14 +69,16 @@ class Plot:
         )
         for number, (name, curve, points) in enumerate(self.curves):
             colour = COLOURS[number % len(COLOURS)]
+            mark = "" if curve else f"{number + 1} "
             line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (self._place(*point) for point in curve))
             parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.6"/>')
             for x, y in (self._place(*point) for point in points):
                 parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.2" fill="{colour}"/>')
+                parts.append(f'<text x="{x + 5:.1f}" y="{y - 4:.1f}" font-size="10">{mark}</text>')
             x, y = self.legend[0], self.legend[1] + 16 * number
             parts.append(f'<path d="M{x} {y - 4}h18" stroke="{colour}" stroke-width="1.6"/>')
             parts.append(f'<circle cx="{x + 9}" cy="{y - 4}" r="3.2" fill="{colour}"/>')
-            parts.append(f'<text x="{x + 24}" y="{y}">{escape(name)}</text>')
+            parts.append(f'<text x="{x + 24}" y="{y}">{mark}{escape(name)}</text>')
         return "\n".join([*parts, "</svg>", ""])
 
     def write(self, path: Path) -> None:
