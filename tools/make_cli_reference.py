@@ -59,17 +59,17 @@ def page() -> str:
 
 
 def _command(command: Command) -> Iterator[str]:
-    module = load(command)
+    parts = load(command)
     parser = parser_of(command)
     actions = [action for action in parser._actions if "--help" not in action.option_strings]
     words = [_usage(action) for action in actions if not action.option_strings]
     yield f"## docstore {command.name}\n\n"
     yield f"`{' '.join(['docstore', command.name, *words, '[options]'])}`\n\n"
-    yield f"{module.DESCRIPTION.strip()}\n\n"
+    yield f"{parts.description.strip()}\n\n"
     yield "| argument | meaning |\n|---|---|\n"
     for action in sorted(actions, key=lambda action: bool(action.option_strings)):
         yield f"| {_name(action)} | {_cell(action.help or '')} |\n"
-    yield f"\n```sh\n{module.EXAMPLES.strip()}\n```\n"
+    yield f"\n```sh\n{parts.examples.strip()}\n```\n"
 
 
 def _usage(action: argparse.Action) -> str:

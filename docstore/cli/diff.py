@@ -22,7 +22,7 @@ from docstore.reports.worddiff import Change, Piece, word_diff
 if TYPE_CHECKING:
     from docstore.attach import Store
 
-DESCRIPTION = """\
+DIFF_DESCRIPTION = """\
 Show which words of two pages differ, as [-removed-] and {+added+}; on a
 terminal in red and green.  The first line has the similarity of the texts, the
 exact Jaccard coefficient that verdicts use; of two pages without text it says
@@ -31,7 +31,7 @@ newest and the one before, or those of --at.
 --measures prints what each fingerprint says instead: checksums, exact Jaccard
 coefficient and containment, simhash, sketch, 0-mod-p fingerprints."""
 
-EXAMPLES = """\
+DIFF_EXAMPLES = """\
 docstore diff https://example.com/a https://example.com/b
 docstore diff https://example.com/ --at 2023-01-01 --at 2024-01-01
 docstore diff https://example.com/a https://example.com/b --all --json
@@ -39,7 +39,7 @@ docstore diff https://example.com/a https://example.com/b --measures
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("url", metavar="URL1", help="of a stored page")
     parser.add_argument("other", metavar="URL2", nargs="?", help="of another (default: the same, its version before)")
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_json(parser, "both pages, similarity and changes, or the measures, as one JSON object")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_diff(args: argparse.Namespace) -> int:
     """Print the differences."""
     if len(args.at) > 2:
         raise InvalidArgument("diff takes at most two --at; see `docstore diff --help`")

@@ -15,14 +15,14 @@ from docstore.cli.opening import note_slow_kernel, open_files
 from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.storage.heap import use_one_heap
 
-DESCRIPTION = """\
+SERVE_DESCRIPTION = """\
 Serve a store over HTTP, so that many processes write and read it at a time:
 crawlers with `docstore.connect`, other programs through /v1, archive tools
 through /web on a port of its own (--archive-port).  Other docstore commands
 on this machine find a served store by themselves.  Ctrl-C or SIGTERM commits
 what was accepted and ends; SIGHUP reads the token file again."""
 
-EXAMPLES = """\
+SERVE_EXAMPLES = """\
 docstore serve --create
 docstore serve --store crawl --port 8470 --archive-port 8471
 docstore serve --host 0.0.0.0 --token-file tokens --allow-host store.example.org
@@ -34,7 +34,7 @@ WHY = "a server holds its store itself"
 INSTALL = "`docstore serve` needs more libraries; run `pip install '.[server]'` in a checkout of docstore"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
         "--host", metavar="ADDRESS", default=LOOPBACK, help="to listen on (default: 127.0.0.1); others need tokens"
@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_store(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run_serve(args: argparse.Namespace) -> int:
     """Serve until a signal comes."""
     use_one_heap()  # before the store has threads: a heap that a thread has is used on
     if args.archive_port is None and (args.archive_url or args.archive_host != LOOPBACK):

@@ -18,13 +18,13 @@ from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.types import Schema, Verdict, VerdictKind
 
-if TYPE_CHECKING:  # numpy comes with it
+if TYPE_CHECKING:
     from docstore.attach import Store
     from docstore.reading.answers import Orphan, Similar
     from docstore.reports.dedup import KnownDuplicate
     from docstore.reports.measures import SimhashMatch, SimhashPair
 
-DESCRIPTION = """\
+DUPS_DESCRIPTION = """\
 List live pages that are like a page, older and younger ones, with exact
 similarities.  The page is a stored one, or a file that need not be stored.
 For contained the number is the share of the page that is in the listed one,
@@ -36,7 +36,7 @@ bits, whatever their similarity: those of a page, or with --all all pairs.
 --orphans lists rejected pages to fetch again: the page that they duplicated is
 gone, or its URL has changed."""
 
-EXAMPLES = """\
+DUPS_EXAMPLES = """\
 docstore dups https://example.com/
 docstore dups https://example.com/ --threshold 0.5 --limit 50
 docstore dups --file page.html
@@ -56,7 +56,7 @@ Shown = tuple[Sequence[str], dict[str, Any]]
 """A line of a table, and the same as JSON."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_dups_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("url", metavar="URL", nargs="?", help="of a stored page")
     parser.add_argument("--file", metavar="PAGE.html", help="a page that need not be in the store; - for stdin")
@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def run_dups(args: argparse.Namespace) -> int:
     """List them."""
     chosen = sum((args.url is not None, args.file is not None, args.all, args.rejected, args.orphans))
     if not chosen:

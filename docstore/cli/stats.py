@@ -17,10 +17,10 @@ from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.model.types import Previous, VerdictKind
 from docstore.store import DocumentStore
 
-if TYPE_CHECKING:  # loaded for --dedup alone
+if TYPE_CHECKING:
     from docstore.reports.dedup import DedupStats
 
-DESCRIPTION = """\
+STATS_DESCRIPTION = """\
 Print what a store holds: captures by verdict and by how they were stored, and
 the sizes of its files.  --text prints statistics of words: vocabulary, the
 most frequent words, Zipf's law and the growth of the vocabulary.
@@ -29,7 +29,7 @@ most frequent words, Zipf's law and the growth of the vocabulary.
 bytes saved, pages that the detector cannot see, and query parameters that
 never change the content (crawler traps)."""
 
-EXAMPLES = """\
+STATS_EXAMPLES = """\
 docstore stats
 docstore stats --store crawl-2024 --json
 docstore stats --codecs
@@ -53,7 +53,7 @@ CODEC_REASONS = {
 """Why a record has its codec, which is what the record keeps of the choice: each is taken where none above it pays."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("--text", action="store_true", help="statistics of words: the newest text of each page")
     parser.add_argument("--host", metavar="HOST", help="with --text: only pages of this host")
@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_json(parser, "everything as one JSON object")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_stats(args: argparse.Namespace) -> int:
     """Print the statistics."""
     if args.text and args.dedup:
         raise InvalidArgument("stats takes one of --text and --dedup; see `docstore stats --help`")

@@ -1,29 +1,35 @@
-"""`docstore ingest`: archives into the store, with progress on stderr and a report at the end.
-
-Turns options into `IngestOptions` and shows the `IngestReport`; `docstore.archives.ingest` does the work.
-"""
+"""Pages from archives into a store, and out of it again."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from docstore.archives.entries import BODY_LIMIT_BYTES
+from docstore.archives.export import WRITERS, Selection, export, selected
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import note_slow_kernel, open_in
-from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
+from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 from docstore.model.types import DUPLICATES, REJECTING, Policy, PutResult, VerdictKind
 from docstore.storage.heap import use_one_heap
 from docstore.store import DocumentStore
 
-DESCRIPTION = """\
+if TYPE_CHECKING:
+    from docstore.attach import Store
+    from docstore.sweep.unique import Survivors
+
+# --- docstore ingest
+
+
+INGEST_DESCRIPTION = """\
 Write the pages of WARC 1.0/1.1, ARC and TREC Web files, plain, gzip or zstd.
 The format is found by content.  Revisits are resolved after all files are read,
 so the order of files does not matter.  Damaged records are reported with file
@@ -31,7 +37,7 @@ and offset, and skipped; the exit code is then 8.  It is also 8 if the original
 of a revisit is neither in these files nor in the store.  If you repeat a run,
 nothing is written twice."""
 
-EXAMPLES = """\
+INGEST_EXAMPLES = """\
 docstore ingest crawl-*.warc.gz
 docstore ingest crawl.warc.gz --on-duplicate reject --rejects rejected.jsonl
 docstore ingest crawl.warc.gz --on exact=reference --on near=reference
@@ -43,7 +49,7 @@ docstore ingest crawl.warc.gz --anchors
 SHOWN_ERRORS = 20
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("files", metavar="FILE", nargs="+", help="an archive; - for stdin")
     parser.add_argument(
@@ -96,7 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_json(parser, "the report as one JSON object")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_ingest(args: argparse.Namespace) -> int:
     """Ingest the files."""
     use_one_heap()
     for name in args.files:
@@ -235,3 +241,120 @@ def _kept(report: IngestReport) -> str:
 
 def _counted(count: int, total: int) -> str:
     return f"{count}  ({count / total:.1%})" if total and count else str(count)
+
+
+# --- docstore export
+
+
+EXPORT_DESCRIPTION = """\
+Write pages as WARC 1.1 (gzip, one member a record; captures with the same bytes
+become revisit records), as TREC Web with document numbers, or as JSON Lines
+with title, text and verdict.  `docstore ingest` reads WARC and TREC Web back
+to the same pages."""
+
+EXPORT_EXAMPLES = """\
+docstore export --output all.warc.gz --versions all
+docstore export --format trecweb --host example.com --output example.trec
+docstore export --format jsonl --status 200 --lang en --min-words 50 > pages.jsonl
+docstore export --unique --status 200 --min-words 50 --dropped dropped.tsv --output unique.warc.gz
+docstore export --format warc --since 2024-05-01 --until 2024-06-01 --output may.warc.gz --json
+"""
+
+
+def add_export_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--format", choices=tuple(WRITERS), default="warc", help="what to write (default: warc)")
+    parser.add_argument(
+        "--output", metavar="FILE", default="-", help="where to; replaced when all is written (default: stdout)"
+    )
+    arguments.add_range(parser)
+    parser.add_argument("--status", metavar="N", type=arguments.status, help="only captures with this HTTP status")
+    parser.add_argument(
+        "--lang", metavar="TAG", default="", help="only pages that declare this language; en takes en-GB"
+    )
+    parser.add_argument(
+        "--min-words", metavar="N", type=arguments.positive, default=0, help="only pages with so many words of text"
+    )
+    arguments.add_times(parser)
+    parser.add_argument(
+        "--versions", choices=("newest", "all"), default="newest", help="which captures of a page (default: newest)"
+    )
+    parser.add_argument(
+        "--unique", action="store_true", help="of each cluster of duplicates only one page, its canonical if selected"
+    )
+    parser.add_argument(
+        "--dropped", metavar="FILE", help="with --unique: write URL, canonical and similarity of what is left out"
+    )
+    parser.add_argument("--bodies", action="store_true", help="with --format jsonl: bodies too, in base64")
+    arguments.add_progress(parser)
+    arguments.add_store(parser)
+    arguments.add_read_only(parser)
+    arguments.add_json(parser, "{pages, body_bytes, output} as one JSON object; needs --output FILE")
+
+
+def run_export(args: argparse.Namespace) -> int:
+    """Export."""
+    to_stdout = args.output == "-"
+    if args.json and to_stdout:
+        raise InvalidArgument("--json and the pages both want stdout; name a file with --output")
+    if args.bodies and args.format != "jsonl":
+        raise InvalidArgument(f"--bodies belongs to --format jsonl; {args.format} holds bodies anyway")
+    if to_stdout and args.format == "warc" and sys.stdout.isatty():
+        raise InvalidArgument("a WARC file is gzip and no text for a terminal; name a file with --output")
+    if args.dropped and not args.unique:
+        raise InvalidArgument("--dropped lists what --unique leaves out; give both")
+    with ExitStack() as stack:
+        store = open_in(stack, args)
+        stream = stack.enter_context(output.raw_stdout() if to_stdout else output.replaced(Path(args.output)))
+        show = output.progress_of_count(args, stack, " pages")
+        selection = _selection(args)
+        survivors = _survivors(store, selection, args.dropped) if args.unique else None
+        report = export(
+            store,
+            WRITERS[args.format](stream, args.bodies),
+            selection,
+            texts=args.format == "jsonl",
+            keep=None if survivors is None else survivors.keeps,
+            on_progress=show and (lambda report: show(report.pages)),
+        )
+    if args.json:
+        output.json_line({"pages": report.pages, "body_bytes": report.body_bytes, "output": args.output})
+    elif not to_stdout and report.pages:
+        pages = "capture" if report.pages == 1 else "captures"
+        which = " (of each page the newest; --versions all writes all)" if selection.newest else ""
+        output.line(
+            f"wrote {report.pages} {pages}, {output.size(report.body_bytes)} of bodies, to {args.output}{which}"
+        )
+    answers.note_unreadable(report.unreadable)
+    if report.unreadable:
+        return EXIT_RECORDS_SKIPPED
+    if not report.pages:
+        output.note("no capture matches")
+    return EXIT_OK if report.pages else EXIT_NOTHING_FOUND
+
+
+def _survivors(store: Store, selection: Selection, dropped: str | None) -> Survivors:
+    """Which of the selected pages stay; those that do not are written to a file, if one is named."""
+    unique = importlib.import_module("docstore.sweep.unique")  # brings numpy, which a plain export does not need
+    survivors: Survivors = unique.Survivors(store)
+    for row_key, timestamp in selected(store, selection):
+        survivors.add(row_key, timestamp)
+    if dropped:
+        with output.replaced(Path(dropped)) as stream:
+            left_out = (survivors.dropped(row_key, timestamp) for row_key, timestamp in selected(store, selection))
+            for line in unique.lines(one for one in left_out if one is not None):
+                stream.write(line.encode("utf-8", "surrogateescape"))
+    return survivors
+
+
+def _selection(args: argparse.Namespace) -> Selection:
+    return Selection(
+        prefix=args.prefix,
+        host=args.host,
+        since=args.since,
+        until=args.until,
+        newest=args.versions == "newest",
+        status=args.status,
+        language=args.lang,
+        min_words=args.min_words,
+    )

@@ -1,7 +1,4 @@
-"""`docstore sweep`: all pairs of a store, clusters, columns written back.
-
-Shows what `docstore.sweep.job` gives.
-"""
+"""Duplicates of a whole store: find them all, and index what the detector cannot see."""
 
 from __future__ import annotations
 
@@ -18,11 +15,15 @@ from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.serving.wire import report_of
 from docstore.store import DocumentStore
 from docstore.sweep.job import APPLIED_KINDS, APPLY, ENGINES, TEXTS, Progress, SweepOptions, SweepReport, sweep
+from docstore.sweep.reindex import ReindexReport, reindex
 
 if TYPE_CHECKING:
     from docstore.serving.client import RemoteStore
 
-DESCRIPTION = """\
+# --- docstore sweep
+
+
+SWEEP_DESCRIPTION = """\
 Find every pair of pages at or above a similarity.  Group the pages into
 clusters with one canonical page each, and write that into their rows.  Every
 member of a cluster is within the threshold of its canonical.  A killed sweep
@@ -30,7 +31,7 @@ continues where it stopped; a second one over the same pages writes nothing.
 Pages of 50 words and more are compared by their text; shorter ones are pairs
 only if they are equal."""
 
-EXAMPLES = """\
+SWEEP_EXAMPLES = """\
 docstore sweep
 docstore sweep --threshold 0.9 --policy oldest --pairs pairs.tsv --dry-run
 docstore sweep --text visible --shingle-words 5 --all-pairs --pairs pairs.tsv --json
@@ -52,7 +53,7 @@ LEFT = {
 """Why members of clusters were not changed."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
         "--threshold", metavar="J", type=arguments.share, help="least similarity (default: that of the store's schema)"
@@ -113,7 +114,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_json(parser, "the report as one JSON object")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_sweep(args: argparse.Namespace) -> int:
     """Sweep."""
     options = SweepOptions(
         threshold=args.threshold,
@@ -204,3 +205,51 @@ def _applied(report: SweepReport) -> list[tuple[str, str]]:
         ("applied", f"{changed or 'nothing'}  {report.freed_bytes} bytes for the next `docstore compact`"),
         *([("left", reasons)] if reasons else []),
     ]
+
+
+# --- docstore reindex
+
+
+REINDEX_DESCRIPTION = """\
+Find pages that the detector of duplicates cannot see: no posting leads to them,
+or their fingerprints have an older scheme.  Compute their fingerprints again
+and index them.  A stopped run continues where it was; if there is nothing to
+do, nothing is written."""
+
+REINDEX_EXAMPLES = """\
+docstore reindex
+docstore reindex --dry-run --json
+"""
+
+
+def add_reindex_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--dry-run", action="store_true", help="count them and write nothing")
+    arguments.add_progress(parser)
+    arguments.add_store(parser)
+    arguments.add_json(parser, "{pages, unposted, outdated, unseen, posted} as one JSON object")
+
+
+def run_reindex(args: argparse.Namespace) -> int:
+    """Reindex."""
+    with ExitStack() as stack:
+        store = open_in(stack, args)
+        show = output.progress_of_count(args, stack, " pages")
+        if isinstance(store, DocumentStore):
+            report = reindex(store, dry_run=args.dry_run, on_progress=show and (lambda report: show(report.pages)))
+        else:
+            told = None if show is None else (lambda _stage, done, _total: show(done))
+            report = store.run_job("reindex", {"dry_run": args.dry_run}, report_of(ReindexReport), told)
+    if args.json:
+        output.json_line(report.as_dict())
+        return EXIT_OK
+    posted = "nothing: dry run" if args.dry_run else str(report.posted)
+    output.table(
+        [
+            ("pages", str(report.pages)),
+            ("without postings", str(report.unposted)),
+            ("with fingerprints of an older scheme", str(report.outdated)),
+            ("posted", posted),
+        ]
+    )
+    return EXIT_OK
