@@ -23,9 +23,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 from unittest import mock
 
 import zstandard
@@ -51,7 +49,7 @@ from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.walk import Damage
 from docstore.writing.placing import PagePlacer
-from tools.bench.harness import Section, median, one_core, run_commands
+from tools.bench.harness import Section, fresh_store, median, one_core, run_commands
 
 STAGES = ("live", "fast", "best")
 NAMES = {"live": "as ingested", "fast": "`compact`", "best": "`compact --level best`"}
@@ -97,16 +95,6 @@ def ingest_cost(archives: Sequence[str]) -> str:
     )
 
 
-def measure(store: DocumentStore, baseline: Baseline, what: str, reads: int) -> tuple[str, ...]:
-    """One row of the table, without its speed."""
-    found = account(store)
-    tell(f"{what}: bodies {100 * found.bodies / baseline.raw_bytes:.2f}%, "
-         f"directory {100 * found.directory / baseline.raw_bytes:.2f}%")  # fmt: skip
-    timed = time_reads(store, baseline, reads)
-    tell(f"{what}: reads {timed.of_means:.2f}x")
-    return (what, *account_cells(found, baseline.raw_bytes), *timed.cells)
-
-
 def compact(store: DocumentStore, level: str) -> str:
     """Compact a store; MB/s of raw bytes moved, a core."""
     last = time.monotonic()
@@ -122,15 +110,29 @@ def compact(store: DocumentStore, level: str) -> str:
     return f"{report.raw_bytes / MEGABYTE / (time.process_time() - began):.1f}"
 
 
-def stages_of(store: DocumentStore, baseline: Baseline, stages: Sequence[str], reads: int, speed: str) -> Section:
-    """Take a store through the stages, one row each."""
-    section = Section("", "", ("stage", *ACCOUNT_COLUMNS, *READ_COLUMNS, "MB/s a core"))
+def stages_of(
+    store: DocumentStore,
+    baseline: Baseline,
+    stages: Sequence[str],
+    reads: int,
+    speed: str,
+    any_version: Sequence[str] = (),
+) -> Section:
+    """Take a store through the stages, one row each; with a column for reads of any version if it has a name."""
+    rows: list[Sequence[str]] = []
     with one_core():
         for stage in stages:
             if stage != "live":
                 speed = compact(store, stage)
-            section.rows.append((*measure(store, baseline, NAMES[stage], reads), speed))
-    return section
+            what, found = NAMES[stage], account(store)
+            shares = {name: f"{100 * count / baseline.raw_bytes:.2f}" for name, count in found.items()}
+            tell(f"{what}: bodies {shares[BODIES]}%, directory {shares[DIRECTORY]}%")
+            timed = time_reads(store, baseline, reads)
+            tell(f"{what}: reads {timed[0]}")
+            versions = [time_versions(store, reads) for _ in any_version]
+            rows.append((what, *shares.values(), *timed, *versions, speed))
+    columns = ("stage", *shares, *READ_COLUMNS, *any_version, "MB/s a core")
+    return Section("", f"python -m tools.bench.size CORPUS_DIR --stages {' '.join(stages)}", columns, rows)
 
 
 def run(corpus: Path, folder: Path, stages: Sequence[str], reads: int, *, halving: bool, kept: Path | None) -> Section:
@@ -148,7 +150,6 @@ def run(corpus: Path, folder: Path, stages: Sequence[str], reads: int, *, halvin
         speed = "" if there else f"{baseline.raw_bytes / MEGABYTE / seconds:.1f}, two cores"
         section = stages_of(store, baseline, stages, reads, speed)
     section.title = "Size on disk, percent of the raw bytes of all bodies, and reading one body"
-    section.command = f"python -m tools.bench.size CORPUS_DIR --stages {' '.join(stages)}"
     section.notes.append(
         f"{baseline.versions} captures of {len(baseline.places)} pages, {baseline.raw_bytes / MEGABYTE:.1f} MB of "
         f"bodies; each alone as one zstd -3 frame: {100 * baseline.frame_bytes / baseline.raw_bytes:.2f}."
@@ -229,33 +230,24 @@ def time_versions(store: DocumentStore, count: int) -> str:
 
 def run_recrawls(name: str, versions: Iterable[Iterator[Page]], stages: Sequence[str], reads: int) -> Section:
     """Take one set through the stages."""
-    section = Section(
-        f"Re-crawls: {name}",
-        f"python -m tools.bench.size CORPUS_DIR --recrawls --stages {' '.join(stages)}",
-        ("stage", *ACCOUNT_COLUMNS, *READ_COLUMNS, "any version: us, mean / p50 / p99", "MB/s a core"),
-    )
     gzip_bytes = count = 0
     seconds = 0.0
-    with ExitStack() as held_open:
-        held_open.enter_context(one_core())
-        folder = held_open.enter_context(tempfile.TemporaryDirectory(prefix="docstore-recrawls-"))
-        with docstore.open(Path(folder) / "s", create=True, durability="flush") as store:
-            for pages in versions:
-                count += 1
-                held = list(pages)
-                gzip_bytes += sum(len(zlib.compress(page.body, 6)) for page in held)
+    with fresh_store(durability="flush") as store, tempfile.TemporaryDirectory(prefix="docstore-recrawls-") as folder:
+        for pages in versions:
+            count += 1
+            held = list(pages)
+            gzip_bytes += sum(len(zlib.compress(page.body, 6)) for page in held)
+            with one_core():
                 began = time.process_time()
                 for result in store.put_pages(held, threads=1):
                     assert not result.error, result
                 seconds += time.process_time() - began
-            baseline = Baseline(store, Path(folder) / "bare")
-            tell(f"{name}: {count} versions, {baseline.raw_bytes / MEGABYTE:.1f} MB")
-            speed = f"{baseline.raw_bytes / MEGABYTE / seconds:.1f}"
-            for stage in stages:
-                if stage != "live":
-                    speed = compact(store, stage)
-                row = measure(store, baseline, NAMES[stage], reads)
-                section.rows.append((*row, time_versions(store, reads), speed))
+        baseline = Baseline(store, Path(folder) / "bare")
+        tell(f"{name}: {count} versions, {baseline.raw_bytes / MEGABYTE:.1f} MB")
+        speed = f"{baseline.raw_bytes / MEGABYTE / seconds:.1f}"
+        section = stages_of(store, baseline, stages, reads, speed, ["any version: us, mean / p50 / p99"])
+    section.title = f"Re-crawls: {name}"
+    section.command += " --recrawls"
     gzip_share, zstd_share = (100 * one / baseline.raw_bytes for one in (gzip_bytes, baseline.frame_bytes))
     section.notes.append(
         f"{count} versions, {baseline.versions} captures of {len(baseline.places)} pages, "
@@ -265,45 +257,22 @@ def run_recrawls(name: str, versions: Iterable[Iterator[Page]], stages: Sequence
     return section
 
 
+# --- what takes the bytes of a store's directory
+
+
 BODY = ("page", "body")
 
 
-@dataclass
-class Account:
-    """Bytes of a store's directory by what they are for.
+BODIES, DIRECTORY = "bodies, all told", "directory"
 
-    Attributes:
-        records: of values in segments that rows refer to, headers counted, a shared one once: by family.
-        dictionaries: files of dictionaries, by the family whose records name them; "" for those that none names.
-        headers: of records, and of segments: part of `records`.
-        garbage: the rest of the segments.
-        tables: what LevelDB estimates for each of its tables.
-        index: sorted runs of the detector's keys, with log and filter.
-        directory: everything.
+
+def account(store: DocumentStore) -> dict[str, int]:
+    """Count the bytes that a store takes, by what they are for.
+
+    Records are values in segments that rows refer to, headers counted, a shared one once.  Dictionaries that no record
+    names count as those of bodies.  Rows, shared bodies and rows of the index are what LevelDB estimates for its
+    tables; their ranges are compacted first, so that the estimate holds.
     """
-
-    records: dict[str, int]
-    dictionaries: dict[str, int]
-    headers: int
-    garbage: int
-    tables: dict[str, int]
-    index: int
-    directory: int
-
-    @property
-    def bodies(self) -> int:
-        """What the issue's bound on bodies counts: records of bodies with headers, and their dictionaries."""
-        return self.records.get("page", 0) + self.dictionaries.get("page", 0) + self.dictionaries.get("", 0)
-
-    @property
-    def rest(self) -> int:
-        """LevelDB's own files beyond its estimate, and small files."""
-        known = sum(self.records.values()) + sum(self.dictionaries.values()) + self.garbage
-        return self.directory - known - sum(self.tables.values()) - self.index
-
-
-def account(store: DocumentStore) -> Account:
-    """Count what a store takes; LevelDB's ranges are compacted first, so that its estimate holds."""
     assert isinstance(store.opened, LocalBackend)
     bodies = store.opened.bodies
     bodies.flush()
@@ -322,70 +291,36 @@ def account(store: DocumentStore) -> Account:
                 assert ref is not None
                 family = cell.family if table == "pages" else "page"
                 records[family] += decode_ref(ref).length
-    headers, family_of = 0, {}
+    family_of = {}
     for segment in store.opened.manifest.segments():
-        last = None
-        for offset, found in bodies.walk(segment.number, end=segment.committed_bytes):
-            if last is not None:
-                headers += offset - last
-            last = None
-            if not isinstance(found, Damage):
-                last = offset + len(found.payload)
-                if found.codec == CODEC_ZSTD_DICTIONARY:
-                    family_of[found.related] = found.family
-        if last is not None:
-            headers += segment.committed_bytes - last
+        for _, found in bodies.walk(segment.number, end=segment.committed_bytes):
+            if not isinstance(found, Damage) and found.codec == CODEC_ZSTD_DICTIONARY:
+                family_of[found.related] = found.family
     dictionaries: dict[str, int] = defaultdict(int)
     for file in (path / DICTIONARY_DIRECTORY).iterdir():
         name = file.name.removesuffix(DICTIONARY_SUFFIX)
         dictionaries[family_of.get(bytes.fromhex(name), "")] += file.stat().st_size
-    return Account(
-        records=dict(records),
-        dictionaries=dict(dictionaries),
-        headers=headers,
-        garbage=files.tree_bytes(path / SEGMENT_DIRECTORY) - sum(records.values()),
-        tables={table: store.opened.engine.approximate_bytes(table) for table in TABLE_TAGS},
-        index=files.tree_bytes(path / INDEX_DIRECTORY),
-        directory=files.tree_bytes(path),
-    )
-
-
-ACCOUNT_COLUMNS = (
-    "bodies, all told",
-    "body records",
-    "their dictionaries",
-    "text records",
-    "their dictionaries",
-    "http and others",
-    "garbage",
-    "rows",
-    "shared bodies",
-    "index: runs",
-    "index: rows",
-    "rest",
-    "directory",
-)
-
-
-def account_cells(found: Account, raw_bytes: int) -> tuple[str, ...]:
-    """One row's cells under ACCOUNT_COLUMNS: percent of the raw bytes of all bodies."""
-    records, dictionaries, tables = found.records, found.dictionaries, found.tables
-    numbers = (
-        found.bodies,
-        records.get("page", 0),
-        dictionaries.get("page", 0) + dictionaries.get("", 0),
-        records.get("text", 0),
-        dictionaries.get("text", 0),
-        sum(count for family, count in records.items() if family not in ("page", "text")),
-        found.garbage,
-        tables["pages"],
-        tables["bodies"],
-        found.index,
-        tables["postings"],
-        found.rest + tables["meta"],
-        found.directory,
-    )
-    return tuple(f"{100 * number / raw_bytes:.2f}" for number in numbers)
+    tables = {table: store.opened.engine.approximate_bytes(table) for table in TABLE_TAGS}
+    directory = files.tree_bytes(path)
+    garbage = files.tree_bytes(path / SEGMENT_DIRECTORY) - sum(records.values())
+    index = files.tree_bytes(path / INDEX_DIRECTORY)
+    known = sum(records.values()) + sum(dictionaries.values()) + garbage + sum(tables.values()) + index
+    of_bodies = dictionaries["page"] + dictionaries[""]
+    return {
+        BODIES: records["page"] + of_bodies,
+        "body records": records["page"],
+        "dictionaries of bodies": of_bodies,
+        "text records": records["text"],
+        "dictionaries of texts": dictionaries["text"],
+        "http and others": sum(count for family, count in records.items() if family not in ("page", "text")),
+        "garbage": garbage,
+        "rows": tables["pages"],
+        "shared bodies": tables["bodies"],
+        "index: runs": index,
+        "index: rows": tables["postings"],
+        "rest": directory - known + tables["meta"],
+        DIRECTORY: directory,
+    }
 
 
 # --- reading
@@ -418,40 +353,13 @@ class Baseline:
         return bytes(self._decompress(os.pread(self._descriptor, length, offset)))
 
 
-class Reads(NamedTuple):
-    """What reading cost, in microseconds of this thread's CPU.
-
-    Attributes:
-        of_means: mean of the store to mean of the baseline.
-        of_page: the median over pages of the page's own ratio.
-        mean, median, p99: of the store.
-        bare_mean, bare_p99: of the baseline.
-    """
-
-    of_means: float
-    of_page: float
-    mean: float
-    median: float
-    p99: float
-    bare_mean: float
-    bare_p99: float
-
-    @property
-    def cells(self) -> tuple[str, str]:
-        """Under READ_COLUMNS."""
-        return (
-            f"{self.of_means:.2f}x, {self.of_page:.2f}x",
-            f"{self.mean:.0f} / {self.median:.0f} / {self.p99:.0f} ({self.bare_mean:.0f}, {self.bare_p99:.0f})",
-        )
-
-
 READ_COLUMNS = (
     "read, of pread + decode: means, median page",
     "us of CPU, mean / p50 / p99 (pread + decode: mean, p99)",
 )
 
 
-def time_reads(store: DocumentStore, baseline: Baseline, count: int) -> Reads:
+def time_reads(store: DocumentStore, baseline: Baseline, count: int) -> tuple[str, str]:
     """Read random pages by URL, warm, each beside the baseline; other processes may keep the core busy meanwhile."""
     source = random.Random(7)
     urls = [url.decode() for url in baseline.places]
@@ -474,8 +382,12 @@ def time_reads(store: DocumentStore, baseline: Baseline, count: int) -> Reads:
     ours.sort()
     bare.sort()
     mean, bare_mean = sum(ours) / count, sum(bare) / count
-    micros = (mean, ours[count // 2], ours[count * 99 // 100], bare_mean, bare[count * 99 // 100])
-    return Reads(mean / bare_mean, ratios[count // 2], *(1e6 * one for one in micros))
+    shown = [f"{1e6 * one:.0f}" for one in (mean, ours[count // 2], ours[count * 99 // 100])]
+    bare_p99 = bare[count * 99 // 100]
+    return (
+        f"{mean / bare_mean:.2f}x, {ratios[count // 2]:.2f}x",
+        f"{' / '.join(shown)} ({1e6 * bare_mean:.0f}, {1e6 * bare_p99:.0f})",
+    )
 
 
 def main(

@@ -36,7 +36,7 @@ from tools.bench.exact_join import exact_join
 from tools.bench.harness import Section, folder_bytes, load_pages, one_core, run_commands
 from tools.bench.peers import PEERS, Reader
 from tools.bench.plots import Plot, Points
-from tools.bench.size import NAMES, STAGES, account, compact, tell
+from tools.bench.size import BODIES, DIRECTORY, NAMES, STAGES, account, compact, tell
 
 LEAST_LIKENESS = 0.4
 
@@ -80,7 +80,7 @@ def oracle_bytes(store: DocumentStore, level: int, nearest: dict[tuple[bytes, in
             payload = codec.encode(raw, base=(checksum16(base_raw), base_raw)).payload
             header_bytes = RECORD_NARROW_HEADER_BYTES + RECORD_RELATED_BYTES + 4 + len(row.row_key)
             saved += max(0, decode_ref(ref).length - header_bytes - len(payload))
-    return account(store).bodies - saved
+    return account(store)[BODIES] - saved
 
 
 # --- measuring
@@ -177,8 +177,8 @@ def _add_ours(
                 seconds = raw_bytes / 1e6 / float(compact(store, stage))
             found = account(store)
             micros = contenders.micros(read)
-            add(f"docstore, {NAMES[stage].replace('`', '')}", found.bodies, micros, seconds)
-            add(f"the same, whole directory ({stage})", found.directory, None, None)
+            add(f"docstore, {NAMES[stage].replace('`', '')}", found[BODIES], micros, seconds)
+            add(f"the same, whole directory ({stage})", found[DIRECTORY], None, None)
         nearest = nearest_earlier(store)
         tell(f"{len(nearest)} of {len(pages)} pages have an earlier one at {LEAST_LIKENESS}")
         for level in (3, 15):
