@@ -13,10 +13,10 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 58_500,
-    "lines of the core": 39_500,
-    "files of docstore/": 259,
-    "classes": 605,
+    "lines of docstore/": 58_300,
+    "lines of the core": 39_350,
+    "files of docstore/": 241,
+    "classes": 604,
     "record types": 321,
     "files of a put": 57,
     "classes of a put": 58,
@@ -25,7 +25,7 @@ CEILINGS = {
     "LevelDB keys of a put": 17,
     "LevelDB keys of a group": 6,
     "lines of Rust": 11_000,
-    "lines of tools/": 12_000,
+    "lines of tools/": 10_900,
 }
 
 

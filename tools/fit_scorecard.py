@@ -432,7 +432,7 @@ def main() -> None:
         items += [("passages", number, page.body, (page.wanted, page.unwanted)) for number, page in found]
     if arguments.texts:
         texts = enumerate(text_pages(arguments.texts))
-        items += [("text", number, page.body, " ".join(page.expected.elements())) for number, page in texts]
+        items += [("text", number, page.body, page.expected) for number, page in texts]
     if arguments.articles:
         articles = enumerate(article_pages(arguments.articles))
         items += [("news", number, page.body, page.expected) for number, page in articles]

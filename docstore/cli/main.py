@@ -13,8 +13,8 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from docstore.cli.output import line, prepare_streams, report_error
 from docstore.model.errors import EXIT_OK, DocstoreError, InvalidArgument, StorageError
@@ -23,20 +23,32 @@ from docstore.model.errors import EXIT_OK, DocstoreError, InvalidArgument, Stora
 
 
 class Command(NamedTuple):
-    """One command: its name, what it does in one line, and the module that does it."""
+    """One command: its name, what it does in one line, and the module that does it, imported when it is asked."""
 
     name: str
     summary: str
     module: str
 
+    def _of_module(self, name: str) -> Any:
+        return getattr(importlib.import_module(self.module), name)
 
-class CommandParts(NamedTuple):
-    """What a command's module offers for it."""
+    @property
+    def description(self) -> str:
+        """What it does."""
+        return str(self._of_module(f"{self.name.upper()}_DESCRIPTION"))
 
-    description: str
-    examples: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
+    @property
+    def examples(self) -> str:
+        """Calls of it, one a line."""
+        return str(self._of_module(f"{self.name.upper()}_EXAMPLES"))
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare its arguments."""
+        self._of_module(f"add_{self.name}_arguments")(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it; gives the exit code."""
+        return int(self._of_module(f"run_{self.name}")(args))
 
 
 COMMANDS = (
@@ -101,31 +113,14 @@ def find(name: str) -> Command | None:
     return next((command for command in COMMANDS if command.name == name), None)
 
 
-def load(command: Command) -> CommandParts:
-    """Import the module of one command."""
-    module, name = importlib.import_module(command.module), command.name
-    return CommandParts(
-        getattr(module, f"{name.upper()}_DESCRIPTION"),
-        getattr(module, f"{name.upper()}_EXAMPLES"),
-        getattr(module, f"add_{name}_arguments"),
-        getattr(module, f"run_{name}"),
-    )
-
-
-def fill(parser: argparse.ArgumentParser, parts: CommandParts) -> argparse.ArgumentParser:
-    """Give a parser a command's description, arguments and examples."""
-    parser.description = parts.description
-    parser.epilog = "examples:\n" + "".join(f"  {line}\n" if line else "\n" for line in parts.examples.splitlines())
-    parts.add_arguments(parser)
+def parser_of(command: Command, parser: argparse.ArgumentParser | None = None) -> argparse.ArgumentParser:
+    """The parser of one command, with its description, arguments and examples."""
+    if parser is None:
+        parser = CommandParser(prog=f"docstore {command.name}", allow_abbrev=False, formatter_class=_HelpFormatter)
+    parser.description = command.description
+    parser.epilog = "examples:\n" + "".join(f"  {line}\n" if line else "\n" for line in command.examples.splitlines())
+    command.add_arguments(parser)
     return parser
-
-
-def parser_of(command: Command) -> argparse.ArgumentParser:
-    """The parser of one command."""
-    return fill(
-        CommandParser(prog=f"docstore {command.name}", allow_abbrev=False, formatter_class=_HelpFormatter),
-        load(command),
-    )
 
 
 def overview() -> str:
@@ -170,10 +165,10 @@ def whole_parser() -> argparse.ArgumentParser:
     parser.add_argument("--store", metavar="PATH", help="directory of the store; behind the command it means the same")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
     for command in COMMANDS:
-        fill(
-            commands.add_parser(command.name, help=command.summary, allow_abbrev=False, formatter_class=_HelpFormatter),
-            load(command),
+        made = commands.add_parser(
+            command.name, help=command.summary, allow_abbrev=False, formatter_class=_HelpFormatter
         )
+        parser_of(command, made)
     return parser
 
 
@@ -264,7 +259,7 @@ def _store_behind(words: list[str]) -> list[str]:
 
 
 def _run_command(command: Command, words: list[str]) -> int:
-    module = load(command)
+    importlib.import_module(command.module)
     if not gc.isenabled():
         gc.freeze()  # what was imported stays
         gc.enable()
@@ -275,7 +270,7 @@ def _run_command(command: Command, words: list[str]) -> int:
             args = parser.parse_intermixed_args(words)
     except SystemExit as leaving:  # only --help leaves so
         return int(leaving.code or 0)
-    return module.run(args)
+    return command.run(args)
 
 
 def _print_version() -> int:

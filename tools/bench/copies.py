@@ -1,6 +1,6 @@
 """Copies of real pages: are they found at write time, in `dups` and in the sweep, whatever their titles say?
 
-    python -m tools.bench.copies DATA_DIR [--pages 25] [--every] [--seed N]
+    python -m tools.bench.copies DATA_DIR [--pages 25]
 
 DATA_DIR is that of `extraction`: WCXB's development split.  So many pages each of news, manuals, shops and forums are
 the originals; each has one copy.  A *combination* says how titles and forms of the two differ, and is written to a
@@ -100,12 +100,12 @@ class Source:
         return deepcopy(self._tree)
 
 
-def sources_of(pages: Sequence[KindPage], count: int, seed: int) -> list[Source]:
+def sources_of(pages: Sequence[KindPage], count: int) -> list[Source]:
     """So many pages of each kind, drawn from the seed."""
     chosen: list[Source] = []
     for kind in KINDS:
         of_kind = [page for page in pages if page.kind == kind]
-        made = (_source(page) for page in random.Random(seed).sample(of_kind, len(of_kind)))
+        made = (_source(page) for page in random.Random(SEED).sample(of_kind, len(of_kind)))
         chosen += [source for source, _ in zip(filter(None, made), range(count), strict=False)]
     return chosen
 
@@ -281,13 +281,13 @@ def written(text: str, title: str, heading: str | None, form: str) -> Page:
     )
 
 
-def pages_of(sources: Sequence[Source], how: Combination, seed: int) -> list[tuple[Page, Page]]:
+def pages_of(sources: Sequence[Source], how: Combination) -> list[tuple[Page, Page]]:
     """Original and copy of each source."""
     others = [" ".join(source.paragraphs).split() for source in sources]
     made = []
     for number, source in enumerate(sources):
         other = sources[(number + 1) % len(sources)].headline if how.headline == "other headline" else source.headline
-        draw = random.Random(f"{seed} {number}")
+        draw = random.Random(f"{SEED} {number}")
         original = title_of(source.headline, how.names[0], how.place)
         copy = "" if how.headline == "no title" else title_of(other, how.names[1], how.place)
         headings = (source.headline, other) if how.has_heading else (None, None)
@@ -303,11 +303,11 @@ def pages_of(sources: Sequence[Source], how: Combination, seed: int) -> list[tup
     return made
 
 
-def run(sources: Sequence[Source], how: Combination, seed: int) -> list[Pair]:
+def run(sources: Sequence[Source], how: Combination) -> list[Pair]:
     """Write originals and copies to a store, and ask it."""
-    pairs = pages_of(sources, how, seed)
+    pairs = pages_of(sources, how)
     order = [page for pair in pairs for page in pair]
-    random.Random(seed).shuffle(order)
+    random.Random(SEED).shuffle(order)
     with tempfile.TemporaryDirectory() as folder:
         fresh = docstore.open(Path(folder) / "store", create=True, durability=Durability.NONE)
         with fresh as store:
@@ -351,15 +351,13 @@ def judged(original: Page, copy: Page, how: Combination) -> tuple[bool, bool]:
 # --- tables
 
 
-def table(results: dict[Combination, list[Pair]], every: bool) -> Section:
+def table(results: dict[Combination, list[Pair]]) -> Section:
     """Share found by group of combinations: in the worst of the group, and over all of it."""
     columns = ("copy", "pairs", "J >= .8", "worst at write", "dups", "sweep", "all at write", "dups", "sweep")
     section = Section("Copies of real pages", COMMAND, columns)
     groups: dict[str, list[list[Pair]]] = {}
     for how, pairs in results.items():
         name = f"{how.headline}, {how.place}" if how.form == "as it is" else how.form
-        if every:
-            name += f", {how.names[1]!r}, {'with' if how.has_heading else 'without'} h1"
         if not how.same_host:
             groups.setdefault(f"{name}; other host", []).append(pairs)
             continue
@@ -381,9 +379,9 @@ def _share(found: Sequence[tuple[bool, bool, bool]], way: int) -> float:
     return sum(each[way] for each in found) / max(1, len(found))
 
 
-def notice_site(pages: Sequence[KindPage], siblings: int, mirrored: int, own_words: int, seed: int) -> Section:
+def notice_site(pages: Sequence[KindPage], siblings: int, mirrored: int, own_words: int) -> Section:
     """A site whose pages have a notice of 300 words as main text and so many words of their own, and its mirror."""
-    draw = random.Random(seed)
+    draw = random.Random(SEED)
     text = next(page.wanted.split() for page in pages if page.kind == "service" and len(page.wanted.split()) > 400)
     notice = "".join(f"<p>{html.escape(' '.join(text[at : at + 60]))}</p>" for at in range(0, 300, 60))
     products = [
@@ -424,14 +422,13 @@ def notice_site(pages: Sequence[KindPage], siblings: int, mirrored: int, own_wor
     return section
 
 
-def main(data: Path, *, pages: int = 25, every: bool = False, match: str = "", seed: int = SEED) -> Iterator[Section]:
-    """So many originals of each kind; of combinations whose fields contain --match, with --every a row each."""
+def main(data: Path, *, pages: int = 25) -> Iterator[Section]:
+    """Make so many copies of each kind, write them, and look for them."""
     of_set = list(read_pages(data))
-    sources = sources_of(of_set, pages, seed)
-    chosen = [how for how in combinations() if match in str(how)]
-    yield table({how: run(sources, how, seed) for how in chosen}, every)
+    sources = sources_of(of_set, pages)
+    yield table({how: run(sources, how) for how in combinations()})
     for own_words in (3, 20, 100):
-        yield notice_site(of_set, 50, 10, own_words, seed)
+        yield notice_site(of_set, 50, 10, own_words)
 
 
 if __name__ == "__main__":

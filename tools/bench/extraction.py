@@ -81,42 +81,17 @@ class PassagePage(NamedTuple):
 
 
 class TextPage(NamedTuple):
-    """A page of readability's set, with the words that are expected of it."""
-
-    body: bytes
-    expected: Counter[str]
-
-
-class ArticlePage(NamedTuple):
-    """A page of scrapinghub's set, with the text that is expected of it."""
+    """A page of readability's or scrapinghub's set, with the text that is expected of it."""
 
     body: bytes
     expected: str
 
 
 @dataclass
-class Counts:
-    """Passages: wanted and found, unwanted and found, wanted and missed."""
-
-    right: int = 0
-    wrong: int = 0
-    missed: int = 0
-
-    def add(self, other: Counts) -> None:
-        self.right += other.right
-        self.wrong += other.wrong
-        self.missed += other.missed
-
-    @property
-    def f1(self) -> float:
-        return 2 * self.right / max(1, 2 * self.right + self.wrong + self.missed)
-
-
-@dataclass
 class Score:
-    """Sums of one extractor over the pages of one set."""
+    """Sums of one extractor over the pages of one set; of passages F1 of even and odd pages, too."""
 
-    halves: tuple[Counts, Counts] = field(default_factory=lambda: (Counts(), Counts()))
+    halves: list[float] = field(default_factory=list)
     precision: float = 0.0
     recall: float = 0.0
     f1: float = 0.0
@@ -172,18 +147,18 @@ def passage_pages(checkout: Path) -> Iterator[PassagePage]:
 def text_pages(checkout: Path) -> Iterator[TextPage]:
     for folder in sorted((checkout / "test" / "test-pages").iterdir()):
         expected = visible(split((folder / "expected.html").read_text("utf-8")))
-        yield TextPage((folder / "source.html").read_bytes(), word_counts(expected))
+        yield TextPage((folder / "source.html").read_bytes(), expected)
 
 
 def word_counts(text: str) -> Counter[str]:
     return Counter(re.findall(r"\w+", text.lower()))
 
 
-def article_pages(checkout: Path) -> Iterator[ArticlePage]:
+def article_pages(checkout: Path) -> Iterator[TextPage]:
     wanted: dict[str, Any] = json.loads((checkout / "ground-truth.json").read_text("utf-8"))
     for name, item in sorted(wanted.items()):
         body = gzip.decompress((checkout / "html" / f"{name}.html.gz").read_bytes())
-        yield ArticlePage(body, item.get("articleBody", ""))
+        yield TextPage(body, item.get("articleBody", ""))
 
 
 def word_runs(text: str, words: int = 4) -> Counter[tuple[str, ...]]:
@@ -209,17 +184,18 @@ def run(runner: Runner, body: bytes, score: Score) -> str:
 
 def score_passages(pages: list[PassagePage], runner: Runner) -> Score:
     score = Score()
+    counts = np.zeros((2, 3))
+    """Of even and odd pages: wanted and found, unwanted and found, wanted and missed."""
     for number, page in enumerate(pages):
         text = folded(run(runner, page.body, score))
         right = sum(passage in text for passage in page.wanted)
         wrong = sum(passage in text for passage in page.unwanted)
-        score.halves[number % 2].add(Counts(right, wrong, len(page.wanted) - right))
-    total = Counts()
-    for half in score.halves:
-        total.add(half)
-    score.precision = total.right / max(1, total.right + total.wrong)
-    score.recall = total.right / max(1, total.right + total.missed)
-    score.f1 = total.f1
+        counts[number % 2] += right, wrong, len(page.wanted) - right
+    for right, wrong, missed in (*counts.tolist(), counts.sum(0).tolist()):
+        score.halves.append(2 * right / max(1, 2 * right + wrong + missed))
+    score.f1 = score.halves.pop()
+    score.precision = right / max(1, right + wrong)
+    score.recall = right / max(1, right + missed)
     return score
 
 
@@ -227,15 +203,15 @@ def score_words(pages: list[TextPage], runner: Runner) -> Score:
     score = Score()
     for page in pages:
         text = run(runner, page.body, score)
-        found = word_counts(text)
-        shared = (found & page.expected).total()
+        found, expected = word_counts(text), word_counts(page.expected)
+        shared = (found & expected).total()
         score.precision += shared / max(1, found.total()) / len(pages)
-        score.recall += shared / max(1, page.expected.total()) / len(pages)
-        score.f1 += 2 * shared / max(1, found.total() + page.expected.total()) / len(pages)
+        score.recall += shared / max(1, expected.total()) / len(pages)
+        score.f1 += 2 * shared / max(1, found.total() + expected.total()) / len(pages)
     return score
 
 
-def score_articles(pages: list[ArticlePage], runner: Runner) -> Score:
+def score_articles(pages: list[TextPage], runner: Runner) -> Score:
     score = Score()
     precisions, recalls = [], []
     for page in pages:
@@ -257,8 +233,6 @@ KINDS: Final = ("article", "documentation", "service", "forum", "product", "list
 FAILED_BELOW: Final = 0.3
 UNLIKE_BELOW: Final = 0.4
 """Wanted texts with less in common are of different pages."""
-
-_WORD: Final = re.compile(r"\w+")
 
 
 class KindPage(NamedTuple):
@@ -311,7 +285,7 @@ def host_of(page: KindPage) -> str:
 
 def word_score(text: str, wanted: str) -> tuple[float, float, float]:
     """Precision, recall and F1 of the words of a text, as the set's ``evaluate.py`` counts them."""
-    found, expected = Counter(_WORD.findall(text.lower())), Counter(_WORD.findall(wanted.lower()))
+    found, expected = word_counts(text), word_counts(wanted)
     if not found or not expected:
         return (1.0, 1.0, 1.0) if not found and not expected else (0.0, 0.0, 0.0)
     shared = (found & expected).total()
@@ -483,7 +457,7 @@ def sets(
         section = Section(f"{len(pages)} {title} ({checkout.name})", "python -m tools.bench.extraction sets", columns)
         for name, runner in _available(extractors, markup=scored is score_passages):
             got = scored(pages, runner)
-            halves = [f"{each.f1:.3f}" if scored is score_passages else "" for each in got.halves]
+            halves = [f"{each:.3f}" for each in got.halves] or ["", ""]
             numbers = (f"{got.precision:.3f}", f"{got.recall:.3f}", f"{got.f1:.3f}", *halves)
             section.rows.append((name, *numbers, f"{got.seconds / got.pages * 1000:.2f}", str(got.errors)))
         yield section

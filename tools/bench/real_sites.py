@@ -242,15 +242,8 @@ def together(outcomes: Sequence[Outcome]) -> Outcome:
     """The sum."""
     total = Outcome()
     for each in outcomes:
-        total.pages += each.pages
-        total.verdicts += each.verdicts
-        total.false += each.false
-        total.pairs += each.pairs
-        total.found += each.found
-        total.contained += each.contained
-        total.pairs_with += each.pairs_with
-        total.found_with += each.found_with
-        total.missed += each.missed
+        for name, value in vars(each).items():
+            setattr(total, name, getattr(total, name) + value)
     return total
 
 

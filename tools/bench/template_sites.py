@@ -157,21 +157,6 @@ def one_word(words: Sequence[str], source: random.Random) -> Words:
     return changed(words, 1, source)
 
 
-def five_words(words: Sequence[str], source: random.Random) -> Words:
-    """Five words changed."""
-    return changed(words, 5, source)
-
-
-def at_90(words: Sequence[str], source: random.Random) -> Words:
-    """At J about .9."""
-    return changed_to(words, 0.9, source)
-
-
-def at_83(words: Sequence[str], source: random.Random) -> Words:
-    """At J about .83."""
-    return changed_to(words, 0.83, source)
-
-
 def larger(words: Sequence[str], source: random.Random) -> Words:
     """The page with 300 words around it: it is contained."""
     before = source.randrange(300)
@@ -180,9 +165,9 @@ def larger(words: Sequence[str], source: random.Random) -> Words:
 
 COPIES: Final[dict[str, Callable[[Sequence[str], random.Random], Words]]] = {
     "one word changed": one_word,
-    "five words changed": five_words,
-    "J about .9": at_90,
-    "J about .83": at_83,
+    "five words changed": lambda words, source: changed(words, 5, source),
+    "J about .9": lambda words, source: changed_to(words, 0.9, source),
+    "J about .83": lambda words, source: changed_to(words, 0.83, source),
 }
 
 
