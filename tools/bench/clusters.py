@@ -243,7 +243,7 @@ def local_store(pages: Sequence[Page]) -> Local:
             seconds = write(local, pages)
             taken = sum(os.times()[:2]) - before
             get_ms = read(local, [page.url for page in pages])
-        return Local(seconds, taken, get_ms, folder_bytes(Path(folder)))
+        return Local(seconds, taken, get_ms, folder_bytes(Path(folder), without="RESERVE"))
 
 
 def _differences(before: dict[str, float], after: dict[str, float], pages: int) -> dict[str, float]:

@@ -44,7 +44,6 @@ from tools.bench.harness import Section, children_seconds, folder_bytes, median,
 from tools.bench.peers import Peer, open_frames_alone, rocksdb, sqlite, write_frames_alone, write_gzip_warc
 
 ROUNDS = 3
-TRANSACTION_PAGES = 256
 CALLER_PAGES = 1500
 SLOW_SECONDS = 0.5
 SLOW_PAGES = 6
@@ -108,9 +107,11 @@ def write(pages: Sequence[Page], command: str) -> Section:
                 baseline = zstd_seconds(pages)
                 speeds.setdefault("bare zstd -3, nothing written", []).append(baseline)
                 ratios.setdefault("bare zstd -3, nothing written", []).append(1.0)
-                with tempfile.TemporaryDirectory() as folder:
-                    seconds = seconds_of(lambda write=write, folder=folder: write(pages, Path(folder)))  # type: ignore[misc]
-                    sizes[name] = folder_bytes(Path(folder))
+                with tempfile.TemporaryDirectory() as temporary:
+                    folder = Path(temporary) / "files"
+                    folder.mkdir()
+                    seconds = seconds_of(lambda write=write, folder=folder: write(pages, folder))  # type: ignore[misc]
+                    sizes[name] = folder_bytes(folder)
                 ratios.setdefault(name, []).append(baseline / seconds)
                 speeds.setdefault(name, []).append(seconds)
     sizes["bare zstd -3, nothing written"] = sum(
@@ -118,15 +119,8 @@ def write(pages: Sequence[Page], command: str) -> Section:
     )
     for name, ratio in ratios.items():
         seconds = median(speeds[name])
-        section.rows.append(
-            (
-                name,
-                f"{median(ratio):.3f}x",
-                f"{raw_bytes / seconds / 1e6:.1f}",
-                f"{seconds / len(pages) * 1e6:.0f}",
-                f"{100 * sizes[name] / raw_bytes:.1f}",
-            )
-        )
+        speed = (f"{raw_bytes / seconds / 1e6:.1f}", f"{seconds / len(pages) * 1e6:.0f}")
+        section.rows.append((name, f"{median(ratio):.3f}x", *speed, f"{100 * sizes[name] / raw_bytes:.1f}"))
     section.notes.append(
         f"{len(pages)} pages, {raw_bytes / 1e6:.0f} MB of bodies, in memory. Only docstore extracts text, computes "
         "fingerprints, answers with a verdict and keeps headers; the others store the body under its URL."
@@ -418,15 +412,8 @@ def read(pages: Sequence[Page], command: str) -> Section:
     for what, runs in samples.items():
         ratio = median([sum(read) / base for read, base in zip(runs, baseline, strict=True)])
         every = sorted(value for read in runs for value in read)
-        section.rows.append(
-            (
-                what,
-                f"{ratio:.2f}x",
-                f"{1e6 * sum(every) / len(every):.1f}",
-                f"{1e6 * every[len(every) // 2]:.1f}",
-                f"{1e6 * every[len(every) * 99 // 100]:.1f}",
-            )
-        )
+        micros = (sum(every) / len(every), every[len(every) // 2], every[len(every) * 99 // 100])
+        section.rows.append((what, f"{ratio:.2f}x", *(f"{1e6 * seconds:.1f}" for seconds in micros)))
     section.notes.append(f"{READS} random pages of {len(pages)}, {ROUNDS} rounds, everything in the page cache.")
     return section
 
