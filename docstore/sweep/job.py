@@ -46,11 +46,10 @@ from docstore.sweep.engine import Engine, LocalEngine
 from docstore.sweep.identity import BY_BODY, BY_TEXT
 from docstore.sweep.kernels import TextRule
 from docstore.sweep.pages import Versions, anchor_counts, read_versions
-from docstore.sweep.pairs import Listed, PairGraph
+from docstore.sweep.pairs import Listed, PairGraph, verify
 from docstore.sweep.stages import Workspace
 from docstore.sweep.texts import Maker
 from docstore.sweep.titles import set_apart
-from docstore.sweep.verify import verify
 
 MANY_DUPLICATES = 500
 LARGEST_CLUSTERS = 5
