@@ -156,7 +156,7 @@ class SweepReport:
         written: documents whose columns were changed.
         applied: documents that were changed, by what they are to their canonical page.
         left: members that `apply` did not change, by reason: `other_host`, `kind` (not asked for), and those of
-            `docstore.writing.maintenance.Applied`.
+            `docstore.writing.applying.Applied`.
         freed_bytes: what the next compaction frees of what was changed; with `dry_run` what it would.
         unreadable: values that could not be read; pages that need them were left out.
         threshold, text, shingle_words, policy: as used.
