@@ -12,8 +12,8 @@ the first texts of each key, so answers do not depend on which runs are merged b
 *Log.*  Each group that posts is one row of a log, written with the group's other rows, so the commit point stays one.
 At open what the runs do not hold comes from the log.  Each row says from which group on runs were not known to be
 durable, so runs that were lost are missed.  Rows that the newest row says to be in durable runs are deleted.  At close
-a row without texts says so of all that are; their bytes go when LevelDB compacts.  The index is derived: its failures
-never fail a write, they are logged and made good later.
+a row without texts says so of all that are.  The
+index is derived: its failures never fail a write, they are logged and made good later.
 """
 
 from __future__ import annotations
