@@ -204,6 +204,10 @@ class Table:
             record = decode_capture(cell.timestamp, cell.value)
             if record.kind == CAPTURE_STORED and not self.ages_captures:
                 return stored_capture(record)
+        elif not (self.collects_captures or self.collects_bodies):
+            record = next(self.records(row_key, end=end), None)
+            if record is None or record.kind == CAPTURE_STORED:
+                return record and stored_capture(record)
         return next((capture for capture in self.captures(row_key, end) if capture.shows_page), None)
 
     def capture_at(self, row_key: bytes, timestamp: int) -> LiveCapture | None:
