@@ -11,7 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +19,7 @@ from docstore.dedup.clusters import CanonicalPolicy
 from docstore.model.errors import InvalidArgument
 from docstore.reports.check import check
 from docstore.reports.dedup import By, dedup_stats
+from docstore.serving.client_calls import Job
 from docstore.serving.request import Refusal, failure, stopping
 from docstore.serving.telemetry import Log
 from docstore.serving.wire import plain, read
@@ -87,36 +88,6 @@ class DedupStatsJob(NamedTuple):
 
 class Stopped(Exception):
     """Raised inside a job that was asked to stop."""
-
-
-@dataclass
-class Job:
-    """One job, as it is told.
-
-    Attributes:
-        id: its name.
-        kind: compact, sweep, backup, check or reindex.
-        state: running, done, failed or cancelled.
-        stage, done, total: how far it is; total 0 where nobody knows.
-        started, ended: microseconds since 1970; 0 for not yet.
-        options: as it was asked for.
-        result: of one that is done.
-        error: of one that failed.
-        revision: grows with each change.
-    """
-
-    id: str
-    kind: str
-    options: dict[str, Any]
-    state: str = RUNNING
-    stage: str = ""
-    done: int = 0
-    total: int = 0
-    started: int = field(default_factory=lambda: time.time_ns() // 1000)
-    ended: int = 0
-    result: Any = None
-    error: dict[str, Any] | None = None
-    revision: int = 1
 
 
 class _Running:

@@ -28,7 +28,6 @@ from docstore.model.types import (
     PutResult,
     ReadSpec,
     SetCell,
-    Verdict,
 )
 from docstore.reading.answers import Similar
 from docstore.reading.cells import Row
@@ -427,14 +426,6 @@ class Collapse(NamedTuple):
     taken: list[bytes] | None = None
 
 
-class Rejected(NamedTuple):
-    """A capture that a policy rejected."""
-
-    url: str
-    timestamp: int
-    verdict: Verdict
-
-
 class Listed(NamedTuple):
     """A stored page in a listing."""
 
@@ -536,37 +527,6 @@ class Losses(NamedTuple):
     lost: list[Any]
     lost_commits: list[Any]
     set_aside: list[Any]
-
-
-class Bounds(NamedTuple):
-    """How much one request may hold."""
-
-    request_bytes: int
-    batch_pages: int
-    urls: int
-    call_bytes: int
-
-
-class About(NamedTuple):
-    """What this server is.
-
-    Attributes:
-        docstore: its version.
-        boot: names this run of it.
-        pid: its process.
-        path: of the store.
-        archive: URL of the archive API, or "".
-        limits: of one request.
-        role: what the client may do.
-    """
-
-    docstore: str
-    boot: str
-    pid: int
-    path: str
-    archive: str
-    limits: Bounds
-    role: str
 
 
 # --- options of a route: what it takes, gives and needs; the OpenAPI is made from them

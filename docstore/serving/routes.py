@@ -27,7 +27,7 @@ from docstore.reading.collapse import Collapser
 from docstore.reading.documents import Document, rejection_of
 from docstore.reading.snippet import Snippet, most_urls
 from docstore.serving import messages
-from docstore.serving.jobs import Job
+from docstore.serving.client_calls import About, Job, Limits, Rejected
 from docstore.serving.messages import (
     PAUSE,
     AnyRequest,
@@ -49,15 +49,15 @@ from docstore.version import __version__
 # --- the store as a whole
 
 
-@get("/", opt=opens(Role.READ, gives=messages.About))
+@get("/", opt=opens(Role.READ, gives=About))
 async def about(request: AnyRequest, service: Asked) -> Response[bytes]:
     """What this server is, and how much one request may hold."""
     limits = service.settings.limits
-    bounds = messages.Bounds(limits.request_bytes, limits.batch_pages, limits.urls, limits.call_bytes)
+    bounds = Limits(limits.request_bytes, limits.batch_pages, limits.urls, limits.call_bytes)
     role = context_of(request.scope).role.name.lower()
     path = str(service.store.opened.path)
-    found = messages.About(__version__, service.boot, os.getpid(), path, service.archive_url, bounds, role)
-    return reply(request, found)
+    found = About(__version__, service.boot, os.getpid(), path, service.archive_url, bounds, role)
+    return reply(request, found._asdict())
 
 
 @get("/schema", opt=opens(Role.READ, gives=Schema))
@@ -346,13 +346,13 @@ async def find(
     return await stream(request, service, call, lambda one: place_after(PagePointer(one.timestamp, one.row_key)))
 
 
-@get("/rejected", opt=opens(Role.READ, streams=messages.Rejected))
+@get("/rejected", opt=opens(Role.READ, streams=Rejected))
 async def rejected(request: AnyRequest, service: Asked) -> Stream:
     """Captures that a policy rejected."""
 
     def found() -> Iterator[Any]:
         for one in scans.rejected(service.store.cells):
-            yield PAUSE if one is None else messages.Rejected(*one)
+            yield PAUSE if one is None else Rejected(*one)._asdict()
 
     return await stream(request, service, found)
 
