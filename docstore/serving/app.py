@@ -5,13 +5,12 @@ The OpenAPI is made from the routes: parameters by the framework, messages from 
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import traceback
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from litestar import Litestar, Request, Response, Router, get
 from litestar.di import Provide
@@ -20,7 +19,7 @@ from litestar.openapi.config import OpenAPIConfig
 
 from docstore.model.errors import DocstoreError
 from docstore.serving import wire_frames as frames
-from docstore.serving.messages import GIVES, ROLE, STREAMS, TAKES, Asked, answer, encoder, opens
+from docstore.serving.messages import GIVES, ROLE, STREAMS, Asked, answer, encoder, opens
 from docstore.serving.middleware import Middleware
 from docstore.serving.page import make_page
 from docstore.serving.request import (
@@ -37,11 +36,8 @@ from docstore.serving.request import (
 from docstore.serving.routes import CELLS, JOBS, OPERATIONS, PAGES, WHOLE
 from docstore.serving.service import Service
 from docstore.serving.telemetry import Log
-from docstore.serving.wire import TYPES, to_json
+from docstore.serving.wire import TYPES, fields_of, to_json
 from docstore.version import __version__
-
-if TYPE_CHECKING:
-    pass
 
 
 def make_api(service: Service, tokens: Tokens | None, log: Log) -> Middleware:
@@ -161,7 +157,7 @@ def openapi(route_handlers: Sequence[Any]) -> dict[str, Any]:
             if ROLE in handler.opt:
                 for method in sorted(handler.http_methods - {"OPTIONS"}):
                     operation = made["paths"][route.path_format][method.lower()]
-                    _describe(operation, handler.opt, handler.fn.__doc__ or "", schemas)
+                    _describe(operation, handler, schemas)
                     paths.setdefault(route.path_format, {})[method.lower()] = operation
     made["paths"] = paths
     made["components"] = {
@@ -172,20 +168,21 @@ def openapi(route_handlers: Sequence[Any]) -> dict[str, Any]:
     return made
 
 
-def _describe(operation: dict[str, Any], options: Mapping[str, Any], text: str, schemas: _Schemas) -> None:
+def _describe(operation: dict[str, Any], handler: Any, schemas: _Schemas) -> None:
     """Say what an operation takes, gives and needs."""
-    operation["summary"] = text.strip().splitlines()[0]
+    options, takes = handler.opt, getattr(handler.fn, "message", None)
+    operation["summary"] = handler.fn.__doc__.strip().splitlines()[0]
     operation["description"] = f"Needs the role {Role(options[ROLE]).name.lower()}."
     for parameter in operation.get("parameters", ()):
         for schema in (parameter["schema"], *parameter["schema"].get("oneOf", ())):
             if schema.get("type") == "integer":
                 schema.setdefault("minimum", -(2**63))
                 schema.setdefault("maximum", 2**63 - 1)
-    takes, gives, streams = options[TAKES], options[GIVES], options[STREAMS]
-    if takes is bytes:
+    gives = options[GIVES]
+    if "PUT" in handler.http_methods:
         operation["requestBody"] = {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}
     elif takes is not None:
-        schema = schemas.of(takes)
+        schema = schemas.record(takes)
         operation["requestBody"] = {
             "required": True,
             "content": {JSON: {"schema": schema}, MSGPACK: {"schema": schema}},
@@ -196,7 +193,7 @@ def _describe(operation: dict[str, Any], options: Mapping[str, Any], text: str, 
         content = {"*/*": {"schema": {}}}
     elif gives is not None:
         content = {JSON: {"schema": schemas.given(gives)}, MSGPACK: {"schema": {}}}
-    elif streams is not None:
+    elif options[STREAMS]:
         content = {LINES: {"schema": {}}, frames.MEDIA_TYPE: {"schema": {}}}
     answer = {"description": "done", "content": content} if content else {"description": "done"}
     error = {"schema": {"$ref": f"#/components/schemas/{ERROR}"}}
@@ -230,10 +227,13 @@ class _Schemas:
             return {"type": "object", "additionalProperties": self.of(inner[1])}
         if isinstance(kind, type) and issubclass(kind, enum.Enum):
             return {"type": "string", "enum": [member.value for member in kind]}
-        return self._record(kind)
+        return self._named(kind)
 
     def given(self, kind: Any) -> dict[str, Any]:
         """What an answer holds for a type: as `of`, and fields that are only shown."""
+        if isinstance(kind, dict):
+            properties = {name: self.of(field) for name, field in kind.items()}
+            return {"type": "object", "properties": properties, "required": list(kind)}
         return {} if typing.get_origin(kind) is dict else self.of(kind)
 
     def _union(self, inner: Sequence[Any]) -> dict[str, Any]:
@@ -247,28 +247,19 @@ class _Schemas:
             choices.append(schema)
         return {"anyOf": choices}
 
-    def _record(self, kind: Any) -> dict[str, Any]:
+    def _named(self, kind: Any) -> dict[str, Any]:
         name = kind.__name__
-        reference = {"$ref": f"#/components/schemas/{name}"}
-        if name in self.made:
-            return reference
-        self.made[name] = {}  # a record may hold itself
-        hints = typing.get_type_hints(kind)
-        if dataclasses.is_dataclass(kind):
-            missing = dataclasses.MISSING
-            fields = {one.name: hints[one.name] for one in dataclasses.fields(kind)}
-            needed = [
-                one.name
-                for one in dataclasses.fields(kind)
-                if one.default is missing and one.default_factory is missing
-            ]
-        else:
-            fields = {one: hints[one] for one in kind._fields}
-            needed = [one for one in kind._fields if one not in kind._field_defaults]
+        if name not in self.made:
+            self.made[name] = {}  # a record may hold itself
+            self.made[name] = self.record(kind)
+        return {"$ref": f"#/components/schemas/{name}"}
+
+    def record(self, kind: Any) -> dict[str, Any]:
+        """Fields of a record, or of a message that a function takes."""
+        fields, needed, _ = fields_of(kind)
         schema: dict[str, Any] = {"type": "object", "properties": {key: self.of(one) for key, one in fields.items()}}
         if needed:
-            schema["required"] = needed
+            schema["required"] = [name for name in fields if name in needed]
         if kind.__doc__:
             schema["description"] = kind.__doc__.strip().splitlines()[0]
-        self.made[name] = schema
-        return reference
+        return schema

@@ -17,6 +17,7 @@ import binascii
 import dataclasses
 import enum
 import functools
+import inspect
 import json
 import math
 import types
@@ -316,21 +317,20 @@ def _refuse_extension(code: int, _raw: bytes) -> None:
 # --- plain data to values
 
 
-def read(kind: type[_T], given: object, where: str = "the message") -> _T:
+def read(kind: Any, given: object, where: str = "the message") -> Any:
     """A value of a type, made of plain data by name or by position.
 
     Args:
-        kind: the type, or an alias such as ``list[Page]``.
+        kind: the type, an alias such as ``list[Page]``, or a function, which gives its keyword arguments as a dict.
         given: what came.
         where: what it is, for errors.
     Raises:
         InvalidArgument: it is none; the message names the place.
     """
     try:
-        made: _T = _reader(kind)(given, where)  # type: ignore[arg-type]
+        return _reader(kind)(given, where)
     except RecursionError as error:
         raise InvalidArgument(f"{where} is nested too deep") from error
-    return made
 
 
 @functools.cache
@@ -354,14 +354,10 @@ def _reader(kind: Any) -> _Read:
     if isinstance(kind, type):
         if issubclass(kind, enum.Enum):
             return _enum_reader(kind)
-        if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-            named: Any = kind
-            return _record_reader(kind, named._fields, set(named._fields) - set(named._field_defaults))
-        if dataclasses.is_dataclass(kind):
-            fields = dataclasses.fields(kind)
-            missing = dataclasses.MISSING
-            needed = {one.name for one in fields if one.default is missing and one.default_factory is missing}
-            return _record_reader(kind, tuple(one.name for one in fields), needed)
+        if (issubclass(kind, tuple) and hasattr(kind, "_fields")) or dataclasses.is_dataclass(kind):
+            return _record_reader(kind)
+    if inspect.isfunction(kind):
+        return _record_reader(kind)
     raise TypeError(f"{kind!r} does not travel")
 
 
@@ -497,20 +493,53 @@ def _enum_reader(kind: type[enum.Enum]) -> _Read:
     return read_enum
 
 
-def _record_reader(kind: Any, names: tuple[str, ...], needed: set[str]) -> _Read:
+def fields_of(kind: Any) -> tuple[dict[str, Any], set[str], dict[str, Any]]:
+    """The fields of a record, or the keyword parameters of a function.
+
+    Returns:
+        Their types by name, in order; those that must be there; and the defaults of a function.
+    """
     hints = typing.get_type_hints(kind)
-    readers = {name: _reader(hints[name]) for name in names}
+    if isinstance(kind, type) and issubclass(kind, tuple):
+        record: Any = kind
+        return {name: hints[name] for name in record._fields}, {*record._fields} - {*record._field_defaults}, {}
+    if dataclasses.is_dataclass(kind):
+        fields = dataclasses.fields(kind)
+        missing = dataclasses.MISSING
+        needed = {field.name for field in fields if field.default is missing and field.default_factory is missing}
+        return {field.name: hints[field.name] for field in fields}, needed, {}
+    types_of: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            types_of[name] = hints[name]
+            if parameter.default is not parameter.empty:
+                defaults[name] = parameter.default
+        elif parameter.kind is parameter.VAR_KEYWORD:  # annotated with Unpack[a TypedDict]
+            return (
+                types_of | typing.get_type_hints(typing.get_args(hints[name])[0]),
+                {*types_of} - {*defaults},
+                defaults,
+            )
+    return types_of, {*types_of} - {*defaults}, defaults
+
+
+def _record_reader(kind: Any) -> _Read:
+    types_of, needed, defaults = fields_of(kind)
+    is_function = inspect.isfunction(kind)
+    readers = {name: _reader(field) for name, field in types_of.items()}
+    names = list(readers)
     in_order = list(readers.items())
     least = max((number + 1 for number, name in enumerate(names) if name in needed), default=0)
 
     def read_record(given: Any, where: str) -> Any:
-        if type(given) is list:
+        if type(given) is list and not is_function:
             if not least <= len(given) <= len(names):
                 raise _wrong(given, where, f"an array of {least} to {len(names)}: {', '.join(names)}")
             return kind(*[one(value, f"{where}.{name}") for (name, one), value in zip(in_order, given, strict=False)])
         if type(given) is not dict:
             raise _wrong(given, where, "a map")
-        fields = {}
+        fields = dict(defaults)
         for name, value in given.items():
             field = readers.get(name) if type(name) is str else None
             if field is None:
@@ -518,7 +547,7 @@ def _record_reader(kind: Any, names: tuple[str, ...], needed: set[str]) -> _Read
             fields[name] = field(value, f"{where}.{name}")
         if absent := needed - fields.keys():
             raise InvalidArgument(f"{where} lacks {', '.join(sorted(absent))}")
-        return kind(**fields)
+        return fields if is_function else kind(**fields)
 
     return read_record
 
@@ -532,6 +561,7 @@ def report_of(kind: type[_T]) -> Callable[[Any], _T]:
 
     def read_report(given: Any) -> _T:
         known = {name: value for name, value in given.items() if name in names} if isinstance(given, dict) else given
-        return read(kind, known, "the report")
+        made: _T = read(kind, known, "the report")
+        return made
 
     return read_report

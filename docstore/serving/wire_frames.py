@@ -301,6 +301,8 @@ def weight(item: Any) -> int:
         return len(item) + 8
     if isinstance(item, tuple | list):
         return 8 + sum(map(weight, item))
+    if isinstance(item, dict):
+        return 8 + sum(map(weight, item.values()))
     return 8
 
 
