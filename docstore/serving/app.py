@@ -64,6 +64,7 @@ def make_api(service: Service, tokens: Tokens | None, log: Log) -> Middleware:
         check_role(context_of(request.scope), request.route_handler.opt[ROLE])
         return service
 
+    admission = Admission(service.settings, tokens)
     made: list[bytes] = []
 
     @get("/v1/openapi.json", opt=opens(Role.READ, gives=bytes), sync_to_thread=True)
@@ -74,7 +75,7 @@ def make_api(service: Service, tokens: Tokens | None, log: Log) -> Middleware:
         return Response(made[0], media_type="application/json")
 
     app = Litestar(
-        route_handlers=[*_routes(), show_openapi, *make_page(tokens)],
+        route_handlers=[*_routes(), show_openapi, *make_page(admission)],
         dependencies={"service": Provide(admitted, sync_to_thread=False)},
         exception_handlers={DocstoreError: on_error, HTTPException: on_error, Exception: on_error},
         openapi_config=None,
@@ -85,7 +86,7 @@ def make_api(service: Service, tokens: Tokens | None, log: Log) -> Middleware:
     limits = service.settings.limits
     memory = MemoryBudget(limits.waiting_bytes)
     service.metrics.gauge("docstore_bodies_bytes", "Bytes of bodies in memory", lambda: memory.taken_bytes)
-    api = Middleware(app, Admission(service.settings, tokens), limits, memory, service.metrics, log, service.boot)
+    api = Middleware(app, admission, limits, memory, service.metrics, log, service.boot)
     service.metrics.gauge("docstore_requests_working", "Requests that are worked on", lambda: api.working)
     return api
 
@@ -150,7 +151,7 @@ def openapi(route_handlers: Sequence[Any]) -> dict[str, Any]:
         openapi_config=OpenAPIConfig(title="docstore", version=__version__, description=DESCRIPTION),
     )
     made = shown.openapi_schema.to_schema()
-    schemas = _Schemas()
+    schemas: dict[str, Any] = {}
     paths: dict[str, Any] = {}
     for route in shown.routes:
         for handler in getattr(route, "route_handlers", ()):
@@ -161,14 +162,14 @@ def openapi(route_handlers: Sequence[Any]) -> dict[str, Any]:
                     paths.setdefault(route.path_format, {})[method.lower()] = operation
     made["paths"] = paths
     made["components"] = {
-        "schemas": {ERROR: _ERROR_SCHEMA, **schemas.made},
+        "schemas": {ERROR: _ERROR_SCHEMA, **schemas},
         "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
     }
     made["security"] = [{}, {"token": []}]
     return made
 
 
-def _describe(operation: dict[str, Any], handler: Any, schemas: _Schemas) -> None:
+def _describe(operation: dict[str, Any], handler: Any, schemas: dict[str, Any]) -> None:
     """Say what an operation takes, gives and needs."""
     options, takes = handler.opt, getattr(handler.fn, "message", None)
     operation["summary"] = handler.fn.__doc__.strip().splitlines()[0]
@@ -182,7 +183,7 @@ def _describe(operation: dict[str, Any], handler: Any, schemas: _Schemas) -> Non
     if "PUT" in handler.http_methods:
         operation["requestBody"] = {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}
     elif takes is not None:
-        schema = schemas.record(takes)
+        schema = _record(takes, schemas)
         operation["requestBody"] = {
             "required": True,
             "content": {JSON: {"schema": schema}, MSGPACK: {"schema": schema}},
@@ -192,7 +193,7 @@ def _describe(operation: dict[str, Any], handler: Any, schemas: _Schemas) -> Non
     if gives is bytes:
         content = {"*/*": {"schema": {}}}
     elif gives is not None:
-        content = {JSON: {"schema": schemas.given(gives)}, MSGPACK: {"schema": {}}}
+        content = {JSON: {"schema": _given(gives, schemas)}, MSGPACK: {"schema": {}}}
     elif options[STREAMS]:
         content = {LINES: {"schema": {}}, frames.MEDIA_TYPE: {"schema": {}}}
     answer = {"description": "done", "content": content} if content else {"description": "done"}
@@ -203,63 +204,56 @@ def _describe(operation: dict[str, Any], handler: Any, schemas: _Schemas) -> Non
         operation["responses"]["304"] = {"description": "the client has it"}
 
 
-class _Schemas:
-    """JSON schemas of types, each record once."""
+def _schema(kind: Any, made: dict[str, Any]) -> dict[str, Any]:
+    """What a message may hold for a type; records are put into `made`, each once."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if kind in _SCALARS:
+        return dict(_SCALARS[kind])
+    if kind is Any or kind is object:
+        return {}
+    if origin in (typing.Union, types.UnionType):
+        return {"anyOf": [_choice(choice, made) for choice in inner]}
+    if origin in (list, Sequence) or (origin is tuple and len(inner) == 2 and inner[1] is Ellipsis):
+        return {"type": "array", "items": _schema(inner[0], made)}
+    if origin is tuple:
+        parts = [_schema(part, made) for part in inner]
+        return {"type": "array", "prefixItems": parts, "minItems": len(parts), "maxItems": len(parts)}
+    if origin in (dict, Mapping):
+        return {"type": "object", "additionalProperties": _schema(inner[1], made)}
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return {"type": "string", "enum": [member.value for member in kind]}
+    name = kind.__name__
+    if name not in made:
+        made[name] = {}  # a record may hold itself
+        made[name] = _record(kind, made)
+    return {"$ref": f"#/components/schemas/{name}"}
 
-    def __init__(self) -> None:
-        self.made: dict[str, Any] = {}
 
-    def of(self, kind: Any) -> dict[str, Any]:
-        """What a request may hold for a type."""
-        origin, inner = typing.get_origin(kind), typing.get_args(kind)
-        if kind in _SCALARS:
-            return dict(_SCALARS[kind])
-        if kind is Any or kind is object:
-            return {}
-        if origin in (typing.Union, types.UnionType):
-            return self._union(inner)
-        if origin in (list, Sequence) or (origin is tuple and len(inner) == 2 and inner[1] is Ellipsis):
-            return {"type": "array", "items": self.of(inner[0])}
-        if origin is tuple:
-            parts = [self.of(one) for one in inner]
-            return {"type": "array", "prefixItems": parts, "minItems": len(parts), "maxItems": len(parts)}
-        if origin in (dict, Mapping):
-            return {"type": "object", "additionalProperties": self.of(inner[1])}
-        if isinstance(kind, type) and issubclass(kind, enum.Enum):
-            return {"type": "string", "enum": [member.value for member in kind]}
-        return self._named(kind)
+def _choice(kind: Any, made: dict[str, Any]) -> dict[str, Any]:
+    """One of several types; a mutation names its own."""
+    name = next((name for name, named in TYPES.items() if named is kind), None)
+    if name is None:
+        return _schema(kind, made)
+    return {"allOf": [_schema(kind, made), {"required": ["type"], "properties": {"type": {"const": name}}}]}
 
-    def given(self, kind: Any) -> dict[str, Any]:
-        """What an answer holds for a type: as `of`, and fields that are only shown."""
-        if isinstance(kind, dict):
-            properties = {name: self.of(field) for name, field in kind.items()}
-            return {"type": "object", "properties": properties, "required": list(kind)}
-        return {} if typing.get_origin(kind) is dict else self.of(kind)
 
-    def _union(self, inner: Sequence[Any]) -> dict[str, Any]:
-        kinds = {made: name for name, made in TYPES.items()}
-        choices = []
-        for one in inner:
-            schema = self.of(one)
-            if one in kinds:
-                name = kinds[one]
-                schema = {"allOf": [schema, {"required": ["type"], "properties": {"type": {"const": name}}}]}
-            choices.append(schema)
-        return {"anyOf": choices}
+def _record(kind: Any, made: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a record, or of the message that a function takes."""
+    fields, needed, _ = fields_of(kind)
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {name: _schema(field, made) for name, field in fields.items()},
+    }
+    if needed:
+        schema["required"] = [name for name in fields if name in needed]
+    if kind.__doc__:
+        schema["description"] = kind.__doc__.strip().splitlines()[0]
+    return schema
 
-    def _named(self, kind: Any) -> dict[str, Any]:
-        name = kind.__name__
-        if name not in self.made:
-            self.made[name] = {}  # a record may hold itself
-            self.made[name] = self.record(kind)
-        return {"$ref": f"#/components/schemas/{name}"}
 
-    def record(self, kind: Any) -> dict[str, Any]:
-        """Fields of a record, or of a message that a function takes."""
-        fields, needed, _ = fields_of(kind)
-        schema: dict[str, Any] = {"type": "object", "properties": {key: self.of(one) for key, one in fields.items()}}
-        if needed:
-            schema["required"] = [name for name in fields if name in needed]
-        if kind.__doc__:
-            schema["description"] = kind.__doc__.strip().splitlines()[0]
-        return schema
+def _given(kind: Any, made: dict[str, Any]) -> dict[str, Any]:
+    """What an answer holds: as `_schema`, and fields that are only shown."""
+    if isinstance(kind, dict):
+        properties = {name: _schema(field, made) for name, field in kind.items()}
+        return {"type": "object", "properties": properties, "required": list(kind)}
+    return {} if typing.get_origin(kind) is dict else _schema(kind, made)

@@ -278,10 +278,10 @@ class CdxAnswers:
 
     def _walk(self, query: CdxQuery, start: Position, budget: Budget, span: Span) -> Iterator[Placed]:
         """Captures of a question over many URLs, with their places, from a place on."""
-        for group in self._index.groups(_from(query.rows, start.row_key), budget, span):
-            first = group.path_key + b" "
+        for path_key, captures in self._index.groups(_from(query.rows, start.row_key), budget, span):
+            first = path_key + b" "
             skip = start.skip if first == start.row_key else 0
-            for number, one in enumerate(group.captures[skip:], skip):
+            for number, one in enumerate(captures[skip:], skip):
                 yield Placed(Position(first, number), one)
 
     def _shown(self, query: CdxQuery, placed: Iterable[Placed], budget: Budget) -> Iterator[Placed]:

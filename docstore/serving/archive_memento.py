@@ -38,7 +38,6 @@ from docstore.serving.archive_http import (
 from docstore.serving.request import MemoryBudget
 from docstore.serving.settings import ArchiveSettings
 from docstore.storage.envelope import envelope_raw_bytes
-from docstore.storage.table import Table
 from docstore.store import DocumentStore
 
 _HOUR = 3600 * SECOND
@@ -81,79 +80,6 @@ class TimeLine(NamedTuple):
         """Those of one row; all where it has none."""
         own = [one for one in self.mementos if one.row_key == row_key]
         return self._replace(mementos=own) if own else self
-
-
-class TimeLines:
-    """Finds mementos.  Thread-safe, as the table is.
-
-    Args:
-        table: of pages.
-        most: captures of a row that are looked at together.
-        is_short: raise `TooLong` for a row that has more, and for a path with many rows.
-    """
-
-    def __init__(self, table: Table, most: int, *, is_short: bool = False) -> None:
-        self._table = table
-        self._most = most
-        self._is_short = is_short
-
-    def find(self, page: Asked, wanted: int) -> TimeLine:
-        """Mementos of a URL; none where it was never captured.
-
-        Args:
-            page: asked for.
-            wanted: a time near which mementos are needed, where there are too many.
-        """
-        family, qualifier = capture.BODY
-        spec = ReadSpec((family,), qualifier, end=ALWAYS.end, cell_limit=self._most)
-        found: list[Memento] = []
-        is_whole = True
-        for number, row in enumerate(self._table.scan(*rows_of_path(page.address.path_key), spec)):
-            if self._is_short and (row.truncated or number == SHORT_ROWS):
-                raise TooLong
-            if not _same_port(page.address, address_of(row.row_key)):
-                continue
-            cells: Sequence[Cell] = row.cells
-            if row.truncated:
-                is_whole = False
-                cells = [*cells[:1], *self._around(row.row_key, wanted)]
-            times = {cell.timestamp for cell in cells if is_kept_body(cell)}
-            found += [Memento(timestamp, row.row_key) for timestamp in times]
-        return TimeLine(sorted(found), is_whole)
-
-    def between(self, page: Asked, span: Span, most: int) -> tuple[list[Memento], int | None]:
-        """The first `most` mementos of a time, and when the next one is, if there is one."""
-        found: list[Memento] = []
-        for row in self._table.scan(*rows_of_path(page.address.path_key), ANY_CELL):
-            if _same_port(page.address, address_of(row.row_key)):
-                found += [Memento(timestamp, row.row_key) for timestamp in self._oldest(row.row_key, span, most + 1)]
-        found.sort()
-        return found[:most], found[most].timestamp if len(found) > most else None
-
-    def _oldest(self, row_key: bytes, span: Span, most: int) -> list[int]:
-        """Times of at least the oldest `most` captures of a row in a time, or all of them."""
-        spec = ReadSpec((capture.BODY[0],), capture.BODY[1], span.start, span.end)
-        cells = self._table.read_row(row_key, spec._replace(cell_limit=2 * most))
-        low, high = span
-        while len(cells) == 2 * most:  # rows are read newest first: halve the time until it holds no more than that
-            middle = (low + high) // 2
-            found = self._table.read_row(row_key, spec._replace(end=middle, cell_limit=2 * most))
-            if len(found) < most:
-                low = middle
-            else:
-                high, cells = middle, found
-        return [cell.timestamp for cell in cells if is_kept_body(cell)]
-
-    def _around(self, row_key: bytes, wanted: int) -> Iterator[Cell]:
-        """The captures of a row before, at and after a time."""
-        family, qualifier = capture.BODY
-        spec = ReadSpec((family,), qualifier)
-        yield from self._table.read_row(row_key, spec._replace(end=wanted + SECOND, versions=2))
-        for ahead in (*_LOOKS, ALWAYS.end):
-            cells = self._table.read_row(row_key, spec._replace(start=wanted + SECOND, end=wanted + SECOND + ahead))
-            if cells:
-                yield cells[-1]
-                return
 
 
 def _same_port(one: Address, other: Address | None) -> bool:
@@ -250,8 +176,7 @@ class MementoAnswers:
         self._is_short = is_short
         self._most_mementos = settings.timemap_mementos
         self._most_bytes = settings.answer_bytes
-        self._lines = TimeLines(store.table, settings.row_captures, is_short=is_short)
-        self._replay = Replay(store)
+        self._most_captures = settings.row_captures  # of a row, that are looked at together
         self._memory = memory
 
     def timegate(self, page: Asked, accept_datetime: str, links: Links) -> Answer:
@@ -261,7 +186,7 @@ class MementoAnswers:
             raise InvalidArgument(
                 f"Accept-Datetime {accept_datetime[:60]!r} is no HTTP date; write one like {http_date(0)!r}"
             )
-        line = self._lines.find(page, wanted)
+        line = self._find(page, wanted)
         if not line.mementos:
             return self._unknown(page, links, (_VARY,))
         one = line.closest(wanted, page.row_key)
@@ -271,7 +196,7 @@ class MementoAnswers:
         """All captures of a URL from a time on, as many as one answer may list, and where the list goes on."""
         start = earliest(begin) if begin else ALWAYS.start
         most = max(1, min(self._most_mementos, self._most_bytes // (len(page.url) + 200)))
-        mementos, following = self._lines.between(page, ALWAYS._replace(start=start), most)
+        mementos, following = self._between(page, ALWAYS._replace(start=start), most)
         if not mementos:
             return self._unknown(page, links)
         lines = links.of_url(page.url, is_timemap=True)
@@ -290,7 +215,7 @@ class MementoAnswers:
             return plain(404, f"{modifier} is not served: write {digits}id_/ for the capture as recorded, or {digits}/")
         wanted = earliest(digits)
         for spelling in spellings(page):
-            line = self._lines.find(spelling, wanted)
+            line = self._find(spelling, wanted)
             if line.mementos:
                 break
         else:
@@ -299,13 +224,13 @@ class MementoAnswers:
         one = line.of_row(spelling.row_key).closest(wanted, spelling.row_key)
         if digits14(one.timestamp) != digits or one.row_key != spelling.row_key:
             return Answer(302, (("Location", links.memento(one, modifier)),))
-        held = self._replay.body_bytes(one) if with_body else 0
+        held = self._body_bytes(one) if with_body else 0
         if self._is_short and held > SHORT_BYTES:
             raise TooLong
         if not self._memory.take(held):
             return plain(503, "too many large captures are being sent; ask again", (("Retry-After", "2"),))
         try:
-            answer = self._replay.answer(one, line, links, modifier=modifier, with_body=with_body)
+            answer = self._replayed(one, line, links, modifier=modifier, with_body=with_body)
         except BaseException:
             self._memory.release(held)
             raise
@@ -325,6 +250,111 @@ class MementoAnswers:
                 f": its verdict was {verdict.kind}, of {original.url}, which is replayed at {links.memento(original)}"
             )
         return plain(404, said, headers)
+
+    # --- captures of a URL
+
+    def _find(self, page: Asked, wanted: int) -> TimeLine:
+        """Mementos of a URL; none where it was never captured.
+
+        Args:
+            page: asked for.
+            wanted: a time near which mementos are needed, where there are too many.
+        """
+        family, qualifier = capture.BODY
+        spec = ReadSpec((family,), qualifier, end=ALWAYS.end, cell_limit=self._most_captures)
+        found: list[Memento] = []
+        is_whole = True
+        for number, row in enumerate(self._store.table.scan(*rows_of_path(page.address.path_key), spec)):
+            if self._is_short and (row.truncated or number == SHORT_ROWS):
+                raise TooLong
+            if not _same_port(page.address, address_of(row.row_key)):
+                continue
+            cells: Sequence[Cell] = row.cells
+            if row.truncated:
+                is_whole = False
+                cells = [*cells[:1], *self._around(row.row_key, wanted)]
+            times = {cell.timestamp for cell in cells if is_kept_body(cell)}
+            found += [Memento(timestamp, row.row_key) for timestamp in times]
+        return TimeLine(sorted(found), is_whole)
+
+    def _between(self, page: Asked, span: Span, most: int) -> tuple[list[Memento], int | None]:
+        """The first `most` mementos of a time, and when the next one is, if there is one."""
+        found: list[Memento] = []
+        for row in self._store.table.scan(*rows_of_path(page.address.path_key), ANY_CELL):
+            if _same_port(page.address, address_of(row.row_key)):
+                found += [Memento(timestamp, row.row_key) for timestamp in self._oldest(row.row_key, span, most + 1)]
+        found.sort()
+        return found[:most], found[most].timestamp if len(found) > most else None
+
+    def _oldest(self, row_key: bytes, span: Span, most: int) -> list[int]:
+        """Times of at least the oldest `most` captures of a row in a time, or all of them."""
+        spec = ReadSpec((capture.BODY[0],), capture.BODY[1], span.start, span.end)
+        cells = self._store.table.read_row(row_key, spec._replace(cell_limit=2 * most))
+        low, high = span
+        while len(cells) == 2 * most:  # rows are read newest first: halve the time until it holds no more than that
+            middle = (low + high) // 2
+            found = self._store.table.read_row(row_key, spec._replace(end=middle, cell_limit=2 * most))
+            if len(found) < most:
+                low = middle
+            else:
+                high, cells = middle, found
+        return [cell.timestamp for cell in cells if is_kept_body(cell)]
+
+    def _around(self, row_key: bytes, wanted: int) -> Iterator[Cell]:
+        """The captures of a row before, at and after a time."""
+        family, qualifier = capture.BODY
+        spec = ReadSpec((family,), qualifier)
+        yield from self._store.table.read_row(row_key, spec._replace(end=wanted + SECOND, versions=2))
+        for ahead in (*_LOOKS, ALWAYS.end):
+            cells = self._store.table.read_row(
+                row_key, spec._replace(start=wanted + SECOND, end=wanted + SECOND + ahead)
+            )
+            if cells:
+                yield cells[-1]
+                return
+
+    # --- replay
+
+    def _replayed(self, one: Memento, line: TimeLine, links: Links, *, modifier: str, with_body: bool) -> Answer:
+        """The capture, as it was recorded or for a person to look at.
+
+        Args:
+            one: the capture.
+            line: it and those next to it.
+            links: to us.
+            modifier: `RAW`, or "" for a person.
+            with_body: False for a HEAD.
+        """
+        families = ("page", "http") if with_body else ("http",)
+        try:
+            length = self._body_bytes(one)
+            document = self._store.get(one.url, at=one.timestamp, families=families)
+        except CorruptionError as error:
+            return plain(502, f"this capture cannot be read: {error.message}; `docstore check` shows what is damaged")
+        except ValueError as error:  # somebody set a cell of the page by hand
+            return plain(502, f"this capture cannot be read: {error}")
+        if document is None or document.timestamp != one.timestamp:
+            return plain(404, "this capture was deleted a moment ago")
+        taken = document.newest
+        status = taken.status or 200
+        answered = status if 200 <= status <= 599 else 502
+        said = (*_type(taken, modifier), *_location(one, taken, links, modifier))
+        headers = [*said, *_recorded(taken.headers or (), said)]
+        if answered != status:
+            headers.append((f"{ORIGINAL}Status", str(status)))
+        headers += [("Memento-Datetime", http_date(one.timestamp)), *links.header(one.url, line, one)]
+        if answered in _WITHOUT_BODY:
+            return Answer(answered, tuple(headers))
+        if with_body and taken.body is None:
+            return plain(404, "the body of this capture was not kept")
+        return Answer(answered, tuple(headers), taken.body or b"", length)
+
+    def _body_bytes(self, one: Memento) -> int:
+        """Length of a capture's body, without reading it; 0 where it is no more."""
+        family, qualifier = capture.BODY
+        spec = ReadSpec((family,), qualifier, one.timestamp, one.timestamp + 1)
+        cells = self._store.table.read_row(one.row_key, spec)
+        return next((envelope_raw_bytes(cell.value) for cell in cells if is_kept_body(cell)), 0)
 
 
 # --- replay: status, headers made safe, and body
@@ -359,67 +389,19 @@ _CHARSET = re.compile(r"[A-Za-z0-9._:-]{1,40}")
 _OCTETS = "application/octet-stream"
 
 
-class Replay:
-    """Replays captures.  Thread-safe."""
-
-    def __init__(self, store: DocumentStore) -> None:
-        self._store = store
-
-    def answer(self, one: Memento, line: TimeLine, links: Links, *, modifier: str, with_body: bool) -> Answer:
-        """The capture, as it was recorded or for a person to look at.
-
-        Args:
-            one: the capture.
-            line: it and those next to it.
-            links: to us.
-            modifier: `RAW`, or "" for a person.
-            with_body: False for a HEAD.
-        """
-        families = ("page", "http") if with_body else ("http",)
-        try:
-            length = self.body_bytes(one)
-            document = self._store.get(one.url, at=one.timestamp, families=families)
-        except CorruptionError as error:
-            return plain(502, f"this capture cannot be read: {error.message}; `docstore check` shows what is damaged")
-        except ValueError as error:  # somebody set a cell of the page by hand
-            return plain(502, f"this capture cannot be read: {error}")
-        if document is None or document.timestamp != one.timestamp:
-            return plain(404, "this capture was deleted a moment ago")
-        taken = document.newest
-        status = taken.status or 200
-        answered = status if 200 <= status <= 599 else 502
-        said = (*self._type(taken, modifier), *_location(one, taken, links, modifier))
-        headers = [*said, *_recorded(taken.headers or (), said)]
-        if answered != status:
-            headers.append((f"{ORIGINAL}Status", str(status)))
-        headers += [("Memento-Datetime", http_date(one.timestamp)), *links.header(one.url, line, one)]
-        if answered in _WITHOUT_BODY:
-            return Answer(answered, tuple(headers))
-        if with_body and taken.body is None:
-            return plain(404, "the body of this capture was not kept")
-        return Answer(answered, tuple(headers), taken.body or b"", length)
-
-    def body_bytes(self, one: Memento) -> int:
-        """Length of a capture's body, without reading it; 0 where it is no more."""
-        family, qualifier = capture.BODY
-        spec = ReadSpec((family,), qualifier, one.timestamp, one.timestamp + 1)
-        cells = self._store.table.read_row(one.row_key, spec)
-        return next((envelope_raw_bytes(cell.value) for cell in cells if is_kept_body(cell)), 0)
-
-    @staticmethod
-    def _type(taken: Capture, modifier: str) -> Headers:
-        recorded = one_line(taken.header("content-type") or "")
-        is_one = _CONTENT_TYPE.fullmatch(recorded) and not recorded.lower().startswith("multipart/")
-        content_type = recorded if is_one else _OCTETS  # parts of a body would bring headers of their own
-        if modifier == RAW:
-            return (("Content-Type", content_type),)
-        kind = content_type.partition(";")[0].strip().lower()
-        charset = f"; charset={taken.charset}" if _CHARSET.fullmatch(taken.charset or "") else ""
-        if kind in _SHOWN_TYPES:
-            return (("Content-Type", kind + ("" if kind.startswith("image/") else charset)),)
-        if _SHOWN_AS_TEXT.fullmatch(kind):
-            return (("Content-Type", f"text/plain{charset}"),)
-        return (("Content-Type", _OCTETS), ("Content-Disposition", "attachment"))
+def _type(taken: Capture, modifier: str) -> Headers:
+    recorded = one_line(taken.header("content-type") or "")
+    is_one = _CONTENT_TYPE.fullmatch(recorded) and not recorded.lower().startswith("multipart/")
+    content_type = recorded if is_one else _OCTETS  # parts of a body would bring headers of their own
+    if modifier == RAW:
+        return (("Content-Type", content_type),)
+    kind = content_type.partition(";")[0].strip().lower()
+    charset = f"; charset={taken.charset}" if _CHARSET.fullmatch(taken.charset or "") else ""
+    if kind in _SHOWN_TYPES:
+        return (("Content-Type", kind + ("" if kind.startswith("image/") else charset)),)
+    if _SHOWN_AS_TEXT.fullmatch(kind):
+        return (("Content-Type", f"text/plain{charset}"),)
+    return (("Content-Type", _OCTETS), ("Content-Disposition", "attachment"))
 
 
 def _location(one: Memento, taken: Capture, links: Links, modifier: str) -> Headers:

@@ -16,35 +16,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.types import Cell, Headers, Page, Policies, PutResult, ReadSpec, Schema, Time
 from docstore.reading.collapse import ClusterLookup
-from docstore.serving.client_calls import (
-    CellCalls,
-    Job,
-    StoreCalls,
-    as_page,
-    start_job,
-    stop_job,
-    watch_job,
-    write_options,
-)
+from docstore.serving.client_calls import CellCalls, StoreCalls, as_page, write_options
 from docstore.serving.client_http import (
     CONNECT_SECONDS,
     MOST_IDLE,
     READ_BYTES,
     UNIX,
     Address,
-    Asks,
     Blocking,
     Broken,
     Request,
     Retries,
     Session,
-    Steps,
     check_peer,
     check_socket,
     parse_address,
@@ -139,7 +128,12 @@ class RemoteStore(StoreCalls, Blocking):
     @property
     def clusters(self) -> ClusterLookup:
         """See `DocumentStore.clusters`; asks the server two or three times a page."""
-        rows = _Rows(self.cells)
+
+        def read_row(row_key: bytes, spec: ReadSpec) -> Sequence[Cell]:
+            row = self.cells.read_row(row_key, spec)
+            return () if row is None else row.cells
+
+        rows = SimpleNamespace(read_row=read_row, fetch=lambda value: value)  # the server has fetched the values
         return ClusterLookup(rows, rows)
 
     @property
@@ -246,7 +240,7 @@ class RemoteStore(StoreCalls, Blocking):
             while job.state == "running":
                 if on_progress is not None and job.stage:
                     on_progress(job.stage, job.done, job.total)
-                job = self._watch_job(job)
+                job = self._watch_job(job, WATCH_SECONDS)
         except KeyboardInterrupt:
             self._stop_job(job)
             raise
@@ -258,18 +252,6 @@ class RemoteStore(StoreCalls, Blocking):
             raise StoreUnavailable(f"the {kind} was stopped on the server; run it again: it continues where it was")
         return report(job.result)
 
-    @Asks
-    def _start_job(self, kind: str, options: Mapping[str, object]) -> Steps[Job]:
-        return start_job(self._session, kind, options)
-
-    @Asks
-    def _watch_job(self, job: Job) -> Steps[Job]:
-        return watch_job(self._session, job, WATCH_SECONDS)
-
-    @Asks
-    def _stop_job(self, job: Job) -> Steps[Job]:
-        return stop_job(self._session, job)
-
 
 def bytes_done(on_progress: Callable[[int, int], None] | None) -> Callable[[str, int, int], None] | None:
     """Progress of a job that has one stage."""
@@ -278,22 +260,6 @@ def bytes_done(on_progress: Callable[[int, int], None] | None) -> Callable[[str,
 
 class RemoteCells(CellCalls, Blocking):
     """Cells of page rows.  Thread-safe."""
-
-
-class _Rows:
-    """Rows and values for a look-up of clusters."""
-
-    def __init__(self, cells: RemoteCells) -> None:
-        self._cells = cells
-
-    def read_row(self, row_key: bytes, spec: ReadSpec) -> Sequence[Cell]:
-        """The cells of a row."""
-        row = self._cells.read_row(row_key, spec)
-        return () if row is None else row.cells
-
-    def fetch(self, value: bytes) -> bytes:
-        """A value as it came: the server has fetched it."""
-        return value
 
 
 # --- connections: TCP, TLS or a unix socket.  Any number of threads may ask, each has its own meanwhile

@@ -126,23 +126,6 @@ class Job:
     revision: int = 1
 
 
-def start_job(session: Session, kind: str, options: Mapping[str, object]) -> Steps[Job]:
-    """Start a job."""
-    message = {"kind": kind, "options": {name: value for name, value in options.items() if value is not None}}
-    return session.ask(Call("POST", "/v1/jobs", Job, message=plain(message), writes=True))
-
-
-def watch_job(session: Session, job: Job, wait_seconds: int) -> Steps[Job]:
-    """A job, once it is another than the one given, or after some seconds."""
-    query = {"wait": wait_seconds, "seen": job.revision}
-    return session.ask(Call("GET", f"/v1/jobs/{job.id}", Job, query=query))
-
-
-def stop_job(session: Session, job: Job) -> Steps[Job]:
-    """Ask a job to stop."""
-    return session.ask(Call("DELETE", f"/v1/jobs/{job.id}", Job, writes=True))
-
-
 # --- a store
 
 
@@ -185,6 +168,20 @@ class StoreCalls:
         lost = call._replace(kind=tuple[module.LostVersion, ...], field="lost")
         commits = call._replace(kind=tuple[module.LostCommits, ...], field="lost_commits")
         return Losses(self._session.result(lost, given), self._session.result(commits, given))
+
+    @Asks
+    def _start_job(self, kind: str, options: Mapping[str, object]) -> Steps[Job]:
+        message = {"kind": kind, "options": {name: value for name, value in options.items() if value is not None}}
+        return self._session.ask(Call("POST", "/v1/jobs", Job, message=plain(message), writes=True))
+
+    @Asks
+    def _watch_job(self, job: Job, wait_seconds: int) -> Steps[Job]:
+        query = {"wait": wait_seconds, "seen": job.revision}
+        return self._session.ask(Call("GET", f"/v1/jobs/{job.id}", Job, query=query))
+
+    @Asks
+    def _stop_job(self, job: Job) -> Steps[Job]:
+        return self._session.ask(Call("DELETE", f"/v1/jobs/{job.id}", Job, writes=True))
 
     @Asks
     def acknowledge_lost(self) -> Steps[int]:

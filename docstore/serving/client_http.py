@@ -20,7 +20,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, Final, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast, overload
+from typing import Any, Concatenate, Final, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar, overload
 from urllib.parse import urlencode, urlsplit
 
 from docstore.backends import names_server
@@ -606,23 +606,22 @@ class Asks(Generic[_P, _T]):
     """A method of both clients: its steps give one result.  The client for asyncio returns a coroutine."""
 
     def __init__(self, steps: Callable[Concatenate[Any, _P], Steps[_T]]) -> None:
-        returned = steps.__annotations__["return"]
-        steps.__annotations__["return"] = returned.removeprefix("Steps[").removesuffix("]")
+        steps.__annotations__["return"] = steps.__annotations__["return"].removeprefix("Steps[").removesuffix("]")
 
         def only(made: Steps[_T]) -> Items[_T]:
             yield [(yield from made)]
 
         @wraps(steps)
-        def blocking(self: Any, *args: _P.args, **named: _P.kwargs) -> _T:
+        def blocking(self: Any, *args: _P.args, **named: _P.kwargs) -> Any:
             [found] = self._items(only(steps(self, *args, **named)))
-            return cast(_T, found)
+            return found
 
         @wraps(steps)
-        async def awaiting(self: Any, *args: _P.args, **named: _P.kwargs) -> _T:
+        async def awaiting(self: Any, *args: _P.args, **named: _P.kwargs) -> Any:
             [found] = [item async for item in self._items(only(steps(self, *args, **named)))]
-            return cast(_T, found)
+            return found
 
-        self._blocking, self._awaiting = blocking, awaiting
+        self._of: dict[bool, Any] = {False: blocking, True: awaiting}
 
     @overload
     def __get__(self, caller: Blocking, owner: type) -> Callable[_P, _T]: ...
@@ -631,8 +630,7 @@ class Asks(Generic[_P, _T]):
     @overload
     def __get__(self, caller: None, owner: type) -> Callable[..., Any]: ...
     def __get__(self, caller: Any, owner: type) -> Any:
-        method: Any = self._awaiting if issubclass(owner, Awaiting) else self._blocking
-        return method.__get__(caller, owner)
+        return self._of[issubclass(owner, Awaiting)].__get__(caller, owner)
 
 
 class Lists(Generic[_P, _T]):
@@ -645,7 +643,7 @@ class Lists(Generic[_P, _T]):
         def items(self: Any, *args: _P.args, **named: _P.kwargs) -> Any:
             return self._items(steps(self, *args, **named))
 
-        self._method = items
+        self._method: Any = items
 
     @overload
     def __get__(self, caller: Blocking, owner: type) -> Callable[_P, Iterator[_T]]: ...
@@ -654,5 +652,4 @@ class Lists(Generic[_P, _T]):
     @overload
     def __get__(self, caller: None, owner: type) -> Callable[..., Any]: ...
     def __get__(self, caller: Any, owner: type) -> Any:
-        method: Any = self._method
-        return method.__get__(caller, owner)
+        return self._method.__get__(caller, owner)

@@ -11,7 +11,7 @@ import re
 import time
 import traceback
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_to_bytes
 
 from docstore.model.errors import CommitUnknown
@@ -23,7 +23,6 @@ from docstore.serving.request import (
     MemoryBudget,
     Refusal,
     RequestContext,
-    Role,
     busy,
     failure,
     failure_headers,
@@ -36,7 +35,7 @@ from docstore.serving.wire import to_json
 if TYPE_CHECKING:
     from litestar.types import ASGIApp, Receive, Scope, Send
 
-SHOWN_QUERY_CHARACTERS: Final = 500
+SHOWN_CHARACTERS: Final = 500
 STEP_BYTES: Final = 256 << 10
 """A longer body is sent in steps: uvicorn waits for a slow client before each message, and not after the last one."""
 COUNTED_BYTES: Final = 1 << 20
@@ -133,22 +132,28 @@ class Middleware:
 
     def _note(self, context: RequestContext, answer: _Answer, seconds: float, trouble: str | None) -> None:
         scope: Any = context.scope
-        route = scope.get("path_template") or "other"
-        self._metrics.count_request(route, scope["method"], answer.status, seconds)
-        self._log.write(
-            "request",
-            id=context.request_id,
-            client="unix" if context.is_local else scope["client"][0] if scope.get("client") else None,
-            client_name=context.client_name or None,
-            method=scope["method"],
-            path=scope["path"][:SHOWN_QUERY_CHARACTERS],
-            query=scope["query_string"].decode("latin-1")[:SHOWN_QUERY_CHARACTERS] or None,
-            status=answer.status,
-            received_bytes=context.received_bytes,
-            sent_bytes=answer.sent_bytes,
-            milliseconds=round(seconds * 1000, 2),
-            error=trouble,
-        )
+        self._metrics.count_request(scope.get("path_template") or "other", scope["method"], answer.status, seconds)
+        more = {"received_bytes": context.received_bytes, "error": trouble}
+        if context.is_local:
+            more["client"] = "unix"
+        _log_request(
+            self._log, scope, answer.status, answer.sent_bytes, seconds,
+            id=context.request_id, client_name=context.client_name or None, **more,
+        )  # fmt: skip
+
+
+def _log_request(log: Log, scope: Any, status: int, sent_bytes: int, seconds: float, **more: object) -> None:
+    client = scope["client"][0] if scope.get("client") else None
+    said = {
+        "client": client,
+        "method": scope["method"],
+        "path": scope["path"][:SHOWN_CHARACTERS],
+        "query": scope["query_string"].decode("latin-1")[:SHOWN_CHARACTERS] or None,
+        "status": status,
+        "sent_bytes": sent_bytes,
+        "milliseconds": round(seconds * 1000, 2),
+    }
+    log.write("request", **said | more)
 
 
 class _Answer:
@@ -259,22 +264,17 @@ _KEY: Final = re.compile(r"[A-Za-z0-9._-]{8,128}")
 _WRITES: Final = ("POST", "PUT", "DELETE")
 
 
-class _Sent(NamedTuple):
-    """A request as far as it is known before its body is read; bodies are compared by their digests."""
-
-    role: Role
-    client_name: str
-    method: str
-    path: str
-    query: bytes
-    length: str
-
-
 class _Kept:
-    """An answer, or the promise of one."""
+    """An answer, or the promise of one.
 
-    def __init__(self, sent: _Sent) -> None:
+    Attributes:
+        sent: what is known of the request before its body is read; bodies are compared by their digests.
+        is_repeatable: the write is harmless when it is done again.
+    """
+
+    def __init__(self, sent: tuple[object, ...], is_repeatable: bool) -> None:
         self.sent = sent
+        self.is_repeatable = is_repeatable
         self.made = time.monotonic()
         self.ready = asyncio.Event()
         self.body_digest = b""
@@ -323,9 +323,9 @@ class IdempotentAnswers:
             raise busy(
                 f"{MOST_KEYS} writes of the last {KEEP_SECONDS / 60:.0f} minutes are remembered, which is the most"
             )
-        fields = context.headers
         query = context.scope["query_string"]
-        sent = _Sent(context.role, context.client_name, context.method, path, query, fields.get("content-length", ""))
+        length = context.headers.get("content-length", "")
+        sent = (context.role, context.client_name, context.method, path, query, length)
         while (kept := self._kept.get(key)) is not None:
             if kept.sent != sent:
                 raise _other_request()
@@ -341,10 +341,10 @@ class IdempotentAnswers:
                 return
             if key in self._spent:
                 raise _dropped()
-        await self._first(key, sent, context, receive, send)
+        kept = self._kept[key] = _Kept(sent, is_repeatable)
+        await self._first(key, kept, context, receive, send)
 
-    async def _first(self, key: str, sent: _Sent, context: RequestContext, receive: Receive, send: Send) -> None:
-        kept = self._kept[key] = _Kept(sent)
+    async def _first(self, key: str, kept: _Kept, context: RequestContext, receive: Receive, send: Send) -> None:
         messages: list[Any] = []
         status = 0
 
@@ -373,14 +373,9 @@ class IdempotentAnswers:
             else:
                 del self._kept[key]
                 is_refused = 400 <= status < 500 or status in _NOTHING_DONE
-                if not is_refused:
-                    self._spend(key, kept)
+                if not is_refused and not kept.is_repeatable:
+                    self._spent[key] = kept.made
             kept.ready.set()
-
-    def _spend(self, key: str, kept: _Kept) -> None:
-        """Keep a key without its answer, unless the write is harmless when it is done again."""
-        if (kept.sent.method, kept.sent.path) not in _REPEATABLE:
-            self._spent[key] = kept.made
 
     def _make_room(self) -> None:
         """Drop old answers, and the oldest ones while they are too many; keys last their full time."""
@@ -397,7 +392,8 @@ class IdempotentAnswers:
         for key in dropped:
             kept = self._kept.pop(key)
             self._bytes -= kept.answer_bytes
-            self._spend(key, kept)
+            if not kept.is_repeatable:
+                self._spent[key] = kept.made
         while self._spent and now - next(iter(self._spent.values())) > KEEP_SECONDS:
             self._spent.popitem(last=False)
 
@@ -417,11 +413,9 @@ def _other_request() -> Refusal:
 
 # --- the log and the numbers of the archive API, which has its own admission and bounds
 
-SHOWN_CHARACTERS = 500
 
-
-class LoggedApp:
-    """Notes each request.
+def logged(app: Any, route: str, metrics: Metrics, log: Log) -> ASGIApp:
+    """An application that notes each request.
 
     Args:
         app: that answers.
@@ -429,15 +423,7 @@ class LoggedApp:
         metrics, log: where they are noted.
     """
 
-    def __init__(self, app: Any, route: str, metrics: Metrics, log: Log) -> None:
-        self._app = app
-        self._route = route
-        self._metrics = metrics
-        self._log = log
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        fields: Any = scope
+    async def answer(scope: Any, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
         status = sent_bytes = 0
 
@@ -448,18 +434,10 @@ class LoggedApp:
             await send(message)
 
         try:
-            await self._app(scope, receive, noting)
+            await app(scope, receive, noting)
         finally:
             seconds = time.perf_counter() - started
-            self._metrics.count_request(self._route, fields["method"], status, seconds)
-            self._log.write(
-                "request",
-                client=fields["client"][0] if fields.get("client") else None,
-                listener=self._route,
-                method=fields["method"],
-                path=fields["path"][:SHOWN_CHARACTERS],
-                query=fields["query_string"].decode("latin-1")[:SHOWN_CHARACTERS] or None,
-                status=status,
-                sent_bytes=sent_bytes,
-                milliseconds=round(seconds * 1000, 2),
-            )
+            metrics.count_request(route, scope["method"], status, seconds)
+            _log_request(log, scope, status, sent_bytes, seconds, listener=route)
+
+    return answer

@@ -32,7 +32,7 @@ from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.serving.app import make_api
 from docstore.serving.archive_app import ArchiveApp, archive_app
 from docstore.serving.jobs import Jobs
-from docstore.serving.middleware import LoggedApp
+from docstore.serving.middleware import logged
 from docstore.serving.request import ABORT, Tokens
 from docstore.serving.service import Service
 from docstore.serving.settings import LOOPBACK_HOSTS, ArchiveSettings, Limits, Settings
@@ -125,7 +125,7 @@ class Server:
                 archive_url = self._settings.archive_url or _url(archive)
                 app = self._archive_app()
                 stack.callback(app.close)
-                listeners.append((LoggedApp(app, "archive", self._service.metrics, self._log), [archive]))
+                listeners.append((logged(app, "archive", self._service.metrics, self._log), [archive]))
             self._service.archive_url = archive_url
             addresses = Addresses(_url(tcp), unix_path.absolute(), archive_url)
             gc.freeze()  # what is there stays: a full collection need not look at it
@@ -265,13 +265,8 @@ _JOINED_BYTES: Final = 64 << 10
 
 
 def bounded_protocol(limits: Limits) -> type[asyncio.Protocol]:
-    """A protocol class with these limits."""
-
-    class BoundedProtocol(_BoundedProtocol):
-        """The class that uvicorn makes one of for each connection."""
-
-    BoundedProtocol.limits = limits
-    return BoundedProtocol
+    """A protocol class with these limits, of which uvicorn makes one for each connection."""
+    return type("BoundedProtocol", (_BoundedProtocol,), {"limits": limits})
 
 
 class JoiningTransport:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import zstandard
@@ -115,8 +115,6 @@ MEDIA_TYPE: Final = "application/vnd.docstore.frames"
 """Of a stream of frames."""
 FRAME_LIMIT_BYTES: Final = 1 << 28
 """Longest payload, raw and on the wire: a page of the longest body that `ingest` takes by default fits."""
-FRAME_BYTES: Final = 1 << 20
-"""A frame of many items is ended when their values have so many bytes."""
 SMALL_BYTES: Final = 256
 """Shorter payloads are stored."""
 
@@ -283,18 +281,6 @@ def compressed(raw: bytes) -> bytes:
 _KINDS: Final = frozenset(FrameKind)
 
 
-def frames(raw: bytes, limit_bytes: int = FRAME_LIMIT_BYTES) -> list[Frame]:
-    """The frames of a whole stream.
-
-    Raises:
-        InvalidArgument, StoreUnavailable: as `FrameReader.feed` and `FrameReader.close`.
-    """
-    reader = FrameReader(limit_bytes)
-    found = list(reader.feed(raw))
-    reader.close()
-    return found
-
-
 def weight(item: Any) -> int:
     """About how many bytes an item takes in a frame."""
     if isinstance(item, str | bytes):
@@ -304,17 +290,3 @@ def weight(item: Any) -> int:
     if isinstance(item, dict):
         return 8 + sum(map(weight, item.values()))
     return 8
-
-
-def batches(items: Iterable[Any], frame_bytes: int = FRAME_BYTES, most_items: int = 1000) -> Iterator[list[Any]]:
-    """Items in lists, each fit for a frame."""
-    batch: list[Any] = []
-    batch_bytes = 0
-    for item in items:
-        batch.append(item)
-        batch_bytes += weight(item)
-        if batch_bytes >= frame_bytes or len(batch) >= most_items:
-            yield batch
-            batch, batch_bytes = [], 0
-    if batch:
-        yield batch

@@ -51,6 +51,7 @@ from docstore.serving import wire_frames as errors
 from docstore.serving import wire_frames as frames
 from docstore.storage.reports import BackupReport, CompactionReport
 from docstore.storage.unreadable import Unreadable
+from tests.serving import frames_of
 
 KINDS: list[Any] = [
     Page,
@@ -267,12 +268,12 @@ def test_a_stream_that_is_cut_off_anywhere_is_noticed() -> None:
     raw = frames.encode_items([b"abc"]) + frames.encode_items([b"x" * 500], compress=True) + frames.encode_end(2)
     for length in range(len(raw)):
         with pytest.raises(StoreUnavailable, match="cut off"):
-            frames.frames(raw[:length])
+            frames_of(raw[:length])
 
 
 def test_a_frame_that_went_missing_is_noticed() -> None:
     with pytest.raises(InvalidArgument, match="1 items, and its end says 2"):
-        frames.frames(frames.encode_items([1]) + frames.encode_end(2))
+        frames_of(frames.encode_items([1]) + frames.encode_end(2))
 
 
 def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
@@ -290,23 +291,16 @@ def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
 @settings(max_examples=100, deadline=None)
 def test_any_bytes_are_a_stream_or_refused(raw: bytes) -> None:
     with pytest.raises((InvalidArgument, StoreUnavailable)):
-        frames.frames(raw)
+        frames_of(raw)
 
 
 def test_frames_hold_what_their_kind_says() -> None:
     for kind, value in ((0, {}), (2, []), (3, 5), (9, [])):
         payload = msgpack.packb(value)
         with pytest.raises(InvalidArgument):
-            frames.frames(struct.pack("<BI", kind, len(payload)) + payload)
+            frames_of(struct.pack("<BI", kind, len(payload)) + payload)
     with pytest.raises(InvalidArgument, match="after the end"):
-        frames.frames(frames.encode_end(0) + b"x")
-
-
-def test_batches_hold_all_items_in_order() -> None:
-    items = [b"x" * (number % 7) * 100 for number in range(500)]
-    batches = list(frames.batches(iter(items), frame_bytes=2000, most_items=20))
-    assert [one for batch in batches for one in batch] == items
-    assert all(len(batch) <= 20 and frames.weight(batch[:-1]) < 2008 for batch in batches)
+        frames_of(frames.encode_end(0) + b"x")
 
 
 # --- errors
