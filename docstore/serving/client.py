@@ -265,19 +265,6 @@ class RemoteCells(CellCalls, Blocking):
 # --- connections: TCP, TLS or a unix socket.  Any number of threads may ask, each has its own meanwhile
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        check_socket(self._path)
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-        check_peer(self.sock, self._path)
-
-
 class _Answer:
     """An answer as it comes.
 
@@ -403,13 +390,21 @@ class Connections:
         timeout = min(CONNECT_SECONDS, self._timeout_seconds)
         connection: http.client.HTTPConnection
         if address.scheme == UNIX:
-            connection = _UnixConnection(address.socket, timeout)
+            connection = http.client.HTTPConnection("localhost", timeout=timeout)
+            connection.auto_open = 0  # it would connect to a port
         elif self._tls is not None:
             connection = http.client.HTTPSConnection(address.host, address.port, timeout=timeout, context=self._tls)
         else:
             connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout)
         try:
-            connection.connect()
+            if address.scheme == UNIX:
+                check_socket(address.socket)
+                connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                connection.sock.settimeout(timeout)
+                connection.sock.connect(address.socket)
+                check_peer(connection.sock, address.socket)
+            else:
+                connection.connect()
         except (OSError, UnicodeError) as error:
             connection.close()
             raise Broken(_words(error), reached=False) from error

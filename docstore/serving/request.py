@@ -185,24 +185,24 @@ def stopping() -> Refusal:
     return Refusal(503, "the server is stopping; nothing was done", retry_after=STOPPING_SECONDS)
 
 
-def failure(error: Exception) -> tuple[int, dict[str, Any], int]:
-    """An exception as status, body and seconds after which to come again (0 for none)."""
+def failure(error: Exception) -> tuple[int, dict[str, Any], dict[str, str]]:
+    """An exception as status, body and headers of its answer."""
+    headers: dict[str, str] = {}
     if isinstance(error, Refusal):
-        return error.status, error_fields(error, name=error.kind, retry_after=error.retry_after), error.retry_after
-    if isinstance(error, HTTPException):  # of the framework: no route, a parameter of another type
+        status, body = error.status, error_fields(error, name=error.kind, retry_after=error.retry_after)
+        if error.retry_after:
+            headers["retry-after"] = str(error.retry_after)
+    elif isinstance(error, HTTPException):  # of the framework: no route, a parameter of another type
         message = error.detail + (f": {_details(error.extra)}" if error.extra else "")
-        return error.status_code, error_fields(InvalidArgument(message[:2000])), 0
-    return status_of(error), error_fields(error), 0
-
-
-def failure_headers(status: int, retry_after: int) -> dict[str, str]:
-    """Headers of an answer that says a failure."""
-    headers = {"retry-after": str(retry_after)} if retry_after else {}
+        status, body = error.status_code, error_fields(InvalidArgument(message[:2000]))
+        headers |= {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
+    else:
+        status, body = status_of(error), error_fields(error)
     if status == 401:
         headers["www-authenticate"] = "Bearer"
     if status in (408, 413):
         headers["connection"] = "close"
-    return headers
+    return status, body, headers
 
 
 def is_bug(error: Exception) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Annotated, Any, Final, NamedTuple, Unpack
+from typing import Annotated, Any, Final, NamedTuple, TypedDict, Unpack
 
 import re2
 from blake3 import blake3
@@ -511,33 +511,30 @@ _OF_THE_STORE: Final = frozenset(family.name for family in BUILT_IN_FAMILIES) - 
 """Families that the store writes: a cell put there by hand contradicts the index, and later verdicts."""
 
 
+class RowName(TypedDict, total=False):
+    """How a message names a row: by one of them."""
+
+    url: str | None
+    row_key: bytes | None
+
+
 @post("/cells/read", status_code=200, opt=opens(Role.READ, gives={"row": Row | None}))
 @takes()
 async def read_row(
-    request: AnyRequest,
-    service: Service,
-    *,
-    url: str | None = None,
-    row_key: bytes | None = None,
-    spec: ReadSpec | None = None,
+    request: AnyRequest, service: Service, *, spec: ReadSpec | None = None, **name: Unpack[RowName]
 ) -> Response[bytes]:
     """The cells of one row, by `url` or `row_key`; null if it has no such cells."""
-    row = _row(url, row_key)
+    row = _row(**name)
     return await ask(request, service, lambda: {"row": service.store.cells.read_row(row, spec or ReadSpec())})
 
 
 @post("/cells/slices", status_code=200, opt=opens(Role.READ, streams=True))
 @takes()
 async def slices(
-    request: AnyRequest,
-    service: Service,
-    *,
-    url: str | None = None,
-    row_key: bytes | None = None,
-    spec: ReadSpec | None = None,
+    request: AnyRequest, service: Service, *, spec: ReadSpec | None = None, **name: Unpack[RowName]
 ) -> Stream:
     """The cells of one row, however many."""
-    row = _row(url, row_key)
+    row = _row(**name)
     return await stream(request, service, lambda: service.store.cells.slices(row, spec=spec or ReadSpec()))
 
 
@@ -601,11 +598,10 @@ async def check_and_mutate(
     condition: Condition,
     then: list[AnyMutation],
     otherwise: Sequence[AnyMutation] = (),
-    url: str | None = None,
-    row_key: bytes | None = None,
+    **name: Unpack[RowName],
 ) -> Response[bytes]:
     """Change a row by whether a condition holds, atomically."""
-    row = _row(url, row_key)
+    row = _row(**name)
     _check_families(request, (*then, *otherwise))
     call = partial(service.store.cells.check_and_mutate, row, condition, then, otherwise)
     return reply(request, {"held": await service.write(call, takes_room=False)})
@@ -614,15 +610,10 @@ async def check_and_mutate(
 @post("/cells/read-modify-write", status_code=200, opt=opens(Role.WRITE, gives={"cells": list[Cell]}))
 @takes(is_long=True)
 async def read_modify_write(
-    request: AnyRequest,
-    service: Service,
-    *,
-    rules: list[Append | Increment],
-    url: str | None = None,
-    row_key: bytes | None = None,
+    request: AnyRequest, service: Service, *, rules: list[Append | Increment], **name: Unpack[RowName]
 ) -> Response[bytes]:
     """Append to or add to the newest values of columns, atomically."""
-    row = _row(url, row_key)
+    row = _row(**name)
     _check_families(request, rules)
     return reply(request, {"cells": await service.write(service.store.cells.read_modify_write, row, rules)})
 
@@ -640,7 +631,7 @@ def _check_families(request: AnyRequest, changes: Iterable[Any]) -> None:
         check_role(context_of(request.scope), Role.ADMIN)
 
 
-def _row(url: str | None, row_key: bytes | None) -> str | bytes:
+def _row(url: str | None = None, row_key: bytes | None = None) -> str | bytes:
     if url is not None and row_key is None:
         return url
     if row_key is not None and url is None:

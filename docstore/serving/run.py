@@ -29,10 +29,9 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from docstore.model.errors import InvalidArgument, StoreUnavailable
-from docstore.serving.app import make_api
+from docstore.serving.app import logged, make_api
 from docstore.serving.archive_app import ArchiveApp, archive_app
 from docstore.serving.jobs import Jobs
-from docstore.serving.middleware import logged
 from docstore.serving.request import ABORT, Tokens
 from docstore.serving.service import Service
 from docstore.serving.settings import LOOPBACK_HOSTS, ArchiveSettings, Limits, Settings
@@ -203,7 +202,8 @@ class Server:
             timeout_keep_alive=round(limits.idle_seconds),
             timeout_graceful_shutdown=round(limits.stop_seconds),
         )
-        server = _Server(config)
+        server = uvicorn.Server(config)
+        server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]  # the run has them
         self._servers.append(server)
         await server.serve(sockets=sockets)
 
@@ -227,15 +227,6 @@ class Server:
             self._log.write("tokens kept", error=str(error))
         else:
             self._log.write("tokens read again", count=count)
-
-
-class _Server(uvicorn.Server):
-    """A listener among several: signals are not its own."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the run."""
-        yield
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -13,7 +13,7 @@ import zstandard
 
 from docstore.model.types import Cell, Page, PutResult
 from docstore.reading.documents import Document
-from docstore.serving import middleware as replays
+from docstore.serving import app as replays
 from docstore.serving.service import SHORT_BYTES
 from docstore.serving.wire import from_msgpack, read, to_msgpack
 from docstore.serving.wire_frames import FrameKind
