@@ -15,7 +15,7 @@ import httpx
 from docstore.serving.run import Addresses, Server
 from docstore.serving.settings import Limits, Settings
 from docstore.serving.telemetry import Log
-from docstore.serving.wire_frames import Frame, FrameReader
+from docstore.serving.wire import Frame, FrameReader
 from docstore.store import DocumentStore, open_store
 
 START_SECONDS = 30.0

@@ -63,7 +63,7 @@ ONLY_IMPORTER = {
         "docstore.tablets.values",
         "docstore.archives.source",
         "docstore.archives.http",
-        "docstore.serving.wire_frames",
+        "docstore.serving.wire",
         "docstore.serving.messages",
         "docstore.serving.request",
     },

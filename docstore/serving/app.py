@@ -25,7 +25,6 @@ from litestar.exceptions import HTTPException
 from litestar.openapi.config import OpenAPIConfig
 
 from docstore.model.errors import CommitUnknown, DocstoreError
-from docstore.serving import wire_frames as frames
 from docstore.serving.messages import GIVES, LINES, ROLE, STREAMS, Asked, answer, encoder, opens
 from docstore.serving.page import make_page
 from docstore.serving.request import (
@@ -49,7 +48,7 @@ from docstore.serving.routes import CELLS, JOBS, OPERATIONS, PAGES, WHOLE
 from docstore.serving.service import Service
 from docstore.serving.settings import Limits
 from docstore.serving.telemetry import Log, Metrics
-from docstore.serving.wire import JSON, MSGPACK, TYPES, fields_of, to_json
+from docstore.serving.wire import FRAMES, JSON, MSGPACK, TYPES, fields_of, to_json
 from docstore.version import __version__
 
 if TYPE_CHECKING:
@@ -611,7 +610,7 @@ def _describe(operation: dict[str, Any], handler: Any, schemas: dict[str, Any]) 
     elif gives is not None:
         content = {JSON: {"schema": _given(gives, schemas)}, MSGPACK: {"schema": {}}}
     elif options[STREAMS]:
-        content = {LINES: {"schema": {}}, frames.MEDIA_TYPE: {"schema": {}}}
+        content = {LINES: {"schema": {}}, FRAMES: {"schema": {}}}
     answer = {"description": "done", "content": content} if content else {"description": "done"}
     error = {"schema": {"$ref": f"#/components/schemas/{ERROR}"}}
     wrong = {"description": "refused, or failed", "content": {JSON: error}}

@@ -1,4 +1,4 @@
-"""The archive API as an ASGI application: `archive_app(store, settings)`.
+"""The archive API as an ASGI application: `ArchiveApp(store, settings)`.
 
 Read-only: GET and HEAD, no cookies, no state but digests that are kept.  It must have an origin (host
 and port) of its own, because it hands out bytes that strangers wrote.  It takes the raw path of a request, as clients
@@ -62,23 +62,18 @@ after its headers: uvloop then sends both in one write."""
 _ENCODED_SAFETY = encoded_headers(SAFETY)
 
 
-def archive_app(
-    store: DocumentStore, settings: ArchiveSettings = ArchiveSettings(), tokens: Tokens | None = None
-) -> ArchiveApp:
-    """The archive API of an open store, which stays the caller's to close.
+class ArchiveApp:
+    """The archive API of an open store; `close` ends its threads, and so does the lifespan's shutdown.
 
     Args:
-        store: to show.
+        store: to show; it stays the caller's to close.
         settings: bounds, and the names by which it may be addressed.
         tokens: one of which each request needs; None answers every client.
     """
-    return ArchiveApp(store, settings, tokens)
 
-
-class ArchiveApp:
-    """An ASGI application; `close` ends its threads, and so does the lifespan's shutdown."""
-
-    def __init__(self, store: DocumentStore, settings: ArchiveSettings, tokens: Tokens | None) -> None:
+    def __init__(
+        self, store: DocumentStore, settings: ArchiveSettings = ArchiveSettings(), tokens: Tokens | None = None
+    ) -> None:
         self._settings = settings
         self._tokens = tokens
         own = host_of(urlsplit(settings.base_url).netloc)

@@ -38,8 +38,7 @@ from docstore.serving.client_http import (
     check_socket,
     parse_address,
 )
-from docstore.serving.wire import report_of
-from docstore.serving.wire_frames import error_of
+from docstore.serving.wire import error_of, report_of
 from docstore.storage.reports import BackupReport, CompactionReport
 from docstore.storage.unreadable import UnreadableValues
 from docstore.writing.fields import body_bytes
@@ -57,11 +56,7 @@ WATCH_SECONDS = 20
 
 
 def connect(
-    url: str,
-    *,
-    token: str | None = None,
-    timeout_seconds: float = 60.0,
-    retry_seconds: float = 30.0,
+    url: str, *, token: str | None = None, timeout_seconds: float = 60.0, retry_seconds: float = 30.0
 ) -> RemoteStore:
     """A store that `docstore serve` holds; it is a context manager.
 

@@ -46,8 +46,7 @@ from docstore.reading.cells import SLICE_CELLS, Row
 from docstore.reading.documents import Document
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
 from docstore.serving.client_http import Asks, Call, Items, Lists, Session, Steps
-from docstore.serving.wire import plain
-from docstore.serving.wire_frames import weight
+from docstore.serving.wire import plain, weight
 from docstore.writing.fields import refusal_of_fields, refusal_of_time
 
 # --- what the server says of itself

@@ -25,9 +25,7 @@ from urllib.parse import urlencode, urlsplit
 
 from docstore.backends import names_server
 from docstore.model.errors import CommitUnknown, DocstoreError, InvalidArgument, StoreUnavailable, UnsupportedFormat
-from docstore.serving import wire as shapes
-from docstore.serving import wire_frames as frames
-from docstore.serving.wire_frames import error_of
+from docstore.serving import wire
 from docstore.version import __version__
 
 # --- addresses
@@ -167,10 +165,7 @@ class Backoff:
     """
 
     def __init__(
-        self,
-        retries: Retries,
-        clock: Callable[[], float] = time.monotonic,
-        share: Callable[[], float] = random.random,
+        self, retries: Retries, clock: Callable[[], float] = time.monotonic, share: Callable[[], float] = random.random
     ) -> None:
         self._retries = retries
         self._clock = clock
@@ -321,7 +316,7 @@ class Session:
 
     def answer(self, call: Call) -> Steps[Answer]:
         """The answer to a call, whatever it says; the request is sent until there is one."""
-        request = self._request(call, shapes.MSGPACK)
+        request = self._request(call, wire.MSGPACK)
         attempts = Backoff(self.retries)
         while True:
             head = yield from _sent(request)
@@ -332,11 +327,7 @@ class Session:
             yield pause
 
     def items(
-        self,
-        kind: Any,
-        next_call: Callable[[Any, int], Call | None],
-        *,
-        key: Callable[[Any], Any] | None = None,
+        self, kind: Any, next_call: Callable[[Any, int], Call | None], *, key: Callable[[Any], Any] | None = None
     ) -> Items[Any]:
         """The items of a stream; one that is cut off is asked for again, from where it was.
 
@@ -351,16 +342,16 @@ class Session:
         last: Any = None
         count = 0
         while (call := next_call(last, count)) is not None:
-            answer = yield from _sent(self._request(call, frames.MEDIA_TYPE))
+            answer = yield from _sent(self._request(call, wire.FRAMES))
             if not isinstance(answer, Broken) and answer.status == 200:
-                reader = frames.FrameReader()
+                reader = wire.FrameReader()
                 while not isinstance(raw := (yield READ), Broken) and raw:
                     for frame in reader.feed(raw):
-                        if frame.kind is frames.FrameKind.ERROR:
-                            raise error_of(frame.value)
-                        if frame.kind is frames.FrameKind.ITEMS:
+                        if frame.kind is wire.FrameKind.ERROR:
+                            raise wire.error_of(frame.value)
+                        if frame.kind is wire.FrameKind.ITEMS:
                             attempts.succeeded()
-                            items: list[Any] = shapes.read(list[kind], frame.value, "items")
+                            items: list[Any] = wire.read(list[kind], frame.value, "items")
                             if key is not None and last is not None:
                                 items = [item for item in items if key(item) > key(last)]
                             yield items
@@ -385,10 +376,10 @@ class Session:
             return None
         try:
             if not call.field:
-                return shapes.read(call.kind, given, "the answer")
+                return wire.read(call.kind, given, "the answer")
             if not isinstance(given, dict) or call.field not in given:
                 raise InvalidArgument(f"the answer lacks {call.field}")
-            return shapes.read(call.kind, given[call.field], call.field)
+            return wire.read(call.kind, given[call.field], call.field)
         except InvalidArgument as wrong:
             raise UnsupportedFormat(
                 f"the answer of {self.address} is not what docstore {__version__} knows ({wrong}): use the same "
@@ -398,7 +389,7 @@ class Session:
     def error(self, answer: Answer) -> DocstoreError:
         """What an answer says that is none, to be raised."""
         if answer.given is not None:
-            return error_of(answer.given)
+            return wire.error_of(answer.given)
         return StoreUnavailable(
             f"{self.address} answers with HTTP status {answer.status}, and not as docstore does; check the address, "
             "and what stands in between"
@@ -415,10 +406,10 @@ class Session:
         headers = {**self._common, "accept": accept}
         body = None
         if call.message is not None:
-            body = shapes.to_msgpack(call.message)
-            headers["content-type"] = shapes.MSGPACK
+            body = wire.to_msgpack(call.message)
+            headers["content-type"] = wire.MSGPACK
             if not self.address.is_local and len(body) >= COMPRESSED_BYTES:
-                body = frames.compressed(body)
+                body = wire.compressed(body)
                 headers["content-encoding"] = "zstd"
         if call.writes:
             headers["idempotency-key"] = f"{self.boot or 'unknown'}.{secrets.token_hex(16)}"
@@ -483,12 +474,12 @@ def _sent(request: Request) -> Steps[Any]:
 def _plain(headers: Any, raw: bytes) -> Any:
     """The plain data of an answer; None if it is not of docstore."""
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type not in shapes.MEDIA_TYPES:
+    if media_type not in wire.MEDIA_TYPES:
         return None
     try:
         if headers.get("content-encoding") == "zstd":
-            raw = frames.decompressed(raw, ANSWER_LIMIT_BYTES)
-        return shapes.decode(raw, media_type) if raw else None
+            raw = wire.decompressed(raw, ANSWER_LIMIT_BYTES)
+        return wire.decode(raw, media_type) if raw else None
     except InvalidArgument:
         return None
 

@@ -228,10 +228,7 @@ def _compact(
 ) -> Any:
     """See `DocumentStore.compact`."""
     return store.compact(
-        tablets=tablets,
-        level=level,
-        dry_run=dry_run,
-        on_progress=lambda done, total: progress("records", done, total),
+        tablets=tablets, level=level, dry_run=dry_run, on_progress=lambda done, total: progress("records", done, total)
     )
 
 

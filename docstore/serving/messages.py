@@ -16,10 +16,23 @@ from litestar.di import NamedDependency
 from litestar.response import Stream
 
 from docstore.reading.documents import Document
-from docstore.serving import wire_frames as frames
 from docstore.serving.request import LONG_BYTES, ZSTD, Refusal, Role, context_of, failure
 from docstore.serving.service import Service
-from docstore.serving.wire import JSON, MEDIA_TYPES, MSGPACK, count_values, decode, plain, read, to_json, to_msgpack
+from docstore.serving.wire import (
+    FRAMES,
+    JSON,
+    MEDIA_TYPES,
+    MSGPACK,
+    decode,
+    encode_end,
+    encode_error,
+    encode_items,
+    plain,
+    read,
+    to_json,
+    to_msgpack,
+    weight,
+)
 
 AnyRequest = Request[Any, Any, Any]
 Asked = NamedDependency[Service]
@@ -165,7 +178,7 @@ async def stream(
     source = _Source(
         items,
         resume_after,
-        packs=frames.MEDIA_TYPE in request.headers.get("accept", ""),
+        packs=FRAMES in request.headers.get("accept", ""),
         compresses=wants_zstd(request),
     )
     service.begin_stream(source)
@@ -184,7 +197,7 @@ async def stream(
             source.close()
             service.end_stream(source)
 
-    media_type = frames.MEDIA_TYPE if source.packs else LINES
+    media_type = FRAMES if source.packs else LINES
     return Stream(chunks(), media_type=media_type, headers={"vary": "accept, accept-encoding"})
 
 
@@ -238,7 +251,7 @@ class _Source:
                     break
                 continue
             taken.append(item)
-            taken_bytes += frames.weight(item)
+            taken_bytes += weight(item)
             if taken_bytes >= _CHUNK_BYTES or len(taken) >= _CHUNK_ITEMS:
                 break
         else:
@@ -248,14 +261,14 @@ class _Source:
             self._last = taken[-1]
         chunk = b""
         if taken and self.packs:
-            chunk = frames.encode_items(taken, compress=self._compresses)
+            chunk = encode_items(taken, compress=self._compresses)
         elif taken:
             chunk = b"".join(to_json(shown(item)) + b"\n" for item in taken)
         if self.is_done:
             has_place = self._resume_after is not None and self._last is not None
             more = {"next": self._resume_after(self._last)} if has_place and self._resume_after else {}
             if self.packs:
-                chunk += frames.encode_end(self._count, **more)
+                chunk += encode_end(self._count, **more)
             else:
                 chunk += to_json({"end": {"count": self._count, **more}}) + b"\n"
         return chunk
@@ -266,7 +279,7 @@ class _Source:
             return self.next_chunk()
         except Exception as error:
             self.is_done = True
-            return frames.encode_error(error) if self.packs else to_json(failure(error)[1]) + b"\n"
+            return encode_error(error) if self.packs else to_json(failure(error)[1]) + b"\n"
 
     def close(self) -> None:
         """Close what is read from; a thread that reads just now does it at its end."""
@@ -297,3 +310,104 @@ def opens(role: Role, *, gives: Any = None, streams: bool = False) -> dict[str, 
         streams: its answer is many items.
     """
     return {ROLE: role, GIVES: gives, STREAMS: streams}
+
+
+# --- the count of a message's values, before anything is built
+
+
+def count_values(raw: bytes, media_type: str, most: int) -> int:
+    """How many values a message announces, each item, key and container; nothing is built.
+
+    A message of 2 KB can unpack to 60 million empty lists of 56 bytes each, and an array header of 5 bytes makes the
+    decoder allocate 8 bytes for each item that it announces.  So the announced values are counted first.
+
+    Args:
+        raw: the message.
+        media_type: its encoding; JSON may be counted a little too high.
+        most: counting stops above it.
+    Returns:
+        The count; a message that is cut off is counted up to there, and `decode` refuses it.
+    """
+    return _count_json(raw, most) if media_type == JSON else _count_msgpack(raw, most)
+
+
+def _count_json(raw: bytes, most: int) -> int:
+    """Each value but the first stands after a comma, a colon or an opening bracket; those in strings do not count.
+
+    No single step takes long: one that looks at the whole message would stop all other threads meanwhile.
+    """
+    count = 1 + _json_marks(raw, 0, len(raw))
+    if count <= most:
+        return count
+    count, strings, place = 1, 0, 0
+    while place >= 0 and max(count, strings) <= most:
+        quote = raw.find(b'"', place)
+        count += _json_marks(raw, place, quote if quote >= 0 else len(raw))
+        strings += 1
+        place = _after_string(raw, quote + 1) if quote >= 0 else -1
+    return max(count, strings)
+
+
+def _json_marks(raw: bytes, start: int, end: int) -> int:
+    steps = ((place, min(place + _JSON_STEP_BYTES, end)) for place in range(start, end, _JSON_STEP_BYTES))
+    return sum(raw.count(mark, *step) for step in steps for mark in (b",", b":", b"[", b"{"))
+
+
+def _after_string(raw: bytes, place: int) -> int:
+    """Where a JSON string ends that begins before `place`; -1 if it does not."""
+    while (quote := raw.find(b'"', place)) >= 0:
+        inside = raw[place:quote]
+        if (len(inside) - len(inside.rstrip(b"\\"))) % 2 == 0:
+            return quote + 1
+        place = quote + 1
+    return -1
+
+
+def _count_msgpack(raw: bytes, most: int) -> int:
+    count = left = 1  # announced by headers; of these not passed yet
+    place, length = 0, len(raw)
+    while left and place < length and count <= most:
+        tag = raw[place]
+        if 0xA0 <= tag < 0xC0:  # a short string, as most values are
+            place += tag - 0x9F
+            left -= 1
+            continue
+        skipped, announced, width, factor = _TAGS[tag]
+        place += 1 + skipped
+        left += announced - 1
+        if width:
+            size = int.from_bytes(raw[place : place + width], "big")
+            place += width
+            if factor:
+                announced = size * factor
+                left += announced
+            else:
+                place += size
+        count += announced
+    return count
+
+
+def _msgpack_tags() -> list[tuple[int, int, int, int]]:
+    """For each first byte of a value: bytes to skip, values in it, bytes of its length, values for each of the length.
+
+    Without the last the length is one of bytes.  Source: the msgpack specification, "Formats".
+    """
+    tags = [(0, 0, 0, 0)] * 256
+    for number in range(16):
+        tags[0x80 + number] = (0, 2 * number, 0, 0)
+        tags[0x90 + number] = (0, number, 0, 0)
+    for number in range(32):
+        tags[0xA0 + number] = (number, 0, 0, 0)
+    for power in range(3):
+        tags[0xC4 + power] = tags[0xD9 + power] = (0, 0, 1 << power, 0)  # bytes, strings
+        tags[0xC7 + power] = (0, 0, 1 << power, 0)  # extensions, which `decode` refuses
+    for tag, size in zip((0xCA, 0xCB, *range(0xCC, 0xD4)), (4, 8, 1, 2, 4, 8, 1, 2, 4, 8), strict=True):
+        tags[tag] = (size, 0, 0, 0)  # numbers
+    for power in range(2):
+        tags[0xDC + power] = (0, 0, 2 << power, 1)
+        tags[0xDE + power] = (0, 0, 2 << power, 2)
+    return tags
+
+
+_TAGS: Final = _msgpack_tags()
+_JSON_STEP_BYTES: Final = 1 << 20

@@ -28,7 +28,7 @@ from litestar.exceptions import HTTPException
 
 from docstore.model.errors import DocstoreError, InvalidArgument, StoreUnavailable
 from docstore.serving.settings import Limits, Settings
-from docstore.serving.wire_frames import error_fields, status_of
+from docstore.serving.wire import error_fields, status_of
 
 if TYPE_CHECKING:
     from litestar.types import Receive, Scope

@@ -30,7 +30,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.serving.app import logged, make_api
-from docstore.serving.archive_app import ArchiveApp, archive_app
+from docstore.serving.archive_app import ArchiveApp
 from docstore.serving.jobs import Jobs
 from docstore.serving.request import ABORT, Tokens
 from docstore.serving.service import Service
@@ -216,7 +216,7 @@ class Server:
 
     def _archive_app(self) -> ArchiveApp:
         hosts = (*LOOPBACK_HOSTS, self._settings.archive_host, *self._settings.hosts)
-        return archive_app(self._store, ArchiveSettings(hosts=hosts, base_url=self._settings.archive_url), self._tokens)
+        return ArchiveApp(self._store, ArchiveSettings(hosts=hosts, base_url=self._settings.archive_url), self._tokens)
 
     def _reload_tokens(self) -> None:
         if self._tokens is None:

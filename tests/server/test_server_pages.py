@@ -15,8 +15,7 @@ from docstore.model.types import Cell, Page, PutResult
 from docstore.reading.documents import Document
 from docstore.serving import app as replays
 from docstore.serving.service import SHORT_BYTES
-from docstore.serving.wire import from_msgpack, read, to_msgpack
-from docstore.serving.wire_frames import FrameKind
+from docstore.serving.wire import FrameKind, from_msgpack, read, to_msgpack
 from tests.serving import Serving, frames_of, serving
 
 WORDS = " ".join(f"word{number}" for number in range(80))
