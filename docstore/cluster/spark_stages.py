@@ -1,6 +1,6 @@
 """Candidates by two shuffles: pure functions over Arrow batches, for `mapInArrow`.
 
-Knows the kernels of `dedup.clusters` and Arrow, and no other module imports pyarrow; it does not know Spark.
+Knows the kernels of `sweep.candidates` and Arrow, and no other module imports pyarrow; it does not know Spark.
 
     part of the sketches -> (bucket range of a band, keys, ties, texts)         shuffled by bucket range
     all of a range       -> (block of first texts, codes of likely pairs)       shuffled by block: double pairs go
@@ -24,9 +24,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from docstore.dedup.clusters import CHUNK_PAIRS
 from docstore.reference.fingerprints import BINS, Numbers, distinct
-from docstore.sweep.candidates import band_keys, band_pairs, band_width, sketched
+from docstore.sweep.candidates import CHUNK_PAIRS, band_keys, band_pairs, band_width, sketched
 from docstore.sweep.kernels import Columns
 
 BANDED = "bucket long, keys binary, ties binary, texts binary"

@@ -52,6 +52,10 @@ class Buckets(Protocol):
         """Look up what a page asks, and rank what is found: `ranking.propose`."""
         return propose(query, self.find)
 
+    def rows_of(self, queries: Iterable[IndexQuery]) -> list[bytes]:
+        """The rows that `prepare` reads for pages, whatever is stored."""
+        return []
+
     def prepare(self, queries: Iterable[IndexQuery]) -> None:
         """Say which pages are asked for next; what is read for that holds until the end of the group in flight."""
         return
@@ -159,9 +163,8 @@ class BandBuckets(RowBuckets):
         super().__init__(engine)
         self._held: dict[bytes, list[bytes]] = {}
 
-    @staticmethod
-    def rows_of(queries: Iterable[IndexQuery]) -> list[bytes]:
-        """The rows that `prepare` reads, whatever is stored."""
+    def rows_of(self, queries: Iterable[IndexQuery]) -> list[bytes]:
+        """See `Buckets`."""
         keys = {key for query in queries for key in query.band_keys[:BANDS].tolist()}
         return [_row_key(key) for key in sorted(keys)]
 
@@ -203,6 +206,7 @@ class LayeredBuckets:
         self.mutations = upper.mutations
         self.end_group = upper.end_group
         self.texts_in_order = lower.texts_in_order
+        self.rows_of = upper.rows_of
         self.prepare = upper.prepare
         self.begin_prune = upper.begin_prune
         self.prune = upper.prune

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import numpy as np
 from blake3 import blake3
 
-from docstore.dedup.buckets import FAMILY, TABLE, BandBuckets, Buckets
+from docstore.dedup.buckets import FAMILY, TABLE, Buckets
 from docstore.dedup.comparable import near_compares, text_compares
 from docstore.model.format import (
     POSTING_BAND,
@@ -147,6 +147,13 @@ def _is_near_query(analysis: Analysis) -> bool:
 
 def _near_queries(analyses: Iterable[Analysis]) -> list[IndexQuery]:
     return [_index_query(analysis) for analysis in analyses if _is_near_query(analysis)]
+
+
+def _first_rows(pages: list[Analysis]) -> list[bytes]:
+    """The rows of the bodies and texts of pages, in order, each once."""
+    rows = {_BODY + body_head(analysis.body_checksum) for analysis in pages}
+    rows |= {_TEXT + text_number(analysis.text_checksum) for analysis in pages if analysis.text_checksum}
+    return sorted(rows)
 
 
 def _posting(row_key: bytes, qualifier: bytes) -> RowMutations:
@@ -417,23 +424,13 @@ class HashIndex:
     def prepare(self, analyses: Iterable[Analysis]) -> None:
         """Say which pages are judged next: the rows of their texts and bodies are read together, where remembered."""
         pages = list(analyses)
-        rows = self._rows
-        if rows is None or len(pages) < 2:
-            return
-        wanted = {_BODY + body_head(analysis.body_checksum) for analysis in pages}
-        wanted |= {_TEXT + text_number(analysis.text_checksum) for analysis in pages if analysis.text_checksum}
-        missing = sorted(rows.missing(wanted))
-        found = self._engine.qualifiers_of_rows(TABLE, missing, POINTER_SLICE)
-        for row_key, stored in zip(missing, found, strict=True):
-            self._hold(row_key, stored or (), POINTER_SLICE)  # what is new has none, mostly
+        if self._rows is not None and len(pages) > 1:
+            self._hold_together(_first_rows(pages))
 
     def rows_of(self, analyses: Iterable[Analysis]) -> list[bytes]:
         """Rows of postings that judging these pages asks for first, whatever is stored."""
         pages = list(analyses)
-        rows = {_BODY + body_head(analysis.body_checksum) for analysis in pages}
-        rows |= {_TEXT + text_number(analysis.text_checksum) for analysis in pages if analysis.text_checksum}
-        bands = BandBuckets.rows_of(_near_queries(pages)) if isinstance(self._buckets, BandBuckets) else []
-        return sorted(rows) + bands
+        return _first_rows(pages) + self._buckets.rows_of(_near_queries(pages))
 
     def read_together(
         self, analyses: Sequence[Analysis], asked: Callable[[Analysis, list[int]], list[int]]
@@ -467,10 +464,9 @@ class HashIndex:
         rows = self._rows
         assert rows is not None
         missing = rows.missing(row_keys)
-        for row_key, stored in zip(
-            missing, self._engine.qualifiers_of_rows(TABLE, missing, POINTER_SLICE), strict=True
-        ):
-            self._hold(row_key, stored, POINTER_SLICE)
+        found = self._engine.qualifiers_of_rows(TABLE, missing, POINTER_SLICE)
+        for row_key, stored in zip(missing, found, strict=True):
+            self._hold(row_key, stored or (), POINTER_SLICE)  # what is new has none, mostly
 
     def forget(self) -> None:
         """Others may have written postings: read rows anew."""

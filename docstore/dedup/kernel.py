@@ -203,6 +203,24 @@ def _read_shell(analysis: Analysis, body: bytes, content_type: str | None) -> An
     )
 
 
+def _with_numbers(analysis: Analysis, numbers: docstore_native.Numbers | None) -> Analysis:
+    """An analysis with fingerprints as native code gives them."""
+    if numbers is None:
+        return analysis
+    word_count, text_digest, simhash, bins, band_keys, samples, runs, shingles = numbers
+    return analysis._replace(
+        word_count=word_count,
+        text_checksum=_TEXT_SCHEME + text_digest,
+        shingle_count=len(shingles) // 8,
+        simhash=simhash,
+        sketch=_SKETCH_SCHEME + bins,
+        band_keys=np.frombuffer(band_keys, np.uint64),
+        fingerprints=np.frombuffer(samples, np.uint64),
+        runs=np.frombuffer(runs, np.uint64),
+        shingles=np.frombuffer(shingles, np.uint64),
+    )
+
+
 class Kernel:
     """Analyses bodies by one fixed choice of extractor, shingle length and checksum; stateless, safe in threads.
 
@@ -334,57 +352,19 @@ class Kernel:
         name, title, description, keywords, lang, canonical, headings, main, outlinks, numbers = outcome
         found = tuple([Link(href, text) for href, text in outlinks]) if outlinks else ()
         name = sys.intern(name)
-        if numbers is None:
-            analysis = Analysis(
-                True, checksum, name, title, description, keywords, lang, canonical, headings, main, links=found
-            )
-        else:
-            word_count, text_digest, simhash, bins, band_keys, samples, runs, shingles = numbers
-            analysis = Analysis(
-                True,
-                checksum,
-                name,
-                title,
-                description,
-                keywords,
-                lang,
-                canonical,
-                headings,
-                main,
-                word_count,
-                _TEXT_SCHEME + text_digest,
-                len(shingles) // 8,
-                simhash,
-                _SKETCH_SCHEME + bins,
-                np.frombuffer(band_keys, np.uint64),
-                np.frombuffer(samples, np.uint64),
-                np.frombuffer(runs, np.uint64),
-                found,
-                np.frombuffer(shingles, np.uint64),
-            )
-            if word_count >= SHELL_WORDS:
-                return analysis
+        analysis = Analysis(
+            True, checksum, name, title, description, keywords, lang, canonical, headings, main, links=found
+        )
+        analysis = _with_numbers(analysis, numbers)
+        if analysis.word_count >= SHELL_WORDS:
+            return analysis
         shell = _read_shell(analysis, body, content_type)
         return analysis if shell is None else self._with_fingerprints(shell)
 
     def _with_fingerprints(self, declared: Analysis) -> Analysis:
         """An analysis with the fingerprints of its main text, by native code."""
         assert self._native is not None
-        numbers = self._native.fingerprints(declared.main) if declared.main_bytes else None
-        if numbers is None:
-            return declared
-        word_count, text_digest, simhash, bins, band_keys, samples, runs, shingles = numbers
-        return declared._replace(
-            word_count=word_count,
-            text_checksum=_TEXT_SCHEME + text_digest,
-            shingle_count=len(shingles) // 8,
-            simhash=simhash,
-            sketch=_SKETCH_SCHEME + bins,
-            band_keys=np.frombuffer(band_keys, np.uint64),
-            fingerprints=np.frombuffer(samples, np.uint64),
-            runs=np.frombuffer(runs, np.uint64),
-            shingles=np.frombuffer(shingles, np.uint64),
-        )
+        return _with_numbers(declared, self._native.fingerprints(declared.main) if declared.main_bytes else None)
 
     def _by_reference(
         self, body: bytes, content_type: str | None, links: bool, error: Exception | None = None

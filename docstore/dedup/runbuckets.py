@@ -12,7 +12,7 @@ the first texts of each key, so answers do not depend on which runs are merged b
 *Log.*  Each group that posts is one row of a log, written with the group's other rows, so the commit point stays one.
 At open what the runs do not hold comes from the log.  Each row says from which group on runs were not known to be
 durable, so runs that were lost are missed.  Rows that the newest row says to be in durable runs are deleted.  At close
-a row without texts says so of all that are, and the engine is asked to compact what was deleted, if that is much.  The
+a row without texts says so of all that are.  The
 index is derived: its failures never fail a write, they are logged and made good later.
 """
 
@@ -707,7 +707,6 @@ class RunBuckets(Buckets):
         if old and self._storage.settled:
             said = _log_row(self._next, self._levels.end, [])
             self._engine.mutate_rows([said, *_deleted(old)], Durability.NONE)
-        self._engine.finish_deletes(TABLE, RUN_LOG_PREFIX)
 
     def close(self) -> None:
         """See `Buckets`: what is in memory is in the log."""

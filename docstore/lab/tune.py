@@ -1,6 +1,6 @@
 """`docstore tune`: which bands find pairs of a similarity.
 
-Needs no store; the words are those of `docstore.dedup.clusters`.
+Needs no store; the words are those of `docstore.sweep.candidates`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import math
 from dataclasses import asdict, dataclass
 
 from docstore.cli import arguments, output
-from docstore.dedup.clusters import check_positive, check_probability, false_candidate_probability, miss_probability
 from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.reference.fingerprints import BAND_WIDTH, BANDS, BINS
+from docstore.sweep.candidates import check_positive, check_probability, false_candidate_probability, miss_probability
 
 DESCRIPTION = """\
 Choose the bands of a min-wise sketch: they find pairs at a similarity with a

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from docstore.model import capture
 from docstore.model.capture import Column, Entry, StoredVerdict
-from docstore.model.errors import CorruptionError
+from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import CAPTURE_REJECTED, SKETCH_BYTES
 from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
@@ -210,7 +210,7 @@ class DocumentReader:
         Raises:
             LongDocument: only where the reader has a bound.
         """
-        wanted = DOCUMENT_FAMILIES if families is None else checked_families(families)
+        wanted = _wanted(families)
         end = None if at is None else at + 1
         captures: list[Capture] = []
         while len(captures) < versions:
@@ -330,7 +330,7 @@ class DocumentReader:
             at: only captures up to this timestamp, inclusive; None for all.
             families: of page, http, text, dedup; None for all four.
         """
-        wanted = DOCUMENT_FAMILIES if families is None else checked_families(families)
+        wanted = _wanted(families)
         end = None if at is None else at + 1
         ahead: list[tuple[bytes, LiveCapture | None]] = []
         raw_bytes = 0
@@ -406,6 +406,19 @@ class DocumentReader:
             if verdict is not None and verdict.stored == capture.STORED_REFERENCE:
                 fields["served_from"] = url_of(verdict.of_row_key)
         return Capture(found.timestamp, **fields)  # type: ignore[arg-type]
+
+
+def _wanted(families: Sequence[str] | None) -> tuple[str, ...]:
+    """The families that a document shows.
+
+    Raises:
+        InvalidArgument: one of them is none of page, http, text and dedup.
+    """
+    wanted = DOCUMENT_FAMILIES if families is None else checked_families(families)
+    for family in wanted:
+        if family not in DOCUMENT_FAMILIES:
+            raise InvalidArgument(f"a document has no family {family!r}; it has {', '.join(DOCUMENT_FAMILIES)}")
+    return wanted
 
 
 def _body(envelope: bytes, fetch_value: Callable[[bytes], bytes]) -> bytes | None:

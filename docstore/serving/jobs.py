@@ -15,7 +15,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from docstore.dedup.clusters import CanonicalPolicy
 from docstore.model.errors import InvalidArgument
 from docstore.reports.check import check
 from docstore.reports.dedup import By, dedup_stats
@@ -24,6 +23,7 @@ from docstore.serving.request import Refusal, failure, stopping
 from docstore.serving.telemetry import Log
 from docstore.serving.wire import plain, read
 from docstore.store import DocumentStore
+from docstore.sweep.clusters import CanonicalPolicy
 from docstore.sweep.job import APPLIED_KINDS, SweepOptions, sweep
 from docstore.sweep.reindex import reindex
 

@@ -1,9 +1,14 @@
 """Third stage of a sweep: candidate pairs from sketches.
 
-Knows arrays only.  It calls the kernels of `dedup.clusters` so that memory stays bounded.  A stored sketch has one
-byte a bin; bands are made of these bytes, of all 256 bins, so no text is read here.  Two texts that share a band are
-compared bin by bin, and dropped if the estimate is more than four standard deviations below the threshold.  The next
-stage verifies the others exactly.
+Knows arrays only; a page is known by its number 0..n-1, and memory stays bounded.  A stored sketch has one byte a bin;
+bands are made of these bytes, of all 256 bins, so no text is read here.  Two texts that share a band are compared bin
+by bin, and dropped if the estimate is more than four standard deviations below the threshold.  The next stage verifies
+the others exactly.
+
+What bands promise, as closed formulas: a band is a group of `band_width` sketch bins (or simhash bits) that must all
+agree; a pair is a candidate when at least one of `bands` bands agrees; `p` and `q` are the chance that one bin (bit)
+agrees, which for a min-wise sketch is the Jaccard coefficient itself (Broder 1997) and for simhash 1 - angle / pi
+(Charikar 2002).  `docs/dedup-theory.md` says which parameters were chosen with them.
 """
 
 from __future__ import annotations
@@ -15,16 +20,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.clusters import (
-    CHUNK_PAIRS,
-    ROUNDING,
-    bin_agreement,
-    bucket_pairs,
-    miss_probability,
-    sketch_agreements,
-)
-from docstore.reference.fingerprints import BINS, Numbers, distinct
+from docstore.model.errors import InvalidArgument
+from docstore.reference.fingerprints import BINS, Numbers, distinct, spans
 
+ROUNDING = 1e-9
+"""Taken off before rounding up, so that a float error never asks for one member too many; the final test is exact."""
+CHUNK_PAIRS = 1 << 22
+"""Pairs or members that one step holds: about 32 MB an array."""
+_AGREEMENT_PAIRS = 1 << 12
+"""Pairs whose sketches are gathered at once: what fits into a processor's cache."""
 MISSED = 1e-6
 """Share of pairs at the threshold that may share no band, for independent bins; texts of fewer shingles than bins
 have fewer, and miss more: `tools/bench/sweep_quality.py` measures it."""
@@ -36,6 +40,130 @@ REMEMBERED_BANDS = 4
 """A pair that shares one of so many bands before was looked at there; like pairs share most bands, so few are twice."""
 SIGMAS = 4.0
 _KEPT_BITS = 8
+
+
+# --- what bands promise
+
+
+def check_probability(name: str, value: float) -> None:
+    """Refuse what is no probability, by its name."""
+    if not 0.0 <= value <= 1.0:
+        raise InvalidArgument(f"{name} must lie in [0, 1], not {value}")
+
+
+def check_positive(name: str, value: int) -> None:
+    """Refuse a count below 1, by its name."""
+    if value < 1:
+        raise InvalidArgument(f"{name} must be at least 1, not {value}")
+
+
+def miss_probability(agreement: float, band_width: int, bands: int) -> float:
+    """Chance that a pair shares no band: ``(1 - p^k)^L``.
+
+    Args:
+        agreement: p, chance that one bin or bit agrees.
+        band_width: k, bins or bits in a band.
+        bands: L, disjoint bands.
+    Source:
+        Leskovec, Rajaraman, Ullman, Mining of Massive Datasets, section 3.4.
+    """
+    check_probability("agreement", agreement)
+    check_positive("band_width", band_width)
+    check_positive("bands", bands)
+    return float((1.0 - agreement**band_width) ** bands)
+
+
+def false_candidate_probability(agreement: float, band_width: int, bands: int) -> float:
+    """Chance that a pair that should not be proposed shares a band: ``1 - (1 - q^k)^L``."""
+    return 1.0 - miss_probability(agreement, band_width, bands)
+
+
+def bin_agreement(jaccard: float, bits: int) -> float:
+    """Chance that a bin agrees when `bits` bits of each minimum are kept: ``J + (1 - J) / 2^b`` (Li, König 2010)."""
+    check_probability("jaccard", jaccard)
+    check_positive("bits", bits)
+    return jaccard + (1.0 - jaccard) / 2.0**bits
+
+
+# --- candidates: equal texts first
+
+
+def leaders(checksums: NDArray[np.uint64]) -> Numbers:
+    """Group pages of equal checksum: for each page the smallest page number that has its checksum.
+
+    Args:
+        checksums: (n,) or (n, words) uint64.
+    """
+    columns = checksums if checksums.ndim == 2 else checksums[:, None]
+    order = np.lexsort(tuple(columns.T[::-1]))
+    ordered = columns[order]
+    fresh = np.ones(len(order), bool)
+    fresh[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    # lexsort is stable, so the first of a run is its smallest page number
+    result = np.empty(len(order), np.int64)
+    result[order] = order[np.flatnonzero(fresh)[np.cumsum(fresh) - 1]] if len(order) else order
+    return result
+
+
+# --- candidates from buckets
+
+
+def bucket_pairs(keys: NDArray[np.uint64], ties: NDArray[np.uint64], limit: int) -> tuple[Numbers, Numbers]:
+    """Pairs of positions that have the same key, by one sort.
+
+    A bucket of up to `limit` + 1 positions gives all its pairs.  In a larger one each position is paired with the
+    `limit` behind it in the order (tie, position), so cost stays linear; what lies further apart must be found by
+    another key.
+
+    Args:
+        keys: (n,) uint64.
+        ties: (n,) uint64 that draws similar positions together inside a large bucket.
+        limit: partners a position may have behind it, at least 1.
+    Returns:
+        Two (pairs,) arrays of positions; each pair once, smaller position first.
+    """
+    if limit < 1:
+        raise InvalidArgument(f"limit must be at least 1, not {limit}")
+    order = np.lexsort((ties, keys))
+    ordered = keys[order]
+    ends = np.searchsorted(ordered, ordered, "right")
+    place = np.arange(len(order))
+    partners = np.minimum(ends - place - 1, limit)
+    left = order[np.repeat(place, partners)]
+    right = order[spans(place + 1, partners)]
+    return np.minimum(left, right), np.maximum(left, right)
+
+
+def sketch_agreements(sketches: NDArray[np.uint8], first: Numbers, second: Numbers) -> Numbers:
+    """Bins in which the sketches of each pair agree, (pairs,) int64.
+
+    It tells which candidates cannot reach a threshold but for a chance that is stated, before any text is read.
+
+    Args:
+        sketches: (pages, bins) uint8.
+    """
+    result = np.empty(len(first), np.int64)
+    for begin in range(0, len(first), _AGREEMENT_PAIRS):
+        end = begin + _AGREEMENT_PAIRS
+        equal = sketches.take(first[begin:end], 0) == sketches.take(second[begin:end], 0)
+        result[begin:end] = _count_true(equal)
+    return result
+
+
+def _count_true(equal: NDArray[np.bool_]) -> Numbers:
+    """True values of each row; three times as fast by bits as by `np.count_nonzero` along an axis."""
+    rows, columns = equal.shape
+    if columns % 64:
+        summed: Numbers = equal.sum(axis=1, dtype=np.int64)
+        return summed
+    bits = np.bitwise_count(np.packbits(equal.reshape(-1)).view(np.uint64).reshape(rows, -1))
+    counts = np.zeros(rows, np.int64)
+    for column in range(columns // 64):
+        counts += bits[:, column]
+    return counts
+
+
+# --- the stage
 
 
 class Candidates(NamedTuple):

@@ -28,7 +28,6 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore.dedup.clusters import CanonicalPolicy, Clusters, Pages, cluster_groups, leaders, policy_order
 from docstore.dedup.comparable import MIN_NEAR_WORDS, REASON_TITLE_MISMATCH
 from docstore.model.capture import BODY, ClusterPlace
 from docstore.model.errors import InvalidArgument
@@ -40,7 +39,8 @@ from docstore.reading.documents import DocumentReader
 from docstore.reference.fingerprints import Numbers, distinct
 from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore
-from docstore.sweep.candidates import expected_recall
+from docstore.sweep.candidates import expected_recall, leaders
+from docstore.sweep.clusters import CanonicalPolicy, Clusters, Pages, cluster_groups, policy_order
 from docstore.sweep.columns import write_back
 from docstore.sweep.engine import Engine, LocalEngine
 from docstore.sweep.identity import BY_BODY, BY_TEXT

@@ -36,7 +36,16 @@ AT = 1_700_000_000_000_000
 DAY = 86_400_000_000
 SCHEMA = Schema(families=(docstore.ColumnFamily("notes"),))
 
-INSIDE = {"opened", "rehearse", "post_again", "apply_duplicates", "put_prepared", "submit_page", "table", "committer"}
+INSIDE = {
+    "opened",
+    "rehearse",
+    "post_again",
+    "apply_duplicates",
+    "put_prepared",
+    "submit_page",
+    "table",
+    "committer",
+} | {"set_computed"}
 """What tools of this package use of an embedded store; no server gives it away."""
 OUTSIDE = {"about", "losses", "run_job"}
 """What only a server has."""

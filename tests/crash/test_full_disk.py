@@ -255,7 +255,7 @@ def test_a_disk_that_others_have_filled_is_left_so_that_the_store_can_be_opened(
     """With the reserve alone some hundred pages can be deleted; then the rest is kept for recovery."""
     with mounted(tmp_path / "disk", "size=24m") as disk:
         store = docstore.open(disk / "s", create=True)
-        written = load(store, (filler(number, 6000) for number in count()))
+        written = load(store, (filler(number, 600) for number in count()))
         fill(disk)
         deleted = 0
         with pytest.raises(StorageError, match="needed to open the store again"):

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docstore.dedup.clusters import CanonicalPolicy, Clusters, Pages, cluster, cluster_groups, policy_order
+from docstore.sweep.clusters import CanonicalPolicy, Clusters, Pages, cluster, cluster_groups, policy_order
 
 THRESHOLD = 0.8
 

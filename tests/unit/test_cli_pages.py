@@ -53,6 +53,18 @@ def test_init_declares_what_it_was_told(run: Terminal, tmp_path: Path) -> None:
         assert store.schema.policy(docstore.VerdictKind.EXACT) is docstore.Policy.REJECT
 
 
+def test_init_declares_which_captures_and_bodies_are_kept(run: Terminal, tmp_path: Path) -> None:
+    other = run.on(tmp_path / "other")
+    answer = other("init", "--captures", "max_versions=10,max_age=30d", "--bodies", "max_versions=3", "--json")
+    bodies = {"max_versions": 3, "max_age_seconds": None, "intersection": False}
+    assert (answer.code, answer.object()["schema"]["bodies"]) == (0, bodies)
+    with docstore.open(other.store) as store:
+        assert store.schema.captures == docstore.GCPolicy(10, 2_592_000.0)
+        assert store.schema.bodies == docstore.GCPolicy(3)
+    refused = run.on(tmp_path / "third")("init", "--family", "page:max_versions=3")
+    assert refused.code == 2 and "`captures` and `bodies`" in refused.err
+
+
 def test_init_refuses_where_there_is_a_store(run: Terminal) -> None:
     answer = run("init")
     assert answer.code == 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from docstore.dedup.clusters import CanonicalPolicy, Clusters, Pages, cluster, cluster_groups, policy_order
 from docstore.model.errors import InvalidArgument
+from docstore.sweep.clusters import CanonicalPolicy, Clusters, Pages, cluster, cluster_groups, policy_order
 
 NO_PAIRS = np.empty(0, np.int64)
 

@@ -8,10 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from docstore.dedup import clusters
 from docstore.lab.tune import tune
 from docstore.model.errors import InvalidArgument
 from docstore.reference import fingerprints
+from docstore.sweep import candidates
 from tools.bench import theory
 
 SEED = 20261120
@@ -27,9 +27,9 @@ def test_miss_and_false_candidate_curves_match_simulated_bins(agreement: float, 
     rng = np.random.default_rng(SEED)
     agree = rng.random((trials, bands, band_width)) < agreement
     missed = float(np.mean(~agree.all(axis=2).any(axis=1)))
-    expected = clusters.miss_probability(agreement, band_width, bands)
+    expected = candidates.miss_probability(agreement, band_width, bands)
     assert abs(missed - expected) < 4 * standard_error(expected, trials)
-    assert clusters.false_candidate_probability(agreement, band_width, bands) == pytest.approx(1 - expected)
+    assert candidates.false_candidate_probability(agreement, band_width, bands) == pytest.approx(1 - expected)
 
 
 def one_permutation_minima(sets: np.ndarray, universe: int, bins: int, rng: np.random.Generator) -> np.ndarray:
@@ -61,7 +61,7 @@ def test_bands_of_one_permutation_bins_miss_as_independent_bins_do() -> None:
     minima = simulated_sketches(0.6, 1000, 64, trials)[:, :, : band_width * bands]
     agree = (minima[:, 0] == minima[:, 1]).reshape(trials, bands, band_width).all(axis=2)
     missed = float(np.mean(~agree.any(axis=1)))
-    expected = clusters.miss_probability(0.6, band_width, bands)
+    expected = candidates.miss_probability(0.6, band_width, bands)
     assert abs(missed - expected) < 4 * standard_error(expected, trials) + 0.01
 
 
@@ -169,14 +169,14 @@ def test_tune_meets_its_promise_and_no_fewer_bands_would() -> None:
         assert chosen.recall >= recall
         assert chosen.false_candidates <= 0.15
         assert chosen.bands * chosen.band_width <= 256
-        assert clusters.false_candidate_probability(chosen.midpoint, chosen.band_width, chosen.bands) == pytest.approx(
-            0.5
-        )
+        assert candidates.false_candidate_probability(
+            chosen.midpoint, chosen.band_width, chosen.bands
+        ) == pytest.approx(0.5)
         if chosen.bands > 1:
-            assert 1 - clusters.miss_probability(threshold, chosen.band_width, chosen.bands - 1) < recall
+            assert 1 - candidates.miss_probability(threshold, chosen.band_width, chosen.bands - 1) < recall
         for band_width in range(1, chosen.band_width):
             bands = math.ceil(math.log(1 - recall) / math.log(1 - threshold**band_width))
-            assert clusters.false_candidate_probability(0.2, band_width, bands) > 0.15
+            assert candidates.false_candidate_probability(0.2, band_width, bands) > 0.15
 
 
 @pytest.mark.parametrize(
@@ -185,8 +185,8 @@ def test_tune_meets_its_promise_and_no_fewer_bands_would() -> None:
         lambda: tune(0.8, 1.0),
         lambda: tune(0.3, 0.99, background=0.5),
         lambda: tune(0.5, 0.999, background=0.45, max_false_candidates=0.001),
-        lambda: clusters.miss_probability(1.2, 4, 14),
-        lambda: clusters.miss_probability(0.5, 0, 14),
+        lambda: candidates.miss_probability(1.2, 4, 14),
+        lambda: candidates.miss_probability(0.5, 0, 14),
         lambda: theory.pigeonhole_probability(65, fingerprints.block_widths(4)),
         lambda: fingerprints.block_widths(65),
         lambda: theory.containment_modulus(4, 5, 0.9, 0.95),

@@ -9,11 +9,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from docstore.dedup import clusters
 from docstore.dedup.kernel import Kernel
 from docstore.model.analysis import Analysis
 from docstore.reference import fingerprints
 from docstore.reference.fingerprints import BAND_WIDTH, BANDS
+from docstore.sweep import candidates
 from tests.pages import changed, page, words
 from tools.bench import theory
 
@@ -46,8 +46,8 @@ def test_bands_propose_and_miss_as_their_curves_say() -> None:
         some = [(one, two, jaccard) for one, two, jaccard in pairs() if low <= jaccard < low + 0.1]
         assert len(some) >= 80
         proposed = np.mean([bool((one.band_keys == two.band_keys).any()) for one, two, _ in some])
-        expected = np.mean([clusters.false_candidate_probability(jaccard, BAND_WIDTH, BANDS) for *_, jaccard in some])
-        missed = np.mean([clusters.miss_probability(jaccard, BAND_WIDTH, BANDS) for *_, jaccard in some])
+        expected = np.mean([candidates.false_candidate_probability(jaccard, BAND_WIDTH, BANDS) for *_, jaccard in some])
+        missed = np.mean([candidates.miss_probability(jaccard, BAND_WIDTH, BANDS) for *_, jaccard in some])
         assert expected == pytest.approx(1 - missed)
         assert abs(proposed - expected) < allowed(float(expected), len(some)), low
 

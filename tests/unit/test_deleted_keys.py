@@ -5,13 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
-from docstore.tablets.engines.deletedkeys import (
-    LEAST_DELETED_BYTES,
-    LEAST_DELETES,
-    REWRITTEN_BYTES_A_BYTE,
-    REWRITTEN_BYTES_A_DELETE,
-    DeletedKeys,
-)
+from docstore.tablets.engines.deletedkeys import LEAST_DELETES, REWRITTEN_BYTES_A_DELETE, DeletedKeys
 from docstore.tablets.engines.leveldb import LevelDBEngine
 
 FLUSH = Durability.FLUSH
@@ -19,37 +13,26 @@ FLUSH = Durability.FLUSH
 
 def noted(count: int) -> DeletedKeys:
     deleted = DeletedKeys()
-    deleted.note((b"\x01%06d" % number, 7) for number in range(count))
+    deleted.note(b"\x01%06d" % number for number in range(count))
     return deleted
 
 
 def test_few_deletes_are_not_worth_a_compaction() -> None:
-    assert noted(LEAST_DELETES - 1).take_due(lambda *of: 0) == []
+    assert noted(LEAST_DELETES - 1).take_due(lambda low, high: 0) == []
 
 
 def test_a_range_is_due_once_what_is_rewritten_is_in_proportion() -> None:
     deleted = noted(LEAST_DELETES)
     limit = LEAST_DELETES * REWRITTEN_BYTES_A_DELETE
-    assert deleted.take_due(lambda *of: limit + 1) == []
-    assert deleted.take_due(lambda *of: limit) == [(b"\x01000000", b"\x01%06d\x00" % (LEAST_DELETES - 1))]
-    assert deleted.take_due(lambda *of: 0) == []
+    assert deleted.take_due(lambda low, high: limit + 1) == []
+    assert deleted.take_due(lambda low, high: limit) == [(b"\x01000000", b"\x01%06d\x00" % (LEAST_DELETES - 1))]
+    assert deleted.take_due(lambda low, high: 0) == []
 
 
 def test_tables_are_counted_apart() -> None:
     deleted = noted(LEAST_DELETES)
-    deleted.note([(b"\x02a", 1)])
-    assert [low[:1] for low, _ in deleted.take_due(lambda *of: 0)] == [b"\x01"]
-
-
-def test_few_keys_are_due_for_the_bytes_of_their_values() -> None:
-    def due(deleted_bytes: int, stored_bytes: int) -> bool:
-        deleted = DeletedKeys()
-        deleted.note([(b"\x01a", deleted_bytes // 2), (b"\x01b", deleted_bytes // 2)])
-        return bool(deleted.take_due(lambda *of: 0 if of else stored_bytes))
-
-    assert due(LEAST_DELETED_BYTES, LEAST_DELETED_BYTES * REWRITTEN_BYTES_A_BYTE)
-    assert not due(LEAST_DELETED_BYTES, LEAST_DELETED_BYTES * REWRITTEN_BYTES_A_BYTE + 1)
-    assert not due(LEAST_DELETED_BYTES - 2, 0)
+    deleted.note([b"\x02a"])
+    assert [low[:1] for low, _ in deleted.take_due(lambda low, high: 0)] == [b"\x01"]
 
 
 def row(number: int, *mutations: SetCell | DeleteRow) -> RowMutations:

@@ -11,9 +11,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from docstore.dedup import clusters
 from docstore.model.errors import InvalidArgument
 from docstore.reference.fingerprints import Sets
+from docstore.sweep import candidates
 from tools.bench import exact_join as join
 
 SEED = 20261120
@@ -118,8 +118,8 @@ def test_leaders_are_the_smallest_page_of_each_group() -> None:
     checksums = rng.integers(0, 40, (300, 2)).astype(np.uint64)
     seen: dict[tuple[int, ...], int] = {}
     expected = [seen.setdefault(tuple(row), number) for number, row in enumerate(checksums.tolist())]
-    assert clusters.leaders(checksums).tolist() == expected
-    assert clusters.leaders(checksums[:0]).tolist() == []
+    assert candidates.leaders(checksums).tolist() == expected
+    assert candidates.leaders(checksums[:0]).tolist() == []
 
 
 def test_expansion_gives_all_pairs_of_pages_behind_pairs_of_leaders() -> None:
@@ -131,7 +131,7 @@ def test_expansion_gives_all_pairs_of_pages_behind_pairs_of_leaders() -> None:
 
 
 def pairs_of(keys: np.ndarray, ties: np.ndarray, limit: int = 1024) -> set[tuple[int, int]]:
-    first, second = clusters.bucket_pairs(keys, ties, limit)
+    first, second = candidates.bucket_pairs(keys, ties, limit)
     pairs = list(zip(first.tolist(), second.tolist(), strict=True))
     assert len(set(pairs)) == len(pairs)
     return set(pairs)
@@ -166,7 +166,7 @@ def test_sketch_agreements_count_equal_bins(bins: int) -> None:
     first, second = rng.integers(0, 50, (2, 10_000))  # more than are compared at once
     first[0], second[0] = 7, 9
     expected = (sketches[first] == sketches[second]).sum(axis=1)
-    assert clusters.sketch_agreements(sketches, first, second).tolist() == expected.tolist()
+    assert candidates.sketch_agreements(sketches, first, second).tolist() == expected.tolist()
 
 
 def shared_corpus_script() -> ModuleType:

@@ -23,7 +23,6 @@ from docstore.model.types import Durability, RowMutations, SetCell
 from docstore.reference.ranking import IndexQuery
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files
-from docstore.tablets.engines.leveldb import LevelDBEngine
 
 FLUSH = 50
 
@@ -142,21 +141,6 @@ def test_a_run_that_is_gone_after_closing_is_missed(store: Store) -> None:
     run.unlink()
     assert store.all_found(store.open())
     assert store.asked_for_texts == 1
-
-
-def test_leveldb_keeps_no_bytes_of_rows_that_have_left_the_log(store: Store, tmp_path: Path) -> None:
-    store.engine = LevelDBEngine(tmp_path / "engine", create=True)
-    buckets = store.open()
-    keys = np.arange(1000, dtype=np.uint64)
-    for group in range(3 * FLUSH):
-        buckets.post(group, keys + np.uint64(1000 * group))
-        store.engine.mutate_rows(buckets.mutations(), Durability.FLUSH)
-        buckets.end_group(committed=True)
-    buckets.close()
-    store.engine.close()
-    engine = LevelDBEngine(tmp_path / "engine")
-    assert engine.approximate_bytes("meta") < 10 * 5000, "of 150 rows of 5,000 bytes"
-    engine.close()
 
 
 @pytest.mark.parametrize("lost", ["all", "newest", "oldest"])

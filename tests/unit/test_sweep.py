@@ -15,7 +15,6 @@ import pytest
 import docstore
 from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
-from docstore.dedup.clusters import CanonicalPolicy
 from docstore.dedup.kernel import Kernel
 from docstore.model.capture import ClusterPlace, decode_cluster_place
 from docstore.model.keys import row_key
@@ -25,6 +24,7 @@ from docstore.store import DocumentStore
 from docstore.sweep import texts as sweep_texts
 from docstore.sweep import verify as sweep_verify
 from docstore.sweep.candidates import band_width, candidates, expected_recall
+from docstore.sweep.clusters import CanonicalPolicy
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
 from docstore.sweep.stages import StageLog
 from docstore.sweep.unique import Survivors

@@ -15,7 +15,6 @@ import pytest
 
 import docstore
 from docstore.archives.ingest import IngestOptions, ingest
-from docstore.dedup.clusters import CanonicalPolicy
 from docstore.model.capture import CHECKSUM, VERDICT
 from docstore.model.errors import InvalidArgument
 from docstore.model.pointers import PagePointer
@@ -23,6 +22,7 @@ from docstore.model.types import ColumnFamily, GCPolicy, Policy, Schema, Verdict
 from docstore.reading.pages import StoredPages
 from docstore.reports.check import check
 from docstore.store import DocumentStore
+from docstore.sweep.clusters import CanonicalPolicy
 from docstore.sweep.job import SweepOptions, sweep
 from tests.pages import changed, page, words
 from tests.stores import contents

@@ -18,7 +18,6 @@ import docstore
 from docstore import Page, Policy, VerdictKind
 from docstore.archives.export import JsonLinesExport, export
 from docstore.archives.ingest import ingest
-from docstore.dedup.clusters import CanonicalPolicy
 from docstore.model.capture import BODY, MAIN, TITLE, VERDICT, decode_verdict, encode_verdict
 from docstore.model.errors import CorruptionError
 from docstore.model.keys import row_key
@@ -28,6 +27,7 @@ from docstore.storage.envelope import encode_inline
 from docstore.storage.files import Files
 from docstore.storage.plan import Plan, Stage
 from docstore.store import DocumentStore
+from docstore.sweep.clusters import CanonicalPolicy
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.unique import Survivors
 from docstore.tablets.layout import Layout

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from docstore.dedup.clusters import CHUNK_PAIRS, ROUNDING, leaders
 from docstore.model.errors import InvalidArgument
 from docstore.reference.fingerprints import Numbers, Sets, distinct, spans
+from docstore.sweep.candidates import CHUNK_PAIRS, ROUNDING, leaders
 
 
 class Pairs(NamedTuple):

@@ -32,11 +32,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import docstore
-from docstore.dedup.clusters import leaders
 from docstore.dedup.kernel import Kernel
 from docstore.model.types import Page
 from docstore.reference.fingerprints import Sets
 from docstore.reference.words import words
+from docstore.sweep.candidates import leaders
 from docstore.sweep.job import SweepOptions, sweep
 from tools.bench.exact_join import exact_join, expand_pairs
 from tools.bench.harness import Section, load_pages, machine, one_core

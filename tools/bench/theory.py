@@ -1,6 +1,6 @@
 """Theory as code: what blocks of a simhash, 0-mod-p fingerprints and sketches promise, as closed formulas.
 
-Beside `docstore/dedup/clusters.py`, whose words it has; what stands here is asked by benchmarks and by
+Beside `docstore/sweep/candidates.py`, whose words it has; what stands here is asked by benchmarks and by
 `docs/dedup-theory.md` alone.  `tests/unit/test_curves.py` holds each formula against seeded simulation.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from docstore.dedup.clusters import bin_agreement, check_positive, check_probability
 from docstore.model.errors import InvalidArgument
+from docstore.sweep.candidates import bin_agreement, check_positive, check_probability
 
 # --- simhash: disjoint blocks of one fingerprint ---
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_in
-from docstore.dedup.clusters import CanonicalPolicy
 from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.serving.wire import report_of
 from docstore.store import DocumentStore
+from docstore.sweep.clusters import CanonicalPolicy
 from docstore.sweep.job import APPLIED_KINDS, APPLY, ENGINES, TEXTS, Progress, SweepOptions, SweepReport, sweep
 
 if TYPE_CHECKING:

@@ -1,11 +1,11 @@
-"""When LevelDB is made to compact: ranges of many deleted keys or bytes, and a log that has grown too long.
+"""When LevelDB is made to compact: ranges of many deleted keys, and a log that has grown too long.
 
 Must not know LevelDB's handle, nor what a key means beyond its first byte, the table's tag.
 
 LevelDB writes a mark for each deleted key, and an iterator that starts before such marks passes every one of them until
 a compaction drops them.  Deleting and writing pages of one body over and over made a page cost 16 times as much after
-14,000 deletes (`tools.bench.growth`).  Deleted values stay in tables until then, too.  A range is compacted once its
-deletes are worth it: what is rewritten stays in proportion to what was deleted.
+14,000 deletes (`tools.bench.growth`).  A range is compacted once its deletes are worth it: what is rewritten stays in
+proportion to what was deleted.
 """
 
 from __future__ import annotations
@@ -19,10 +19,6 @@ LEAST_DELETES: Final = 4096
 """Fewer marks in a table cost a look-up less than a compaction is worth."""
 REWRITTEN_BYTES_A_DELETE: Final = 2048
 """Most bytes of tables rewritten for each deleted key, some ten times a key with its value."""
-LEAST_DELETED_BYTES: Final = 256 << 10
-"""Fewer bytes of deleted values are left to LevelDB's own compactions."""
-REWRITTEN_BYTES_A_BYTE: Final = 16
-"""Most bytes of the whole database for each deleted byte: a range is part of tables that hold all others too."""
 AMPLE_BYTES: Final = 64 << 20
 """If less is free beyond what a compaction needs, the writer waits for its end."""
 _LEVEL0_MOST: Final = 4
@@ -32,12 +28,11 @@ _MOST_POLLS: Final = 2500
 
 
 class _Range(NamedTuple):
-    """Deleted keys of a table since its last compaction: the first, the last, how many, and bytes of their values."""
+    """Deleted keys of a table since its last compaction: the first, the last, and how many."""
 
     first: bytes
     last: bytes
     deletes: int
-    deleted_bytes: int
 
 
 class DeletedKeys:
@@ -47,30 +42,30 @@ class DeletedKeys:
         self._lock = threading.Lock()
         self._ranges: dict[bytes, _Range] = {}
 
-    def note(self, keys: Iterable[tuple[bytes, int]]) -> None:
-        """Count keys that a batch deletes, each with the bytes of its value."""
+    def note(self, keys: Iterable[bytes]) -> None:
+        """Count keys that a batch deletes."""
         with self._lock:
-            for key, value_bytes in keys:
-                first, last, deletes, deleted_bytes = self._ranges.get(key[:1], (key, key, 0, 0))
-                self._ranges[key[:1]] = _Range(
-                    min(first, key), max(last, key), deletes + 1, deleted_bytes + value_bytes
-                )
+            for key in keys:
+                tag = key[:1]
+                known = self._ranges.get(tag)
+                if known is None:
+                    self._ranges[tag] = _Range(key, key, 1)
+                else:
+                    self._ranges[tag] = _Range(min(known.first, key), max(known.last, key), known.deletes + 1)
 
-    def take_due(self, size_bytes: Callable[..., int]) -> list[tuple[bytes, bytes]]:
+    def take_due(self, size_bytes: Callable[[bytes, bytes], int]) -> list[tuple[bytes, bytes]]:
         """Give the ranges that are to be compacted now, and forget their keys.
 
         Args:
-            size_bytes: gives what the tables of a range [low, high) take, without an argument all tables.
+            size_bytes: gives what the tables of a range [low, high) take.
         Returns:
             (low, high) of each range, high behind its last deleted key.
         """
         due = []
         with self._lock:
-            for tag, (first, last, deletes, deleted_bytes) in list(self._ranges.items()):
+            for tag, (first, last, deletes) in list(self._ranges.items()):
                 high = last + b"\x00"
-                if (deletes >= LEAST_DELETES and size_bytes(first, high) <= deletes * REWRITTEN_BYTES_A_DELETE) or (
-                    deleted_bytes >= LEAST_DELETED_BYTES and size_bytes() <= deleted_bytes * REWRITTEN_BYTES_A_BYTE
-                ):
+                if deletes >= LEAST_DELETES and size_bytes(first, high) <= deletes * REWRITTEN_BYTES_A_DELETE:
                     del self._ranges[tag]
                     due.append((first, high))
         return due

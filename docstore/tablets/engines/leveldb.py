@@ -38,7 +38,6 @@ from docstore.model.types import (
     Condition,
     DeleteCells,
     DeleteFamily,
-    DeleteRow,
     Durability,
     Mutation,
     ReadSpec,
@@ -368,7 +367,6 @@ class LevelDBEngine:
         epoch = self._epoch
         marks: list[_Mark] = []
         pending: dict[bytes, dict[bytes, bytes | None]] = {}
-        deleted_bytes: dict[bytes, int] = {}
         for table, row_key, mutations in rows:
             prefix = cellkeys.row_prefix(table, row_key)
             row = pending.setdefault(prefix, {})
@@ -385,12 +383,10 @@ class LevelDBEngine:
                     epoch += 1
                     marks.append(_Mark(prefix, mutation.family if isinstance(mutation, DeleteFamily) else None, epoch))
                     there = []
-                if isinstance(mutation, DeleteRow):
-                    deleted_bytes.update((key, len(db.get(key) or b"")) for key in there if not bare)
                 row.update(dict.fromkeys([key for key in row if low <= key < high], None))
                 row.update(dict.fromkeys(there, None))
         for row in pending.values():
-            self._deleted.note([(key, deleted_bytes.get(key, 0)) for key, new in row.items() if new is None])
+            self._deleted.note([key for key, new_value in row.items() if new_value is None])
             for key, new_value in row.items():
                 if new_value is None:
                     batch.delete(key)
@@ -526,7 +522,7 @@ class LevelDBEngine:
                     low = pair[0] + b"\x00"
                     if decode_varint(pair[1])[0] < row_marks.epoch_of(cellkeys.family_of(pair[0], len(cells))):
                         batch.delete(pair[0])
-                        self._deleted.note([(pair[0], len(pair[1]))])
+                        self._deleted.note(pair[:1])
         except _FOREIGN_ERRORS as error:
             raise self._translated(error, "reading what a mark has deleted") from error
         finished = bool(pair[0] >= high)
@@ -549,7 +545,7 @@ class LevelDBEngine:
         low, high = cellkeys.table_range(table, start, end)
         return self._size_bytes(low, high)
 
-    def _size_bytes(self, low: bytes = _BEFORE_ALL, high: bytes = _NOWHERE) -> int:
+    def _size_bytes(self, low: bytes, high: bytes) -> int:
         return int(self._call(lambda db: db.approximate_size(low, high), "sizing a range"))
 
     def compact(self, table: str, start: bytes = b"", end: bytes | None = None) -> None:
