@@ -287,7 +287,7 @@ class _Answer:
         self, connections: Connections, connection: http.client.HTTPConnection, response: http.client.HTTPResponse
     ) -> None:
         self._connections = connections
-        self._connection = connection
+        self._connection: http.client.HTTPConnection | None = connection
         self._response = response
         self.status = response.status
         self.headers = response.headers
@@ -311,12 +311,14 @@ class _Answer:
         return b""
 
     def close(self) -> None:
-        """End the answer, for the first time or again."""
+        """End the answer; a second call does nothing, as another thread may have the connection by then."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
         if self._response.isclosed() and not self._response.will_close:
-            self._connections.keep(self._connection)
+            self._connections.keep(connection)
         else:
-            self._connection.close()
-        self._response.will_close = True  # a second call must not keep what another thread has got
+            connection.close()
 
 
 class Connections:

@@ -538,6 +538,7 @@ class Blocking:
                         continue
                     if answer is not None:
                         answer.close()
+                        answer = None
                     if isinstance(step, Request):
                         reply = answer = self._connections.send(step)
                     else:
@@ -580,6 +581,7 @@ class Awaiting:
                         continue
                     if answer is not None:
                         answer.release()
+                        answer = None
                     if isinstance(step, Request):
                         reply = answer = await self._connections.send(step)
                     else:
