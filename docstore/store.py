@@ -54,7 +54,7 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.reading.snippet import Snippet, SnippetReader
     from docstore.storage.port import Backend, Committer
     from docstore.storage.reports import BackupReport, CompactionReport
-    from docstore.writing.maintenance import Applied, Repaired
+    from docstore.writing.applying import Applied, Repaired
     from docstore.writing.prepare import Prepared
     from docstore.writing.write_side import WriteSide
     from docstore.writing.writer import PageWriter
@@ -404,7 +404,7 @@ class DocumentStore:
         self.opened.check_writable()
         if self._committer.fills_slots:
             raise InvalidArgument("duplicates are changed only in a store that one process writes; HBase has many")
-        applier = importlib.import_module("docstore.writing.maintenance").DuplicateApplier(self._write_side())
+        applier = importlib.import_module("docstore.writing.applying").DuplicateApplier(self._write_side())
         run: Callable[[], list[Applied]] = partial(applier.apply, pairs, policy, kinds, needed, dry_run=dry_run)
         return run() if policy is Policy.REFERENCE else self._committer.give_back(run)
 
@@ -415,7 +415,7 @@ class DocumentStore:
         """
         self._check_open()
         self.opened.check_writable()
-        module = importlib.import_module("docstore.writing.maintenance")
+        module = importlib.import_module("docstore.writing.applying")
         repaired: Repaired = module.Repairer(self._write_side()).run()
         return repaired
 

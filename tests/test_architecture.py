@@ -149,9 +149,10 @@ LOADED_LATER = {
     ("docstore.store", "docstore.reading.snippet"),
     ("docstore.backends", "docstore.cluster.backend"),
     ("docstore.sweep.job", "docstore.cluster.spark"),
-    ("docstore.cli.main", "docstore.lab"),
-    ("docstore.cli.commands.stats", "docstore.lab.textstats"),
-    ("docstore.cli.commands.stats", "docstore.lab.pictures"),
+    ("docstore.cli.main", "docstore.lab.tune"),
+    ("docstore.cli.main", "docstore.lab.pictures"),
+    ("docstore.cli.stats", "docstore.lab.textstats"),
+    ("docstore.cli.stats", "docstore.lab.pictures"),
 }
 """Imports for the type checker alone, and what an address or an option names, in a table of names."""
 

@@ -3,7 +3,7 @@
     python -m tools.fit_scorecard WCXB_DIR [--passages CHECKOUT] [--texts CHECKOUT] [--articles CHECKOUT]
     python -m tools.fit_scorecard WCXB_DIR --held-out
 
-WCXB_DIR is the development split that `tools.bench.page_kinds` reads, the checkouts are the sets that
+WCXB_DIR is the development split that `tools.bench.extraction` reads, the checkouts are the sets that
 `tools.bench.extraction` reads: adbar/trafilatura (passages), mozilla/readability (texts) and
 scrapinghub/article-extraction-benchmark (articles); of these the even pages alone are fitted to.  Without
 ``--held-out`` the table is written; then run `tools.make_native_tables`.  With it nothing is written: WCXB's hosts are
@@ -39,8 +39,18 @@ from numpy.typing import NDArray
 
 from docstore.reference import scored, tables
 from docstore.reference.blocks import HINT_WORDS, MARKS, Outline, render
-from tools.bench.extraction import article_pages, folded, markup_of, passage_pages, text_pages
-from tools.bench.page_kinds import KINDS, host_of, mean, read_pages, word_score
+from tools.bench.extraction import (
+    KINDS,
+    article_pages,
+    folded,
+    host_of,
+    markup_of,
+    mean,
+    passage_pages,
+    read_pages,
+    text_pages,
+    word_score,
+)
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int32]
@@ -422,7 +432,7 @@ def main() -> None:
         items += [("passages", number, page.body, (page.wanted, page.unwanted)) for number, page in found]
     if arguments.texts:
         texts = enumerate(text_pages(arguments.texts))
-        items += [("text", number, page.body, " ".join(page.expected.elements())) for number, page in texts]
+        items += [("text", number, page.body, page.expected) for number, page in texts]
     if arguments.articles:
         articles = enumerate(article_pages(arguments.articles))
         items += [("news", number, page.body, page.expected) for number, page in articles]

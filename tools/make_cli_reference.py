@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from docstore.cli.main import COMMANDS, Command, load, parser_of
+from docstore.cli.main import COMMANDS, Command, parser_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
@@ -59,17 +59,16 @@ def page() -> str:
 
 
 def _command(command: Command) -> Iterator[str]:
-    module = load(command)
     parser = parser_of(command)
     actions = [action for action in parser._actions if "--help" not in action.option_strings]
     words = [_usage(action) for action in actions if not action.option_strings]
     yield f"## docstore {command.name}\n\n"
     yield f"`{' '.join(['docstore', command.name, *words, '[options]'])}`\n\n"
-    yield f"{module.DESCRIPTION.strip()}\n\n"
+    yield f"{command.description.strip()}\n\n"
     yield "| argument | meaning |\n|---|---|\n"
     for action in sorted(actions, key=lambda action: bool(action.option_strings)):
         yield f"| {_name(action)} | {_cell(action.help or '')} |\n"
-    yield f"\n```sh\n{module.EXAMPLES.strip()}\n```\n"
+    yield f"\n```sh\n{command.examples.strip()}\n```\n"
 
 
 def _usage(action: argparse.Action) -> str:

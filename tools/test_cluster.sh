@@ -6,7 +6,7 @@
 set -eu
 python=${PYTHON:-.venv/bin/python}
 cluster() { "$python" -m tools.cluster "$@"; }
-cache=$("$python" -c 'from tools.cluster.artifacts import cache_folder; print(cache_folder())')
+cache=$("$python" -c 'from tools.cluster.hbase import cache_folder; print(cache_folder())')
 logs=$cache/logs-of-last-failure
 
 clean() {

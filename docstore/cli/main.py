@@ -1,8 +1,8 @@
 """The program: the table of commands, and running one; every error becomes one line on stderr and an exit code.
 
 The table is of names, so that only the module of the command that runs is imported: a cold `docstore get` counts
-milliseconds.  A module offers `DESCRIPTION`, `EXAMPLES`, `add_arguments(parser)` and `run(args) -> exit code`.  Must
-not know what any command does.
+milliseconds.  For a command such as `get` its module offers `GET_DESCRIPTION`, `GET_EXAMPLES`,
+`add_get_arguments(parser)` and `run_get(args) -> exit code`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import NamedTuple, NoReturn, Protocol, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from docstore.cli.output import line, prepare_streams, report_error
 from docstore.model.errors import EXIT_OK, DocstoreError, InvalidArgument, StorageError
@@ -23,55 +23,60 @@ from docstore.model.errors import EXIT_OK, DocstoreError, InvalidArgument, Stora
 
 
 class Command(NamedTuple):
-    """One command: its name, what it does in one line, and the module that does it."""
+    """One command: its name, what it does in one line, and the module that does it, imported when it is asked."""
 
     name: str
     summary: str
     module: str
 
+    def _of_module(self, name: str) -> Any:
+        return getattr(importlib.import_module(self.module), name)
 
-class CommandModule(Protocol):
-    """What a command's module offers."""
+    @property
+    def description(self) -> str:
+        """What it does."""
+        return str(self._of_module(f"{self.name.upper()}_DESCRIPTION"))
 
-    DESCRIPTION: str
-    EXAMPLES: str
+    @property
+    def examples(self) -> str:
+        """Calls of it, one a line."""
+        return str(self._of_module(f"{self.name.upper()}_EXAMPLES"))
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare its arguments."""
+        self._of_module(f"add_{self.name}_arguments")(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         """Do it; gives the exit code."""
+        return int(self._of_module(f"run_{self.name}")(args))
 
-
-_PACKAGE = "docstore.cli.commands"
-_LABORATORY = "docstore.lab"
 
 COMMANDS = (
-    Command("init", "make a store", f"{_PACKAGE}.init"),
-    Command("ingest", "write the pages of WARC, ARC and TREC Web files", f"{_PACKAGE}.ingest"),
-    Command("put", "write one page and say what it is", f"{_PACKAGE}.put"),
-    Command("get", "print a page: text, body, headers or cells", f"{_PACKAGE}.get"),
-    Command("scan", "list cells of many rows", f"{_PACKAGE}.scan"),
-    Command("history", "list the captures of a page", f"{_PACKAGE}.history"),
-    Command("dups", "list duplicates: of a page, all, or rejected ones", f"{_PACKAGE}.dups"),
-    Command("diff", "show which words of two pages differ", f"{_PACKAGE}.diff"),
-    Command("sweep", "find all pairs and clusters of duplicates", f"{_PACKAGE}.sweep"),
-    Command("tune", "choose bands for a similarity and a recall", f"{_LABORATORY}.tune"),
-    Command("delete", "delete pages or some of their cells", f"{_PACKAGE}.delete"),
-    Command("key", "show the canonical URL and row key of a URL", f"{_PACKAGE}.key"),
-    Command("stats", "print totals, verdicts and sizes", f"{_PACKAGE}.stats"),
-    Command("plateau", "draw a page's tag curve with its plateau", f"{_LABORATORY}.pictures"),
-    Command("check", "look for damage", f"{_PACKAGE}.check"),
-    Command("reindex", "index pages that the detector cannot see", f"{_PACKAGE}.reindex"),
-    Command("compact", "remove garbage, rewrite live data smaller", f"{_PACKAGE}.compact"),
-    Command("backup", "copy an open store into a folder", f"{_PACKAGE}.backup"),
-    Command("restore", "make a store from a backup", f"{_PACKAGE}.restore"),
-    Command("copy", "copy a store into another one", f"{_PACKAGE}.copy"),
-    Command("salvage", "write pages from records when rows are lost", f"{_PACKAGE}.salvage"),
-    Command("dump", "show a file of a store byte by byte", f"{_PACKAGE}.dump"),
-    Command("export", "write pages as WARC, TREC Web or JSON Lines", f"{_PACKAGE}.export"),
-    Command("serve", "let many processes use a store over HTTP", f"{_PACKAGE}.serve"),
-    Command("completion", "print a completion script for a shell", f"{_PACKAGE}.completion"),
+    Command("init", "make a store", "docstore.cli.stores"),
+    Command("ingest", "write the pages of WARC, ARC and TREC Web files", "docstore.cli.archives"),
+    Command("put", "write one page and say what it is", "docstore.cli.pages"),
+    Command("get", "print a page: text, body, headers or cells", "docstore.cli.pages"),
+    Command("scan", "list cells of many rows", "docstore.cli.pages"),
+    Command("history", "list the captures of a page", "docstore.cli.pages"),
+    Command("dups", "list duplicates: of a page, all, or rejected ones", "docstore.cli.dups"),
+    Command("diff", "show which words of two pages differ", "docstore.cli.diff"),
+    Command("sweep", "find all pairs and clusters of duplicates", "docstore.cli.sweep"),
+    Command("tune", "choose bands for a similarity and a recall", "docstore.lab.tune"),
+    Command("delete", "delete pages or some of their cells", "docstore.cli.pages"),
+    Command("key", "show the canonical URL and row key of a URL", "docstore.cli.pages"),
+    Command("stats", "print totals, verdicts and sizes", "docstore.cli.stats"),
+    Command("plateau", "draw a page's tag curve with its plateau", "docstore.lab.pictures"),
+    Command("check", "look for damage", "docstore.cli.upkeep"),
+    Command("reindex", "index pages that the detector cannot see", "docstore.cli.sweep"),
+    Command("compact", "remove garbage, rewrite live data smaller", "docstore.cli.upkeep"),
+    Command("backup", "copy an open store into a folder", "docstore.cli.stores"),
+    Command("restore", "make a store from a backup", "docstore.cli.stores"),
+    Command("copy", "copy a store into another one", "docstore.cli.stores"),
+    Command("salvage", "write pages from records when rows are lost", "docstore.cli.upkeep"),
+    Command("dump", "show a file of a store byte by byte", "docstore.cli.upkeep"),
+    Command("export", "write pages as WARC, TREC Web or JSON Lines", "docstore.cli.archives"),
+    Command("serve", "let many processes use a store over HTTP", "docstore.cli.serve"),
+    Command("completion", "print a completion script for a shell", "docstore.cli.main"),
 )
 
 HELP_FOOTER = """\
@@ -108,38 +113,13 @@ def find(name: str) -> Command | None:
     return next((command for command in COMMANDS if command.name == name), None)
 
 
-def load(command: Command) -> CommandModule:
-    """Import the module of one command."""
-    return cast(CommandModule, importlib.import_module(command.module))
-
-
-def fill(parser: argparse.ArgumentParser, module: CommandModule) -> argparse.ArgumentParser:
-    """Give a parser a command's description, arguments and examples."""
-    parser.description = module.DESCRIPTION
-    parser.epilog = "examples:\n" + "".join(f"  {line}\n" if line else "\n" for line in module.EXAMPLES.splitlines())
-    module.add_arguments(parser)
-    return parser
-
-
-def parser_of(command: Command) -> argparse.ArgumentParser:
-    """The parser of one command."""
-    return fill(
-        CommandParser(prog=f"docstore {command.name}", allow_abbrev=False, formatter_class=_HelpFormatter),
-        load(command),
-    )
-
-
-def whole_parser() -> argparse.ArgumentParser:
-    """The parser of all commands at once, for completion scripts; imports every command."""
-    parser = CommandParser(prog="docstore", allow_abbrev=False)
-    parser.add_argument("--version", action="store_true", help="print the version and which kernel runs")
-    parser.add_argument("--store", metavar="PATH", help="directory of the store; behind the command it means the same")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
-    for command in COMMANDS:
-        fill(
-            commands.add_parser(command.name, help=command.summary, allow_abbrev=False, formatter_class=_HelpFormatter),
-            load(command),
-        )
+def parser_of(command: Command, parser: argparse.ArgumentParser | None = None) -> argparse.ArgumentParser:
+    """The parser of one command, with its description, arguments and examples."""
+    if parser is None:
+        parser = CommandParser(prog=f"docstore {command.name}", allow_abbrev=False, formatter_class=_HelpFormatter)
+    parser.description = command.description
+    parser.epilog = "examples:\n" + "".join(f"  {line}\n" if line else "\n" for line in command.examples.splitlines())
+    command.add_arguments(parser)
     return parser
 
 
@@ -149,6 +129,57 @@ def overview() -> str:
     lines = [f"  {command.name.ljust(width)}  {command.summary}" for command in COMMANDS]
     usage = ["usage: docstore [--store PATH] COMMAND [options]", "       docstore --version"]
     return "\n".join([*usage, "", "commands:", *lines, "", HELP_FOOTER.rstrip()])
+
+
+# --- docstore completion
+
+COMPLETION_DESCRIPTION = """\
+Print a script that completes commands and options of docstore."""
+
+COMPLETION_EXAMPLES = """\
+docstore completion bash > ~/.local/share/bash-completion/completions/docstore
+docstore completion zsh > "${fpath[1]}/_docstore"
+docstore completion fish > ~/.config/fish/completions/docstore.fish
+"""
+
+
+def add_completion_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
+
+
+def run_completion(args: argparse.Namespace) -> int:
+    """Print the script, which shtab writes from the parsers of all commands."""
+    shtab = importlib.import_module("shtab")
+    parser = whole_parser()
+    folder = dict.fromkeys(("PATH", "DIR", "STORE"), shtab.DIRECTORY)
+    _complete_files(parser, {**dict.fromkeys(("FILE", "FILE.tsv", "PAGE.html"), shtab.FILE), **folder})
+    line(shtab.complete(parser, args.shell))
+    return EXIT_OK
+
+
+def whole_parser() -> argparse.ArgumentParser:
+    """The parser of all commands at once, for completion scripts; imports every command."""
+    parser = CommandParser(prog="docstore", allow_abbrev=False)
+    parser.add_argument("--version", action="store_true", help="print the version and which kernel runs")
+    parser.add_argument("--store", metavar="PATH", help="directory of the store; behind the command it means the same")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
+    for command in COMMANDS:
+        made = commands.add_parser(
+            command.name, help=command.summary, allow_abbrev=False, formatter_class=_HelpFormatter
+        )
+        parser_of(command, made)
+    return parser
+
+
+def _complete_files(parser: argparse.ArgumentParser, completed: Mapping[str, object]) -> None:
+    """Let the shell offer files where an argument takes one; done here, so that no other command imports shtab."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                _complete_files(command, completed)
+        elif isinstance(action.metavar, str) and action.metavar in completed:
+            action.complete = completed[action.metavar]  # type: ignore[attr-defined]
 
 
 # --- the entry point
@@ -228,7 +259,7 @@ def _store_behind(words: list[str]) -> list[str]:
 
 
 def _run_command(command: Command, words: list[str]) -> int:
-    module = load(command)
+    importlib.import_module(command.module)
     if not gc.isenabled():
         gc.freeze()  # what was imported stays
         gc.enable()
@@ -239,7 +270,7 @@ def _run_command(command: Command, words: list[str]) -> int:
             args = parser.parse_intermixed_args(words)
     except SystemExit as leaving:  # only --help leaves so
         return int(leaving.code or 0)
-    return module.run(args)
+    return command.run(args)
 
 
 def _print_version() -> int:

@@ -8,6 +8,7 @@ printed as they are, except where bytes were asked for.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import re
 import sys
@@ -119,6 +120,25 @@ def write_bytes(value: bytes) -> None:
     while left:  # an unbuffered stdout may take a part of them
         left = left[sys.stdout.buffer.write(left) :]
     sys.stdout.buffer.flush()
+
+
+class _RawStdout(io.RawIOBase):
+    """Stdout, which may take a part of what it is given; a `BufferedWriter` around it gives the rest."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, value: Any, /) -> int:
+        return sys.stdout.buffer.write(value)
+
+
+@contextmanager
+def raw_stdout() -> Iterator[BinaryIO]:
+    """Stdout for bytes that were asked for, in pieces."""
+    sys.stdout.flush()
+    stream = io.BufferedWriter(_RawStdout())
+    yield stream
+    stream.flush()
 
 
 def write_file(name: str, value: bytes) -> None:

@@ -208,17 +208,17 @@ def simhash_png(pairs: Sequence[Measures]) -> bytes:
 
 # --- `docstore plateau`
 
-DESCRIPTION = """\
+PLATEAU_DESCRIPTION = """\
 Draw the cumulative tag curve of a page as a PNG, with the span that the
 extractor `plateau` takes as main text.  Needs the extra `plot`."""
 
-EXAMPLES = """\
+PLATEAU_EXAMPLES = """\
 docstore plateau https://example.com/ --png plateau.png
 docstore plateau --file page.html --png plateau.png
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_plateau_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("url", metavar="URL", nargs="?", help="a stored page; https:// is added where it is missing")
     parser.add_argument("--file", metavar="HTML", help="a file of HTML in place of a stored page; - for stdin")
@@ -228,7 +228,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_read_only(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run_plateau(args: argparse.Namespace) -> int:
     """Draw the picture."""
     if (args.url is None) == (args.file is None):
         raise InvalidArgument("name either a URL or --file HTML")

@@ -14,13 +14,13 @@ from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.reference.fingerprints import BAND_WIDTH, BANDS, BINS
 from docstore.sweep.candidates import check_positive, check_probability, false_candidate_probability, miss_probability
 
-DESCRIPTION = """\
+TUNE_DESCRIPTION = """\
 Choose the bands of a min-wise sketch: they find pairs at a similarity with a
 recall, and propose few pairs that share only a template.  L bands of k bins
 miss a pair at similarity p with probability (1 - p^k)^L.  Prints the curve,
 and the curve of the bands that this docstore uses.  Needs no store."""
 
-EXAMPLES = """\
+TUNE_EXAMPLES = """\
 docstore tune --threshold 0.8 --recall 0.99
 docstore tune --threshold 0.6 --recall 0.95 --background 0.2 --json
 """
@@ -106,7 +106,7 @@ def tune(
     )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_tune_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("--threshold", metavar="J", type=arguments.share, default=0.8, help="default: 0.8")
     parser.add_argument(
@@ -130,7 +130,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_json(parser, "the choice, and both curves, as one JSON object")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_tune(args: argparse.Namespace) -> int:
     """Tune."""
     chosen = tune(
         args.threshold,

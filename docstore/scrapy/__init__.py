@@ -6,9 +6,32 @@ DOCSTORE_STORE = "webtable"
 docs/crawlers.md has the settings.
 """
 
-from docstore.scrapy.addon import Docstore
+from __future__ import annotations
+
+from scrapy.settings import BaseSettings
+
 from docstore.scrapy.cache import AlwaysAsk, StoreCache
 from docstore.scrapy.middleware import StoreMiddleware
 from docstore.scrapy.pipeline import StorePipeline
 
 __all__ = ["AlwaysAsk", "Docstore", "StoreCache", "StoreMiddleware", "StorePipeline"]
+
+BEFORE_HTTP_ERRORS = 45
+"""Order of the spider middleware: before Scrapy's HttpErrorMiddleware (50), which hides errors from what follows it.
+So it sees links after Scrapy has dropped some: one that is too deep is not followed."""
+AFTER_CLEANING = 900
+"""Order of the pipeline: last, so that items are written as the project's other pipelines leave them."""
+
+
+class Docstore:
+    """`ADDONS = {"docstore.scrapy.Docstore": 500}` turns everything on."""
+
+    def update_settings(self, settings: BaseSettings) -> None:
+        """Add the spider middleware and the pipeline; the cache if `DOCSTORE_CONDITIONAL` is true."""
+        in_order = settings.setdefault_in_component_priority_dict
+        in_order("SPIDER_MIDDLEWARES", StoreMiddleware, BEFORE_HTTP_ERRORS)
+        in_order("ITEM_PIPELINES", StorePipeline, AFTER_CLEANING)
+        if settings.getbool("DOCSTORE_CONDITIONAL"):
+            settings.set("HTTPCACHE_ENABLED", True, "addon")
+            settings.set("HTTPCACHE_STORAGE", StoreCache, "addon")
+            settings.set("HTTPCACHE_POLICY", AlwaysAsk, "addon")

@@ -15,10 +15,9 @@ from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
 
 from docstore.model.errors import DocstoreError, InvalidArgument
-from docstore.scrapy import stores
 from docstore.scrapy.captures import CACHED, NOT_MODIFIED, now_micros
 from docstore.scrapy.middleware import StoreMiddleware
-from docstore.scrapy.options import options
+from docstore.scrapy.options import hold, options, release
 
 logger = logging.getLogger(__name__)
 
@@ -42,11 +41,11 @@ class StoreCache:
 
     def open_spider(self, spider: Spider) -> None:
         """Called by Scrapy as the crawl begins."""
-        self._store = stores.hold(self._options)
+        self._store = hold(self._options)
 
     def close_spider(self, spider: Spider) -> None:
         """Called by Scrapy as the crawl ends."""
-        stores.release(self._options)
+        release(self._options)
 
     def retrieve_response(self, spider: Spider, request: Request) -> Response | None:
         """The stored page of a request, if a conditional request for it makes sense; else None."""

@@ -36,10 +36,9 @@ from scrapy.utils.asyncio import run_in_thread
 from docstore.model import capture
 from docstore.model.errors import CommitUnknown, DocstoreError
 from docstore.model.types import Page, Previous, PutResult, ReadSpec, SetCell, Verdict
-from docstore.scrapy import stores
 from docstore.scrapy.captures import CACHED, Skipped, now_micros, page_of, redirects_of
 from docstore.scrapy.links import MOST_SHAPES, LinkGate, Passed, State, shape_of
-from docstore.scrapy.options import FollowDuplicates, options
+from docstore.scrapy.options import FollowDuplicates, hold, options, release
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +79,7 @@ class StoreMiddleware:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._options = options(crawler.settings)
-        self._store = stores.hold(self._options)
+        self._store = hold(self._options)
         keeps_requests = bool(crawler.settings.get("JOBDIR"))  # a paused crawl would forget what is held here
         self._gate: LinkGate[Request] = LinkGate(most_held=0) if keeps_requests else LinkGate()
         self._without_links: set[int] = set()
@@ -122,7 +121,7 @@ class StoreMiddleware:
         """The last call: the pipelines are closed."""
         if self._gate.held:
             self._count("links_held_at_end", self._gate.held)
-        stores.release(self._options)
+        release(self._options)
 
     async def process_spider_output(self, response: Response, result: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Write the page before the spider's callback runs, then pass on what it yields."""

@@ -16,9 +16,8 @@ from scrapy.utils.asyncio import run_in_thread
 
 from docstore.model.errors import DocstoreError
 from docstore.model.types import Headers
-from docstore.scrapy import stores
 from docstore.scrapy.middleware import put_into, shown
-from docstore.scrapy.options import options
+from docstore.scrapy.options import hold, options, release
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +32,7 @@ class StorePipeline:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._options = options(crawler.settings)
-        self._store = stores.hold(self._options)
+        self._store = hold(self._options)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -84,7 +83,7 @@ class StorePipeline:
 
     async def close_spider(self) -> None:
         """Let go of the store."""
-        stores.release(self._options)
+        release(self._options)
 
     def _count(self, name: str) -> None:
         if self._crawler.stats is not None:

@@ -46,11 +46,10 @@ from docstore.sweep.engine import Engine, LocalEngine
 from docstore.sweep.identity import BY_BODY, BY_TEXT
 from docstore.sweep.kernels import TextRule
 from docstore.sweep.pages import Versions, anchor_counts, read_versions
-from docstore.sweep.pairs import Listed, PairGraph
+from docstore.sweep.pairs import Listed, PairGraph, verify
 from docstore.sweep.stages import Workspace
 from docstore.sweep.texts import Maker
 from docstore.sweep.titles import set_apart
-from docstore.sweep.verify import verify
 
 MANY_DUPLICATES = 500
 LARGEST_CLUSTERS = 5
@@ -157,7 +156,7 @@ class SweepReport:
         written: documents whose columns were changed.
         applied: documents that were changed, by what they are to their canonical page.
         left: members that `apply` did not change, by reason: `other_host`, `kind` (not asked for), and those of
-            `docstore.writing.maintenance.Applied`.
+            `docstore.writing.applying.Applied`.
         freed_bytes: what the next compaction frees of what was changed; with `dry_run` what it would.
         unreadable: values that could not be read; pages that need them were left out.
         threshold, text, shingle_words, policy: as used.

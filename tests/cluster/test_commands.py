@@ -17,7 +17,7 @@ from cli_case import article, html
 from hbase_cluster import ADDRESSES, empty_store
 
 import docstore
-from tools.cluster.lifecycle import wait_for
+from tools.cluster.hbase import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(not ADDRESSES, reason="no cluster: see `make test-cluster`")]
 SAMPLE = Path(__file__).parents[2] / "examples" / "sample-crawl.warc.gz"

@@ -21,11 +21,8 @@ from ledgers import Found, acknowledged, compare, longest_pause, start
 from writer import GROUP
 
 from docstore.cluster.client import Client
-from tools.cluster.artifacts import cache_folder, default_root, fetch
-from tools.cluster.lifecycle import start as start_cluster
-from tools.cluster.lifecycle import stop, wait_for
-from tools.cluster.processes import Processes
-from tools.cluster.settings import Cluster, load
+from tools.cluster.hbase import Cluster, Processes, cache_folder, default_root, fetch, load, stop, wait_for
+from tools.cluster.hbase import start as start_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(not ADDRESSES, reason="no cluster: see `make test-cluster`")]
 NAMES = ("a", "b")

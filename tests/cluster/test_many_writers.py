@@ -13,7 +13,7 @@ from hbase_cluster import ADDRESSES, empty_store
 from ledgers import acknowledged, compare, longest_pause, seconds_of, start
 
 from docstore.cluster.commit import LEASE_SECONDS
-from tools.cluster.lifecycle import wait_for
+from tools.cluster.hbase import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(not ADDRESSES, reason="no cluster: see `make test-cluster`")]
 BODIES = int(os.environ.get("DOCSTORE_CLUSTER_BODIES", "600"))

@@ -9,8 +9,7 @@ import pytest
 from docstore import compiled
 from docstore.dedup.comparable import REASON_CROWDED
 from docstore.model.types import DUPLICATES, VerdictKind
-from tools.bench.sites import attack, changed, common, one_word
-from tools.bench.template_sites import Written, run_site
+from tools.bench.template_sites import Written, attack, changed, common, one_word, run_site
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
 

@@ -98,7 +98,7 @@ def test_what_an_interrupted_run_says_stands_on_a_line_of_its_own(
         show(IngestReport(pages=3, file_bytes=100, done_bytes=50))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("docstore.cli.commands.ingest.ingest", interrupted)
+    monkeypatch.setattr("docstore.cli.archives.ingest", interrupted)
     answer = run("ingest", str(crawl), "--progress")
     assert answer.code == 130
     assert " 50%|" in answer.err and "3 pages" in answer.err

@@ -6,7 +6,7 @@ import pytest
 from cli_case import Terminal, article, html
 
 import docstore
-from docstore.cli.commands.stats import CODEC_REASONS
+from docstore.cli.stats import CODEC_REASONS
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.format import SEGMENT_HEADER_BYTES
 from docstore.tablets.record import CODEC_NAMES, copies_mark, encode_record

@@ -12,11 +12,23 @@ from xml.etree import ElementTree
 import pytest
 
 from tools.cluster.__main__ import NOT_AVAILABLE, main
-from tools.cluster.artifacts import default_root, folder, pom
-from tools.cluster.configuration import files, hbase
-from tools.cluster.lifecycle import wait_for
-from tools.cluster.processes import Processes
-from tools.cluster.settings import FIRST_PORT, HOST, PORTS, Cluster, free_ports, load, made, split_name
+from tools.cluster.hbase import (
+    FIRST_PORT,
+    HOST,
+    PORTS,
+    Cluster,
+    Processes,
+    default_root,
+    files,
+    folder,
+    free_ports,
+    hbase,
+    load,
+    made,
+    pom,
+    split_name,
+    wait_for,
+)
 
 ROOT = Path(__file__).parents[2]
 

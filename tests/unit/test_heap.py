@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import pytest
 
-from docstore.cli.commands import serve
+from docstore.cli import serve
 
 PROGRAM = """
 import ctypes, sys, threading
@@ -62,7 +62,7 @@ def test_a_server_has_one_heap_before_its_store_has_threads(monkeypatch: pytest.
     monkeypatch.setattr(serve, "use_one_heap", lambda: done.append("heap"))
     monkeypatch.setattr(serve, "open_files", opened)
     parser = argparse.ArgumentParser()
-    serve.add_arguments(parser)
+    serve.add_serve_arguments(parser)
     with pytest.raises(Opened):
-        serve.run(parser.parse_args(["--port", "0"]))
+        serve.run_serve(parser.parse_args(["--port", "0"]))
     assert done == ["heap", "open"]

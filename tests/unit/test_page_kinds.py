@@ -8,8 +8,7 @@ import pytest
 
 from docstore.model.types import Schema
 from tests.pages import page, words
-from tools.bench.extraction import Runner
-from tools.bench.page_kinds import Guarded, KindPage, false_verdicts, read_pages, word_score
+from tools.bench.extraction import Guarded, KindPage, Runner, false_verdicts, read_pages, word_score
 
 
 @pytest.mark.parametrize(

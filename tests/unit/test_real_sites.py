@@ -9,10 +9,25 @@ from pathlib import Path
 
 import docstore
 from docstore.model.types import Durability, Page, Previous, PutResult, Verdict, VerdictKind
-from tools.bench.adverts import Advert, advert
-from tools.bench.page_kinds import KindPage
-from tools.bench.real_pages import SlotKind, Template, Vocabulary, Words, other_content, slot_kinds, template_of
-from tools.bench.real_sites import Content, Site, SitePage, judge, make_pages, render, table, tell_missed
+from tools.bench.extraction import KindPage
+from tools.bench.real_sites import (
+    Content,
+    Site,
+    SitePage,
+    SlotKind,
+    Template,
+    Vocabulary,
+    Words,
+    judge,
+    make_pages,
+    other_content,
+    render,
+    slot_kinds,
+    table,
+    tell_missed,
+    template_of,
+)
+from tools.bench.stability import Advert, advert
 
 POSTS = [" ".join(f"post{number}word{place}" for place in range(90)) for number in range(4)]
 NOTICE = " ".join(f"notice{place}" for place in range(80))

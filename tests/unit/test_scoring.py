@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.bench.pairset import PairSet, recall
+from tools.bench.exact_join import PairSet, recall
 
 COUNT = 12
 PAIRS = st.dictionaries(

@@ -22,8 +22,7 @@ import docstore
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.types import SetCell
 from docstore.scrapy import AlwaysAsk, StoreCache, StoreMiddleware, StorePipeline
-from docstore.scrapy.options import options
-from docstore.scrapy.stores import hold, release
+from docstore.scrapy.options import hold, options, release
 
 TEXT = " ".join(f"Pony number {n} likes oats, rain and company." for n in range(30))
 STORY = f"<title>Ponies</title><p>{TEXT}".encode()

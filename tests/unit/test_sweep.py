@@ -21,8 +21,8 @@ from docstore.model.keys import row_key
 from docstore.model.types import Page, ReadSpec, VerdictKind
 from docstore.reports.check import check
 from docstore.store import DocumentStore
+from docstore.sweep import pairs as sweep_pairs
 from docstore.sweep import texts as sweep_texts
-from docstore.sweep import verify as sweep_verify
 from docstore.sweep.candidates import band_width, candidates, expected_recall
 from docstore.sweep.clusters import CanonicalPolicy
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
@@ -411,7 +411,7 @@ class Killed(Exception):
 @pytest.mark.parametrize("stage", ["shingles", "pairs", "columns"])
 def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_texts, "BATCH_TEXTS", 8)
-    monkeypatch.setattr(sweep_verify, "BATCH_MEMBERS", 2000)
+    monkeypatch.setattr(sweep_pairs, "BATCH_MEMBERS", 2000)
     monkeypatch.setattr("docstore.sweep.columns.GROUP_CAPTURES", 4)
     with docstore.open(tmp_path / "store", create=True, durability="none") as store:
         list(store.put_pages(sample_pages()))

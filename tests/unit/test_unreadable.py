@@ -31,7 +31,7 @@ from docstore.sweep.clusters import CanonicalPolicy
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.unique import Survivors
 from docstore.tablets.layout import Layout
-from docstore.writing.maintenance import Repaired
+from docstore.writing.applying import Repaired
 
 T0 = 1_700_000_000_000_000
 DAY = 86_400_000_000

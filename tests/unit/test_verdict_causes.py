@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import docstore
-from tools.bench.verdict_causes import compare
+from tools.bench.verdicts import compare_causes as compare
 
 OWN = " ".join(f"word{number}" for number in range(120))
 FRAME = " ".join(f"menu{number}" for number in range(60))

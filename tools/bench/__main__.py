@@ -7,17 +7,19 @@ import os
 import sys
 from pathlib import Path
 
-from tools.bench import cold_get, dedup_peers, kernel, read_path, write_path
+from tools.bench import dedup_peers, kernel, paths
 from tools.bench.harness import load_pages, machine
 
 ROOT = Path(__file__).parent.parent.parent
 SECTIONS = {
     "kernel": kernel.run,
-    "write": write_path.run,
-    "callers": write_path.callers,
-    "read": read_path.run,
-    "cold": cold_get.run,
-    "dedup": dedup_peers.run,
+    "write": paths.write,
+    "callers": paths.callers,
+    "stages": paths.stages,
+    "plain-stages": paths.plain_stages,
+    "read": paths.read,
+    "cold": paths.cold,
+    "dedup": dedup_peers.at_arrival,
 }
 
 

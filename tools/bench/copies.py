@@ -1,8 +1,8 @@
 """Copies of real pages: are they found at write time, in `dups` and in the sweep, whatever their titles say?
 
-    python -m tools.bench.copies DATA_DIR [--pages 25] [--every] [--seed N]
+    python -m tools.bench.copies DATA_DIR [--pages 25]
 
-DATA_DIR is that of `page_kinds`: WCXB's development split.  So many pages each of news, manuals, shops and forums are
+DATA_DIR is that of `extraction`: WCXB's development split.  So many pages each of news, manuals, shops and forums are
 the originals; each has one copy.  A *combination* says how titles and forms of the two differ, and is written to a
 store of its own, in an order drawn from the seed: all originals are on one host, all copies on it or on another one.
 
@@ -21,7 +21,6 @@ The last table is a site whose pages have one notice as main text and little of 
 
 from __future__ import annotations
 
-import argparse
 import html
 import random
 import tempfile
@@ -42,9 +41,9 @@ from docstore.model.types import Durability, Page, Schema, VerdictKind
 from docstore.reference.charset import decode
 from docstore.reference.words import words
 from docstore.sweep.job import SweepOptions, sweep
-from tools.bench.adverts import Advert, advert
-from tools.bench.harness import Section
-from tools.bench.page_kinds import KindPage, read_pages
+from tools.bench.extraction import KindPage, read_pages
+from tools.bench.harness import Section, run_commands
+from tools.bench.stability import Advert, advert
 
 COMMAND: Final = "python -m tools.bench.copies DATA_DIR"
 SEED: Final = 20261122
@@ -101,12 +100,12 @@ class Source:
         return deepcopy(self._tree)
 
 
-def sources_of(pages: Sequence[KindPage], count: int, seed: int) -> list[Source]:
+def sources_of(pages: Sequence[KindPage], count: int) -> list[Source]:
     """So many pages of each kind, drawn from the seed."""
     chosen: list[Source] = []
     for kind in KINDS:
         of_kind = [page for page in pages if page.kind == kind]
-        made = (_source(page) for page in random.Random(seed).sample(of_kind, len(of_kind)))
+        made = (_source(page) for page in random.Random(SEED).sample(of_kind, len(of_kind)))
         chosen += [source for source, _ in zip(filter(None, made), range(count), strict=False)]
     return chosen
 
@@ -282,13 +281,13 @@ def written(text: str, title: str, heading: str | None, form: str) -> Page:
     )
 
 
-def pages_of(sources: Sequence[Source], how: Combination, seed: int) -> list[tuple[Page, Page]]:
+def pages_of(sources: Sequence[Source], how: Combination) -> list[tuple[Page, Page]]:
     """Original and copy of each source."""
     others = [" ".join(source.paragraphs).split() for source in sources]
     made = []
     for number, source in enumerate(sources):
         other = sources[(number + 1) % len(sources)].headline if how.headline == "other headline" else source.headline
-        draw = random.Random(f"{seed} {number}")
+        draw = random.Random(f"{SEED} {number}")
         original = title_of(source.headline, how.names[0], how.place)
         copy = "" if how.headline == "no title" else title_of(other, how.names[1], how.place)
         headings = (source.headline, other) if how.has_heading else (None, None)
@@ -304,11 +303,11 @@ def pages_of(sources: Sequence[Source], how: Combination, seed: int) -> list[tup
     return made
 
 
-def run(sources: Sequence[Source], how: Combination, seed: int) -> list[Pair]:
+def run(sources: Sequence[Source], how: Combination) -> list[Pair]:
     """Write originals and copies to a store, and ask it."""
-    pairs = pages_of(sources, how, seed)
+    pairs = pages_of(sources, how)
     order = [page for pair in pairs for page in pair]
-    random.Random(seed).shuffle(order)
+    random.Random(SEED).shuffle(order)
     with tempfile.TemporaryDirectory() as folder:
         fresh = docstore.open(Path(folder) / "store", create=True, durability=Durability.NONE)
         with fresh as store:
@@ -352,15 +351,13 @@ def judged(original: Page, copy: Page, how: Combination) -> tuple[bool, bool]:
 # --- tables
 
 
-def table(results: dict[Combination, list[Pair]], every: bool) -> Section:
+def table(results: dict[Combination, list[Pair]]) -> Section:
     """Share found by group of combinations: in the worst of the group, and over all of it."""
     columns = ("copy", "pairs", "J >= .8", "worst at write", "dups", "sweep", "all at write", "dups", "sweep")
     section = Section("Copies of real pages", COMMAND, columns)
     groups: dict[str, list[list[Pair]]] = {}
     for how, pairs in results.items():
         name = f"{how.headline}, {how.place}" if how.form == "as it is" else how.form
-        if every:
-            name += f", {how.names[1]!r}, {'with' if how.has_heading else 'without'} h1"
         if not how.same_host:
             groups.setdefault(f"{name}; other host", []).append(pairs)
             continue
@@ -382,9 +379,9 @@ def _share(found: Sequence[tuple[bool, bool, bool]], way: int) -> float:
     return sum(each[way] for each in found) / max(1, len(found))
 
 
-def notice_site(pages: Sequence[KindPage], siblings: int, mirrored: int, own_words: int, seed: int) -> Section:
+def notice_site(pages: Sequence[KindPage], siblings: int, mirrored: int, own_words: int) -> Section:
     """A site whose pages have a notice of 300 words as main text and so many words of their own, and its mirror."""
-    draw = random.Random(seed)
+    draw = random.Random(SEED)
     text = next(page.wanted.split() for page in pages if page.kind == "service" and len(page.wanted.split()) > 400)
     notice = "".join(f"<p>{html.escape(' '.join(text[at : at + 60]))}</p>" for at in range(0, 300, 60))
     products = [
@@ -425,22 +422,14 @@ def notice_site(pages: Sequence[KindPage], siblings: int, mirrored: int, own_wor
     return section
 
 
-def main() -> None:
-    """Make the copies, write them, print the tables."""
-    parser = argparse.ArgumentParser(prog="python -m tools.bench.copies", description=__doc__)
-    parser.add_argument("data", type=Path, help="folder of the data set; only its dev/ is read")
-    parser.add_argument("--pages", type=int, default=25, help="originals of each kind")
-    parser.add_argument("--every", action="store_true", help="a row for each combination")
-    parser.add_argument("--match", default="", help="only combinations whose fields contain this")
-    parser.add_argument("--seed", type=int, default=SEED)
-    arguments = parser.parse_args()
-    pages = list(read_pages(arguments.data))
-    sources = sources_of(pages, arguments.pages, arguments.seed)
-    chosen = [how for how in combinations() if arguments.match in str(how)]
-    print(table({how: run(sources, how, arguments.seed) for how in chosen}, arguments.every).render())
+def main(data: Path, *, pages: int = 25) -> Iterator[Section]:
+    """Make so many copies of each kind, write them, and look for them."""
+    of_set = list(read_pages(data))
+    sources = sources_of(of_set, pages)
+    yield table({how: run(sources, how) for how in combinations()})
     for own_words in (3, 20, 100):
-        print(notice_site(pages, 50, 10, own_words, arguments.seed).render())
+        yield notice_site(of_set, 50, 10, own_words)
 
 
 if __name__ == "__main__":
-    main()
+    run_commands(main)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tools.bench.harness import Section
+from tools.bench.harness import Section, run_commands
 from tools.crawl_demo.sites import REAL_PAGES, SITES, Served, serve
 
 MOST_PAGES = 1500
@@ -46,9 +45,13 @@ def row(name: str, way: str, site: Served, requests: int, body_bytes: int, found
     ]
 
 
-def run(command: str) -> Section:
+def main() -> Section:
     """Every site in every way."""
-    section = Section("Crawls", command, ["site", "crawl", "requests", "bodies sent", "pages worth having", "ends"])
+    section = Section(
+        "Crawls",
+        "python -m tools.bench.crawl",
+        ["site", "crawl", "requests", "bodies sent", "pages worth having", "ends"],
+    )
     for name, make in SITES.items():
         for way, settings in WAYS.items():
             with serve(make()) as site, tempfile.TemporaryDirectory() as folder:
@@ -63,5 +66,4 @@ def run(command: str) -> Section:
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(prog="python -m tools.bench.crawl", description=__doc__).parse_args()
-    print(run("python -m tools.bench.crawl").render())
+    run_commands(main)

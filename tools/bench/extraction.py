@@ -1,6 +1,8 @@
 """Main-content extractors against public sets with ground truth, scored as the sets score, with time a page.
 
-    extraction.py CHECKOUT [CHECKOUT ...] [--extractors visible combined ...] [--limit N] [--half odd]
+    python -m tools.bench.extraction sets CHECKOUT [CHECKOUT ...] [--extractors visible combined ...] [--half odd]
+    python -m tools.bench.extraction kinds DATA_DIR [--extractors combined trafilatura ...] [--worst 30] [--half even]
+    python -m tools.bench.extraction wrong-verdicts DATA_DIR
 
 A CHECKOUT is a clone of adbar/trafilatura (``tests/evaldata.json``: for each of its pages passages that must, and
 others that must not, come out), of mozilla/readability (``test/test-pages``: pages with the text that is expected) or
@@ -16,25 +18,53 @@ to the pages with an even number in order of name; of the odd ones F1 alone was 
 
 Time is from bytes to text, decoding included.  Peers are run where they can be imported: trafilatura, resiliparse,
 readability (the package readability-lxml); each as trafilatura's ``tests/evaluate.py`` runs it.
+
+DATA_DIR holds the development split of Murrough-Foley/web-content-extraction-benchmark as published:
+``dev/ground-truth/*.json`` with the wanted text and the kind of each page, ``dev/html/*.html.gz`` with its bytes.  The
+test split is not read: its authors ask that it be left alone.
+
+- F1 is that of the set's own ``evaluate.py``: precision and recall over the multiset of ``\\w+`` words in lower case,
+  their harmonic mean a page, then the mean over pages.  Pages with an even and with an odd number in their name are
+  given apart too.
+- *Wrong verdicts*: every pair of pages that would be `same_text`, `near` or `contained` by the text that carries the
+  fingerprints, though the wanted texts of the two have less than .4 of their shingles in common.
+
+Times of `kinds` are processor time.  There each extractor runs in a process of its own; a page that takes longer than
+``--timeout`` counts as an empty text.
 """
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import re
+import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
+from itertools import combinations
+from multiprocessing import Pipe, Process
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
+import numpy as np
+from numpy.typing import NDArray
+
+from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, TitledPage, same_title, title_mismatch
+from docstore.dedup.kernel import Kernel
+from docstore.model.analysis import Analysis
+from docstore.model.keys import row_key
+from docstore.model.types import Schema
 from docstore.reference.charset import decode
 from docstore.reference.page import EXTRACTORS, extractor, visible
 from docstore.reference.tokens import Markup, split
+from tools.bench.harness import Section, run_commands
 
 Runner = Callable[[bytes], str | None]
 OURS: Final = ("visible", "plateau", "combined", "scored")
@@ -50,42 +80,17 @@ class PassagePage(NamedTuple):
 
 
 class TextPage(NamedTuple):
-    """A page of readability's set, with the words that are expected of it."""
-
-    body: bytes
-    expected: Counter[str]
-
-
-class ArticlePage(NamedTuple):
-    """A page of scrapinghub's set, with the text that is expected of it."""
+    """A page of readability's or scrapinghub's set, with the text that is expected of it."""
 
     body: bytes
     expected: str
 
 
 @dataclass
-class Counts:
-    """Passages: wanted and found, unwanted and found, wanted and missed."""
-
-    right: int = 0
-    wrong: int = 0
-    missed: int = 0
-
-    def add(self, other: Counts) -> None:
-        self.right += other.right
-        self.wrong += other.wrong
-        self.missed += other.missed
-
-    @property
-    def f1(self) -> float:
-        return 2 * self.right / max(1, 2 * self.right + self.wrong + self.missed)
-
-
-@dataclass
 class Score:
-    """Sums of one extractor over the pages of one set."""
+    """Sums of one extractor over the pages of one set; of passages F1 of even and odd pages, too."""
 
-    halves: tuple[Counts, Counts] = field(default_factory=lambda: (Counts(), Counts()))
+    halves: list[float] = field(default_factory=list)
     precision: float = 0.0
     recall: float = 0.0
     f1: float = 0.0
@@ -141,18 +146,18 @@ def passage_pages(checkout: Path) -> Iterator[PassagePage]:
 def text_pages(checkout: Path) -> Iterator[TextPage]:
     for folder in sorted((checkout / "test" / "test-pages").iterdir()):
         expected = visible(split((folder / "expected.html").read_text("utf-8")))
-        yield TextPage((folder / "source.html").read_bytes(), word_counts(expected))
+        yield TextPage((folder / "source.html").read_bytes(), expected)
 
 
 def word_counts(text: str) -> Counter[str]:
     return Counter(re.findall(r"\w+", text.lower()))
 
 
-def article_pages(checkout: Path) -> Iterator[ArticlePage]:
+def article_pages(checkout: Path) -> Iterator[TextPage]:
     wanted: dict[str, Any] = json.loads((checkout / "ground-truth.json").read_text("utf-8"))
     for name, item in sorted(wanted.items()):
         body = gzip.decompress((checkout / "html" / f"{name}.html.gz").read_bytes())
-        yield ArticlePage(body, item.get("articleBody", ""))
+        yield TextPage(body, item.get("articleBody", ""))
 
 
 def word_runs(text: str, words: int = 4) -> Counter[tuple[str, ...]]:
@@ -178,38 +183,39 @@ def run(runner: Runner, body: bytes, score: Score) -> str:
 
 def score_passages(pages: list[PassagePage], runner: Runner) -> Score:
     score = Score()
+    counts = np.zeros((2, 3))
+    """Of even and odd pages: wanted and found, unwanted and found, wanted and missed."""
     for number, page in enumerate(pages):
         text = folded(run(runner, page.body, score))
         right = sum(passage in text for passage in page.wanted)
         wrong = sum(passage in text for passage in page.unwanted)
-        score.halves[number % 2].add(Counts(right, wrong, len(page.wanted) - right))
-    total = Counts()
-    for half in score.halves:
-        total.add(half)
-    score.precision = total.right / max(1, total.right + total.wrong)
-    score.recall = total.right / max(1, total.right + total.missed)
-    score.f1 = total.f1
+        counts[number % 2] += right, wrong, len(page.wanted) - right
+    for right, wrong, missed in (*counts.tolist(), counts.sum(0).tolist()):
+        score.halves.append(2 * right / max(1, 2 * right + wrong + missed))
+    score.f1 = score.halves.pop()
+    score.precision = right / max(1, right + wrong)
+    score.recall = right / max(1, right + missed)
     return score
 
 
-def score_words(pages: list[TextPage], runner: Runner, *, is_html: bool) -> Score:
+def score_words(pages: list[TextPage], runner: Runner) -> Score:
     score = Score()
     for page in pages:
         text = run(runner, page.body, score)
-        found = word_counts(visible(split(text)) if is_html else text)
-        shared = (found & page.expected).total()
+        found, expected = word_counts(text), word_counts(page.expected)
+        shared = (found & expected).total()
         score.precision += shared / max(1, found.total()) / len(pages)
-        score.recall += shared / max(1, page.expected.total()) / len(pages)
-        score.f1 += 2 * shared / max(1, found.total() + page.expected.total()) / len(pages)
+        score.recall += shared / max(1, expected.total()) / len(pages)
+        score.f1 += 2 * shared / max(1, found.total() + expected.total()) / len(pages)
     return score
 
 
-def score_articles(pages: list[ArticlePage], runner: Runner, *, is_html: bool) -> Score:
+def score_articles(pages: list[TextPage], runner: Runner) -> Score:
     score = Score()
     precisions, recalls = [], []
     for page in pages:
         text = run(runner, page.body, score)
-        found = word_runs(visible(split(text)) if is_html else text)
+        found = word_runs(text)
         expected = word_runs(page.expected)
         shared = (found & expected).total()
         if found:
@@ -222,67 +228,283 @@ def score_articles(pages: list[ArticlePage], runner: Runner, *, is_html: bool) -
     return score
 
 
-def print_table(title: str, scores: Iterable[tuple[str, Score]]) -> None:
-    """Of a set without halves, a row as soon as it is measured."""
-    print(f"\n{title}\n\n| extractor | precision | recall | F1 | ms/page | errors |\n|---|---|---|---|---|---|")
-    for name, got in scores:
-        print(
-            f"| {name} | {got.precision:.3f} | {got.recall:.3f} | {got.f1:.3f} "
-            f"| {got.seconds / got.pages * 1000:.2f} | {got.errors} |",
-            flush=True,
+KINDS: Final = ("article", "documentation", "service", "forum", "product", "listing", "collection")
+FAILED_BELOW: Final = 0.3
+UNLIKE_BELOW: Final = 0.4
+"""Wanted texts with less in common are of different pages."""
+
+
+class KindPage(NamedTuple):
+    """A page of the set."""
+
+    name: str
+    kind: str
+    body: bytes
+    title: str
+    wanted: str
+    url: str = ""
+
+
+class KindScore(NamedTuple):
+    """One extractor on one page."""
+
+    precision: float
+    recall: float
+    f1: float
+    seconds: float
+
+
+class FalseVerdict(NamedTuple):
+    """Two pages that would be called alike and are not."""
+
+    verdict: str
+    similarity: float
+    wanted_similarity: float
+    first: KindPage
+    second: KindPage
+
+
+def read_pages(directory: Path) -> Iterator[KindPage]:
+    """The development split, in order of name."""
+    for truth in sorted((directory / "dev" / "ground-truth").glob("*.json")):
+        data = json.loads(truth.read_text("utf-8"))
+        found = ((data.get("_internal") or {}).get("page_type") or {}).get("primary", "article")
+        body = gzip.decompress((directory / "dev" / "html" / f"{truth.stem}.html.gz").read_bytes())
+        wanted = data["ground_truth"]
+        kind = "collection" if found == "category" else found
+        yield KindPage(
+            truth.stem, kind, body, wanted.get("title") or "", wanted.get("main_content") or "", data.get("url") or ""
         )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("checkouts", type=Path, nargs="+")
-    parser.add_argument("--extractors", nargs="+", default=[*OURS, *PEERS], choices=[*OURS, *PEERS])
-    parser.add_argument("--limit", type=int, default=None, help="only the first so many pages")
-    parser.add_argument("--half", choices=("even", "odd"), help="of texts and articles only such pages")
-    arguments = parser.parse_args()
-    half = slice(None) if arguments.half is None else slice(int(arguments.half == "odd"), None, 2)
-    runners: dict[str, Runner] = {}
-    for name in arguments.extractors:
+def host_of(page: KindPage) -> str:
+    """Host that a page was fetched from; its name where that is not known."""
+    return urlsplit(page.url).hostname or page.name
+
+
+def word_score(text: str, wanted: str) -> tuple[float, float, float]:
+    """Precision, recall and F1 of the words of a text, as the set's ``evaluate.py`` counts them."""
+    found, expected = word_counts(text), word_counts(wanted)
+    if not found or not expected:
+        return (1.0, 1.0, 1.0) if not found and not expected else (0.0, 0.0, 0.0)
+    shared = (found & expected).total()
+    precision, recall = shared / found.total(), shared / expected.total()
+    return precision, recall, 2 * precision * recall / (precision + recall) if shared else 0.0
+
+
+class Guarded:
+    """An extractor in a process of its own, which is ended when a page takes too long."""
+
+    def __init__(self, make: Callable[[], Runner], timeout_seconds: float) -> None:
+        """Start the process; `make` gives the extractor there."""
+        self._make, self._timeout_seconds = make, timeout_seconds
+        self._start()
+
+    def _start(self) -> None:
+        self._ours, theirs = Pipe()
+        self._process = Process(target=_extract_on_demand, args=(self._make, theirs), daemon=True)
+        self._process.start()
+
+    def run(self, body: bytes) -> tuple[str, float]:
+        """Text and seconds of processor time; "" where there was an exception or no text in time."""
+        self._ours.send(body)
+        if self._ours.poll(self._timeout_seconds):
+            with suppress(EOFError):
+                found: tuple[str, float] = self._ours.recv()
+                return found
+        self.close()
+        self._start()
+        return "", self._timeout_seconds
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+def _extract_on_demand(make: Callable[[], Runner], pages: Connection) -> None:
+    """Read bodies from a pipe, and answer with text and seconds."""
+    run = make()
+    while True:
+        body = pages.recv()
+        started = time.process_time()
         try:
-            runners[name] = our_runner(name) if name in OURS and name in EXTRACTORS else peer_runner(name)
-        except ImportError as error:
-            print(f"left out: {name} cannot be imported ({error})")
-    for checkout in arguments.checkouts:
-        if (checkout / "tests" / "evaldata.json").is_file():
-            passages = list(passage_pages(checkout))[: arguments.limit]
-            print(f"\n{len(passages)} pages with passages ({checkout.name})\n")
-            print("| extractor | precision | recall | F1 | F1 even pages | F1 odd pages | ms/page | errors |")
-            print("|---|---|---|---|---|---|---|---|")
-            for name, runner in runners.items():
-                got = score_passages(passages, runner)
-                print(
-                    f"| {name} | {got.precision:.3f} | {got.recall:.3f} | {got.f1:.3f} | {got.halves[0].f1:.3f} "
-                    f"| {got.halves[1].f1:.3f} | {got.seconds / got.pages * 1000:.2f} | {got.errors} |",
-                    flush=True,
-                )
-        elif (checkout / "test" / "test-pages").is_dir():
-            texts = list(text_pages(checkout))[half][: arguments.limit]
-            print_table(
-                f"{len(texts)} pages with expected text ({checkout.name})",
-                (
-                    (name, score_words(texts, runner, is_html=name == "readability-lxml"))
-                    for name, runner in runners.items()
-                ),
-            )
-        elif (checkout / "ground-truth.json").is_file():
-            articles = list(article_pages(checkout))[half][: arguments.limit]
-            print_table(
-                f"{len(articles)} articles of news sites ({checkout.name})",
-                (
-                    (name, score_articles(articles, runner, is_html=name == "readability-lxml"))
-                    for name, runner in runners.items()
-                ),
-            )
+            text = run(body) or ""
+        except Exception:
+            text = ""  # a peer's failure on one page is that peer's miss, whatever it raises; ours raise nothing
+        pages.send((text, time.process_time() - started))
+
+
+def runner_of(name: str, *, markup: bool = False) -> Runner:
+    """Our extractor or peer of that name; ImportError where it is not there.  With `markup` that may be its answer."""
+    run = our_runner(name) if name in OURS and name in EXTRACTORS else peer_runner(name)
+    if name == "readability-lxml" and not markup:
+        return lambda body: visible(split(run(body) or ""))
+    return run
+
+
+def score_kinds(pages: Sequence[KindPage], name: str, timeout_seconds: float) -> list[KindScore]:
+    """One extractor on all pages; an exception, or a page that takes too long, is an empty text."""
+    extractor = Guarded(partial(runner_of, name), timeout_seconds)
+    scores = []
+    for page in pages:
+        text, seconds = extractor.run(page.body)
+        scores.append(KindScore(*word_score(text, page.wanted), seconds))
+    extractor.close()
+    return scores
+
+
+def mean(values: Sequence[float]) -> float:
+    return sum(values) / max(1, len(values))
+
+
+def kind_row(name: str, pages: Sequence[KindPage], scores: Sequence[KindScore]) -> tuple[str, ...]:
+    """A row of the table by kind."""
+    by_kind: dict[str, list[float]] = defaultdict(list)
+    halves: tuple[list[float], list[float]] = ([], [])
+    for page, one in zip(pages, scores, strict=True):
+        by_kind[page.kind].append(one.f1)
+        halves[int(page.name) % 2].append(one.f1)
+    every = [one.f1 for one in scores]
+    cells = [f"{mean(each):.3f}" for each in (every, *halves, *(by_kind[kind] for kind in KINDS))]
+    failed = sum(f1 < FAILED_BELOW for f1 in every)
+    milliseconds = mean([one.seconds for one in scores]) * 1000
+    return (name, *cells, str(failed), f"{milliseconds:.2f}")
+
+
+# --- false verdicts
+
+
+def shared_shingles(sets: Sequence[NDArray[np.uint64]]) -> Counter[tuple[int, int]]:
+    """How many shingles each pair of sets shares, for pairs that share any."""
+    holders: dict[int, list[int]] = defaultdict(list)
+    for number, members in enumerate(sets):
+        for value in members.tolist():
+            holders[value].append(number)
+    shared: Counter[tuple[int, int]] = Counter()
+    for numbers in holders.values():
+        if len(numbers) > 1:
+            shared.update(combinations(numbers, 2))
+    return shared
+
+
+def false_verdicts(pages: Sequence[KindPage], schema: Schema) -> list[FalseVerdict]:
+    """Pairs that would get a text verdict, whichever is written first, and whose wanted texts are unlike."""
+    kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum)
+    analyses = [kernel.analyse(page.body, "text/html") for page in pages]
+    sets = [kernel.shingles(each.main) for each in analyses]
+    wanted = [set(kernel.shingles(page.wanted).tolist()) for page in pages]
+    found = []
+    for (first, second), shared in shared_shingles(sets).items():
+        one, two = analyses[first], analyses[second]
+        similarity = shared / (len(sets[first]) + len(sets[second]) - shared)
+        contained = max(
+            shared / len(sets[each]) if analyses[each].word_count >= MIN_NEAR_WORDS else 0.0 for each in (first, second)
+        )
+        least_words = min(one.word_count, two.word_count)
+        same_text = one.text_checksum == two.text_checksum and same_title(one.title, two.title)
+        if same_text and least_words >= MIN_SAME_TEXT_WORDS:
+            verdict = "same_text"
+        elif similarity >= schema.near_threshold and least_words >= MIN_NEAR_WORDS:
+            verdict = "near"
+        elif contained >= schema.contained_threshold and least_words >= MIN_NEAR_WORDS:
+            verdict, similarity = "contained", contained
         else:
-            parser.error(
+            continue
+        if set_apart(pages[first], one, pages[second], two):
+            continue
+        either = len(wanted[first] | wanted[second])
+        alike = len(wanted[first] & wanted[second]) / either if either else 1.0
+        if alike < UNLIKE_BELOW:
+            found.append(FalseVerdict(verdict, similarity, alike, pages[first], pages[second]))
+    return found
+
+
+def set_apart(first: KindPage, one: Analysis, second: KindPage, other: Analysis) -> bool:
+    """Whether titles set two pages apart that are all that is stored."""
+    left, right = (
+        TitledPage(
+            row_key(page.url) if page.url else b"",
+            analysis.title,
+            partial(str, analysis.main),
+            partial(bytes, page.body),
+        )
+        for page, analysis in ((first, one), (second, other))
+    )
+    return title_mismatch(left, right, ())
+
+
+def sets(
+    *checkouts: Path, extractors: tuple[str, ...] = (*OURS, *PEERS), limit: int | None = None, half: str = ""
+) -> Iterator[Section]:
+    """Score extractors on checkouts of public sets; of texts and articles only the "even" or "odd" half."""
+    chosen = {"": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}[half]
+    for checkout in checkouts:
+        if (checkout / "tests" / "evaldata.json").is_file():
+            pages: list[Any] = list(passage_pages(checkout))[:limit]
+            title = "pages with passages"
+            scored: Callable[[list[Any], Runner], Score] = score_passages
+        elif (checkout / "test" / "test-pages").is_dir():
+            pages, title, scored = list(text_pages(checkout))[chosen][:limit], "pages with expected text", score_words
+        elif (checkout / "ground-truth.json").is_file():
+            pages = list(article_pages(checkout))[chosen][:limit]
+            title, scored = "articles of news sites", score_articles
+        else:
+            sys.exit(
                 f"{checkout} has none of tests/evaldata.json, test/test-pages, ground-truth.json: not one of the sets"
             )
+        columns = ("extractor", "precision", "recall", "F1", "F1 even pages", "F1 odd pages", "ms/page", "errors")
+        section = Section(f"{len(pages)} {title} ({checkout.name})", "python -m tools.bench.extraction sets", columns)
+        for name, runner in _available(extractors, markup=scored is score_passages):
+            got = scored(pages, runner)
+            halves = [f"{each:.3f}" for each in got.halves] or ["", ""]
+            numbers = (f"{got.precision:.3f}", f"{got.recall:.3f}", f"{got.f1:.3f}", *halves)
+            section.rows.append((name, *numbers, f"{got.seconds / got.pages * 1000:.2f}", str(got.errors)))
+        yield section
+
+
+def kinds(
+    directory: Path,
+    *,
+    extractors: tuple[str, ...] = ("visible", "combined", "scored", *PEERS),
+    half: str = "",
+    limit: int | None = None,
+    worst: int = 0,
+    timeout: float = 20.0,
+) -> Section:
+    """F1 by kind of page; with --worst so many pages of each extractor, worst first."""
+    pages = [page for page in read_pages(directory) if half in ("", ("even", "odd")[int(page.name) % 2])][:limit]
+    columns = ("extractor", "all", "even", "odd", *KINDS, f"under {FAILED_BELOW}", "ms/page")
+    section = Section(f"{len(pages)} pages, F1 of words", "python -m tools.bench.extraction kinds", columns)
+    for name, _ in _available(extractors):
+        scores = score_kinds(pages, name, timeout)
+        section.rows.append(kind_row(name, pages, scores))
+        for one, page in sorted(zip(scores, pages, strict=True), key=lambda each: each[0].f1)[:worst]:
+            print(f"  {page.name} {page.kind} F1 {one.f1:.3f} precision {one.precision:.3f} recall {one.recall:.3f}")
+    return section
+
+
+def wrong_verdicts(directory: Path, *, limit: int | None = None) -> Section:
+    """Pairs of pages with a wrong text verdict."""
+    schema = Schema()
+    kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum)
+    columns = ("verdict", "similarity", "wanted", "pages", "kinds", "text")
+    section = Section("False verdicts", "python -m tools.bench.extraction wrong-verdicts", columns)
+    for each in false_verdicts(list(read_pages(directory))[:limit], schema):
+        one, other = each.first, each.second
+        text = " ".join(kernel.analyse(one.body, "text/html").main.split())[:120].replace("|", " ")
+        numbers = (f"{each.similarity:.3f}", f"{each.wanted_similarity:.3f}")
+        section.rows.append((each.verdict, *numbers, f"{one.name} {other.name}", f"{one.kind}, {other.kind}", text))
+    return section
+
+
+def _available(names: Sequence[str], *, markup: bool = False) -> Iterator[tuple[str, Runner]]:
+    """Extractors of these names, but for those that cannot be imported."""
+    for name in names:
+        try:
+            yield name, runner_of(name, markup=markup)
+        except ImportError as error:
+            print(f"left out: {name} cannot be imported ({error})")
 
 
 if __name__ == "__main__":
-    main()
+    run_commands(sets, kinds, wrong_verdicts)

@@ -14,15 +14,14 @@ second half of the pages what comes with a thousand of them.
 
 from __future__ import annotations
 
-import argparse
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import lru_cache
 from multiprocessing import get_context
-from pathlib import Path
+from typing import NamedTuple
 
 from docstore.model.types import (
     GCPolicy,
@@ -33,8 +32,8 @@ from docstore.model.types import (
     VerdictKind,
 )
 from docstore.storage.heap import give_back_freed, use_one_heap
-from docstore.store import DocumentStore, open_store
-from tools.bench.harness import Memory, Section, memory_of, one_core
+from docstore.store import DocumentStore
+from tools.bench.harness import Memory, Section, fresh_store, memory_of, one_core, run_commands
 
 COMMAND = "python -m tools.bench.growth"
 PAGES = 20_000
@@ -45,10 +44,8 @@ START = 1_600_000_000_000_000
 """September 2020, in microseconds."""
 MILLISECOND = 1000
 
-Work = Iterator[None]
-"""Writes one slice of pages a step."""
 
-
+@lru_cache(maxsize=4)
 def body(number: int = 0, words: int = 120, title: str = "Page") -> bytes:
     """A page of its own words; the same for the same number and title."""
     text = " ".join(f"w{number}x{place}" for place in range(words))
@@ -60,151 +57,101 @@ def _write(store: DocumentStore, pages: Iterable[Page], policy: Policy = Policy.
     return list(store.put_pages(pages, policies=policies, threads=1))
 
 
-def one_body(store: DocumentStore, count: int, step: int) -> Work:
-    """One body under different URLs."""
-    one = body()
-    for begin in range(0, count, step):
-        _write(
-            store, (Page(f"http://a.example/{n}", one, fetched_at=START + n * MILLISECOND) for n in _of(begin, step))
-        )
-        yield
+class Scenario(NamedTuple):
+    """Pages of one kind: what they are, the page of a number among so many, and what is done with them."""
+
+    about: str
+    page: Callable[[int, int], Page]
+    policy: Policy = Policy.FLAG
+    deleted: bool = False
+    schema: Schema | None = None
+
+    def write(self, store: DocumentStore, count: int, step: int) -> Iterator[None]:
+        """Write one slice of pages a step."""
+        for begin in range(0, count, step):
+            for result in _write(store, (self.page(n, count) for n in range(begin, begin + step)), self.policy):
+                if self.deleted:
+                    store.delete(result.url)
+            yield
 
 
-def one_body_referred_to(store: DocumentStore, count: int, step: int) -> Work:
-    """One body under different URLs, stored by reference."""
-    one = body()
-    for begin in range(0, count, step):
-        pages = (Page(f"http://a.example/{n}", one, fetched_at=START + n * MILLISECOND) for n in _of(begin, step))
-        _write(store, pages, Policy.REFERENCE)
-        yield
+def _at(url: str, source: bytes, number: int) -> Page:
+    return Page(url, source, fetched_at=START + number * MILLISECOND)
 
 
-def one_body_deleted(store: DocumentStore, count: int, step: int) -> Work:
-    """One body under different URLs, each slice deleted before the next."""
-    one = body()
-    for begin in range(0, count, step):
-        pages = (Page(f"http://a.example/{n}", one, fetched_at=START + n * MILLISECOND) for n in _of(begin, step))
-        for result in _write(store, pages):
-            store.delete(result.url)
-        yield
+def _one_body(number: int, _: int) -> Page:
+    return _at(f"http://a.example/{number}", body(), number)
 
 
-def one_text(store: DocumentStore, count: int, step: int) -> Work:
-    """One text under different URLs, each with a body and a title of its own."""
-    for begin in range(0, count, step):
-        _write(store, (_of_one_text(n, _word(n)) for n in _of(begin, step)))
-        yield
+def _one_text(number: int, title: str = "") -> Page:
+    title = title or f"title {number}".translate(str.maketrans("0123456789", "abcdefghij"))
+    source = body(0, title=title).replace(b"<p>", b"<p class=n%d>" % number)
+    return _at(f"http://h{number}.example/", source, number)
 
 
-def one_text_hidden(store: DocumentStore, count: int, step: int) -> Work:
-    """The same text, versions of one URL of which a policy keeps the last; each second page is near to it."""
-    near = body(0, 120).replace(b"</p>", b" other</p>")
-    for begin in range(0, count, step):
-        pages = [_of_one_text(n, "Page")._replace(url="http://a.example/") for n in _of(begin, step)]
-        pages[1::2] = [
-            Page(f"http://b.example/{page.fetched_at}", near, fetched_at=page.fetched_at) for page in pages[1::2]
-        ]
-        _write(store, pages)
-        yield
+def _one_text_hidden(number: int, _: int) -> Page:
+    page = _one_text(number, "Page")
+    if number % 2:
+        near = body(0, 120).replace(b"</p>", b" other</p>")
+        return Page(f"http://b.example/{page.fetched_at}", near, fetched_at=page.fetched_at)
+    return page._replace(url="http://a.example/")
 
 
-def _of_one_text(number: int, title: str) -> Page:
-    one = body(0, title=title).replace(b"<p>", b"<p class=n%d>" % number)
-    return Page(f"http://h{number}.example/", one, fetched_at=START + number * MILLISECOND)
+def _two_statuses(number: int, count: int) -> Page:
+    late = number % 2
+    page = _at(f"http://a.example/{number}", body(), number + late * count)
+    return page._replace(status=200 if late else 404)
 
 
-def _word(number: int) -> str:
-    return f"title {number}".translate(str.maketrans("0123456789", "abcdefghij"))
+def _other_version(number: int, _: int) -> Page:
+    source = body(number % 1000, 270).replace(b"</p>", body(number, 30) + b"</p>")
+    return _at(f"http://a.example/{number % 1000}", source, number)
 
 
-def one_time(store: DocumentStore, count: int, step: int) -> Work:
-    """Different bodies at one URL and time."""
-    for begin in range(0, count, step):
-        _write(store, (Page("http://a.example/", body(n, 30), fetched_at=START) for n in _of(begin, step)))
-        yield
-
-
-def two_statuses(store: DocumentStore, count: int, step: int) -> Work:
-    """One body that came with 404 and, later, with 200."""
-    one = body()
-
-    def page(number: int) -> Page:
-        late = number % 2
-        at = START + (number + late * count) * MILLISECOND
-        return Page(f"http://a.example/{number}", one, 200 if late else 404, fetched_at=at)
-
-    for begin in range(0, count, step):
-        _write(store, (page(n) for n in _of(begin, step)))
-        yield
-
-
-def two_bodies(store: DocumentStore, count: int, step: int) -> Work:
-    """One URL that flips between two bodies."""
-    both = body(0), body(1)
-    for begin in range(0, count, step):
-        pages = (Page("http://a.example/", both[n % 2], fetched_at=START + n * MILLISECOND) for n in _of(begin, step))
-        _write(store, pages)
-        yield
-
-
-def other_texts(store: DocumentStore, count: int, step: int) -> Work:
-    """Different texts, of 500 hosts."""
-    for begin in range(0, count, step):
-        _write(store, (Page(f"http://h{n % 500}.example/{n}", body(n, 300)) for n in _of(begin, step)))
-        yield
-
-
-def other_versions(store: DocumentStore, count: int, step: int) -> Work:
-    """A thousand URLs, each with ever other versions: one word in ten is another."""
-    for begin in range(0, count, step):
-        _write(
-            store,
-            (
-                Page(
-                    f"http://a.example/{n % 1000}",
-                    body(n % 1000, 270).replace(b"</p>", body(n, 30) + b"</p>"),
-                    fetched_at=START + n * MILLISECOND,
-                )
-                for n in _of(begin, step)
-            ),
-        )
-        yield
-
-
-def other_sites(store: DocumentStore, count: int, step: int) -> Work:
-    """The same 200 pages of 7 KB, of ever other hosts."""
-    for begin in range(0, count, step):
-        _write(store, (Page(f"http://h{n // 200}.example/{n % 200}", body(n % 200, 1000)) for n in _of(begin, step)))
-        yield
-
-
-def _of(begin: int, step: int) -> range:
-    return range(begin, begin + step)
-
-
-SCENARIOS: dict[str, Callable[[DocumentStore, int, int], Work]] = {
-    "one-body": one_body,
-    "one-body-referred-to": one_body_referred_to,
-    "one-body-deleted": one_body_deleted,
-    "one-text": one_text,
-    "one-text-hidden": one_text_hidden,
-    "one-time": one_time,
-    "two-statuses": two_statuses,
-    "two-bodies": two_bodies,
-    "other-texts": other_texts,
-    "other-versions": other_versions,
-    "other-sites": other_sites,
+SCENARIOS: dict[str, Scenario] = {
+    "one-body": Scenario("One body under different URLs", _one_body),
+    "one-body-referred-to": Scenario(
+        "One body under different URLs, stored by reference", _one_body, policy=Policy.REFERENCE
+    ),
+    "one-body-deleted": Scenario(
+        "One body under different URLs, each slice deleted before the next", _one_body, deleted=True
+    ),
+    "one-text": Scenario(
+        "One text under different URLs, each with a body and a title of its own", lambda n, _: _one_text(n)
+    ),
+    "one-text-hidden": Scenario(
+        "The same text, versions of one URL of which a policy keeps the last; each second page is near to it",
+        _one_text_hidden,
+        schema=Schema(captures=GCPolicy(1)),
+    ),
+    "one-time": Scenario(
+        "Different bodies at one URL and time", lambda n, _: Page("http://a.example/", body(n, 30), fetched_at=START)
+    ),
+    "two-statuses": Scenario("One body that came with 404 and, later, with 200", _two_statuses),
+    "two-bodies": Scenario(
+        "One URL that flips between two bodies", lambda n, _: _at("http://a.example/", body(n % 2), n)
+    ),
+    "other-texts": Scenario(
+        "Different texts, of 500 hosts", lambda n, _: Page(f"http://h{n % 500}.example/{n}", body(n, 300))
+    ),
+    "other-versions": Scenario(
+        "A thousand URLs, each with ever other versions: one word in ten is another", _other_version
+    ),
+    "other-sites": Scenario(
+        "The same 200 pages of 7 KB, of ever other hosts",
+        lambda n, _: Page(f"http://h{n // 200}.example/{n % 200}", body(n % 200, 1000)),
+    ),
 }
 
 
-def measure(scenario: Callable[[DocumentStore, int, int], Work], count: int, most_seconds: float) -> list[float]:
+def measure(scenario: Scenario, count: int, most_seconds: float) -> list[float]:
     """Microseconds of processor time a page, for each slice that was written in time."""
     step = max(1, count // SLICES)
     found: list[float] = []
-    with _scratch_store(_schema(scenario)) as store:
+    with fresh_store(schema=scenario.schema) as store:
         _write(store, [Page("http://warm.example/", b"warm", fetched_at=START)])
         began = before = time.process_time()
-        for _ in scenario(store, step * SLICES, step):
+        for _ in scenario.write(store, step * SLICES, step):
             now = time.process_time()
             found.append((now - before) / step * 1e6)
             if now - began > most_seconds:
@@ -218,24 +165,12 @@ def memory(name: str, count: int) -> list[Memory]:
     use_one_heap()
     step = max(1, count // SLICES)
     found: list[Memory] = []
-    with _scratch_store(_schema(SCENARIOS[name])) as store:
+    with fresh_store(schema=SCENARIOS[name].schema) as store:
         _write(store, [Page("http://warm.example/", b"warm", fetched_at=START)])
-        for _ in SCENARIOS[name](store, step * SLICES, step):
+        for _ in SCENARIOS[name].write(store, step * SLICES, step):
             give_back_freed()
             found.append(memory_of())
     return found
-
-
-@contextmanager
-def _scratch_store(schema: Schema | None = None) -> Iterator[DocumentStore]:
-    with tempfile.TemporaryDirectory(prefix="docstore-bench-") as folder:
-        path = Path(folder) / "store"
-        with open_store(path, create=True, schema=schema, durability="none") as store:
-            yield store
-
-
-def _schema(scenario: Callable[..., Work]) -> Schema | None:
-    return Schema(captures=GCPolicy(1)) if scenario is one_text_hidden else None
 
 
 class LongestHold:
@@ -276,7 +211,7 @@ def held_by_compaction(count: int) -> tuple[float, float]:
 def held_by_pruning(count: int) -> tuple[float, float]:
     """Compacting after half of `count` texts were deleted: seconds of processor time, and the longest hold of the
     lock."""
-    with _scratch_store() as store:
+    with fresh_store() as store:
         _write(
             store,
             (Page(f"http://a.example/{n}", body(n, 300), fetched_at=START + n * MILLISECOND) for n in range(count)),
@@ -289,7 +224,7 @@ def held_by_pruning(count: int) -> tuple[float, float]:
 @contextmanager
 def _leaning_on_one(count: int, policy: Policy) -> Iterator[DocumentStore]:
     """A store with a page and `count` others that differ from it in their title."""
-    with _scratch_store() as store:
+    with fresh_store() as store:
         bodies = ((n, body(words=300, title=f"Page {n}")) for n in range(count + 1))
         urls = (Page(f"http://a.example/{n}", one, fetched_at=START + n * MILLISECOND) for n, one in bodies)
         _write(store, urls, policy)
@@ -316,7 +251,7 @@ def growth_section(names: Sequence[str], count: int, most_seconds: float) -> Sec
         found = measure(SCENARIOS[name], count, most_seconds)
         cells = [f"{found[number]:.0f}" if number < len(found) else "" for number in SHOWN_SLICES]
         reached = "" if len(found) == SLICES else f" (cut off at {len(found) * step:,})"
-        about = (SCENARIOS[name].__doc__ or "").rstrip(".")
+        about = SCENARIOS[name].about
         section.rows.append((f"{about}{reached}", *cells, f"{found[-1] / found[0]:.2f}"))
         print(name, " ".join(f"{one:.0f}" for one in found), flush=True)
     return section
@@ -334,7 +269,7 @@ def memory_section(names: Sequence[str], count: int) -> Section:
         half = found[SLICES // 2 - 1]
         grown = (found[-1].own - half.own) / (step * SLICES / 2) * 1000
         cells = [f"{found[number].own:.0f}" for number in SHOWN_SLICES]
-        about = (SCENARIOS[name].__doc__ or "").rstrip(".")
+        about = SCENARIOS[name].about
         section.rows.append((about, *cells, f"{grown:.2f}", f"{found[-1].files:.0f}"))
         print(name, " ".join(f"{one.own:.0f}" for one in found), flush=True)
     return section
@@ -355,29 +290,24 @@ def held_section(names: Sequence[str], count: int) -> Section:
     return section
 
 
-def run(count: int, names: Sequence[str], most_seconds: float) -> Iterator[Section]:
-    """Both tables of cost, of the scenarios named."""
-    with one_core():
-        if any(name in SCENARIOS for name in names):
-            yield growth_section([name for name in names if name in SCENARIOS], count, most_seconds)
-        if any(name in HELD for name in names):
-            yield held_section([name for name in names if name in HELD], count)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--pages", type=int, default=PAGES, help=f"default: {PAGES}")
-    parser.add_argument("--only", choices=[*SCENARIOS, *HELD], action="append", help="may be repeated")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"most for a scenario; default: {SECONDS:.0f}")
-    parser.add_argument("--memory", action="store_true", help="measure memory, not time")
-    arguments = parser.parse_args()
-    if arguments.memory:
-        names = [name for name in arguments.only or SCENARIOS if name in SCENARIOS]
-        print(memory_section(names, arguments.pages).render(), flush=True)
+def main(
+    *,
+    pages: int = PAGES,
+    only: tuple[str, ...] = (*SCENARIOS, *HELD),
+    seconds: float = SECONDS,
+    memory: bool = False,
+) -> Iterator[Section]:
+    """What a page costs as pages of its kind become many, at most so many seconds for a kind; or memory, not time."""
+    scenarios, held = ([name for name in only if name in some] for some in (SCENARIOS, HELD))
+    if memory:
+        yield memory_section(scenarios, pages)
         return
-    for section in run(arguments.pages, arguments.only or [*SCENARIOS, *HELD], arguments.seconds):
-        print(section.render(), flush=True)
+    with one_core():
+        if scenarios:
+            yield growth_section(scenarios, pages, seconds)
+        if held:
+            yield held_section(held, pages)
 
 
 if __name__ == "__main__":
-    main()
+    run_commands(main)

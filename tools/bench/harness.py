@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import platform
 import re
 import statistics
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import zstandard
 
 from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
 from docstore.model.types import Page
+from docstore.store import DocumentStore, open_store
 
 
 @dataclass
@@ -49,13 +52,49 @@ class Section:
         return "\n".join(lines) + "\n"
 
 
-def run_on_corpus(module: str, about: str | None, run: Callable[[Sequence[Page], str], Section]) -> None:
-    """The command line of a benchmark over the pages of a corpus: measure, and print the table."""
-    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about)
-    parser.add_argument("--corpus", type=Path, required=True, help="folder of WARC files")
-    parser.add_argument("--limit", type=int, help="at most so many pages")
-    arguments = parser.parse_args()
-    print(run(load_pages(arguments.corpus, arguments.limit), f"python -m {module} --corpus DIR").render())
+def run_commands(*functions: Callable[..., Section | Iterable[Section] | None]) -> None:
+    """The command line of a benchmark: run one of the functions, and print machine and tables.
+
+    Parameters are the arguments, keyword-only ones the options.  Several functions are commands of their names.
+    """
+    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True) if len(functions) > 1 else None
+    for function in functions:
+        about = inspect.getdoc(function) or ""
+        name = function.__name__.replace("_", "-")
+        own = commands.add_parser(name, help=about, description=about) if commands else parser
+        own.description = about
+        own.set_defaults(function=function)
+        hints = get_type_hints(function)
+        for argument in inspect.signature(function).parameters.values():
+            _add_argument(own, argument, hints[argument.name])
+    given = vars(parser.parse_args())
+    function = given.pop("function")
+    parameters = inspect.signature(function).parameters.values()
+    positional = [given.pop(one.name) for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    many = [given.pop(one.name) for one in parameters if one.kind is one.VAR_POSITIONAL]
+    print(machine())
+    found = function(*positional, *(value for values in many for value in values), **given)
+    for section in [found] if isinstance(found, Section) else found or ():
+        print(f"\n{section.render()}", flush=True)
+
+
+def _add_argument(parser: argparse.ArgumentParser, argument: inspect.Parameter, kind: Any) -> None:
+    kinds = [one for one in get_args(kind) if one not in (type(None), ...)]
+    options: dict[str, Any] = {"type": kinds[0] if kinds else kind}
+    if argument.kind is not argument.KEYWORD_ONLY:
+        parser.add_argument(argument.name, nargs="+" if argument.kind is argument.VAR_POSITIONAL else None, **options)
+        return
+    if kind is bool:
+        options = {"action": "store_true"}
+    elif get_origin(kind) is tuple:
+        options["nargs"] = "+"
+    if argument.default is argument.empty:
+        options["required"] = True
+    elif kind is not bool:
+        options["default"] = argument.default
+        options["help"] = "default: %(default)s"
+    parser.add_argument(f"--{argument.name.replace('_', '-')}", **options)
 
 
 def load_pages(folder: Path, limit: int | None = None) -> list[Page]:
@@ -92,6 +131,34 @@ def zstd_seconds(pages: Sequence[Page]) -> float:
     """Wall time of bare `zstd -3` of every body: the yardstick of the write path."""
     compress = zstandard.ZstdCompressor(level=3).compress
     return seconds_of(lambda: [compress(page.body) for page in pages])
+
+
+def folder_bytes(folder: Path, *, without: str = "") -> int:
+    """Of all files in a folder, without those of a name."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != without)
+
+
+def processor_seconds(pid: int) -> float:
+    """Processor time that a process has taken, in user and system mode."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def children_seconds() -> float:
+    """Processor time of all child processes that have ended, in user and system mode."""
+    used = os.times()
+    return used.children_user + used.children_system
+
+
+@contextmanager
+def fresh_store(**options: Any) -> Iterator[DocumentStore]:
+    """A store in a temporary folder; by default nothing is synced."""
+    options = {"durability": "none", **options}
+    with (
+        tempfile.TemporaryDirectory(prefix="docstore-bench-") as folder,
+        open_store(Path(folder) / "store", create=True, **options) as store,
+    ):
+        yield store
 
 
 def median(values: Sequence[float]) -> float:

@@ -11,7 +11,6 @@ J is the exact Jaccard coefficient of the sets of hashed shingles of five words,
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -19,7 +18,7 @@ from typing import Final, NamedTuple
 from docstore.dedup.detector import jaccard
 from docstore.dedup.kernel import Kernel
 from docstore.model.types import Schema
-from tools.bench.harness import Section
+from tools.bench.harness import Section, run_commands
 
 COMMAND: Final = "python -m tools.bench.judged_pairs DIR"
 LEAST_LABEL: Final = 1
@@ -89,18 +88,15 @@ def _shown(found: Score) -> str:
     return f"{found.precision:.2f} / {found.recall:.2f} / {found.f1:.2f}"
 
 
-def main() -> None:
-    """Score and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("folder", metavar="DIR", type=Path)
-    folder: Path = parser.parse_args().folder
+def score_folder(folder: Path) -> Section:
+    """Score the pairs of a folder of collections."""
     schema = Schema()
     kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum)
     names = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     collections = {name: read_pairs(folder / name, kernel) for name in names}
     collections["all"] = [pair for pairs in collections.values() for pair in pairs]
-    print(table(collections).render())
+    return table(collections)
 
 
 if __name__ == "__main__":
-    main()
+    run_commands(score_folder)

@@ -1,14 +1,15 @@
 """The server beside the embedded store on the same pages; and how fast it answers while it is written to.
 
-`python -m tools.bench.server --corpus DIR [--limit N] [--seconds S] [--minutes M]` prints three tables: writes, by two
-client processes through the server and by one process with the store; reads at 200 a second and look-ups of the archive
-face, by `wrk`, which has to be installed; and the server's memory over time.  `--only` takes one of them.
+    python -m tools.bench.server writes|reads|archive|memory --corpus DIR [--limit N]
+
+Writes are by two client processes through the server and by one process with the store; reads at 200 a second, and
+requests of the archive API, by `wrk`, which has to be installed; memory is the server's, over time.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -19,19 +20,24 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
+from urllib.parse import quote
 
 import docstore
 from docstore.model.types import Page
+from docstore.serving.archive_http import digits14
 from docstore.serving.client import connect
-from tools.bench.harness import Section, load_pages, machine, median, memory_of, seconds_of
+from tools.bench.harness import Section, load_pages, median, memory_of, processor_seconds, run_commands, seconds_of
 
+COMMAND = "python -m tools.bench.server"
 CLIENTS = 2
 ROUNDS = 3
 READS_A_SECOND = 200
 READERS = 4
+CONNECTIONS = 8
+MOST_TARGETS = 5000
 SLOW_CLIENTS = 64
 LOOKED_UP = 2000
 """Pages that are read while others are written."""
@@ -84,14 +90,15 @@ def _listening(log: Path, process: subprocess.Popen[bytes]) -> dict[str, str]:
 class Client:
     """A process that writes its share of the pages when it is told to."""
 
-    def __init__(self, url: str, arguments: argparse.Namespace, number: int, *, again: bool = False) -> None:
-        command = [sys.executable, "-m", "tools.bench.server", "--corpus", str(arguments.corpus), "--write", url]
-        command += ["--share", str(number), *(["--limit", str(arguments.limit)] if arguments.limit else [])]
+    def __init__(self, url: str, corpus: Path, limit: int | None, number: int, *, again: bool = False) -> None:
+        command = [sys.executable, "-m", "tools.bench.server", "write-share", url, str(number), "--corpus", str(corpus)]
+        command += ["--limit", str(limit)] if limit else []
         command += ["--again"] if again else []
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         os.sched_setscheduler(self.process.pid, os.SCHED_OTHER, os.sched_param(0))
         assert self.process.stdout is not None
-        self.process.stdout.readline()  # it has read its pages
+        while self.process.stdout.readline() != b"ready\n":  # it has read its pages
+            pass
 
     def go(self) -> None:
         """Let it write."""
@@ -106,18 +113,16 @@ class Client:
         self.process.wait()
 
 
-def write_share(arguments: argparse.Namespace) -> None:
-    """What a client process does."""
-    pages = load_pages(arguments.corpus, arguments.limit)[arguments.share :: CLIENTS]
+def write_share(url: str, share: int, *, corpus: Path, limit: int | None = None, again: bool = False) -> None:
+    """What a client process does: write every CLIENTS-th page when it is told to; with --again for ever."""
+    pages = load_pages(corpus, limit)[share::CLIENTS]
     print("ready", flush=True)
     sys.stdin.readline()
-    with connect(arguments.write) as store:
-        turn = 0
-        while True:
+    with connect(url) as store:
+        for turn in itertools.count():
             for result in store.put_pages(_renamed(pages, turn) if turn else pages):
                 assert not result.error, result
-            turn += 1
-            if not arguments.again:
+            if not again:
                 return
 
 
@@ -128,11 +133,12 @@ def _renamed(pages: Sequence[Page], turn: int) -> Iterator[Page]:
         yield page._replace(url=f"{scheme}://turn{turn}.{rest}")
 
 
-def writes(arguments: argparse.Namespace, pages: Sequence[Page], command: str) -> Section:
-    """Pages a second through the server and without it, in turns."""
+def writes(*, corpus: Path, limit: int | None = None) -> Section:
+    """Pages a second through the server, by two client processes, and without it, in turns."""
+    pages = load_pages(corpus, limit)
     section = Section(
         "Writes through the server",
-        command,
+        f"{COMMAND} writes --corpus DIR",
         ("what writes", "pages/s", "of embedded", "server's CPU s", "clients' CPU s"),
     )
     embedded: list[float] = []
@@ -140,16 +146,16 @@ def writes(arguments: argparse.Namespace, pages: Sequence[Page], command: str) -
     server_cpu: list[float] = []
     client_cpu: list[float] = []
     for _ in range(ROUNDS):
-        embedded.append(_embedded(arguments, pages))
-        with _empty(arguments) as folder, served(folder) as (process, url, _):
-            clients = [Client(url, arguments, number) for number in range(CLIENTS)]
-            before = _cpu_seconds(process.pid)
+        embedded.append(_embedded(pages))
+        with _empty() as folder, served(folder) as (process, url, _):
+            clients = [Client(url, corpus, limit, number) for number in range(CLIENTS)]
+            before = processor_seconds(process.pid)
             began = time.perf_counter()
             for client in clients:
                 client.go()
             used = [os.wait4(client.process.pid, 0)[2] for client in clients]
             through.append(len(pages) / (time.perf_counter() - began))
-            server_cpu.append(_cpu_seconds(process.pid) - before)
+            server_cpu.append(processor_seconds(process.pid) - before)
             client_cpu.append(sum(one.ru_utime + one.ru_stime for one in used))
     base = median(embedded)
     section.rows.append(("one process, embedded put_pages", f"{base:.0f}", "1.00", "", ""))
@@ -170,75 +176,108 @@ def writes(arguments: argparse.Namespace, pages: Sequence[Page], command: str) -
     return section
 
 
-def _embedded(arguments: argparse.Namespace, pages: Sequence[Page]) -> float:
+def _embedded(pages: Sequence[Page]) -> float:
     """Pages a second of `put_pages` in this process."""
-    with _empty(arguments) as folder, docstore.open(folder, create=True) as store:
+    with _empty() as folder, docstore.open(folder, create=True) as store:
         return len(pages) / seconds_of(lambda: [None for _ in store.put_pages(pages)])
 
 
 @contextlib.contextmanager
-def _empty(arguments: argparse.Namespace) -> Iterator[Path]:
+def _empty() -> Iterator[Path]:
     """A path for a store, in a folder of its own."""
-    with tempfile.TemporaryDirectory(dir=arguments.work) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         yield Path(folder) / "store"
 
 
-def reads(arguments: argparse.Namespace, pages: Sequence[Page], command: str) -> Section:
-    """Latency of `get` at a fixed rate: alone, beside two writers, and with slow clients as well; then look-ups."""
-    section = Section("Reads of a server", command, ("what", "asked/s", "p50 ms", "p99 ms", "errors"))
+def reads(*, corpus: Path, limit: int | None = None, seconds: int = 15, realtime: bool = False) -> Section:
+    """Latency of `get` at a fixed rate: alone, beside two writers, and with slow clients as well; then look-ups.
+
+    With --realtime the server and wrk go before all else, on a busy machine.
+    """
+    pages = load_pages(corpus, limit)
+    heads = ("what", "asked/s", "p50 ms", "p99 ms", "errors")
+    section = Section("Reads of a server", f"{COMMAND} reads --corpus DIR", heads)
     shown = [page for page in pages if len(page.body) > PAGE_BYTES][:LOOKED_UP]
-    with tempfile.TemporaryDirectory(dir=arguments.work) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         with docstore.open(Path(folder) / "store", create=True) as store:
             list(store.put_pages(shown))
             urls = [page.url for page in shown if page.url in store]
-        with served(Path(folder) / "store") as (process, url, archive):
-            if arguments.realtime:
-                realtime(process.pid)
-                realtime(os.getpid())  # whose children are wrk and the clients
-            asked = [f"/v1/page?url={_quoted(one)}" for one in urls]
-            load = Load(Path(folder), url, asked, arguments.seconds)
-            section.rows.append(load.run("get, alone", rate=READS_A_SECOND))
-            section.rows.append(Load(Path(folder), archive, _cdx(urls), arguments.seconds).run("CDX look-up, alone"))
-            clients = [Client(url, arguments, number, again=True) for number in range(CLIENTS)]
+        with served(Path(folder) / "store") as (process, url, archive_url):
+            if realtime:
+                before_others(process.pid)
+                before_others(os.getpid())  # whose children are wrk and the clients
+            asked = [f"/v1/page?url={quote(one, safe='')}" for one in urls]
+            looked_up = [f"/web/cdx?url={quote(one, safe='')}" for one in urls]
+
+            def row(what: str) -> tuple[str, ...]:
+                return (what, *load(Path(folder), url, asked, seconds, READERS, READS_A_SECOND))
+
+            section.rows.append(row("get, alone"))
+            section.rows.append(("CDX look-up, alone", *load(Path(folder), archive_url, looked_up, seconds, READERS)))
+            clients = [Client(url, corpus, limit, number, again=True) for number in range(CLIENTS)]
             for client in clients:
                 client.go()
             time.sleep(2)
-            section.rows.append(load.run(f"get, beside {CLIENTS} writers", rate=READS_A_SECOND))
+            section.rows.append(row(f"get, beside {CLIENTS} writers"))
             with slow_clients(url):
-                section.rows.append(load.run(f"the same, and {SLOW_CLIENTS} slow clients", rate=READS_A_SECOND))
+                section.rows.append(row(f"the same, and {SLOW_CLIENTS} slow clients"))
             for client in clients:
                 client.stop()
-    section.notes.append(f"By wrk: {READERS} connections, {arguments.seconds} s a row; JSON of a page with its text.")
+    section.notes.append(f"By wrk: {READERS} connections, {seconds} s a row; JSON of a page with its text.")
     return section
 
 
-class Load:
-    """A load generator that asks a server."""
+def archive(*, corpus: Path, limit: int | None = None, seconds: int = 10) -> Section:
+    """The archive API under load: CDX look-ups, TimeGate and raw replay; a line a kind of request."""
+    section = Section(
+        "Archive API: small requests over loopback",
+        f"{COMMAND} archive --corpus DIR",
+        ("request", "requests/s", "p50, ms", "p99, ms", "not 2xx or 3xx"),
+    )
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with docstore.open(folder / "store", create=True, durability="none") as store:
+            written = store.put_pages(load_pages(corpus, limit))
+            results = [one for one in written if one.stored not in ("refused", "rejected")]
+        step = max(1, len(results) // MOST_TARGETS)
+        chosen = [(one.url, digits14(one.timestamp)) for one in results[::step] if one.url.startswith("http")]
+        as_warcprox = "&fl=timestamp%2Cdigest&filter=%21mimetype%3Awarc%2Frevisit&limit=-1"
+        as_pywb = "&sort=closest&limit=100&matchType=exact"
+        requests = {
+            "CDX, one URL, as warcprox asks": [f"/web/cdx?url={quote(url, safe='')}{as_warcprox}" for url, _ in chosen],
+            "CDX, one URL, as pywb asks": [
+                f"/web/cdx?url={quote(url, safe=':/')}&closest={at}{as_pywb}" for url, at in chosen
+            ],
+            "TimeGate": [f"/web/{url}" for url, _ in chosen],
+            "raw replay": [f"/web/{at}id_/{url}" for url, at in chosen],
+            "CDX, a page of a host": [f"/web/cdx?url={quote(url, safe='')}&matchType=host&page=0" for url, _ in chosen],
+        }
+        with served(folder / "store") as (_, _, url):
+            for what, paths in requests.items():
+                load(folder, url, paths, 3, CONNECTIONS)  # unmeasured
+                section.rows.append((what, *load(folder, url, paths, seconds, CONNECTIONS)))
+    section.notes.append(
+        f"{len(results)} pages; {len(chosen)} of them asked for at random; wrk with {CONNECTIONS} connections for "
+        f"{seconds} s a line, each line once unmeasured before; everything in the page cache, access log to a file."
+    )
+    return section
 
-    def __init__(self, folder: Path, url: str, paths: Sequence[str], seconds: int) -> None:
-        self._url = url
-        self._seconds = seconds
-        self._paths = folder / f"paths-{abs(hash(url)) % 10**8}"
-        self._paths.write_text("\n".join(paths), encoding="utf-8")
-        self._script = folder / "wrk.lua"
-        self._script.write_text(WRK_SCRIPT, encoding="utf-8")
 
-    def run(self, what: str, rate: int = 0) -> tuple[str, str, str, str, str]:
-        """A row of the table."""
-        pause = 1000 * READERS // rate if rate else 0
-        environment = {**os.environ, "BENCH_URLS": str(self._paths), "BENCH_PAUSE": str(pause)}
-        command = ["wrk", "-t1", f"-c{READERS}", f"-d{self._seconds}s", "--latency", "-s", str(self._script), self._url]
-        said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-        rates = re.search(r"Requests/sec:\s+([\d.]+)", said)
-        assert rates is not None, said
-        wrong = re.search(r"Non-2xx or 3xx responses: (\d+)", said)
-        return (
-            what,
-            f"{float(rates[1]):.0f}",
-            _milliseconds(said, 50),
-            _milliseconds(said, 99),
-            wrong[1] if wrong else "0",
-        )
+def load(
+    folder: Path, url: str, paths: Sequence[str], seconds: int, connections: int, rate: int = 0
+) -> tuple[str, str, str, str]:
+    """Requests a second, p50 and p99 in milliseconds, and wrong answers, of wrk; at most so many requests a second."""
+    if shutil.which("wrk") is None:
+        sys.exit("this needs wrk: install it, `apt install wrk` say")
+    (folder / "paths").write_text("\n".join(paths), encoding="utf-8")
+    (folder / "wrk.lua").write_text(WRK_SCRIPT, encoding="utf-8")
+    pause = 1000 * connections // rate if rate else 0
+    environment = {**os.environ, "BENCH_URLS": str(folder / "paths"), "BENCH_PAUSE": str(pause)}
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", str(folder / "wrk.lua"), url]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    [answered] = re.findall(r"Requests/sec:\s+([\d.]+)", said)
+    wrong = re.findall(r"Non-2xx or 3xx responses: (\d+)", said)
+    return f"{float(answered):,.0f}", _milliseconds(said, 50), _milliseconds(said, 99), wrong[0] if wrong else "0"
 
 
 @contextlib.contextmanager
@@ -272,16 +311,16 @@ def slow_clients(url: str) -> Iterator[None]:
             one.close()
 
 
-def memory(arguments: argparse.Namespace, pages: Sequence[Page], command: str) -> Section:
+def memory(*, corpus: Path, limit: int | None = None, minutes: int = 3) -> Section:
     """Memory of the server at full load; what comes with 1,000 pages is of its own memory, since the row before."""
     heads = ("minute", "pages", "own MB", "of files MB", "own MB a 1,000 pages")
-    section = Section("Memory of a server at full load", command, heads)
+    section = Section("Memory of a server at full load", f"{COMMAND} memory --corpus DIR", heads)
     written, own = 0, 0.0
-    with _empty(arguments) as folder, served(folder) as (process, url, _), connect(url) as store:
-        clients = [Client(url, arguments, number, again=True) for number in range(CLIENTS)]
+    with _empty() as folder, served(folder) as (process, url, _), connect(url) as store:
+        clients = [Client(url, corpus, limit, number, again=True) for number in range(CLIENTS)]
         for client in clients:
             client.go()
-        for minute in range(arguments.minutes + 1):
+        for minute in range(minutes + 1):
             if minute:
                 time.sleep(60)
             captures = store.stats()["totals"].get("captures", 0)
@@ -295,21 +334,11 @@ def memory(arguments: argparse.Namespace, pages: Sequence[Page], command: str) -
     return section
 
 
-def realtime(pid: int) -> None:
+def before_others(pid: int) -> None:
     """Let a process go before others, where the machine is busy with other things."""
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(OSError):
             os.sched_setscheduler(int(thread.name), os.SCHED_RR, os.sched_param(10))
-
-
-def _cdx(urls: Sequence[str]) -> list[str]:
-    return [f"/web/cdx?url={_quoted(one)}" for one in urls]
-
-
-def _quoted(url: str) -> str:
-    from urllib.parse import quote
-
-    return quote(url, safe="")
 
 
 def _milliseconds(said: str, percentile: int) -> str:
@@ -318,48 +347,5 @@ def _milliseconds(said: str, percentile: int) -> str:
     return f"{float(found[1]) * {'us': 0.001, 'ms': 1.0, 's': 1000.0}[found[2]]:.2f}"
 
 
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-SECTIONS: dict[str, Callable[[argparse.Namespace, Sequence[Page], str], Section]] = {
-    "writes": writes,
-    "reads": reads,
-    "memory": memory,
-}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tools.bench.server", description=__doc__)
-    parser.add_argument("--corpus", type=Path, required=True, help="folder of WARC files")
-    parser.add_argument("--limit", type=int, help="at most so many pages")
-    parser.add_argument("--only", choices=sorted(SECTIONS), action="append", help="only this table; may be repeated")
-    parser.add_argument("--seconds", type=int, default=15, help="of each row of reads")
-    parser.add_argument("--minutes", type=int, default=3, help="of the table of memory")
-    parser.add_argument(
-        "--realtime", action="store_true", help="the server and wrk go before all else, on a busy machine"
-    )
-    parser.add_argument("--work", type=Path, help="folder for stores (default: the system's)")
-    for name in ("--write", "--share", "--again"):  # for the client processes
-        parser.add_argument(
-            name, help=argparse.SUPPRESS, **({"action": "store_true"} if name == "--again" else {"type": str})
-        )
-    arguments = parser.parse_args()
-    if arguments.write:
-        arguments.share = int(arguments.share)
-        write_share(arguments)
-        return
-    if shutil.which("wrk") is None:
-        sys.exit("the reads need wrk: install it, `apt install wrk` say")
-    pages = load_pages(arguments.corpus, arguments.limit)
-    print(machine())
-    for name, run in SECTIONS.items():
-        if not arguments.only or name in arguments.only:
-            limit = f" --limit {arguments.limit}" if arguments.limit else ""
-            section = run(arguments, pages, f"python -m tools.bench.server --corpus DIR{limit} --only {name}")
-            print(f"\n{section.render()}", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    run_commands(writes, reads, archive, memory, write_share)

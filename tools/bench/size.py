@@ -1,7 +1,7 @@
 """What a store takes on disk: as ingested, after `compact`, after `compact --level best`; and what reading costs then.
 
-usage: python -m tools.bench.size CORPUS_DIR [--stages live,fast,best] [--reads N] [--store DIR] [--without-halving]
-       python -m tools.bench.size CORPUS_DIR --recrawls [--stages live,fast,best] [--reads N]
+usage: python -m tools.bench.size CORPUS_DIR [--stages live fast best] [--reads N] [--store DIR] [--without-halving]
+       python -m tools.bench.size CORPUS_DIR --recrawls [--stages live fast best] [--reads N]
 
 Sizes are percent of the raw bytes of all bodies, record headers counted with their records; LevelDB's by table, as it
 estimates them.  Reads are of one body by URL, warm, random pages, each next to a positioned read and plain zstd decode
@@ -13,36 +13,43 @@ With --recrawls the manuals of LLVM and Clang 13 to 16 of the corpus are written
 
 from __future__ import annotations
 
-import argparse
+import os
 import random
 import re
 import sys
 import tempfile
 import time
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest import mock
 
+import zstandard
+
 import docstore
 from docstore.archives.entries import PageEntry
 from docstore.archives.ingest import IngestOptions, ingest
 from docstore.archives.reader import read
+from docstore.model.format import (
+    CODEC_ZSTD_DICTIONARY,
+    DICTIONARY_DIRECTORY,
+    DICTIONARY_SUFFIX,
+    INDEX_DIRECTORY,
+    SEGMENT_DIRECTORY,
+    TABLE_TAGS,
+)
 from docstore.model.types import Page, ReadSpec
+from docstore.storage.envelope import parse_envelope
 from docstore.storage.files import Files
 from docstore.store import DocumentStore
+from docstore.tablets.bodies import decode_ref
 from docstore.tablets.dictionaries import SiteDictionaries
-from docstore.writing.place import PagePlacer
-from tools.bench.accounts import (
-    ACCOUNT_COLUMNS,
-    READ_COLUMNS,
-    Baseline,
-    account,
-    account_cells,
-    time_reads,
-)
-from tools.bench.harness import Section, median, one_core
+from docstore.tablets.layout import LocalBackend
+from docstore.tablets.walk import Damage
+from docstore.writing.place import ValueWriter
+from tools.bench.harness import Section, fresh_store, median, one_core, run_commands
 
 STAGES = ("live", "fast", "best")
 NAMES = {"live": "as ingested", "fast": "`compact`", "best": "`compact --level best`"}
@@ -61,7 +68,7 @@ def plainly() -> Iterator[None]:
     with ExitStack() as patches:
         patches.enter_context(mock.patch.object(SiteDictionaries, "get", lambda *_: None))
         patches.enter_context(mock.patch.object(SiteDictionaries, "note", lambda *_, **__: None))
-        patches.enter_context(mock.patch.object(PagePlacer, "_bases", lambda *_: []))
+        patches.enter_context(mock.patch.object(ValueWriter, "_to_lean_on", lambda *_: []))
         yield
 
 
@@ -88,16 +95,6 @@ def ingest_cost(archives: Sequence[str]) -> str:
     )
 
 
-def measure(store: DocumentStore, baseline: Baseline, what: str, reads: int, speed: str) -> tuple[str, ...]:
-    """One row of the table."""
-    found = account(store)
-    tell(f"{what}: bodies {100 * found.bodies / baseline.raw_bytes:.2f}%, "
-         f"directory {100 * found.directory / baseline.raw_bytes:.2f}%")  # fmt: skip
-    timed = time_reads(store, baseline, reads)
-    tell(f"{what}: reads {timed.of_means:.2f}x")
-    return (what, *account_cells(found, baseline.raw_bytes), *timed.cells, speed)
-
-
 def compact(store: DocumentStore, level: str) -> str:
     """Compact a store; MB/s of raw bytes moved, a core."""
     last = time.monotonic()
@@ -113,15 +110,29 @@ def compact(store: DocumentStore, level: str) -> str:
     return f"{report.raw_bytes / MEGABYTE / (time.process_time() - began):.1f}"
 
 
-def stages_of(store: DocumentStore, baseline: Baseline, stages: Sequence[str], reads: int, speed: str) -> Section:
-    """Take a store through the stages, one row each."""
-    section = Section("", "", ("stage", *ACCOUNT_COLUMNS, *READ_COLUMNS, "MB/s a core"))
+def stages_of(
+    store: DocumentStore,
+    baseline: Baseline,
+    stages: Sequence[str],
+    reads: int,
+    speed: str,
+    any_version: Sequence[str] = (),
+) -> Section:
+    """Take a store through the stages, one row each; with a column for reads of any version if it has a name."""
+    rows: list[Sequence[str]] = []
     with one_core():
         for stage in stages:
             if stage != "live":
                 speed = compact(store, stage)
-            section.rows.append(measure(store, baseline, NAMES[stage], reads, speed))
-    return section
+            what, found = NAMES[stage], account(store)
+            shares = {name: f"{100 * count / baseline.raw_bytes:.2f}" for name, count in found.items()}
+            tell(f"{what}: bodies {shares[BODIES]}%, directory {shares[DIRECTORY]}%")
+            timed = time_reads(store, baseline, reads)
+            tell(f"{what}: reads {timed[0]}")
+            versions = [time_versions(store, reads) for _ in any_version]
+            rows.append((what, *shares.values(), *timed, *versions, speed))
+    columns = ("stage", *shares, *READ_COLUMNS, *any_version, "MB/s a core")
+    return Section("", f"python -m tools.bench.size CORPUS_DIR --stages {' '.join(stages)}", columns, rows)
 
 
 def run(corpus: Path, folder: Path, stages: Sequence[str], reads: int, *, halving: bool, kept: Path | None) -> Section:
@@ -139,7 +150,6 @@ def run(corpus: Path, folder: Path, stages: Sequence[str], reads: int, *, halvin
         speed = "" if there else f"{baseline.raw_bytes / MEGABYTE / seconds:.1f}, two cores"
         section = stages_of(store, baseline, stages, reads, speed)
     section.title = "Size on disk, percent of the raw bytes of all bodies, and reading one body"
-    section.command = f"python -m tools.bench.size CORPUS_DIR --stages {','.join(stages)}"
     section.notes.append(
         f"{baseline.versions} captures of {len(baseline.places)} pages, {baseline.raw_bytes / MEGABYTE:.1f} MB of "
         f"bodies; each alone as one zstd -3 frame: {100 * baseline.frame_bytes / baseline.raw_bytes:.2f}."
@@ -220,36 +230,24 @@ def time_versions(store: DocumentStore, count: int) -> str:
 
 def run_recrawls(name: str, versions: Iterable[Iterator[Page]], stages: Sequence[str], reads: int) -> Section:
     """Take one set through the stages."""
-    section = Section(
-        f"Re-crawls: {name}",
-        f"python -m tools.bench.size CORPUS_DIR --recrawls --stages {','.join(stages)}",
-        ("stage", *ACCOUNT_COLUMNS, *READ_COLUMNS, "any version: us, mean / p50 / p99", "MB/s a core"),
-    )
     gzip_bytes = count = 0
     seconds = 0.0
-    with ExitStack() as held_open:
-        held_open.enter_context(one_core())
-        folder = held_open.enter_context(tempfile.TemporaryDirectory(prefix="docstore-recrawls-"))
-        with docstore.open(Path(folder) / "s", create=True, durability="flush") as store:
-            for pages in versions:
-                count += 1
-                held = list(pages)
-                gzip_bytes += sum(len(zlib.compress(page.body, 6)) for page in held)
+    with fresh_store(durability="flush") as store, tempfile.TemporaryDirectory(prefix="docstore-recrawls-") as folder:
+        for pages in versions:
+            count += 1
+            held = list(pages)
+            gzip_bytes += sum(len(zlib.compress(page.body, 6)) for page in held)
+            with one_core():
                 began = time.process_time()
                 for result in store.put_pages(held, threads=1):
                     assert not result.error, result
                 seconds += time.process_time() - began
-            baseline = Baseline(store, Path(folder) / "bare")
-            tell(f"{name}: {count} versions, {baseline.raw_bytes / MEGABYTE:.1f} MB")
-            speed = f"{baseline.raw_bytes / MEGABYTE / seconds:.1f}"
-            for stage in stages:
-                if stage != "live":
-                    speed = compact(store, stage)
-                found = account(store)
-                timed = time_reads(store, baseline, reads)
-                cells = account_cells(found, baseline.raw_bytes)
-                tell(f"{name}, {stage}: bodies {cells[0]}, directory {cells[-1]}, reads {timed.of_means:.2f}x")
-                section.rows.append((NAMES[stage], *cells, *timed.cells, time_versions(store, reads), speed))
+        baseline = Baseline(store, Path(folder) / "bare")
+        tell(f"{name}: {count} versions, {baseline.raw_bytes / MEGABYTE:.1f} MB")
+        speed = f"{baseline.raw_bytes / MEGABYTE / seconds:.1f}"
+        section = stages_of(store, baseline, stages, reads, speed, ["any version: us, mean / p50 / p99"])
+    section.title = f"Re-crawls: {name}"
+    section.command += " --recrawls"
     gzip_share, zstd_share = (100 * one / baseline.raw_bytes for one in (gzip_bytes, baseline.frame_bytes))
     section.notes.append(
         f"{count} versions, {baseline.versions} captures of {len(baseline.places)} pages, "
@@ -259,30 +257,158 @@ def run_recrawls(name: str, versions: Iterable[Iterator[Page]], stages: Sequence
     return section
 
 
-def main() -> None:
-    """Run as a program."""
-    parser = argparse.ArgumentParser(description="what a store takes on disk, stage by stage")
-    parser.add_argument("corpus", type=Path)
-    parser.add_argument("--stages", default=",".join(STAGES), help="which of live,fast,best, in that order")
-    parser.add_argument("--reads", type=int, default=3000)
-    parser.add_argument(
-        "--store", type=Path, help="keep the store here; one that is there already is not ingested again"
+# --- what takes the bytes of a store's directory
+
+
+BODY = ("page", "body")
+
+
+BODIES, DIRECTORY = "bodies, all told", "directory"
+
+
+def account(store: DocumentStore) -> dict[str, int]:
+    """Count the bytes that a store takes, by what they are for.
+
+    Records are values in segments that rows refer to, headers counted, a shared one once.  Dictionaries that no record
+    names count as those of bodies.  Rows, shared bodies and rows of the index are what LevelDB estimates for its
+    tables; their ranges are compacted first, so that the estimate holds.
+    """
+    assert isinstance(store.opened, LocalBackend)
+    bodies = store.opened.bodies
+    bodies.flush()
+    for table in TABLE_TAGS:
+        store.opened.engine.compact(table)
+    path, files = store.opened.path, Files()
+    records: dict[str, int] = defaultdict(int)
+    seen: set[bytes] = set()
+    for table in ("pages", "bodies"):
+        for row in store.opened.engine.scan(table):
+            for cell in row.cells:
+                if cell.value[:1] != b"\x01" or cell.value in seen:
+                    continue
+                seen.add(cell.value)
+                ref = parse_envelope(cell.value).ref
+                assert ref is not None
+                family = cell.family if table == "pages" else "page"
+                records[family] += decode_ref(ref).length
+    family_of = {}
+    for segment in store.opened.manifest.segments():
+        for _, found in bodies.walk(segment.number, end=segment.committed_bytes):
+            if not isinstance(found, Damage) and found.codec == CODEC_ZSTD_DICTIONARY:
+                family_of[found.related] = found.family
+    dictionaries: dict[str, int] = defaultdict(int)
+    for file in (path / DICTIONARY_DIRECTORY).iterdir():
+        name = file.name.removesuffix(DICTIONARY_SUFFIX)
+        dictionaries[family_of.get(bytes.fromhex(name), "")] += file.stat().st_size
+    tables = {table: store.opened.engine.approximate_bytes(table) for table in TABLE_TAGS}
+    directory = files.tree_bytes(path)
+    garbage = files.tree_bytes(path / SEGMENT_DIRECTORY) - sum(records.values())
+    index = files.tree_bytes(path / INDEX_DIRECTORY)
+    known = sum(records.values()) + sum(dictionaries.values()) + garbage + sum(tables.values()) + index
+    of_bodies = dictionaries["page"] + dictionaries[""]
+    return {
+        BODIES: records["page"] + of_bodies,
+        "body records": records["page"],
+        "dictionaries of bodies": of_bodies,
+        "text records": records["text"],
+        "dictionaries of texts": dictionaries["text"],
+        "http and others": sum(count for family, count in records.items() if family not in ("page", "text")),
+        "garbage": garbage,
+        "rows": tables["pages"],
+        "shared bodies": tables["bodies"],
+        "index: runs": index,
+        "index: rows": tables["postings"],
+        "rest": directory - known + tables["meta"],
+        DIRECTORY: directory,
+    }
+
+
+# --- reading
+
+
+class Baseline:
+    """The newest bodies of a store, each one zstd frame in one file: read by pread and decode."""
+
+    def __init__(self, store: DocumentStore, path: Path) -> None:
+        compress = zstandard.ZstdCompressor(level=3).compress
+        self.places: dict[bytes, tuple[int, int]] = {}
+        self.raw_bytes = 0
+        """Of all versions of all bodies."""
+        self.versions = 0
+        self.frame_bytes = 0
+        with path.open("wb") as stream:
+            for row in store.cells.scan(spec=ReadSpec(families=(BODY[0],), qualifier_prefix=BODY[1].encode())):
+                frames = [compress(cell.value) for cell in row.cells]
+                self.raw_bytes += sum(len(cell.value) for cell in row.cells)
+                self.versions += len(frames)
+                self.frame_bytes += sum(map(len, frames))
+                self.places[row.url.encode()] = (stream.tell(), len(frames[0]))
+                stream.write(frames[0])
+        self._descriptor = os.open(path, os.O_RDONLY)
+        self._decompress = zstandard.ZstdDecompressor().decompress
+
+    def read(self, url: str) -> bytes:
+        """The newest body of a URL."""
+        offset, length = self.places[url.encode()]
+        return bytes(self._decompress(os.pread(self._descriptor, length, offset)))
+
+
+READ_COLUMNS = (
+    "read, of pread + decode: means, median page",
+    "us of CPU, mean / p50 / p99 (pread + decode: mean, p99)",
+)
+
+
+def time_reads(store: DocumentStore, baseline: Baseline, count: int) -> tuple[str, str]:
+    """Read random pages by URL, warm, each beside the baseline; other processes may keep the core busy meanwhile."""
+    source = random.Random(7)
+    urls = [url.decode() for url in baseline.places]
+    chosen = [source.choice(urls) for _ in range(count)]
+    ours: list[float] = []
+    bare: list[float] = []
+    clock = time.thread_time
+    for turn in range(2):  # the first warms both
+        for url in chosen:
+            began = clock()
+            wanted = baseline.read(url)
+            between = clock()
+            document = store.get(url, families=("page",))
+            ended = clock()
+            assert document is not None and document.body == wanted, url
+            if turn:
+                bare.append(between - began)
+                ours.append(ended - between)
+    ratios = sorted(one / other for one, other in zip(ours, bare, strict=True))
+    ours.sort()
+    bare.sort()
+    mean, bare_mean = sum(ours) / count, sum(bare) / count
+    shown = [f"{1e6 * one:.0f}" for one in (mean, ours[count // 2], ours[count * 99 // 100])]
+    bare_p99 = bare[count * 99 // 100]
+    return (
+        f"{mean / bare_mean:.2f}x, {ratios[count // 2]:.2f}x",
+        f"{' / '.join(shown)} ({1e6 * bare_mean:.0f}, {1e6 * bare_p99:.0f})",
     )
-    parser.add_argument("--without-halving", action="store_true", help="leave out what deletes, and what ingests again")
-    parser.add_argument(
-        "--recrawls", action="store_true", help="measure LLVM and Clang 13 to 16 alone, as versions at the same URLs"
-    )
-    args = parser.parse_args()
-    stages = args.stages.split(",")
-    if unknown := set(stages) - set(STAGES):
-        parser.error(f"unknown stages {', '.join(sorted(unknown))}; there are {', '.join(STAGES)}")
-    if args.recrawls:
-        print(run_recrawls("LLVM and Clang 13 to 16", llvm_versions(args.corpus), stages, args.reads).render())
-        return
-    halving = not args.without_halving
+
+
+def main(
+    corpus: Path,
+    *,
+    stages: tuple[str, ...] = STAGES,
+    reads: int = 3000,
+    store: Path | None = None,
+    without_halving: bool = False,
+    recrawls: bool = False,
+) -> Section:
+    """What a store of a corpus takes on disk, stage by stage; a --store that is there is not ingested again.
+
+    Without halving nothing is deleted or ingested again.  With --recrawls LLVM and Clang 13 to 16 of the corpus alone
+    are measured, as versions at the same URLs.
+    """
+    if recrawls:
+        return run_recrawls("LLVM and Clang 13 to 16", llvm_versions(corpus), stages, reads)
     with tempfile.TemporaryDirectory(prefix="docstore-size-") as name:
-        print(run(args.corpus, Path(name), stages, args.reads, halving=halving, kept=args.store).render())
+        return run(corpus, Path(name), stages, reads, halving=not without_halving, kept=store)
 
 
 if __name__ == "__main__":
-    main()
+    run_commands(main)

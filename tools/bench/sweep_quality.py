@@ -9,17 +9,16 @@ Scored are `own`: the pairs of a sweep as the store is, against an exact join ov
 the write path flagged, against the same join; `truth`: a sweep with `--text visible --shingle-words 5` against the
 truth, with a margin of .03, because the two do not agree on what a word is; `speed`: on one core, verification and
 write-back included.  Pairs of versions of one URL are left out, pages under 50 words are apart.  Pairs are arrays of
-numbers (`pairset`): the full corpus of 121,351 pages with 4.4 million true pairs takes minutes.
+numbers (`exact_join.PairSet`): the full corpus of 121,351 pages with 4.4 million true pairs takes minutes.
 """
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -32,15 +31,14 @@ from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
 from docstore.dedup.kernel import Kernel
 from docstore.model.keys import canonical_url, url_of
-from docstore.model.types import Page, PutResult, VerdictKind
-from docstore.reference.fingerprints import Sets
+from docstore.model.types import PutResult, VerdictKind
+from docstore.reference.fingerprints import Numbers, Sets
 from docstore.store import DocumentStore
 from docstore.sweep.identity import BY_TEXT
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
 from docstore.sweep.pages import Versions, read_versions
-from tools.bench.exact_join import exact_join
-from tools.bench.harness import Section, machine, one_core
-from tools.bench.pairset import Numbers, PairSet, recall
+from tools.bench.exact_join import PairSet, exact_join, recall
+from tools.bench.harness import Section, machine, one_core, run_commands
 
 THRESHOLD = 0.8
 MARGIN = 0.03
@@ -99,8 +97,7 @@ def ingest(store: DocumentStore, corpus: Path) -> list[PutResult]:
     """Write all pages in the order of file names."""
     results: list[PutResult] = []
     for path in sorted(corpus.glob("*.warc.gz")):
-        pages: Iterable[Page] = (entry.page for entry in read(path) if isinstance(entry, PageEntry))
-        results.extend(store.put_pages(pages))
+        results.extend(store.put_pages(entry.page for entry in read(path) if isinstance(entry, PageEntry)))
     return results
 
 
@@ -270,45 +267,38 @@ def speed(store: DocumentStore) -> Section:
     return section
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("corpus", type=Path)
-    parser.add_argument("truth", type=Path)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--keep", type=Path, help="make the store here, in place of what is there, and leave it")
-    parser.add_argument("--store", type=Path, help="a store of this corpus, in place of making one; leaves out `write`")
-    arguments = parser.parse_args()
-    parts: list[str] = arguments.parts
+def main(
+    corpus: Path, truth: Path, *, parts: tuple[str, ...] = PARTS, keep: Path | None = None, store: Path | None = None
+) -> Iterator[Section]:
+    """Score a sweep of a corpus.
+
+    --keep makes the store there, in place of what is there, and leaves it; --store is a store of this corpus, in place
+    of making one, and leaves out `write`.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        path: Path = arguments.store or arguments.keep or folder / "store"
+        path = store or keep or folder / "store"
         results: list[PutResult] = []
-        if arguments.store is None:
+        if store is None:
             shutil.rmtree(path, ignore_errors=True)
-            with docstore.open(path, create=True, durability="none") as store:
-                results = ingest(store, arguments.corpus)
-        with docstore.open(path) as store:
-            versions = read_versions(store)
-            names = named(versions, arguments.truth)
+            with docstore.open(path, create=True, durability="none") as made:
+                results = ingest(made, corpus)
+        with docstore.open(path) as opened:
+            versions = read_versions(opened)
+            names = named(versions, truth)
             if "own" in parts or ("write" in parts and results):
-                own = own_truth(store, versions)
+                own = own_truth(opened, versions)
                 if "own" in parts:
-                    show(against_own(own, names, swept(store, names, folder)[0]))
+                    yield against_own(own, names, swept(opened, names, folder)[0])
                 if "write" in parts and results:
-                    show(at_write_time(own, names, results))
+                    yield at_write_time(own, names, results)
                 del own
             if "truth" in parts:
-                truth = independent_truth(names, arguments.truth)
-                show(against_truth(truth, names, *swept(store, names, folder, "visible", 5)))
+                pairs = independent_truth(names, truth)
+                yield against_truth(pairs, names, *swept(opened, names, folder, "visible", 5))
             if "speed" in parts:
-                show(speed(store))
-
-
-def show(section: Section) -> None:
-    """Print one table."""
-    print(section.render(), flush=True)
+                yield speed(opened)
 
 
 if __name__ == "__main__":
-    main()
+    run_commands(main)

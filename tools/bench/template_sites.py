@@ -1,26 +1,27 @@
 """What the detector finds on sites of one template and under attack, and what it costs.
 
-    python -m tools.bench.template_sites [--sizes 200,1000,3000,10000,30000] [--svg docs/img/template-sites.svg]
+    python -m tools.bench.template_sites judge [--sizes 200 1000 3000 10000 30000] [--svg docs/img/template-sites.svg]
+    python -m tools.bench.template_sites time KIND|CORPUS_DIR PAGES
 
-A site is posted page after page, each judged first, as the write path does; then copies of pages drawn from it are
-judged: with words changed (`near` asked), and the page itself where a page with 300 words around it came before
-(`contained` asked).  *Named* counts those that name the very page; *listed* those that `similar` would list it for.
-An attack posts its pages, then its target, then judges copies of the target.  All of it works on analyses over the
-engine in memory, so that what is measured is index and detector alone.
+Sites, copies of their pages, and attacks are lists of words.  Every site is drawn from a seed; no two of its pages have
+a Jaccard coefficient of five-word shingles above .8.  A site is posted page after page, each judged first, as the write
+path does; then copies of pages drawn from it are judged: with words changed (`near` asked), and the page itself where a
+page with 300 words around it came before (`contained` asked).  *Named* counts those that name the very page; *listed*
+those that `similar` would list it for.  An attack posts its pages, then its target, then judges copies of the target.
+All of it works on analyses over an engine of its own, so that what is measured is index and detector alone.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import tempfile
-import time
 from collections import defaultdict
-from collections.abc import Sequence
-from itertools import islice, pairwise
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
-from typing import NamedTuple, Self
+from time import thread_time
+from typing import Final, NamedTuple, Self
 
 import docstore
 from docstore.dedup.comparable import REASON_CROWDED, TitledPage
@@ -33,18 +34,171 @@ from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, VerdictKind
 from docstore.reference.fingerprints import overlap
 from docstore.tablets.engines.leveldb import LevelDBEngine
-from tools.bench.harness import Section, one_core
-from tools.bench.sites import COPIES, SITES, Words, attack, larger, one_word
-from tools.bench.svg import Plot
+from tools.bench.harness import Section, load_pages, one_core, run_commands
+from tools.bench.plots import Plot
 
-COMMAND = "python -m tools.bench.template_sites"
+Words = list[str]
+
+COMMON_WORDS: Final = 3000
+SLOT_VALUES: Final = 12
+SHINGLE_WORDS: Final = 5
+
+
+def rare(source: random.Random, count: int) -> Words:
+    """Words that occur nowhere else."""
+    return [f"r{source.randrange(1 << 40):x}" for _ in range(count)]
+
+
+_ZIPF: Final = list(accumulate(1 / (place + 10) for place in range(COMMON_WORDS)))
+_COMMON: Final = [f"c{place}" for place in range(COMMON_WORDS)]
+
+
+def common(source: random.Random, count: int) -> Words:
+    """Words of one vocabulary, as often as words of a language are (Zipf 1949)."""
+    return source.choices(_COMMON, cum_weights=_ZIPF, k=count)
+
+
+def _with_text(own: Callable[[random.Random, int], Words], source: random.Random, share: float) -> Iterator[Words]:
+    """A template of 200 to 800 words around text of a page's own: that share of the page, and up to twice as much."""
+    template = common(source, source.randrange(200, 500))
+    cut = source.randrange(len(template))
+    least = max(12, round(len(template) * share / (1 - share)))
+    while True:
+        yield template[:cut] + own(source, source.randrange(least, 2 * least)) + template[cut:]
+
+
+def own_text(source: random.Random) -> Iterator[Words]:
+    """Shared words around rare ones of the page's own: a sixth of it and more."""
+    return _with_text(rare, source, 1 / 6)
+
+
+def common_text(source: random.Random) -> Iterator[Words]:
+    """Shared words around common ones, in an order of the page's own."""
+    return _with_text(common, source, 1 / 6)
+
+
+def tenth(source: random.Random) -> Iterator[Words]:
+    """Shared words around a tenth of the page's own: siblings at J about .8."""
+    return _with_text(common, source, 0.115)
+
+
+def slots(source: random.Random) -> Iterator[Words]:
+    """Sentences of a template, each with one slot that one of twelve words fills: no shingle is a page's own."""
+    sentences = [common(source, 17) for _ in range(source.randrange(16, 40))]
+    values = [rare(source, SLOT_VALUES) for _ in sentences]
+    while True:
+        yield [word for text, some in zip(sentences, values, strict=True) for word in (*text, source.choice(some))]
+
+
+def tables(source: random.Random) -> Iterator[Words]:
+    """Rows of shared labels, each with a number below a hundred; a page leaves some rows out."""
+    labels = [common(source, 9) for _ in range(source.randrange(30, 60))]
+    while True:
+        kept = [label for label in labels if source.random() < 0.9]
+        yield [word for label in kept for word in (*label, str(source.randrange(100)))]
+
+
+def forum(source: random.Random) -> Iterator[Words]:
+    """Threads of four pages of eight posts: half of them quote an earlier post of the thread."""
+    head, foot = common(source, 80), common(source, 60)
+    while True:
+        posts: list[Words] = []
+        for _ in range(4):
+            page = list(head)
+            for _ in range(8):
+                quoted = ["quote", *source.choice(posts)] if posts and source.random() < 0.5 else []
+                post = common(source, source.randrange(15, 60))
+                posts.append(post)
+                page += [*quoted, "said", *post, "reply", "report", "share"]
+            yield page + foot
+
+
+SITES: Final[dict[str, Callable[[random.Random], Iterator[Words]]]] = {
+    "rare words": own_text,
+    "common words": common_text,
+    "a tenth its own": tenth,
+    "slots": slots,
+    "tables": tables,
+    "forum": forum,
+}
+
+
+# --- copies
+
+
+def changed(words: Sequence[str], count: int, source: random.Random) -> Words:
+    """The page with so many words replaced."""
+    result = list(words)
+    for place in source.sample(range(len(words)), min(count, len(words))):
+        result[place] = f"x{source.randrange(1 << 40):x}"
+    return result
+
+
+def changed_to(words: Sequence[str], jaccard: float, source: random.Random) -> Words:
+    """The page with as many words replaced as bring it to that Jaccard coefficient, about."""
+    shingles = len(words) - SHINGLE_WORDS + 1
+    lost = shingles * (1 - jaccard) / (1 + jaccard)
+    result = list(words)
+    gone: set[int] = set()
+    for place in source.sample(range(len(words)), len(words)):
+        touched = {start for start in range(place - SHINGLE_WORDS + 1, place + 1) if 0 <= start < shingles}
+        if len(gone) >= lost:
+            break
+        if len(gone | touched) > lost + 2 and gone:
+            continue
+        gone |= touched
+        result[place] = f"x{source.randrange(1 << 40):x}"
+    return result
+
+
+def one_word(words: Sequence[str], source: random.Random) -> Words:
+    """One word changed."""
+    return changed(words, 1, source)
+
+
+def larger(words: Sequence[str], source: random.Random) -> Words:
+    """The page with 300 words around it: it is contained."""
+    before = source.randrange(300)
+    return [*common(source, before), *words, *common(source, 300 - before)]
+
+
+COPIES: Final[dict[str, Callable[[Sequence[str], random.Random], Words]]] = {
+    "one word changed": one_word,
+    "five words changed": lambda words, source: changed(words, 5, source),
+    "J about .9": lambda words, source: changed_to(words, 0.9, source),
+    "J about .83": lambda words, source: changed_to(words, 0.83, source),
+}
+
+
+# --- attacks
+
+
+class Attack(NamedTuple):
+    """Pages that a stranger makes of a text before that text is stored.
+
+    Attributes:
+        target: words of the text.
+        pages: at J about .78 to it.
+    """
+
+    target: Words
+    pages: list[Words]
+
+
+def attack(source: random.Random, words: int, pages: int) -> Attack:
+    """An attack on a text of so many words."""
+    target = common(source, words)
+    return Attack(target, [changed_to(target, 0.78, source) for _ in range(pages)])
+
+
+COMMAND = "python -m tools.bench.template_sites judge"
 SEED = 20261121
 SIZES = (200, 1000, 3000, 10_000, 30_000)
 BANDS = ((0.95, 1.0), (0.85, 0.95), (0.8, 0.85))
 GROUP_PAGES = 256
 BODY = b"not compared: checksums decide"
 CHUNK_PAGES = 1000
-ATTACKS = ((300, 60), (300, 120), (300, 400), (30_000, 120), (30_000, 400))
+ATTACKS = ("300x60", "300x120", "300x400", "30000x120", "30000x400")
 """Pages, and words of the target."""
 
 
@@ -128,7 +282,7 @@ class Written:
         pointers, analyses = [], []
         for start in range(0, len(texts), GROUP_PAGES):
             group = self.analyse(texts[start : start + GROUP_PAGES])
-            begun = time.thread_time()
+            begun = thread_time()
             self._index.prepare(group)
             rows = []
             for analysis in group:
@@ -139,11 +293,11 @@ class Written:
                 rows += self._index.add(pointer.row_key, pointer.timestamp, analysis, status=200)
                 pointers.append(pointer)
             rows += self._index.group_mutations()
-            self.seconds += time.thread_time() - begun
+            self.seconds += thread_time() - begun
             self._engine.mutate_rows(rows, Durability.NONE)
-            begun = time.thread_time()
+            begun = thread_time()
             self._index.end_group(committed=True)
-            self.seconds += time.thread_time() - begun
+            self.seconds += thread_time() - begun
             analyses += group
         return pointers, analyses
 
@@ -316,26 +470,43 @@ def plot_of(results: dict[str, list[SiteResult]], sizes: Sequence[int]) -> Plot:
     return plot
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="pages of a site")
-    parser.add_argument("--sites", default=",".join(SITES), help="kinds of sites")
-    parser.add_argument("--copies", type=int, default=400, help="pages copied of each site")
-    parser.add_argument("--attacks", default=",".join(f"{pages}x{words}" for pages, words in ATTACKS))
-    parser.add_argument("--svg", type=Path, help="where to draw recall against site size")
-    args = parser.parse_args()
-    sizes = [int(size) for size in args.sizes.split(",") if size]
-    names = [name for name in args.sites.split(",") if name]
-    attacks = [tuple(map(int, one.split("x"))) for one in args.attacks.split(",") if one]
+def texts_of(what: str, count: int) -> list[Words]:
+    """Pages of a site, or the main texts of a corpus, as words."""
+    if what in SITES:
+        return list(islice(SITES[what](random.Random(f"{SEED} {what} {count}")), count))
+    kernel = Kernel("scored")
+    return [kernel.analyse(page.body, "text/html").main.split() for page in load_pages(Path(what), count)]
+
+
+def judge(
+    *,
+    sizes: tuple[int, ...] = SIZES,
+    sites: tuple[str, ...] = tuple(SITES),
+    copies: int = 400,
+    attacks: tuple[str, ...] = ATTACKS,
+    svg: Path | None = None,
+) -> Iterator[Section]:
+    """Find copies on sites of one template, and of texts under attack (pages x words); draw recall against size."""
     with one_core():
-        section, results = site_tables(sizes, names, args.copies)
-        attacked = attack_table([(pages, words) for pages, words in attacks], 100)
-    print(section.render())
-    print(attacked.render())
-    if args.svg is not None:
-        plot_of(results, sizes).write(args.svg)
+        section, results = site_tables(sizes, sites, copies)
+        yield section
+        pairs = [(int(pages), int(words)) for pages, words in (one.split("x") for one in attacks)]
+        yield attack_table(pairs, 100)
+    if svg is not None:
+        plot_of(results, sizes).write(svg)
+
+
+def time(what: str, pages: int) -> None:
+    """Processor time a page of detector and index, on a kind of site or on the main texts of a folder of WARC files.
+
+    To compare two versions, run both in turns: ratios hold on a shared machine, microseconds do not.
+    """
+    texts = texts_of(what, pages)
+    with Written() as written:
+        for start in range(0, len(texts), CHUNK_PAGES):
+            written.write(texts[start : start + CHUNK_PAGES])
+        print(f"{written.seconds / len(texts) * 1e6:.0f} us a page, {len(texts)} pages")
 
 
 if __name__ == "__main__":
-    main()
+    run_commands(judge, time)

@@ -17,10 +17,20 @@ import signal
 import sys
 from pathlib import Path
 
-from tools.cluster.artifacts import NotAvailable, cache_folder, default_root, fetch, folder
-from tools.cluster.lifecycle import start, stop
-from tools.cluster.processes import Processes
-from tools.cluster.settings import Cluster, load, made, split_name
+from tools.cluster.hbase import (
+    Cluster,
+    NotAvailable,
+    Processes,
+    cache_folder,
+    default_root,
+    fetch,
+    folder,
+    load,
+    made,
+    split_name,
+    start,
+    stop,
+)
 
 NOT_AVAILABLE = 3
 """Exit code where Java, Maven or the artifacts cannot be had."""

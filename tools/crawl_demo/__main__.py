@@ -8,22 +8,29 @@ the end every page that a crawler was told is stored is compared byte by byte, a
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
+import http.client
 import json
+import os
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, NamedTuple
 
 import docstore
-from tools.crawl_demo import acks
-from tools.crawl_demo.acks import Ack
-from tools.crawl_demo.processes import ServedStore, ask, await_true, crawler, pywb
-from tools.crawl_demo.replaying import Reader, reading, replays
 from tools.crawl_demo.sites import REAL_PAGES, SITES, serve
+from tools.crawl_demo.spider import Ack, read_acks
 
 CRAWLED = ("honest", "trap")
 BEFORE_KILL = 150
@@ -55,7 +62,7 @@ class Demo:
 
     def acknowledged(self) -> list[Ack]:
         """All pages that the store has answered for, of both crawlers."""
-        return [ack for file in self._files for ack in acks.read(file)]
+        return [ack for file in self._files for ack in read_acks(file)]
 
     def run(self, sites: Sequence[str], kills: int) -> None:
         """The whole of it, against sites that are served; the server is killed so many times."""
@@ -176,6 +183,186 @@ def main() -> None:
         finally:
             demo.server.close()
     sys.exit(0 if demo.is_well else 1)
+
+
+ROOT = Path(__file__).parent.parent.parent
+PYWB = "pywb==2.10.0"
+READY_SECONDS = 120
+PYWB_CONFIG = "collections:\n  web:\n    index_paths: cdx+http://127.0.0.1:{port}/web/cdx\n"
+
+
+class Answer(NamedTuple):
+    """Of an HTTP request; status 0 where nobody answered."""
+
+    status: int
+    body: str
+
+
+def ask(port: int, path: str, message: dict[str, Any] | None = None) -> Answer:
+    """GET, or POST with a JSON message."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        if message is None:
+            connection.request("GET", path)
+        else:
+            connection.request("POST", path, json.dumps(message), {"Content-Type": "application/json"})
+        found = connection.getresponse()
+        return Answer(found.status, found.read().decode("utf-8", "replace"))
+    except (OSError, http.client.HTTPException):
+        return Answer(0, "")
+    finally:
+        connection.close()
+
+
+def free_port() -> int:
+    """One that nobody listens on just now."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+def await_true(is_so: Callable[[], bool], what: str, seconds: float = READY_SECONDS) -> None:
+    """Wait until something is so.
+
+    Raises:
+        SystemExit: it was not in time.
+    """
+    until = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > until:
+            sys.exit(f"crawl_demo: {what} did not happen within {seconds:g} s")
+        time.sleep(0.05)
+
+
+class ServedStore:
+    """`docstore serve` in a process of its own, on ports that stay the same when it starts again."""
+
+    def __init__(self, store: Path) -> None:
+        self.store = store
+        self.port, self.archive_port = free_port(), free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> float:
+        """Start it; -> seconds until it answers."""
+        began = time.monotonic()
+        command = [sys.executable, "-m", "docstore.cli", "serve", "--store", str(self.store), "--create"]
+        command += ["--port", str(self.port), "--archive-port", str(self.archive_port)]
+        log = self.store.with_suffix(".log").open("ab")
+        self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        log.close()
+        await_true(lambda: ask(self.port, "/healthz").status == 200, "the start of the server")
+        return time.monotonic() - began
+
+    def kill(self) -> None:
+        """SIGKILL: it can save nothing."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; -> its exit code."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(READY_SECONDS)
+
+    def close(self) -> None:
+        """Leave no process behind."""
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+
+
+@contextmanager
+def crawler(site: str, **settings: object) -> Iterator[subprocess.Popen[str]]:
+    """A Scrapy process that crawls a site."""
+    command = [sys.executable, "-m", "tools.crawl_demo.spider", site]
+    command += [f"{name}={value}" for name, value in settings.items()]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        process.communicate()
+
+
+def pywb_program() -> Path:
+    """`wayback` of pywb, in the environment that the tests of clients use; installed if it is not there."""
+    folder = ROOT / ".venv-clients" / PYWB
+    if not (folder / "complete").exists():
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        subprocess.run([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", PYWB], check=True)
+        (folder / "complete").touch()
+    return folder / "bin" / "wayback"
+
+
+@contextmanager
+def pywb(archive_port: int, folder: Path) -> Iterator[int]:
+    """pywb, unmodified, which replays from the archive API; gives its port."""
+    folder.mkdir()
+    (folder / "config.yaml").write_text(PYWB_CONFIG.format(port=archive_port))
+    program, port = pywb_program(), free_port()
+    command = [str(program.with_name("python")), str(program), "-b", "127.0.0.1", "-p", str(port)]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=dict(os.environ))
+        try:
+            await_true(lambda: ask(port, "/").status == 200, "the start of pywb")
+            yield port
+        finally:
+            process.terminate()
+            process.wait()
+
+
+PAUSE_SECONDS = 0.2
+
+
+class Reader:
+    """Replays acknowledged pages by chance.
+
+    Attributes:
+        right: pages that had their title.
+        missing: those that did not come.
+    """
+
+    def __init__(self, port: int, acks: Callable[[], list[Ack]]) -> None:
+        self._port = port
+        self._acks = acks
+        self._stop = threading.Event()
+        self.right = 0
+        self.missing = 0
+
+    def run(self) -> None:
+        """Until told to stop."""
+        random = Random(1)
+        while not self._stop.wait(PAUSE_SECONDS):
+            if acks := self._acks():
+                is_right = replays(self._port, random.choice(acks))
+                self.right += is_right
+                self.missing += not is_right
+
+    def stop(self) -> None:
+        """End it."""
+        self._stop.set()
+
+
+def replays(port: int, ack: Ack) -> bool:
+    """Whether pywb shows a page as it was fetched."""
+    digits = f"{datetime.fromtimestamp(ack.timestamp / 1e6, UTC):%Y%m%d%H%M%S}"
+    found = ask(port, f"/web/{digits}mp_/{ack.url}")
+    return found.status == 200 and f"<h1>{escape(ack.title)}</h1>" in found.body
+
+
+@contextmanager
+def reading(port: int, acks: Callable[[], list[Ack]]) -> Iterator[Reader]:
+    """A reader in a thread."""
+    reader = Reader(port, acks)
+    thread = threading.Thread(target=reader.run, name="reader")
+    thread.start()
+    try:
+        yield reader
+    finally:
+        reader.stop()
+        thread.join()
 
 
 if __name__ == "__main__":

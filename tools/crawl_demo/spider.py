@@ -10,10 +10,11 @@ import json
 import sys
 from collections.abc import Iterator
 from hashlib import sha256
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import scrapy
-from scrapy.crawler import CrawlerProcess
+from scrapy.crawler import Crawler, CrawlerProcess
 from scrapy.http import Response, TextResponse
 from scrapy.linkextractors import LinkExtractor
 
@@ -58,7 +59,7 @@ def main(arguments: list[str]) -> None:
     if "DOCSTORE_STORE" in given:
         settings["ADDONS"] = {"docstore.scrapy.Docstore": 500}
     if "DEMO_ACKS" in given:
-        settings["ITEM_PIPELINES"] = {"tools.crawl_demo.acks.AckWriter": 950}
+        settings["ITEM_PIPELINES"] = {"tools.crawl_demo.spider.AckWriter": 950}
     process = CrawlerProcess(settings)
     crawler = process.create_crawler(SiteSpider)
     process.crawl(crawler, url=arguments[0])
@@ -67,6 +68,48 @@ def main(arguments: list[str]) -> None:
     assert isinstance(crawler.spider, SiteSpider)
     stats = {name: value for name, value in crawler.stats.get_stats().items() if isinstance(value, int | float | str)}
     print(json.dumps({"real": len(crawler.spider.real), "stats": stats}))
+
+
+class Ack(NamedTuple):
+    """A page that the store has answered for.
+
+    Attributes:
+        url: of its row.
+        timestamp: of the capture, in microseconds.
+        sha256: of its body as it was fetched.
+        title: as it was fetched.
+    """
+
+    url: str
+    timestamp: int
+    sha256: str
+    title: str
+
+
+class AckWriter:
+    """A pipeline behind docstore's: notes each item that has an answer in the file of the setting DEMO_ACKS."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(Path(crawler.settings["DEMO_ACKS"]))
+
+    def process_item(self, item: dict[str, Any]) -> dict[str, Any]:
+        if answer := item.get("docstore"):
+            ack = Ack(answer["url"], answer["timestamp"], item["sha256"], item["title"])
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(ack) + "\n")
+        return item
+
+
+def read_acks(path: Path) -> list[Ack]:
+    """All that were noted; a line that is being written is left for the next time."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+    return [Ack(*json.loads(line)) for line in lines]
 
 
 if __name__ == "__main__":

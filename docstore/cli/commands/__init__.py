@@ -1,1 +1,0 @@
-"""One file a command: its arguments, its examples, and how its answer is shown."""

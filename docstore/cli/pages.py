@@ -1,0 +1,638 @@
+"""Write, read, list and delete pages and their cells, one URL or a range of them.
+
+The cold start of `docstore get` counts: it reads no family that it does not show, and this module imports neither numpy
+nor lxml nor a reader of archives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from docstore.cli import answers, arguments, output
+from docstore.cli.opening import open_in, open_named, stored_url
+from docstore.model import keys
+from docstore.model.capture import REASON_NOT_MODIFIED
+from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.model.keys import complete_url, holds_password
+from docstore.model.types import Cell, DeleteCells, DeleteFamily, Mutation, ReadSpec
+from docstore.reading.cells import Row
+from docstore.reading.documents import Capture, Document
+from docstore.store import SNIPPET_LENGTH
+
+if TYPE_CHECKING:
+    from docstore.attach import Store
+
+# --- docstore put
+
+
+PUT_DESCRIPTION = """\
+Write one page and print the verdict: new, exact, same_text, near, contained or similar,
+and how it differs from the URL's own version before it."""
+
+PUT_EXAMPLES = """\
+docstore put https://example.com/ page.html
+curl -s https://example.com/ | docstore put https://example.com/ -
+docstore put example.com/a a.html --header 'Content-Type: text/html; charset=utf-8' --at 2024-05-01
+docstore put https://example.com/ --status 304
+docstore put https://example.com/copy page.html --on exact=reject --json
+"""
+
+NO_BODY_STATUS = 304
+
+
+def add_put_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("url", metavar="URL", help="of the page; https:// is added where the scheme is missing")
+    parser.add_argument("file", metavar="FILE", nargs="?", help="its body; - or nothing for stdin")
+    parser.add_argument(
+        "--header",
+        metavar="'NAME: VALUE'",
+        type=arguments.header,
+        action="append",
+        default=[],
+        help="a response header as received; may be repeated",
+    )
+    parser.add_argument(
+        "--status", metavar="N", type=arguments.status, default=200, help="HTTP status (default: 200); 304 is a visit"
+    )
+    parser.add_argument("--at", metavar="TIME", type=arguments.time_micros, help="when it was fetched (default: now)")
+    arguments.add_any_time(parser)
+    arguments.add_policies(parser)
+    arguments.add_durability(parser)
+    arguments.add_create(parser)
+    arguments.add_store(parser)
+    arguments.add_json(parser, "the answer as one JSON object")
+
+
+def run_put(args: argparse.Namespace) -> int:
+    """Write the page."""
+    url = complete_url(args.url)
+    body = _body(args.file, args.status)
+    with open_named(args, create=args.create, durability=args.durability) as store:
+        policies = {**dict(store.schema.policies), **dict(args.on)}
+        result = store.put_page(
+            url,
+            body,
+            headers=tuple(args.header),
+            status=args.status,
+            fetched_at=args.at,
+            policies=policies,
+            any_time=args.any_time,
+        )
+    if holds_password(url):
+        output.note("the URL names a user and a password, which are stored and listed with it")
+    if args.json:
+        output.json_line(answers.put_fields(result))
+    else:
+        output.table(answers.put_words(result))
+    return EXIT_OK
+
+
+def _body(file: str | None, status: int) -> bytes:
+    if file is not None:
+        return arguments.read_input(file)
+    if status == NO_BODY_STATUS:
+        return b""
+    if sys.stdin.isatty():
+        raise InvalidArgument("no body; name a FILE, or pipe the page into stdin")
+    return arguments.read_input("-")
+
+
+# --- docstore get
+
+
+GET_DESCRIPTION = """\
+Print a page: title and text, or what the options select.  --versions prints
+several captures, newest first.  --snippet prints the passages that answer a
+query, of one page or of all pages of a result list.  --explain prints each
+block of the page, whether it is main text, and why.  Main text decides what
+the page is a duplicate of."""
+
+GET_EXAMPLES = """\
+docstore get https://example.com/
+docstore get example.com --variants --follow
+docstore get https://example.com/ --at 2024-05-01T12:00:00Z
+docstore get https://example.com/logo.png --body > logo.png
+docstore get https://example.com/ --headers
+docstore get https://example.com/ --column http:type
+docstore get https://example.com/ --column anchor:
+docstore get https://example.com/ --versions 3 --json
+docstore get https://example.com/ --explain
+docstore get https://example.com/ --snippet 'solar power'
+docstore get https://example.com/ https://example.org/ --snippet solar --html
+"""
+
+
+def add_get_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "urls",
+        metavar="URL",
+        nargs="+",
+        help="of the page; https:// is added where the scheme is missing; several only with --snippet",
+    )
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--body", action="store_true", help="the bytes as fetched, nothing added")
+    shown.add_argument("--headers", action="store_true", help="status and response headers")
+    shown.add_argument(
+        "--explain", action="store_true", help="each block of the page: whether it is main text, and why"
+    )
+    shown.add_argument(
+        "--column",
+        metavar="F:Q",
+        type=arguments.column,
+        help="the value of one column as stored; F: lists a whole family, such as anchor: (qualifier, time, value)",
+    )
+    shown.add_argument(
+        "--snippet",
+        metavar="QUERY",
+        help="the passages that cover the query best, its words marked (in bold, or between asterisks); with '' the "
+        "description or the beginning",
+    )
+    parser.add_argument(
+        "--length", metavar="N", type=arguments.positive, help=f"characters of a snippet (default: {SNIPPET_LENGTH})"
+    )
+    parser.add_argument("--html", action="store_true", help="a snippet that is safe in HTML, words in <mark>")
+    parser.add_argument("--at", metavar="TIME", type=arguments.time_micros, help="the newest capture up to this time")
+    parser.add_argument(
+        "--versions", metavar="N", type=arguments.positive, default=1, help="most captures (default: 1)"
+    )
+    parser.add_argument("--follow", action="store_true", help="follow stored redirects")
+    parser.add_argument(
+        "--follow-duplicates", action="store_true", help="of a page that was rejected, show the page that it duplicates"
+    )
+    parser.add_argument(
+        "--variants", action="store_true", help="if there is no such page, try http or https, with and without www"
+    )
+    arguments.add_store(parser)
+    arguments.add_read_only(parser)
+    arguments.add_json(parser, "one JSON object a line: one a capture, with --column one a cell")
+
+
+def run_get(args: argparse.Namespace) -> int:
+    """Print the page."""
+    _check(args)
+    with open_named(args) as store:
+        url = stored_url(store, args.urls[0])
+        if args.snippet is not None:
+            return _print_snippets(args, store, [url, *(stored_url(store, one) for one in args.urls[1:])])
+        if args.column is not None:
+            return _print_column(args, store, url)
+        document = store.get(
+            url,
+            at=args.at,
+            versions=args.versions,
+            families=_families(args),
+            follow=args.follow,
+            variants=args.variants,
+            follow_duplicates=args.follow_duplicates,
+        )
+        if document is None:
+            return _nothing(args, store, url)
+        if document.via and not args.json:
+            via = " and ".join(map(output.shown_url, document.via))
+            output.note(f"showing {output.shown_url(document.url)}, reached from {via}")
+        if args.explain:
+            return _print_explanations(args, store, document)
+        for number, capture in enumerate(document.captures):
+            _print_capture(args, store, document, capture, first=number == 0)
+    return EXIT_OK
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse options that do not go together."""
+    if args.snippet is None:
+        if len(args.urls) > 1:
+            raise InvalidArgument("several URLs go only with --snippet; ask for one page at a time")
+        if args.length is not None or args.html:
+            raise InvalidArgument("--length and --html go only with --snippet QUERY")
+    elif args.follow or args.variants or args.follow_duplicates or args.versions > 1:
+        raise InvalidArgument(
+            "--snippet goes with none of --follow, --follow-duplicates, --variants and --versions; drop them"
+        )
+
+
+def _print_snippets(args: argparse.Namespace, store: Store, urls: list[str]) -> int:
+    """Print a snippet a page; with several pages a line of URL, tab, snippet each."""
+    length = SNIPPET_LENGTH if args.length is None else args.length
+    found = 0
+    for url, snippet in zip(urls, store.snippets(urls, args.snippet, length=length, at=args.at), strict=True):
+        if snippet is None:
+            if not _say_rejected(args, store, url):
+                output.note(f"no text of {output.shown_url(url)}")
+            continue
+        found += 1
+        if args.json:
+            output.json_line(answers.snippet_fields(snippet))
+            continue
+        shown = answers.snippet_pieces(snippet, html=args.html)
+        output.styled_line([f"{output.shown_url(url)}\t", *shown] if len(urls) > 1 else shown)
+    return EXIT_OK if found else EXIT_NOTHING_FOUND
+
+
+def _print_explanations(args: argparse.Namespace, store: Store, document: Document) -> int:
+    explaining = import_module("docstore.cli.explaining")
+    found = False
+    for capture in document.captures:
+        if args.versions > 1 and not args.json:
+            output.line(f"{chr(10) if found else ''}--- {output.iso(capture.timestamp)}")
+        found |= explaining.print_explanation(document, capture, store.schema.extractor, as_json=args.json)
+    return EXIT_OK if found else EXIT_NOTHING_FOUND
+
+
+def _families(args: argparse.Namespace) -> tuple[str, ...]:
+    if args.explain:
+        return ("http", "text", "dedup", "page")
+    if args.json:
+        return ("http", "text", "dedup", "page") if args.body else ("http", "text", "dedup")
+    if args.body:
+        return ("page",)
+    return ("http",) if args.headers else ("text",)
+
+
+def _nothing(args: argparse.Namespace, store: Store, url: str) -> int:
+    if not _say_rejected(args, store, url):
+        when = "" if args.at is None else f" at {output.iso(args.at)}"
+        hint = "" if args.variants else "; --variants tries http and www too"
+        output.note(f"no page {output.shown_url(url)}{when}{hint}")
+    return EXIT_NOTHING_FOUND
+
+
+def _say_rejected(args: argparse.Namespace, store: Store, url: str) -> bool:
+    """Say that a page which is not there was rejected, and for which; whether it was."""
+    rejected = answers.rejection(store, url, args.at)
+    if rejected is None:
+        return False
+    if args.json:
+        output.json_line(answers.capture_fields(rejected, rejected.newest))
+    gone = "that page is gone or has changed, fetch this one again"
+    hint = gone if args.follow_duplicates else "--follow-duplicates shows that page"
+    output.note(f"{answers.rejected_words(rejected)}; {hint}")
+    return True
+
+
+def _print_capture(
+    args: argparse.Namespace, store: Store, document: Document, capture: Capture, *, first: bool
+) -> None:
+    if args.json:
+        fields = answers.capture_fields(document, capture)
+        if args.body:
+            fields.update(output.bytes_fields("body", capture.body or b""))
+        output.json_line(fields)
+        return
+    if args.body:
+        output.write_bytes(capture.body or b"")
+        return
+    if args.versions > 1:
+        output.line(f"{'' if first else chr(10)}--- {output.iso(capture.timestamp)}")
+    if args.headers:
+        output.line(f"HTTP {capture.status}")
+        for name, value in capture.headers or ():
+            output.line(f"{name}: {value}")
+    elif capture.title or capture.text:
+        output.line("\n\n".join(part for part in (capture.title, capture.shown_text) if part))
+    else:
+        _note_no_text(store, document.url, capture.timestamp)
+
+
+def _note_no_text(store: Store, url: str, timestamp: int) -> None:
+    http = store.get(url, at=timestamp, families=("http",))
+    what = f"status {http.status}, {http.newest.media_type or 'type unknown'}" if http else "gone"
+    output.note(f"{output.shown_url(url)} has no text ({what}); --body prints its bytes")
+
+
+def _print_column(args: argparse.Namespace, store: Store, url: str) -> int:
+    family, qualifier = args.column
+    found = 0
+    for cell in _cells(args, store, url, family, qualifier):
+        found += 1
+        if args.json:
+            output.json_line(answers.cell_fields(cell))
+        elif qualifier:
+            output.write_bytes(cell.value)
+        else:
+            words = (answers.text_of(cell.qualifier), output.iso(cell.timestamp), answers.value_words(cell.value))
+            output.line("\t".join(output.one_line(word) for word in words))
+    if not found:
+        wanted = f"{family}:{answers.text_of(qualifier)}"
+        output.note(f"{output.shown_url(url)} has no cell {wanted}")
+    return EXIT_OK if found else EXIT_NOTHING_FOUND
+
+
+def _cells(args: argparse.Namespace, store: Store, url: str, family: str, qualifier: bytes) -> Iterator[Cell]:
+    spec = ReadSpec(
+        families=(family,),
+        qualifier_prefix=qualifier,
+        end=None if args.at is None else args.at + 1,
+        versions=args.versions,
+    )
+    for cell in store.cells.slices(url, spec=spec):
+        if not qualifier or cell.qualifier == qualifier:
+            yield cell
+
+
+# --- docstore history
+
+
+HISTORY_DESCRIPTION = """\
+List the live captures of a page and those that a policy rejected, newest
+first: when, status, how it differs from the version before it, and what it was
+to other URLs when it was written."""
+
+HISTORY_EXAMPLES = """\
+docstore history https://example.com/
+docstore history example.com/about --json
+"""
+
+
+def add_history_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("url", metavar="URL", help="of the page; https:// is added where the scheme is missing")
+    arguments.add_store(parser)
+    arguments.add_read_only(parser)
+    arguments.add_json(parser, "one JSON object a line: one a capture")
+
+
+def run_history(args: argparse.Namespace) -> int:
+    """List the captures."""
+    with open_named(args) as store:
+        url = stored_url(store, args.url)
+        documents = store.history(url)
+    if not documents:
+        output.note(f"no page {output.shown_url(url)}")
+        return EXIT_NOTHING_FOUND
+    if args.json:
+        for document in documents:
+            output.json_line(answers.capture_fields(document, document.newest))
+    else:
+        output.table(map(_row, documents), ("time", "status", "previous", "stored", "verdict"), right=(1,))
+    return EXIT_OK
+
+
+def _row(document: Document) -> tuple[str, ...]:
+    capture = document.newest
+    stored, shown = capture.verdict, capture.shown_verdict
+    when, status = output.iso(capture.timestamp), str(capture.status or output.NOTHING)
+    if stored is None or shown is None or stored.reason == REASON_NOT_MODIFIED:
+        return when, status, output.NOTHING, "visit", output.NOTHING
+    previous = str(stored.previous)
+    if previous == "changed":
+        previous += f" {answers.similarity(stored.previous_similarity)}"
+    return when, status, previous, stored.stored, answers.verdict_words(shown)
+
+
+# --- docstore scan
+
+
+SCAN_DESCRIPTION = """\
+List cells of rows in row-key order: the pages of a site are together.  Without
+a range all rows are read.  One line a cell: URL, column, time, value.  Each
+column shows its newest version, or as many as --versions says.  For a binary
+value the length is shown; --json and --full show the value."""
+
+SCAN_EXAMPLES = """\
+docstore scan --host example.com --keys-only
+docstore scan --prefix https://example.com/blog/ --family text --qualifier-prefix title
+docstore scan --family anchor --qualifier-regex 'https://news\\..*' --limit 100
+docstore scan --start 'com,example)/' --end 'com,example)/n' --family http --json
+docstore scan --since 2024-05-01 --until 2024-06-01 --family http --versions all
+"""
+
+SHOWN_CHARACTERS = 100
+
+
+def add_scan_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    arguments.add_range(parser)
+    parser.add_argument("--start", metavar="KEY", help="first row key or URL, inclusive")
+    parser.add_argument("--end", metavar="KEY", help="row key or URL to stop before")
+    parser.add_argument("--family", metavar="NAME", action="append", help="only this family; may be repeated")
+    parser.add_argument("--qualifier-prefix", metavar="TEXT", default="", help="only qualifiers that begin so")
+    parser.add_argument("--qualifier-regex", metavar="REGEX", help="only qualifiers that match as a whole")
+    arguments.add_times(parser)
+    parser.add_argument(
+        "--versions",
+        metavar="N",
+        type=arguments.positive_or_all,
+        default=1,
+        help="newest versions a column, or all (default: 1)",
+    )
+    parser.add_argument("--limit", metavar="N", type=arguments.positive, help="most rows")
+    parser.add_argument("--keys-only", action="store_true", help="one URL a line, no values are read")
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help=f"whole values, not the first {SHOWN_CHARACTERS} characters, and escapes for what is no text",
+    )
+    arguments.add_store(parser)
+    arguments.add_read_only(parser)
+    arguments.add_json(parser, "one JSON object a line: one a row, with its cells")
+
+
+def run_scan(args: argparse.Namespace) -> int:
+    """List the cells."""
+    spec = ReadSpec(
+        families=tuple(sorted(args.family)) if args.family else None,
+        qualifier_prefix=arguments.row_key_bytes(args.qualifier_prefix),
+        start=args.since or 0,
+        end=args.until,
+        versions=args.versions,
+        keys_only=args.keys_only,
+    )
+    found = 0
+    with open_named(args) as store:
+        rows = store.cells.scan(
+            prefix=args.prefix,
+            host=args.host,
+            start=_bound(args.start) or b"",
+            end=_bound(args.end),
+            qualifier_regex=args.qualifier_regex,
+            limit=args.limit,
+            spec=spec,
+        )
+        for row in rows:
+            found += 1
+            _print_row(args, row)
+    if not found:
+        output.note("no row matches")
+    return EXIT_OK if found else EXIT_NOTHING_FOUND
+
+
+def _bound(text: str | None) -> bytes | None:
+    if text is None:
+        return None
+    return keys.row_key(text) if arguments.looks_like_url(text) else arguments.row_key_bytes(text)
+
+
+def _print_row(args: argparse.Namespace, row: Row) -> None:
+    if args.json:
+        fields: dict[str, object] = {"url": row.url, "row_key": answers.text_of(row.row_key)}
+        fields["cells"] = [answers.cell_fields(cell, value=not args.keys_only) for cell in row.cells]
+        output.json_line(fields)
+        return
+    if args.keys_only:
+        output.line(output.shown_url(row.url))
+        return
+    for cell in row.cells:
+        if args.full:
+            shown = output.one_line(answers.text_of(cell.value))
+        else:
+            shown = output.cut(answers.value_words(cell.value), SHOWN_CHARACTERS)
+        column = output.one_line(answers.column_words(cell))
+        output.line("\t".join((output.shown_url(row.url), column, output.iso(cell.timestamp), shown)))
+
+
+# --- docstore delete
+
+
+DELETE_DESCRIPTION = """\
+Delete a page with all its versions, or one family or column of it.  A delete
+removes what is there now; what is put later is visible, whatever its time.
+--prefix deletes every page whose URL begins so.  On a terminal you are asked
+first; without a terminal --yes is required."""
+
+DELETE_EXAMPLES = """\
+docstore delete https://example.com/private
+docstore delete https://example.com/ --family anchor
+docstore delete https://example.com/ --column anchor:https://spam.example/
+docstore delete --prefix https://example.com/calendar/ --yes
+docstore delete https://example.com/private --purge
+"""
+
+
+def add_delete_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "url", metavar="URL", nargs="?", help="of the page; https:// is added where the scheme is missing"
+    )
+    parser.add_argument("--prefix", metavar="URL", help="all pages whose URL begins so, whatever their scheme and port")
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument("--family", metavar="NAME", help="only this family of the row")
+    part.add_argument("--column", metavar="F:Q", type=arguments.column, help="only this column of the row")
+    parser.add_argument(
+        "--purge",
+        action="store_true",
+        help="take pages down for good: also compacts the store, so that none of their bytes are left in it",
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    arguments.add_progress(parser, "with --purge: ")
+    arguments.add_store(parser)
+    arguments.add_json(parser, "one JSON object: {deleted}, the number of rows that lost something")
+
+
+def run_delete(args: argparse.Namespace) -> int:
+    """Delete."""
+    if (args.url is None) == (args.prefix is None):
+        raise InvalidArgument("delete takes either a URL or --prefix; see `docstore delete --help`")
+    if args.purge and (args.family is not None or args.column is not None):
+        raise InvalidArgument("--purge takes down whole pages; leave --family and --column out")
+    with ExitStack() as stack:
+        store = open_in(stack, args)
+        if args.prefix is not None and not _agreed(args, store):
+            output.note("nothing deleted")
+            return EXIT_NOTHING_FOUND
+        urls = [complete_url(args.url)] if args.prefix is None else _urls(store, args.prefix)
+        deleted = sum(_delete(args, store, url) for url in urls)
+        if args.purge:
+            report = store.compact(on_progress=output.progress_of_bytes(args, stack, "compact"))
+            for sentence in report.advice:
+                output.note(sentence)
+    if args.json:
+        output.json_line({"deleted": deleted})
+    elif deleted:
+        output.line(f"deleted {_what(args)}{deleted} {'row' if deleted == 1 else 'rows'}")
+    else:
+        output.note("nothing to delete")
+    return EXIT_OK if deleted else EXIT_NOTHING_FOUND
+
+
+def _agreed(args: argparse.Namespace, store: Store) -> bool:
+    if args.yes:
+        return True
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InvalidArgument(
+            "--prefix deletes many pages, and there is no terminal to ask at; add --yes to delete them"
+        )
+    count = sum(1 for _ in _urls(store, args.prefix))
+    if not count:
+        return True
+    return output.agrees(f"delete {_what(args)}{count} rows under {args.prefix}?")
+
+
+def _what(args: argparse.Namespace) -> str:
+    if args.family is not None:
+        return f"family {args.family} of "
+    if args.column is not None:
+        family, qualifier = args.column
+        return f"{family}:{answers.text_of(qualifier)} of "
+    return ""
+
+
+def _urls(store: Store, prefix: str) -> Iterator[str]:
+    for row in store.cells.scan(prefix=prefix, spec=ReadSpec(keys_only=True, cell_limit=1)):
+        yield row.url
+
+
+def _delete(args: argparse.Namespace, store: Store, url: str) -> bool:
+    if args.family is None and args.column is None:
+        return store.delete(url, purge=args.purge)
+    mutation: Mutation
+    if args.family is not None:
+        spec = ReadSpec(families=(args.family,), cell_limit=1, keys_only=True)
+        mutation = DeleteFamily(args.family)
+    else:
+        family, qualifier = args.column
+        spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, versions=1, keys_only=True)
+        mutation = DeleteCells(family, qualifier)
+    row = store.cells.read_row(url, spec)
+    wanted = None if args.column is None else args.column[1]
+    if row is None or not any(wanted is None or cell.qualifier == wanted for cell in row.cells):
+        return False
+    store.cells.apply(url, [mutation])
+    return True
+
+
+# --- docstore key
+
+
+KEY_DESCRIPTION = """\
+Show the canonical URL and the row key of a URL, or with --row-key the URL of a
+row key.  Two URLs are the same page if their canonical URLs are equal."""
+
+KEY_EXAMPLES = """\
+docstore key https://www.Example.com:443/a/../b#top
+docstore key bücher.example --json
+docstore key --row-key 'com,example,www)/b https'
+"""
+
+
+def add_key_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("url", metavar="URL", nargs="?", help="https:// is added where the scheme is missing")
+    parser.add_argument("--row-key", metavar="KEY", help="show the URL of this row key")
+    arguments.add_json(parser, "one JSON object: {url, row_key, variants}")
+
+
+def run_key(args: argparse.Namespace) -> int:
+    """Show it."""
+    if (args.url is None) == (args.row_key is None):
+        raise InvalidArgument("key takes either a URL or --row-key; see `docstore key --help`")
+    if args.row_key is None:
+        url = keys.complete_url(args.url)
+        row_key = keys.row_key(url)
+    else:
+        row_key = arguments.row_key_bytes(args.row_key)
+        url = keys.url_of(row_key)
+    variants = keys.variants(url)
+    if args.json:
+        output.json_line({"url": url, "row_key": answers.text_of(row_key), "variants": variants})
+        return EXIT_OK
+    lines = [("url", url), ("row key", answers.text_of(row_key))]
+    lines += [("variant", variant) for variant in variants]
+    output.table(lines)
+    return EXIT_OK

@@ -1,0 +1,148 @@
+"""`docstore serve`: let many processes use a store over HTTP.
+
+Turns options into the server's settings; the server does the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from pathlib import Path
+from typing import Any
+
+from docstore.cli import arguments, output
+from docstore.cli.opening import note_slow_kernel, open_files
+from docstore.model.errors import EXIT_OK, InvalidArgument
+from docstore.storage.heap import use_one_heap
+
+SERVE_DESCRIPTION = """\
+Serve a store over HTTP, so that many processes write and read it at a time:
+crawlers with `docstore.connect`, other programs through /v1, archive tools
+through /web on a port of its own (--archive-port).  Other docstore commands
+on this machine find a served store by themselves.  Ctrl-C or SIGTERM commits
+what was accepted and ends; SIGHUP reads the token file again."""
+
+SERVE_EXAMPLES = """\
+docstore serve --create
+docstore serve --store crawl --port 8470 --archive-port 8471
+docstore serve --host 0.0.0.0 --token-file tokens --allow-host store.example.org
+"""
+
+HIGHEST_PORT = 65_535
+LOOPBACK = "127.0.0.1"
+WHY = "a server holds its store itself"
+INSTALL = "`docstore serve` needs more libraries; run `pip install '.[server]'` in a checkout of docstore"
+
+
+def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "--host", metavar="ADDRESS", default=LOOPBACK, help="to listen on (default: 127.0.0.1); others need tokens"
+    )
+    parser.add_argument(
+        "--port", metavar="N", type=_port, default=8470, help="of the API (default: 8470); 0: a free one"
+    )
+    parser.add_argument(
+        "--unix", metavar="SOCKET", type=Path, help="path of the socket for this user (default: in the store's folder)"
+    )
+    parser.add_argument(
+        "--archive-port",
+        metavar="N",
+        type=_port,
+        help="of the archive API (default: there is none); 0: a free one",
+    )
+    parser.add_argument(
+        "--archive-host",
+        metavar="ADDRESS",
+        default=LOOPBACK,
+        help="of the archive API (default: 127.0.0.1); without --token-file who reaches it may read every page",
+    )
+    parser.add_argument(
+        "--archive-url", metavar="URL", default="", help="scheme, host and port by which others know the archive API"
+    )
+    parser.add_argument(
+        "--token-file", metavar="FILE", type=Path, help="lines of `read|write|admin TOKEN [name]`; mode 0600"
+    )
+    parser.add_argument(
+        "--allow-host", metavar="NAME", action="append", default=[], help="a name of this server; may be repeated"
+    )
+    parser.add_argument(
+        "--allow-origin",
+        metavar="ORIGIN",
+        action="append",
+        default=[],
+        help="of web pages that may ask; may be repeated",
+    )
+    parser.add_argument(
+        "--trusted-proxy", metavar="ADDRESS", action="append", default=[], help="whose X-Forwarded-For is believed"
+    )
+    parser.add_argument(
+        "--backup-root", metavar="DIR", type=Path, help="below which requests over TCP may have backups written"
+    )
+    parser.add_argument(
+        "--digests",
+        action="store_true",
+        help="record the SHA-1 of each body that comes without a payload digest, for archive clients",
+    )
+    parser.add_argument(
+        "--max-body", metavar="MIB", type=arguments.positive, default=64, help="of one request (default: 64)"
+    )
+    arguments.add_durability(parser)
+    arguments.add_create(parser)
+    arguments.add_store(parser)
+
+
+def run_serve(args: argparse.Namespace) -> int:
+    """Serve until a signal comes."""
+    use_one_heap()  # before the store has threads: a heap that a thread has is used on
+    if args.archive_port is None and (args.archive_url or args.archive_host != LOOPBACK):
+        raise InvalidArgument("--archive-host and --archive-url are of the archive API; start it with --archive-port N")
+    server, settings_module, telemetry = _server_modules()
+    limits = settings_module.Limits(request_bytes=args.max_body << 20, waiting_bytes=max(256, 4 * args.max_body) << 20)
+    settings = settings_module.Settings(
+        host=args.host,
+        port=args.port,
+        unix=args.unix,
+        archive_host=args.archive_host,
+        archive_port=args.archive_port,
+        archive_url=args.archive_url,
+        token_file=args.token_file,
+        hosts=tuple(args.allow_host),
+        origins=tuple(args.allow_origin),
+        trusted_proxies=tuple(args.trusted_proxy),
+        backup_root=args.backup_root,
+        digests=args.digests,
+        limits=limits,
+    )
+    log = telemetry.Log()
+    try:
+        with open_files(args, WHY, create=args.create, durability=args.durability) as store:
+            note_slow_kernel(store)
+            server.serve(store, settings, _say_where, log)
+    finally:
+        log.close()
+    return EXIT_OK
+
+
+def _server_modules() -> tuple[Any, Any, Any]:
+    """The server, whose libraries not every installation has."""
+    try:
+        names = ("run", "settings", "telemetry")
+        run_module, settings, telemetry = (importlib.import_module(f"docstore.serving.{name}") for name in names)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "docstore":
+            raise
+        raise InvalidArgument(f"{INSTALL} ({error.name} is missing)") from error
+    return run_module, settings, telemetry
+
+
+def _say_where(addresses: Any) -> None:
+    output.note(f"docstore serves at {addresses.url} and {addresses.unix}")
+    if addresses.archive_url:
+        output.note(f"archive at {addresses.archive_url}/web")
+
+
+def _port(text: str) -> int:
+    if text.isdecimal() and int(text) <= HIGHEST_PORT:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no port; give a number from 0 to 65535")

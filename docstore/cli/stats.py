@@ -1,0 +1,207 @@
+"""`docstore stats`: totals, verdicts and sizes; statistics of words (`--text`) or of duplicates (`--dedup`).
+
+Shows what `DocumentStore.stats` and `docstore.reports.dedup` give; loads the latter, and
+the laboratory for `--text` and pictures, only when asked to.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from docstore.cli import arguments, output
+from docstore.cli.opening import open_named
+from docstore.model.errors import EXIT_OK, InvalidArgument
+from docstore.model.types import Previous, VerdictKind
+from docstore.store import DocumentStore
+
+if TYPE_CHECKING:
+    from docstore.reports.dedup import DedupStats
+
+STATS_DESCRIPTION = """\
+Print what a store holds: captures by verdict and by how they were stored, and
+the sizes of its files.  --text prints statistics of words: vocabulary, the
+most frequent words, Zipf's law and the growth of the vocabulary.
+--dedup prints the duplicates among live captures: by verdict, by reason
+(crowded, doubtful_text, short_text ...), cluster sizes of the last sweep,
+bytes saved, pages that the detector cannot see, and query parameters that
+never change the content (crawler traps)."""
+
+STATS_EXAMPLES = """\
+docstore stats
+docstore stats --store crawl-2024 --json
+docstore stats --codecs
+docstore stats --text --host example.com --top 20
+docstore stats --text --png words.png
+docstore stats --dedup --by host
+docstore stats --dedup --by parameter --json
+docstore stats --dedup --plot simhash.png
+"""
+
+
+BY = ("host", "prefix", "parameter")
+SHOWN_GROUPS = 20
+CODEC_HEADINGS = ("column", "codec", "records", "raw", "stored", "because")
+CODEC_REASONS = {
+    "delta": "a relative was near enough to lean on",
+    "dictionary": "no relative was near enough",
+    "zstd": "there was no dictionary, or none made it smaller",
+    "stored": "zstd does not make it smaller",
+}
+"""Why a record has its codec, which is what the record keeps of the choice: each is taken where none above it pays."""
+
+
+def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--text", action="store_true", help="statistics of words: the newest text of each page")
+    parser.add_argument("--host", metavar="HOST", help="with --text: only pages of this host")
+    parser.add_argument(
+        "--top", metavar="N", type=arguments.positive, help="with --text: most frequent words (default: 50)"
+    )
+    parser.add_argument("--dedup", action="store_true", help="duplicates among live captures")
+    parser.add_argument(
+        "--by", choices=BY, help="with --dedup: by host, by host and first path segment, or by query parameter"
+    )
+    parser.add_argument(
+        "--codecs",
+        action="store_true",
+        help="size of records by column and codec, and why they have this codec; reads all segments",
+    )
+    parser.add_argument(
+        "--png",
+        "--plot",
+        metavar="FILE",
+        help="with --text: draw both laws; with --dedup: draw exact Jaccard coefficients of pairs against the share of "
+        "equal simhash bits; needs the extra `plot`",
+    )
+    arguments.add_store(parser)
+    arguments.add_read_only(parser)
+    arguments.add_json(parser, "everything as one JSON object")
+
+
+def run_stats(args: argparse.Namespace) -> int:
+    """Print the statistics."""
+    if args.text and args.dedup:
+        raise InvalidArgument("stats takes one of --text and --dedup; see `docstore stats --help`")
+    if args.by is not None and not args.dedup:
+        raise InvalidArgument("--by goes only with --dedup")
+    if args.text:
+        code: int = import_module("docstore.lab.textstats").run(args)
+        return code
+    if args.host is not None or args.top is not None:
+        raise InvalidArgument("--host and --top go only with --text")
+    if args.png is not None and not args.dedup:
+        raise InvalidArgument("--png (--plot) goes only with --text or --dedup")
+    if args.dedup:
+        return _run_dedup(args)
+    with open_named(args) as store:
+        stats = store.stats()
+        codecs = store.codec_stats() if args.codecs else {}
+    if args.json:
+        output.json_line(stats | {"codecs": codecs} if args.codecs else stats)
+    elif args.codecs:
+        output.table(map(_codec_row, codecs.items()), CODEC_HEADINGS, right=(2, 3, 4))
+    else:
+        output.table(lines(stats))
+    return EXIT_OK
+
+
+def _codec_row(item: tuple[str, Mapping[str, int]]) -> tuple[str, ...]:
+    name, one = item
+    column, _, codec = name.partition(" ")
+    sizes = (str(one["records"]), output.size(one["raw_bytes"]), output.size(one["record_bytes"]))
+    return (column, codec, *sizes, CODEC_REASONS.get(codec, output.NOTHING))
+
+
+def lines(stats: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Statistics as labelled lines: totals in a fixed order first, sizes in words, lists by their length."""
+    shown = _totals(stats.get("totals", {}))
+    for name, value in stats.items():
+        if name == "totals":
+            continue
+        if isinstance(value, Mapping):
+            shown += [(f"{_label(name)} {inner}", _text(name, one)) for inner, one in value.items()]
+        else:
+            shown.append((_label(name), str(len(value)) if isinstance(value, list) else _text(name, value)))
+    return shown
+
+
+def _totals(totals: Mapping[str, int]) -> list[tuple[str, str]]:
+    captures = totals.get("captures", 0)
+    first = [(name, totals.get(name, 0)) for name in ("urls", "captures", "visits")]
+    counted = [(f"verdict.{kind}", totals.get(f"verdict.{kind}", 0)) for kind in VerdictKind]
+    counted += [(f"previous.{word}", totals.get(f"previous.{word}", 0)) for word in Previous]
+    named = {name for name, _ in (*first, *counted)}
+    rest = [(name, value) for name, value in sorted(totals.items()) if name not in named and name != "body_bytes"]
+    shown = [(name, str(value)) for name, value in first]
+    shown.append(("bodies", output.size(totals.get("body_bytes", 0))))
+    shown += [
+        (name.replace(".", " "), f"{value}  ({value / captures:.1%})" if value and captures else str(value))
+        for name, value in counted
+    ]
+    return shown + [(name.replace(".", " "), str(value)) for name, value in rest]
+
+
+def _label(name: str) -> str:
+    return name.removesuffix("_bytes").replace("_", " ")
+
+
+def _text(name: str, value: object) -> str:
+    return output.size(value) if name.endswith("_bytes") and isinstance(value, int) else str(value)
+
+
+def _run_dedup(args: argparse.Namespace) -> int:
+    """Duplicates."""
+    dedupstats = import_module("docstore.reports.dedup")
+    with open_named(args) as store:
+        found: DedupStats
+        if isinstance(store, DocumentStore):
+            found = dedupstats.dedup_stats(store, None if args.by is None else dedupstats.By(args.by))
+        else:
+            report_of = import_module("docstore.serving.wire").report_of
+            found = store.run_job("dedup-stats", {"by": args.by}, report_of(dedupstats.DedupStats))
+        pairs = [] if args.png is None else import_module("docstore.lab.pictures").plotted_pairs(store)
+    if args.png is not None:
+        output.write_file(args.png, import_module("docstore.lab.pictures").simhash_png(pairs))
+    if args.json:
+        output.json_line(found.as_dict())
+        return EXIT_OK
+    total = found.total
+    rows = [("captures", str(total.captures)), ("bodies", output.size(total.body_bytes))]
+    rows += [(f"verdict {kind}", _share(total.verdicts[kind], total.captures)) for kind in VerdictKind]
+    rows += [(f"reason {reason}", _share(count, total.captures)) for reason, count in sorted(total.reasons.items())]
+    rows.append(("saved by duplicates", f"{output.size(total.saved_bytes)}"))
+    rows.append(("pages in clusters", str(found.clustered)))
+    rows += [(f"clusters of {size}", str(count)) for size, count in found.cluster_sizes.items()]
+    rows.append(("unseen by the detector", f"{found.unseen}{'; run `docstore reindex`' if found.unseen else ''}"))
+    output.table(rows)
+    if args.by == "parameter":
+        if not found.traps:
+            output.note("no page has a query parameter")
+            return EXIT_OK
+        output.line()
+        traps = [
+            (
+                trap.parameter,
+                trap.host,
+                str(trap.urls),
+                str(trap.pages),
+                "never" if trap.is_trap else f"{trap.changing} of {trap.compared}" if trap.compared else output.NOTHING,
+            )
+            for trap in found.traps[:SHOWN_GROUPS]
+        ]
+        output.table(traps, ("parameter", "host", "urls", "pages", "changes content"), right=(2, 3))
+    elif found.groups:
+        output.line()
+        groups = [
+            (str(one.captures), _share(one.duplicates, one.captures), output.size(one.saved_bytes), name)
+            for name, one in list(found.groups.items())[:SHOWN_GROUPS]
+        ]
+        output.table(groups, ("captures", "duplicates", "saved", args.by), right=(0, 1, 2))
+    return EXIT_OK
+
+
+def _share(count: int, total: int) -> str:
+    return f"{count}  ({count / total:.1%})" if count and total else str(count)

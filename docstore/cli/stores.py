@@ -1,0 +1,384 @@
+"""Make a store, copy one, and back one up."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from contextlib import ExitStack
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from docstore.backends import store_exists
+from docstore.cli import answers, arguments, output
+from docstore.cli.opening import open_files, open_in, open_named, refuse_other_backend
+from docstore.model.capture import BODY
+from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError, InvalidArgument
+from docstore.model.types import ColumnFamily, GCPolicy, ReadSpec, Schema
+
+if TYPE_CHECKING:
+    from docstore.archives.copying import CopyReport, Progress
+
+# --- docstore init
+
+
+INIT_DESCRIPTION = """\
+Make a store.  The schema cannot be changed later: all pages of a store use one
+extractor and one shingle length.  Everything has a default."""
+
+INIT_EXAMPLES = """\
+docstore init
+docstore init --store crawl-2024 --checksum sha256
+docstore init --captures max_versions=10,max_age=1y --bodies max_versions=3
+docstore init --family link --family crawl:max_versions=3,max_age=90d
+docstore init --on exact=reject --on near=reference
+docstore init --vocabulary press.toml
+"""
+
+_DEFAULTS = Schema()
+
+
+def add_init_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    arguments.add_store(parser)
+    parser.add_argument(
+        "--extractor",
+        metavar="NAME",
+        default=_DEFAULTS.extractor,
+        help=f"rule that finds the text which carries the fingerprints (default: {_DEFAULTS.extractor})",
+    )
+    parser.add_argument(
+        "--shingle-words",
+        metavar="N",
+        type=arguments.positive,
+        default=_DEFAULTS.shingle_words,
+        help=f"words in a shingle (default: {_DEFAULTS.shingle_words})",
+    )
+    parser.add_argument(
+        "--near-threshold",
+        metavar="J",
+        type=arguments.share,
+        default=_DEFAULTS.near_threshold,
+        help=f"least Jaccard coefficient of near (default: {_DEFAULTS.near_threshold})",
+    )
+    parser.add_argument(
+        "--contained-threshold",
+        metavar="C",
+        type=arguments.share,
+        default=_DEFAULTS.contained_threshold,
+        help=f"least share of a page in an older one for contained (default: {_DEFAULTS.contained_threshold})",
+    )
+    parser.add_argument(
+        "--similar-threshold",
+        metavar="J",
+        type=_share_or_none,
+        default=_DEFAULTS.similar_threshold,
+        help="least Jaccard coefficient of similar, which is only shown; none for a store without this grade "
+        f"(default: {_DEFAULTS.similar_threshold})",
+    )
+    parser.add_argument(
+        "--keyed-bands",
+        action="store_true",
+        help="choose the bands of sketches by a secret of the store, for crawls of strangers: "
+        "nobody else can aim at the index, and two stores of the same pages may differ in what they propose",
+    )
+    parser.add_argument(
+        "--no-title-rule",
+        action="store_true",
+        help="give verdicts on text whatever the titles say: a notice that pages of a host share makes them near",
+    )
+    parser.add_argument(
+        "--checksum",
+        metavar="NAME",
+        default=_DEFAULTS.checksum,
+        help=f"checksum of bodies, such as blake3, sha256, md5 (default: {_DEFAULTS.checksum})",
+    )
+    parser.add_argument(
+        "--vocabulary",
+        metavar="FILE.toml",
+        type=Path,
+        help="where XML of your own has its title, text and entries, as docs/extraction.md shows",
+    )
+    parser.add_argument(
+        "--family",
+        metavar="NAME[:max_versions=N,max_age=30d,intersection]",
+        type=family,
+        action="append",
+        default=[],
+        help="a column family of your own with its GC policy, or another policy for anchor; "
+        "a version goes when it breaks either bound, with intersection when it breaks both; may be repeated",
+    )
+    parser.add_argument(
+        "--captures",
+        metavar="max_versions=N,max_age=30d,intersection",
+        type=gc_policy,
+        default=_DEFAULTS.captures,
+        help="which captures of a page are kept: N different bodies, as old as that at most (default: all); "
+        "visits live as long as the capture that they confirm",
+    )
+    parser.add_argument(
+        "--bodies",
+        metavar="max_versions=N,max_age=30d,intersection",
+        type=gc_policy,
+        default=_DEFAULTS.bodies,
+        help="which of these keep their bodies (default: all); text and fingerprints of the others stay",
+    )
+    arguments.add_policies(parser)
+    arguments.add_json(parser, "the store's path and schema as one JSON object")
+
+
+def run_init(args: argparse.Namespace) -> int:
+    """Make the store."""
+    if store_exists(args.store):
+        raise InvalidArgument(f"there is a store at {args.store} already; `docstore stats` shows it")
+    schema = Schema(
+        families=tuple(args.family),
+        extractor=args.extractor,
+        shingle_words=args.shingle_words,
+        near_threshold=args.near_threshold,
+        contained_threshold=args.contained_threshold,
+        checksum=args.checksum,
+        policies=tuple(args.on),
+        similar_threshold=args.similar_threshold,
+        keyed_bands=args.keyed_bands,
+        vocabulary=_vocabulary(args.vocabulary) if args.vocabulary else "",
+        title_rule=not args.no_title_rule,
+        captures=args.captures,
+        bodies=args.bodies,
+    )
+    open_files(args, "init makes the files of a store", create=True, schema=schema).close()
+    if args.json:
+        output.json_line({"store": args.store, "schema": schema_fields(schema)})
+    else:
+        output.line(f"made a store at {args.store}")
+    return EXIT_OK
+
+
+def _vocabulary(path: Path) -> str:
+    try:
+        source = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"cannot read the vocabulary {path}: {error}") from error
+    try:
+        import_module("docstore.text.vocabulary").parse(source)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{path}: {error}") from error
+    return source
+
+
+def _share_or_none(text: str) -> float | None:
+    return None if text == "none" else arguments.share(text)
+
+
+def schema_fields(schema: Schema) -> dict[str, Any]:
+    """A schema for JSON."""
+    fields = schema._asdict()
+    fields["families"] = [one._asdict() | {"gc": one.gc._asdict()} for one in schema.families]
+    fields |= {"captures": schema.captures._asdict(), "bodies": schema.bodies._asdict()}
+    fields["policies"] = {str(kind): str(policy) for kind, policy in schema.policies}
+    return fields
+
+
+def family(text: str) -> ColumnFamily:
+    """A column family of `name[:max_versions=N,max_age=30d,intersection]`."""
+    name, _, rules = text.partition(":")
+    try:
+        return ColumnFamily(name, gc_policy(rules) if rules else GCPolicy())
+    except InvalidArgument as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def gc_policy(text: str) -> GCPolicy:
+    """A GC policy of `max_versions=N,max_age=30d,intersection`."""
+    max_versions: int | None = None
+    max_age_seconds: float | None = None
+    intersection = False
+    for rule in text.split(","):
+        word, _, value = rule.partition("=")
+        if word == "max_versions":
+            max_versions = arguments.positive(value)
+        elif word == "max_age":
+            max_age_seconds = arguments.span_seconds(value)
+        elif rule == "intersection":
+            intersection = True
+        else:
+            raise argparse.ArgumentTypeError(
+                f"not a rule of a policy: {rule!r}; write max_versions=N, max_age=30d or intersection"
+            )
+    try:
+        return GCPolicy(max_versions, max_age_seconds, intersection)
+    except InvalidArgument as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+# --- docstore copy
+
+
+SERVED = ("http://", "https://", "unix:")
+
+COPY_DESCRIPTION = """\
+Copy a store into another one, which is made if it is not there: all pages with
+their versions, visits, anchors, cells, verdicts and clusters, and what later
+verdicts need.  What is deleted or has expired is not copied.  A copy that was
+killed goes on where it stopped; a copy that is done is brought up to date.
+FROM may be open for reading elsewhere, not for writing."""
+
+COPY_EXAMPLES = """\
+docstore copy webtable /new/disk/webtable
+docstore copy webtable /new/disk/webtable --delete --json
+docstore copy webtable webtable-copy --threads 4 --no-verify
+"""
+
+
+def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("source", metavar="FROM", help="store to copy; it is not changed")
+    parser.add_argument("target", metavar="TO", help="a new store, or an earlier copy of FROM")
+    parser.add_argument(
+        "--verify",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="read every row of the copy and compare its checksum (default: yes)",
+    )
+    parser.add_argument(
+        "--delete", action="store_true", help="remove what TO has and FROM does not; else it is counted"
+    )
+    parser.add_argument("--threads", metavar="N", type=arguments.positive, default=2, help="default: 2")
+    arguments.add_progress(parser)
+    arguments.add_json(parser, "the report as one JSON object")
+
+
+def run_copy(args: argparse.Namespace) -> int:
+    """Copy."""
+    for address in (args.source, args.target):
+        if address.startswith(SERVED):
+            raise InvalidArgument(
+                f"{address} is a server's: copy works on stores themselves; copy a backup of that store instead "
+                "(`docstore backup`, `docstore restore`), stop the server, or name a store on HBase by its own address"
+            )
+    copying = import_module("docstore.archives.copying")  # numpy comes with it
+    options = copying.CopyOptions(threads=args.threads, verify=args.verify, delete=args.delete)
+    with ExitStack() as stack:
+        source = stack.enter_context(
+            open_files(
+                argparse.Namespace(store=args.source, read_only=True), "a copy reads the rows of a store as they lie"
+            )
+        )
+        report = copying.copy(source, args.target, options, _bar(args, stack))
+    if args.json:
+        output.json_line(report.as_dict())
+    else:
+        answers.note_unreadable(report.unreadable)
+        for url in report.differing[:10]:
+            output.note(f"differs: {output.shown_url(url)}")
+        output.table(_lines(report))
+    if report.differing:
+        output.note("rows of the copy are not as they were written; run the same command again, then `docstore check`")
+        return CorruptionError.exit_code
+    return EXIT_RECORDS_SKIPPED if report.unreadable else EXIT_OK
+
+
+def _bar(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
+    bar = output.progress_bar(args, stack, desc="rows", unit=" rows")
+
+    def show(what: str, done: int) -> None:
+        if bar.desc != f"{what}: ":
+            bar.reset()
+            bar.unit = f" {what}"
+            bar.set_description(what, refresh=False)
+        bar.update(done - bar.n)
+
+    return None if bar is None else show
+
+
+def _lines(report: CopyReport) -> list[tuple[str, str]]:
+    rate = report.written_rows / max(report.seconds, 1e-9)
+    lines = [
+        ("rows", f"{report.rows} with {report.cells} cells"),
+        ("written", f"{report.written_rows}  in {report.seconds:.1f} s ({rate:.0f} rows/s)"),
+        ("verified", str(report.verified_rows)),
+        ("texts posted", str(report.texts)),
+    ]
+    if report.resumed_rows:
+        lines.insert(1, ("copied before", str(report.resumed_rows)))
+    if report.only_here:
+        kept = "removed" if report.deleted else "kept, --delete removes them"
+        lines.append(("only in the copy", f"{report.only_here} rows: {kept}"))
+    if report.unreadable:
+        lines.append(("unreadable", f"{len(report.unreadable)} values of FROM: not copied, see `docstore check`"))
+    return lines
+
+
+# --- docstore backup
+
+
+BACKUP_DESCRIPTION = """\
+Copy a store, as of one moment, into a folder.  If the folder has an earlier
+backup of the same store, it is updated: segments that are there already are
+not copied again.  `docstore restore` makes a store from it."""
+
+BACKUP_EXAMPLES = """\
+docstore backup /backups/webtable
+docstore backup /backups/webtable --store crawl-2024 --json
+"""
+
+
+def add_backup_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("folder", metavar="DIR", help="of the backup; made if it is not there")
+    arguments.add_progress(parser)
+    arguments.add_store(parser)
+    arguments.add_read_only(parser)
+    arguments.add_json(parser, "{segments, copied_segments, copied_bytes, total_bytes} as one JSON object")
+
+
+def run_backup(args: argparse.Namespace) -> int:
+    """Back up."""
+    with ExitStack() as stack:
+        store = open_in(stack, args)
+        report = store.backup(args.folder, output.progress_of_bytes(args, stack, "backup"))
+    if args.json:
+        output.json_line(dataclasses.asdict(report))
+    else:
+        output.line(
+            f"copied {report.copied_segments} of {report.segments} segments, {output.size(report.copied_bytes)}; "
+            f"the backup in {args.folder} has {output.size(report.total_bytes)}"
+        )
+    return EXIT_OK
+
+
+# --- docstore restore
+
+
+RESTORE_DESCRIPTION = """\
+Make a store from a folder that `docstore backup` wrote.  The backup is not
+changed.  The new store is opened once, to check that it is complete."""
+
+RESTORE_EXAMPLES = """\
+docstore restore /backups/webtable webtable-restored
+"""
+
+
+def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("folder", metavar="DIR", help="of the backup")
+    parser.add_argument("store", metavar="STORE", help="directory of the new store; must not exist, or be empty")
+    arguments.add_progress(parser)
+    arguments.add_json(parser, "{store, captures} as one JSON object")
+
+
+def run_restore(args: argparse.Namespace) -> int:
+    """Restore."""
+    refuse_other_backend(args.store, "a restore makes the files of a store; `docstore copy` copies that one elsewhere")
+    with ExitStack() as stack:
+        show = output.progress_of_bytes(args, stack, "restore")
+        import_module("docstore.tablets.backup").restore(Path(args.folder), Path(args.store), on_progress=show)
+    with open_named(args) as store:
+        # Counted, because the totals of a store do not go down where pages are deleted.
+        bodies = ReadSpec(families=(BODY[0],), qualifier_prefix=BODY[1], keys_only=True)
+        captures = sum(len(row.cells) for row in store.cells.scan(spec=bodies))
+    if args.json:
+        output.json_line({"store": args.store, "captures": captures})
+    else:
+        output.line(f"restored {args.store}: {captures} captures")
+    return EXIT_OK

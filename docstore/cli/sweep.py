@@ -1,0 +1,255 @@
+"""Duplicates of a whole store: find them all, and index what the detector cannot see."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from docstore.cli import answers, arguments, output
+from docstore.cli.opening import open_in
+from docstore.model.errors import EXIT_OK, InvalidArgument
+from docstore.serving.wire import report_of
+from docstore.store import DocumentStore
+from docstore.sweep.clusters import CanonicalPolicy
+from docstore.sweep.job import APPLIED_KINDS, APPLY, ENGINES, TEXTS, Progress, SweepOptions, SweepReport, sweep
+from docstore.sweep.reindex import ReindexReport, reindex
+
+if TYPE_CHECKING:
+    from docstore.serving.client import RemoteStore
+
+# --- docstore sweep
+
+
+SWEEP_DESCRIPTION = """\
+Find every pair of pages at or above a similarity.  Group the pages into
+clusters with one canonical page each, and write that into their rows.  Every
+member of a cluster is within the threshold of its canonical.  A killed sweep
+continues where it stopped; a second one over the same pages writes nothing.
+Pages of 50 words and more are compared by their text; shorter ones are pairs
+only if they are equal."""
+
+SWEEP_EXAMPLES = """\
+docstore sweep
+docstore sweep --threshold 0.9 --policy oldest --pairs pairs.tsv --dry-run
+docstore sweep --text visible --shingle-words 5 --all-pairs --pairs pairs.tsv --json
+docstore sweep --versions --dry-run
+docstore sweep --apply reject --dry-run
+docstore sweep --engine spark --master spark://master.example:7077 --shared /shared/sweep
+"""
+
+ASKED = ("threshold", "text", "shingle_words", "versions", "all_pairs", "dry_run", "apply", "any_host")
+"""Options that a server takes as they are."""
+LEFT = {
+    "other_host": "of another host",
+    "kind": "of another kind",
+    "changed": "changed meanwhile",
+    "canonical": "whose canonical page is not what its URL shows",
+    "needed": "that others were rejected for",
+    "done": "stored by reference before",
+}
+"""Why members of clusters were not changed."""
+
+
+def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "--threshold", metavar="J", type=arguments.share, help="least similarity (default: that of the store's schema)"
+    )
+    parser.add_argument(
+        "--text", choices=TEXTS, help="compare main content or all visible text (default: what the store fingerprints)"
+    )
+    parser.add_argument(
+        "--shingle-words", metavar="N", type=arguments.positive, help="words in a shingle (default: the schema's)"
+    )
+    parser.add_argument(
+        "--policy",
+        choices=[str(policy) for policy in CanonicalPolicy],
+        default=str(CanonicalPolicy.CANONICAL_LINK),
+        help="how a canonical page is chosen: by what the others declare or redirect to (default), or by one of these",
+    )
+    parser.add_argument("--versions", action="store_true", help="pairs of versions of one URL too")
+    parser.add_argument("--all-pairs", action="store_true", help="list all pairs of equal pages, not a star")
+    parser.add_argument(
+        "--apply",
+        choices=APPLY,
+        help="store duplicates by reference to their canonical page, or keep only their URL, checksum and verdict, as "
+        "that write policy does; then `compact` frees the space",
+    )
+    parser.add_argument(
+        "--kinds", metavar="KIND,...", default=",".join(APPLIED_KINDS), help="with --apply (default: %(default)s)"
+    )
+    parser.add_argument("--any-host", action="store_true", help="with --apply: also if the canonical page is elsewhere")
+    parser.add_argument("--dry-run", action="store_true", help="write nothing into the store")
+    parser.add_argument(
+        "--pairs",
+        metavar="FILE.tsv",
+        help="write URL, timestamp, URL, timestamp, similarity of each pair; "
+        "at the end those that titles set apart, with title_mismatch",
+    )
+    parser.add_argument(
+        "--threads", metavar="N", type=arguments.positive, default=os.cpu_count() or 1, help="default: all cores"
+    )
+    parser.add_argument(
+        "--engine", choices=ENGINES, default="local", help="compute in this process (default), or on Spark"
+    )
+    parser.add_argument(
+        "--master", metavar="URL", default="local[*]", help="of Spark: spark://HOST:7077 (default: local[*])"
+    )
+    parser.add_argument(
+        "--shared", metavar="DIR", help="folder that the workers of Spark see, too (default: one in the store's folder)"
+    )
+    parser.add_argument(
+        "--spark",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        type=arguments.setting,
+        help="a setting of Spark, such as spark.executor.memory=8g; may be repeated",
+    )
+    arguments.add_progress(parser)
+    arguments.add_store(parser)
+    arguments.add_json(parser, "the report as one JSON object")
+
+
+def run_sweep(args: argparse.Namespace) -> int:
+    """Sweep."""
+    options = SweepOptions(
+        threshold=args.threshold,
+        text=args.text,
+        shingle_words=args.shingle_words,
+        policy=CanonicalPolicy(args.policy),
+        versions=args.versions,
+        all_pairs=args.all_pairs,
+        dry_run=args.dry_run,
+        pairs=Path(args.pairs) if args.pairs else None,
+        threads=args.threads,
+        engine=args.engine,
+        master=args.master,
+        shared=Path(args.shared) if args.shared else None,
+        settings=tuple(args.spark),
+        apply=args.apply,
+        kinds=tuple(kind.strip() for kind in args.kinds.split(",")),
+        any_host=args.any_host,
+    )
+    with ExitStack() as stack:
+        store = open_in(stack, args)
+        show = _stages(args, stack)
+        report = sweep(store, options, show) if isinstance(store, DocumentStore) else _swept(store, options, show)
+    if args.json:
+        output.json_line(report.as_dict())
+    else:
+        answers.note_unreadable(report.unreadable)
+        output.table(_lines(report, dry_run=args.dry_run))
+    return EXIT_OK
+
+
+def _swept(store: RemoteStore, options: SweepOptions, show: Progress | None) -> SweepReport:
+    """A sweep by the server, which has the pages; it writes the file of pairs."""
+    if options.engine != "local":
+        raise InvalidArgument("a server sweeps in its own process; for Spark stop the server first")
+    asked = {name: getattr(options, name) for name in ASKED}
+    asked |= {
+        "kinds": list(options.kinds),
+        "policy": str(options.policy),
+        "pairs": options.pairs and str(options.pairs.absolute()),
+    }
+    return store.run_job("sweep", asked, report_of(SweepReport), show)
+
+
+def _stages(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
+    bar = output.progress_bar(args, stack)
+
+    def show(stage: str, done: int, total: int) -> None:
+        if bar.desc != f"{stage}: ":
+            bar.reset(total or None)
+            bar.set_description(stage, refresh=False)
+        bar.total = total or None
+        bar.update(done - bar.n)
+
+    return None if bar is None else show
+
+
+def _lines(report: SweepReport, *, dry_run: bool) -> list[tuple[str, str]]:
+    rate = report.documents / max(report.seconds, 1e-9)
+    share = f"  ({report.duplicates / report.documents:.1%})" if report.documents else ""
+    listed = "  `docstore dups --all` lists them" if report.duplicates and not dry_run else ""
+    apart = [("set apart by titles", f"{report.title_mismatches} pairs")] if report.title_mismatches else []
+    crowded = [("crowded", f"{report.crowded} texts in buckets too large for all pairs")] if report.crowded else []
+    return [
+        ("documents", f"{report.documents}  in {report.seconds:.1f} s ({rate:.0f} pages/s)"),
+        ("compared by text", str(report.compared)),
+        ("duplicates", f"{report.duplicates}{share}{listed}"),
+        ("without duplicates", str(report.without_duplicates)),
+        ("with at least one", str(report.with_duplicates)),
+        ("with at least 500", str(report.with_500)),
+        ("pairs", f"{report.pairs}  at {report.threshold:g} and above"),
+        *apart,
+        *crowded,
+        ("clusters", str(report.clusters)),
+        *(("cluster of", f"{one.documents}  {output.shown_url(one.url)}") for one in report.largest_clusters),
+        *_applied(report),
+        ("written", "nothing: dry run" if dry_run else f"{report.written} pages whose cluster changed"),
+    ]
+
+
+def _applied(report: SweepReport) -> list[tuple[str, str]]:
+    """What `--apply` did; nothing if there was nothing to do."""
+    if not report.applied and not report.left:
+        return []
+    reasons = ", ".join(f"{number} {LEFT.get(reason, reason)}" for reason, number in report.left.items())
+    changed = ", ".join(f"{number} {kind}" for kind, number in report.applied.items())
+    return [
+        ("applied", f"{changed or 'nothing'}  {report.freed_bytes} bytes for the next `docstore compact`"),
+        *([("left", reasons)] if reasons else []),
+    ]
+
+
+# --- docstore reindex
+
+
+REINDEX_DESCRIPTION = """\
+Find pages that the detector of duplicates cannot see: no posting leads to them,
+or their fingerprints have an older scheme.  Compute their fingerprints again
+and index them.  A stopped run continues where it was; if there is nothing to
+do, nothing is written."""
+
+REINDEX_EXAMPLES = """\
+docstore reindex
+docstore reindex --dry-run --json
+"""
+
+
+def add_reindex_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--dry-run", action="store_true", help="count them and write nothing")
+    arguments.add_progress(parser)
+    arguments.add_store(parser)
+    arguments.add_json(parser, "{pages, unposted, outdated, unseen, posted} as one JSON object")
+
+
+def run_reindex(args: argparse.Namespace) -> int:
+    """Reindex."""
+    with ExitStack() as stack:
+        store = open_in(stack, args)
+        show = output.progress_of_count(args, stack, " pages")
+        if isinstance(store, DocumentStore):
+            report = reindex(store, dry_run=args.dry_run, on_progress=show and (lambda report: show(report.pages)))
+        else:
+            told = None if show is None else (lambda _stage, done, _total: show(done))
+            report = store.run_job("reindex", {"dry_run": args.dry_run}, report_of(ReindexReport), told)
+    if args.json:
+        output.json_line(report.as_dict())
+        return EXIT_OK
+    posted = "nothing: dry run" if args.dry_run else str(report.posted)
+    output.table(
+        [
+            ("pages", str(report.pages)),
+            ("without postings", str(report.unposted)),
+            ("with fingerprints of an older scheme", str(report.outdated)),
+            ("posted", posted),
+        ]
+    )
+    return EXIT_OK

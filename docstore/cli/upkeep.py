@@ -1,0 +1,330 @@
+"""Keep a store well: look for damage, remove garbage, save what is left, look into its files."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from docstore.attach import open_or_attach
+from docstore.cli import answers, arguments, output
+from docstore.cli.opening import open_files, open_in, refuse_other_backend
+from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError, InvalidArgument
+from docstore.model.format import (
+    BACKUP_FILE,
+    DICTIONARY_MAGIC,
+    DICTIONARY_SUFFIX,
+    FORMAT_FILE,
+    LOCK_FILE,
+    RUN_MAGIC,
+    RUN_SUFFIX,
+    SEGMENT_SUFFIX,
+)
+from docstore.model.types import Page
+from docstore.storage.files import Files
+from docstore.storage.parts import Problem
+from docstore.storage.reports import CompactionReport
+from docstore.store import DocumentStore
+from docstore.tablets.dump import dump_dictionary, dump_manifest, dump_segment
+from docstore.tablets.leftovers import segment_of_name
+
+if TYPE_CHECKING:
+    from docstore.attach import Store
+    from docstore.serving.client_calls import Losses
+    from docstore.storage.port import Backend
+
+# --- docstore check
+
+
+CHECK_DESCRIPTION = """\
+Read and verify every value of a store.  Print what is damaged, and what to do
+about it.  No output and exit code 0 if there is no damage, else 5.  Changes
+nothing, except with --acknowledge: captures that an open found lost are listed
+until then."""
+
+CHECK_EXAMPLES = """\
+docstore check
+docstore check --store crawl-2024 --json
+docstore check --acknowledge
+"""
+
+
+def add_check_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "--acknowledge", action="store_true", help="list what was found to be lost at an open, and forget it; no check"
+    )
+    arguments.add_progress(parser)
+    arguments.add_store(parser)
+    arguments.add_read_only(parser)
+    arguments.add_json(parser, "one JSON object a line: one a finding, {where, what, remedy}")
+
+
+def run_check(args: argparse.Namespace) -> int:
+    """Print the findings."""
+    if args.acknowledge and args.read_only:
+        raise InvalidArgument("--acknowledge writes to the store; leave --read-only out")
+    found = 0
+    with ExitStack() as stack:
+        store = open_or_attach(args.store, read_only=False if args.acknowledge else args.read_only)
+        stack.callback(store.close)
+        problems = (
+            import_module("docstore.reports.check").losses(_losing(store))
+            if args.acknowledge
+            else _checked(store, output.progress_of_count(args, stack, " rows", "check"))
+        )
+        for problem in problems:
+            found += 1
+            if args.json:
+                output.json_line(problem._asdict())
+            else:
+                output.line(f"{problem.where}: {problem.what}; {problem.remedy}")
+        if args.acknowledge:
+            store.acknowledge_lost()
+    if args.acknowledge:
+        output.note(f"{found} {'loss' if found == 1 else 'losses'} acknowledged")
+        return EXIT_OK
+    if found:
+        output.note(f"{found} {'finding' if found == 1 else 'findings'}")
+    return CorruptionError.exit_code if found else EXIT_OK
+
+
+def _losing(store: Store) -> Backend | Losses:
+    return store.opened if isinstance(store, DocumentStore) else store.losses()
+
+
+def _checked(store: Store, on_row: Callable[[int], None] | None) -> Iterator[Problem]:
+    """What a check finds, here or by the server that holds the store."""
+    if isinstance(store, DocumentStore):
+        yield from import_module("docstore.reports.check").check(store.opened, on_row)  # numpy comes with it
+        return
+    result = store.run_job("check", {}, dict, on_row and (lambda _stage, done, _total: on_row(done)))
+    for fields in result["problems"]:
+        yield Problem(**fields)
+
+
+# --- docstore compact
+
+
+COMPACT_DESCRIPTION = """\
+Apply the families' policies, finish deletes, and rewrite all live data, tablet
+by tablet: in row-key order, with better dictionaries and delta bases.  Then
+remove the old files.  An interrupted run continues where it was.  On HBase:
+delete what is dead and fold counts; HBase rewrites its files itself."""
+
+COMPACT_EXAMPLES = """\
+docstore compact
+docstore compact --level best
+docstore compact --dry-run
+docstore compact 3 4 --store crawl-2024 --json
+"""
+
+
+def add_compact_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "tablets",
+        metavar="TABLET",
+        nargs="*",
+        type=arguments.positive,
+        help="number of a tablet, as `docstore stats --json` lists them (default: all)",
+    )
+    parser.add_argument(
+        "--level", choices=("fast", "best"), default="fast", help="best is smaller and takes longer (default: fast)"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what there is to do, change nothing")
+    arguments.add_progress(parser)
+    arguments.add_store(parser)
+    arguments.add_json(parser, "the report as one JSON object")
+
+
+def run_compact(args: argparse.Namespace) -> int:
+    """Compact."""
+    with ExitStack() as stack:
+        store = open_in(stack, args)
+        show = None if args.dry_run else output.progress_of_bytes(args, stack, "compact")
+        report = store.compact(tablets=args.tablets or None, level=args.level, dry_run=args.dry_run, on_progress=show)
+    if args.json:
+        output.json_line(dataclasses.asdict(report))
+    else:
+        answers.note_unreadable(report.unreadable)
+        if report.advice:
+            output.table(_lines_of_cells(report))
+            for sentence in report.advice:
+                output.note(sentence)
+        else:
+            output.table(_compact_lines(report, whole=not args.tablets))
+    return EXIT_RECORDS_SKIPPED if report.damaged_values else EXIT_OK
+
+
+def _compact_lines(report: CompactionReport, *, whole: bool) -> list[tuple[str, str]]:
+    garbage = max(0, report.old_bytes - report.live_bytes)
+    lines = [
+        ("tablets", str(report.tablets)),
+        ("rows", str(report.rows)),
+        ("values", f"{report.values}, {output.size(report.raw_bytes)} before compression"),
+    ]
+    if report.dry_run:
+        lines.append(("segments", f"{output.size(report.old_bytes)}, of which {output.size(garbage)} is garbage"))
+        lines.append(("expired cells", str(report.expired_cells)))
+        return lines
+    rate = report.raw_bytes / 1e6 / max(report.seconds, 1e-9)
+    lines += [
+        ("segments", f"{output.size(report.old_bytes)} became {output.size(report.new_bytes)}"),
+        ("expired cells", str(report.expired_cells)),
+        ("freed bodies", str(report.freed_bodies)),
+        ("pruned postings", str(report.pruned_postings)),
+        ("removed", f"{report.removed_segments} segments, {report.removed_dictionaries} dictionaries"),
+        ("time", f"{report.seconds:.1f} s ({rate:.1f} MB/s)"),
+    ]
+    if report.kept_segments and whole:
+        lines.append(("kept segments", f"{report.kept_segments}: something still refers to them, run it again"))
+    if report.damaged_values:
+        lines.append(("damaged values", f"{report.damaged_values}: left as they are, see `docstore check`"))
+    return lines
+
+
+def _lines_of_cells(report: CompactionReport) -> list[tuple[str, str]]:
+    """Of a store whose values stand in their cells."""
+    lines = [
+        ("rows looked at for old versions", str(report.rows)),
+        ("expired cells", str(report.expired_cells)),
+        ("pruned postings", str(report.pruned_postings)),
+        ("dropped claims", str(report.dropped_claims)),
+        ("counts folded", f"{report.folded_sessions} rows"),
+        ("long values removed", f"{report.removed_chunked}, {output.size(report.removed_chunk_bytes)}"),
+    ]
+    if report.restored_postings:
+        lines.append(("postings put back", str(report.restored_postings)))
+    if report.waiting_chunked:
+        lines.append(("long values without a page", f"{report.waiting_chunked}: run it again after an hour"))
+    return [*lines, ("time", f"{report.seconds:.1f} s")]
+
+
+# --- docstore salvage
+
+
+SALVAGE_DESCRIPTION = """\
+Write what the records of a store's segments hold, without its rows: bodies,
+texts and long headers with their URLs and times.  Use it for a store whose
+engine/ is lost, or with --set-aside for records that an open found without
+rows.  Status, short headers and verdicts were only in rows: each page is
+written with status 200 and the header X-Docstore-Salvaged.  The store is not
+changed; `docstore ingest` reads the WARC file.  Exit code 8 if records were
+unreadable."""
+
+SALVAGE_EXAMPLES = """\
+docstore salvage --output pages.warc.gz
+docstore salvage --set-aside --output pages.warc.gz
+docstore salvage --format jsonl --output pages.jsonl --store broken
+"""
+
+TEXTS_WITHOUT_BODIES = "jsonl"
+"""The format that can say a page's text where its body is lost."""
+SALVAGED_HEADER = ("X-Docstore-Salvaged", "status and short headers are lost")
+
+
+def add_salvage_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    formats = ("warc", TEXTS_WITHOUT_BODIES)
+    parser.add_argument("--format", choices=formats, default="warc", help="what to write (default: warc)")
+    parser.add_argument("--output", metavar="FILE", required=True, help="where to; replaced when all is written")
+    parser.add_argument("--set-aside", action="store_true", help="only records in the store's folder set-aside/")
+    arguments.add_store(parser)
+    arguments.add_json(parser, "{captures, bodies, texts, unreadable, damaged} as one JSON object")
+
+
+def run_salvage(args: argparse.Namespace) -> int:
+    """Salvage."""
+    refuse_other_backend(args.store, "salvage reads the files of a store")
+    if not Path(args.store).is_dir():
+        raise InvalidArgument(f"there is no folder {args.store}; name that of a store with --store")
+    export = import_module("docstore.archives.export")
+    salvage = import_module("docstore.tablets.salvage").Salvage(Path(args.store), only_set_aside=args.set_aside)
+    with output.replaced(Path(args.output)) as stream:
+        writer = export.WRITERS[args.format](stream, True)
+        for one in salvage.captures():
+            if one.body is not None or args.format == TEXTS_WITHOUT_BODIES:
+                page = Page(one.url, one.body or b"", 200, (*one.headers, SALVAGED_HEADER), one.timestamp)
+                writer.write(export.ExportPage(page, one.title, one.text))
+    report = salvage.report
+    if args.json:
+        output.json_line(dataclasses.asdict(report))
+    else:
+        output.line(f"{report.bodies} bodies and {report.texts} texts of {report.captures} captures, to {args.output}")
+    if report.unreadable or report.damaged:
+        output.note(f"{report.unreadable} records lean on what is not there, {report.damaged} stretches are damaged")
+        return EXIT_RECORDS_SKIPPED
+    return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
+
+
+# --- docstore dump
+
+
+DUMP_DESCRIPTION = """\
+Show every byte of a segment, a dictionary, a run of the index or another file
+of a store, in the terms of docs/format.md.  Damage is shown too.  --manifest
+shows the rows that list tablets, segments and dictionaries.  The store may be
+open meanwhile."""
+
+DUMP_EXAMPLES = """\
+docstore dump webtable/segments/00000001.seg
+docstore dump webtable/FORMAT
+docstore dump --manifest --store webtable
+"""
+_PLAIN = (FORMAT_FILE, LOCK_FILE, BACKUP_FILE)
+
+
+def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("file", metavar="FILE", nargs="?", help="a file of a store or a backup")
+    parser.add_argument("--manifest", action="store_true", help="show the manifest of --store in place of a file")
+    arguments.add_store(parser)
+    arguments.add_read_only(parser)
+    arguments.add_json(parser, 'one JSON object a line: {"line"}')
+
+
+def run_dump(args: argparse.Namespace) -> int:
+    """Dump."""
+    if (args.file is None) != args.manifest:
+        raise InvalidArgument("dump takes either a FILE or --manifest; see `docstore dump --help`")
+    if args.manifest:
+        with open_files(args, "the manifest lies in the store's files") as store:
+            _show(args, dump_manifest(store.opened.engine))
+    else:
+        _show(args, _dump_lines(Path(args.file)))
+    return EXIT_OK
+
+
+def _show(args: argparse.Namespace, lines: Iterator[str]) -> None:
+    for line in lines:
+        if args.json:
+            output.json_line({"line": line})
+        else:
+            output.line(line)
+
+
+def _dump_lines(path: Path) -> Iterator[str]:
+    files = Files()
+    if not path.is_file():
+        raise InvalidArgument(f"no file {path}; name a file of a store, such as STORE/segments/00000001.seg")
+    number = int(path.stem) if path.stem.isdecimal() else segment_of_name(path.name)
+    if path.name.endswith(SEGMENT_SUFFIX) and number is not None:
+        yield from dump_segment(files.open_read(path), number)
+        return
+    raw = files.read_whole(path)
+    if path.name.endswith(DICTIONARY_SUFFIX) or raw.startswith(DICTIONARY_MAGIC):
+        yield from dump_dictionary(raw)
+    elif path.name.endswith(RUN_SUFFIX) or raw.startswith(RUN_MAGIC):
+        yield from import_module("docstore.dedup.runs").dump_run(raw)  # brings numpy, which no other file needs
+    elif path.name in _PLAIN:
+        yield from raw.decode("utf-8", "backslashreplace").splitlines()
+    else:
+        raise InvalidArgument(
+            f"{path} is no segment (NUMBER{SEGMENT_SUFFIX}), dictionary ({DICTIONARY_SUFFIX}), run ({RUN_SUFFIX}) or "
+            f"{', '.join(_PLAIN)}; --manifest shows rows that are in LevelDB's files"
+        )

@@ -1,0 +1,402 @@
+"""Changes that need the whole write side: duplicates put away after a sweep, and repairs.
+
+    DuplicateApplier    a stored duplicate gets the state that the write policy would have given it
+    Repairer            values that cannot be read, taken from captures of the same bytes
+
+A duplicate is judged again under the writers' lock, against its canonical page alone and by the rules of a write: what
+has changed since the sweep counts.  One plan has a group of them, so a stop leaves each as it was, or as it is to be.
+The next compaction frees the space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from docstore.dedup.detector import Judgement
+from docstore.model import capture
+from docstore.model.errors import CorruptionError
+from docstore.model.format import (
+    CAPTURE_FAMILY,
+    CAPTURE_NOT_MODIFIED,
+    CAPTURE_REJECTED,
+    CAPTURE_STORED,
+)
+from docstore.model.pointers import PagePointer
+from docstore.model.types import (
+    DeleteCells,
+    Mutation,
+    Page,
+    Policy,
+    ReadSpec,
+    RowMutations,
+    SetCell,
+    VerdictKind,
+    header_of,
+)
+from docstore.reading.documents import DocumentReader
+from docstore.storage.captures import CaptureRecord, capture_of, refs_of
+from docstore.storage.envelope import INLINE_TAG
+from docstore.storage.plan import Plan, Stage
+from docstore.storage.sharing import (
+    BODY_FAMILY,
+    ENVELOPE,
+    TEXT,
+    TEXT_NAME,
+    USER_FAMILY,
+    Base,
+    body_name,
+    user_qualifier,
+)
+from docstore.storage.sharing import TABLE as SHARED_BODIES
+from docstore.storage.table import LATER_COLUMNS, TIMESTAMP_STEP_MICROS
+from docstore.writing.batch import PAGES, Batch, Write
+from docstore.writing.maintenance import MADE_AGAIN
+from docstore.writing.prepare import Prepared
+from docstore.writing.write_side import WriteSide
+
+
+class Applied(NamedTuple):
+    """What became of a duplicate.
+
+    Attributes:
+        kind: exact, same_text or near, if it was changed; else "".
+        reason: why it was not: `changed` (gone, or no duplicate any more), `kind` (not asked for), `canonical` (that
+            page is not what its URL shows, or has no body), `needed` (others were rejected for it), `done`; else "".
+        freed_bytes: of records that nothing needs any more.
+    """
+
+    kind: str = ""
+    reason: str = ""
+    freed_bytes: int = 0
+
+
+class DuplicateApplier:
+    """Changes stored duplicates; the caller says which, and of which pages."""
+
+    def __init__(self, side: WriteSide) -> None:
+        self._side = side
+        self._table = side.table
+        self._placement = side.opened.placement
+        self._sharing = side.opened.sharing
+        self._pages = side.pages
+        self._reader = DocumentReader(side.table, side.opened.placement)
+
+    def apply(
+        self,
+        pairs: Sequence[tuple[PagePointer, PagePointer]],
+        policy: Policy,
+        kinds: Collection[str],
+        needed: Mapping[bytes, Collection[int]],
+        *,
+        dry_run: bool = False,
+    ) -> list[Applied]:
+        """Change a group of duplicates in one commit; -> what became of each.
+
+        Args:
+            pairs: the first capture of a version, and its canonical page; no page is in both places.
+            policy: reference, reject or reject-any.
+            kinds: verdicts to act on.
+            needed: captures for which others were rejected, times by row key: what shows these bytes is not rejected.
+            dry_run: commit nothing; values are placed all the same, so the store is a layer over the one that is meant.
+        """
+        side = self._side
+        with side.committer.lock:
+            side.sequencer.forget_rows()
+            plan = Plan()
+            try:
+                applied = [self._apply(pointer, of, policy, kinds, needed, plan) for pointer, of in pairs]
+                if dry_run:
+                    side.committer.drop_placed()
+                else:
+                    side.poster.commit(plan)
+            except BaseException:
+                side.committer.drop_placed()
+                raise
+            finally:
+                side.sequencer.forget_rows()
+        return applied
+
+    def _apply(
+        self,
+        pointer: PagePointer,
+        of: PagePointer,
+        policy: Policy,
+        kinds: Collection[str],
+        needed: Mapping[bytes, Collection[int]],
+        plan: Plan,
+    ) -> Applied:
+        document = self._reader.live(pointer)
+        verdict = None if document is None else document.newest.verdict
+        if document is None or not document.body or verdict is None or verdict.reason == capture.REASON_NOT_MODIFIED:
+            return Applied(reason="changed")
+        if policy is Policy.REFERENCE and verdict.stored == capture.STORED_REFERENCE:
+            return Applied(reason="done")
+        page = Page(document.url, document.body, document.status or 0, document.newest.headers or (), pointer.timestamp)
+        (one,) = self._side.preparer.prepare([page], any_time=True)
+        if one.analysis is None or one.row_key != pointer.row_key:
+            return Applied(reason="changed")
+        judgement = self._side.detector.judge_against(of, page.body, one.analysis, status=page.status)
+        if judgement.kind not in kinds:
+            return Applied(reason="changed" if judgement.kind is VerdictKind.NEW else "kind")
+        checksum = one.analysis.body_checksum
+        one = one._replace(path_key=b"")  # it is not the newest of its path
+        stored = self._side.sequencer.judge.kept_as(one, judgement, policy)
+        if stored == capture.STORED_BODY:
+            return Applied(reason="canonical")
+        first = self._table.record(pointer.row_key, pointer.timestamp)
+        if first is None or first.kind != CAPTURE_STORED:
+            return Applied(reason="changed")
+        visits = self._visits(pointer)
+        rejects = stored == capture.STORED_REJECTED
+        pointers = (PagePointer(at, pointer.row_key) for at in needed.get(pointer.row_key, ()))
+        shown = {page.checksum for page in map(self._pages.page, pointers) if page is not None}
+        if rejects and checksum in shown:
+            return Applied(reason="needed")
+        base = None if rejects else self._pages.base(of)
+        kept = self._needed_by_others(body_name(page.body), pointer)
+        if rejects:
+            gone, added = self._reject(pointer, judgement, [first, *visits], plan), set[bytes]()
+        else:
+            gone, added = self._refer(one, pointer, judgement, first, visits, base, plan)
+        size = self._placement.stored_bytes
+        return Applied(str(judgement.kind), "", sum(map(size, gone - kept)) - sum(map(size, added)))
+
+    def _visits(self, pointer: PagePointer) -> list[CaptureRecord]:
+        """The visits that confirm a stored capture, oldest first."""
+        timestamp, row_key = pointer
+        found = []
+        for one in self._table.captures(row_key):
+            if one.timestamp <= timestamp:
+                break
+            record = self._table.record(row_key, one.timestamp) if one.source == timestamp else None
+            if record is not None and record.kind != CAPTURE_STORED:
+                found.append(record)
+        return found[::-1]
+
+    def _needed_by_others(self, name: bytes, pointer: PagePointer) -> set[bytes]:
+        """What others need of the body and its text: they lean on them."""
+        shared = self._sharing.cells(name)
+        has_others = bool(shared) and any(user != pointer for user in self._sharing.users(name))
+        return {shared[column] for column in (ENVELOPE, TEXT) if column in shared} if has_others else set()
+
+    def _reject(
+        self, pointer: PagePointer, judgement: Judgement, records: Sequence[CaptureRecord], plan: Plan
+    ) -> set[bytes]:
+        """Keep checksum and verdict of each capture, and that a visit was one; -> values that go."""
+        row_key = pointer.row_key
+        first = self._stored_verdict(records[0])
+        changed: list[Mutation] = []
+        gone: dict[bytes, capture.Column] = {}
+        for record in records:
+            gone |= {value: column for column, value in record.refs}
+            if record.kind == CAPTURE_NOT_MODIFIED:  # named by what it found: it must not confirm an older page
+                found = records[0]
+                columns = {
+                    capture.VISIT: record.columns[capture.VISIT],
+                    capture.CHECKSUM: found.columns[capture.CHECKSUM],
+                }
+                changed.append(record._replace(columns=columns, confirms=0, body_name=found.body_name).cell())
+                continue
+            verdict = self._stored_verdict(record)
+            columns = {column: value for column, value in record.columns.items() if column == capture.CHECKSUM}
+            if verdict is not None and first is not None:
+                rejected = verdict._replace(
+                    stored=capture.STORED_REJECTED,
+                    previous=first.previous,  # the version before is the same for all, now that none is stored
+                    previous_similarity=first.previous_similarity,
+                )
+                columns[capture.VERDICT] = self._verdict(row_key, record.timestamp, rejected, judgement)
+            changed.append(record._replace(kind=CAPTURE_REJECTED, columns=columns, confirms=0).cell())
+        end, now = records[-1].timestamp + TIMESTAMP_STEP_MICROS, self._side.clock()
+        for column in sorted(set(gone.values())):
+            self._placement.mark_deleted(row_key, DeleteCells(*column, pointer.timestamp, end), now)
+        times = {record.timestamp for record in records}
+        posted = [posted for posted in self._side.deleter.posted(row_key) if posted.timestamp in times]
+        for column in LATER_COLUMNS:
+            changed.append(DeleteCells(*column, pointer.timestamp, end))
+        plan.write(Stage.PAGES, [RowMutations(PAGES, row_key, changed)])
+        plan.remove(Stage.POSTINGS, self._side.poster.index.remove(row_key, posted))
+        return set(gone)
+
+    def _refer(
+        self,
+        one: Prepared,
+        pointer: PagePointer,
+        judgement: Judgement,
+        first: CaptureRecord,
+        visits: Sequence[CaptureRecord],
+        base: Base | None,
+        plan: Plan,
+    ) -> tuple[set[bytes], set[bytes]]:
+        """Store body and text by what the canonical page has of them; -> values that go, and that come."""
+        row_key, body = pointer.row_key, one.page.body
+        verdict = self._stored_verdict(first)
+        assert verdict is not None and one.analysis is not None
+        referred = verdict._replace(stored=capture.STORED_REFERENCE)
+        columns = first.columns | {capture.VERDICT: self._verdict(row_key, first.timestamp, referred, judgement)}
+        is_base = base is not None and base.raw == body  # the canonical page shares this body, or leans on it
+        shares = is_base and judgement.kind is VerdictKind.EXACT
+        is_small = is_base or bool(self._placement.fetch_leaning(columns[capture.BODY])[1])  # a delta already
+        if base is not None and columns[capture.BODY] != base.envelope and (shares or not is_small):
+            write = Write(one, pointer.timestamp, referred._replace(kind=judgement.kind))
+            write.judgement = judgement
+            batch = Batch()
+            self._side.sequencer.values.place(write, batch)
+            plan.write(Stage.BASES, batch.plan.written(Stage.BASES))
+            columns |= write.columns
+        before, after = {value for _, value in first.refs}, {value for _, value in refs_of(columns)}
+        added = after - before - ({base.envelope} if base is not None else set())
+        changed: list[Mutation] = [first._replace(columns=columns).cell()]
+        for record in visits:
+            stored = self._stored_verdict(record)
+            if stored is not None:
+                value = self._verdict(row_key, record.timestamp, stored, judgement)
+                changed.append(record._replace(columns=record.columns | {capture.VERDICT: value}).cell())
+        plan.write(Stage.PAGES, [RowMutations(PAGES, row_key, changed)])
+        return before - after, added
+
+    def _stored_verdict(self, record: CaptureRecord) -> capture.StoredVerdict | None:
+        encoded = record.columns.get(capture.VERDICT)
+        return None if encoded is None else capture.decode_verdict(self._placement.fetch(encoded))
+
+    def _verdict(self, row_key: bytes, timestamp: int, verdict: capture.StoredVerdict, judgement: Judgement) -> bytes:
+        """The cell value of a verdict that names the canonical page; what it says of the version before stays."""
+        assert judgement.of is not None
+        encoded = capture.encode_verdict(
+            verdict._replace(
+                kind=judgement.kind,
+                of_row_key=judgement.of.row_key,
+                of_timestamp=judgement.of.timestamp,
+                similarity=judgement.similarity,
+                reason=judgement.reason,
+                contains_row_key=b"",
+                candidates=judgement.candidates,
+                verified=judgement.verified,
+            )
+        )
+        return self._placement.place(row_key, capture.VERDICT, timestamp, encoded)
+
+
+class Repaired(NamedTuple):
+    """What a repair did.
+
+    Attributes:
+        captures: captures with a value that could not be read, and can be now.
+        bases: shared bodies and texts of which the same holds: pages that are deltas against them can be read again.
+        left: captures with a value that still cannot be read.
+    """
+
+    captures: int
+    bases: int
+    left: int
+
+
+class Repairer:
+    """Repairs values that cannot be read from what else the store holds: no page is fetched.
+
+    A body comes from a capture with the same bytes; text and fingerprints are computed again from the body.
+    """
+
+    def __init__(self, side: WriteSide) -> None:
+        self._side = side
+        self._table = side.table
+        self._engine = side.opened.engine
+        self._placement = side.opened.placement
+
+    def run(self) -> Repaired:
+        """Repair what can be repaired; run again, it finds nothing to do."""
+        damaged = self._damaged_bases()
+        bases = self._repair_bases(damaged) if damaged else 0
+        if bases:
+            self._side.committer.forget_bases()
+        captures = {pointer: record for pointer, record in self._stored() if not self._is_sound(record)}
+        bodies = self._bodies_of({record.body_identity for record in captures.values()}) if captures else {}
+        repaired = sum(self._repair(pointer, record, bodies) for pointer, record in captures.items())
+        return Repaired(repaired, bases, len(captures) - repaired)
+
+    def _stored(self) -> Iterator[tuple[PagePointer, CaptureRecord]]:
+        for row in self._table.scan_captures():
+            for cell in row.cells:
+                if cell.family == CAPTURE_FAMILY:
+                    record = capture_of(cell)
+                    if record.kind == CAPTURE_STORED:
+                        yield PagePointer(record.timestamp, row.row_key), record
+
+    def _reads(self, value: bytes) -> bytes | None:
+        try:
+            return self._placement.fetch(value)
+        except CorruptionError:
+            return None
+
+    def _is_sound(self, record: CaptureRecord) -> bool:
+        return all(self._reads(value) is not None for _, value in record.refs)
+
+    def _damaged_bases(self) -> dict[bytes, dict[bytes, bytes]]:
+        """Rows of shared bodies with a body or text that cannot be read: name -> cells."""
+        found = {}
+        for row in self._engine.scan(SHARED_BODIES, spec=ReadSpec(families=(BODY_FAMILY,))):
+            cells = {cell.qualifier: cell.value for cell in row.cells}
+            if any(self._reads(cells[column]) is None for column in (ENVELOPE, TEXT) if column in cells):
+                found[row.row_key] = cells
+        return found
+
+    def _repair_bases(self, damaged: Mapping[bytes, dict[bytes, bytes]]) -> int:
+        """Name other records of the same bytes in the rows of shared bodies."""
+        texts = {cells[TEXT_NAME][1:]: name for name, cells in damaged.items() if TEXT_NAME in cells}
+        repaired: set[tuple[bytes, bytes]] = set()
+        for pointer, record in self._stored():
+            for column, qualifier in ((capture.BODY, ENVELOPE), (capture.MAIN, TEXT)):
+                raw = self._reads(record.columns[column]) if column in record.columns else None
+                own = b"" if raw is None else body_name(raw)
+                name = own if qualifier == ENVELOPE else texts.get(own, b"")
+                if raw is None or name not in damaged or (name, qualifier) in repaired:
+                    continue
+                held = damaged[name].get(qualifier)
+                if held is None or self._reads(held) is not None:
+                    continue
+                with self._side.committer.lock:
+                    value = self._placement.place(pointer.row_key, column, pointer.timestamp, raw)
+                    cells = [SetCell(BODY_FAMILY, qualifier, 0, value)]
+                    if qualifier == ENVELOPE:
+                        cells.append(SetCell(USER_FAMILY, user_qualifier(pointer), 0, b""))
+                    rows = [RowMutations(SHARED_BODIES, name, cells)]
+                    self._side.committer.commit(Plan().write(Stage.BASES, rows))
+                repaired.add((name, qualifier))
+        return len(repaired)
+
+    def _bodies_of(self, identities: Collection[bytes]) -> dict[bytes, PagePointer]:
+        """For each of some bodies a capture whose own record of it can be read."""
+        found: dict[bytes, PagePointer] = {}
+        for pointer, record in self._stored():
+            identity = record.body_identity
+            if identity in identities and identity not in found and self._reads(record.columns[capture.BODY]):
+                found[identity] = pointer
+        return found
+
+    def _repair(self, pointer: PagePointer, old: CaptureRecord, bodies: Mapping[bytes, PagePointer]) -> bool:
+        """Put values that can be read into a record; False where its body, or its headers, are nowhere."""
+        timestamp, row_key = pointer
+        source = bodies.get(old.body_identity)
+        held = None if source is None else self._table.record(source.row_key, source.timestamp)
+        body = None if held is None else self._reads(held.columns[capture.BODY])
+        if body is None:
+            return False
+        lost = {column for column, value in old.refs if self._reads(value) is None}
+        headers = self._reads(old.columns.get(capture.HEADERS, INLINE_TAG))
+        if headers is None or lost - MADE_AGAIN - {capture.BODY}:
+            return False
+        content_type = header_of(capture.decode_headers(headers), "content-type") if headers else None
+        analysis = self._side.kernel.analyse(body, content_type)
+        values = capture.text_values(analysis) | capture.fingerprint_values(analysis) | {capture.BODY: body}
+        with self._side.committer.lock:
+            columns = old.columns | {
+                column: self._placement.place(row_key, column, timestamp, values[column])
+                for column in lost & values.keys()
+            }
+            row = self._table.replacement(row_key, old, old._replace(columns=columns))
+            if row is None:
+                self._side.committer.drop_placed()
+                return False
+            self._side.committer.commit(Plan().write(Stage.PAGES, [row]))
+        return True

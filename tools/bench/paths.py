@@ -1,0 +1,481 @@
+"""The write path and the read path of one store, beside what a user would pick instead, on the same pages, one core."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import zstandard
+
+import docstore
+from docstore import compiled
+from docstore.dedup.detector import Detector
+from docstore.dedup.index import HashIndex
+from docstore.dedup.kernel import Kernel
+from docstore.model.types import Page, PutResult
+from docstore.storage.sharing import SharedBodies
+from docstore.store import DocumentStore, now_micros
+from docstore.tablets.commit import Committer
+from docstore.tablets.dictionaries import SiteDictionaries
+from docstore.tablets.engines.leveldb import LevelDBEngine
+from docstore.tablets.placement import Placement
+from docstore.tablets.values import ValueCodec
+from docstore.writing import writer
+from docstore.writing.batch import Bases, GroupPages
+from docstore.writing.judge import OwnRows
+from docstore.writing.place import ValueWriter
+from docstore.writing.prepare import Preparer
+from docstore.writing.stream import GROUP_PAGES
+from docstore.writing.writer import Request
+from tools.bench.harness import Section, children_seconds, folder_bytes, median, one_core, seconds_of, zstd_seconds
+from tools.bench.peers import Peer, open_frames_alone, rocksdb, sqlite, write_frames_alone, write_gzip_warc
+
+ROUNDS = 3
+CALLER_PAGES = 1500
+SLOW_SECONDS = 0.5
+SLOW_PAGES = 6
+
+
+def write_docstore(pages: Sequence[Page], folder: Path, **options: object) -> None:
+    threads = int(options.pop("threads", 1))  # type: ignore[call-overload]
+    with docstore.open(folder / "store", create=True, **options) as store:  # type: ignore[arg-type]
+        for _ in store.put_pages(pages, threads=threads):
+            pass
+
+
+def write_without_deltas(pages: Sequence[Page], folder: Path) -> None:
+    """Visible text carries the fingerprints, and every body is compressed by itself."""
+    with without_deltas(wanted=True):
+        write_docstore(pages, folder, schema=docstore.Schema(extractor="visible"))
+
+
+def write_by_reference(pages: Sequence[Page], folder: Path, extractor: str) -> None:
+    """The same without native code, as where no Rust toolchain was at hand."""
+    with mock.patch.object(compiled, "WHY_NOT", "left out for this row"):
+        write_docstore(pages, folder, schema=docstore.Schema(extractor=extractor))
+
+
+CONTENDERS: tuple[tuple[str, Callable[[Sequence[Page], Path], object]], ...] = (
+    ("docstore, main text, everything: verdicts, deltas, durability sync", write_docstore),
+    (
+        "docstore, visible text in place of main content",
+        lambda pages, folder: write_docstore(pages, folder, schema=docstore.Schema(extractor="visible")),
+    ),
+    ("docstore, visible text, no deltas", write_without_deltas),
+    (
+        "docstore, main content, readable reference in place of all native code",
+        lambda pages, folder: write_by_reference(pages, folder, "combined"),
+    ),
+    (
+        "docstore, visible text, readable reference in place of all native code",
+        lambda pages, folder: write_by_reference(pages, folder, "visible"),
+    ),
+    ("docstore, durability flush", lambda pages, folder: write_docstore(pages, folder, durability="flush")),
+    ("RocksDB, zstd (rocksdict), synced batches", rocksdb("", synced=True).write),
+    ("SQLite + zstd -3, synced transactions", sqlite("", synced=True).write),
+    ("WARC, gzip per record (warcio)", write_gzip_warc),
+)
+
+
+def write(pages: Sequence[Page], command: str) -> Section:
+    """Ratios to bare zstd -3 of the same bodies, medians of rounds in which every contender runs once."""
+    raw_bytes = sum(len(page.body) for page in pages)
+    section = Section(
+        "Writing: every page committed, one core",
+        command,
+        ("what", "of bare zstd -3", "MB/s", "us a page", "on disk, % of bodies"),
+    )
+    ratios: dict[str, list[float]] = {}
+    speeds: dict[str, list[float]] = {}
+    sizes: dict[str, int] = {}
+    with one_core():
+        for _ in range(ROUNDS):
+            for name, write in CONTENDERS:
+                baseline = zstd_seconds(pages)
+                speeds.setdefault("bare zstd -3, nothing written", []).append(baseline)
+                ratios.setdefault("bare zstd -3, nothing written", []).append(1.0)
+                with tempfile.TemporaryDirectory() as temporary:
+                    folder = Path(temporary) / "files"
+                    folder.mkdir()
+                    seconds = seconds_of(lambda write=write, folder=folder: write(pages, folder))  # type: ignore[misc]
+                    sizes[name] = folder_bytes(folder)
+                ratios.setdefault(name, []).append(baseline / seconds)
+                speeds.setdefault(name, []).append(seconds)
+    sizes["bare zstd -3, nothing written"] = sum(
+        len(zstandard.ZstdCompressor(level=3).compress(page.body)) for page in pages
+    )
+    for name, ratio in ratios.items():
+        seconds = median(speeds[name])
+        speed = (f"{raw_bytes / seconds / 1e6:.1f}", f"{seconds / len(pages) * 1e6:.0f}")
+        section.rows.append((name, f"{median(ratio):.3f}x", *speed, f"{100 * sizes[name] / raw_bytes:.1f}"))
+    section.notes.append(
+        f"{len(pages)} pages, {raw_bytes / 1e6:.0f} MB of bodies, in memory. Only docstore extracts text, computes "
+        "fingerprints, answers with a verdict and keeps headers; the others store the body under its URL."
+    )
+    return section
+
+
+# --- many callers
+
+
+def put_by_threads(store: DocumentStore, pages: Sequence[Page], threads: int) -> None:
+    """Each page by a `put_page` of its own."""
+
+    def put(page: Page) -> PutResult:
+        return store.put_page(page.url, page.body, headers=page.headers, status=page.status, fetched_at=page.fetched_at)
+
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(put, pages):
+            pass
+
+
+def put_by_tasks(store: DocumentStore, pages: Sequence[Page], tasks: int) -> None:
+    """The same from as many tasks of one event loop."""
+    waiting = iter(pages)
+
+    async def task() -> None:
+        for page in waiting:
+            await store.put_page_async(
+                page.url, page.body, headers=page.headers, status=page.status, fetched_at=page.fetched_at
+            )
+
+    async def main() -> None:
+        await asyncio.gather(*(task() for _ in range(tasks)))
+
+    asyncio.run(main())
+
+
+CALLERS: tuple[tuple[str, Callable[[DocumentStore, Sequence[Page]], object]], ...] = (
+    ("put_pages", lambda store, pages: list(store.put_pages(pages))),
+    ("put_page from 16 threads", lambda store, pages: put_by_threads(store, pages, 16)),
+    ("put_page from 8 threads", lambda store, pages: put_by_threads(store, pages, 8)),
+    ("put_page from 1 thread", lambda store, pages: put_by_threads(store, pages, 1)),
+    ("put_page_async from 16 tasks", lambda store, pages: put_by_tasks(store, pages, 16)),
+)
+
+
+def waits_of_a_slow_source(pages: Sequence[Page]) -> list[float]:
+    """Seconds from the reading of a page to its answer, of a source that takes SLOW_SECONDS for the next one."""
+    read: list[float] = []
+
+    def source() -> Iterator[Page]:
+        for page in pages[:SLOW_PAGES]:
+            read.append(time.perf_counter())
+            yield page
+            time.sleep(SLOW_SECONDS)
+
+    with tempfile.TemporaryDirectory() as folder, docstore.open(Path(folder) / "store", create=True) as store:
+        store.put_page("https://first.example/", b"<p>loads the write half")
+        return [time.perf_counter() - read[number] for number, _ in enumerate(store.put_pages(source()))]
+
+
+def callers(pages: Sequence[Page], command: str) -> Section:
+    """Pages a second of one store, durability sync, by who writes them; medians of rounds in turns."""
+    pages = pages[:CALLER_PAGES]
+    section = Section(
+        "Writing: callers that share commits",
+        command,
+        ("who writes", "pages/s", "of put_pages", "processor us a page"),
+    )
+    found: dict[str, list[tuple[float, float, float]]] = {}
+    for _ in range(ROUNDS):
+        whole = 0.0
+        for name, write in CALLERS:
+            with tempfile.TemporaryDirectory() as folder, docstore.open(Path(folder) / "store", create=True) as store:
+                store.put_page("https://first.example/", b"<p>loads the write half")
+                busy = time.process_time()
+                speed = len(pages) / seconds_of(lambda write=write, store=store: write(store, pages))  # type: ignore[misc]
+                busy = (time.process_time() - busy) / len(pages) * 1e6
+            whole = whole or speed
+            found.setdefault(name, []).append((speed, speed / whole, busy))
+    for name, rounds in found.items():
+        speed, ratio, busy = (median(values) for values in zip(*rounds, strict=True))
+        section.rows.append((name, f"{speed:.0f}", f"{ratio:.2f}", f"{busy:.0f}"))
+    waits = waits_of_a_slow_source(pages)
+    section.notes.append(
+        f"{len(pages)} pages, durability sync. Of a source that takes {SLOW_SECONDS} s for a page, put_pages gives the "
+        f"first answer {1000 * waits[0]:.0f} ms after its page was read, and the others after at most "
+        f"{1000 * max(waits[1:]):.0f} ms."
+    )
+    return section
+
+
+REST = "the rest: grouping, policies, pages in flight"
+STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
+    ("kernel: text and fingerprints of the body", ((Kernel, "analyse_many"),)),
+    ("row key, timestamp, what is known of the row", ((Preparer, "prepare"),)),
+    ("its own row", ((OwnRows, "own"), (Detector, "similarity"))),
+    (
+        "look-up: bands and fingerprints -> texts -> pages",
+        ((HashIndex, "prepare"), (HashIndex, "propose"), (HashIndex, "_qualifiers")),
+    ),
+    (
+        "rows of candidates",
+        (
+            (GroupPages, "page"),
+            (GroupPages, "title"),
+            (GroupPages, "status"),
+            (GroupPages, "text"),
+            (GroupPages, "body"),
+        ),
+    ),
+    ("verify: exact comparison and the verdict", ((Detector, "judge"),)),
+    (
+        "bases: rows and bodies of relatives",
+        (
+            (GroupPages, "base"),
+            (Bases, "at"),
+            (SharedBodies, "lean_on"),
+            (GroupPages, "text_base"),
+            (Bases, "shared_cells"),
+        ),
+    ),
+    ("dictionaries: sampling and choosing", ((SiteDictionaries, "note"), (SiteDictionaries, "get"))),
+    ("zstd of bodies, deltas and texts", ((ValueCodec, "encode"), (ValueCodec, "encode_within"))),
+    (
+        "records and envelopes",
+        ((Placement, "place_near"), (Placement, "place"), (Placement, "place_all")),
+    ),
+    ("body, text and long values of a page, around zstd", ((ValueWriter, "place"),)),
+    ("postings", ((HashIndex, "add"), (HashIndex, "add_names"), (HashIndex, "group_mutations"))),
+    ("commit: segment written and synced", ((Placement, "settle"),)),
+    ("commit: keys and values, one LevelDB batch", ((LevelDBEngine, "mutate_rows"),)),
+    ("commit: rows, totals, manifest, caches", ((Committer, "commit"), (writer.Sequencer, "commit"))),
+    ("answer", ((writer, "_result"),)),
+)
+
+
+class Stopwatch:
+    """Time by stage: the innermost stage that is open is charged."""
+
+    def __init__(self) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self._open = [REST]
+        self._since = time.thread_time()
+
+    def enter(self, stage: str) -> None:
+        self._charge()
+        self._open.append(stage)
+
+    def leave(self) -> None:
+        self._charge()
+        self._open.pop()
+
+    def _charge(self) -> None:
+        now = time.thread_time()
+        self.seconds[self._open[-1]] += now - self._since
+        self._since = now
+
+    def wrapped(self, stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            self.enter(stage)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self.leave()
+
+        return timed
+
+
+@contextmanager
+def watched() -> Iterator[Stopwatch]:
+    """Wrap the functions of every stage."""
+    watch = Stopwatch()
+    with ExitStack() as stack:
+        for stage, functions in STAGES:
+            for owner, name in functions:
+                wrapped = watch.wrapped(stage, getattr(owner, name))
+                stack.enter_context(mock.patch.object(owner, name, wrapped))
+        watch.seconds.clear()
+        yield watch
+
+
+def write_stages(pages: Sequence[Page], schema: docstore.Schema) -> float:
+    """Processor seconds of this thread for one store with all pages, opened and closed outside."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        docstore.open(Path(folder) / "s", create=True, schema=schema) as store,
+    ):
+        half = store._write_side()
+        preparer = Preparer(half.kernel, now_micros)
+        began = time.thread_time()
+        for start in range(0, len(pages), GROUP_PAGES):  # as put_pages, all in this thread
+            prepared = preparer.prepare(pages[start : start + GROUP_PAGES])
+            half.queue.write(Request(prepared, [{}] * len(prepared)))
+        return time.thread_time() - began
+
+
+def bare_zstd(pages: Sequence[Page]) -> float:
+    """Processor seconds of zstd -3 of every body."""
+    compress = zstandard.ZstdCompressor(level=3).compress
+    began = time.thread_time()
+    for page in pages:
+        compress(page.body)
+    return time.thread_time() - began
+
+
+@contextmanager
+def without_deltas(*, wanted: bool) -> Iterator[None]:
+    """No page is given a base to lean on."""
+    if not wanted:
+        yield
+        return
+    with mock.patch.object(ValueWriter, "_to_lean_on", lambda *_: []):
+        yield
+
+
+def stages(pages: Sequence[Page], command: str) -> Section:
+    """Where the write path spends its time, with one thread and the native kernel: main text, with deltas.
+
+    Functions that begin a stage are wrapped: time inside one counts for the innermost stage alone, so that the rows add
+    up to the whole.  What is shown is processor time of the writing thread; a wrapper costs about half a microsecond a
+    call, and what that adds is measured by a run without them and shown.
+    """
+    return _stages(pages, command, "scored", deltas=True)
+
+
+def plain_stages(pages: Sequence[Page], command: str) -> Section:
+    """The same for visible text, every body compressed by itself."""
+    return _stages(pages, command, "visible", deltas=False)
+
+
+def _stages(pages: Sequence[Page], command: str, extractor: str, *, deltas: bool) -> Section:
+    schema = docstore.Schema(extractor=extractor)
+    count = len(pages)
+    rounds: list[dict[str, float]] = []
+    bare: list[float] = []
+    plain: list[float] = []
+    with one_core(), without_deltas(wanted=not deltas):
+        write_stages(pages[:300], schema)
+        for _ in range(ROUNDS):
+            bare.append(bare_zstd(pages))
+            plain.append(write_stages(pages, schema))
+            with watched() as watch:
+                write_stages(pages, schema)
+            rounds.append(watch.seconds)
+    section = Section(
+        f"Where a write spends its time: {'visible text' if extractor == 'visible' else 'main text'}, "
+        f"{'deltas' if deltas else 'no deltas'}, one thread",
+        command,
+        ("stage", "us a page", "% of the write"),
+    )
+    total = sum(median([one[stage] for one in rounds]) for stage in [*dict(STAGES), REST])
+    for stage in [*dict(STAGES), REST]:
+        seconds = median([one[stage] for one in rounds])
+        section.rows.append((stage, f"{seconds / count * 1e6:.1f}", f"{100 * seconds / total:.1f}"))
+    ratio = median([one / other for one, other in zip(bare, plain, strict=True)])
+    section.rows.append(("all stages, with the stopwatch", f"{total / count * 1e6:.0f}", "100"))
+    section.rows.append(("the same without it", f"{median(plain) / count * 1e6:.0f}", ""))
+    section.rows.append(("bare zstd -3 of the same bodies", f"{median(bare) / count * 1e6:.1f}", ""))
+    section.notes.append(
+        f"{count} pages, {sum(len(page.body) for page in pages) / count:.0f} bytes on average; processor time of the "
+        f"writing thread, medians of {ROUNDS} rounds. Speed of the write without the stopwatch: {ratio:.3f}x of bare "
+        "zstd -3."
+    )
+    return section
+
+
+READS = 3000
+
+
+def read(pages: Sequence[Page], command: str) -> Section:
+    """Microseconds a read, means over random pages; ratios to pread + decode in the same round."""
+    section = Section(
+        "Reading: one body by URL, warm, one core",
+        command,
+        ("what", "of pread + zstd decode", "us, mean", "us, p50", "us, p99"),
+    )
+    source = random.Random(7)
+    chosen = [source.randrange(len(pages)) for _ in range(READS)]
+    with tempfile.TemporaryDirectory() as name, one_core():
+        folder = Path(name)
+        readers = _readers(pages, folder)
+        samples: dict[str, list[list[float]]] = {what: [] for what in readers}
+        for _ in range(ROUNDS):
+            for what, reader in readers.items():
+                samples[what].append(_time_reads(reader, chosen))
+    baseline = [sum(read) for read in samples["pread + zstd decode"]]
+    for what, runs in samples.items():
+        ratio = median([sum(read) / base for read, base in zip(runs, baseline, strict=True)])
+        every = sorted(value for read in runs for value in read)
+        micros = (sum(every) / len(every), every[len(every) // 2], every[len(every) * 99 // 100])
+        section.rows.append((what, f"{ratio:.2f}x", *(f"{1e6 * seconds:.1f}" for seconds in micros)))
+    section.notes.append(f"{READS} random pages of {len(pages)}, {ROUNDS} rounds, everything in the page cache.")
+    return section
+
+
+def _time_reads(reader: Callable[[int], object], chosen: Sequence[int]) -> list[float]:
+    times = []
+    clock = time.perf_counter
+    for number in chosen:
+        began = clock()
+        reader(number)
+        times.append(clock() - began)
+    return times
+
+
+def _readers(pages: Sequence[Page], folder: Path) -> dict[str, Callable[[int], object]]:
+    bare = Peer("pread + zstd decode", write_frames_alone, open_frames_alone)
+    readers: dict[str, Callable[[int], object]] = {}
+    for number, peer in enumerate((bare, sqlite("SQLite + zstd"), rocksdb("RocksDB, zstd (rocksdict)"))):
+        path = folder / str(number) / "files"
+        path.mkdir(parents=True)
+        peer.write(pages, path)
+        assert peer.open is not None
+        readers[peer.name] = peer.open(pages, path)
+    write_docstore(pages, folder)
+    store = docstore.open(folder / "store")
+
+    def read_docstore(number: int) -> object:
+        document = store.get(pages[number].url, families=("page",))
+        assert document is not None
+        return document.body
+
+    readers["docstore get, body"] = read_docstore
+    return readers
+
+
+COLD_ROUNDS = 50
+
+
+def cold(pages: Sequence[Page], command: str) -> Section:
+    """Milliseconds of processor time, medians of alternating runs; an import alone shows what starting takes."""
+    section = Section(
+        "Cold start: one process for one page", command, ("what", "ms of processor time, median", "times `-c pass`")
+    )
+    with tempfile.TemporaryDirectory() as name:
+        write_docstore(pages, Path(name))
+        store = str(Path(name) / "store")
+        url = pages[len(pages) // 2].url
+        commands = {
+            "python -c pass": ["-c", "pass"],
+            "python -c 'import argparse, typing, plyvel, zstandard, ada_url'": [
+                "-c",
+                "import argparse, typing, plyvel, zstandard, ada_url",
+            ],
+            "docstore get URL": ["-m", "docstore.cli", "get", url, "--store", store],
+            "docstore get URL --body": ["-m", "docstore.cli", "get", url, "--body", "--store", store],
+        }
+        times: dict[str, list[float]] = {what: [] for what in commands}
+        for _ in range(COLD_ROUNDS):
+            for what, words in commands.items():
+                before = children_seconds()
+                subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True)
+                times[what].append(children_seconds() - before)
+    empty = median(times["python -c pass"])
+    for what, values in times.items():
+        section.rows.append((what, f"{1e3 * median(values):.0f}", f"{median(values) / empty:.1f}"))
+    return section
