@@ -15,6 +15,7 @@ import httpx
 from docstore.serving.run import Addresses, Server
 from docstore.serving.settings import Limits, Settings
 from docstore.serving.telemetry import Log
+from docstore.serving.wire import Frame, FrameReader
 from docstore.store import DocumentStore, open_store
 
 START_SECONDS = 30.0
@@ -101,3 +102,11 @@ def serving(folder: Path, *, limits: Limits | None = None, **named: Any) -> Iter
                 for client in made.clients:
                     client.close()
                 log.close()
+
+
+def frames_of(raw: bytes) -> list[Frame]:
+    """The frames of a whole stream."""
+    reader = FrameReader()
+    found = reader.feed(raw)
+    reader.close()
+    return found

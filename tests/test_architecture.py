@@ -63,13 +63,11 @@ ONLY_IMPORTER = {
         "docstore.tablets.values",
         "docstore.archives.source",
         "docstore.archives.http",
-        "docstore.serving.wire_frames",
+        "docstore.serving.wire",
         "docstore.serving.messages",
         "docstore.serving.request",
     },
-    "litestar": {
-        f"docstore.serving.{name}" for name in ("app", "messages", "middleware", "page", "request", "routes", "run")
-    },
+    "litestar": {f"docstore.serving.{name}" for name in ("app", "messages", "page", "request", "routes", "run")},
     "uvicorn": {"docstore.serving.run"},
     "re2": {"docstore.serving.routes", "docstore.serving.archive_cdx"},
     "ada_url": {"docstore.model.keys"},

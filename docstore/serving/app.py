@@ -1,47 +1,58 @@
-"""The API application: routes, errors as answers, roles, the middleware around it, and its OpenAPI.
+"""The API as an application: what every request passes, routes, errors as answers, and the OpenAPI.
 
-The OpenAPI is made from the routes: parameters by the framework, messages from the very types that `wire.read` reads.
+A request passes admission, bounds, time limits and idempotency keys, and is noted in the log and the numbers.  The
+OpenAPI is made from the routes: parameters by the framework, messages from the very types that `wire.read` reads.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import asyncio
 import enum
+import itertools
+import re
+import time
 import traceback
 import types
 import typing
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote_to_bytes
 
 from litestar import Litestar, Request, Response, Router, get
 from litestar.di import Provide
 from litestar.exceptions import HTTPException
 from litestar.openapi.config import OpenAPIConfig
 
-from docstore.model.errors import DocstoreError
-from docstore.serving import wire_frames as frames
-from docstore.serving.messages import GIVES, ROLE, STREAMS, TAKES, Asked, answer, encoder, opens
-from docstore.serving.middleware import Middleware
+from docstore.model.errors import CommitUnknown, DocstoreError
+from docstore.serving.messages import GIVES, LINES, ROLE, STREAMS, Asked, answer, encoder, opens
 from docstore.serving.page import make_page
 from docstore.serving.request import (
+    ABORT,
+    IDEMPOTENCY_KEY,
+    SCOPE_NAME,
     Admission,
     MemoryBudget,
+    Refusal,
+    RequestContext,
     Role,
     Tokens,
+    busy,
     check_role,
     context_of,
     failure,
-    failure_headers,
     is_bug,
+    stopping,
 )
 from docstore.serving.routes import CELLS, JOBS, OPERATIONS, PAGES, WHOLE
 from docstore.serving.service import Service
-from docstore.serving.telemetry import Log
-from docstore.serving.wire import TYPES, to_json
+from docstore.serving.settings import Limits
+from docstore.serving.telemetry import Log, Metrics
+from docstore.serving.wire import FRAMES, JSON, MSGPACK, TYPES, fields_of, to_json
 from docstore.version import __version__
 
 if TYPE_CHECKING:
-    pass
+    from litestar.types import ASGIApp, Receive, Scope, Send
 
 
 def make_api(service: Service, tokens: Tokens | None, log: Log) -> Middleware:
@@ -54,13 +65,10 @@ def make_api(service: Service, tokens: Tokens | None, log: Log) -> Middleware:
     """
 
     def on_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-        status, body, retry_after = failure(error)
+        status, body, headers = failure(error)
         if is_bug(error):
             shown = "".join(traceback.format_exception(error))
             log.write("bug", id=context_of(request.scope).request_id, traceback=shown)
-        headers = failure_headers(status, retry_after)
-        if isinstance(error, HTTPException) and error.headers:
-            headers.update({name: value for name, value in error.headers.items() if name.lower() == "allow"})
         return answer(request, encoder(request)(body), status, headers)
 
     def admitted(request: Request[Any, Any, Any]) -> Service:
@@ -68,6 +76,7 @@ def make_api(service: Service, tokens: Tokens | None, log: Log) -> Middleware:
         check_role(context_of(request.scope), request.route_handler.opt[ROLE])
         return service
 
+    admission = Admission(service.settings, tokens)
     made: list[bytes] = []
 
     @get("/v1/openapi.json", opt=opens(Role.READ, gives=bytes), sync_to_thread=True)
@@ -78,7 +87,7 @@ def make_api(service: Service, tokens: Tokens | None, log: Log) -> Middleware:
         return Response(made[0], media_type="application/json")
 
     app = Litestar(
-        route_handlers=[*_routes(), show_openapi, *make_page(tokens)],
+        route_handlers=[*_routes(), show_openapi, *make_page(admission)],
         dependencies={"service": Provide(admitted, sync_to_thread=False)},
         exception_handlers={DocstoreError: on_error, HTTPException: on_error, Exception: on_error},
         openapi_config=None,
@@ -89,7 +98,7 @@ def make_api(service: Service, tokens: Tokens | None, log: Log) -> Middleware:
     limits = service.settings.limits
     memory = MemoryBudget(limits.waiting_bytes)
     service.metrics.gauge("docstore_bodies_bytes", "Bytes of bodies in memory", lambda: memory.taken_bytes)
-    api = Middleware(app, Admission(service.settings, tokens), limits, memory, service.metrics, log, service.boot)
+    api = Middleware(app, admission, limits, memory, service.metrics, log, service.boot)
     service.metrics.gauge("docstore_requests_working", "Requests that are worked on", lambda: api.working)
     return api
 
@@ -98,11 +107,414 @@ def _routes() -> list[Any]:
     return [Router("/v1", route_handlers=WHOLE + PAGES + CELLS + JOBS), *OPERATIONS]
 
 
+# --- what every request passes
+
+SHOWN_CHARACTERS: Final = 500
+STEP_BYTES: Final = 256 << 10
+"""A longer body is sent in steps: uvicorn waits for a slow client before each message, and not after the last one."""
+COUNTED_BYTES: Final = 1 << 20
+"""Longer answers take room; of shorter ones as many wait as there may be requests."""
+OPEN_PATHS: Final = ("/healthz",)
+"""Paths for clients that must not wait in a queue and have no token."""
+_ANSWER_HEADERS: Final = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+
+
+class Middleware:
+    """Lets requests through to an application.
+
+    Args:
+        app: to be asked.
+        admission: who may ask.
+        limits: how much at a time.
+        memory: that bodies share.
+        metrics, log: where each request is noted.
+        boot: names this run of the server.
+    Attributes:
+        is_stopping: what comes now is refused.
+        working: requests that are worked on.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        admission: Admission,
+        limits: Limits,
+        memory: MemoryBudget,
+        metrics: Metrics,
+        log: Log,
+        boot: str,
+    ) -> None:
+        self._app = app
+        self._idempotent = IdempotentAnswers(app, boot)
+        self._admission = admission
+        self._limits = limits
+        self._memory = memory
+        self._metrics = metrics
+        self._log = log
+        self._boot = boot.encode()
+        self._prefix = boot[:8]
+        self._numbers = itertools.count(1)
+        self.is_stopping = False
+        self.working = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if str(scope["type"]) != "http":
+            await self._app(scope, receive, send)
+            return
+        context = RequestContext(scope, receive, self._limits, self._memory, f"{self._prefix}-{next(self._numbers)}")
+        state: dict[str, Any] = scope  # type: ignore[assignment]
+        state[SCOPE_NAME] = context
+        answer = _Answer(send, self._limits.send_seconds, self._headers(context), context)
+        started = time.perf_counter()
+        self.working += 1
+        trouble = None
+        try:
+            self._admit(context)
+            await self._idempotent.answer(context, receive, answer.send)
+        except Exception as raised:
+            # What `_Answer` refuses comes back inside an exception of the framework.
+            error = raised.__cause__ if isinstance(raised.__cause__, Refusal) else raised
+            status, body, headers = failure(error)
+            trouble = (
+                body["error"]["message"] if isinstance(error, Refusal) else "".join(traceback.format_exception(error))
+            )
+            if answer.status:
+                state.get(ABORT, bool)()
+            else:
+                await refuse(answer.send, status, body, headers)
+        finally:
+            if answer.is_stuck:  # whatever became of the exception on its way through the framework
+                trouble = "the client did not take its answer"
+                state.get(ABORT, bool)()
+            self.working -= 1
+            context.release()
+            self._note(context, answer, time.perf_counter() - started, trouble)
+
+    def _admit(self, context: RequestContext) -> None:
+        if context.scope["path"] in OPEN_PATHS:
+            return
+        self._admission.admit(context)
+        _check_query(context.scope["query_string"])
+        if self.is_stopping:
+            raise stopping()
+        if self.working > self._limits.requests:
+            raise busy(f"{self._limits.requests} requests are worked on, which is the most")
+
+    def _headers(self, context: RequestContext) -> list[tuple[bytes, bytes]]:
+        return [(b"x-request-id", context.request_id.encode()), (b"docstore-boot", self._boot), *_ANSWER_HEADERS]
+
+    def _note(self, context: RequestContext, answer: _Answer, seconds: float, trouble: str | None) -> None:
+        scope: Any = context.scope
+        self._metrics.count_request(scope.get("path_template") or "other", scope["method"], answer.status, seconds)
+        more = {"received_bytes": context.received_bytes, "error": trouble}
+        if context.is_local:
+            more["client"] = "unix"
+        _log_request(
+            self._log, scope, answer.status, answer.sent_bytes, seconds,
+            id=context.request_id, client_name=context.client_name or None, **more,
+        )  # fmt: skip
+
+
+def _log_request(log: Log, scope: Any, status: int, sent_bytes: int, seconds: float, **more: object) -> None:
+    client = scope["client"][0] if scope.get("client") else None
+    said = {
+        "client": client,
+        "method": scope["method"],
+        "path": scope["path"][:SHOWN_CHARACTERS],
+        "query": scope["query_string"].decode("latin-1")[:SHOWN_CHARACTERS] or None,
+        "status": status,
+        "sent_bytes": sent_bytes,
+        "milliseconds": round(seconds * 1000, 2),
+    }
+    log.write("request", **said | more)
+
+
+class _Answer:
+    """The way out of one answer: its headers, its count of bytes, and the time that a client may take."""
+
+    def __init__(self, send: Send, seconds: float, headers: list[tuple[bytes, bytes]], context: RequestContext) -> None:
+        self._send = send
+        self._seconds = seconds
+        self._headers = headers
+        self._context = context
+        self.status = 0
+        self.sent_bytes = 0
+        self.is_stuck = False
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            if self._context.method == "GET":
+                self._hold(message)
+            self.status = message["status"]
+            given = list(message.get("headers", ()))
+            names = {name.lower() for name, _ in given}
+            message["headers"] = [*given, *(pair for pair in self._headers if pair[0] not in names)]
+            await self._send_part(message)
+            return
+        body = message.get("body", b"")
+        for start in range(0, len(body) - STEP_BYTES, STEP_BYTES):
+            await self._send_part({**message, "body": body[start : start + STEP_BYTES], "more_body": True})
+        last = max(0, -(-len(body) // STEP_BYTES) - 1) * STEP_BYTES
+        await self._send_part({**message, "body": body[last:]} if last else message)
+
+    async def _send_part(self, message: Any) -> None:
+        self.sent_bytes += len(message.get("body", b""))
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._send(message)
+        except TimeoutError:
+            self.is_stuck = True
+            raise
+
+    def _hold(self, start: Any) -> None:
+        """Count a long answer that was read as memory of the request, until its client has taken it.
+
+        Raises:
+            Refusal: 429, there is no room; that nothing was done is true of GET alone.
+        """
+        length = int(dict(start.get("headers", ())).get(b"content-length", b"0"))
+        if length > COUNTED_BYTES:
+            self._context.hold(length)
+
+
+def _check_query(query: bytes) -> None:
+    """Refuse bytes that are no text: two of them would become the same mark, and two URLs the same page.
+
+    Raises:
+        Refusal: 400.
+    """
+    if b"%" not in query and query.isascii():
+        return
+    try:
+        unquote_to_bytes(query).decode()
+    except UnicodeDecodeError as error:
+        raise Refusal(
+            400, f"the query is not UTF-8 once it is decoded ({error}); write a URL's own % as %25"
+        ) from error
+
+
+async def refuse(send: Send, status: int, body: dict[str, Any], named: dict[str, str]) -> None:
+    """Answer with an error, in JSON."""
+    raw = to_json(body)
+    named = {"content-type": "application/json", "content-length": str(len(raw)), **named}
+    headers = [(name.encode(), value.encode()) for name, value in named.items()]
+    start: Any = {"type": "http.response.start", "status": status, "headers": headers}
+    end: Any = {"type": "http.response.body", "body": raw, "more_body": False}
+    await send(start)
+    await send(end)
+
+
+# --- idempotency: a write that is sent again gets its first answer once more, and nothing is done twice
+#
+# Answers are kept by key for ten minutes, within bounds of memory.  If an answer is too long, or later ones take its
+# room, the key alone is kept: the same write again is answered 409 `CommitUnknown`.  A page written again answers
+# `known`, so keys of pages go with their answers.  A key begins with the name of the server's run in which it was made:
+# what was sent to an earlier run may have been applied there.
+
+KEEP_SECONDS: Final = 600.0
+MOST_ANSWERS: Final = 20_000
+MOST_BYTES: Final = 64 << 20
+LONGEST_ANSWER_BYTES: Final = 4 << 20
+MOST_KEYS: Final = 1 << 19
+"""Keys without an answer, some 200 bytes each: so many writes, but for pages, in ten minutes; beyond it 429."""
+NOT_REPEATABLE: Final = ("/v1/cells/read-modify-write", "/v1/cells/check-and-mutate")
+_REPEATABLE: Final = frozenset(
+    {
+        ("POST", "/v1/page"),
+        ("PUT", "/v1/page"),
+        ("POST", "/v1/pages"),
+        ("POST", "/v1/verdicts"),
+        ("POST", "/v1/anchors"),
+    }
+)
+_NOTHING_DONE: Final = (503, 507)
+"""And every status below 500 of a refusal."""
+_KEY: Final = re.compile(r"[A-Za-z0-9._-]{8,128}")
+_WRITES: Final = ("POST", "PUT", "DELETE")
+
+
+class _Kept:
+    """An answer, or the promise of one.
+
+    Attributes:
+        sent: what is known of the request before its body is read; bodies are compared by their digests.
+        is_repeatable: the write is harmless when it is done again.
+    """
+
+    def __init__(self, sent: tuple[object, ...], is_repeatable: bool) -> None:
+        self.sent = sent
+        self.is_repeatable = is_repeatable
+        self.made = time.monotonic()
+        self.ready = asyncio.Event()
+        self.body_digest = b""
+        self.messages: list[Any] = []
+        self.answer_bytes = 0
+
+
+class IdempotentAnswers:
+    """Answers by idempotency key; asked on the event loop.
+
+    Args:
+        app: that gives first answers.
+        boot: names this run of the server.
+    """
+
+    def __init__(self, app: ASGIApp, boot: str) -> None:
+        self._app = app
+        self._boot = boot
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._bytes = 0
+        self._spent: OrderedDict[str, float] = OrderedDict()
+        """Keys whose answers were dropped, and when they were used."""
+
+    async def answer(self, context: RequestContext, receive: Receive, send: Send) -> None:
+        """Answer a request, for the first time or again."""
+        key = context.headers.get(IDEMPOTENCY_KEY)
+        if key is None or context.method not in _WRITES:
+            await self._app(context.scope, receive, send)
+            return
+        if not _KEY.fullmatch(key):
+            raise Refusal(400, "Idempotency-Key must be 8 to 128 of letters, digits, `.`, `_` and `-`")
+        path = context.scope["path"]
+        boot, dot, _ = key.partition(".")
+        if dot and boot != self._boot and path in NOT_REPEATABLE:
+            raise Refusal(
+                409,
+                "this was sent to an earlier run of the server first, and may have been applied there; read the row, "
+                "then ask again with a new key",
+                kind=CommitUnknown.__name__,
+            )
+        self._make_room()
+        if key in self._spent:
+            raise _dropped()
+        is_repeatable = (context.method, path) in _REPEATABLE
+        if not is_repeatable and len(self._spent) >= MOST_KEYS and key not in self._kept:
+            raise busy(
+                f"{MOST_KEYS} writes of the last {KEEP_SECONDS / 60:.0f} minutes are remembered, which is the most"
+            )
+        query = context.scope["query_string"]
+        length = context.headers.get("content-length", "")
+        sent = (context.role, context.client_name, context.method, path, query, length)
+        while (kept := self._kept.get(key)) is not None:
+            if kept.sent != sent:
+                raise _other_request()
+            await kept.ready.wait()
+            if kept.messages:
+                if kept.body_digest:  # else the answer did not depend on a body
+                    await context.body()
+                if kept.body_digest != context.body_digest:
+                    raise _other_request()
+                for message in kept.messages:
+                    again: Any = dict(message)
+                    await send(again)
+                return
+            if key in self._spent:
+                raise _dropped()
+        kept = self._kept[key] = _Kept(sent, is_repeatable)
+        await self._first(key, kept, context, receive, send)
+
+    async def _first(self, key: str, kept: _Kept, context: RequestContext, receive: Receive, send: Send) -> None:
+        messages: list[Any] = []
+        status = 0
+
+        async def keep(message: Any) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            kept.answer_bytes += len(message.get("body", b""))
+            if kept.answer_bytes <= LONGEST_ANSWER_BYTES:
+                messages.append(dict(message))
+            await send(message)
+
+        is_whole = False
+        try:
+            await self._app(context.scope, receive, keep)
+            is_whole = True
+        finally:
+            # An answer that the client did not take is one all the same.  What was refused is no answer to keep.
+            is_whole = is_whole or (bool(messages) and not messages[-1].get("more_body", True))
+            is_kept = is_whole and 0 < status < 400 and kept.answer_bytes <= LONGEST_ANSWER_BYTES
+            if is_kept:
+                start = dict(messages[0])
+                start["headers"] = [*start.get("headers", ()), (b"idempotent-replay", b"true")]
+                kept.messages = [start, *messages[1:]]
+                kept.body_digest = context.body_digest
+                self._bytes += kept.answer_bytes
+            else:
+                del self._kept[key]
+                is_refused = 400 <= status < 500 or status in _NOTHING_DONE
+                if not is_refused and not kept.is_repeatable:
+                    self._spent[key] = kept.made
+            kept.ready.set()
+
+    def _make_room(self) -> None:
+        """Drop old answers, and the oldest ones while they are too many; keys last their full time."""
+        now = time.monotonic()
+        dropped: list[str] = []
+        count, count_bytes = len(self._kept), self._bytes
+        for key, kept in self._kept.items():
+            if not kept.ready.is_set():
+                continue
+            if now - kept.made <= KEEP_SECONDS and count <= MOST_ANSWERS and count_bytes <= MOST_BYTES:
+                break
+            dropped.append(key)
+            count, count_bytes = count - 1, count_bytes - kept.answer_bytes
+        for key in dropped:
+            kept = self._kept.pop(key)
+            self._bytes -= kept.answer_bytes
+            if not kept.is_repeatable:
+                self._spent[key] = kept.made
+        while self._spent and now - next(iter(self._spent.values())) > KEEP_SECONDS:
+            self._spent.popitem(last=False)
+
+
+def _dropped() -> Refusal:
+    return Refusal(
+        409,
+        "this was sent before and may have been applied, and its answer is not kept any more; read the row, then ask "
+        "again with a new key if it was not applied",
+        kind=CommitUnknown.__name__,
+    )
+
+
+def _other_request() -> Refusal:
+    return Refusal(409, "this Idempotency-Key was used with another request; take a new one")
+
+
+# --- the log and the numbers of the archive API, which has its own admission and bounds
+
+
+def logged(app: Any, route: str, metrics: Metrics, log: Log) -> ASGIApp:
+    """An application that notes each request.
+
+    Args:
+        app: that answers.
+        route: by which its requests are counted.
+        metrics, log: where they are noted.
+    """
+
+    async def answer(scope: Any, receive: Receive, send: Send) -> None:
+        started = time.perf_counter()
+        status = sent_bytes = 0
+
+        async def noting(message: Any) -> None:
+            nonlocal status, sent_bytes
+            status = message.get("status", status)
+            sent_bytes += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await app(scope, receive, noting)
+        finally:
+            seconds = time.perf_counter() - started
+            metrics.count_request(route, scope["method"], status, seconds)
+            _log_request(log, scope, status, sent_bytes, seconds, listener=route)
+
+    return answer
+
+
 # --- OpenAPI
 
-JSON: Final = "application/json"
-MSGPACK: Final = "application/msgpack"
-LINES: Final = "application/x-ndjson"
 ERROR: Final = "Error"
 DESCRIPTION: Final = """\
 A store of crawled pages.  Messages are JSON, or msgpack with the same names; bytes are a string in JSON where they are
@@ -154,38 +566,39 @@ def openapi(route_handlers: Sequence[Any]) -> dict[str, Any]:
         openapi_config=OpenAPIConfig(title="docstore", version=__version__, description=DESCRIPTION),
     )
     made = shown.openapi_schema.to_schema()
-    schemas = _Schemas()
+    schemas: dict[str, Any] = {}
     paths: dict[str, Any] = {}
     for route in shown.routes:
         for handler in getattr(route, "route_handlers", ()):
             if ROLE in handler.opt:
                 for method in sorted(handler.http_methods - {"OPTIONS"}):
                     operation = made["paths"][route.path_format][method.lower()]
-                    _describe(operation, handler.opt, handler.fn.__doc__ or "", schemas)
+                    _describe(operation, handler, schemas)
                     paths.setdefault(route.path_format, {})[method.lower()] = operation
     made["paths"] = paths
     made["components"] = {
-        "schemas": {ERROR: _ERROR_SCHEMA, **schemas.made},
+        "schemas": {ERROR: _ERROR_SCHEMA, **schemas},
         "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
     }
     made["security"] = [{}, {"token": []}]
     return made
 
 
-def _describe(operation: dict[str, Any], options: Mapping[str, Any], text: str, schemas: _Schemas) -> None:
+def _describe(operation: dict[str, Any], handler: Any, schemas: dict[str, Any]) -> None:
     """Say what an operation takes, gives and needs."""
-    operation["summary"] = text.strip().splitlines()[0]
+    options, takes = handler.opt, getattr(handler.fn, "message", None)
+    operation["summary"] = handler.fn.__doc__.strip().splitlines()[0]
     operation["description"] = f"Needs the role {Role(options[ROLE]).name.lower()}."
     for parameter in operation.get("parameters", ()):
         for schema in (parameter["schema"], *parameter["schema"].get("oneOf", ())):
             if schema.get("type") == "integer":
                 schema.setdefault("minimum", -(2**63))
                 schema.setdefault("maximum", 2**63 - 1)
-    takes, gives, streams = options[TAKES], options[GIVES], options[STREAMS]
-    if takes is bytes:
+    gives = options[GIVES]
+    if "PUT" in handler.http_methods:
         operation["requestBody"] = {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}
     elif takes is not None:
-        schema = schemas.of(takes)
+        schema = _record(takes, schemas)
         operation["requestBody"] = {
             "required": True,
             "content": {JSON: {"schema": schema}, MSGPACK: {"schema": schema}},
@@ -195,9 +608,9 @@ def _describe(operation: dict[str, Any], options: Mapping[str, Any], text: str, 
     if gives is bytes:
         content = {"*/*": {"schema": {}}}
     elif gives is not None:
-        content = {JSON: {"schema": schemas.given(gives)}, MSGPACK: {"schema": {}}}
-    elif streams is not None:
-        content = {LINES: {"schema": {}}, frames.MEDIA_TYPE: {"schema": {}}}
+        content = {JSON: {"schema": _given(gives, schemas)}, MSGPACK: {"schema": {}}}
+    elif options[STREAMS]:
+        content = {LINES: {"schema": {}}, FRAMES: {"schema": {}}}
     answer = {"description": "done", "content": content} if content else {"description": "done"}
     error = {"schema": {"$ref": f"#/components/schemas/{ERROR}"}}
     wrong = {"description": "refused, or failed", "content": {JSON: error}}
@@ -206,69 +619,56 @@ def _describe(operation: dict[str, Any], options: Mapping[str, Any], text: str, 
         operation["responses"]["304"] = {"description": "the client has it"}
 
 
-class _Schemas:
-    """JSON schemas of types, each record once."""
+def _schema(kind: Any, made: dict[str, Any]) -> dict[str, Any]:
+    """What a message may hold for a type; records are put into `made`, each once."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if kind in _SCALARS:
+        return dict(_SCALARS[kind])
+    if kind is Any or kind is object:
+        return {}
+    if origin in (typing.Union, types.UnionType):
+        return {"anyOf": [_choice(choice, made) for choice in inner]}
+    if origin in (list, Sequence) or (origin is tuple and len(inner) == 2 and inner[1] is Ellipsis):
+        return {"type": "array", "items": _schema(inner[0], made)}
+    if origin is tuple:
+        parts = [_schema(part, made) for part in inner]
+        return {"type": "array", "prefixItems": parts, "minItems": len(parts), "maxItems": len(parts)}
+    if origin in (dict, Mapping):
+        return {"type": "object", "additionalProperties": _schema(inner[1], made)}
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return {"type": "string", "enum": [member.value for member in kind]}
+    name = kind.__name__
+    if name not in made:
+        made[name] = {}  # a record may hold itself
+        made[name] = _record(kind, made)
+    return {"$ref": f"#/components/schemas/{name}"}
 
-    def __init__(self) -> None:
-        self.made: dict[str, Any] = {}
 
-    def of(self, kind: Any) -> dict[str, Any]:
-        """What a request may hold for a type."""
-        origin, inner = typing.get_origin(kind), typing.get_args(kind)
-        if kind in _SCALARS:
-            return dict(_SCALARS[kind])
-        if kind is Any or kind is object:
-            return {}
-        if origin in (typing.Union, types.UnionType):
-            return self._union(inner)
-        if origin in (list, Sequence) or (origin is tuple and len(inner) == 2 and inner[1] is Ellipsis):
-            return {"type": "array", "items": self.of(inner[0])}
-        if origin is tuple:
-            parts = [self.of(one) for one in inner]
-            return {"type": "array", "prefixItems": parts, "minItems": len(parts), "maxItems": len(parts)}
-        if origin in (dict, Mapping):
-            return {"type": "object", "additionalProperties": self.of(inner[1])}
-        if isinstance(kind, type) and issubclass(kind, enum.Enum):
-            return {"type": "string", "enum": [member.value for member in kind]}
-        return self._record(kind)
+def _choice(kind: Any, made: dict[str, Any]) -> dict[str, Any]:
+    """One of several types; a mutation names its own."""
+    name = next((name for name, named in TYPES.items() if named is kind), None)
+    if name is None:
+        return _schema(kind, made)
+    return {"allOf": [_schema(kind, made), {"required": ["type"], "properties": {"type": {"const": name}}}]}
 
-    def given(self, kind: Any) -> dict[str, Any]:
-        """What an answer holds for a type: as `of`, and fields that are only shown."""
-        return {} if typing.get_origin(kind) is dict else self.of(kind)
 
-    def _union(self, inner: Sequence[Any]) -> dict[str, Any]:
-        kinds = {made: name for name, made in TYPES.items()}
-        choices = []
-        for one in inner:
-            schema = self.of(one)
-            if one in kinds:
-                name = kinds[one]
-                schema = {"allOf": [schema, {"required": ["type"], "properties": {"type": {"const": name}}}]}
-            choices.append(schema)
-        return {"anyOf": choices}
+def _record(kind: Any, made: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a record, or of the message that a function takes."""
+    fields, needed, _ = fields_of(kind)
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {name: _schema(field, made) for name, field in fields.items()},
+    }
+    if needed:
+        schema["required"] = [name for name in fields if name in needed]
+    if kind.__doc__:
+        schema["description"] = kind.__doc__.strip().splitlines()[0]
+    return schema
 
-    def _record(self, kind: Any) -> dict[str, Any]:
-        name = kind.__name__
-        reference = {"$ref": f"#/components/schemas/{name}"}
-        if name in self.made:
-            return reference
-        self.made[name] = {}  # a record may hold itself
-        hints = typing.get_type_hints(kind)
-        if dataclasses.is_dataclass(kind):
-            missing = dataclasses.MISSING
-            fields = {one.name: hints[one.name] for one in dataclasses.fields(kind)}
-            needed = [
-                one.name
-                for one in dataclasses.fields(kind)
-                if one.default is missing and one.default_factory is missing
-            ]
-        else:
-            fields = {one: hints[one] for one in kind._fields}
-            needed = [one for one in kind._fields if one not in kind._field_defaults]
-        schema: dict[str, Any] = {"type": "object", "properties": {key: self.of(one) for key, one in fields.items()}}
-        if needed:
-            schema["required"] = needed
-        if kind.__doc__:
-            schema["description"] = kind.__doc__.strip().splitlines()[0]
-        self.made[name] = schema
-        return reference
+
+def _given(kind: Any, made: dict[str, Any]) -> dict[str, Any]:
+    """What an answer holds: as `_schema`, and fields that are only shown."""
+    if isinstance(kind, dict):
+        properties = {name: _schema(field, made) for name, field in kind.items()}
+        return {"type": "object", "properties": properties, "required": list(kind)}
+    return {} if typing.get_origin(kind) is dict else _schema(kind, made)

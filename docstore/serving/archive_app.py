@@ -1,4 +1,4 @@
-"""The archive API as an ASGI application: `archive_app(store, settings)`.
+"""The archive API as an ASGI application: `ArchiveApp(store, settings)`.
 
 Read-only: GET and HEAD, no cookies, no state but digests that are kept.  It must have an origin (host
 and port) of its own, because it hands out bytes that strangers wrote.  It takes the raw path of a request, as clients
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -20,17 +21,16 @@ from docstore.serving.archive_captures import CaptureIndex, Digests, TooLong
 from docstore.serving.archive_cdx import CdxAnswers, parse_query, wants_json
 from docstore.serving.archive_http import (
     CDX_PATH,
+    PAGE_PATH,
     ROOT,
     SAFETY,
     Answer,
     Asked,
-    Kind,
-    Request,
     as_json,
     encoded_headers,
     host_of,
-    parse_request,
     plain,
+    replayed,
 )
 from docstore.serving.archive_memento import Links, MementoAnswers
 from docstore.serving.request import ABORT, CHALLENGE, MemoryBudget, Tokens
@@ -62,23 +62,18 @@ after its headers: uvloop then sends both in one write."""
 _ENCODED_SAFETY = encoded_headers(SAFETY)
 
 
-def archive_app(
-    store: DocumentStore, settings: ArchiveSettings = ArchiveSettings(), tokens: Tokens | None = None
-) -> ArchiveApp:
-    """The archive API of an open store, which stays the caller's to close.
+class ArchiveApp:
+    """The archive API of an open store; `close` ends its threads, and so does the lifespan's shutdown.
 
     Args:
-        store: to show.
+        store: to show; it stays the caller's to close.
         settings: bounds, and the names by which it may be addressed.
         tokens: one of which each request needs; None answers every client.
     """
-    return ArchiveApp(store, settings, tokens)
 
-
-class ArchiveApp:
-    """An ASGI application; `close` ends its threads, and so does the lifespan's shutdown."""
-
-    def __init__(self, store: DocumentStore, settings: ArchiveSettings, tokens: Tokens | None) -> None:
+    def __init__(
+        self, store: DocumentStore, settings: ArchiveSettings = ArchiveSettings(), tokens: Tokens | None = None
+    ) -> None:
         self._settings = settings
         self._tokens = tokens
         own = host_of(urlsplit(settings.base_url).netloc)
@@ -130,12 +125,17 @@ class ArchiveApp:
         raw_path: bytes = scope.get("raw_path") or quote(scope["path"], safe="/%:").encode()
         base = (self._settings.base_url.rstrip("/") or f"{scope.get('scheme', 'http')}://{host}") + ROOT
         try:
-            request = parse_request(raw_path, query_string)
-            if request.kind is Kind.CDX:
+            if raw_path == CDX_PATH:
                 return await self._answer_cdx(query_string, base)
-            if request.asked is not None:
-                return await self._answer_page(request, request.asked, scope, Links(base))
-            return _about(request.kind, base)
+            if raw_path == b"/robots.txt":
+                return plain(200, "User-agent: *\nDisallow: /")
+            about = ABOUT.format(base=base)
+            if raw_path in (b"/", b"/web", b"/web/"):
+                return plain(200, about)
+            found = PAGE_PATH.fullmatch(raw_path)
+            if found is None or found[5].startswith((b"*", b"timemap/", b"cdx")):
+                return plain(404, f"nothing is served there\n\n{about}")
+            return await self._answer_page(found, replayed(found[5], query_string), scope, Links(base))
         except InvalidArgument as error:
             if wants_json(query_string) and raw_path == CDX_PATH:
                 return as_json(400, {"message": str(error)})
@@ -158,18 +158,18 @@ class ArchiveApp:
         except TooLong:
             return await self._in_thread(self._lookups, partial(self._cdx.answer, query, address))
 
-    async def _answer_page(self, request: Request, page: Asked, scope: Scope, links: Links) -> Answer:
-        """About the captures of one URL."""
+    async def _answer_page(self, path: re.Match[bytes], page: Asked, scope: Scope, links: Links) -> Answer:
+        """About the captures of one URL; `path` is what PAGE_PATH found."""
+        timemap, begin, digits, modifier = ((part or b"").decode() for part in path.groups()[:4])
 
         def work(mementos: MementoAnswers) -> Answer:
-            if request.kind is Kind.TIMEGATE:
+            if timemap:
+                return mementos.timemap(page, begin, links)
+            if not digits:
                 return mementos.timegate(page, _header(scope, b"accept-datetime"), links)
-            if request.kind is Kind.TIMEMAP:
-                return mementos.timemap(page, request.digits, links)
-            with_body = scope["method"] == "GET"
-            return mementos.memento(page, request.digits, request.modifier, links, with_body=with_body)
+            return mementos.memento(page, digits, modifier, links, with_body=scope["method"] == "GET")
 
-        if request.kind is not Kind.TIMEMAP:
+        if not timemap:
             try:
                 return work(self._short_mementos)
             except TooLong:
@@ -215,14 +215,6 @@ class ArchiveApp:
             abort()
         finally:
             self._memory.release(answer.held_bytes)
-
-
-def _about(kind: Kind, base: str) -> Answer:
-    """What is served here, for people; and that robots are not meant."""
-    if kind is Kind.ROBOTS:
-        return plain(200, "User-agent: *\nDisallow: /")
-    about = ABOUT.format(base=base)
-    return plain(200, about) if kind is Kind.ABOUT else plain(404, f"nothing is served there\n\n{about}")
 
 
 def _header(scope: Scope, name: bytes) -> str:

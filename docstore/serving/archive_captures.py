@@ -93,13 +93,6 @@ def has_body(one: LiveCapture) -> bool:
     return body is not None and not is_absent(body) and one.timestamp < END_OF_TIMES
 
 
-class Group(NamedTuple):
-    """All captures of one host and path, by port, then oldest first."""
-
-    path_key: bytes
-    captures: list[Listed]
-
-
 class CaptureIndex:
     """Lists captures.  Thread-safe, as the table is.
 
@@ -129,8 +122,8 @@ class CaptureIndex:
             captures += self._listed(row, span, budget)
         return sorted(captures, key=_order)
 
-    def groups(self, rows: KeyRange, budget: Budget, span: Span = ALWAYS) -> Iterator[Group]:
-        """Captures of many paths, in row-key order.
+    def groups(self, rows: KeyRange, budget: Budget, span: Span = ALWAYS) -> Iterator[tuple[bytes, list[Listed]]]:
+        """Path keys in their order, each with its captures by port, then oldest first.
 
         Args:
             rows: which.
@@ -139,17 +132,17 @@ class CaptureIndex:
         Raises:
             UsedUp: the budget is; it says where to go on.
         """
-        group = Group(b"", [])
+        last, captures = b"", list[Listed]()
         for row in self._in_slices(rows, budget):
             path_key = row.row_key.rpartition(b" ")[0]
-            if path_key != group.path_key:
-                if group.captures:
-                    yield Group(group.path_key, sorted(group.captures, key=_order))
+            if path_key != last:
+                if captures:
+                    yield last, sorted(captures, key=_order)
                 budget.check(row.row_key)
-                group = Group(path_key, [])
-            group.captures.extend(self._listed(row, span, budget))
-        if group.captures:
-            yield Group(group.path_key, sorted(group.captures, key=_order))
+                last, captures = path_key, []
+            captures += self._listed(row, span, budget)
+        if captures:
+            yield last, sorted(captures, key=_order)
 
     def counts(self, rows: KeyRange, budget: Budget) -> Iterator[tuple[bytes, int]]:
         """Path key and number of captures of each row, as `groups` lists them, without what they are.

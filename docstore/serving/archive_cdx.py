@@ -17,7 +17,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, quote
 
 import re2
@@ -56,13 +56,6 @@ UNKNOWN = "-"
 _NDJSON = "text/x-ndjson; charset=utf-8"
 _ENDLESS = 1 << 60
 """A page that no question reaches."""
-
-
-class Placed(NamedTuple):
-    """A capture, and where it lies."""
-
-    position: Position
-    listed: Listed
 
 
 class _Page(NamedTuple):
@@ -144,12 +137,12 @@ class CdxAnswers:
             return self._of_all(query, budget)
         return self._in_order(query, budget)
 
-    def _of_path(self, query: CdxQuery, budget: Budget) -> Iterator[Placed]:
+    def _of_path(self, query: CdxQuery, budget: Budget) -> Iterator[_Placed]:
         found = self._index.of_path(query.path_key, budget, query.span)
         start = _resumed(query)
         for number, one in enumerate(found):
             if number >= start.skip:
-                yield Placed(Position(query.rows.start, number), one)
+                yield Position(query.rows.start, number), one
 
     def _in_order(self, query: CdxQuery, budget: Budget) -> _Page:
         """The first rows of a question over many URLs."""
@@ -194,23 +187,23 @@ class CdxAnswers:
         start = self._page_start(query, page, budget)
         budget = self._budget()  # what was spent on finding the page counts for itself
         rows, left_bytes = query.page_rows, self._settings.answer_bytes
-        taken: list[Placed] = []
+        taken: list[_Placed] = []
         following: Position | None = None
         note = ""
         try:
-            for placed in self._walk(query, start, budget, ALWAYS):
-                left_bytes -= _about_bytes(placed.listed)
+            for place, one in self._walk(query, start, budget, ALWAYS):
+                left_bytes -= _about_bytes(one)
                 if len(taken) == rows or (left_bytes < 0 and taken):
-                    following = placed.position
+                    following = place
                     break
-                taken.append(placed)
+                taken.append((place, one))
         except UsedUp as used_up:
             following, note = Position(used_up.resume_at, 0), used_up.reason
         if not taken and page and following is None:
             raise InvalidArgument(f"page {page} comes after the last one; ask with showNumPages=true for their number")
         if following is not None:
             self._starts.note(query.rows, rows, page + 1, following)
-        in_span = (placed for placed in taken if query.span.start <= placed.listed.timestamp < query.span.end)
+        in_span = (placed for placed in taken if query.span.start <= placed[1].timestamp < query.span.end)
         return _Page(_cut(query, self._shown(query, in_span, budget)), None, note)
 
     # --- pages
@@ -276,31 +269,31 @@ class CdxAnswers:
     def _too_long(self) -> str:
         return f"has about {self._settings.answer_bytes} bytes, the most that one answer may have"
 
-    def _walk(self, query: CdxQuery, start: Position, budget: Budget, span: Span) -> Iterator[Placed]:
+    def _walk(self, query: CdxQuery, start: Position, budget: Budget, span: Span) -> Iterator[_Placed]:
         """Captures of a question over many URLs, with their places, from a place on."""
-        for group in self._index.groups(_from(query.rows, start.row_key), budget, span):
-            first = group.path_key + b" "
+        for path_key, captures in self._index.groups(_from(query.rows, start.row_key), budget, span):
+            first = path_key + b" "
             skip = start.skip if first == start.row_key else 0
-            for number, one in enumerate(group.captures[skip:], skip):
-                yield Placed(Position(first, number), one)
+            for number, one in enumerate(captures[skip:], skip):
+                yield Position(first, number), one
 
-    def _shown(self, query: CdxQuery, placed: Iterable[Placed], budget: Budget) -> Iterator[Placed]:
+    def _shown(self, query: CdxQuery, placed: Iterable[_Placed], budget: Budget) -> Iterator[_Placed]:
         """Those at the port that pass the filters, without those that collapse."""
         if query.port is not None:
-            placed = (one for one in placed if one.listed.address.port == query.port)
+            placed = (one for one in placed if one[1].address.port == query.port)
         if query.needs_digest:
             placed = self._with_digests(placed)
         if query.filters:
-            placed = (one for one in placed if _passes(query.filters, one.listed, budget))
-        for rule in query.collapses:
-            placed = _collapsed(rule, placed)
+            placed = (one for one in placed if _passes(query.filters, one[1], budget))
+        for field, length in query.collapses:
+            placed = _collapsed(field, length, placed)
         return iter(placed)
 
-    def _with_digests(self, placed: Iterable[Placed]) -> Iterator[Placed]:
+    def _with_digests(self, placed: Iterable[_Placed]) -> Iterator[_Placed]:
         left: int | None = None
-        for one in placed:
-            (listed,), left = self._digests.filled([one.listed], left)
-            yield Placed(one.position, listed)
+        for place, one in placed:
+            (listed,), left = self._digests.filled([one], left)
+            yield place, listed
 
 
 def _from(rows: KeyRange, row_key: bytes) -> KeyRange:
@@ -321,12 +314,12 @@ def _about_bytes(one: Listed) -> int:
     return 2 * len(one.url) + 200
 
 
-def _collapsed(rule: Collapse, placed: Iterable[Placed]) -> Iterator[Placed]:
+def _collapsed(field: str, length: int | None, placed: Iterable[_Placed]) -> Iterator[_Placed]:
     before: str | None = None
-    for one in placed:
-        value = _value(one.listed, rule.field)[: rule.length]
+    for place, one in placed:
+        value = _value(one, field)[:length]
         if value != before:
-            yield one
+            yield place, one
         before = value
 
 
@@ -334,9 +327,9 @@ def _distance(closest: int) -> Callable[[Listed], int]:
     return lambda one: abs(one.timestamp - one.timestamp % SECOND - closest)
 
 
-def _cut(query: CdxQuery, placed: Iterable[Placed]) -> list[Listed]:
+def _cut(query: CdxQuery, placed: Iterable[_Placed]) -> list[Listed]:
     """Captures that are all there, sorted and cut as the question wants."""
-    listed = [one.listed for one in placed]
+    listed = [one for _, one in placed]
     if query.closest is not None:
         listed.sort(key=_distance(query.closest))
     elif query.reverse:
@@ -448,13 +441,6 @@ class Filter(NamedTuple):
     is_short: bool
 
 
-class Collapse(NamedTuple):
-    """Of adjacent rows with the same beginning of a field, the first is shown; `length` None takes all of it."""
-
-    field: str
-    length: int | None
-
-
 class CdxQuery(NamedTuple):
     """A question.
 
@@ -465,7 +451,8 @@ class CdxQuery(NamedTuple):
         port: only captures at this port; None for any.
         span: only captures of this time.
         filters: all must hold.
-        collapses: applied in order.
+        collapses: fields in order; of adjacent rows with the same beginning of a field, of so many characters or all of
+            it, the first is shown.
         reverse: newest and last first.
         closest: nearest to this time first; None for plain order.
         fields: as asked for, with their pywb names.
@@ -484,7 +471,7 @@ class CdxQuery(NamedTuple):
     port: bytes | None
     span: Span
     filters: tuple[Filter, ...]
-    collapses: tuple[Collapse, ...]
+    collapses: tuple[tuple[str, int | None], ...]
     reverse: bool
     closest: int | None
     fields: tuple[tuple[str, str], ...]
@@ -504,8 +491,7 @@ class CdxQuery(NamedTuple):
     @property
     def needs_digest(self) -> bool:
         """Whether a digest decides what is shown."""
-        conditions: tuple[Filter | Collapse, ...] = (*self.filters, *self.collapses)
-        return any(one.field == "digest" for one in conditions)
+        return "digest" in {rule.field for rule in self.filters} | {field for field, _ in self.collapses}
 
 
 def wants_json(query_string: bytes) -> bool:
@@ -648,11 +634,11 @@ def _fields(names: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, _field(name)) for name in dict.fromkeys(chosen or FIELDS))
 
 
-def _collapse(rule: str) -> Collapse:
+def _collapse(rule: str) -> tuple[str, int | None]:
     field, colon, length = rule.partition(":")
     if colon and not (length.isascii() and length.isdigit() and 1 <= len(length) <= 6):
         raise InvalidArgument(f"collapse {rule[:100]!r}: write collapse=FIELD or collapse=FIELD:CHARACTERS")
-    return Collapse(_field(field), int(length) if colon else None)
+    return (_field(field), int(length) if colon else None)
 
 
 def _number(ask: dict[str, str], name: str, default: int | None, *, negative: bool = False) -> int | None:
@@ -706,6 +692,10 @@ def parse_token(token: str) -> Position:
     except (binascii.Error, ValueError):
         pass
     raise InvalidArgument(f"resumeKey {token[:60]!r} is none that this server gave; begin without one")
+
+
+_Placed: TypeAlias = tuple[Position, Listed]
+"""A capture, and where it lies."""
 
 
 class PageStarts:

@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from enum import Enum
 from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
@@ -26,61 +25,10 @@ from docstore.model.types import Headers
 
 ROOT = "/web"
 CDX_PATH = b"/web/cdx"
-_PATH = re.compile(rb"/web/(?:(timemap)/link/(?:(\d{4,14})/)?|(\d{4,14})([a-z]{2}_)?/)?(.*)", re.DOTALL)
+PAGE_PATH = re.compile(rb"/web/(?:(timemap)/link/(?:(\d{4,14})/)?|(\d{4,14})([a-z]{2}_)?/)?(.*)", re.DOTALL)
+"""About the captures of one URL: a TimeMap from a time on, a capture of a time with its modifier, or a TimeGate."""
 _ENCODED = re.compile(rb"https?%3a", re.IGNORECASE)
 _HOST = re.compile(r"([A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::([0-9]{1,5}))?")
-
-
-class Kind(Enum):
-    """Kinds of requests."""
-
-    ABOUT = "about"
-    ROBOTS = "robots"
-    CDX = "cdx"
-    TIMEGATE = "timegate"
-    TIMEMAP = "timemap"
-    MEMENTO = "memento"
-    UNKNOWN = "unknown"
-
-
-class Request(NamedTuple):
-    """What is asked for.
-
-    Attributes:
-        kind: of the answer.
-        asked: the page; None for kinds that have none.
-        digits: time of a memento, or where a TimeMap begins; "" for none.
-        modifier: after the digits, such as `id_`; "" for none.
-    """
-
-    kind: Kind
-    asked: Asked | None = None
-    digits: str = ""
-    modifier: str = ""
-
-
-def parse_request(raw_path: bytes, query_string: bytes) -> Request:
-    """Take a path apart.
-
-    Raises:
-        InvalidArgument: the URL in it is none that can be archived.
-    """
-    if raw_path == CDX_PATH:
-        return Request(Kind.CDX)
-    if raw_path in (b"/", b"/web", b"/web/"):
-        return Request(Kind.ABOUT)
-    if raw_path == b"/robots.txt":
-        return Request(Kind.ROBOTS)
-    found = _PATH.fullmatch(raw_path)
-    if found is None or found[5].startswith((b"*", b"timemap/", b"cdx")):
-        return Request(Kind.UNKNOWN)
-    timemap, begin, digits, modifier, rest = found.groups()
-    page = replayed(rest, query_string)
-    if timemap:
-        return Request(Kind.TIMEMAP, page, (begin or b"").decode())
-    if digits is None:
-        return Request(Kind.TIMEGATE, page)
-    return Request(Kind.MEMENTO, page, digits.decode(), (modifier or b"").decode())
 
 
 def replayed(rest: bytes, query_string: bytes) -> Asked:

@@ -40,7 +40,6 @@ from docstore.serving.archive_http import (
 from docstore.serving.request import MemoryBudget
 from docstore.serving.settings import ArchiveSettings
 from docstore.storage.envelope import envelope_raw_bytes
-from docstore.storage.table import Table
 from docstore.store import DocumentStore
 
 
@@ -79,55 +78,6 @@ class TimeLine(NamedTuple):
         """Those of one row; all where it has none."""
         own = [one for one in self.mementos if one.row_key == row_key]
         return self._replace(mementos=own) if own else self
-
-
-class TimeLines:
-    """Finds mementos.  Thread-safe, as the table is.
-
-    Args:
-        table: of pages.
-        most: captures of a row that are looked at together.
-        is_short: raise `TooLong` for a row that has more, and for a path with many rows.
-    """
-
-    def __init__(self, table: Table, most: int, *, is_short: bool = False) -> None:
-        self._table = table
-        self._most = most
-        self._is_short = is_short
-
-    def find(self, page: Asked, wanted: int) -> TimeLine:
-        """Mementos of a URL; none where it was never captured.
-
-        Args:
-            page: asked for.
-            wanted: a time near which mementos are needed, where there are too many.
-        """
-        found: list[Memento] = []
-        is_whole = True
-        for number, row in enumerate(self._table.scan_captures(*rows_of_path(page.address.path_key))):
-            captures = filter(has_body, self._table.row_captures(row.cells))
-            times = [one.timestamp for one in islice(captures, self._most + 1)]
-            if self._is_short and (len(times) > self._most or number == SHORT_ROWS):
-                raise TooLong
-            if not _same_port(page.address, address_of(row.row_key)):
-                continue
-            if len(times) > self._most:
-                is_whole = False
-                times = _around(chain(times, (one.timestamp for one in captures)), wanted)
-            found += [Memento(timestamp, row.row_key) for timestamp in times]
-        return TimeLine(sorted(found), is_whole)
-
-    def between(self, page: Asked, span: Span, most: int) -> tuple[list[Memento], int | None]:
-        """The first `most` mementos of a time, and when the next one is, if there is one."""
-        found: list[Memento] = []
-        for row in self._table.scan_captures(*rows_of_path(page.address.path_key)):
-            if _same_port(page.address, address_of(row.row_key)):
-                times = (one.timestamp for one in filter(has_body, self._table.row_captures(row.cells)))
-                own = takewhile(lambda timestamp: timestamp >= span.start, times)
-                oldest = deque((timestamp for timestamp in own if timestamp < span.end), most + 1)
-                found += [Memento(timestamp, row.row_key) for timestamp in oldest]
-        found.sort()
-        return found[:most], found[most].timestamp if len(found) > most else None
 
 
 def _around(times: Iterable[int], wanted: int) -> list[int]:
@@ -239,8 +189,7 @@ class MementoAnswers:
         self._is_short = is_short
         self._most_mementos = settings.timemap_mementos
         self._most_bytes = settings.answer_bytes
-        self._lines = TimeLines(store.table, settings.row_captures, is_short=is_short)
-        self._replay = Replay(store)
+        self._most_captures = settings.row_captures  # of a row, that are looked at together
         self._memory = memory
 
     def timegate(self, page: Asked, accept_datetime: str, links: Links) -> Answer:
@@ -250,7 +199,7 @@ class MementoAnswers:
             raise InvalidArgument(
                 f"Accept-Datetime {accept_datetime[:60]!r} is no HTTP date; write one like {http_date(0)!r}"
             )
-        line = self._lines.find(page, wanted)
+        line = self._find(page, wanted)
         if not line.mementos:
             return self._unknown(page, links, (_VARY,))
         one = line.closest(wanted, page.row_key)
@@ -260,7 +209,7 @@ class MementoAnswers:
         """All captures of a URL from a time on, as many as one answer may list, and where the list goes on."""
         start = earliest(begin) if begin else ALWAYS.start
         most = max(1, min(self._most_mementos, self._most_bytes // (len(page.url) + 200)))
-        mementos, following = self._lines.between(page, ALWAYS._replace(start=start), most)
+        mementos, following = self._between(page, ALWAYS._replace(start=start), most)
         if not mementos:
             return self._unknown(page, links)
         lines = links.of_url(page.url, is_timemap=True)
@@ -279,7 +228,7 @@ class MementoAnswers:
             return plain(404, f"{modifier} is not served: write {digits}id_/ for the capture as recorded, or {digits}/")
         wanted = earliest(digits)
         for spelling in spellings(page):
-            line = self._lines.find(spelling, wanted)
+            line = self._find(spelling, wanted)
             if line.mementos:
                 break
         else:
@@ -288,13 +237,13 @@ class MementoAnswers:
         one = line.of_row(spelling.row_key).closest(wanted, spelling.row_key)
         if digits14(one.timestamp) != digits or one.row_key != spelling.row_key:
             return Answer(302, (("Location", links.memento(one, modifier)),))
-        held = self._replay.body_bytes(one) if with_body else 0
+        held = self._body_bytes(one) if with_body else 0
         if self._is_short and held > SHORT_BYTES:
             raise TooLong
         if not self._memory.take(held):
             return plain(503, "too many large captures are being sent; ask again", (("Retry-After", "2"),))
         try:
-            answer = self._replay.answer(one, line, links, modifier=modifier, with_body=with_body)
+            answer = self._replayed(one, line, links, modifier=modifier, with_body=with_body)
         except BaseException:
             self._memory.release(held)
             raise
@@ -314,6 +263,86 @@ class MementoAnswers:
                 f": its verdict was {verdict.kind}, of {original.url}, which is replayed at {links.memento(original)}"
             )
         return plain(404, said, headers)
+
+    # --- captures of a URL
+
+    def _find(self, page: Asked, wanted: int) -> TimeLine:
+        """Mementos of a URL; none where it was never captured.
+
+        Args:
+            page: asked for.
+            wanted: a time near which mementos are needed, where there are too many.
+        """
+        found: list[Memento] = []
+        is_whole = True
+        most = self._most_captures
+        table = self._store.table
+        for number, row in enumerate(table.scan_captures(*rows_of_path(page.address.path_key))):
+            captures = filter(has_body, table.row_captures(row.cells))
+            times = [one.timestamp for one in islice(captures, most + 1)]
+            if self._is_short and (len(times) > most or number == SHORT_ROWS):
+                raise TooLong
+            if not _same_port(page.address, address_of(row.row_key)):
+                continue
+            if len(times) > most:
+                is_whole = False
+                times = _around(chain(times, (one.timestamp for one in captures)), wanted)
+            found += [Memento(timestamp, row.row_key) for timestamp in times]
+        return TimeLine(sorted(found), is_whole)
+
+    def _between(self, page: Asked, span: Span, most: int) -> tuple[list[Memento], int | None]:
+        """The first `most` mementos of a time, and when the next one is, if there is one."""
+        found: list[Memento] = []
+        table = self._store.table
+        for row in table.scan_captures(*rows_of_path(page.address.path_key)):
+            if _same_port(page.address, address_of(row.row_key)):
+                times = (one.timestamp for one in filter(has_body, table.row_captures(row.cells)))
+                own = takewhile(lambda timestamp: timestamp >= span.start, times)
+                oldest = deque((timestamp for timestamp in own if timestamp < span.end), most + 1)
+                found += [Memento(timestamp, row.row_key) for timestamp in oldest]
+        found.sort()
+        return found[:most], found[most].timestamp if len(found) > most else None
+
+    # --- replay
+
+    def _replayed(self, one: Memento, line: TimeLine, links: Links, *, modifier: str, with_body: bool) -> Answer:
+        """The capture, as it was recorded or for a person to look at.
+
+        Args:
+            one: the capture.
+            line: it and those next to it.
+            links: to us.
+            modifier: `RAW`, or "" for a person.
+            with_body: False for a HEAD.
+        """
+        families = ("page", "http") if with_body else ("http",)
+        try:
+            length = self._body_bytes(one)
+            document = self._store.get(one.url, at=one.timestamp, families=families)
+        except CorruptionError as error:
+            return plain(502, f"this capture cannot be read: {error.message}; `docstore check` shows what is damaged")
+        except ValueError as error:  # somebody set a cell of the page by hand
+            return plain(502, f"this capture cannot be read: {error}")
+        if document is None or document.timestamp != one.timestamp:
+            return plain(404, "this capture was deleted a moment ago")
+        taken = document.newest
+        status = taken.status or 200
+        answered = status if 200 <= status <= 599 else 502
+        said = (*_type(taken, modifier), *_location(one, taken, links, modifier))
+        headers = [*said, *_recorded(taken.headers or (), said)]
+        if answered != status:
+            headers.append((f"{ORIGINAL}Status", str(status)))
+        headers += [("Memento-Datetime", http_date(one.timestamp)), *links.header(one.url, line, one)]
+        if answered in _WITHOUT_BODY:
+            return Answer(answered, tuple(headers))
+        if with_body and taken.body is None:
+            return plain(404, "the body of this capture was not kept")
+        return Answer(answered, tuple(headers), taken.body or b"", length)
+
+    def _body_bytes(self, one: Memento) -> int:
+        """Length of a capture's body, without reading it; 0 where it is no more."""
+        found = self._store.table.capture_at(one.row_key, one.timestamp)
+        return envelope_raw_bytes(found.columns[capture.BODY]) if found is not None and has_body(found) else 0
 
 
 # --- replay: status, headers made safe, and body
@@ -348,65 +377,19 @@ _CHARSET = re.compile(r"[A-Za-z0-9._:-]{1,40}")
 _OCTETS = "application/octet-stream"
 
 
-class Replay:
-    """Replays captures.  Thread-safe."""
-
-    def __init__(self, store: DocumentStore) -> None:
-        self._store = store
-
-    def answer(self, one: Memento, line: TimeLine, links: Links, *, modifier: str, with_body: bool) -> Answer:
-        """The capture, as it was recorded or for a person to look at.
-
-        Args:
-            one: the capture.
-            line: it and those next to it.
-            links: to us.
-            modifier: `RAW`, or "" for a person.
-            with_body: False for a HEAD.
-        """
-        families = ("page", "http") if with_body else ("http",)
-        try:
-            length = self.body_bytes(one)
-            document = self._store.get(one.url, at=one.timestamp, families=families)
-        except CorruptionError as error:
-            return plain(502, f"this capture cannot be read: {error.message}; `docstore check` shows what is damaged")
-        except ValueError as error:  # somebody set a cell of the page by hand
-            return plain(502, f"this capture cannot be read: {error}")
-        if document is None or document.timestamp != one.timestamp:
-            return plain(404, "this capture was deleted a moment ago")
-        taken = document.newest
-        status = taken.status or 200
-        answered = status if 200 <= status <= 599 else 502
-        said = (*self._type(taken, modifier), *_location(one, taken, links, modifier))
-        headers = [*said, *_recorded(taken.headers or (), said)]
-        if answered != status:
-            headers.append((f"{ORIGINAL}Status", str(status)))
-        headers += [("Memento-Datetime", http_date(one.timestamp)), *links.header(one.url, line, one)]
-        if answered in _WITHOUT_BODY:
-            return Answer(answered, tuple(headers))
-        if with_body and taken.body is None:
-            return plain(404, "the body of this capture was not kept")
-        return Answer(answered, tuple(headers), taken.body or b"", length)
-
-    def body_bytes(self, one: Memento) -> int:
-        """Length of a capture's body, without reading it; 0 where it is no more."""
-        found = self._store.table.capture_at(one.row_key, one.timestamp)
-        return envelope_raw_bytes(found.columns[capture.BODY]) if found is not None and has_body(found) else 0
-
-    @staticmethod
-    def _type(taken: Capture, modifier: str) -> Headers:
-        recorded = one_line(taken.header("content-type") or "")
-        is_one = _CONTENT_TYPE.fullmatch(recorded) and not recorded.lower().startswith("multipart/")
-        content_type = recorded if is_one else _OCTETS  # parts of a body would bring headers of their own
-        if modifier == RAW:
-            return (("Content-Type", content_type),)
-        kind = content_type.partition(";")[0].strip().lower()
-        charset = f"; charset={taken.charset}" if _CHARSET.fullmatch(taken.charset or "") else ""
-        if kind in _SHOWN_TYPES:
-            return (("Content-Type", kind + ("" if kind.startswith("image/") else charset)),)
-        if _SHOWN_AS_TEXT.fullmatch(kind):
-            return (("Content-Type", f"text/plain{charset}"),)
-        return (("Content-Type", _OCTETS), ("Content-Disposition", "attachment"))
+def _type(taken: Capture, modifier: str) -> Headers:
+    recorded = one_line(taken.header("content-type") or "")
+    is_one = _CONTENT_TYPE.fullmatch(recorded) and not recorded.lower().startswith("multipart/")
+    content_type = recorded if is_one else _OCTETS  # parts of a body would bring headers of their own
+    if modifier == RAW:
+        return (("Content-Type", content_type),)
+    kind = content_type.partition(";")[0].strip().lower()
+    charset = f"; charset={taken.charset}" if _CHARSET.fullmatch(taken.charset or "") else ""
+    if kind in _SHOWN_TYPES:
+        return (("Content-Type", kind + ("" if kind.startswith("image/") else charset)),)
+    if _SHOWN_AS_TEXT.fullmatch(kind):
+        return (("Content-Type", f"text/plain{charset}"),)
+    return (("Content-Type", _OCTETS), ("Content-Disposition", "attachment"))
 
 
 def _location(one: Memento, taken: Capture, links: Links, modifier: str) -> Headers:

@@ -1,60 +1,46 @@
 """The client for threads: `RemoteStore` has the interface of `DocumentStore`, for a store that a server holds.
 
-The docstrings of the interface are those of `DocumentStore` and `CellStore`; `tests/contract/test_store_interface.py`
-keeps the signatures and the behaviour the same.
+Its calls are those of `client_calls.py`; what is here needs threads: connections by the standard library's
+`http.client`, streams of pages, and jobs that are waited for.
 """
 
 from __future__ import annotations
 
-import time
+import http.client
+import os
+import select
+import socket
+import ssl
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from docstore.model import keys
 from docstore.model.capture import BODY, STORED_REJECTED, STORED_VISIT, VERDICT, Column, decode_verdict
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.format import CAPTURE_STORED
-from docstore.model.pointers import PagePointer
-from docstore.model.types import (
-    Append,
-    Cell,
-    Condition,
-    Headers,
-    Increment,
-    Mutation,
-    Page,
-    Policies,
-    PutResult,
-    ReadSpec,
-    Schema,
-    Time,
-    Verdict,
-    WriteOptions,
-    page_of,
-)
-from docstore.reading.answers import Orphan, Similar
-from docstore.reading.cells import SLICE_CELLS, Row
+from docstore.model.types import Cell, Headers, Page, Policies, PutResult, ReadSpec, Schema, Time
 from docstore.reading.collapse import ClusterLookup
-from docstore.reading.documents import Document
-from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
-from docstore.serving import client_calls as calls
-from docstore.serving import wire_frames as frames
-from docstore.serving.client_calls import Batch, Call, Listing, as_page, sent_page, url_batches, write_options
+from docstore.serving.client_calls import CellCalls, StoreCalls, as_page, write_options
 from docstore.serving.client_http import (
-    Answer,
-    Backoff,
+    CONNECT_SECONDS,
+    MOST_IDLE,
+    READ_BYTES,
+    UNIX,
+    Address,
+    Blocking,
     Broken,
-    Connections,
-    PendingCall,
+    Request,
     Retries,
     Session,
+    check_peer,
+    check_socket,
     parse_address,
 )
-from docstore.serving.wire import report_of
-from docstore.serving.wire_frames import error_of
+from docstore.serving.wire import error_of, report_of
 from docstore.storage.captures import LiveCapture
 from docstore.storage.reports import BackupReport, CompactionReport
 from docstore.storage.unreadable import UnreadableValues
@@ -73,11 +59,7 @@ WATCH_SECONDS = 20
 
 
 def connect(
-    url: str,
-    *,
-    token: str | None = None,
-    timeout_seconds: float = 60.0,
-    retry_seconds: float = 30.0,
+    url: str, *, token: str | None = None, timeout_seconds: float = 60.0, retry_seconds: float = 30.0
 ) -> RemoteStore:
     """A store that `docstore serve` holds; it is a context manager.
 
@@ -101,7 +83,7 @@ def connect(
     return store
 
 
-class RemoteStore:
+class RemoteStore(StoreCalls, Blocking):
     """A store that a server holds.  Thread-safe; make one with `docstore.connect`.
 
     Attributes:
@@ -109,13 +91,10 @@ class RemoteStore:
     """
 
     def __init__(self, session: Session, connections: Connections) -> None:
-        self._session = session
-        self._connections = connections
-        self._closed = False
-        self._limits = calls.Limits()
+        super().__init__(session, connections)
         self._schema: Schema | None = None
         self._unreadable = UnreadableValues()
-        self.cells = RemoteCells(self._ask, self._items)
+        self.cells = RemoteCells(session, connections)
 
     def __enter__(self) -> Self:
         return self
@@ -130,20 +109,13 @@ class RemoteStore:
 
     def close(self) -> None:
         """Close the connections; a second call does nothing.  The server and its store go on."""
-        self._closed = True
         self._connections.close()
-
-    def about(self) -> calls.About:
-        """What the server is, and how much one request may hold."""
-        about = self._ask(calls.about())
-        self._limits = about.limits
-        return about
 
     @property
     def schema(self) -> Schema:
         """What the store declares."""
         if self._schema is None:
-            self._schema = self._ask(calls.schema())
+            self._schema = self._ask_schema()
         return self._schema
 
     @property
@@ -151,14 +123,26 @@ class RemoteStore:
         """Captures that an open dropped because their bytes were missing, until they are acknowledged."""
         return self.losses().lost
 
-    def losses(self) -> calls.Losses:
-        """What opens of the store found lost, until it is acknowledged."""
-        return self._ask(calls.losses())
-
     @property
     def clusters(self) -> ClusterLookup:
         """See `DocumentStore.clusters`; asks the server two or three times a page."""
-        rows = RemoteRows(self.cells)
+
+        def stored_row(row_key: bytes, spec: ReadSpec) -> Sequence[Cell]:
+            row = self.cells.read_row(row_key, spec)
+            return () if row is None else row.cells
+
+        def captures(row_key: bytes, end: int | None = None) -> Iterator[LiveCapture]:
+            """Captures of a row with their columns of family `dedup`, newest first."""
+            columns: dict[int, dict[Column, bytes]] = {}
+            for cell in stored_row(row_key, ReadSpec(("dedup",), end=end)):
+                columns.setdefault(cell.timestamp, {})[cell[:2]] = cell.value
+            for timestamp, shown in sorted(columns.items(), reverse=True):
+                verdict = decode_verdict(shown[VERDICT]) if VERDICT in shown else None
+                if verdict is None or verdict.stored not in (STORED_REJECTED, STORED_VISIT):
+                    yield LiveCapture(timestamp, CAPTURE_STORED, {BODY: b""} | shown, timestamp)
+
+        # The server has fetched the values.
+        rows = SimpleNamespace(captures=captures, stored_row=stored_row, fetch=lambda value: value)
         return ClusterLookup(rows, rows)
 
     @property
@@ -166,26 +150,9 @@ class RemoteStore:
         """See `DocumentStore.unreadable`; of what this client has read."""
         return self._unreadable
 
-    # --- writing pages
-
-    def put_page(
-        self,
-        url: str,
-        body: bytes = b"",
-        *,
-        headers: Headers | Mapping[str, str] = (),
-        status: int = 200,
-        fetched_at: Time | None = None,
-        policies: Policies | None = None,
-        anchors: bool = False,
-        links: bool = False,
-        any_time: bool = False,
-        keep_body: bool = True,
-    ) -> PutResult:
-        """See `DocumentStore.put_page`."""
-        options = write_options(policies, anchors, links, any_time, keep_body)
-        page = sent_page(page_of(url, body, headers, status, fetched_at))
-        return self._ask(calls.put_page(page, options, policies))
+    def __contains__(self, url: str) -> bool:
+        """See `DocumentStore.__contains__`."""
+        return self._contains(url)
 
     async def put_page_async(
         self,
@@ -229,30 +196,18 @@ class RemoteStore:
         keep_body: bool = True,
     ) -> Iterator[PutResult]:
         """See `DocumentStore.put_pages`; the server has threads of its own, whatever `threads` says."""
-        self._check_open()
+        self._connections.check_open()
         if threads < 1:
             raise InvalidArgument(f"threads must be at least 1, not {threads}")
         options = write_options(policies, anchors, links, any_time, keep_body)
         stream: Stream[Page, Page] = Stream(
-            lambda batch: batch.copy, lambda group: self._write(group, options, policies), self._check_open
+            lambda batch: batch.copy,
+            lambda group: self._write_group(group, options, policies),
+            self._connections.check_open,
         )
         return stream.answers(map(as_page, pages), body_bytes, is_in_memory=isinstance(pages, Sized))
 
-    def add_anchor(
-        self, target_url: str, source_url: str, text: str, at: Time | None = None, *, any_time: bool = False
-    ) -> None:
-        """See `DocumentStore.add_anchor`."""
-        self._ask(calls.add_anchor(target_url, source_url, text, at, any_time))
-
-    def delete(self, url: str, *, purge: bool = False) -> bool:
-        """See `DocumentStore.delete`."""
-        return self._ask(calls.delete(url, purge))
-
     # --- maintenance
-
-    def acknowledge_lost(self) -> int:
-        """See `DocumentStore.acknowledge_lost`."""
-        return self._ask(calls.acknowledge_lost())
 
     def compact(
         self,
@@ -289,14 +244,14 @@ class RemoteStore:
             DocstoreError: it failed.
             StoreUnavailable: it was stopped on the server, or one of its kind is running.
         """
-        job = self._ask(calls.start_job(kind, options))
+        job = self._start_job(kind, options)
         try:
             while job.state == "running":
                 if on_progress is not None and job.stage:
                     on_progress(job.stage, job.done, job.total)
-                job = self._ask(calls.watch_job(job, WATCH_SECONDS))
+                job = self._watch_job(job, WATCH_SECONDS)
         except KeyboardInterrupt:
-            self._ask(calls.stop_job(job))
+            self._stop_job(job)
             raise
         if on_progress is not None and job.stage:
             on_progress(job.stage, job.done, job.total)
@@ -306,267 +261,193 @@ class RemoteStore:
             raise StoreUnavailable(f"the {kind} was stopped on the server; run it again: it continues where it was")
         return report(job.result)
 
-    # --- reading pages
-
-    def __contains__(self, url: str) -> bool:
-        """See `DocumentStore.__contains__`."""
-        return self._ask(calls.contains(url))
-
-    def get(
-        self,
-        url: str,
-        *,
-        at: Time | None = None,
-        versions: int = 1,
-        families: Sequence[str] | None = None,
-        follow: bool = False,
-        variants: bool = False,
-        follow_duplicates: bool = False,
-    ) -> Document | None:
-        """See `DocumentStore.get`."""
-        return self._ask(calls.get(url, at, versions, families, follow, variants, follow_duplicates))
-
-    def get_many(
-        self, urls: Iterable[str], *, at: Time | None = None, families: Sequence[str] | None = None
-    ) -> Iterator[Document | None]:
-        """See `DocumentStore.get_many`."""
-        self._check_open()
-        for batch in url_batches(urls, self._limits):
-            yield from self._items(calls.get_many(batch, at, families))
-
-    def history(self, url: str) -> list[Document]:
-        """See `DocumentStore.history`."""
-        return self._ask(calls.history(url))
-
-    def validators(self, url: str) -> dict[str, str | int] | None:
-        """See `DocumentStore.validators`."""
-        return self._ask(calls.validators(url))
-
-    def anchors(self, url: str) -> Iterator[Cell]:
-        """See `DocumentStore.anchors`."""
-        return self.cells.slices(url, families=("anchor",))
-
-    def similar(self, page: bytes | str, *, threshold: float | None = None, limit: int = 10) -> list[Similar]:
-        """See `DocumentStore.similar`."""
-        return self._ask(calls.similar(page, threshold, limit))
-
-    def snippet(
-        self, url: str, query: str = "", *, length: int = DEFAULT_LENGTH, at: Time | None = None
-    ) -> Snippet | None:
-        """See `DocumentStore.snippet`."""
-        return self.snippets([url], query, length=length, at=at)[0]
-
-    def snippets(
-        self, urls: Iterable[str], query: str = "", *, length: int = DEFAULT_LENGTH, at: Time | None = None
-    ) -> list[Snippet | None]:
-        """See `DocumentStore.snippets`."""
-        found: list[Snippet | None] = []
-        for batch in url_batches(urls, self._limits, most_urls(length)):
-            some = self._ask(calls.snippets(batch, query, length, at))
-            found += some
-        return found
-
-    def collapse(self, urls: Iterable[str]) -> list[str]:
-        """See `DocumentStore.collapse`."""
-        kept: list[str] = []
-        taken: list[bytes] = []
-        for batch in url_batches(urls, self._limits):
-            part = self._ask(calls.collapse(batch, taken))
-            kept += part.urls
-            taken = part.taken
-        return kept
-
-    def find(
-        self, *, payload_digest: str = "", docno: str = "", limit: int | None = None, after: PagePointer | None = None
-    ) -> Iterator[Document]:
-        """See `DocumentStore.find`."""
-        return self._items(calls.find(payload_digest, docno, limit, after))
-
-    def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
-        """See `DocumentStore.rejected`."""
-        return self._items(calls.rejected())
-
-    def orphans(self) -> Iterator[Orphan]:
-        """See `DocumentStore.orphans`."""
-        return self._items(calls.orphans())
-
-    def stored_bytes(self) -> int:
-        """See `DocumentStore.stored_bytes`."""
-        return self._ask(calls.stored_bytes())
-
-    def stats(self) -> dict[str, Any]:
-        """See `DocumentStore.stats`."""
-        return self._ask(calls.stats())
-
-    def codec_stats(self) -> dict[str, dict[str, int]]:
-        """See `DocumentStore.codec_stats`."""
-        return self._ask(calls.codec_stats())
-
-    # --- pieces
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreUnavailable("this store is closed; connect again")
-
-    def _ask(self, call: Call[_T]) -> _T:
-        """Send a call until it is answered."""
-        self._check_open()
-        pending = PendingCall(self._session, call, Backoff(self._session.retries))
-        while True:
-            try:
-                answer = self._connections.ask(pending.request)
-            except Broken as broken:
-                time.sleep(pending.broke(broken))
-                continue
-            pause = pending.refused(answer)
-            if pause is None:
-                return pending.result(answer)
-            time.sleep(pause)
-
-    def _items(self, listing: Listing[_T]) -> Iterator[_T]:
-        """The items of a stream; one that is cut off is asked for again, from where it was."""
-        backoff = Backoff(self._session.retries)
-        while (call := listing.call()) is not None:
-            self._check_open()
-            pending = PendingCall(self._session, call, backoff, frames.MEDIA_TYPE)
-            try:
-                with self._connections.opened(pending.request) as (status, headers, chunks):
-                    if status != 200:
-                        answer = Answer(status, headers, b"".join(chunks))
-                        pause = pending.refused(answer)
-                        if pause is None:
-                            pending.fail(answer)
-                    else:
-                        reader = frames.FrameReader()
-                        for chunk in chunks:
-                            yield from pending.items(listing, reader, chunk)
-                            if reader.ended:
-                                return
-                        pause = pending.broke(Broken("the stream was cut off", reached=True))
-            except Broken as broken:
-                pause = pending.broke(broken)
-            time.sleep(pause)
-
-    def _write(
-        self, group: Sequence[Page], options: WriteOptions, policies: Policies | None
-    ) -> list[PutResult | Exception]:
-        """Write a group; an outcome for each page, or for the first ones and an exception."""
-        batch = Batch(group, self._limits)
-        for numbers in batch.requests():
-            try:
-                found: Sequence[PutResult | Exception] = [
-                    *self._ask(calls.put_pages(batch.pages(numbers), options, policies))
-                ]
-            except Exception as error:
-                found = [error]
-            if not batch.take(numbers, found):
-                break
-        return batch.outcomes()
-
 
 def bytes_done(on_progress: Callable[[int, int], None] | None) -> Callable[[str, int, int], None] | None:
     """Progress of a job that has one stage."""
     return None if on_progress is None else lambda _stage, done, total: on_progress(done, total)
 
 
-# --- cells
+class RemoteCells(CellCalls, Blocking):
+    """Cells of page rows.  Thread-safe."""
 
 
-class RemoteCells:
-    """Cells of page rows.  Thread-safe.
+# --- connections: TCP, TLS or a unix socket.  Any number of threads may ask, each has its own meanwhile
+
+
+class _Answer:
+    """An answer as it comes.
 
     Args:
-        ask: sends a call until it is answered.
-        items: gives the items of a stream.
+        connections: that keep the connection for the next request, if all of this one has been read.
+        connection: on which the request has gone out.
+        response: its head.
     """
 
-    def __init__(self, ask: Callable[[Call[Any]], Any], items: Callable[[Listing[Any]], Iterator[Any]]) -> None:
-        self._ask = ask
-        self._items = items
+    def __init__(
+        self, connections: Connections, connection: http.client.HTTPConnection, response: http.client.HTTPResponse
+    ) -> None:
+        self._connections = connections
+        self._connection: http.client.HTTPConnection | None = connection
+        self._response = response
+        self.status = response.status
+        self.headers = response.headers
 
-    @staticmethod
-    def row_key(url_or_row_key: str | bytes) -> bytes:
-        """See `CellStore.row_key`."""
-        return url_or_row_key if isinstance(url_or_row_key, bytes) else keys.row_key(url_or_row_key)
+    def read(self) -> bytes:
+        """The next bytes of the body; b"" at its end.
 
-    def slices(
-        self,
-        url_or_row_key: str | bytes,
-        *,
-        families: tuple[str, ...] | None = None,
-        cell_limit: int = SLICE_CELLS,
-        spec: ReadSpec | None = None,
-    ) -> Iterator[Cell]:
-        """See `CellStore.slices`; how many cells are read at a time is the server's choice."""
-        if cell_limit < 1:
-            raise InvalidArgument(f"cell_limit must be at least 1, not {cell_limit}")
-        return self._items(calls.slices(url_or_row_key, families, spec))
+        Raises:
+            Broken: it was cut off.
+        """
+        response = self._response
+        try:
+            if chunk := response.read1(READ_BYTES):
+                return chunk
+            if not response.isclosed():
+                response.read()  # the end of a chunked body
+        except (OSError, http.client.HTTPException) as error:
+            raise Broken(_words(error), reached=True) from error
+        if response.length:
+            raise Broken(f"the answer was cut off, {response.length} bytes before its end", reached=True)
+        return b""
 
-    def read_row(self, url_or_row_key: str | bytes, spec: ReadSpec = ReadSpec()) -> Row | None:
-        """See `CellStore.read_row`."""
-        found: Row | None = self._ask(calls.read_row(url_or_row_key, spec))
-        return found
-
-    def scan(
-        self,
-        *,
-        prefix: str | None = None,
-        host: str | None = None,
-        start: bytes = b"",
-        end: bytes | None = None,
-        qualifier_regex: str | None = None,
-        limit: int | None = None,
-        spec: ReadSpec = ReadSpec(),
-    ) -> Iterator[Row]:
-        """See `CellStore.scan`; a scan that is cut off goes on after the last row."""
-        return self._items(calls.scan(prefix, host, start, end, qualifier_regex, limit, spec))
-
-    def apply(self, url_or_row_key: str | bytes, mutations: Sequence[Mutation]) -> None:
-        """See `CellStore.apply`."""
-        self.apply_many([(url_or_row_key, mutations)])
-
-    def apply_many(self, rows: Sequence[tuple[str | bytes, Sequence[Mutation]]]) -> None:
-        """See `CellStore.apply_many`."""
-        self._ask(calls.apply_many(rows))
-
-    def check_and_mutate(
-        self,
-        url_or_row_key: str | bytes,
-        condition: Condition,
-        then: Sequence[Mutation],
-        otherwise: Sequence[Mutation] = (),
-    ) -> bool:
-        """See `CellStore.check_and_mutate`."""
-        held: bool = self._ask(calls.check_and_mutate(url_or_row_key, condition, then, otherwise))
-        return held
-
-    def read_modify_write(self, url_or_row_key: str | bytes, rules: Sequence[Append | Increment]) -> list[Cell]:
-        """See `CellStore.read_modify_write`."""
-        cells: list[Cell] = self._ask(calls.read_modify_write(url_or_row_key, rules))
-        return cells
+    def close(self) -> None:
+        """End the answer; a second call does nothing, as another thread may have the connection by then."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if self._response.isclosed() and not self._response.will_close:
+            self._connections.keep(connection)
+        else:
+            connection.close()
 
 
-class RemoteRows:
-    """Rows and values for a look-up of clusters."""
+class Connections:
+    """Connections to one server.  Thread-safe; a forked child makes its own.
 
-    def __init__(self, cells: RemoteCells) -> None:
-        self._cells = cells
+    Args:
+        address: of the server.
+        timeout_seconds: that a send or a receive may take.
+    """
 
-    def captures(self, row_key: bytes, end: int | None = None) -> Iterator[LiveCapture]:
-        """Captures of a row with their columns of family `dedup`, newest first."""
-        columns: dict[int, dict[Column, bytes]] = {}
-        for cell in self.stored_row(row_key, ReadSpec(("dedup",), end=end)):
-            columns.setdefault(cell.timestamp, {})[cell[:2]] = cell.value
-        for timestamp, found in sorted(columns.items(), reverse=True):
-            verdict = decode_verdict(found[VERDICT]) if VERDICT in found else None
-            if verdict is None or verdict.stored not in (STORED_REJECTED, STORED_VISIT):
-                yield LiveCapture(timestamp, CAPTURE_STORED, {BODY: b""} | found, timestamp)
+    def __init__(self, address: Address, timeout_seconds: float) -> None:
+        self._address = address
+        self._timeout_seconds = timeout_seconds
+        self._lock = threading.Lock()
+        self._idle: list[http.client.HTTPConnection] = []
+        self._process = os.getpid()
+        self._is_closed = False
+        self._tls = ssl.create_default_context() if address.scheme == "https" else None
 
-    def stored_row(self, row_key: bytes, spec: ReadSpec) -> Sequence[Cell]:
-        """The cells of a row."""
-        row = self._cells.read_row(row_key, spec)
-        return () if row is None else row.cells
+    def check_open(self) -> None:
+        """Refuse calls after `close`."""
+        if self._is_closed:
+            raise StoreUnavailable("this store is closed; connect again")
 
-    def fetch(self, value: bytes) -> bytes:
-        """A value as it came: the server has fetched it."""
-        return value
+    def send(self, request: Request) -> _Answer:
+        """Send a request, and read the head of its answer.
+
+        Raises:
+            Broken: there is none.
+        """
+        self.check_open()
+        kept = self._kept()
+        if kept is not None:
+            try:
+                return self._sent(kept, request)
+            except Broken as broken:
+                if broken.reached and not isinstance(
+                    broken.__cause__, http.client.RemoteDisconnected | ConnectionError
+                ):
+                    raise
+                # The server closed the idle connection as this was sent; each write has a key, so it may go again.
+        return self._sent(self._connected(), request)
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._is_closed = True
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def keep(self, connection: http.client.HTTPConnection) -> None:
+        """Keep a connection for the next request."""
+        with self._lock:
+            if self._process == os.getpid() and len(self._idle) < MOST_IDLE and not self._is_closed:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    # --- pieces
+
+    def _sent(self, connection: http.client.HTTPConnection, request: Request) -> _Answer:
+        try:
+            with suppress(BrokenPipeError, ConnectionResetError):  # refused before all was read: the answer says why
+                connection.request(request.method, request.target, body=request.body, headers=dict(request.headers))
+            response = connection.getresponse()
+            if request.method != "HEAD" and response.length is None and not response.chunked:
+                # `http.client` takes a head that was cut off for a whole one; every whole one says how its body ends.
+                raise Broken("the head of the answer was cut off", reached=True)
+            return _Answer(self, connection, response)
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise Broken(_words(error), reached=True) from error
+        except BaseException:
+            connection.close()
+            raise
+
+    def _connected(self) -> http.client.HTTPConnection:
+        address = self._address
+        timeout = min(CONNECT_SECONDS, self._timeout_seconds)
+        connection: http.client.HTTPConnection
+        if address.scheme == UNIX:
+            connection = http.client.HTTPConnection("localhost", timeout=timeout)
+            connection.auto_open = 0  # it would connect to a port
+        elif self._tls is not None:
+            connection = http.client.HTTPSConnection(address.host, address.port, timeout=timeout, context=self._tls)
+        else:
+            connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout)
+        try:
+            if address.scheme == UNIX:
+                check_socket(address.socket)
+                connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                connection.sock.settimeout(timeout)
+                connection.sock.connect(address.socket)
+                check_peer(connection.sock, address.socket)
+            else:
+                connection.connect()
+        except (OSError, UnicodeError) as error:
+            connection.close()
+            raise Broken(_words(error), reached=False) from error
+        except BaseException:
+            connection.close()
+            raise
+        connection.sock.settimeout(self._timeout_seconds)
+        return connection
+
+    def _kept(self) -> http.client.HTTPConnection | None:
+        """A connection of an earlier call that the server has not closed since."""
+        with self._lock:
+            if self._process != os.getpid():  # they belong to the parent; closing the child's copies ends nothing
+                self._idle, self._process = [], os.getpid()
+            while self._idle:
+                connection = self._idle.pop()
+                if connection.sock is not None and not _is_readable(connection.sock):
+                    return connection
+                connection.close()
+        return None
+
+
+def _is_readable(idle: socket.socket) -> bool:
+    """Whether an idle connection has something to read, which is its end."""
+    poll = select.poll()
+    poll.register(idle, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "it took too long"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

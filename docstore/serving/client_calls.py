@@ -1,25 +1,27 @@
-"""Every call of the interface as a request, and what its answer means: single calls, streams of items, and batches of
-pages.  Pure: the clients for threads and for asyncio share it.
+"""The calls of both clients, each written once: what is sent, and what the answer means.  Sends nothing.
 
-Knows the routes of `/v1` and the public types; sends nothing.  Arguments are checked here as the store checks them, so
-that a wrong call fails in the same way and is not sent.
+The names, arguments and docstrings are those of `DocumentStore` and `CellStore`.  Arguments are checked here as the
+store checks them, so that a wrong call fails in the same way and is not sent.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from docstore.model import keys
 from docstore.model.capture import STORED_REFUSED
-from docstore.model.errors import DocstoreError, InvalidArgument
+from docstore.model.errors import InvalidArgument, UnsupportedFormat
 from docstore.model.pointers import PagePointer, checked_names, place_after
 from docstore.model.types import (
     Append,
     Cell,
     Condition,
+    Headers,
     Increment,
     Mutation,
     Page,
@@ -37,84 +39,17 @@ from docstore.model.types import (
     checked_policies,
     checked_spec,
     micros,
+    page_of,
 )
 from docstore.reading.answers import Orphan, Similar
-from docstore.reading.cells import Row
+from docstore.reading.cells import SLICE_CELLS, Row
 from docstore.reading.documents import Document
-from docstore.reading.snippet import Snippet
-from docstore.serving.wire import plain, read
-from docstore.serving.wire_frames import weight
+from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
+from docstore.serving.client_http import Asks, Call, Items, Lists, Session, Steps
+from docstore.serving.wire import plain, weight
 from docstore.writing.fields import refusal_of_fields, refusal_of_time
 
-_T = TypeVar("_T")
-_Rule = Append | Increment
-
-
-class Call(NamedTuple, Generic[_T]):
-    """One request.
-
-    Attributes:
-        method, path: of the route.
-        result: makes the result of the answer's plain data.
-        query: parameters; those that are None are left out.
-        message: the body, for msgpack; None has none.
-        writes: it changes the store, so that it carries a key by which the server knows it again.
-        absent: what it gives where the server says that there is no such page; None raises.
-        failed: makes a result of an answer that failed, and its error; None raises the error.
-    """
-
-    method: str
-    path: str
-    result: Callable[[Any], _T]
-    query: Mapping[str, object] = {}
-    message: object = None
-    writes: bool = False
-    absent: Callable[[], _T] | None = None
-    failed: Callable[[Any, DocstoreError], _T] | None = None
-
-
-def _nothing() -> None:
-    return None
-
-
-def _field(name: str, kind: Any) -> Callable[[Any], Any]:
-    """Reads one field of an answer."""
-
-    def result(given: Any) -> Any:
-        if not isinstance(given, dict) or name not in given:
-            raise InvalidArgument(f"the answer lacks {name}")
-        return read(kind, given[name], name)
-
-    return result
-
-
-def _of_kind(kind: Any) -> Callable[[Any], Any]:
-    return lambda given: read(kind, given, "the answer")
-
-
-def at_micros(at: Time | None) -> int | None:
-    """A time as microseconds; None stays."""
-    return None if at is None else micros(at)
-
-
-def row_fields(url_or_row_key: str | bytes) -> dict[str, object]:
-    """The fields that name a row."""
-    if isinstance(url_or_row_key, bytes):
-        return {"row_key": url_or_row_key}
-    return {"url": checked_url(url_or_row_key)}
-
-
-def checked_url(url: str) -> str:
-    """A URL that has a row key, fit to be sent: lone surrogates are read as U+FFFD, as the store reads them.
-
-    Raises:
-        InvalidArgument: the store would refuse it.
-    """
-    keys.row_key(url)
-    return url.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-# --- the server
+# --- what the server says of itself
 
 
 class Limits(NamedTuple):
@@ -127,37 +62,25 @@ class Limits(NamedTuple):
 
 
 class About(NamedTuple):
-    """What a server is; see `GET /v1`."""
+    """What a server is.
 
-    docstore: str = ""
+    Attributes:
+        docstore: its version.
+        boot: names this run of it.
+        pid: its process.
+        path: of the store.
+        archive: URL of the archive API, or "".
+        limits: of one request.
+        role: what the client may do.
+    """
+
+    docstore: str
     boot: str = ""
     pid: int = 0
     path: str = ""
+    archive: str = ""
     limits: Limits = Limits()
     role: str = ""
-
-
-def about() -> Call[About]:
-    """What the server is."""
-
-    def result(given: Any) -> About:
-        if not isinstance(given, dict) or "docstore" not in given:
-            raise InvalidArgument("it does not say that it is docstore")
-        limits = given.get("limits", {})
-        if isinstance(limits, list):  # msgpack gives a record inside a message by position
-            limits = dict(zip(Limits._fields, limits, strict=False))
-        elif not isinstance(limits, dict):
-            limits = {}
-        known = {name: given[name] for name in About._fields if name in given and name != "limits"}
-        bounds = {name: limits[name] for name in Limits._fields if name in limits}
-        return read(About, {**known, "limits": bounds})
-
-    return Call("GET", "/v1", result)
-
-
-def schema() -> Call[Schema]:
-    """What the store declares."""
-    return Call("GET", "/v1/schema", _of_kind(Schema))
 
 
 class Losses(NamedTuple):
@@ -172,342 +95,314 @@ class Losses(NamedTuple):
     lost_commits: tuple[Any, ...]
 
 
-def losses() -> Call[Losses]:
-    """What opens of the store found lost."""
-    module: Any = import_module("docstore.tablets.losses")
-    lost, commits = _field("lost", list[module.LostVersion]), _field("lost_commits", list[module.LostCommits])
-    return Call("GET", "/v1/lost", lambda given: Losses(tuple(lost(given)), tuple(commits(given))))
-
-
-def acknowledge_lost() -> Call[int]:
-    """See `DocumentStore.acknowledge_lost`."""
-    return Call("POST", "/v1/lost/acknowledge", _field("acknowledged", int), message={}, writes=True)
-
-
-def stats() -> Call[dict[str, Any]]:
-    """See `DocumentStore.stats`."""
-    return Call("GET", "/v1/stats", _of_kind(dict[str, Any]))
-
-
-def codec_stats() -> Call[dict[str, dict[str, int]]]:
-    """See `DocumentStore.codec_stats`."""
-    return Call("GET", "/v1/codec-stats", _of_kind(dict[str, dict[str, int]]))
-
-
-def stored_bytes() -> Call[int]:
-    """See `DocumentStore.stored_bytes`."""
-    return Call("GET", "/v1/stored-bytes", _field("stored_bytes", int))
-
-
-# --- pages
-
-
-def _options(options: WriteOptions, policies: object) -> dict[str, object]:
-    chosen = None if policies is None else {str(kind): str(policy) for kind, policy in options.policies.items()}
-    return {**options._asdict(), "policies": chosen}
-
-
-def put_page(page: Page, options: WriteOptions, policies: object) -> Call[PutResult]:
-    """See `DocumentStore.put_page`; `policies` is None where the schema's are meant."""
-    message = {"page": page, **_options(options, policies)}
-    return Call("POST", "/v1/page", _of_kind(PutResult), message=message, writes=True)
-
-
-def put_pages(pages: Sequence[Page], options: WriteOptions, policies: object) -> Call[list[PutResult | DocstoreError]]:
-    """Pages of one request; a result for each, or results of the first ones and an error."""
-    results = _field("results", list[PutResult])
-
-    def failed(given: Any, error: DocstoreError) -> list[PutResult | DocstoreError]:
-        done = results(given) if isinstance(given, dict) and "results" in given else []
-        return [*done, error]
-
-    def whole(given: Any) -> list[PutResult | DocstoreError]:
-        found: list[PutResult | DocstoreError] = results(given)
-        if len(found) != len(pages):
-            raise InvalidArgument(f"{len(found)} results for {len(pages)} pages")
-        return found
-
-    message = {"pages": pages, **_options(options, policies)}
-    return Call("POST", "/v1/pages", whole, message=message, writes=True, failed=failed)
-
-
-def add_anchor(target_url: str, source_url: str, text: str, at: Time | None, any_time: bool) -> Call[None]:
-    """See `DocumentStore.add_anchor`."""
-    keys.row_key(target_url)
-    keys.row_key(source_url)
-    message = {
-        "target_url": target_url,
-        "source_url": source_url,
-        "text": text,
-        "at": at_micros(at),
-        "any_time": any_time,
-    }
-    return Call("POST", "/v1/anchors", lambda _given: None, message=message, writes=True)
-
-
-def delete(url: str, purge: bool) -> Call[bool]:
-    """See `DocumentStore.delete`."""
-    query = {"url": checked_url(url), "purge": True if purge else None}
-    return Call("DELETE", "/v1/page", _field("deleted", bool), query, writes=True)
-
-
-def contains(url: str) -> Call[bool]:
-    """See `DocumentStore.__contains__`."""
-    return Call("HEAD", "/v1/page", lambda _given: True, {"url": checked_url(url)}, absent=lambda: False)
-
-
-def get(
-    url: str,
-    at: Time | None,
-    versions: int,
-    families: Sequence[str] | None,
-    follow: bool,
-    variants: bool,
-    follow_duplicates: bool,
-) -> Call[Document | None]:
-    """See `DocumentStore.get`."""
-    checked_spec(ReadSpec(versions=versions))
-    query = {
-        "url": checked_url(url),
-        "at": at_micros(at),
-        "versions": None if versions == 1 else versions,
-        "families": None if families is None else ",".join(checked_families(tuple(families))),
-        "follow": follow or None,
-        "variants": variants or None,
-        "follow_duplicates": follow_duplicates or None,
-    }
-    return Call("GET", "/v1/page", _of_kind(Document), query, absent=_nothing)
-
-
-def history(url: str) -> Call[list[Document]]:
-    """See `DocumentStore.history`."""
-    return Call("GET", "/v1/history", _field("captures", list[Document]), {"url": checked_url(url)})
-
-
-def validators(url: str) -> Call[dict[str, str | int] | None]:
-    """See `DocumentStore.validators`."""
-    return Call("GET", "/v1/validators", _of_kind(dict[str, Any]), {"url": checked_url(url)}, absent=_nothing)
-
-
-def similar(page: bytes | str, threshold: float | None, limit: int) -> Call[list[Similar]]:
-    """See `DocumentStore.similar`."""
-    named: dict[str, object] = {"body": page} if isinstance(page, bytes) else {"url": page}
-    message = {**named, "threshold": threshold, "limit": limit}
-    return Call("POST", "/v1/similar", _field("similar", list[Similar]), message=message)
-
-
-def snippets(urls: Sequence[str], query: str, length: int, at: Time | None) -> Call[list[Snippet | None]]:
-    """See `DocumentStore.snippets`."""
-    for url in urls:
-        keys.row_key(url)
-    message = {"urls": urls, "query": query, "length": length, "at": at_micros(at)}
-    return Call("POST", "/v1/snippets", _field("snippets", list[Snippet | None]), message=message)
-
-
-class Collapsed(NamedTuple):
-    """A part of search results without duplicates.
+@dataclass
+class Job:
+    """A long piece of maintenance that the server runs, as it is told.
 
     Attributes:
-        urls: that stay.
-        taken: groups that have a page by now; the next part is sent with them.
-    """
-
-    urls: list[str]
-    taken: list[bytes]
-
-
-def collapse(urls: Sequence[str], taken: list[bytes]) -> Call[Collapsed]:
-    """A part of the results; see `DocumentStore.collapse`."""
-    return Call("POST", "/v1/collapse", _of_kind(Collapsed), message={"urls": urls, "taken": taken})
-
-
-# --- cells
-
-
-def read_row(url_or_row_key: str | bytes, spec: ReadSpec) -> Call[Row | None]:
-    """See `CellStore.read_row`."""
-    message = {**row_fields(url_or_row_key), "spec": checked_spec(spec)}
-    return Call("POST", "/v1/cells/read", _field("row", Row | None), message=message)
-
-
-def apply_many(rows: Sequence[tuple[str | bytes, Sequence[Mutation]]]) -> Call[None]:
-    """See `CellStore.apply_many`."""
-    message = {"rows": [{**row_fields(row), "mutations": plain(list(mutations))} for row, mutations in rows]}
-    return Call("POST", "/v1/cells/apply", lambda _given: None, message=message, writes=True)
-
-
-def check_and_mutate(
-    url_or_row_key: str | bytes, condition: Condition, then: Sequence[Mutation], otherwise: Sequence[Mutation]
-) -> Call[bool]:
-    """See `CellStore.check_and_mutate`."""
-    changes = {"then": plain(list(then)), "otherwise": plain(list(otherwise))}
-    message = {**row_fields(url_or_row_key), "condition": condition, **changes}
-    return Call("POST", "/v1/cells/check-and-mutate", _field("held", bool), message=message, writes=True)
-
-
-def read_modify_write(url_or_row_key: str | bytes, rules: Sequence[_Rule]) -> Call[list[Cell]]:
-    """See `CellStore.read_modify_write`."""
-    message = {**row_fields(url_or_row_key), "rules": plain(list(rules))}
-    return Call("POST", "/v1/cells/read-modify-write", _field("cells", list[Cell]), message=message, writes=True)
-
-
-# --- jobs
-
-
-class Job(NamedTuple):
-    """A long piece of maintenance that the server runs.
-
-    Attributes:
-        id: names it.
+        id: its name.
+        kind: compact, sweep, backup, check, reindex or dedup-stats.
         state: running, done, failed or cancelled.
-        stage: what it does now, in words.
-        done, total: how far it is; 0 where that is not known.
-        revision: grows with every change.
-        result: what it gave, as plain data.
-        error: why it failed, as plain data.
+        stage, done, total: how far it is; total 0 if nobody knows.
+        started, ended: microseconds since 1970; 0 for not yet.
+        options: as it was asked for.
+        result: of one that is done.
+        error: of one that failed.
+        revision: grows with each change.
     """
 
     id: str
-    state: str
+    kind: str
+    options: dict[str, Any]
+    state: str = "running"
     stage: str = ""
     done: int = 0
     total: int = 0
-    revision: int = 0
+    started: int = field(default_factory=lambda: time.time_ns() // 1000)
+    ended: int = 0
     result: Any = None
-    error: Any = None
+    error: dict[str, Any] | None = None
+    revision: int = 1
 
 
-def _job(given: Any) -> Job:
-    if not isinstance(given, dict):
-        raise InvalidArgument("a job must be a map")
-    return read(Job, {name: given[name] for name in Job._fields if given.get(name) is not None}, "the job")
+# --- a store
 
 
-def start_job(kind: str, options: Mapping[str, object]) -> Call[Job]:
-    """Start a job."""
-    message = {"kind": kind, "options": {name: value for name, value in options.items() if value is not None}}
-    return Call("POST", "/v1/jobs", _job, message=plain(message), writes=True)
+class StoreCalls:
+    """The calls of a store.
 
-
-def watch_job(job: Job, wait_seconds: int) -> Call[Job]:
-    """A job, once it is another than the one given, or after some seconds."""
-    return Call("GET", f"/v1/jobs/{job.id}", _job, {"wait": wait_seconds, "seen": job.revision})
-
-
-def stop_job(job: Job) -> Call[Job]:
-    """Ask a job to stop."""
-    return Call("DELETE", f"/v1/jobs/{job.id}", _job, writes=True)
-
-
-# --- streams of items: a listing that is cut off goes on after the last item that came
-
-
-class Listing(Generic[_T]):
-    """One stream of items, over as many requests as it takes.
-
-    Args:
-        kind: of the items.
-        call: makes the request for what comes after an item; None for the first.
-        is_done: whether there is nothing more to ask for, by the count of items so far.
-        key: if the route starts from the beginning each time: what orders its items, so that those before are dropped.
+    Attributes:
+        _session: of all calls.
+        _limits: of one request, as the server says.
     """
 
-    def __init__(
+    _session: Session
+    _limits = Limits()
+
+    @Asks
+    def about(self) -> Steps[About]:
+        """What the server is, and how much one request may hold."""
+        call = Call("GET", "/v1", dict[str, Any])
+        given = yield from self._session.ask(call)
+        known = {name: given[name] for name in About._fields if name in given}  # a later one may say more
+        limits = known.get("limits")
+        if isinstance(limits, list):  # msgpack gives a record inside a message by position
+            known["limits"] = limits[: len(Limits._fields)]
+        elif isinstance(limits, dict):
+            known["limits"] = {name: limits[name] for name in Limits._fields if name in limits}
+        about: About = self._session.result(call._replace(kind=About), known)
+        self._limits = about.limits
+        return about
+
+    @Asks
+    def _ask_schema(self) -> Steps[Schema]:
+        return self._session.ask(Call("GET", "/v1/schema", Schema))
+
+    @Asks
+    def losses(self) -> Steps[Losses]:
+        """What opens of the store found lost, until it is acknowledged."""
+        module: Any = import_module("docstore.tablets.losses")
+        call = Call("GET", "/v1/lost", dict[str, Any])
+        given = yield from self._session.ask(call)
+        lost = call._replace(kind=tuple[module.LostVersion, ...], field="lost")
+        commits = call._replace(kind=tuple[module.LostCommits, ...], field="lost_commits")
+        return Losses(self._session.result(lost, given), self._session.result(commits, given))
+
+    @Asks
+    def _start_job(self, kind: str, options: Mapping[str, object]) -> Steps[Job]:
+        message = {"kind": kind, "options": {name: value for name, value in options.items() if value is not None}}
+        return self._session.ask(Call("POST", "/v1/jobs", Job, message=plain(message), writes=True))
+
+    @Asks
+    def _watch_job(self, job: Job, wait_seconds: int) -> Steps[Job]:
+        query = {"wait": wait_seconds, "seen": job.revision}
+        return self._session.ask(Call("GET", f"/v1/jobs/{job.id}", Job, query=query))
+
+    @Asks
+    def _stop_job(self, job: Job) -> Steps[Job]:
+        return self._session.ask(Call("DELETE", f"/v1/jobs/{job.id}", Job, writes=True))
+
+    @Asks
+    def acknowledge_lost(self) -> Steps[int]:
+        """See `DocumentStore.acknowledge_lost`."""
+        return self._session.ask(Call("POST", "/v1/lost/acknowledge", int, "acknowledged", message={}, writes=True))
+
+    @Asks
+    def stats(self) -> Steps[dict[str, Any]]:
+        """See `DocumentStore.stats`."""
+        return self._session.ask(Call("GET", "/v1/stats", dict[str, Any]))
+
+    @Asks
+    def codec_stats(self) -> Steps[dict[str, dict[str, int]]]:
+        """See `DocumentStore.codec_stats`."""
+        return self._session.ask(Call("GET", "/v1/codec-stats", dict[str, dict[str, int]]))
+
+    @Asks
+    def stored_bytes(self) -> Steps[int]:
+        """See `DocumentStore.stored_bytes`."""
+        return self._session.ask(Call("GET", "/v1/stored-bytes", int, "stored_bytes"))
+
+    # --- pages
+
+    @Asks
+    def put_page(
         self,
-        kind: Any,
-        call: Callable[[_T | None, int], Call[None]],
+        url: str,
+        body: bytes = b"",
         *,
-        is_done: Callable[[int], bool] = lambda _count: False,
-        key: Callable[[_T], Any] | None = None,
-    ) -> None:
-        self._kind = kind
-        self._call = call
-        self._is_done = is_done
-        self._key = key
-        self._last: _T | None = None
-        self._count = 0
+        headers: Headers | Mapping[str, str] = (),
+        status: int = 200,
+        fetched_at: Time | None = None,
+        policies: Policies | None = None,
+        anchors: bool = False,
+        links: bool = False,
+        any_time: bool = False,
+        keep_body: bool = True,
+    ) -> Steps[PutResult]:
+        """See `DocumentStore.put_page`.  A task that is cancelled may have written its page."""
+        options = write_options(policies, anchors, links, any_time, keep_body)
+        page = page_of(url, body, headers, status, fetched_at)
+        if (refused := _refusal_of(page)) is not None:
+            raise InvalidArgument(refused.error)
+        message = {"page": _timed(page), **_sent_options(options, policies)}
+        return self._session.ask(Call("POST", "/v1/page", PutResult, message=message, writes=True))
 
-    def call(self) -> Call[None] | None:
-        """The request for the rest; None if there is no more."""
-        return None if self._is_done(self._count) else self._call(self._last, self._count)
+    @Asks
+    def _write_group(
+        self, pages: Sequence[Page], options: WriteOptions, policies: Policies | None
+    ) -> Steps[list[PutResult | Exception]]:
+        """Write a group; an outcome for each page, or for the first ones and an exception."""
+        outcomes: list[PutResult | Exception | None] = []
+        outcomes += [_refusal_of(page) or _refusal_of_length(page, self._limits) for page in pages]
+        sent = [number for number, outcome in enumerate(outcomes) if outcome is None]
+        for numbers in _requests(pages, sent, self._limits):
+            message = {"pages": [_timed(pages[number]) for number in numbers], **_sent_options(options, policies)}
+            call = Call("POST", "/v1/pages", list[PutResult], "results", message=message, writes=True)
+            results: list[PutResult | Exception]
+            try:
+                answer = yield from self._session.answer(call)
+                given = answer.given
+                has_results = answer.status < 300 or (isinstance(given, dict) and "results" in given)
+                results = self._session.result(call, given) if has_results else []
+                if answer.status >= 300:
+                    results.append(self._session.error(answer))
+                elif len(results) != len(numbers):
+                    raise UnsupportedFormat(f"the server gave {len(results)} results for {len(numbers)} pages")
+            except Exception as error:
+                results = [error]
+            for number, outcome in zip(numbers, results, strict=False):
+                outcomes[number] = outcome
+                if isinstance(outcome, Exception):
+                    return [outcome for outcome in outcomes[: number + 1] if outcome is not None]
+        return [outcome for outcome in outcomes if outcome is not None]
 
-    def take(self, given: Sequence[Any]) -> list[_T]:
-        """The items of a frame, without those that were given before."""
-        items: list[_T] = read(list[self._kind], list(given), "items")  # type: ignore[name-defined]
-        if self._key is not None and self._last is not None:
-            last = self._key(self._last)
-            items = [item for item in items if self._key(item) > last]
-        if items:
-            self._last = items[-1]
-            self._count += len(items)
-        return items
+    @Asks
+    def add_anchor(
+        self, target_url: str, source_url: str, text: str, at: Time | None = None, *, any_time: bool = False
+    ) -> Steps[None]:
+        """See `DocumentStore.add_anchor`."""
+        keys.row_key(target_url)
+        keys.row_key(source_url)
+        named = {"target_url": target_url, "source_url": source_url, "text": text}
+        message = {**named, "at": _at_micros(at), "any_time": any_time}
+        return self._session.ask(Call("POST", "/v1/anchors", message=message, writes=True))
 
+    @Asks
+    def delete(self, url: str, *, purge: bool = False) -> Steps[bool]:
+        """See `DocumentStore.delete`."""
+        query = {"url": _checked_url(url), "purge": True if purge else None}
+        return self._session.ask(Call("DELETE", "/v1/page", bool, "deleted", query, writes=True))
 
-def scan(
-    prefix: str | None,
-    host: str | None,
-    start: bytes,
-    end: bytes | None,
-    qualifier_regex: str | None,
-    limit: int | None,
-    spec: ReadSpec,
-) -> Listing[Row]:
-    """See `CellStore.scan`."""
-    if sum((prefix is not None, host is not None, bool(start) or end is not None)) > 1:
-        raise InvalidArgument("a scan takes one of prefix, host, or a range of row keys")
-    if prefix is not None:
-        keys.prefix_range(prefix)
-    elif host is not None:
-        keys.host_range(host)
-    wanted = {"prefix": prefix, "host": host, "start": start, "end": end, "qualifier_regex": qualifier_regex}
-    message = {**wanted, "spec": checked_spec(spec)}
+    @Asks
+    def _contains(self, url: str) -> Steps[bool]:
+        call = Call("HEAD", "/v1/page", query={"url": _checked_url(url)}, may_be_absent=True)
+        return bool((yield from self._session.ask(call)))
 
-    def call(last: Row | None, count: int) -> Call[None]:
-        rest = None if limit is None else limit - count
-        after = None if last is None else last.row_key
-        return _stream("POST", "/v1/cells/scan", message={**message, "after": after, "limit": rest})
+    @Asks
+    def get(
+        self,
+        url: str,
+        *,
+        at: Time | None = None,
+        versions: int = 1,
+        families: Sequence[str] | None = None,
+        follow: bool = False,
+        variants: bool = False,
+        follow_duplicates: bool = False,
+    ) -> Steps[Document | None]:
+        """See `DocumentStore.get`."""
+        checked_spec(ReadSpec(versions=versions))
+        query = {
+            "url": _checked_url(url),
+            "at": _at_micros(at),
+            "versions": None if versions == 1 else versions,
+            "families": None if families is None else ",".join(checked_families(tuple(families))),
+            "follow": follow or None,
+            "variants": variants or None,
+            "follow_duplicates": follow_duplicates or None,
+        }
+        return self._session.ask(Call("GET", "/v1/page", Document, query=query, may_be_absent=True))
 
-    return Listing(Row, call, is_done=lambda count: limit is not None and count >= limit)
+    @Lists
+    def get_many(
+        self, urls: Iterable[str], *, at: Time | None = None, families: Sequence[str] | None = None
+    ) -> Items[Document | None]:
+        """See `DocumentStore.get_many`."""
+        wanted = {"at": _at_micros(at), "families": None if families is None else checked_families(tuple(families))}
 
+        def rest(batch: list[str], _last: Any, count: int) -> Call | None:
+            message = {"urls": batch[count:], **wanted}
+            return None if count >= len(batch) else Call("POST", "/v1/pages/get", message=message)
 
-def slices(url_or_row_key: str | bytes, families: Sequence[str] | None, spec: ReadSpec | None) -> Listing[Cell]:
-    """See `CellStore.slices`."""
-    row = row_fields(url_or_row_key)
-    wanted = checked_spec(
-        ReadSpec(families=None if families is None else checked_families(families)) if spec is None else spec
-    )
+        for batch in _url_batches(urls, self._limits):
+            for url in batch:
+                keys.row_key(url)
+            yield from self._session.items(Document | None, partial(rest, batch))
 
-    def call(last: Cell | None, _count: int) -> Call[None]:
-        after = wanted.after if last is None else Position(last.family, last.qualifier, last.timestamp)
-        return _stream("POST", "/v1/cells/slices", message={**row, "spec": wanted._replace(after=after)})
+    @Asks
+    def history(self, url: str) -> Steps[list[Document]]:
+        """See `DocumentStore.history`."""
+        return self._session.ask(
+            Call("GET", "/v1/history", list[Document], "captures", query={"url": _checked_url(url)})
+        )
 
-    return Listing(Cell, call)
+    @Asks
+    def validators(self, url: str) -> Steps[dict[str, str | int] | None]:
+        """See `DocumentStore.validators`."""
+        query = {"url": _checked_url(url)}
+        return self._session.ask(Call("GET", "/v1/validators", dict[str, Any], query=query, may_be_absent=True))
 
+    @Lists
+    def anchors(self, url: str) -> Items[Cell]:
+        """See `DocumentStore.anchors`."""
+        return _slices(self._session, url, ReadSpec(("anchor",)))
 
-def get_many(urls: Sequence[str], at: Time | None, families: Sequence[str] | None) -> Listing[Document | None]:
-    """Documents of some URLs, as many as one request takes."""
-    for url in urls:
-        keys.row_key(url)
-    wanted = None if families is None else checked_families(tuple(families))
-    until = at_micros(at)
+    @Asks
+    def similar(self, page: bytes | str, *, threshold: float | None = None, limit: int = 10) -> Steps[list[Similar]]:
+        """See `DocumentStore.similar`."""
+        named: dict[str, object] = {"body": page} if isinstance(page, bytes) else {"url": page}
+        message = {**named, "threshold": threshold, "limit": limit}
+        return self._session.ask(Call("POST", "/v1/similar", list[Similar], "similar", message=message))
 
-    def call(_last: Document | None, count: int) -> Call[None]:
-        return _stream("POST", "/v1/pages/get", message={"urls": urls[count:], "at": until, "families": wanted})
+    @Asks
+    def snippet(
+        self, url: str, query: str = "", *, length: int = DEFAULT_LENGTH, at: Time | None = None
+    ) -> Steps[Snippet | None]:
+        """See `DocumentStore.snippet`."""
+        found: list[Snippet | None] = yield from _snippets(self._session, [url], query, length, at)
+        return found[0]
 
-    return Listing(Document | None, call, is_done=lambda count: count >= len(urls))
+    @Asks
+    def snippets(
+        self, urls: Iterable[str], query: str = "", *, length: int = DEFAULT_LENGTH, at: Time | None = None
+    ) -> Steps[list[Snippet | None]]:
+        """See `DocumentStore.snippets`."""
+        found: list[Snippet | None] = []
+        for batch in _url_batches(urls, self._limits, most_urls(length)):
+            found += yield from _snippets(self._session, batch, query, length, at)
+        return found
 
+    @Asks
+    def collapse(self, urls: Iterable[str]) -> Steps[list[str]]:
+        """See `DocumentStore.collapse`."""
+        kept: list[str] = []
+        taken: list[bytes] = []  # groups that have a page by now; the next part is sent with them
+        for batch in _url_batches(urls, self._limits):
+            call = Call("POST", "/v1/collapse", dict[str, Any], message={"urls": batch, "taken": taken})
+            given = yield from self._session.ask(call)
+            kept += self._session.result(call._replace(kind=list[str], field="urls"), given)
+            taken = self._session.result(call._replace(kind=list[bytes], field="taken"), given)
+        return kept
 
-def find(payload_digest: str, docno: str, limit: int | None, after: PagePointer | None) -> Listing[Document]:
-    """See `DocumentStore.find`."""
-    checked_names(payload_digest, docno, limit)
-    names = {"payload_digest": payload_digest or None, "docno": docno or None}
+    @Lists
+    def find(
+        self, *, payload_digest: str = "", docno: str = "", limit: int | None = None, after: PagePointer | None = None
+    ) -> Items[Document]:
+        """See `DocumentStore.find`."""
+        checked_names(payload_digest, docno, limit)
+        names = {"payload_digest": payload_digest or None, "docno": docno or None}
 
-    def call(last: Document | None, count: int) -> Call[None]:
-        place = after if last is None else PagePointer(last.timestamp, last.row_key)
-        rest = None if limit is None else limit - count
-        return _stream("GET", "/v1/find", {**names, "after": place and place_after(PagePointer(*place)), "limit": rest})
+        def rest(last: Document | None, count: int) -> Call | None:
+            place = after if last is None else PagePointer(last.timestamp, last.row_key)
+            left = None if limit is None else limit - count
+            query = {**names, "after": place and place_after(PagePointer(*place)), "limit": left}
+            return None if left is not None and left <= 0 else Call("GET", "/v1/find", query=query)
 
-    return Listing(Document, call, is_done=lambda count: limit is not None and count >= limit)
+        return self._session.items(Document, rest)
+
+    @Lists
+    def rejected(self) -> Items[tuple[str, int, Verdict]]:
+        """See `DocumentStore.rejected`."""
+        call = Call("GET", "/v1/rejected")
+        return self._session.items(
+            Rejected, lambda _last, _count: call, key=lambda item: (keys.row_key(item.url), -item.timestamp)
+        )
+
+    @Lists
+    def orphans(self) -> Items[Orphan]:
+        """See `DocumentStore.orphans`."""
+        call = Call("GET", "/v1/orphans")
+        return self._session.items(Orphan, lambda _last, _count: call, key=lambda item: keys.row_key(item.url))
 
 
 class Rejected(NamedTuple):
@@ -518,42 +413,28 @@ class Rejected(NamedTuple):
     verdict: Verdict
 
 
-def rejected() -> Listing[Rejected]:
-    """See `DocumentStore.rejected`."""
-
-    def call(_last: Rejected | None, _count: int) -> Call[None]:
-        return _stream("GET", "/v1/rejected")
-
-    return Listing(Rejected, call, key=lambda one: (keys.row_key(one.url), -one.timestamp))
+def _snippets(session: Session, urls: list[str], query: str, length: int, at: Time | None) -> Steps[Any]:
+    for url in urls:
+        keys.row_key(url)
+    message = {"urls": urls, "query": query, "length": length, "at": _at_micros(at)}
+    return session.ask(Call("POST", "/v1/snippets", list[Snippet | None], "snippets", message=message))
 
 
-def orphans() -> Listing[Orphan]:
-    """See `DocumentStore.orphans`."""
-
-    def call(_last: Orphan | None, _count: int) -> Call[None]:
-        return _stream("GET", "/v1/orphans")
-
-    return Listing(Orphan, call, key=lambda one: keys.row_key(one.url))
+def _at_micros(at: Time | None) -> int | None:
+    return None if at is None else micros(at)
 
 
-def _stream(method: str, path: str, query: Mapping[str, Any] | None = None, *, message: object = None) -> Call[None]:
-    return Call(method, path, lambda _given: None, query or {}, message=message)
+def _checked_url(url: str) -> str:
+    """A URL that has a row key, fit to be sent: lone surrogates are read as U+FFFD, as the store reads them.
+
+    Raises:
+        InvalidArgument: the store would refuse it.
+    """
+    keys.row_key(url)
+    return url.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-# --- pages of a group: which are refused without being sent, and how many go into one request
-
-ROOM_BYTES = 4096
-"""Of a request, for what is not pages."""
-
-
-def write_options(
-    policies: Policies | None, anchors: bool, links: bool, any_time: bool, keep_body: bool
-) -> WriteOptions:
-    """How pages are written; without policies the server takes its schema's."""
-    return WriteOptions({} if policies is None else checked_policies(policies), anchors, links, any_time, keep_body)
-
-
-def url_batches(urls: Iterable[str], limits: Limits, most: int | None = None) -> Iterator[list[str]]:
+def _url_batches(urls: Iterable[str], limits: Limits, most: int | None = None) -> Iterator[list[str]]:
     """URLs in lists, each fit for a request.
 
     Args:
@@ -575,93 +456,188 @@ def url_batches(urls: Iterable[str], limits: Limits, most: int | None = None) ->
         yield batch
 
 
+# --- cells
+
+
+class CellCalls:
+    """The calls of the cells of page rows.
+
+    Attributes:
+        _session: of all calls.
+    """
+
+    _session: Session
+
+    @staticmethod
+    def row_key(url_or_row_key: str | bytes) -> bytes:
+        """See `CellStore.row_key`."""
+        return url_or_row_key if isinstance(url_or_row_key, bytes) else keys.row_key(url_or_row_key)
+
+    @Lists
+    def slices(
+        self,
+        url_or_row_key: str | bytes,
+        *,
+        families: tuple[str, ...] | None = None,
+        cell_limit: int = SLICE_CELLS,
+        spec: ReadSpec | None = None,
+    ) -> Items[Cell]:
+        """See `CellStore.slices`; how many cells are read at a time is the server's choice."""
+        if cell_limit < 1:
+            raise InvalidArgument(f"cell_limit must be at least 1, not {cell_limit}")
+        wanted = ReadSpec(None if families is None else checked_families(families)) if spec is None else spec
+        return _slices(self._session, url_or_row_key, wanted)
+
+    @Asks
+    def read_row(self, url_or_row_key: str | bytes, spec: ReadSpec = ReadSpec()) -> Steps[Row | None]:
+        """See `CellStore.read_row`."""
+        message = {**_row_fields(url_or_row_key), "spec": checked_spec(spec)}
+        return self._session.ask(Call("POST", "/v1/cells/read", Row | None, "row", message=message))
+
+    @Lists
+    def scan(
+        self,
+        *,
+        prefix: str | None = None,
+        host: str | None = None,
+        start: bytes = b"",
+        end: bytes | None = None,
+        qualifier_regex: str | None = None,
+        limit: int | None = None,
+        spec: ReadSpec = ReadSpec(),
+    ) -> Items[Row]:
+        """See `CellStore.scan`; a scan that is cut off goes on after the last row."""
+        if sum((prefix is not None, host is not None, bool(start) or end is not None)) > 1:
+            raise InvalidArgument("a scan takes one of prefix, host, or a range of row keys")
+        if prefix is not None:
+            keys.prefix_range(prefix)
+        elif host is not None:
+            keys.host_range(host)
+        wanted = {"prefix": prefix, "host": host, "start": start, "end": end, "qualifier_regex": qualifier_regex}
+        message = {**wanted, "spec": checked_spec(spec)}
+
+        def rest(last: Row | None, count: int) -> Call | None:
+            left = None if limit is None else limit - count
+            after = None if last is None else last.row_key
+            is_done = left is not None and left <= 0
+            return (
+                None if is_done else Call("POST", "/v1/cells/scan", message={**message, "after": after, "limit": left})
+            )
+
+        return self._session.items(Row, rest)
+
+    @Asks
+    def apply(self, url_or_row_key: str | bytes, mutations: Sequence[Mutation]) -> Steps[None]:
+        """See `CellStore.apply`."""
+        return _apply(self._session, [(url_or_row_key, mutations)])
+
+    @Asks
+    def apply_many(self, rows: Sequence[tuple[str | bytes, Sequence[Mutation]]]) -> Steps[None]:
+        """See `CellStore.apply_many`."""
+        return _apply(self._session, rows)
+
+    @Asks
+    def check_and_mutate(
+        self,
+        url_or_row_key: str | bytes,
+        condition: Condition,
+        then: Sequence[Mutation],
+        otherwise: Sequence[Mutation] = (),
+    ) -> Steps[bool]:
+        """See `CellStore.check_and_mutate`."""
+        changes = {"then": plain(list(then)), "otherwise": plain(list(otherwise))}
+        message = {**_row_fields(url_or_row_key), "condition": condition, **changes}
+        return self._session.ask(Call("POST", "/v1/cells/check-and-mutate", bool, "held", message=message, writes=True))
+
+    @Asks
+    def read_modify_write(self, url_or_row_key: str | bytes, rules: Sequence[Append | Increment]) -> Steps[list[Cell]]:
+        """See `CellStore.read_modify_write`."""
+        message = {**_row_fields(url_or_row_key), "rules": plain(list(rules))}
+        return self._session.ask(
+            Call("POST", "/v1/cells/read-modify-write", list[Cell], "cells", message=message, writes=True)
+        )
+
+
+def _row_fields(url_or_row_key: str | bytes) -> dict[str, object]:
+    """The fields that name a row."""
+    if isinstance(url_or_row_key, bytes):
+        return {"row_key": url_or_row_key}
+    return {"url": _checked_url(url_or_row_key)}
+
+
+def _slices(session: Session, url_or_row_key: str | bytes, spec: ReadSpec) -> Items[Cell]:
+    row, wanted = _row_fields(url_or_row_key), checked_spec(spec)
+
+    def rest(last: Cell | None, _count: int) -> Call:
+        after = wanted.after if last is None else Position(last.family, last.qualifier, last.timestamp)
+        return Call("POST", "/v1/cells/slices", message={**row, "spec": wanted._replace(after=after)})
+
+    return session.items(Cell, rest)
+
+
+def _apply(session: Session, rows: Sequence[tuple[str | bytes, Sequence[Mutation]]]) -> Steps[None]:
+    message = {"rows": [{**_row_fields(row), "mutations": plain(list(mutations))} for row, mutations in rows]}
+    return session.ask(Call("POST", "/v1/cells/apply", message=message, writes=True))
+
+
+# --- pages of a group: which are refused without being sent, and how many go into one request
+
+ROOM_BYTES = 4096
+"""Of a request, for what is not pages."""
+
+
+def write_options(
+    policies: Policies | None, anchors: bool, links: bool, any_time: bool, keep_body: bool
+) -> WriteOptions:
+    """How pages are written; without policies the server takes its schema's."""
+    return WriteOptions({} if policies is None else checked_policies(policies), anchors, links, any_time, keep_body)
+
+
+def _sent_options(options: WriteOptions, policies: Policies | None) -> dict[str, object]:
+    chosen = None if policies is None else {str(kind): str(policy) for kind, policy in options.policies.items()}
+    return {**options._asdict(), "policies": chosen}
+
+
 def as_page(given: Page | tuple[str, bytes]) -> Page:
     """A page, of a (url, body) pair too."""
     return given if isinstance(given, Page) else Page(*given)
 
 
-def timed(page: Page) -> Page:
+def _timed(page: Page) -> Page:
     """A page that says when it was fetched: sent twice, it makes one capture."""
     return page if page.fetched_at is not None else page._replace(fetched_at=time.time_ns() // 1000)
 
 
-def sent_page(page: Page) -> Page:
-    """A single page as it is sent.
-
-    Raises:
-        InvalidArgument: it cannot even be sent.
-    """
-    if (refused := refusal_of(page)) is not None:
-        raise InvalidArgument(refused.error)
-    return timed(page)
-
-
-def refusal_of(page: Page) -> PutResult | None:
-    """The result of a page that cannot even be sent; None where the server is to judge."""
+def _refusal_of(page: Page) -> PutResult | None:
+    """The result of a page that cannot even be sent; None if the server is to judge."""
     error = refusal_of_fields(page)
     if not error and page.fetched_at is not None:
         error = refusal_of_time(page.fetched_at, 0, any_time=True)
-    if not error:
+    return _refused(page, error) if error else None
+
+
+def _refusal_of_length(page: Page, limits: Limits) -> PutResult | None:
+    length = weight(page)
+    if length <= limits.request_bytes - ROOM_BYTES:
         return None
-    return _refused(page, error)
-
-
-class Batch:
-    """A group of pages, its requests and its answers.
-
-    Args:
-        pages: of the group.
-        limits: of one request.
-    """
-
-    def __init__(self, pages: Sequence[Page], limits: Limits) -> None:
-        self._pages = pages
-        self._limits = limits
-        self._outcomes = [refusal_of(page) or self._too_long(page) for page in pages]
-        self._end = len(pages)
-
-    def requests(self) -> Iterator[list[int]]:
-        """Numbers of pages, cut into what one request holds."""
-        limits = self._limits
-        part: list[int] = []
-        part_bytes = 0
-        for number, outcome in enumerate(self._outcomes):
-            if outcome is not None:
-                continue
-            length = weight(self._pages[number])
-            if part and (len(part) >= limits.batch_pages or part_bytes + length > limits.request_bytes - ROOM_BYTES):
-                yield part
-                part, part_bytes = [], 0
-            part.append(number)
-            part_bytes += length
-        if part:
-            yield part
-
-    def pages(self, numbers: Sequence[int]) -> list[Page]:
-        """Pages as they are sent."""
-        return [timed(self._pages[number]) for number in numbers]
-
-    def take(self, numbers: Sequence[int], found: Sequence[PutResult | Exception]) -> bool:
-        """Note the answers of a request; False if it failed, so that nothing more is to be sent."""
-        for number, outcome in zip(numbers, found, strict=False):
-            self._outcomes[number] = outcome
-            if isinstance(outcome, Exception):
-                self._end = number + 1
-                return False
-        return True
-
-    def outcomes(self) -> list[PutResult | Exception]:
-        """An outcome for each page, or for the first ones and an exception."""
-        return [outcome for outcome in self._outcomes[: self._end] if outcome is not None]
-
-    def _too_long(self, page: Page) -> PutResult | Exception | None:
-        length = weight(page)
-        most = self._limits.request_bytes
-        if length <= most - ROOM_BYTES:
-            return None
-        limit = f"the server takes {most} in one request; `docstore serve --max-body` sets more"
-        return _refused(page, f"the page takes {length} bytes, and {limit}")
+    limit = f"the server takes {limits.request_bytes} in one request; `docstore serve --max-body` sets more"
+    return _refused(page, f"the page takes {length} bytes, and {limit}")
 
 
 def _refused(page: Page, error: str) -> PutResult:
     return PutResult(str(page.url), 0, Verdict(VerdictKind.NEW), Previous.NONE, 0.0, STORED_REFUSED, error)
+
+
+def _requests(pages: Sequence[Page], numbers: Iterable[int], limits: Limits) -> Iterator[list[int]]:
+    """Numbers of pages, cut into what one request holds."""
+    part: list[int] = []
+    part_bytes = 0
+    for number in numbers:
+        length = weight(pages[number])
+        if part and (len(part) >= limits.batch_pages or part_bytes + length > limits.request_bytes - ROOM_BYTES):
+            yield part
+            part, part_bytes = [], 0
+        part.append(number)
+        part_bytes += length
+    if part:
+        yield part

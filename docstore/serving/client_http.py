@@ -1,36 +1,31 @@
-"""One call until it is answered: where the server is, kept-alive connections to it, what is sent and when it is sent
+"""One call until it is answered, without I/O: where the server is, what is sent, what the answers mean, when it is sent
 again.
 
-`Connections` is the transport of the client for threads, by the standard library's `http.client`; `docstore.aio` brings
-its own and takes all else from here.  Neither proxies of the environment nor redirects are followed: a token goes to
-the one it is for.
+A call is a generator of steps.  It yields a `Request`, and gets the head of the answer; READ, and gets the next bytes
+of its body, b"" at the end; a number, and goes on after so many seconds; a list of items, which are for the caller.  If
+the line breaks, it gets `Broken`.  `client.py` and `aio.py` take these steps, in a thread and in an event loop; calls,
+codecs and retries are written once.  Neither takes proxies of the environment or follows redirects: a token goes to the
+server it is for.
 """
 
 from __future__ import annotations
 
-import http.client
 import os
 import random
 import secrets
-import select
 import socket
-import ssl
 import stat
 import struct
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import Any, Final, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Any, Concatenate, Final, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar, overload
 from urllib.parse import urlencode, urlsplit
 
 from docstore.backends import names_server
 from docstore.model.errors import CommitUnknown, DocstoreError, InvalidArgument, StoreUnavailable, UnsupportedFormat
-from docstore.serving import wire as shapes
-from docstore.serving import wire_frames as frames
-from docstore.serving.client_calls import Call, Listing
-from docstore.serving.wire_frames import error_of
+from docstore.serving import wire
 from docstore.version import __version__
 
 # --- addresses
@@ -165,19 +160,19 @@ class Backoff:
         retries: how long.
         clock: seconds, monotonic.
         share: a random number from 0 to 1.
+    Attributes:
+        has_reached: the server may have got one of them.
     """
 
     def __init__(
-        self,
-        retries: Retries,
-        clock: Callable[[], float] = time.monotonic,
-        share: Callable[[], float] = random.random,
+        self, retries: Retries, clock: Callable[[], float] = time.monotonic, share: Callable[[], float] = random.random
     ) -> None:
         self._retries = retries
         self._clock = clock
         self._share = share
         self._failures = 0
         self._began: float | None = None
+        self.has_reached = False
 
     def pause(self, error: DocstoreError, retry_after: float | None = None) -> float:
         """Seconds to wait before the next attempt.
@@ -202,12 +197,17 @@ class Backoff:
         self._began = None
 
 
-# --- connections: TCP, TLS or a unix socket.  Any number of threads may ask, each has its own meanwhile
+# --- steps
 
-MOST_IDLE = 8
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
+
+MOST_IDLE: Final = 8
 """Connections kept for the next call."""
-CONNECT_SECONDS = 10.0
-READ_BYTES = 1 << 18
+CONNECT_SECONDS: Final = 10.0
+READ_BYTES: Final = 1 << 18
+READ: Final = None
+"""The step that gives the next bytes of an answer."""
 
 
 class Request(NamedTuple):
@@ -220,11 +220,11 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came back; names of headers are in lower case."""
+    """What came back: its status, its plain data, None if it is not of docstore, and when to come again."""
 
     status: int
-    headers: Mapping[str, str]
-    body: bytes
+    given: Any
+    seconds: float | None
 
 
 class Broken(Exception):
@@ -239,182 +239,41 @@ class Broken(Exception):
         self.reached = reached
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        check_socket(self._path)
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-        check_peer(self.sock, self._path)
+Steps: TypeAlias = Generator[Any, Any, _T]
+"""A call with one result."""
+Items: TypeAlias = Generator[list[_T] | Request | float | None, Any, None]
+"""A call with many."""
 
 
-class Connections:
-    """Connections to one server.  Thread-safe; a forked child makes its own.
+class Call(NamedTuple):
+    """What is asked.
 
-    Args:
-        address: of the server.
-        timeout_seconds: that a send or a receive may take.
+    Attributes:
+        method, path: of the route.
+        kind: type of the result; None for none.
+        field: of the answer that is the result; "" for all of it.
+        query: parameters; those that are None are left out.
+        message: the body, for msgpack; None has none.
+        writes: it changes the store, so that it carries a key by which the server knows it again.
+        may_be_absent: the result is None if the server says that there is no such page.
     """
 
-    def __init__(self, address: Address, timeout_seconds: float) -> None:
-        self._address = address
-        self._timeout_seconds = timeout_seconds
-        self._lock = threading.Lock()
-        self._idle: list[http.client.HTTPConnection] = []
-        self._process = os.getpid()
-        self._tls = ssl.create_default_context() if address.scheme == "https" else None
-
-    def ask(self, request: Request) -> Answer:
-        """Send a request and read its whole answer.
-
-        Raises:
-            Broken: there is none.
-        """
-        with self.opened(request) as (status, headers, chunks):
-            return Answer(status, headers, b"".join(chunks))
-
-    @contextmanager
-    def opened(self, request: Request) -> Iterator[tuple[int, Mapping[str, str], Iterator[bytes]]]:
-        """Send a request; gives status and headers, and the body as it comes.
-
-        Raises:
-            Broken: there is no answer, or not all of it.
-        """
-        connection, response = self._sent(request)
-        keep = False
-        try:
-            if request.method != "HEAD" and response.length is None and not response.chunked:
-                # `http.client` takes a head that was cut off for a whole one; every whole one says how its body ends.
-                raise Broken("the head of the answer was cut off", reached=True)
-            headers = {name.lower(): value for name, value in response.getheaders()}
-            yield response.status, headers, _chunks(response)
-            keep = response.isclosed() and not response.will_close
-        finally:
-            if keep:
-                self._keep(connection)
-            else:
-                connection.close()
-
-    def close(self) -> None:
-        """Close the idle connections."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
-
-    # --- pieces
-
-    def _sent(self, request: Request) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        """A connection on which the request has gone out, and the head of its answer."""
-        kept = self._kept()
-        if kept is not None:
-            try:
-                return kept, self._send(kept, request)
-            except Broken as broken:
-                kept.close()
-                if broken.reached and not isinstance(
-                    broken.__cause__, http.client.RemoteDisconnected | ConnectionError
-                ):
-                    raise
-                # The server closed the idle connection as this was sent; each write has a key, so it may go again.
-        connection = self._connected()
-        try:
-            return connection, self._send(connection, request)
-        except BaseException:
-            connection.close()
-            raise
-
-    def _send(self, connection: http.client.HTTPConnection, request: Request) -> http.client.HTTPResponse:
-        try:
-            with suppress(BrokenPipeError, ConnectionResetError):  # refused before all was read: the answer says why
-                connection.request(request.method, request.target, body=request.body, headers=dict(request.headers))
-            return connection.getresponse()
-        except (OSError, http.client.HTTPException) as error:
-            raise Broken(_words(error), reached=True) from error
-
-    def _connected(self) -> http.client.HTTPConnection:
-        address = self._address
-        timeout = min(CONNECT_SECONDS, self._timeout_seconds)
-        connection: http.client.HTTPConnection
-        if address.scheme == UNIX:
-            connection = _UnixConnection(address.socket, timeout)
-        elif self._tls is not None:
-            connection = http.client.HTTPSConnection(address.host, address.port, timeout=timeout, context=self._tls)
-        else:
-            connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout)
-        try:
-            connection.connect()
-        except (OSError, UnicodeError) as error:
-            connection.close()
-            raise Broken(_words(error), reached=False) from error
-        except BaseException:
-            connection.close()
-            raise
-        connection.sock.settimeout(self._timeout_seconds)
-        return connection
-
-    def _kept(self) -> http.client.HTTPConnection | None:
-        """A connection of an earlier call that the server has not closed since."""
-        with self._lock:
-            if self._process != os.getpid():  # they belong to the parent; closing the child's copies ends nothing
-                self._idle, self._process = [], os.getpid()
-            while self._idle:
-                connection = self._idle.pop()
-                if connection.sock is not None and not _is_readable(connection.sock):
-                    return connection
-                connection.close()
-        return None
-
-    def _keep(self, connection: http.client.HTTPConnection) -> None:
-        with self._lock:
-            if self._process == os.getpid() and len(self._idle) < MOST_IDLE:
-                self._idle.append(connection)
-                return
-        connection.close()
+    method: str
+    path: str
+    kind: Any = None
+    field: str = ""
+    query: Mapping[str, object] = {}
+    message: object = None
+    writes: bool = False
+    may_be_absent: bool = False
 
 
-def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    try:
-        while chunk := response.read1(READ_BYTES):
-            yield chunk
-        if not response.isclosed():
-            response.read()  # the end of a chunked body
-        if response.length:
-            raise Broken(f"the answer was cut off, {response.length} bytes before its end", reached=True)
-    except (OSError, http.client.HTTPException) as error:
-        raise Broken(_words(error), reached=True) from error
-
-
-def _is_readable(idle: socket.socket) -> bool:
-    """Whether an idle connection has something to read, which is its end."""
-    poll = select.poll()
-    poll.register(idle, select.POLLIN)
-    return bool(poll.poll(0))
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "it took too long"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__
-
-
-# --- one call: what is sent, what the answers mean, when it is sent again.  No I/O
-
-_T = TypeVar("_T")
-_Item = TypeVar("_Item")
-
-ANSWER_LIMIT_BYTES = 1 << 31
-COMPRESSED_BYTES = 4096
+ANSWER_LIMIT_BYTES: Final = 1 << 31
+COMPRESSED_BYTES: Final = 4096
 """Shorter requests are sent as they are."""
-_TRY_AGAIN = (408, 425, 429, 502, 503, 504)
-_ABSENT = "Absent"
-_WHAT_NEXT = (
+_TRY_AGAIN: Final = (408, 425, 429, 502, 503, 504)
+_ABSENT: Final = "Absent"
+_WHAT_NEXT: Final = (
     "do the same again; before a read-modify-write or check-and-mutate read the row, as they would be done twice"
 )
 
@@ -439,7 +298,106 @@ class Session:
             self._common["authorization"] = f"Bearer {token}"
         self._common["accept-encoding"] = "identity" if address.is_local else "zstd"
 
-    def request(self, call: Call[Any], accept: str) -> Request:
+    def ask(self, call: Call) -> Steps[Any]:
+        """The result of a call.
+
+        Raises:
+            DocstoreError: the server says that it failed.
+            StoreUnavailable: there was no answer for too long, and nothing was written.
+            CommitUnknown: it may have been applied, and there was no answer for too long.
+            UnsupportedFormat: the answer cannot be understood.
+        """
+        answer = yield from self.answer(call)
+        if answer.status < 300:
+            return call.method == "HEAD" or self.result(call, answer.given)
+        if call.may_be_absent and answer.status == 404 and (call.method == "HEAD" or _class(answer.given) == _ABSENT):
+            return None
+        raise self.error(answer)
+
+    def answer(self, call: Call) -> Steps[Answer]:
+        """The answer to a call, whatever it says; the request is sent until there is one."""
+        request = self._request(call, wire.MSGPACK)
+        attempts = Backoff(self.retries)
+        while True:
+            head = yield from _sent(request)
+            answer: Answer | Broken = head if isinstance(head, Broken) else (yield from self._whole(head))
+            pause = self._pause(call, attempts, answer)
+            if pause is None and isinstance(answer, Answer):
+                return answer
+            yield pause
+
+    def items(
+        self, kind: Any, next_call: Callable[[Any, int], Call | None], *, key: Callable[[Any], Any] | None = None
+    ) -> Items[Any]:
+        """The items of a stream; one that is cut off is asked for again, from where it was.
+
+        Args:
+            kind: of an item.
+            next_call: makes the call for what comes after an item, None for the first, and so many items; None if there
+                is no more to ask for.
+            key: if the route starts from the beginning each time: what orders its items, so that those before are
+                dropped.
+        """
+        attempts = Backoff(self.retries)
+        last: Any = None
+        count = 0
+        while (call := next_call(last, count)) is not None:
+            answer = yield from _sent(self._request(call, wire.FRAMES))
+            if not isinstance(answer, Broken) and answer.status == 200:
+                reader = wire.FrameReader()
+                while not isinstance(raw := (yield READ), Broken) and raw:
+                    for frame in reader.feed(raw):
+                        if frame.kind is wire.FrameKind.ERROR:
+                            raise wire.error_of(frame.value)
+                        if frame.kind is wire.FrameKind.ITEMS:
+                            attempts.succeeded()
+                            items: list[Any] = wire.read(list[kind], frame.value, "items")
+                            if key is not None and last is not None:
+                                items = [item for item in items if key(item) > key(last)]
+                            yield items
+                            last, count = (items[-1] if items else last), count + len(items)
+                    if reader.ended:
+                        return
+                answer = raw if isinstance(raw, Broken) else Broken("the stream was cut off", reached=True)
+            elif not isinstance(answer, Broken):
+                answer = yield from self._whole(answer)
+            pause = self._pause(call, attempts, answer)
+            if pause is None:
+                raise self.error(answer)
+            yield pause
+
+    def result(self, call: Call, given: Any) -> Any:
+        """What an answer gives.
+
+        Raises:
+            UnsupportedFormat: it cannot be understood.
+        """
+        if call.kind is None:
+            return None
+        try:
+            if not call.field:
+                return wire.read(call.kind, given, "the answer")
+            if not isinstance(given, dict) or call.field not in given:
+                raise InvalidArgument(f"the answer lacks {call.field}")
+            return wire.read(call.kind, given[call.field], call.field)
+        except InvalidArgument as wrong:
+            raise UnsupportedFormat(
+                f"the answer of {self.address} is not what docstore {__version__} knows ({wrong}): use the same "
+                "version on both sides"
+            ) from wrong
+
+    def error(self, answer: Answer) -> DocstoreError:
+        """What an answer says that is none, to be raised."""
+        if answer.given is not None:
+            return wire.error_of(answer.given)
+        return StoreUnavailable(
+            f"{self.address} answers with HTTP status {answer.status}, and not as docstore does; check the address, "
+            "and what stands in between"
+        )
+
+    # --- pieces
+
+    def _request(self, call: Call, accept: str) -> Request:
         """What is sent for a call; its key is the same however often it is sent.
 
         Raises:
@@ -448,10 +406,10 @@ class Session:
         headers = {**self._common, "accept": accept}
         body = None
         if call.message is not None:
-            body = shapes.to_msgpack(call.message)
-            headers["content-type"] = shapes.MSGPACK
+            body = wire.to_msgpack(call.message)
+            headers["content-type"] = wire.MSGPACK
             if not self.address.is_local and len(body) >= COMPRESSED_BYTES:
-                body = frames.compressed(body)
+                body = wire.compressed(body)
                 headers["content-encoding"] = "zstd"
         if call.writes:
             headers["idempotency-key"] = f"{self.boot or 'unknown'}.{secrets.token_hex(16)}"
@@ -462,126 +420,68 @@ class Session:
             raise InvalidArgument(f"an argument has a lone surrogate and cannot be sent: {error}") from error
         return Request(call.method, target, headers, body)
 
-    def heard(self, headers: Mapping[str, str]) -> None:
-        """Note what every answer says."""
-        boot = headers.get("docstore-boot", "")
+    def _whole(self, head: Any) -> Steps[Answer | Broken]:
+        """The rest of an answer."""
+        parts: list[bytes] = []
+        while not isinstance(part := (yield READ), Broken) and part:
+            parts.append(part)
+        if isinstance(part, Broken):
+            return part
+        boot = head.headers.get("docstore-boot", "")
         if boot.isascii() and boot.isprintable() and len(boot) <= 80:
             self.boot = boot or self.boot
+        given = _plain(head.headers, b"".join(parts))
+        return Answer(head.status, given, _seconds(head.headers.get("retry-after"), given))
 
-
-class PendingCall(Generic[_T]):
-    """One call.
-
-    Attributes:
-        request: what is sent, each time the same.
-    """
-
-    def __init__(self, session: Session, call: Call[_T], backoff: Backoff, accept: str = shapes.MSGPACK) -> None:
-        self._session = session
-        self._call = call
-        self._backoff = backoff
-        self._reached = False
-        self.request = session.request(call, accept)
-
-    def broke(self, broken: Broken) -> float:
-        """Seconds to wait before the request is sent again.
+    def _pause(self, call: Call, attempts: Backoff, answer: Answer | Broken) -> float | None:
+        """Seconds to wait before the request is sent again; None if the answer is to be taken.
 
         Raises:
-            CommitUnknown: it may have been applied, and there was no answer for too long.
-            StoreUnavailable: it was not.
+            CommitUnknown, StoreUnavailable: see `ask`.
         """
-        self._reached = self._reached or broken.reached
-        where = self._session.address
         error: DocstoreError
-        if self._call.writes and self._reached:
-            error = CommitUnknown(f"{where} did not answer ({broken}): the write may be applied; {_WHAT_NEXT}")
-        elif self._reached:
-            error = StoreUnavailable(f"{where} did not answer ({broken}); ask again")
-        else:
-            error = StoreUnavailable(f"no server answers at {where}: {broken}; is `docstore serve` running there?")
-        return self._backoff.pause(error)
-
-    def refused(self, answer: Answer) -> float | None:
-        """Seconds to wait before the request is sent again; None where the answer is to be taken.
-
-        Raises:
-            StoreUnavailable: it was refused for too long.
-        """
-        self._session.heard(answer.headers)
-        if answer.status not in _TRY_AGAIN:
-            return None
-        given = self._plain(answer)
-        says_when = _seconds(answer.headers.get("retry-after"), given)
-        if says_when is None and given is not None:
-            return None  # the store itself is not available: that stays so
-        self._reached = self._reached or answer.status in (502, 504)  # a proxy: the server behind it may have got it
-        error = StoreUnavailable(self._words(answer)) if given is None else error_of(given)
-        if self._call.writes and self._reached:
+        if isinstance(answer, Broken):
+            attempts.has_reached = attempts.has_reached or answer.reached
+            if call.writes and attempts.has_reached:
+                error = CommitUnknown(
+                    f"{self.address} did not answer ({answer}): the write may be applied; {_WHAT_NEXT}"
+                )
+            elif attempts.has_reached:
+                error = StoreUnavailable(f"{self.address} did not answer ({answer}); ask again")
+            else:
+                error = StoreUnavailable(
+                    f"no server answers at {self.address}: {answer}; is `docstore serve` running there?"
+                )
+            return attempts.pause(error)
+        if answer.status not in _TRY_AGAIN or (answer.seconds is None and answer.given is not None):
+            return None  # without a time to come again the store itself is not available: that stays so
+        # A proxy says 502 and 504: the server behind it may have got the request.
+        attempts.has_reached = attempts.has_reached or answer.status in (502, 504)
+        error = self.error(answer)
+        if call.writes and attempts.has_reached:
             error = CommitUnknown(f"{error}; an earlier attempt may be applied; {_WHAT_NEXT}")
-        return self._backoff.pause(error, says_when)
+        return attempts.pause(error, answer.seconds)
 
-    def result(self, answer: Answer) -> _T:
-        """What the call gives.
 
-        Raises:
-            DocstoreError: the server says that it failed.
-            UnsupportedFormat: the answer cannot be understood.
-        """
-        call = self._call
-        given = self._plain(answer)
-        if answer.status < 300:
-            try:
-                return call.result(given)
-            except InvalidArgument as wrong:
-                raise UnsupportedFormat(
-                    f"the answer of {self._session.address} is not what docstore {__version__} knows ({wrong}): use "
-                    "the same version on both sides"
-                ) from wrong
-        if answer.status == 404 and call.absent is not None and (call.method == "HEAD" or _class(given) == _ABSENT):
-            return call.absent()
-        if given is None:
-            raise StoreUnavailable(self._words(answer))
-        error = error_of(given)
-        if call.failed is not None:
-            return call.failed(given, error)
-        raise error
+def _sent(request: Request) -> Steps[Any]:
+    """The head of an answer, or `Broken`."""
+    head = yield request
+    if isinstance(head, Exception) and not isinstance(head, Broken):
+        raise head
+    return head
 
-    def items(self, listing: Listing[_Item], reader: frames.FrameReader, chunk: bytes) -> Iterator[_Item]:
-        """The items of a listing in the next bytes of its stream; `reader.ended` says that there are no more.
 
-        Raises:
-            DocstoreError: the server says that it failed.
-        """
-        for frame in reader.feed(chunk):
-            if frame.kind is frames.FrameKind.ERROR:
-                raise error_of(frame.value)
-            if frame.kind is frames.FrameKind.ITEMS:
-                self._backoff.succeeded()
-                yield from listing.take(frame.value)
-
-    def fail(self, answer: Answer) -> NoReturn:
-        """Raise what an answer says that was to be a stream."""
-        given = self._plain(answer)
-        raise StoreUnavailable(self._words(answer)) if given is None else error_of(given)
-
-    def _plain(self, answer: Answer) -> Any:
-        """The plain data of an answer; None where it is not of docstore."""
-        media_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if media_type not in shapes.MEDIA_TYPES:
-            return None
-        try:
-            raw = answer.body
-            if answer.headers.get("content-encoding") == "zstd":
-                raw = frames.decompressed(raw, ANSWER_LIMIT_BYTES)
-            return shapes.decode(raw, media_type) if raw else None
-        except InvalidArgument:
-            return None
-
-    def _words(self, answer: Answer) -> str:
-        return (
-            f"{self._session.address} answers with HTTP status {answer.status}, and not as docstore does; check the "
-            "address, and what stands in between"
-        )
+def _plain(headers: Any, raw: bytes) -> Any:
+    """The plain data of an answer; None if it is not of docstore."""
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in wire.MEDIA_TYPES:
+        return None
+    try:
+        if headers.get("content-encoding") == "zstd":
+            raw = wire.decompressed(raw, ANSWER_LIMIT_BYTES)
+        return wire.decode(raw, media_type) if raw else None
+    except InvalidArgument:
+        return None
 
 
 def _parameter(value: object) -> str:
@@ -605,3 +505,144 @@ def _seconds(header: str | None, given: Any) -> float | None:
         if 0 <= seconds <= 3600:
             return seconds
     return None
+
+
+# --- callers: what takes the steps, in a thread or in an event loop
+
+
+class Blocking:
+    """Base of the client for threads: its thread waits.
+
+    Args:
+        session: of its calls.
+        connections: `send` gives an answer that has status, headers, `read` and `close`.
+    """
+
+    def __init__(self, session: Session, connections: Any) -> None:
+        self._session = session
+        self._connections = connections
+
+    def _items(self, steps: Items[_T]) -> Iterator[_T]:
+        answer: Any = None
+        reply: object = None
+        try:
+            while True:
+                step = steps.send(reply)
+                reply = None
+                if isinstance(step, list):
+                    yield from step
+                    continue
+                try:
+                    if step is READ:
+                        reply = answer.read()
+                        continue
+                    if answer is not None:
+                        answer.close()
+                        answer = None
+                    if isinstance(step, Request):
+                        reply = answer = self._connections.send(step)
+                    else:
+                        time.sleep(step)
+                except Exception as error:
+                    reply = error
+        except StopIteration:
+            return
+        finally:
+            if answer is not None:
+                answer.close()
+
+
+class Awaiting:
+    """Base of the client for asyncio: its task waits.
+
+    Args:
+        session: of its calls.
+        connections: `send`, `read` and `sleep` are coroutines.
+    """
+
+    def __init__(self, session: Session, connections: Any) -> None:
+        self._session = session
+        self._connections = connections
+
+    async def _items(self, steps: Items[_T]) -> AsyncIterator[_T]:
+        answer: Any = None
+        reply: object = None
+        try:
+            while True:
+                step = steps.send(reply)
+                reply = None
+                if isinstance(step, list):
+                    for item in step:
+                        yield item
+                    continue
+                try:
+                    if step is READ:
+                        reply = await self._connections.read(answer)
+                        continue
+                    if answer is not None:
+                        answer.release()
+                        answer = None
+                    if isinstance(step, Request):
+                        reply = answer = await self._connections.send(step)
+                    else:
+                        await self._connections.sleep(step)
+                except Exception as error:
+                    reply = error
+        except StopIteration:
+            return
+        finally:
+            if answer is not None:
+                answer.release()
+
+
+class Asks(Generic[_P, _T]):
+    """A method of both clients: its steps give one result.  The client for asyncio returns a coroutine."""
+
+    def __init__(self, steps: Callable[Concatenate[Any, _P], Steps[_T]]) -> None:
+        steps.__annotations__["return"] = steps.__annotations__["return"].removeprefix("Steps[").removesuffix("]")
+
+        def only(made: Steps[_T]) -> Items[_T]:
+            yield [(yield from made)]
+
+        @wraps(steps)
+        def blocking(self: Any, *args: _P.args, **named: _P.kwargs) -> Any:
+            [found] = self._items(only(steps(self, *args, **named)))
+            return found
+
+        @wraps(steps)
+        async def awaiting(self: Any, *args: _P.args, **named: _P.kwargs) -> Any:
+            [found] = [item async for item in self._items(only(steps(self, *args, **named)))]
+            return found
+
+        self._of: dict[bool, Any] = {False: blocking, True: awaiting}
+
+    @overload
+    def __get__(self, caller: Blocking, owner: type) -> Callable[_P, _T]: ...
+    @overload
+    def __get__(self, caller: Awaiting, owner: type) -> Callable[_P, Coroutine[Any, Any, _T]]: ...
+    @overload
+    def __get__(self, caller: None, owner: type) -> Callable[..., Any]: ...
+    def __get__(self, caller: Any, owner: type) -> Any:
+        return self._of[issubclass(owner, Awaiting)].__get__(caller, owner)
+
+
+class Lists(Generic[_P, _T]):
+    """A method of both clients: its steps give items.  The client for asyncio returns an asynchronous iterator."""
+
+    def __init__(self, steps: Callable[Concatenate[Any, _P], Items[_T]]) -> None:
+        steps.__annotations__["return"] = steps.__annotations__["return"].replace("Items[", "Iterator[", 1)
+
+        @wraps(steps)
+        def items(self: Any, *args: _P.args, **named: _P.kwargs) -> Any:
+            return self._items(steps(self, *args, **named))
+
+        self._method: Any = items
+
+    @overload
+    def __get__(self, caller: Blocking, owner: type) -> Callable[_P, Iterator[_T]]: ...
+    @overload
+    def __get__(self, caller: Awaiting, owner: type) -> Callable[_P, AsyncIterator[_T]]: ...
+    @overload
+    def __get__(self, caller: None, owner: type) -> Callable[..., Any]: ...
+    def __get__(self, caller: Any, owner: type) -> Any:
+        return self._method.__get__(caller, owner)

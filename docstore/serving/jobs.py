@@ -10,14 +10,15 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from docstore.model.errors import InvalidArgument
 from docstore.reports.check import check
 from docstore.reports.dedup import By, dedup_stats
+from docstore.serving.client_calls import Job
 from docstore.serving.request import Refusal, failure, stopping
 from docstore.serving.telemetry import Log
 from docstore.serving.wire import plain, read
@@ -38,85 +39,8 @@ Progress = Callable[[str, int, int], None]
 """Gets the stage, how much is done, and of how much; raises `Stopped` in a job that is to stop."""
 
 
-class CompactJob(NamedTuple):
-    """See `DocumentStore.compact`."""
-
-    tablets: list[int] | None = None
-    level: str = "fast"
-    dry_run: bool = False
-
-
-class SweepJob(NamedTuple):
-    """See `SweepOptions`; `threads` is one, so that writes go on, and `pairs` is a file of the server's machine."""
-
-    threshold: float | None = None
-    text: str | None = None
-    shingle_words: int | None = None
-    policy: str = str(CanonicalPolicy.CANONICAL_LINK)
-    versions: bool = False
-    all_pairs: bool = False
-    dry_run: bool = False
-    pairs: str | None = None
-    threads: int = 1
-    apply: str | None = None
-    kinds: list[str] = list(APPLIED_KINDS)  # noqa: RUF012 - never changed
-    any_host: bool = False
-
-
-class BackupJob(NamedTuple):
-    """See `DocumentStore.backup`; the folder is one of the server's machine."""
-
-    folder: str
-
-
-class CheckJob(NamedTuple):
-    """See `docstore.reports.check`."""
-
-
-class ReindexJob(NamedTuple):
-    """See `docstore.sweep.reindex`."""
-
-    dry_run: bool = False
-
-
-class DedupStatsJob(NamedTuple):
-    """See `docstore.reports.dedup`."""
-
-    by: str | None = None
-
-
 class Stopped(Exception):
     """Raised inside a job that was asked to stop."""
-
-
-@dataclass
-class Job:
-    """One job, as it is told.
-
-    Attributes:
-        id: its name.
-        kind: compact, sweep, backup, check or reindex.
-        state: running, done, failed or cancelled.
-        stage, done, total: how far it is; total 0 where nobody knows.
-        started, ended: microseconds since 1970; 0 for not yet.
-        options: as it was asked for.
-        result: of one that is done.
-        error: of one that failed.
-        revision: grows with each change.
-    """
-
-    id: str
-    kind: str
-    options: dict[str, Any]
-    state: str = RUNNING
-    stage: str = ""
-    done: int = 0
-    total: int = 0
-    started: int = field(default_factory=lambda: time.time_ns() // 1000)
-    ended: int = 0
-    result: Any = None
-    error: dict[str, Any] | None = None
-    revision: int = 1
 
 
 class _Running:
@@ -159,16 +83,15 @@ class Jobs:
         """
         if kind not in KINDS:
             raise InvalidArgument(f"there is no job {kind[:100]!r}; there are {', '.join(KINDS)}")
-        asked, work = KINDS[kind]
-        given: Any = read(asked, dict(options), "options")
-        self._check_paths(given, is_local)
+        given = read(KINDS[kind], dict(options), "options")
+        self._check_paths(kind, given, is_local)
         if self._is_stopping:
             raise stopping()
         for other in self._jobs.values():
             if other.job.kind == kind and other.job.state == RUNNING:
                 raise Refusal(409, f"job {other.job.id} of that kind is running; wait for it, or cancel it")
         self._count += 1
-        running = _Running(Job(f"{kind}-{self._count}", kind, given._asdict()))
+        running = _Running(Job(f"{kind}-{self._count}", kind, given))
         self._jobs[running.job.id] = running
         while len(self._jobs) > MOST_KEPT:
             oldest = next((name for name, one in self._jobs.items() if one.job.state != RUNNING), None)
@@ -176,7 +99,7 @@ class Jobs:
                 break
             del self._jobs[oldest]
         loop = asyncio.get_running_loop()
-        thread = threading.Thread(target=self._run, args=(running, work, given, loop), name=f"docstore-{kind}")
+        thread = threading.Thread(target=self._run, args=(running, loop), name=f"docstore-{kind}")
         thread.daemon = True  # what a stop has waited for long enough must not keep the process
         thread.start()
         return running.job
@@ -237,8 +160,8 @@ class Jobs:
             raise Refusal(404, f"there is no job {name[:100]!r}; GET /v1/jobs lists them")
         return found
 
-    def _check_paths(self, given: object, is_local: bool) -> None:
-        path = given.folder if isinstance(given, BackupJob) else given.pairs if isinstance(given, SweepJob) else None
+    def _check_paths(self, kind: str, given: Mapping[str, Any], is_local: bool) -> None:
+        path = given.get("folder" if kind == "backup" else "pairs")
         if path is None:
             return
         if not Path(path).is_absolute() or "\0" in path:
@@ -246,12 +169,12 @@ class Jobs:
         if is_local:
             return
         root = None if self._backup_root is None else self._backup_root.resolve()
-        if not isinstance(given, BackupJob) or root is None or root not in Path(path).resolve().parents:
+        if kind != "backup" or root is None or root not in Path(path).resolve().parents:
             raise Refusal(
                 403, "over TCP files are written only below --backup-root, and only backups; or ask through the socket"
             )
 
-    def _run(self, running: _Running, work: _Work, given: Any, loop: asyncio.AbstractEventLoop) -> None:
+    def _run(self, running: _Running, loop: asyncio.AbstractEventLoop) -> None:
         job = running.job
         told = 0.0
 
@@ -278,7 +201,7 @@ class Jobs:
                 note()
 
         try:
-            job.result = plain(work(self._store, given, progress))
+            job.result = plain(KINDS[job.kind](self._store, progress, **job.options))
             state = DONE
         except Stopped:
             state = CANCELLED
@@ -292,31 +215,66 @@ class Jobs:
         note()
 
 
-_Work = Callable[[DocumentStore, Any, Progress], Any]
+# --- kinds of jobs: the keyword parameters are their options
 
 
-def _compact(store: DocumentStore, given: CompactJob, progress: Progress) -> Any:
+def _compact(
+    store: DocumentStore,
+    progress: Progress,
+    *,
+    tablets: list[int] | None = None,
+    level: str = "fast",
+    dry_run: bool = False,
+) -> Any:
+    """See `DocumentStore.compact`."""
     return store.compact(
-        tablets=given.tablets,
-        level=given.level,
-        dry_run=given.dry_run,
-        on_progress=lambda done, total: progress("records", done, total),
+        tablets=tablets, level=level, dry_run=dry_run, on_progress=lambda done, total: progress("records", done, total)
     )
 
 
-def _sweep(store: DocumentStore, given: SweepJob, progress: Progress) -> Any:
-    fields = given._asdict()
-    fields["policy"] = CanonicalPolicy(given.policy) if given.policy in list(CanonicalPolicy) else given.policy
-    fields["kinds"] = tuple(given.kinds)
-    fields["pairs"] = None if given.pairs is None else Path(given.pairs)
-    return sweep(store, SweepOptions(**fields), progress).as_dict()
+def _sweep(
+    store: DocumentStore,
+    progress: Progress,
+    *,
+    threshold: float | None = None,
+    text: str | None = None,
+    shingle_words: int | None = None,
+    policy: str = str(CanonicalPolicy.CANONICAL_LINK),
+    versions: bool = False,
+    all_pairs: bool = False,
+    dry_run: bool = False,
+    pairs: str | None = None,
+    threads: int = 1,
+    apply: str | None = None,
+    kinds: Sequence[str] = APPLIED_KINDS,
+    any_host: bool = False,
+) -> Any:
+    """See `SweepOptions`; `threads` is one, so that writes go on, and `pairs` is a file of the server's machine."""
+    known: Any = CanonicalPolicy(policy) if policy in list(CanonicalPolicy) else policy  # the options refuse others
+    options = SweepOptions(
+        threshold=threshold,
+        text=text,
+        shingle_words=shingle_words,
+        policy=known,
+        versions=versions,
+        all_pairs=all_pairs,
+        dry_run=dry_run,
+        pairs=None if pairs is None else Path(pairs),
+        threads=threads,
+        apply=apply,
+        kinds=tuple(kinds),
+        any_host=any_host,
+    )
+    return sweep(store, options, progress).as_dict()
 
 
-def _backup(store: DocumentStore, given: BackupJob, progress: Progress) -> Any:
-    return asdict(store.backup(given.folder, lambda done, total: progress("bytes", done, total)))
+def _backup(store: DocumentStore, progress: Progress, *, folder: str) -> Any:
+    """See `DocumentStore.backup`; the folder is one of the server's machine."""
+    return asdict(store.backup(folder, lambda done, total: progress("bytes", done, total)))
 
 
-def _check(store: DocumentStore, _given: CheckJob, progress: Progress) -> Any:
+def _check(store: DocumentStore, progress: Progress) -> Any:
+    """See `docstore.reports.check`."""
     problems: list[dict[str, str]] = []
     count = 0
     for problem in check(store.opened, lambda rows: progress("rows", rows, 0)):
@@ -326,24 +284,23 @@ def _check(store: DocumentStore, _given: CheckJob, progress: Progress) -> Any:
     return {"count": count, "problems": problems}
 
 
-def _reindex(store: DocumentStore, given: ReindexJob, progress: Progress) -> Any:
-    return reindex(
-        store, dry_run=given.dry_run, on_progress=lambda report: progress("pages", report.pages, 0)
-    ).as_dict()
+def _reindex(store: DocumentStore, progress: Progress, *, dry_run: bool = False) -> Any:
+    """See `docstore.sweep.reindex`."""
+    return reindex(store, dry_run=dry_run, on_progress=lambda report: progress("pages", report.pages, 0)).as_dict()
 
 
-def _dedup_stats(store: DocumentStore, given: DedupStatsJob, _progress: Progress) -> Any:
-    if given.by is not None and given.by not in list(By):
-        raise InvalidArgument(f"by is one of {', '.join(By)}, not {given.by[:100]!r}")
-    return dedup_stats(store, None if given.by is None else By(given.by))
+def _dedup_stats(store: DocumentStore, _progress: Progress, *, by: str | None = None) -> Any:
+    """See `docstore.reports.dedup`."""
+    if by is not None and by not in list(By):
+        raise InvalidArgument(f"by is one of {', '.join(By)}, not {by[:100]!r}")
+    return dedup_stats(store, None if by is None else By(by))
 
 
-KINDS: Final[Mapping[str, tuple[type, _Work]]] = {
-    "compact": (CompactJob, _compact),
-    "sweep": (SweepJob, _sweep),
-    "backup": (BackupJob, _backup),
-    "check": (CheckJob, _check),
-    "reindex": (ReindexJob, _reindex),
-    "dedup-stats": (DedupStatsJob, _dedup_stats),
+KINDS: Final[Mapping[str, Callable[..., Any]]] = {
+    "compact": _compact,
+    "sweep": _sweep,
+    "backup": _backup,
+    "check": _check,
+    "reindex": _reindex,
+    "dedup-stats": _dedup_stats,
 }
-"""Jobs by kind: their options, and what does them."""

@@ -1,43 +1,38 @@
 """Requests as values and values as answers: JSON for people, msgpack for programs, zstd for clients that accept it.
 
-The message types come after what reads and writes them: what requests hold and answers give, next to the types of the
-public API.  Each is read by `wire.read`, and described in the OpenAPI.
+What a request holds is said once, by the keyword parameters of its handler: see `takes`.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from typing import Any, Final, TypeVar
 
 import zstandard
 from litestar import Request, Response
 from litestar.di import NamedDependency
 from litestar.response import Stream
 
-from docstore.model.types import (
-    Append,
-    Cell,
-    Condition,
-    DeleteCells,
-    DeleteFamily,
-    DeleteRow,
-    Increment,
-    Page,
-    PutResult,
-    ReadSpec,
-    SetCell,
-    Verdict,
-)
-from docstore.reading.answers import Similar
-from docstore.reading.cells import Row
 from docstore.reading.documents import Document
-from docstore.reading.snippet import DEFAULT_LENGTH, Snippet
-from docstore.serving import wire_frames as frames
 from docstore.serving.request import LONG_BYTES, ZSTD, Refusal, Role, context_of, failure
 from docstore.serving.service import Service
-from docstore.serving.wire import JSON, MEDIA_TYPES, MSGPACK, count_values, decode, plain, read, to_json, to_msgpack
+from docstore.serving.wire import (
+    FRAMES,
+    JSON,
+    MEDIA_TYPES,
+    MSGPACK,
+    decode,
+    encode_end,
+    encode_error,
+    encode_items,
+    plain,
+    read,
+    to_json,
+    to_msgpack,
+    weight,
+)
 
 AnyRequest = Request[Any, Any, Any]
 Asked = NamedDependency[Service]
@@ -59,8 +54,28 @@ PAUSE: Final = object()
 _T = TypeVar("_T")
 
 
-async def message(request: AnyRequest, service: Service, kind: type[_T]) -> _T:
-    """What a request holds.
+def takes(*, is_long: bool = False) -> Callable[[Callable[..., Awaitable[_T]]], Callable[..., Awaitable[_T]]]:
+    """Makes a handler of a function whose keyword parameters are the fields of the request's message.
+
+    Their names, types and defaults are what is read, refused and described in the OpenAPI.
+
+    Args:
+        is_long: it holds bodies, values or the groups of long results; every other one has at most `Limits.call_bytes`.
+    """
+
+    def made(function: Callable[..., Awaitable[_T]]) -> Callable[..., Awaitable[_T]]:
+        async def handler(request: AnyRequest, service: Asked) -> Any:
+            return await function(request, service, **await message(request, service, function, is_long))
+
+        handler.__name__, handler.__doc__ = function.__name__, function.__doc__
+        handler.message = function  # type: ignore[attr-defined]
+        return handler
+
+    return made
+
+
+async def message(request: AnyRequest, service: Service, kind: Any, is_long: bool) -> dict[str, Any]:
+    """The fields of a request's message.
 
     Raises:
         Refusal: its content type is unknown (415), its body is too long or too slow, it has too many values (413), or
@@ -73,13 +88,14 @@ async def message(request: AnyRequest, service: Service, kind: type[_T]) -> _T:
         raise Refusal(415, f"Content-Type {content_type!r:.100} is none of {JSON}, {MSGPACK}")
     limits = service.settings.limits
     most = min(limits.values, limits.waiting_bytes // (2 * VALUE_BYTES))
-    raw = await context.body(limits.request_bytes if kind in LONG_MESSAGES else limits.call_bytes)
+    raw = await context.body(limits.request_bytes if is_long else limits.call_bytes)
 
     def count() -> int:
         return count_values(raw, content_type, most)
 
-    def decoded() -> _T:
-        return read(kind, decode(raw, content_type))
+    def decoded() -> dict[str, Any]:
+        fields: dict[str, Any] = read(kind, decode(raw, content_type))
+        return fields
 
     is_short = len(raw) < LONG_BYTES
     values = count() if is_short else await service.read(count)
@@ -116,8 +132,7 @@ def encoder(request: AnyRequest) -> Callable[[object], bytes]:
     packs, compresses = wants_msgpack(request), wants_zstd(request)
 
     def encode(value: object) -> bytes:
-        named = by_name(value)
-        raw = to_msgpack(named) if packs else to_json(shown(named))
+        raw = to_msgpack(value) if packs else to_json(shown(value))
         if compresses and len(raw) >= LEAST_COMPRESSED_BYTES:
             return zstandard.ZstdCompressor(level=_LEVEL).compress(raw)
         return raw
@@ -160,8 +175,12 @@ async def stream(
         items: begins to read them.
         resume_after: the key of an item, after which a later request may go on; it is given at the end.
     """
-    form = _Frames(wants_zstd(request)) if frames.MEDIA_TYPE in request.headers.get("accept", "") else _Lines()
-    source = _Source(items, form, resume_after)
+    source = _Source(
+        items,
+        resume_after,
+        packs=FRAMES in request.headers.get("accept", ""),
+        compresses=wants_zstd(request),
+    )
     service.begin_stream(source)
     first = await service.read_much(source.next_chunk)  # what is wrong with the call gets a status
 
@@ -178,45 +197,17 @@ async def stream(
             source.close()
             service.end_stream(source)
 
-    return Stream(chunks(), media_type=form.media_type, headers={"vary": "accept, accept-encoding"})
-
-
-class _Frames:
-    """Items as frames."""
-
-    media_type = frames.MEDIA_TYPE
-
-    def __init__(self, compress: bool) -> None:
-        self._compress = compress
-
-    def items(self, items: list[Any]) -> bytes:
-        return frames.encode_items([by_name(item) for item in items], compress=self._compress)
-
-    def end(self, count: int, more: dict[str, Any]) -> bytes:
-        return frames.encode_end(count, **more)
-
-    def error(self, error: Exception) -> bytes:
-        return frames.encode_error(error)
-
-
-class _Lines:
-    """Items as lines of JSON."""
-
-    media_type = LINES
-
-    def items(self, items: list[Any]) -> bytes:
-        return b"".join(to_json(shown(by_name(item))) + b"\n" for item in items)
-
-    def end(self, count: int, more: dict[str, Any]) -> bytes:
-        return to_json({"end": {"count": count, **more}}) + b"\n"
-
-    def error(self, error: Exception) -> bytes:
-        return to_json(failure(error)[1]) + b"\n"
+    media_type = FRAMES if source.packs else LINES
+    return Stream(chunks(), media_type=media_type, headers={"vary": "accept, accept-encoding"})
 
 
 class _Source:
     """Items cut into chunks; one thread at a time.  PAUSE among the items may end a chunk, and is never given.
 
+    Args:
+        items, resume_after: see `stream`.
+        packs: as frames, else as lines of JSON.
+        compresses: frames with zstd.
     Attributes:
         is_done: there are no more chunks.
     """
@@ -224,11 +215,14 @@ class _Source:
     def __init__(
         self,
         items: Callable[[], Iterable[Any]],
-        form: _Frames | _Lines,
         resume_after: Callable[[Any], bytes | str] | None,
+        *,
+        packs: bool,
+        compresses: bool,
     ) -> None:
         self._begin = items
-        self._form = form
+        self.packs = packs
+        self._compresses = compresses
         self._resume_after = resume_after
         self._items: Iterator[Any] | None = None
         self._last: Any = None
@@ -257,7 +251,7 @@ class _Source:
                     break
                 continue
             taken.append(item)
-            taken_bytes += frames.weight(item)
+            taken_bytes += weight(item)
             if taken_bytes >= _CHUNK_BYTES or len(taken) >= _CHUNK_ITEMS:
                 break
         else:
@@ -265,11 +259,18 @@ class _Source:
         self._count += len(taken)
         if taken:
             self._last = taken[-1]
-        chunk = self._form.items(taken) if taken else b""
+        chunk = b""
+        if taken and self.packs:
+            chunk = encode_items(taken, compress=self._compresses)
+        elif taken:
+            chunk = b"".join(to_json(shown(item)) + b"\n" for item in taken)
         if self.is_done:
             has_place = self._resume_after is not None and self._last is not None
             more = {"next": self._resume_after(self._last)} if has_place and self._resume_after else {}
-            chunk += self._form.end(self._count, more)
+            if self.packs:
+                chunk += encode_end(self._count, **more)
+            else:
+                chunk += to_json({"end": {"count": self._count, **more}}) + b"\n"
         return chunk
 
     def guarded_chunk(self) -> bytes:
@@ -278,7 +279,7 @@ class _Source:
             return self.next_chunk()
         except Exception as error:
             self.is_done = True
-            return self._form.error(error)
+            return encode_error(error) if self.packs else to_json(failure(error)[1]) + b"\n"
 
     def close(self) -> None:
         """Close what is read from; a thread that reads just now does it at its end."""
@@ -293,297 +294,120 @@ class _Source:
             self._in_use.release()
 
 
-# --- message types
-
-AnyMutation = SetCell | DeleteCells | DeleteFamily | DeleteRow
-AnyRule = Append | Increment
-
-
-def by_name(value: object) -> object:
-    """An answer of this module as a map: its fields may become more; the public types stay as they are."""
-    is_ours = isinstance(value, tuple) and type(value).__module__ == __name__
-    return value._asdict() if is_ours else value  # type: ignore[attr-defined]
-
-
-class PutPage(NamedTuple):
-    """One page to write; see `DocumentStore.put_page`.
-
-    Attributes:
-        page: as fetched.
-        policies: what to do per verdict; null takes the schema's.
-        anchors, links, any_time, keep_body: as in Python.
-        dry_run: give the verdict, and write nothing.
-    """
-
-    page: Page
-    policies: dict[str, str] | None = None
-    anchors: bool = False
-    links: bool = False
-    any_time: bool = False
-    keep_body: bool = True
-    dry_run: bool = False
-
-
-class PutPages(NamedTuple):
-    """Pages to write, in order; see `DocumentStore.put_pages`."""
-
-    pages: list[Page]
-    policies: dict[str, str] | None = None
-    anchors: bool = False
-    links: bool = False
-    any_time: bool = False
-    keep_body: bool = True
-    dry_run: bool = False
-
-
-class Results(NamedTuple):
-    """A result for each page, in order; with an error they are those of the first pages, which are committed."""
-
-    results: list[PutResult]
-
-
-class GetPages(NamedTuple):
-    """Pages to read; see `DocumentStore.get_many`."""
-
-    urls: list[str]
-    at: int | None = None
-    families: list[str] | None = None
-
-
-class Captures(NamedTuple):
-    """Captures of one page, newest first."""
-
-    captures: list[Document]
-
-
-class Validators(NamedTuple):
-    """What a conditional request sends."""
-
-    etag: str
-    last_modified: str
-    last_visit: int
-
-
-class Deleted(NamedTuple):
-    """Whether there was anything to delete."""
-
-    deleted: bool
-
-
-class AddAnchor(NamedTuple):
-    """A link with its text; see `DocumentStore.add_anchor`."""
-
-    target_url: str
-    source_url: str
-    text: str
-    at: int | None = None
-    any_time: bool = False
-
-
-class Done(NamedTuple):
-    """It is done."""
-
-
-class FindSimilar(NamedTuple):
-    """A stored page (`url`), or a body that need not be stored; see `DocumentStore.similar`."""
-
-    url: str | None = None
-    body: bytes | None = None
-    threshold: float | None = None
-    limit: int = 10
-
-
-class SimilarPages(NamedTuple):
-    """Pages like it, most similar first."""
-
-    similar: list[Similar]
-
-
-class Snippets(NamedTuple):
-    """Pages and a query; see `DocumentStore.snippets`."""
-
-    urls: list[str]
-    query: str = ""
-    length: int = DEFAULT_LENGTH
-    at: int | None = None
-
-
-class SnippetList(NamedTuple):
-    """A snippet for each page, null for one without text."""
-
-    snippets: list[Snippet | None]
-
-
-class Collapse(NamedTuple):
-    """Search results, best first; see `DocumentStore.collapse`.
-
-    Attributes:
-        urls: of the results.
-        taken: of results that are sent in parts: the groups that earlier parts have a page of, [] with the first part.
-            The answer has those for the next part.
-    """
-
-    urls: list[str]
-    taken: list[bytes] | None = None
-
-
-class Rejected(NamedTuple):
-    """A capture that a policy rejected."""
-
-    url: str
-    timestamp: int
-    verdict: Verdict
-
-
-class Listed(NamedTuple):
-    """A stored page in a listing."""
-
-    url: str
-    row_key: bytes
-    timestamp: int
-
-
-class ReadRow(NamedTuple):
-    """A row, by `url` or `row_key`; see `DocumentStore.cells`."""
-
-    url: str | None = None
-    row_key: bytes | None = None
-    spec: ReadSpec | None = None
-
-
-class OneRow(NamedTuple):
-    """The row; null where it has no such cells."""
-
-    row: Row | None
-
-
-class Scan(NamedTuple):
-    """Rows to read, those after `after`; see `DocumentStore.cells.scan`."""
-
-    prefix: str | None = None
-    host: str | None = None
-    start: bytes = b""
-    end: bytes | None = None
-    after: bytes | None = None
-    qualifier_regex: str | None = None
-    limit: int | None = None
-    spec: ReadSpec | None = None
-
-
-class RowChange(NamedTuple):
-    """Mutations of one row, by `url` or `row_key`."""
-
-    mutations: list[AnyMutation]
-    url: str | None = None
-    row_key: bytes | None = None
-
-
-class Apply(NamedTuple):
-    """Mutations of rows, each row all or none."""
-
-    rows: list[RowChange]
-
-
-class CheckAndMutate(NamedTuple):
-    """A condition, and what to apply where it holds and where not."""
-
-    condition: Condition
-    then: list[AnyMutation]
-    otherwise: Sequence[AnyMutation] = ()
-    url: str | None = None
-    row_key: bytes | None = None
-
-
-class Held(NamedTuple):
-    """Whether the condition held."""
-
-    held: bool
-
-
-class ReadModifyWrite(NamedTuple):
-    """Rules to apply to the newest values of columns."""
-
-    rules: list[AnyRule]
-    url: str | None = None
-    row_key: bytes | None = None
-
-
-LONG_MESSAGES = frozenset({PutPage, PutPages, FindSimilar, Collapse, Apply, CheckAndMutate, ReadModifyWrite})
-"""Messages that hold bodies, values or the groups of long results; every other one has at most `Limits.call_bytes`."""
-
-
-class Cells(NamedTuple):
-    """Cells, as they are now."""
-
-    cells: list[Cell]
-
-
-class Acknowledged(NamedTuple):
-    """How many entries the list of what was lost had."""
-
-    acknowledged: int
-
-
-class StoredBytes(NamedTuple):
-    """Bytes in segments."""
-
-    stored_bytes: int
-
-
-class Losses(NamedTuple):
-    """What opens of this store have found lost."""
-
-    lost: list[Any]
-    lost_commits: list[Any]
-    set_aside: list[Any]
-
-
-class Bounds(NamedTuple):
-    """How much one request may hold."""
-
-    request_bytes: int
-    batch_pages: int
-    urls: int
-    call_bytes: int
-
-
-class About(NamedTuple):
-    """What this server is.
-
-    Attributes:
-        docstore: its version.
-        boot: names this run of it.
-        pid: its process.
-        path: of the store.
-        archive: URL of the archive API, or "".
-        limits: of one request.
-        role: what the client may do.
-    """
-
-    docstore: str
-    boot: str
-    pid: int
-    path: str
-    archive: str
-    limits: Bounds
-    role: str
-
-
-# --- options of a route: what it takes, gives and needs; the OpenAPI is made from them
+# --- options of a route: what it gives and needs; the OpenAPI is made from them, and from what its message takes
 
 ROLE: Final = "role"
-TAKES: Final = "takes"
 GIVES: Final = "gives"
 STREAMS: Final = "streams"
 
 
-def opens(role: Role, *, takes: Any = None, gives: Any = None, streams: Any = None) -> dict[str, Any]:
+def opens(role: Role, *, gives: Any = None, streams: bool = False) -> dict[str, Any]:
     """Options of a route.
 
     Args:
         role: that a client needs.
-        takes: type of its message; `bytes` for a body as it comes.
-        gives: type of its answer; `bytes` for one as it is.
-        streams: type of the items of its answer.
+        gives: type of its answer; `bytes` for one as it is; a dict has the types of its fields.
+        streams: its answer is many items.
     """
-    return {ROLE: role, TAKES: takes, GIVES: gives, STREAMS: streams}
+    return {ROLE: role, GIVES: gives, STREAMS: streams}
+
+
+# --- the count of a message's values, before anything is built
+
+
+def count_values(raw: bytes, media_type: str, most: int) -> int:
+    """How many values a message announces, each item, key and container; nothing is built.
+
+    A message of 2 KB can unpack to 60 million empty lists of 56 bytes each, and an array header of 5 bytes makes the
+    decoder allocate 8 bytes for each item that it announces.  So the announced values are counted first.
+
+    Args:
+        raw: the message.
+        media_type: its encoding; JSON may be counted a little too high.
+        most: counting stops above it.
+    Returns:
+        The count; a message that is cut off is counted up to there, and `decode` refuses it.
+    """
+    return _count_json(raw, most) if media_type == JSON else _count_msgpack(raw, most)
+
+
+def _count_json(raw: bytes, most: int) -> int:
+    """Each value but the first stands after a comma, a colon or an opening bracket; those in strings do not count.
+
+    No single step takes long: one that looks at the whole message would stop all other threads meanwhile.
+    """
+    count = 1 + _json_marks(raw, 0, len(raw))
+    if count <= most:
+        return count
+    count, strings, place = 1, 0, 0
+    while place >= 0 and max(count, strings) <= most:
+        quote = raw.find(b'"', place)
+        count += _json_marks(raw, place, quote if quote >= 0 else len(raw))
+        strings += 1
+        place = _after_string(raw, quote + 1) if quote >= 0 else -1
+    return max(count, strings)
+
+
+def _json_marks(raw: bytes, start: int, end: int) -> int:
+    steps = ((place, min(place + _JSON_STEP_BYTES, end)) for place in range(start, end, _JSON_STEP_BYTES))
+    return sum(raw.count(mark, *step) for step in steps for mark in (b",", b":", b"[", b"{"))
+
+
+def _after_string(raw: bytes, place: int) -> int:
+    """Where a JSON string ends that begins before `place`; -1 if it does not."""
+    while (quote := raw.find(b'"', place)) >= 0:
+        inside = raw[place:quote]
+        if (len(inside) - len(inside.rstrip(b"\\"))) % 2 == 0:
+            return quote + 1
+        place = quote + 1
+    return -1
+
+
+def _count_msgpack(raw: bytes, most: int) -> int:
+    count = left = 1  # announced by headers; of these not passed yet
+    place, length = 0, len(raw)
+    while left and place < length and count <= most:
+        tag = raw[place]
+        if 0xA0 <= tag < 0xC0:  # a short string, as most values are
+            place += tag - 0x9F
+            left -= 1
+            continue
+        skipped, announced, width, factor = _TAGS[tag]
+        place += 1 + skipped
+        left += announced - 1
+        if width:
+            size = int.from_bytes(raw[place : place + width], "big")
+            place += width
+            if factor:
+                announced = size * factor
+                left += announced
+            else:
+                place += size
+        count += announced
+    return count
+
+
+def _msgpack_tags() -> list[tuple[int, int, int, int]]:
+    """For each first byte of a value: bytes to skip, values in it, bytes of its length, values for each of the length.
+
+    Without the last the length is one of bytes.  Source: the msgpack specification, "Formats".
+    """
+    tags = [(0, 0, 0, 0)] * 256
+    for number in range(16):
+        tags[0x80 + number] = (0, 2 * number, 0, 0)
+        tags[0x90 + number] = (0, number, 0, 0)
+    for number in range(32):
+        tags[0xA0 + number] = (number, 0, 0, 0)
+    for power in range(3):
+        tags[0xC4 + power] = tags[0xD9 + power] = (0, 0, 1 << power, 0)  # bytes, strings
+        tags[0xC7 + power] = (0, 0, 1 << power, 0)  # extensions, which `decode` refuses
+    for tag, size in zip((0xCA, 0xCB, *range(0xCC, 0xD4)), (4, 8, 1, 2, 4, 8, 1, 2, 4, 8), strict=True):
+        tags[tag] = (size, 0, 0, 0)  # numbers
+    for power in range(2):
+        tags[0xDC + power] = (0, 0, 2 << power, 1)
+        tags[0xDE + power] = (0, 0, 2 << power, 2)
+    return tags
+
+
+_TAGS: Final = _msgpack_tags()
+_JSON_STEP_BYTES: Final = 1 << 20

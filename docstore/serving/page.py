@@ -24,16 +24,15 @@ from docstore.model import capture, keys
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument
 from docstore.model.keys import shown_url, url_of
 from docstore.model.types import ReadSpec, VerdictKind
-from docstore.reading.documents import Capture, Document, rejection_of
+from docstore.reading.documents import Document, rejection_of
 from docstore.reports.worddiff import Change, Piece, word_diff
 from docstore.serving.messages import AnyRequest, Asked, opens
 from docstore.serving.request import (
     CHALLENGE,
-    Access,
+    Admission,
     Refusal,
     RequestContext,
     Role,
-    Tokens,
     context_of,
     failure,
     is_bug,
@@ -50,140 +49,110 @@ STARTED_HERE: Final = ("compact", "sweep", "check")
 MOST_FORM_BYTES: Final = 10_000
 LARGEST_TIME: Final = 2**62
 
-View = Callable[[], dict[str, Any]]
+Given = Mapping[str, str]
+"""Parameters of a request."""
+VIEWS: Final[Mapping[str, tuple[str, Callable[[Service, Given], dict[str, Any]]]]] = {
+    "/": ("overview.html", lambda service, _given: overview(service.store, service.metrics.rate.minutes())),
+    "/page": (
+        "lookup.html",
+        lambda service, given: lookup(service.store, given.get("url", ""), _time(given, "at")),
+    ),
+    "/list": (
+        "list.html",
+        lambda service, given: listing(service.store, given.get("prefix", "").strip(), given.get("after", "")),
+    ),
+    "/clusters": ("clusters.html", lambda service, given: clusters(service.store, given.get("after", ""))),
+    "/diff": (
+        "diff.html",
+        lambda service, given: comparison(
+            service.store, given.get("a", ""), _time(given, "a_at"), given.get("b", ""), _time(given, "b_at")
+        ),
+    ),
+    "/jobs": ("jobs.html", lambda _service, _given: {}),
+}
+"""Templates by path, and what makes their values."""
 
 
-def make_page(tokens: Tokens | None) -> list[Any]:
+def make_page(admission: Admission) -> list[Any]:
     """The routes.
 
     Args:
-        tokens: who may do what; None where only this machine can ask.
+        admission: who may do what.
     """
-    access = Access(tokens)
 
-    async def answer(request: AnyRequest, service: Service, template: str, view: View | None) -> Response[bytes]:
-        context = context_of(request.scope)
-        if access.role(context) < Role.READ:
-            return _denied(access, context, service)
-        base = _base(access, context, service)
-        status = 200
-        try:
-            values = await service.read(view) if view else {}
-            if values.get("page", True) is None or values.get("pages", True) is None:
-                status = 404
-            raw = await service.read(render, template, base | values)
-        except DocstoreError as error:
-            if is_bug(error):
-                raise
-            status = failure(error)[0]
-            raw = render("error.html", base | {"message": str(error)})
-        return html(raw, status)
+    def shows(template: str, view: Callable[[Service, Given], dict[str, Any]]) -> Any:
+        async def show(request: AnyRequest, service: Asked) -> Response[bytes]:
+            context = context_of(request.scope)
+            if admission.visitor(context) < Role.READ:
+                return _denied()
+            base = _base(admission, context, service)
+            status = 200
+            try:
+                values = await service.read(lambda: view(service, _parameters(request.scope["query_string"])))
+                if values.get("page", True) is None or values.get("pages", True) is None:
+                    status = 404
+                raw = await service.read(render, template, base | values)
+            except DocstoreError as error:
+                if is_bug(error):
+                    raise
+                status = failure(error)[0]
+                raw = render("error.html", base | {"message": str(error)})
+            return html(raw, status)
 
-    @get("/", opt=OPEN)
-    async def show_overview(request: AnyRequest, service: Asked) -> Response[bytes]:
-        """How much there is."""
-        return await answer(
-            request, service, "overview.html", lambda: overview(service.store, service.metrics.rate.minutes())
-        )
-
-    @get("/page", opt=OPEN)
-    async def show_page(request: AnyRequest, service: Asked) -> Response[bytes]:
-        """One URL."""
-        given = _Query(request)
-        return await answer(
-            request, service, "lookup.html", lambda: lookup(service.store, given.text("url"), given.time("at"))
-        )
-
-    @get("/list", opt=OPEN)
-    async def show_list(request: AnyRequest, service: Asked) -> Response[bytes]:
-        """URLs with a prefix."""
-        given = _Query(request)
-
-        def view() -> dict[str, Any]:
-            return listing(service.store, given.text("prefix").strip(), given.text("after"))
-
-        return await answer(request, service, "list.html", view)
-
-    @get("/clusters", opt=OPEN)
-    async def show_clusters(request: AnyRequest, service: Asked) -> Response[bytes]:
-        """Clusters of the last sweep."""
-        given = _Query(request)
-        return await answer(request, service, "clusters.html", lambda: clusters(service.store, given.text("after")))
-
-    @get("/diff", opt=OPEN)
-    async def show_diff(request: AnyRequest, service: Asked) -> Response[bytes]:
-        """Two captures side by side."""
-        given = _Query(request)
-
-        def view() -> dict[str, Any]:
-            one, other = given.text("a"), given.text("b")
-            return comparison(service.store, one, given.time("a_at"), other, given.time("b_at"))
-
-        return await answer(request, service, "diff.html", view)
-
-    @get("/jobs", opt=OPEN)
-    async def show_jobs(request: AnyRequest, service: Asked) -> Response[bytes]:
-        """Long work, running and done."""
-        return await answer(request, service, "jobs.html", None)
+        return show
 
     @post("/jobs", opt=OPEN, status_code=303)
     async def change_jobs(request: AnyRequest, service: Asked) -> Response[bytes]:
         """Start or stop a job; then its list."""
         context = context_of(request.scope)
-        if access.role(context) < Role.READ:
-            return _denied(access, context, service)
+        if admission.visitor(context) < Role.READ:
+            return _denied()
         try:
             if context.role < Role.ADMIN:
                 raise Refusal(403, "starting and stopping jobs needs a token of the role admin")
             form = await _form(context)
-            if not access.is_proof(context, form.get("proof", "")):
+            if not admission.is_proof(context, form.get("proof", "")):
                 raise Refusal(403, "this form is of an earlier run of the server; load the page again")
             _change(service, form)
         except DocstoreError as error:
             if is_bug(error):
                 raise
-            base = _base(access, context, service)
+            base = _base(admission, context, service)
             return html(render("error.html", base | {"message": str(error)}), failure(error)[0])
         return html(b"", 303, {"location": "/jobs"})
 
     @get("/page.css", opt=OPEN, sync_to_thread=False)
     def show_style() -> Response[bytes]:
         """The style sheet; it says nothing of the store."""
-        return style()
+        headers = {
+            "x-content-type-options": "nosniff",
+            "cache-control": "max-age=300",
+            "content-security-policy": "default-src 'none'",
+        }
+        return Response(_style_sheet(), headers=headers, media_type="text/css")
 
-    return [
-        show_overview, show_page, show_list, show_clusters, show_diff, show_jobs, change_jobs, show_style,
-    ]  # fmt: skip
-
-
-class _Query:
-    """Parameters of a request; a wrong one is told when the view is made, so that it is shown as a page."""
-
-    def __init__(self, request: AnyRequest) -> None:
-        raw = request.scope["query_string"].decode("latin-1")
-        try:
-            self._values = parse_qs(raw, errors="surrogateescape", max_num_fields=20)
-            self._is_wrong = False
-        except ValueError:
-            self._values, self._is_wrong = {}, True
-
-    def text(self, name: str) -> str:
-        """A parameter; "" if it is not there."""
-        if self._is_wrong:
-            raise InvalidArgument("this address has more parameters than any page here")
-        return self._values.get(name, [""])[0]
-
-    def time(self, name: str) -> int | None:
-        """A time in microseconds; None if it is not there."""
-        value = self.text(name)
-        if not value:
-            return None
-        if not value.isascii() or not value.isdecimal() or len(value) > 19 or int(value) > LARGEST_TIME:
-            raise InvalidArgument(f"{name} is a time in microseconds since 1970, not {value[:40]!r}")
-        return int(value)
+    return [*(get(path, opt=OPEN)(shows(*view)) for path, view in VIEWS.items()), change_jobs, show_style]
 
 
-def _base(access: Access, context: RequestContext, service: Service) -> dict[str, Any]:
+def _parameters(raw: bytes) -> Given:
+    try:
+        found = parse_qs(raw.decode("latin-1"), errors="surrogateescape", max_num_fields=20)
+    except ValueError as error:
+        raise InvalidArgument("this address has more parameters than any page here") from error
+    return {name: values[0] for name, values in found.items()}
+
+
+def _time(given: Given, name: str) -> int | None:
+    """A time in microseconds; None if it is not there."""
+    value = given.get(name, "")
+    if not value:
+        return None
+    if not value.isascii() or not value.isdecimal() or len(value) > 19 or int(value) > LARGEST_TIME:
+        raise InvalidArgument(f"{name} is a time in microseconds since 1970, not {value[:40]!r}")
+    return int(value)
+
+
+def _base(admission: Admission, context: RequestContext, service: Service) -> dict[str, Any]:
     """Values of every template."""
     may_change = context.role >= Role.ADMIN
     jobs = [asdict(job) for job in service.jobs.list()]
@@ -195,13 +164,13 @@ def _base(access: Access, context: RequestContext, service: Service) -> dict[str
         "running": [job for job in jobs if job["state"] == "running"],
         "trouble": service.health.trouble(),
         "may_change": may_change,
-        "proof": access.proof(context) if may_change else "",
+        "proof": admission.proof(context) if may_change else "",
         "archive_url": service.archive_url,
         "startable": STARTED_HERE,
     }
 
 
-def _denied(access: Access, context: RequestContext, service: Service) -> Response[bytes]:
+def _denied() -> Response[bytes]:
     values = {"version": __version__, "store_name": "", "client_name": "", "running": [], "trouble": ""}
     return html(render("denied.html", values), 401, {"www-authenticate": CHALLENGE})
 
@@ -283,16 +252,6 @@ def _style_sheet() -> bytes:
     return files("docstore.serving").joinpath("templates/style.css").read_bytes()
 
 
-def style() -> Response[bytes]:
-    """The style sheet."""
-    headers = {
-        "x-content-type-options": "nosniff",
-        "cache-control": "max-age=300",
-        "content-security-policy": "default-src 'none'",
-    }
-    return Response(_style_sheet(), headers=headers, media_type="text/css")
-
-
 # --- values as people read them: sizes, shares, times, and lines of a drawing
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -356,33 +315,25 @@ def address(path: str, **parameters: object) -> str:
     return f"{path}?{urlencode(given, errors='surrogatepass')}" if given else path
 
 
-class Bar(NamedTuple):
-    """A part of a bar: where it begins, how wide it is, and whose it is."""
-
-    x: float
-    width: float
-    name: str
-    value: int
-
-
-def verdict_bar(counts: Mapping[str, int]) -> list[Bar]:
-    """Verdicts as parts of one bar, in their rank."""
+def verdict_bar(counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Verdicts as parts of one bar, in their rank: where each begins, how wide it is, and whose it is."""
     total = sum(counts.values())
-    bars, x = [], 0.0
+    bars: list[dict[str, Any]] = []
+    x = 0.0
     for kind in VerdictKind:
         count = counts.get(kind, 0)
         width = WIDTH * count / total if total else 0.0
-        bars.append(Bar(round(x, 2), round(width, 2), str(kind), count))
+        bars.append({"x": round(x, 2), "width": round(width, 2), "name": str(kind), "value": count})
         x += width
     return bars
 
 
-def columns(counts: Sequence[int], height: int) -> list[Bar]:
+def columns(counts: Sequence[int], height: int) -> list[dict[str, Any]]:
     """A column for each count; `width` is its height here."""
-    most = max(counts, default=0)
+    most = max(counts, default=0) or 1
     step = WIDTH / max(len(counts), 1)
     return [
-        Bar(round(index * step, 2), round(height * count / most, 2) if most else 0.0, "", count)
+        {"x": round(index * step, 2), "width": round(height * count / most, 2), "value": count}
         for index, count in enumerate(counts)
     ]
 
@@ -485,14 +436,6 @@ LISTED_ROWS = 100
 FAMILIES = ("http", "text", "dedup")
 
 
-class Place(NamedTuple):
-    """A capture on the time line."""
-
-    x: float
-    capture: Capture
-    is_shown: bool
-
-
 def lookup(store: DocumentStore, url: str, at: int | None) -> dict[str, Any]:
     """Values of `lookup.html`; `page` is None if there is no such page.
 
@@ -515,7 +458,10 @@ def lookup(store: DocumentStore, url: str, at: int | None) -> dict[str, Any]:
         "page": found,
         "now": shown_now,
         "verdict": shown_now.shown_verdict,
-        "line": _line(captures, shown_now),
+        "line": [
+            {"x": x, "capture": one, "is_shown": one.timestamp == shown_now.timestamp}
+            for x, one in zip(places([one.timestamp for one in captures]), captures, strict=True)
+        ],
         "has_more": len(history) > MOST_CAPTURES,
         "text": text[:MOST_CHARACTERS],
         "is_cut": len(text) > MOST_CHARACTERS,
@@ -557,11 +503,6 @@ def listing(store: DocumentStore, prefix: str, after: str) -> dict[str, Any]:
         "next": rows[LISTED_ROWS - 1].row_key.hex() if len(rows) > LISTED_ROWS else "",
         "after": after,
     }
-
-
-def _line(captures: list[Capture], current: Capture) -> list[Place]:
-    xs = places([one.timestamp for one in captures])
-    return [Place(x, one, one.timestamp == current.timestamp) for x, one in zip(xs, captures, strict=True)]
 
 
 def _duplicates(store: DocumentStore, url: str) -> list[Any]:

@@ -28,7 +28,7 @@ from litestar.exceptions import HTTPException
 
 from docstore.model.errors import DocstoreError, InvalidArgument, StoreUnavailable
 from docstore.serving.settings import Limits, Settings
-from docstore.serving.wire_frames import error_fields, status_of
+from docstore.serving.wire import error_fields, status_of
 
 if TYPE_CHECKING:
     from litestar.types import Receive, Scope
@@ -185,24 +185,24 @@ def stopping() -> Refusal:
     return Refusal(503, "the server is stopping; nothing was done", retry_after=STOPPING_SECONDS)
 
 
-def failure(error: Exception) -> tuple[int, dict[str, Any], int]:
-    """An exception as status, body and seconds after which to come again (0 for none)."""
+def failure(error: Exception) -> tuple[int, dict[str, Any], dict[str, str]]:
+    """An exception as status, body and headers of its answer."""
+    headers: dict[str, str] = {}
     if isinstance(error, Refusal):
-        return error.status, error_fields(error, name=error.kind, retry_after=error.retry_after), error.retry_after
-    if isinstance(error, HTTPException):  # of the framework: no route, a parameter of another type
+        status, body = error.status, error_fields(error, name=error.kind, retry_after=error.retry_after)
+        if error.retry_after:
+            headers["retry-after"] = str(error.retry_after)
+    elif isinstance(error, HTTPException):  # of the framework: no route, a parameter of another type
         message = error.detail + (f": {_details(error.extra)}" if error.extra else "")
-        return error.status_code, error_fields(InvalidArgument(message[:2000])), 0
-    return status_of(error), error_fields(error), 0
-
-
-def failure_headers(status: int, retry_after: int) -> dict[str, str]:
-    """Headers of an answer that says a failure."""
-    headers = {"retry-after": str(retry_after)} if retry_after else {}
+        status, body = error.status_code, error_fields(InvalidArgument(message[:2000]))
+        headers |= {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
+    else:
+        status, body = status_of(error), error_fields(error)
     if status == 401:
         headers["www-authenticate"] = "Bearer"
     if status in (408, 413):
         headers["connection"] = "close"
-    return headers
+    return status, body, headers
 
 
 def is_bug(error: Exception) -> bool:
@@ -468,6 +468,7 @@ class Admission:
         self._hosts = {"localhost", settings.host.lower(), *(host.lower() for host in settings.hosts)}
         self._origins = {origin.lower().rstrip("/") for origin in settings.origins}
         self._tokens = tokens
+        self._secret = os.urandom(32)
 
     def admit(self, context: RequestContext) -> None:
         """Decide what a client may do: its role and name.
@@ -486,6 +487,27 @@ class Admission:
         token = self._tokens.of_header(context.headers.get("authorization", ""), ("bearer",))
         if token is not None:
             context.role, context.client_name = token.role, token.name
+
+    # Visitors of the operator's page: HTTP Basic with a token as the password; changes carry a proof.  A browser keeps
+    # Basic credentials for one origin, host and port: unlike a cookie they never reach the archive API, which shows
+    # stored pages on another port.  It sends them by itself, so a form carries a proof that only a page of this server
+    # can hold; requests of other origins are refused before that.
+
+    def visitor(self, context: RequestContext) -> Role:
+        """What a visitor of the page may do; names it in the context."""
+        if context.role is Role.NONE and self._tokens is not None:
+            token = self._tokens.of_header(context.headers.get("authorization", ""), ("basic",))
+            if token is not None:
+                context.role, context.client_name = token.role, token.name
+        return context.role
+
+    def proof(self, context: RequestContext) -> str:
+        """What a form of this visitor carries."""
+        return hmac.new(self._secret, context.client_name.encode(), hashlib.sha256).hexdigest()
+
+    def is_proof(self, context: RequestContext, given: str) -> bool:
+        """Whether a form came from a page that this visitor was shown."""
+        return hmac.compare_digest(self.proof(context).encode(), given.encode("utf-8", "replace"))
 
     def _checked_host(self, context: RequestContext) -> str:
         given = _values(context, b"host")
@@ -544,38 +566,3 @@ def _is_address(name: str) -> bool:
 def _values(context: RequestContext, name: bytes) -> list[str]:
     headers: Iterable[tuple[bytes, bytes]] = context.scope["headers"]
     return [value.decode("latin-1") for key, value in headers if key == name]
-
-
-# --- visitors of the operator's page: HTTP Basic with a token as the password; changes carry a proof
-#
-# A browser keeps Basic credentials for one origin, host and port: unlike a cookie they never reach the archive API,
-# which shows stored pages on another port.  It sends them by itself, so a form carries a proof that only a page of this
-# server can hold; requests of other origins are refused before that.
-
-
-class Access:
-    """Decides what a visitor may do.
-
-    Args:
-        tokens: who may do what; None where only this machine can ask.
-    """
-
-    def __init__(self, tokens: Tokens | None) -> None:
-        self._tokens = tokens
-        self._secret = os.urandom(32)
-
-    def role(self, context: RequestContext) -> Role:
-        """What the visitor may do; names it in the context."""
-        if context.role is Role.NONE and self._tokens is not None:
-            token = self._tokens.of_header(context.headers.get("authorization", ""), ("basic",))
-            if token is not None:
-                context.role, context.client_name = token.role, token.name
-        return context.role
-
-    def proof(self, context: RequestContext) -> str:
-        """What a form of this visitor carries."""
-        return hmac.new(self._secret, context.client_name.encode(), hashlib.sha256).hexdigest()
-
-    def is_proof(self, context: RequestContext, given: str) -> bool:
-        """Whether a form came from a page that this visitor was shown."""
-        return hmac.compare_digest(self.proof(context).encode(), given.encode("utf-8", "replace"))

@@ -6,9 +6,9 @@ Each calls the public class of a store.  Expressions of strangers run in RE2, wh
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypedDict, Unpack
 
 import re2
 from blake3 import blake3
@@ -19,15 +19,27 @@ from litestar.response import Stream
 from docstore.model import capture, keys
 from docstore.model.errors import InvalidArgument
 from docstore.model.pointers import PagePointer, parse_place, place_after
-from docstore.model.types import Cell, Page, PutResult, ReadSpec, Schema, SetCell
+from docstore.model.types import (
+    Append,
+    Cell,
+    Condition,
+    DeleteCells,
+    DeleteFamily,
+    DeleteRow,
+    Increment,
+    Page,
+    PutResult,
+    ReadSpec,
+    Schema,
+    SetCell,
+)
 from docstore.reading import orphans as scans
-from docstore.reading.answers import Orphan
+from docstore.reading.answers import Similar
 from docstore.reading.cells import Row
 from docstore.reading.collapse import Collapser
 from docstore.reading.documents import Document, rejection_of
-from docstore.reading.snippet import Snippet, most_urls
-from docstore.serving import messages
-from docstore.serving.jobs import Job
+from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
+from docstore.serving.client_calls import About, Job, Limits, Rejected
 from docstore.serving.messages import (
     PAUSE,
     AnyRequest,
@@ -35,29 +47,29 @@ from docstore.serving.messages import (
     answer,
     ask,
     encoder,
-    message,
     opens,
     reply,
     stream,
+    takes,
     wants_msgpack,
 )
 from docstore.serving.request import Refusal, Role, absent, busy, check_role, context_of, failure
-from docstore.serving.service import AskedPage, HowToWrite
+from docstore.serving.service import PutOptions, Service
 from docstore.serving.wire import to_json
 from docstore.version import __version__
 
 # --- the store as a whole
 
 
-@get("/", opt=opens(Role.READ, gives=messages.About))
+@get("/", opt=opens(Role.READ, gives=About))
 async def about(request: AnyRequest, service: Asked) -> Response[bytes]:
     """What this server is, and how much one request may hold."""
     limits = service.settings.limits
-    bounds = messages.Bounds(limits.request_bytes, limits.batch_pages, limits.urls, limits.call_bytes)
+    bounds = Limits(limits.request_bytes, limits.batch_pages, limits.urls, limits.call_bytes)
     role = context_of(request.scope).role.name.lower()
     path = str(service.store.opened.path)
-    found = messages.About(__version__, service.boot, os.getpid(), path, service.archive_url, bounds, role)
-    return reply(request, found)
+    found = About(__version__, service.boot, os.getpid(), path, service.archive_url, bounds, role)
+    return reply(request, found._asdict())
 
 
 @get("/schema", opt=opens(Role.READ, gives=Schema))
@@ -81,25 +93,25 @@ async def codec_stats(request: AnyRequest, service: Asked) -> Response[bytes]:
         return await ask(request, service, service.store.codec_stats)
 
 
-@get("/stored-bytes", opt=opens(Role.READ, gives=messages.StoredBytes))
+@get("/stored-bytes", opt=opens(Role.READ, gives={"stored_bytes": int}))
 async def stored_bytes(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Bytes in segments."""
-    return await ask(request, service, lambda: messages.StoredBytes(service.store.stored_bytes()))
+    return await ask(request, service, lambda: {"stored_bytes": service.store.stored_bytes()})
 
 
-@get("/lost", opt=opens(Role.READ, gives=messages.Losses))
+@get("/lost", opt=opens(Role.READ, gives={"lost": list[Any], "lost_commits": list[Any], "set_aside": list[Any]}))
 async def lost(request: AnyRequest, service: Asked) -> Response[bytes]:
     """What opens of this store have found lost, until it is acknowledged."""
     opened = service.store.opened
-    found = messages.Losses(list(service.store.lost), list(opened.lost_commits), list(opened.set_aside))
-    return reply(request, found)
+    found = {"lost": service.store.lost, "lost_commits": opened.lost_commits, "set_aside": opened.set_aside}
+    return reply(request, {name: list(values) for name, values in found.items()})
 
 
-@post("/lost/acknowledge", status_code=200, opt=opens(Role.ADMIN, gives=messages.Acknowledged))
+@post("/lost/acknowledge", status_code=200, opt=opens(Role.ADMIN, gives={"acknowledged": int}))
 async def acknowledge_lost(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Clear the list of what was lost."""
     count = await service.write(service.store.acknowledge_lost)
-    return reply(request, messages.Acknowledged(count))
+    return reply(request, {"acknowledged": count})
 
 
 @get("/healthz", opt=opens(Role.NONE, gives=dict[str, Any]))
@@ -141,14 +153,16 @@ Url = Annotated[str, QueryParameter(description="of the page")]
 At = Annotated[int | None, QueryParameter(description="the newest capture up to this time, in microseconds since 1970")]
 
 
-@post("/page", status_code=200, opt=opens(Role.WRITE, takes=messages.PutPage, gives=PutResult))
-async def put_page(request: AnyRequest, service: Asked) -> Response[bytes]:
+@post("/page", status_code=200, opt=opens(Role.WRITE, gives=PutResult))
+@takes(is_long=True)
+async def put_page(
+    request: AnyRequest, service: Service, *, page: Page, dry_run: bool = False, **options: Unpack[PutOptions]
+) -> Response[bytes]:
     """Write one page and get its verdict."""
-    given = await message(request, service, messages.PutPage)
-    return reply(request, await service.put_page(given.page, HowToWrite(*given[1:])))
+    return reply(request, await service.put_page(page, dry_run=dry_run, **options))
 
 
-@put("/page", status_code=200, opt=opens(Role.WRITE, takes=bytes, gives=PutResult))
+@put("/page", status_code=200, opt=opens(Role.WRITE, gives=PutResult))
 async def put_body(
     request: AnyRequest,
     service: Asked,
@@ -169,21 +183,26 @@ async def put_body(
     policies = dict(_pair(one, "policy", "exact:reject") for one in policy or ()) if policy else None
     body = await context_of(request.scope).body()
     page = Page(url, body, status, tuple(pairs), fetched_at)
-    how = HowToWrite(policies, anchors, links, any_time, keep_body=True, dry_run=False)
-    return reply(request, await service.put_page(page, how))
+    result = await service.put_page(page, policies=policies, anchors=anchors, links=links, any_time=any_time)
+    return reply(request, result)
 
 
-@post("/pages", status_code=200, opt=opens(Role.WRITE, takes=messages.PutPages, gives=messages.Results))
-async def put_pages(request: AnyRequest, service: Asked) -> Response[bytes]:
-    """Write pages in order; a result for each."""
-    return await _put_pages(request, service, await message(request, service, messages.PutPages))
+@post("/pages", status_code=200, opt=opens(Role.WRITE, gives={"results": list[PutResult]}))
+@takes(is_long=True)
+async def put_pages(
+    request: AnyRequest, service: Service, *, pages: list[Page], dry_run: bool = False, **options: Unpack[PutOptions]
+) -> Response[bytes]:
+    """Write pages in order; a result for each, or for the first ones, which are committed, and an error."""
+    return await _put_pages(request, service, pages, dry_run, options)
 
 
-@post("/verdicts", status_code=200, opt=opens(Role.WRITE, takes=messages.PutPages, gives=messages.Results))
-async def put_verdicts(request: AnyRequest, service: Asked) -> Response[bytes]:
+@post("/verdicts", status_code=200, opt=opens(Role.WRITE, gives={"results": list[PutResult]}))
+@takes(is_long=True)
+async def put_verdicts(
+    request: AnyRequest, service: Service, *, pages: list[Page], dry_run: bool = False, **options: Unpack[PutOptions]
+) -> Response[bytes]:
     """As `/pages`, for crawlers that keep their pages elsewhere: text and fingerprints are stored, bodies are not."""
-    given = await message(request, service, messages.PutPages)
-    return await _put_pages(request, service, given._replace(keep_body=False))
+    return await _put_pages(request, service, pages, dry_run, {**options, "keep_body": False})
 
 
 @get("/page", opt=opens(Role.READ, gives=Document))
@@ -207,11 +226,12 @@ async def get_page(
     def encoded(found: Document | None) -> bytes | None:
         return None if found is None else encode(found)
 
-    def read() -> bytes | None:
-        return encoded(service.store.get(**one._asdict(), versions=versions))
-
-    one = AskedPage(url, at, wanted, follow, variants, follow_duplicates)
-    raw = await (service.read_page(one, encoded) if versions == 1 else service.read(read))
+    follows = {"follow": follow, "variants": variants, "follow_duplicates": follow_duplicates}
+    if versions == 1:
+        raw = await service.read_page(encoded, url, at, wanted, **follows)
+    else:
+        find = partial(service.store.get, url, at=at, versions=versions, families=wanted, **follows)
+        raw = await service.read(lambda: encoded(find()))
     if raw is None:
         rejected = rejection_of(await service.read(service.store.history, url), at)
         said = None if rejected is None else rejected.newest.shown_verdict
@@ -238,37 +258,39 @@ async def has_page(request: AnyRequest, service: Asked, url: Url) -> Response[No
 @get("/page/body", opt=opens(Role.READ, gives=bytes))
 async def get_body(request: AnyRequest, service: Asked, url: Url, at: At = None) -> Response[bytes]:
     """The stored bytes of a page, as data."""
-    found: Document | None = await service.read_page(AskedPage(url, at, ("page",)), lambda found: found)
+    found: Document | None = await service.read_page(lambda page: page, url, at, ("page",))
     if found is None or found.body is None:
         raise absent(url)
     return Response(found.body, headers=BODY_HEADERS, media_type="application/octet-stream")
 
 
-@delete("/page", status_code=200, opt=opens(Role.WRITE, gives=messages.Deleted))
+@delete("/page", status_code=200, opt=opens(Role.WRITE, gives={"deleted": bool}))
 async def delete_page(request: AnyRequest, service: Asked, url: Url, purge: FromQuery[bool] = False) -> Response[bytes]:
     """Delete a page with all its versions; `purge` takes the role admin."""
     if purge:
         check_role(context_of(request.scope), Role.ADMIN)
     deleted = await service.write(partial(service.store.delete, url, purge=purge), takes_room=False)
-    return reply(request, messages.Deleted(deleted))
+    return reply(request, {"deleted": deleted})
 
 
-@post("/pages/get", status_code=200, opt=opens(Role.READ, takes=messages.GetPages, streams=Document | None))
-async def get_pages(request: AnyRequest, service: Asked) -> Stream:
+@post("/pages/get", status_code=200, opt=opens(Role.READ, streams=True))
+@takes()
+async def get_pages(
+    request: AnyRequest, service: Service, *, urls: list[str], at: int | None = None, families: list[str] | None = None
+) -> Stream:
     """Many pages, in the order given; null for each that the store does not have."""
-    given = await message(request, service, messages.GetPages)
-    _check_count(given.urls, service)
-    families = None if given.families is None else tuple(given.families)
-    return await stream(request, service, lambda: service.store.get_many(given.urls, at=given.at, families=families))
+    _check_count(urls, service)
+    wanted = None if families is None else tuple(families)
+    return await stream(request, service, lambda: service.store.get_many(urls, at=at, families=wanted))
 
 
-@get("/history", opt=opens(Role.READ, gives=messages.Captures))
+@get("/history", opt=opens(Role.READ, gives={"captures": list[Document]}))
 async def history(request: AnyRequest, service: Asked, url: Url) -> Response[bytes]:
     """Every live capture of a page, without bodies or text."""
-    return await ask(request, service, lambda: messages.Captures(service.store.history(url)))
+    return await ask(request, service, lambda: {"captures": service.store.history(url)})
 
 
-@get("/validators", opt=opens(Role.READ, gives=messages.Validators))
+@get("/validators", opt=opens(Role.READ, gives={"etag": str, "last_modified": str, "last_visit": int}))
 async def validators(request: AnyRequest, service: Asked, url: Url) -> Response[bytes]:
     """What a conditional request to the page's site sends."""
     found: Any = await service.read_of_page(url, lambda: service.store.validators(url))
@@ -277,36 +299,60 @@ async def validators(request: AnyRequest, service: Asked, url: Url) -> Response[
     return reply(request, found)
 
 
-@get("/anchors", opt=opens(Role.READ, streams=Cell))
+@get("/anchors", opt=opens(Role.READ, streams=True))
 async def anchors(request: AnyRequest, service: Asked, url: Url) -> Stream:
     """Texts of links to a page, by linking URL."""
     return await stream(request, service, lambda: service.store.anchors(url))
 
 
-@post("/anchors", status_code=200, opt=opens(Role.WRITE, takes=messages.AddAnchor, gives=messages.Done))
-async def add_anchor(request: AnyRequest, service: Asked) -> Response[bytes]:
+@post("/anchors", status_code=200, opt=opens(Role.WRITE, gives={}))
+@takes()
+async def add_anchor(
+    request: AnyRequest,
+    service: Service,
+    *,
+    target_url: str,
+    source_url: str,
+    text: str,
+    at: int | None = None,
+    any_time: bool = False,
+) -> Response[bytes]:
     """Record that a page links to another."""
-    given = await message(request, service, messages.AddAnchor)
-    add = partial(service.store.add_anchor, given.target_url, given.source_url, given.text, given.at)
-    await service.write(partial(add, any_time=given.any_time))
-    return reply(request, messages.Done())
+    await service.write(partial(service.store.add_anchor, target_url, source_url, text, at, any_time=any_time))
+    return reply(request, {})
 
 
-@post("/similar", status_code=200, opt=opens(Role.READ, takes=messages.FindSimilar, gives=messages.SimilarPages))
-async def similar(request: AnyRequest, service: Asked) -> Response[bytes]:
-    """Pages like a stored page or a body."""
-    given = await message(request, service, messages.FindSimilar)
-    if (given.url is None) == (given.body is None):
+@post("/similar", status_code=200, opt=opens(Role.READ, gives={"similar": list[Similar]}))
+@takes(is_long=True)
+async def similar(
+    request: AnyRequest,
+    service: Service,
+    *,
+    url: str | None = None,
+    body: bytes | None = None,
+    threshold: float | None = None,
+    limit: int = 10,
+) -> Response[bytes]:
+    """Pages like a stored page (`url`), or like a body that need not be stored."""
+    page = body if url is None else url
+    if page is None or (url is not None and body is not None):
         raise InvalidArgument("give url, of a stored page, or body: one of them")
-    page: str | bytes = given.body if given.url is None else given.url  # type: ignore[assignment]
-    find = partial(service.store.similar, page, threshold=given.threshold, limit=given.limit)
-    return await ask(request, service, lambda: messages.SimilarPages(find()))
+    find = partial(service.store.similar, page, threshold=threshold, limit=limit)
+    return await ask(request, service, lambda: {"similar": find()})
 
 
-@post("/snippets", status_code=200, opt=opens(Role.READ, takes=messages.Snippets, gives=messages.SnippetList))
-async def snippets(request: AnyRequest, service: Asked) -> Response[bytes]:
-    """Passages of pages that answer a query."""
-    urls, query, length, at = await message(request, service, messages.Snippets)
+@post("/snippets", status_code=200, opt=opens(Role.READ, gives={"snippets": list[Snippet | None]}))
+@takes()
+async def snippets(
+    request: AnyRequest,
+    service: Service,
+    *,
+    urls: list[str],
+    query: str = "",
+    length: int = DEFAULT_LENGTH,
+    at: int | None = None,
+) -> Response[bytes]:
+    """Passages of pages that answer a query; null for a page without text."""
     _check_count(urls, service)
     if len(urls) > most_urls(length):
         raise InvalidArgument(f"snippets of {length} characters: ask for at most {most_urls(length)} pages at a time")
@@ -314,24 +360,30 @@ async def snippets(request: AnyRequest, service: Asked) -> Response[bytes]:
     found: list[Snippet | None] = []
     for start in range(0, len(urls), SNIPPETS_AT_A_TIME):
         found += await service.read(find, urls[start : start + SNIPPETS_AT_A_TIME])
-    return await ask(request, service, lambda: messages.SnippetList(found))
+    return await ask(request, service, lambda: {"snippets": found})
 
 
-@post("/collapse", status_code=200, opt=opens(Role.READ, takes=messages.Collapse, gives=messages.Collapse))
-async def collapse(request: AnyRequest, service: Asked) -> Response[bytes]:
-    """Search results without duplicates."""
-    given = await message(request, service, messages.Collapse)
-    _check_count(given.urls, service)
+@post("/collapse", status_code=200, opt=opens(Role.READ, gives={"urls": list[str], "taken": list[bytes] | None}))
+@takes(is_long=True)
+async def collapse(
+    request: AnyRequest, service: Service, *, urls: list[str], taken: list[bytes] | None = None
+) -> Response[bytes]:
+    """Search results without duplicates, best first.
 
-    def collapsed() -> messages.Collapse:
-        collapser = Collapser(service.store.clusters, given.taken or ())
-        kept = [url for url in given.urls if collapser.keeps(keys.row_key(url))]
-        return messages.Collapse(kept, None if given.taken is None else sorted(collapser.taken))
+    Results may be sent in parts: `taken` are groups that earlier parts have a page of, [] with the first part; the
+    answer has those for the next part.
+    """
+    _check_count(urls, service)
+
+    def collapsed() -> dict[str, Any]:
+        collapser = Collapser(service.store.clusters, taken or ())
+        kept = [url for url in urls if collapser.keeps(keys.row_key(url))]
+        return {"urls": kept, "taken": None if taken is None else sorted(collapser.taken)}
 
     return await ask(request, service, collapsed)
 
 
-@get("/find", opt=opens(Role.READ, streams=Document))
+@get("/find", opt=opens(Role.READ, streams=True))
 async def find(
     request: AnyRequest,
     service: Asked,
@@ -346,18 +398,18 @@ async def find(
     return await stream(request, service, call, lambda one: place_after(PagePointer(one.timestamp, one.row_key)))
 
 
-@get("/rejected", opt=opens(Role.READ, streams=messages.Rejected))
+@get("/rejected", opt=opens(Role.READ, streams=True))
 async def rejected(request: AnyRequest, service: Asked) -> Stream:
     """Captures that a policy rejected."""
 
     def found() -> Iterator[Any]:
         for one in scans.rejected(service.store.table, service.store.opened.placement):
-            yield PAUSE if one is None else messages.Rejected(*one)
+            yield PAUSE if one is None else Rejected(*one)._asdict()
 
     return await stream(request, service, found)
 
 
-@get("/orphans", opt=opens(Role.READ, streams=Orphan))
+@get("/orphans", opt=opens(Role.READ, streams=True))
 async def orphans(request: AnyRequest, service: Asked) -> Stream:
     """Rejected pages to fetch again."""
 
@@ -368,7 +420,7 @@ async def orphans(request: AnyRequest, service: Asked) -> Stream:
     return await stream(request, service, found)
 
 
-@get("/urls", opt=opens(Role.READ, streams=messages.Listed))
+@get("/urls", opt=opens(Role.READ, streams=True))
 async def urls(
     request: AnyRequest,
     service: Asked,
@@ -380,13 +432,13 @@ async def urls(
     """Stored pages in row-key order, with the time of their newest capture."""
     start, end = scan_range(prefix, host, _row_key(after))
 
-    def listed() -> Iterator[messages.Listed]:
+    def listed() -> Iterator[dict[str, Any]]:
         family, qualifier = capture.BODY
         spec = ReadSpec((family,), qualifier, versions=1, keys_only=True)
         for row in service.store.cells.scan(start=start, end=end, spec=spec, limit=limit):
-            yield messages.Listed(row.url, row.row_key, row.cells[0].timestamp)
+            yield {"url": row.url, "row_key": row.row_key, "timestamp": row.cells[0].timestamp}
 
-    return await stream(request, service, listed, lambda one: one.row_key.hex())
+    return await stream(request, service, listed, lambda item: item["row_key"].hex())
 
 
 PAGES: Final = [
@@ -395,17 +447,17 @@ PAGES: Final = [
 ]  # fmt: skip
 
 
-async def _put_pages(request: AnyRequest, service: Asked, given: messages.PutPages) -> Response[bytes]:
+async def _put_pages(
+    request: AnyRequest, service: Service, pages: list[Page], dry_run: bool, options: PutOptions
+) -> Response[bytes]:
     most = service.settings.limits.batch_pages
-    if len(given.pages) > most:
-        raise InvalidArgument(f"{len(given.pages)} pages are too many for one request; send at most {most} at a time")
-    written = await service.put_pages(given.pages, HowToWrite(*given[1:]))
-    if written.error is None:
-        return reply(request, messages.Results(written.results))
-    status, body, _ = failure(written.error)
-    if not isinstance(body.get("error"), dict) or not isinstance(written.error, Exception):
-        raise written.error
-    return reply(request, {"results": written.results, **body}, status)
+    if len(pages) > most:
+        raise InvalidArgument(f"{len(pages)} pages are too many for one request; send at most {most} at a time")
+    results, error = await service.put_pages(pages, dry_run=dry_run, **options)
+    if error is None:
+        return reply(request, {"results": results})
+    status, body, _ = failure(error)
+    return reply(request, {"results": results, **body}, status)
 
 
 def _check_count(urls: list[str], service: Asked) -> None:
@@ -451,89 +503,119 @@ def _pair(given: str, name: str, example: str) -> tuple[str, str]:
 
 # --- cells
 
+AnyMutation = SetCell | DeleteCells | DeleteFamily | DeleteRow
 MOST_EXPRESSION_BYTES: Final = 1000
 _RE2_MEMORY_BYTES: Final = 8 << 20
 
 
-@post("/cells/read", status_code=200, opt=opens(Role.READ, takes=messages.ReadRow, gives=messages.OneRow))
-async def read_row(request: AnyRequest, service: Asked) -> Response[bytes]:
-    """The cells of one row."""
-    given = await message(request, service, messages.ReadRow)
-    row_key = _row(given.url, given.row_key)
-    spec = given.spec or ReadSpec()
-    return await ask(request, service, lambda: messages.OneRow(service.store.cells.read_row(row_key, spec)))
+class RowName(TypedDict, total=False):
+    """How a message names a row: by one of them."""
+
+    url: str | None
+    row_key: bytes | None
 
 
-@post("/cells/slices", status_code=200, opt=opens(Role.READ, takes=messages.ReadRow, streams=Cell))
-async def slices(request: AnyRequest, service: Asked) -> Stream:
+@post("/cells/read", status_code=200, opt=opens(Role.READ, gives={"row": Row | None}))
+@takes()
+async def read_row(
+    request: AnyRequest, service: Service, *, spec: ReadSpec | None = None, **name: Unpack[RowName]
+) -> Response[bytes]:
+    """The cells of one row, by `url` or `row_key`; null if it has no such cells."""
+    row = _row(**name)
+    return await ask(request, service, lambda: {"row": service.store.cells.read_row(row, spec or ReadSpec())})
+
+
+@post("/cells/slices", status_code=200, opt=opens(Role.READ, streams=True))
+@takes()
+async def slices(
+    request: AnyRequest, service: Service, *, spec: ReadSpec | None = None, **name: Unpack[RowName]
+) -> Stream:
     """The cells of one row, however many."""
-    given = await message(request, service, messages.ReadRow)
-    row_key = _row(given.url, given.row_key)
-    spec = given.spec or ReadSpec()
-    return await stream(request, service, lambda: service.store.cells.slices(row_key, spec=spec))
+    row = _row(**name)
+    return await stream(request, service, lambda: service.store.cells.slices(row, spec=spec or ReadSpec()))
 
 
-@post("/cells/scan", status_code=200, opt=opens(Role.READ, takes=messages.Scan, streams=Row))
-async def scan(request: AnyRequest, service: Asked) -> Stream:
+@post("/cells/scan", status_code=200, opt=opens(Role.READ, streams=True))
+@takes()
+async def scan(
+    request: AnyRequest,
+    service: Service,
+    *,
+    prefix: str | None = None,
+    host: str | None = None,
+    start: bytes = b"",
+    end: bytes | None = None,
+    after: bytes | None = None,
+    qualifier_regex: str | None = None,
+    limit: int | None = None,
+    spec: ReadSpec | None = None,
+) -> Stream:
     """Rows in row-key order; `next` of the end is what `after` takes to go on."""
-    given = await message(request, service, messages.Scan)
-    has_range = bool(given.start) or given.end is not None
-    if sum((given.prefix is not None, given.host is not None, has_range)) > 1:
+    has_range = bool(start) or end is not None
+    if sum((prefix is not None, host is not None, has_range)) > 1:
         raise InvalidArgument("a scan takes one of prefix, host, or a range of row keys")
-    after = given.after or b""
-    start, end = scan_range(given.prefix, given.host, after)
+    first, last = scan_range(prefix, host, after or b"")
     if has_range:
-        start, end = max(given.start, start), given.end
-    matches = _matcher(given.qualifier_regex)
+        first, last = max(start, first), end
+    matches = _matcher(qualifier_regex)
+    most = limit if matches is None else None
 
     def rows() -> Iterator[Any]:
-        found = service.store.cells.scan(start=start, end=end, spec=given.spec or ReadSpec(), limit=most)
-        return found if matches is None else _matching(found, matches, given.limit)
+        found = service.store.cells.scan(start=first, end=last, spec=spec or ReadSpec(), limit=most)
+        return found if matches is None else _matching(found, matches, limit)
 
-    most = given.limit if matches is None else None
     return await stream(request, service, rows, lambda row: row.row_key)
 
 
-@post("/cells/apply", status_code=200, opt=opens(Role.WRITE, takes=messages.Apply, gives=messages.Done))
-async def apply(request: AnyRequest, service: Asked) -> Response[bytes]:
+class RowChange(NamedTuple):
+    """Mutations of one row, by `url` or `row_key`."""
+
+    mutations: list[AnyMutation]
+    url: str | None = None
+    row_key: bytes | None = None
+
+
+@post("/cells/apply", status_code=200, opt=opens(Role.WRITE, gives={}))
+@takes(is_long=True)
+async def apply(request: AnyRequest, service: Service, *, rows: list[RowChange]) -> Response[bytes]:
     """Apply mutations to rows; each row all or none."""
-    given = await message(request, service, messages.Apply)
-    rows = [(_row(change.url, change.row_key), change.mutations) for change in given.rows]
-    is_change = any(isinstance(change, SetCell) for _, mutations in rows for change in mutations)
-    await service.write(service.store.cells.apply_many, rows, takes_room=is_change)
-    return reply(request, messages.Done())
+    changes = [(_row(change.url, change.row_key), change.mutations) for change in rows]
+    takes_room = any(isinstance(change, SetCell) for _, mutations in changes for change in mutations)
+    await service.write(service.store.cells.apply_many, changes, takes_room=takes_room)
+    return reply(request, {})
 
 
-@post(
-    "/cells/check-and-mutate",
-    status_code=200,
-    opt=opens(Role.WRITE, takes=messages.CheckAndMutate, gives=messages.Held),
-)
-async def check_and_mutate(request: AnyRequest, service: Asked) -> Response[bytes]:
+@post("/cells/check-and-mutate", status_code=200, opt=opens(Role.WRITE, gives={"held": bool}))
+@takes(is_long=True)
+async def check_and_mutate(
+    request: AnyRequest,
+    service: Service,
+    *,
+    condition: Condition,
+    then: list[AnyMutation],
+    otherwise: Sequence[AnyMutation] = (),
+    **name: Unpack[RowName],
+) -> Response[bytes]:
     """Change a row by whether a condition holds, atomically."""
-    given = await message(request, service, messages.CheckAndMutate)
-    row_key = _row(given.url, given.row_key)
-    call = partial(service.store.cells.check_and_mutate, row_key, given.condition, given.then, given.otherwise)
-    return reply(request, messages.Held(await service.write(call, takes_room=False)))
+    row = _row(**name)
+    call = partial(service.store.cells.check_and_mutate, row, condition, then, otherwise)
+    return reply(request, {"held": await service.write(call, takes_room=False)})
 
 
-@post(
-    "/cells/read-modify-write",
-    status_code=200,
-    opt=opens(Role.WRITE, takes=messages.ReadModifyWrite, gives=messages.Cells),
-)
-async def read_modify_write(request: AnyRequest, service: Asked) -> Response[bytes]:
+@post("/cells/read-modify-write", status_code=200, opt=opens(Role.WRITE, gives={"cells": list[Cell]}))
+@takes(is_long=True)
+async def read_modify_write(
+    request: AnyRequest, service: Service, *, rules: list[Append | Increment], **name: Unpack[RowName]
+) -> Response[bytes]:
     """Append to or add to the newest values of columns, atomically."""
-    given = await message(request, service, messages.ReadModifyWrite)
-    row_key = _row(given.url, given.row_key)
-    cells = await service.write(service.store.cells.read_modify_write, row_key, given.rules)
-    return reply(request, messages.Cells(cells))
+    row = _row(**name)
+    return reply(request, {"cells": await service.write(service.store.cells.read_modify_write, row, rules)})
 
 
 CELLS: Final = [read_row, slices, scan, apply, check_and_mutate, read_modify_write]
 
 
-def _row(url: str | None, row_key: bytes | None) -> str | bytes:
+def _row(url: str | None = None, row_key: bytes | None = None) -> str | bytes:
     if url is not None and row_key is None:
         return url
     if row_key is not None and url is None:
@@ -580,32 +662,21 @@ def _matching(rows: Iterator[Row], matches: Callable[[bytes], object], limit: in
 # --- jobs
 
 LONGEST_WAIT_SECONDS: Final = 60
+NO_OPTIONS: Final[dict[str, Any]] = {}
 BEAT_SECONDS: Final = 15
 """A stream of events says at least so often that it is there."""
 
 
-class StartJob(NamedTuple):
-    """What to do; see `docstore.serving.jobs` for the options of each kind."""
-
-    kind: str
-    options: dict[str, Any] = {}  # noqa: RUF012 - read, never written
-
-
-class JobList(NamedTuple):
-    """Jobs, the newest first."""
-
-    jobs: list[Job]
+@post("/jobs", status_code=202, opt=opens(Role.ADMIN, gives=Job))
+@takes()
+async def start_job(
+    request: AnyRequest, service: Service, *, kind: str, options: dict[str, Any] = NO_OPTIONS
+) -> Response[bytes]:
+    """Start a compaction, sweep, backup, check or reindexing; see `docstore.serving.jobs` for the options of each."""
+    return reply(request, service.jobs.start(kind, options, is_local=context_of(request.scope).is_local), 202)
 
 
-@post("/jobs", status_code=202, opt=opens(Role.ADMIN, takes=StartJob, gives=Job))
-async def start_job(request: AnyRequest, service: Asked) -> Response[bytes]:
-    """Start a compaction, sweep, backup, check or reindexing."""
-    kind, options = await message(request, service, StartJob)
-    job = service.jobs.start(kind, options, is_local=context_of(request.scope).is_local)
-    return reply(request, job, 202)
-
-
-@get("/jobs", opt=opens(Role.READ, gives=JobList))
+@get("/jobs", opt=opens(Role.READ, gives={"jobs": list[Job]}))
 async def list_jobs(request: AnyRequest, service: Asked) -> Response[bytes]:
     """Jobs of this run of the server."""
     return reply(request, {"jobs": service.jobs.list()})

@@ -29,10 +29,9 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from docstore.model.errors import InvalidArgument, StoreUnavailable
-from docstore.serving.app import make_api
-from docstore.serving.archive_app import ArchiveApp, archive_app
+from docstore.serving.app import logged, make_api
+from docstore.serving.archive_app import ArchiveApp
 from docstore.serving.jobs import Jobs
-from docstore.serving.middleware import LoggedApp
 from docstore.serving.request import ABORT, Tokens
 from docstore.serving.service import Service
 from docstore.serving.settings import LOOPBACK_HOSTS, ArchiveSettings, Limits, Settings
@@ -125,7 +124,7 @@ class Server:
                 archive_url = self._settings.archive_url or _url(archive)
                 app = self._archive_app()
                 stack.callback(app.close)
-                listeners.append((LoggedApp(app, "archive", self._service.metrics, self._log), [archive]))
+                listeners.append((logged(app, "archive", self._service.metrics, self._log), [archive]))
             self._service.archive_url = archive_url
             addresses = Addresses(_url(tcp), unix_path.absolute(), archive_url)
             gc.freeze()  # what is there stays: a full collection need not look at it
@@ -203,7 +202,8 @@ class Server:
             timeout_keep_alive=round(limits.idle_seconds),
             timeout_graceful_shutdown=round(limits.stop_seconds),
         )
-        server = _Server(config)
+        server = uvicorn.Server(config)
+        server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]  # the run has them
         self._servers.append(server)
         await server.serve(sockets=sockets)
 
@@ -216,7 +216,7 @@ class Server:
 
     def _archive_app(self) -> ArchiveApp:
         hosts = (*LOOPBACK_HOSTS, self._settings.archive_host, *self._settings.hosts)
-        return archive_app(self._store, ArchiveSettings(hosts=hosts, base_url=self._settings.archive_url), self._tokens)
+        return ArchiveApp(self._store, ArchiveSettings(hosts=hosts, base_url=self._settings.archive_url), self._tokens)
 
     def _reload_tokens(self) -> None:
         if self._tokens is None:
@@ -227,15 +227,6 @@ class Server:
             self._log.write("tokens kept", error=str(error))
         else:
             self._log.write("tokens read again", count=count)
-
-
-class _Server(uvicorn.Server):
-    """A listener among several: signals are not its own."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the run."""
-        yield
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -265,13 +256,8 @@ _JOINED_BYTES: Final = 64 << 10
 
 
 def bounded_protocol(limits: Limits) -> type[asyncio.Protocol]:
-    """A protocol class with these limits."""
-
-    class BoundedProtocol(_BoundedProtocol):
-        """The class that uvicorn makes one of for each connection."""
-
-    BoundedProtocol.limits = limits
-    return BoundedProtocol
+    """A protocol class with these limits, of which uvicorn makes one for each connection."""
+    return type("BoundedProtocol", (_BoundedProtocol,), {"limits": limits})
 
 
 class JoiningTransport:

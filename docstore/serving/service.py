@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 from weakref import WeakSet
 
 from docstore.model import keys
@@ -105,7 +105,7 @@ class WriteHealth:
             self.trouble()
 
 
-class HowToWrite(NamedTuple):
+class PutOptions(TypedDict, total=False):
     """Options of a write; see `DocumentStore.put_pages`."""
 
     policies: dict[str, str] | None
@@ -113,29 +113,6 @@ class HowToWrite(NamedTuple):
     links: bool
     any_time: bool
     keep_body: bool
-    dry_run: bool
-
-    def of_python(self) -> dict[str, Any]:
-        """The arguments of the call in Python."""
-        return {name: value for name, value in self._asdict().items() if name != "dry_run"}
-
-
-class Written(NamedTuple):
-    """Results of the pages that are committed, and why there are no more."""
-
-    results: list[PutResult]
-    error: Exception | None
-
-
-class AskedPage(NamedTuple):
-    """A page to read; see `DocumentStore.get`."""
-
-    url: str
-    at: int | None = None
-    families: tuple[str, ...] | None = None
-    follow: bool = False
-    variants: bool = False
-    follow_duplicates: bool = False
 
 
 class Service:
@@ -179,19 +156,28 @@ class Service:
         """Call what reads, in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, call, *args)
 
-    async def read_page(self, asked: AskedPage, make: Callable[[Document | None], _T]) -> _T:
-        """Make something of one page: at once where that is short, as it nearly always is.
+    async def read_page(
+        self,
+        make: Callable[[Document | None], _T],
+        url: str,
+        at: int | None,
+        families: tuple[str, ...] | None,
+        **follows: bool,
+    ) -> _T:
+        """Make something of one page: at once if that is short, as it nearly always is.
 
         To change threads takes longer than such a read, and with writers at work several times as long: each change
         waits for the interpreter's lock.
+
+        Args:
+            make: of the page; None if there is none.
+            url, at, families, follows: see `DocumentStore.get`.
         """
-        at = None if asked.at is None else micros(asked.at)
-        short = Lookup(self._short_reader, at, 1, asked.families)
+        short = Lookup(self._short_reader, None if at is None else micros(at), 1, families)
         try:
-            url, _, _, follow, variants, duplicates = asked
-            return make(short.find(url, follow=follow, variants=variants, follow_duplicates=duplicates))
+            return make(short.find(url, **{"follow": False, "variants": False, "follow_duplicates": False, **follows}))
         except LongDocument:
-            return await self.read(lambda: make(self.store.get(**asked._asdict())))
+            return await self.read(lambda: make(self.store.get(url, at=at, families=families, **follows)))
 
     async def read_of_page(self, url: str, call: Callable[[], _T]) -> _T:
         """Call what reads values of one page: at once where they are short, as `read_page` does."""
@@ -238,29 +224,44 @@ class Service:
             self.health.succeeded()
         return result
 
-    async def put_page(self, page: Page, how: HowToWrite) -> PutResult:
+    async def put_page(self, page: Page, *, dry_run: bool = False, **options: Unpack[PutOptions]) -> PutResult:
         """Write one page; those of many requests share commits."""
-        if how.dry_run:
-            written = await self.put_pages([page], how)
-            if written.error:
-                raise written.error
-            return written.results[0]
+        if dry_run:
+            results, error = await self.put_pages([page], dry_run=True, **options)
+            if error:
+                raise error
+            return results[0]
         self._begin_write()
         try:
             page = await asyncio.to_thread(self._named, page) if len(page.body) > LONG_BYTES else self._named(page)
             with self._noted():
-                result = await asyncio.wrap_future(self.store.submit_page(page, **how.of_python()))
+                result = await asyncio.wrap_future(self.store.submit_page(page, **options))
         finally:
             self._writing -= 1
         self._count([result], len(page.body))
         return result
 
-    async def put_pages(self, pages: Sequence[Page], how: HowToWrite) -> Written:
-        """Write pages in their order."""
-        written = await self.write(self._put_pages, pages, how, takes_room=False)
-        if not how.dry_run:
-            self._count(written.results, sum(len(page.body) for page in pages), written.error)
-        return written
+    async def put_pages(
+        self, pages: Sequence[Page], *, dry_run: bool = False, **options: Unpack[PutOptions]
+    ) -> tuple[list[PutResult], Exception | None]:
+        """Write pages in their order; results of those that are committed, and why there are no more."""
+        results: list[PutResult] = []
+
+        def put() -> Exception | None:
+            try:
+                if dry_run:
+                    with self.store.rehearse() as rehearsal:
+                        results.extend(rehearsal.put_pages(pages, **options))
+                else:
+                    results.extend(self.store.put_pages([self._named(page) for page in pages], **options))
+            except Exception as error:
+                return error
+            return None
+
+        error = await self.write(put, takes_room=False)
+        if not dry_run:
+            self._count(results, sum(len(page.body) for page in pages), error)
+        return results, error
 
     def close(self) -> None:
         """Wait for what the pools are doing."""
@@ -288,23 +289,8 @@ class Service:
             raise busy(f"{self._writing} writes wait for their commits, which is the most")
         self._writing += 1
 
-    def _put_pages(self, pages: Sequence[Page], how: HowToWrite) -> Written:
-        if how.dry_run:
-            with self.store.rehearse() as rehearsal:
-                return _put_into(rehearsal, pages, how)
-        return _put_into(self.store, [self._named(page) for page in pages], how)
-
     def _named(self, page: Page) -> Page:
         """A page with the digest by which archive clients name its body, where that is wanted and none is recorded."""
         if not self.settings.digests or page.payload_digest or page.status == NOT_MODIFIED:
             return page
         return page._replace(payload_digest=payload_digest(page.body))
-
-
-def _put_into(store: DocumentStore, pages: Sequence[Page], how: HowToWrite) -> Written:
-    results: list[PutResult] = []
-    try:
-        results.extend(store.put_pages(pages, **how.of_python()))
-    except Exception as error:
-        return Written(results, error)
-    return Written(results, None)

@@ -22,7 +22,7 @@ class Limits:
 
     Attributes:
         request_bytes: of one request's body, as it comes and decompressed.
-        call_bytes: the same for calls that hold no pages, cells or results, see `messages.LONG_MESSAGES`.
+        call_bytes: the same for calls that hold no pages, cells or results, see `messages.takes`.
         values: in one message; they are counted before any object is made.
         waiting_bytes: of all bodies that are in memory and of what they are decoded to; beyond it 429.
         requests: that are worked on at a time; beyond it 429.

@@ -15,8 +15,15 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, TextIO
 
-from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, PlatformCollector, ProcessCollector
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
 from prometheus_client.exposition import generate_latest
 
 from docstore.model.capture import STORED_REFUSED
@@ -117,7 +124,7 @@ class Metrics:
 
     def gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
         """Show a number that is read when Prometheus asks."""
-        self.registry.register(_Gauges(lambda: [_gauge(name, text, value())]))
+        Gauge(name, text, registry=self.registry).set_function(value)
 
     def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
         """A request was answered; status 0 where its client had gone."""
@@ -146,33 +153,17 @@ class Metrics:
     def text(self, stats: dict[str, Any]) -> bytes:
         """All numbers, with those of a store (`DocumentStore.stats`), as Prometheus reads them."""
         registry = CollectorRegistry()
-        registry.register(_Gauges(lambda: _of_store(stats)))
+        totals = Gauge("docstore_total", "Totals of the store", ("name",), registry=registry)
+        for name, value in stats.get("totals", {}).items():
+            if isinstance(value, int | float):
+                totals.labels(str(name)).set(value)
+        for name, text, value in (
+            ("docstore_segments", "Segment files", stats.get("segments", 0)),
+            ("docstore_segment_bytes", "Bytes in segment files", stats.get("segment_bytes", 0)),
+            ("docstore_tablets", "Tablets", len(stats.get("tablets", ()))),
+        ):
+            Gauge(name, text, registry=registry).set(value)
         return generate_latest(self.registry) + generate_latest(registry)
-
-
-class _Gauges:
-    def __init__(self, made: Callable[[], list[Metric]]) -> None:
-        self._made = made
-
-    def collect(self) -> Iterable[Metric]:
-        return self._made()
-
-
-def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, text, value=value)
-
-
-def _of_store(stats: dict[str, Any]) -> list[Metric]:
-    totals = GaugeMetricFamily("docstore_total", "Totals of the store", labels=["name"])
-    for name, value in stats.get("totals", {}).items():
-        if isinstance(value, int | float):
-            totals.add_metric([str(name)], value)
-    return [
-        totals,
-        _gauge("docstore_segments", "Segment files", stats.get("segments", 0)),
-        _gauge("docstore_segment_bytes", "Bytes in segment files", stats.get("segment_bytes", 0)),
-        _gauge("docstore_tablets", "Tablets", len(stats.get("tablets", ()))),
-    ]
 
 
 # --- pages written in each of the last minutes

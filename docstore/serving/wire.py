@@ -1,4 +1,6 @@
-"""The public types as plain data, and back: JSON for people, msgpack for programs.
+"""What a server and its clients say: the public types as plain data, errors, and frames of a stream.
+
+Plain data is JSON for people and msgpack for programs.
 
 Any NamedTuple, dataclass or enumeration with typed fields travels.  Nothing is listed here but mutations and rules,
 which name their type: ``{"type": "set_cell", "family": ...}``.
@@ -17,16 +19,27 @@ import binascii
 import dataclasses
 import enum
 import functools
+import inspect
 import json
 import math
+import struct
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgpack
+import zstandard
 
-from docstore.model.errors import InvalidArgument
+from docstore.model.errors import (
+    CommitUnknown,
+    CorruptionError,
+    DocstoreError,
+    InvalidArgument,
+    StorageError,
+    StoreUnavailable,
+    UnsupportedFormat,
+)
 from docstore.model.types import Append, DeleteCells, DeleteFamily, DeleteRow, Increment, SetCell
 
 _T = TypeVar("_T")
@@ -57,15 +70,6 @@ _TYPE_NAMES: Final = {made: name for name, made in TYPES.items()}
 # --- messages
 
 
-def encode(value: object, media_type: str) -> bytes:
-    """A value as a message: JSON has records by name, msgpack by position.
-
-    Raises:
-        InvalidArgument: it cannot be sent.
-    """
-    return to_json(value) if media_type == JSON else to_msgpack(value)
-
-
 def decode(raw: bytes, media_type: str) -> Any:
     """Plain data of a message; `read` makes a value of it.
 
@@ -75,104 +79,6 @@ def decode(raw: bytes, media_type: str) -> Any:
     if media_type not in MEDIA_TYPES:
         raise InvalidArgument(f"a message is {JSON} or {MSGPACK}, not {media_type!r:.100}")
     return from_json(raw) if media_type == JSON else from_msgpack(raw)
-
-
-def count_values(raw: bytes, media_type: str, most: int) -> int:
-    """How many values a message announces, each item, key and container; nothing is built.
-
-    A message of 2 KB can unpack to 60 million empty lists of 56 bytes each, and an array header of 5 bytes makes the
-    decoder allocate 8 bytes for each item that it announces.  So the announced values are counted first.
-
-    Args:
-        raw: the message.
-        media_type: its encoding; JSON may be counted a little too high.
-        most: counting stops above it.
-    Returns:
-        The count; a message that is cut off is counted up to there, and `decode` refuses it.
-    """
-    return _count_json(raw, most) if media_type == JSON else _count_msgpack(raw, most)
-
-
-def _count_json(raw: bytes, most: int) -> int:
-    """Each value but the first stands after a comma, a colon or an opening bracket; those in strings do not count.
-
-    No single step takes long: one that looks at the whole message would stop all other threads meanwhile.
-    """
-    count = 1 + _json_marks(raw, 0, len(raw))
-    if count <= most:
-        return count
-    count, strings, place = 1, 0, 0
-    while place >= 0 and max(count, strings) <= most:
-        quote = raw.find(b'"', place)
-        count += _json_marks(raw, place, quote if quote >= 0 else len(raw))
-        strings += 1
-        place = _after_string(raw, quote + 1) if quote >= 0 else -1
-    return max(count, strings)
-
-
-def _json_marks(raw: bytes, start: int, end: int) -> int:
-    steps = ((place, min(place + _JSON_STEP_BYTES, end)) for place in range(start, end, _JSON_STEP_BYTES))
-    return sum(raw.count(mark, *step) for step in steps for mark in (b",", b":", b"[", b"{"))
-
-
-def _after_string(raw: bytes, place: int) -> int:
-    """Where a JSON string ends that begins before `place`; -1 if it does not."""
-    while (quote := raw.find(b'"', place)) >= 0:
-        inside = raw[place:quote]
-        if (len(inside) - len(inside.rstrip(b"\\"))) % 2 == 0:
-            return quote + 1
-        place = quote + 1
-    return -1
-
-
-def _count_msgpack(raw: bytes, most: int) -> int:
-    count = left = 1  # announced by headers; of these not passed yet
-    place, length = 0, len(raw)
-    while left and place < length and count <= most:
-        tag = raw[place]
-        if 0xA0 <= tag < 0xC0:  # a short string, as most values are
-            place += tag - 0x9F
-            left -= 1
-            continue
-        skipped, announced, width, factor = _TAGS[tag]
-        place += 1 + skipped
-        left += announced - 1
-        if width:
-            size = int.from_bytes(raw[place : place + width], "big")
-            place += width
-            if factor:
-                announced = size * factor
-                left += announced
-            else:
-                place += size
-        count += announced
-    return count
-
-
-def _msgpack_tags() -> list[tuple[int, int, int, int]]:
-    """For each first byte of a value: bytes to skip, values in it, bytes of its length, values for each of the length.
-
-    Without the last the length is one of bytes.  Source: the msgpack specification, "Formats".
-    """
-    tags = [(0, 0, 0, 0)] * 256
-    for number in range(16):
-        tags[0x80 + number] = (0, 2 * number, 0, 0)
-        tags[0x90 + number] = (0, number, 0, 0)
-    for number in range(32):
-        tags[0xA0 + number] = (number, 0, 0, 0)
-    for power in range(3):
-        tags[0xC4 + power] = tags[0xD9 + power] = (0, 0, 1 << power, 0)  # bytes, strings
-        tags[0xC7 + power] = (0, 0, 1 << power, 0)  # extensions, which `decode` refuses
-    for tag, size in zip((0xCA, 0xCB, *range(0xCC, 0xD4)), (4, 8, 1, 2, 4, 8, 1, 2, 4, 8), strict=True):
-        tags[tag] = (size, 0, 0, 0)  # numbers
-    for power in range(2):
-        tags[0xDC + power] = (0, 0, 2 << power, 1)
-        tags[0xDE + power] = (0, 0, 2 << power, 2)
-    return tags
-
-
-_TAGS: Final = _msgpack_tags()
-_JSON_STEP_BYTES: Final = 1 << 20
 
 
 # --- values to plain data
@@ -316,21 +222,20 @@ def _refuse_extension(code: int, _raw: bytes) -> None:
 # --- plain data to values
 
 
-def read(kind: type[_T], given: object, where: str = "the message") -> _T:
+def read(kind: Any, given: object, where: str = "the message") -> Any:
     """A value of a type, made of plain data by name or by position.
 
     Args:
-        kind: the type, or an alias such as ``list[Page]``.
+        kind: the type, an alias such as ``list[Page]``, or a function, which gives its keyword arguments as a dict.
         given: what came.
         where: what it is, for errors.
     Raises:
         InvalidArgument: it is none; the message names the place.
     """
     try:
-        made: _T = _reader(kind)(given, where)  # type: ignore[arg-type]
+        return _reader(kind)(given, where)
     except RecursionError as error:
         raise InvalidArgument(f"{where} is nested too deep") from error
-    return made
 
 
 @functools.cache
@@ -354,14 +259,10 @@ def _reader(kind: Any) -> _Read:
     if isinstance(kind, type):
         if issubclass(kind, enum.Enum):
             return _enum_reader(kind)
-        if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-            named: Any = kind
-            return _record_reader(kind, named._fields, set(named._fields) - set(named._field_defaults))
-        if dataclasses.is_dataclass(kind):
-            fields = dataclasses.fields(kind)
-            missing = dataclasses.MISSING
-            needed = {one.name for one in fields if one.default is missing and one.default_factory is missing}
-            return _record_reader(kind, tuple(one.name for one in fields), needed)
+        if (issubclass(kind, tuple) and hasattr(kind, "_fields")) or dataclasses.is_dataclass(kind):
+            return _record_reader(kind)
+    if inspect.isfunction(kind):
+        return _record_reader(kind)
     raise TypeError(f"{kind!r} does not travel")
 
 
@@ -497,20 +398,53 @@ def _enum_reader(kind: type[enum.Enum]) -> _Read:
     return read_enum
 
 
-def _record_reader(kind: Any, names: tuple[str, ...], needed: set[str]) -> _Read:
+def fields_of(kind: Any) -> tuple[dict[str, Any], set[str], dict[str, Any]]:
+    """The fields of a record, or the keyword parameters of a function.
+
+    Returns:
+        Their types by name, in order; those that must be there; and the defaults of a function.
+    """
     hints = typing.get_type_hints(kind)
-    readers = {name: _reader(hints[name]) for name in names}
+    if isinstance(kind, type) and issubclass(kind, tuple):
+        record: Any = kind
+        return {name: hints[name] for name in record._fields}, {*record._fields} - {*record._field_defaults}, {}
+    if dataclasses.is_dataclass(kind):
+        fields = dataclasses.fields(kind)
+        missing = dataclasses.MISSING
+        needed = {field.name for field in fields if field.default is missing and field.default_factory is missing}
+        return {field.name: hints[field.name] for field in fields}, needed, {}
+    types_of: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            types_of[name] = hints[name]
+            if parameter.default is not parameter.empty:
+                defaults[name] = parameter.default
+        elif parameter.kind is parameter.VAR_KEYWORD:  # annotated with Unpack[a TypedDict]
+            return (
+                types_of | typing.get_type_hints(typing.get_args(hints[name])[0]),
+                {*types_of} - {*defaults},
+                defaults,
+            )
+    return types_of, {*types_of} - {*defaults}, defaults
+
+
+def _record_reader(kind: Any) -> _Read:
+    types_of, needed, defaults = fields_of(kind)
+    is_function = inspect.isfunction(kind)
+    readers = {name: _reader(field) for name, field in types_of.items()}
+    names = list(readers)
     in_order = list(readers.items())
     least = max((number + 1 for number, name in enumerate(names) if name in needed), default=0)
 
     def read_record(given: Any, where: str) -> Any:
-        if type(given) is list:
+        if type(given) is list and not is_function:
             if not least <= len(given) <= len(names):
                 raise _wrong(given, where, f"an array of {least} to {len(names)}: {', '.join(names)}")
             return kind(*[one(value, f"{where}.{name}") for (name, one), value in zip(in_order, given, strict=False)])
         if type(given) is not dict:
             raise _wrong(given, where, "a map")
-        fields = {}
+        fields = dict(defaults)
         for name, value in given.items():
             field = readers.get(name) if type(name) is str else None
             if field is None:
@@ -518,7 +452,7 @@ def _record_reader(kind: Any, names: tuple[str, ...], needed: set[str]) -> _Read
             fields[name] = field(value, f"{where}.{name}")
         if absent := needed - fields.keys():
             raise InvalidArgument(f"{where} lacks {', '.join(sorted(absent))}")
-        return kind(**fields)
+        return fields if is_function else kind(**fields)
 
     return read_record
 
@@ -532,6 +466,279 @@ def report_of(kind: type[_T]) -> Callable[[Any], _T]:
 
     def read_report(given: Any) -> _T:
         known = {name: value for name, value in given.items() if name in names} if isinstance(given, dict) else given
-        return read(kind, known, "the report")
+        made: _T = read(kind, known, "the report")
+        return made
 
     return read_report
+
+
+# --- errors
+#
+# The body of a failed answer is ``{"error": {"class": "InvalidArgument", "message": "...", ...}}``, with the fields of
+# a `CorruptionError` next to these.  An exception of any other class travels as `Internal`, without its text: what it
+# says may name what the client must not see.
+
+STATUS: Final[dict[type[DocstoreError], int]] = {
+    InvalidArgument: 400,
+    StoreUnavailable: 503,
+    UnsupportedFormat: 500,
+    CorruptionError: 500,
+    StorageError: 507,
+    CommitUnknown: 500,
+    DocstoreError: 500,
+}
+"""HTTP status by class."""
+
+_BY_NAME: Final = {kind.__name__: kind for kind in STATUS} | {
+    "Forbidden": StoreUnavailable,
+    "NotFound": InvalidArgument,
+}
+"""By name; the last two are the server's own: no such right, and no such route or job."""
+INTERNAL: Final = "Internal"
+"""Class of what is no `DocstoreError`: a fault of the server."""
+_CORRUPTION_WORDS: Final = ("path", "expected", "found", "remedy")
+_MESSAGE_LIMIT: Final = 4000
+
+
+def status_of(error: Exception) -> int:
+    """The HTTP status of an answer with this error."""
+    return next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+
+
+def error_fields(error: Exception, *, name: str = "", retry_after: float | None = None) -> dict[str, Any]:
+    """An error as plain data.
+
+    Args:
+        error: what was raised.
+        name: a class of the server's own, instead of that of `error`.
+        retry_after: seconds after which the same may succeed.
+    """
+    if not isinstance(error, DocstoreError):
+        error = DocstoreError("the server failed; its log says why")
+        name = name or INTERNAL
+    kind = next(kind for kind in STATUS if isinstance(error, kind))
+    fields: dict[str, Any] = {
+        "class": name or kind.__name__,
+        "message": str(error),
+        "exit_code": error.exit_code,
+        "retry_after": retry_after or None,
+    }
+    if isinstance(error, CorruptionError):
+        fields |= {one: getattr(error, one) for one in _CORRUPTION_WORDS}
+        fields |= {"what": error.message, "offset": error.offset}
+    elif isinstance(error, StorageError):
+        fields["errno"] = error.errno
+    return {"error": fields}
+
+
+def error_of(given: object) -> DocstoreError:
+    """The error that plain data says, to be raised; one that is not said properly is a plain `DocstoreError`."""
+    fields = given.get("error") if isinstance(given, dict) else None
+    if not isinstance(fields, dict) or not isinstance(fields.get("message"), str):
+        return DocstoreError("the other side failed, and did not say why")
+    message = fields["message"][:_MESSAGE_LIMIT]
+    name = fields.get("class")
+    kind = _BY_NAME.get(name, DocstoreError) if isinstance(name, str) else DocstoreError
+    if kind is CorruptionError:
+        words = {one: fields[one] for one in _CORRUPTION_WORDS if isinstance(fields.get(one), str)}
+        what, offset = fields.get("what"), fields.get("offset")
+        return CorruptionError(
+            what if isinstance(what, str) else message, offset=offset if type(offset) is int else None, **words
+        )
+    error = kind(message)
+    if isinstance(error, StorageError) and type(fields.get("errno")) is int:
+        error.errno = fields["errno"]
+    return error
+
+
+# --- frames of a stream: msgpack in zstd, each with its length in front, and one that says that the stream is whole
+#
+# | offset | size | type | field | meaning |
+# |---|---|---|---|---|
+# | 0 | 1 | u8 | kind | a member of `FrameKind` |
+# | 1 | 4 | u32 | length | of the payload, little-endian |
+# | 5 | length | bytes | payload | one msgpack value; in zstd for ITEMS_ZSTD, with its raw length in the zstd frame |
+#
+# ITEMS hold an array of items, END a map with `count`, the items of all frames before it, and what else the route says
+# of the whole.  A stream that stops without END or ERROR was cut off: `FrameReader.close` says so.  Lengths are bounded
+# before anything is allocated, also that of decompressed payloads.
+
+FRAMES: Final = "application/vnd.docstore.frames"
+"""Of a stream of frames."""
+FRAME_LIMIT_BYTES: Final = 1 << 28
+"""Longest payload, raw and on the wire: a page of the longest body that `ingest` takes by default fits."""
+SMALL_BYTES: Final = 256
+"""Shorter payloads are stored."""
+
+_HEADER: Final = struct.Struct("<BI")
+_LEVEL: Final = 1
+
+
+class FrameKind(enum.IntEnum):
+    """What a frame is."""
+
+    ITEMS = 0
+    """An array of items."""
+    ITEMS_ZSTD = 1
+    """The same, compressed; `FrameReader` gives it as ITEMS."""
+    END = 2
+    """The last one: a map with `count`."""
+    ERROR = 3
+    """The last one: an error, as `error_fields` writes it."""
+
+
+class Frame(NamedTuple):
+    """One frame, unpacked.
+
+    Attributes:
+        kind: what it is.
+        value: an array for ITEMS, else a map.
+    """
+
+    kind: FrameKind
+    value: Any
+
+
+def encode_items(items: Sequence[object], *, compress: bool = False) -> bytes:
+    """A frame of items.
+
+    Args:
+        items: for `to_msgpack`.
+        compress: with zstd; not worth its time between processes of one machine.
+    Raises:
+        InvalidArgument: they cannot be sent, or are longer than FRAME_LIMIT_BYTES.
+    """
+    payload = to_msgpack(items if isinstance(items, list) else list(items))
+    if compress and len(payload) > SMALL_BYTES:
+        packed = compressed(payload)
+        if len(packed) < len(payload):
+            return _framed(FrameKind.ITEMS_ZSTD, packed)
+    return _framed(FrameKind.ITEMS, payload)
+
+
+def encode_end(count: int, **more: object) -> bytes:
+    """The frame that ends a whole stream: how many items it had, and more of the whole."""
+    return _framed(FrameKind.END, to_msgpack({"count": count, **more}))
+
+
+def encode_error(error: Exception) -> bytes:
+    """The frame that ends a stream which failed."""
+    return _framed(FrameKind.ERROR, to_msgpack(error_fields(error)))
+
+
+def _framed(kind: FrameKind, payload: bytes) -> bytes:
+    if len(payload) > FRAME_LIMIT_BYTES:
+        raise InvalidArgument(f"{len(payload)} bytes are too long for one frame: at most {FRAME_LIMIT_BYTES}")
+    return _HEADER.pack(kind, len(payload)) + payload
+
+
+class FrameReader:
+    """Frames of a stream, as its bytes come in; one thread at a time.
+
+    Args:
+        limit_bytes: longest payload, raw and on the wire.
+
+    Attributes:
+        ended: END or ERROR has come; bytes after it are refused.
+    """
+
+    def __init__(self, limit_bytes: int = FRAME_LIMIT_BYTES) -> None:
+        self._limit_bytes = limit_bytes
+        self._pending = bytearray()
+        self._items = 0
+        self.ended = False
+
+    def feed(self, raw: bytes) -> list[Frame]:
+        """Take more bytes; gives the frames that are complete now.
+
+        Raises:
+            InvalidArgument: not a stream of frames, too long, or with a wrong count at its end.
+        """
+        self._pending += raw
+        found: list[Frame] = []
+        start = 0
+        with memoryview(self._pending) as pending:
+            while len(pending) - start >= _HEADER.size:
+                kind, length = self._header(pending, start)
+                end = start + _HEADER.size + length
+                if len(pending) < end:
+                    break
+                found.append(self._frame(kind, bytes(pending[start + _HEADER.size : end])))
+                start = end
+        del self._pending[:start]
+        if self.ended and self._pending:
+            raise InvalidArgument("there are bytes after the end of the stream")
+        return found
+
+    def close(self) -> None:
+        """Say that no more bytes come.
+
+        Raises:
+            StoreUnavailable: the stream was cut off; asking again is safe.
+        """
+        if not self.ended:
+            inside = f", {len(self._pending)} bytes into a frame" if self._pending else ""
+            raise StoreUnavailable(f"the stream was cut off after {self._items} items{inside}; ask again")
+
+    def _header(self, pending: memoryview, start: int) -> tuple[FrameKind, int]:
+        if self.ended:
+            raise InvalidArgument("there are bytes after the end of the stream")
+        number, length = _HEADER.unpack_from(pending, start)
+        if number not in _KINDS:
+            raise InvalidArgument(f"no frame begins here: its kind is {number}; is this {FRAMES}?")
+        if length > self._limit_bytes:
+            raise InvalidArgument(f"a frame of {length} bytes is too long: at most {self._limit_bytes}")
+        return FrameKind(number), length
+
+    def _frame(self, kind: FrameKind, payload: bytes) -> Frame:
+        value = from_msgpack(decompressed(payload, self._limit_bytes) if kind is FrameKind.ITEMS_ZSTD else payload)
+        if kind in (FrameKind.ITEMS, FrameKind.ITEMS_ZSTD):
+            if type(value) is not list:
+                raise InvalidArgument("a frame of items must hold an array")
+            self._items += len(value)
+            return Frame(FrameKind.ITEMS, value)
+        if type(value) is not dict:
+            raise InvalidArgument(f"a frame of kind {kind.name} must hold a map")
+        if kind is FrameKind.END and value.get("count") != self._items:
+            raise InvalidArgument(f"the stream had {self._items} items, and its end says {value.get('count')!r:.40}")
+        self.ended = kind in (FrameKind.END, FrameKind.ERROR)
+        return Frame(kind, value)
+
+
+def decompressed(payload: bytes, limit_bytes: int) -> bytes:
+    """The raw bytes of one zstd frame that says how long they are.
+
+    Raises:
+        InvalidArgument: no such frame, or longer than the limit.
+    """
+    try:
+        claimed = zstandard.frame_content_size(payload)
+        if not 0 <= claimed <= limit_bytes:
+            raise InvalidArgument(
+                f"zstd of {claimed} bytes is too long, or does not say its length: at most {limit_bytes}"
+            )
+        raw = zstandard.ZstdDecompressor().decompress(payload, allow_extra_data=False)
+    except (zstandard.ZstdError, MemoryError) as error:
+        raise InvalidArgument(f"this is no zstd: {error}") from error
+    if len(raw) != claimed:
+        raise InvalidArgument(f"zstd holds {len(raw)} bytes, not the {claimed} that it says")
+    return raw
+
+
+def compressed(raw: bytes) -> bytes:
+    """Bytes as one zstd frame, fast."""
+    return zstandard.ZstdCompressor(level=_LEVEL).compress(raw)
+
+
+_KINDS: Final = frozenset(FrameKind)
+
+
+def weight(item: Any) -> int:
+    """About how many bytes an item takes in a frame."""
+    if isinstance(item, str | bytes):
+        return len(item) + 8
+    if isinstance(item, tuple | list):
+        return 8 + sum(map(weight, item))
+    if isinstance(item, dict):
+        return 8 + sum(map(weight, item.values()))
+    return 8

@@ -45,6 +45,7 @@ INSIDE = {
     "submit_page",
     "table",
     "committer",
+    "repair",
 } | {"set_computed"}
 """What tools of this package use of an embedded store; no server gives it away."""
 OUTSIDE = {"about", "losses", "run_job"}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("re2")
 
-from docstore.serving.archive_app import ArchiveApp, archive_app
+from docstore.serving.archive_app import ArchiveApp
 from docstore.serving.archive_http import (
     END_OF_TIMES,
     address_of,
@@ -45,7 +45,7 @@ VALUES = WORDS.findall("""
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArchiveApp]:
     with make_store(tmp_path_factory.mktemp("archive")) as store:
-        app = archive_app(store, ArchiveSettings(scan_rows=7, answer_rows=5, timemap_mementos=2, keep_digests=False))
+        app = ArchiveApp(store, ArchiveSettings(scan_rows=7, answer_rows=5, timemap_mementos=2, keep_digests=False))
         yield app
         app.close()
 

@@ -73,7 +73,7 @@ def test_archives_go_in_and_out_while_a_server_holds_the_store(run: Terminal, tm
 
 
 def test_an_export_asks_for_many_pages_at_a_time(run: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(RemoteStore, "get")
+    monkeypatch.setattr(RemoteStore, "get", None)
     assert len(run("export", "--format", "jsonl").objects()) == 2
 
 

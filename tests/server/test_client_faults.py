@@ -188,8 +188,10 @@ class Scripted(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     script: list[tuple[int, dict[str, str], bytes] | None]
     seen: list[tuple[str, str]]
+    ports: set[int]
 
     def answer(self) -> None:
+        self.ports.add(self.client_address[1])
         self.rfile.read(int(self.headers.get("content-length") or 0))
         if self.path == "/v1":
             about = to_msgpack({"docstore": "0.1.0", "boot": "b"})
@@ -216,7 +218,7 @@ class Scripted(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def scripted() -> Iterator[tuple[str, type[Scripted]]]:
-    handler = type("Handler", (Scripted,), {"script": [], "seen": []})
+    handler = type("Handler", (Scripted,), {"script": [], "seen": [], "ports": set()})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -245,6 +247,15 @@ def test_a_busy_server_is_asked_again_with_the_same_key(scripted: tuple[str, typ
         assert store.delete("https://a.example/") is True
     assert len(server.seen) == 5 and len({key for _, key in server.seen}) == 1
     assert server.seen[0][1].startswith("boot-1.")
+
+
+def test_a_call_that_is_made_again_keeps_its_connection(scripted: tuple[str, type[Scripted]]) -> None:
+    url, server = scripted
+    busy = (429, {"content-type": MSGPACK, "retry-after": "0"}, failed("StoreUnavailable"))
+    server.script = [busy, busy, DELETED]
+    with connect(url) as store:
+        assert store.delete("https://a.example/") is True
+    assert len(server.ports) == 1
 
 
 @pytest.mark.parametrize(

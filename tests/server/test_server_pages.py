@@ -13,11 +13,10 @@ import zstandard
 
 from docstore.model.types import Cell, Page, PutResult
 from docstore.reading.documents import Document
-from docstore.serving import middleware as replays
+from docstore.serving import app as replays
 from docstore.serving.service import SHORT_BYTES
-from docstore.serving.wire import from_msgpack, read, to_msgpack
-from docstore.serving.wire_frames import FrameKind, frames
-from tests.serving import Serving, serving
+from docstore.serving.wire import FrameKind, from_msgpack, read, to_msgpack
+from tests.serving import Serving, frames_of, serving
 
 WORDS = " ".join(f"word{number}" for number in range(80))
 BODY = f"<html><title>Hello</title><p>{WORDS}".encode()
@@ -129,7 +128,7 @@ def test_many_pages_are_read_as_frames_and_as_lines(served: Serving) -> None:
         answer = served.http.post(
             "/v1/pages/get", json={"urls": wanted}, headers={"accept": "application/vnd.docstore.frames", **headers}
         )
-        items = [item for one in frames(answer.content) if one.kind is FrameKind.ITEMS for item in one.value]
+        items = [item for one in frames_of(answer.content) if one.kind is FrameKind.ITEMS for item in one.value]
         assert read(list[Document | None], items) == [served.store.get(wanted[0]), None]
     lines = served.http.post("/v1/pages/get", json={"urls": wanted}).text.splitlines()
     assert len(lines) == 3 and lines[1] == "null" and lines[2] == '{"end":{"count":2}}'

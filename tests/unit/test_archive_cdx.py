@@ -15,7 +15,7 @@ pytest.importorskip("re2")
 from docstore.model.capture import PAYLOAD_DIGEST, STATUS, TYPE
 from docstore.model.types import Policy, ReadSpec, VerdictKind
 from docstore.reports.check import check
-from docstore.serving.archive_app import ArchiveApp, archive_app
+from docstore.serving.archive_app import ArchiveApp
 from docstore.serving.archive_captures import Budget, CaptureIndex, Digests
 from docstore.serving.settings import ArchiveSettings
 from docstore.store import DocumentStore, open_store
@@ -33,7 +33,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocumentStore]:
 
 @pytest.fixture(scope="module")
 def app(store: DocumentStore) -> Iterator[ArchiveApp]:
-    app = archive_app(store)
+    app = ArchiveApp(store)
     yield app
     app.close()
 
@@ -178,10 +178,10 @@ def test_pages_are_counted_and_together_hold_every_row_once(app: ArchiveApp) -> 
 
 
 def test_pages_of_one_capture_split_a_url_with_several(store: DocumentStore) -> None:
-    app = archive_app(store)
+    app = ArchiveApp(store)
     every = lines(app, ALL)
     assert json.loads(ask(app, f"{ALL}&showNumPages=true&pageSize=1").body)["pages"] == len(every)
-    cold = archive_app(store)
+    cold = ArchiveApp(store)
     assert lines(cold, f"{ALL}&page=2&pageSize=1") == every[2:3]
     assert [line for page in range(10) for line in lines(cold, f"{ALL}&page={page}&pageSize=1")] == every
     app.close()
@@ -207,7 +207,7 @@ def test_an_answer_goes_on_where_it_stopped(app: ArchiveApp) -> None:
 
 
 def test_a_used_up_budget_says_so_and_the_question_goes_on(store: DocumentStore) -> None:
-    app = archive_app(store, ArchiveSettings(scan_rows=3))
+    app = ArchiveApp(store, ArchiveSettings(scan_rows=3))
     rows, target = [], ALL
     for _ in range(10):
         reply = ask(app, target)
@@ -217,7 +217,7 @@ def test_a_used_up_budget_says_so_and_the_question_goes_on(store: DocumentStore)
             break
         assert "looked at 3 rows and captures" in (reply.header("X-Docstore-Incomplete") or "")
         target = link[link.index("/web") : link.index(">")]
-    assert rows == lines(archive_app(store), ALL)
+    assert rows == lines(ArchiveApp(store), ALL)
     assert ask(app, f"{ALL}&limit=-1").status == 400
     empty = ask(app, f"{ALL}&filter=status:500&output=json")
     assert empty.status == 404 and "looked at 3 rows" in empty.text
@@ -228,8 +228,8 @@ def test_a_used_up_budget_says_so_and_the_question_goes_on(store: DocumentStore)
 
 
 def test_an_answer_has_no_more_bytes_than_it_may(store: DocumentStore) -> None:
-    app = archive_app(store, ArchiveSettings(answer_bytes=700))
-    every = lines(archive_app(store), ALL)
+    app = ArchiveApp(store, ArchiveSettings(answer_bytes=700))
+    every = lines(ArchiveApp(store), ALL)
     rows, link = [], f"<{ALL}>"
     while link:
         reply = ask(app, link[link.index("/web") : link.index(">")])
@@ -253,7 +253,7 @@ def test_a_very_long_url_leaves_headers_short(store: DocumentStore) -> None:
     url = "http://long.test/" + "x" * 40_000
     for second in range(3):
         store.put_page(url, b"version %d" % second, fetched_at=(1_700_000_000 + second) * 1_000_000)
-    app = archive_app(store)
+    app = ArchiveApp(store)
     assert len(lines(app, f"/web/cdx?url={url}")) == 3
     for target in (
         f"/web/{url}",
@@ -268,14 +268,14 @@ def test_a_very_long_url_leaves_headers_short(store: DocumentStore) -> None:
 
 
 def test_pages_go_on_one_after_the_other_whatever_the_budget(store: DocumentStore) -> None:
-    app = archive_app(store, ArchiveSettings(scan_rows=4))
+    app = ArchiveApp(store, ArchiveSettings(scan_rows=4))
     rows: list[list[str]] = []
     for page in range(20):
         reply = ask(app, f"{ALL}&page={page}")
         if reply.status == 400:
             break
         rows += [line.split(" ") for line in reply.text.splitlines()]
-    assert rows == lines(archive_app(store), ALL)
+    assert rows == lines(ArchiveApp(store), ALL)
     app.close()
 
 
@@ -284,10 +284,10 @@ def test_links_to_pages_that_nobody_fetched_count_too(tmp_path: Path) -> None:
         for number in range(300):
             store.add_anchor(f"http://a.test/{number:03d}", "http://b.test/", "a link")
         store.put_page("http://a.test/zzz", b"<p>the only page")
-        app = archive_app(store, ArchiveSettings(scan_rows=100))
+        app = ArchiveApp(store, ArchiveSettings(scan_rows=100))
         reply = ask(app, "/web/cdx?url=a.test/*")
         assert (reply.status, reply.body) == (200, b"") and reply.header("Link") is not None
-        patient = archive_app(store)
+        patient = ArchiveApp(store)
         assert len(lines(patient, "/web/cdx?url=a.test/*")) == 1
         app.close()
         patient.close()
@@ -297,7 +297,7 @@ def test_a_url_with_very_many_captures_shows_the_newest_of_a_time(tmp_path: Path
     with open_store(tmp_path / "store", create=True) as store:
         for second in range(40):
             store.put_page("http://a.test/", b"<p>version %d" % second, fetched_at=(1_700_000_000 + second) * 1_000_000)
-        app = archive_app(store, ArchiveSettings(row_captures=5))
+        app = ArchiveApp(store, ArchiveSettings(row_captures=5))
         reply = ask(app, "/web/cdx?url=a.test/")
         assert [line.split(" ")[1][-2:] for line in reply.text.splitlines()] == ["55", "56", "57", "58", "59"]
         assert "from and to" in (reply.header("X-Docstore-Incomplete") or "")
@@ -309,13 +309,13 @@ def test_a_digest_that_nobody_recorded_is_worked_out_and_kept(tmp_path: Path) ->
     with open_store(tmp_path / "store", create=True) as store:
         store.put_page("http://a.test/", b"hello")
         digest = "VL2MMHO4YXUKFWV63YHTWSBM3GXKSQ2N"  # sha1 of hello
-        app = archive_app(store)
+        app = ArchiveApp(store)
         assert lines(app, "/web/cdx?url=a.test/")[0][5] == digest
         row = store.cells.read_row("http://a.test/", ReadSpec(("http",), b"payload_digest"))
         assert row is not None and [cell.value for cell in row.cells] == [f"sha1:{digest}".encode()]
         app.close()
         with mock.patch.object(DocumentStore, "get", side_effect=AssertionError("no body is read again")):
-            again = archive_app(store)
+            again = ArchiveApp(store)
             assert lines(again, "/web/cdx?url=a.test/")[0][5] == digest
             again.close()
         store.compact()
@@ -353,7 +353,7 @@ def test_columns_that_make_no_sense_break_no_list(tmp_path: Path) -> None:
         store.put_page("http://a.test/", b"hello", fetched_at=1_700_000_000_000_000)
         senseless = dict.fromkeys((STATUS, TYPE, PAYLOAD_DIGEST), b"\xff no number\n" * 200)
         change_capture(store, "http://a.test/", senseless)
-        app = archive_app(store)
+        app = ArchiveApp(store)
         assert lines(app, "/web/cdx?url=a.test/")[0][3:5] == ["unk", "-"]
         reply = ask(app, "/web/20231114221320id_/http://a.test/")
         assert reply.status == 502 and "cannot be read" in reply.text
@@ -364,7 +364,7 @@ def test_bodies_beyond_the_bound_keep_an_unknown_digest(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", create=True) as store:
         store.put_page("http://a.test/1", b"x" * 100)
         store.put_page("http://a.test/2", b"y" * 100)
-        app = archive_app(store, ArchiveSettings(digest_bytes=150, keep_digests=False))
+        app = ArchiveApp(store, ArchiveSettings(digest_bytes=150, keep_digests=False))
         first = [line[5] for line in lines(app, "/web/cdx?url=a.test/*")]
         assert first[0] != "-" and first[1] == "-"
         assert "-" not in [line[5] for line in lines(app, "/web/cdx?url=a.test/*")]
@@ -387,7 +387,7 @@ def test_recorded_digests_of_other_spellings(tmp_path: Path, recorded: str, show
     with open_store(tmp_path / "store", create=True) as store:
         store.put_page("http://a.test/", b"hello", fetched_at=1_700_000_000_000_000)
         change_capture(store, "http://a.test/", {PAYLOAD_DIGEST: recorded.encode()})
-        app = archive_app(store, ArchiveSettings(keep_digests=False))
+        app = ArchiveApp(store, ArchiveSettings(keep_digests=False))
         assert lines(app, "/web/cdx?url=a.test/")[0][5] == shown
         app.close()
 
@@ -396,7 +396,7 @@ def test_a_visit_that_a_304_answered_is_a_revisit(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", create=True) as store:
         store.put_page("http://a.test/", b"hello", fetched_at=1_700_000_000_000_000)
         store.put_page("http://a.test/", status=304, fetched_at=1_700_000_100_000_000)
-        app = archive_app(store)
+        app = ArchiveApp(store)
         first, second = lines(app, "/web/cdx?url=a.test/")
         assert first[3:6] == ["unk", "200", "VL2MMHO4YXUKFWV63YHTWSBM3GXKSQ2N"]
         assert second[3:6] == ["warc/revisit", "-", "VL2MMHO4YXUKFWV63YHTWSBM3GXKSQ2N"]
@@ -411,7 +411,7 @@ def test_a_revisit_stays_one_when_bodies_move(tmp_path: Path) -> None:
             store.put_page("http://a.test/", version, fetched_at=(1_700_000_000 + second) * 1_000_000)
         store.delete("http://a.test/other", purge=True)
         store.compact()
-        app = archive_app(store)
+        app = ArchiveApp(store)
         assert [line[3] for line in lines(app, "/web/cdx?url=a.test/")] == ["unk", "warc/revisit", "unk", "unk"]
         app.close()
 
@@ -421,7 +421,7 @@ def test_captures_without_a_body_are_not_listed(tmp_path: Path) -> None:
         store.put_page("http://a.test/1", b"the same bytes")
         store.put_page("http://a.test/2", b"the same bytes", policies={VerdictKind.EXACT: Policy.REJECT})
         store.put_page("http://a.test/3", b"the same bytes", policies={VerdictKind.EXACT: Policy.REFERENCE})
-        app = archive_app(store)
+        app = ArchiveApp(store)
         assert [line[2] for line in lines(app, "/web/cdx?url=a.test/*")] == ["http://a.test/1", "http://a.test/3"]
         app.close()
 
@@ -430,7 +430,7 @@ def test_pages_at_other_ports_and_with_passwords(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", create=True) as store:
         for url in ("http://a.test/x", "http://a.test:8080/x", "http://u:secret@a.test/x", "ftp://a.test/x", "urn:x:y"):
             store.put_page(url, url.encode())
-        app = archive_app(store)
+        app = ArchiveApp(store)
         assert [line[0] for line in lines(app, "/web/cdx?url=a.test&matchType=host")] == ["test,a)/x", "test,a:8080)/x"]
         assert [line[2] for line in lines(app, "/web/cdx?url=http://a.test:8080/x")] == ["http://a.test:8080/x"]
         assert [line[2] for line in lines(app, "/web/cdx?url=http://a.test/*")] == ["http://a.test/x"]
@@ -441,7 +441,7 @@ def test_pages_at_other_ports_and_with_passwords(tmp_path: Path) -> None:
 def test_a_recorded_type_cannot_make_a_line_of_its_own(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", create=True) as store:
         store.put_page("http://a.test/", b"x", headers={"Content-Type": "text/html\ncom,evil)/ 2024"})
-        app = archive_app(store)
+        app = ArchiveApp(store)
         (line,) = lines(app, "/web/cdx?url=a.test/")
         assert line[3] == "unk"
         app.close()
@@ -486,6 +486,6 @@ def test_an_expression_that_backtracks_is_matched_in_linear_time(tmp_path: Path)
     with make_store(
         tmp_path, [Recorded("20240101000000", "http://a.test/" + "a" * 5000, "200 OK", [], b"x"), *CAPTURES[:1]]
     ) as store:
-        app = archive_app(store)
+        app = ArchiveApp(store)
         assert lines(app, "/web/cdx?url=a.test/*&filter=url:http.*(a%2B)%2B(a%2B)%2B!") == []
         app.close()

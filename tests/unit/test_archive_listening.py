@@ -18,7 +18,7 @@ pytest.importorskip("uvicorn")
 import uvicorn
 
 from docstore.model.types import Page
-from docstore.serving.archive_app import archive_app
+from docstore.serving.archive_app import ArchiveApp
 from docstore.serving.run import bounded_protocol
 from docstore.serving.settings import ArchiveSettings, Limits
 from docstore.store import DocumentStore, open_store
@@ -39,7 +39,7 @@ def listening(
     store: DocumentStore, settings: ArchiveSettings = ArchiveSettings(), on_answered: Callable[[bytes], None] = print
 ) -> Iterator[int]:
     """The port of an archive API; `on_answered` is called with the path of what has been answered."""
-    archive = archive_app(store, settings)
+    archive = ArchiveApp(store, settings)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await archive(scope, receive, send)
@@ -155,7 +155,7 @@ def test_bodies_that_are_being_sent_are_bounded(store: DocumentStore) -> None:
     store.put_page("http://a.test/large", bytes(1000), fetched_at=AT)
     store.put_page("http://a.test/small", b"small", fetched_at=AT)
     list(store.put_pages(Page(f"http://b.test/{n}/{'x' * 2000}", b"x", fetched_at=AT) for n in range(100)))
-    app = archive_app(store, ArchiveSettings(body_bytes=500))
+    app = ArchiveApp(store, ArchiveSettings(body_bytes=500))
     for _ in range(3):
         assert ask(app, f"/web/{DIGITS}id_/http://a.test/large").status == 200
 
@@ -199,7 +199,7 @@ def test_bodies_that_are_being_sent_are_bounded(store: DocumentStore) -> None:
 
 
 def test_too_many_waiting_requests_are_told_to_come_back(store: DocumentStore) -> None:
-    app = archive_app(store, ArchiveSettings(waiting=0))
+    app = ArchiveApp(store, ArchiveSettings(waiting=0))
     reply = ask(app, "/web/cdx?url=a.test/*")
     assert (reply.status, reply.header("Retry-After")) == (503, "1")
     app.close()
@@ -208,7 +208,7 @@ def test_too_many_waiting_requests_are_told_to_come_back(store: DocumentStore) -
 def test_a_closed_store_is_said_to_be_so(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", create=True) as store:
         store.put_page("http://a.test/", b"x", fetched_at=AT)
-        app = archive_app(store)
+        app = ArchiveApp(store)
     reply = ask(app, f"/web/{DIGITS}id_/http://a.test/")
     assert reply.status == 503 and reply.body
     app.close()
@@ -218,7 +218,7 @@ def test_a_store_open_for_reading_only_is_shown(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", create=True) as store:
         store.put_page("http://a.test/", b"hello", fetched_at=AT)
     with open_store(tmp_path / "store", read_only=True) as store:
-        app = archive_app(store)
+        app = ArchiveApp(store)
         for _ in range(2):
             assert "VL2MMHO4YXUKFWV63YHTWSBM3GXKSQ2N" in ask(app, "/web/cdx?url=a.test/").text
         assert ask(app, f"/web/{DIGITS}id_/http://a.test/").body == b"hello"

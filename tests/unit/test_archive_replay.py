@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("re2")
 
 from docstore.model.types import Headers, Policy, VerdictKind
-from docstore.serving.archive_app import ArchiveApp, archive_app
+from docstore.serving.archive_app import ArchiveApp
 from docstore.serving.archive_http import digits14
 from docstore.serving.settings import ArchiveSettings
 from docstore.store import DocumentStore, open_store
@@ -26,7 +26,7 @@ POLICY = "sandbox; default-src 'none'"
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArchiveApp]:
     with make_store(tmp_path_factory.mktemp("archive")) as store:
-        app = archive_app(store)
+        app = ArchiveApp(store)
         yield app
         app.close()
 
@@ -49,7 +49,7 @@ class Pages:
     """A store that takes one page after the other, each at a URL of its own."""
 
     def __init__(self, store: DocumentStore) -> None:
-        self.app = archive_app(store)
+        self.app = ArchiveApp(store)
         self._store = store
         self._count = 0
 
@@ -119,12 +119,12 @@ def test_the_timemap_lists_every_capture(app: ArchiveApp) -> None:
 def test_a_long_timemap_goes_on_in_another(store: DocumentStore) -> None:
     for second in range(10):
         store.put_page("http://a.test/", b"<p>version %d" % second, fetched_at=AT + second * 1_000_000)
-    app = archive_app(store, ArchiveSettings(timemap_mementos=4))
+    app = ArchiveApp(store, ArchiveSettings(timemap_mementos=4))
     app.close()
-    app = archive_app(store, ArchiveSettings(timemap_mementos=1))
+    app = ArchiveApp(store, ArchiveSettings(timemap_mementos=1))
     assert ask(app, "/web/timemap/link/http://a.test/").text.count('memento"') == 1
     app.close()
-    app = archive_app(store, ArchiveSettings(timemap_mementos=4))
+    app = ArchiveApp(store, ArchiveSettings(timemap_mementos=4))
     target, times = "/web/timemap/link/http://a.test/", []
     while target:
         text = ask(app, target).text
@@ -212,14 +212,14 @@ def test_a_url_in_a_path_comes_in_two_forms(app: ArchiveApp, path: str) -> None:
 
 def test_slashes_are_not_merged_and_dots_in_a_query_stay(store: DocumentStore) -> None:
     store.put_page("http://a.test//x//../y/?u=http://b.test/../c", b"found", fetched_at=AT)
-    app = archive_app(store)
+    app = ArchiveApp(store)
     assert ask(app, f"/web/{DIGITS}id_/http://a.test//x//../y/?u=http://b.test/../c").body == b"found"
     app.close()
 
 
 def test_an_empty_query_is_found_though_servers_drop_its_mark(store: DocumentStore) -> None:
     store.put_page("http://a.test/?", b"found", fetched_at=AT)
-    app = archive_app(store)
+    app = ArchiveApp(store)
     reply = ask(app, f"/web/{DIGITS}id_/http://a.test/?")
     assert reply.body == b"found"
     memento = links_of(reply)["memento"]
@@ -240,7 +240,7 @@ def test_another_time_leads_to_the_nearest_capture(app: ArchiveApp) -> None:
 def test_captures_of_one_second_lead_to_one_of_them(store: DocumentStore) -> None:
     for millis in (1, 2, 3):
         store.put_page("http://a.test/", b"version %d" % millis, fetched_at=AT + millis * 1000)
-    app = archive_app(store)
+    app = ArchiveApp(store)
     assert ask(app, f"/web/{DIGITS}id_/http://a.test/").body == b"version 3"
     assert len(ask(app, "/web/cdx?url=a.test").text.splitlines()) == 3
     app.close()
@@ -249,7 +249,7 @@ def test_captures_of_one_second_lead_to_one_of_them(store: DocumentStore) -> Non
 def test_a_url_with_very_many_captures_is_found_at_any_time(store: DocumentStore) -> None:
     for number in range(40):
         store.put_page("http://a.test/", b"<p>version %d" % number, fetched_at=AT + number * 86_400_000_000)
-    app = archive_app(store, ArchiveSettings(row_captures=5))
+    app = ArchiveApp(store, ArchiveSettings(row_captures=5))
     for number in range(40):
         day = AT + number * 86_400_000_000
         reply = ask(app, f"/web/{digits14(day)}id_/http://a.test/")
@@ -269,7 +269,7 @@ def test_pages_by_reference_have_the_body_and_rejected_ones_say_where_it_is(stor
     store.put_page("http://a.test/1", body, fetched_at=AT)
     store.put_page("http://a.test/2", body, fetched_at=AT, policies={VerdictKind.EXACT: Policy.REFERENCE})
     store.put_page("http://a.test/3", body, fetched_at=AT, policies={VerdictKind.EXACT: Policy.REJECT})
-    app = archive_app(store)
+    app = ArchiveApp(store)
     assert ask(app, f"/web/{DIGITS}id_/http://a.test/2").body == body
     for target in (f"/web/{DIGITS}id_/http://a.test/3", "/web/http://a.test/3", "/web/timemap/link/http://a.test/3"):
         reply = ask(app, target)
@@ -280,7 +280,7 @@ def test_pages_by_reference_have_the_body_and_rejected_ones_say_where_it_is(stor
 def test_a_page_whose_body_its_crawler_keeps_is_not_shown(store: DocumentStore) -> None:
     store.put_page("http://a.test/1", b"<p>kept elsewhere", fetched_at=AT, keep_body=False)
     store.put_page("http://a.test/2", b"<p>kept elsewhere", fetched_at=AT)
-    app = archive_app(store)
+    app = ArchiveApp(store)
     assert ask(app, "/web/cdx?url=a.test/*&fl=url").text == "http://a.test/2\n"
     assert '"pages": 1,' in ask(app, "/web/cdx?url=a.test/*&showNumPages=true&pageSize=1").text
     for target in (f"/web/{DIGITS}id_/http://a.test/1", "/web/http://a.test/1", "/web/timemap/link/http://a.test/1"):
@@ -294,7 +294,7 @@ def test_a_damaged_body_is_said_to_be_so(tmp_path: Path) -> None:
         store.put_page("http://a.test/page", bytes(range(256)) * 40, fetched_at=AT)
         damage_value(store, "http://a.test/page", ("page", b"body"))
     with open_store(tmp_path / "store") as store:
-        app = archive_app(store)
+        app = ArchiveApp(store)
         reply = ask(app, f"/web/{DIGITS}id_/http://a.test/page")
         assert reply.status == 502 and "docstore check" in reply.text
         assert ask(app, "/web/cdx?url=a.test/page").text.split(" ")[5] == "-"
@@ -514,7 +514,7 @@ def test_names_of_loopback_are_answered(app: ArchiveApp, host: str) -> None:
 
 def test_links_carry_the_name_that_the_operator_gave(store: DocumentStore) -> None:
     store.put_page("http://a.test/", b"x", fetched_at=AT)
-    app = archive_app(store, ArchiveSettings(base_url="https://archive.test/"))
+    app = ArchiveApp(store, ArchiveSettings(base_url="https://archive.test/"))
     reply = ask(app, "/web/http://a.test/", host="archive.test")
     assert reply.header("Location") == f"https://archive.test/web/{DIGITS}id_/http://a.test/"
     app.close()

@@ -47,10 +47,10 @@ from docstore.reading.cells import Row
 from docstore.reading.documents import Capture, Document
 from docstore.reading.snippet import Passage, Snippet
 from docstore.serving import wire as shapes
-from docstore.serving import wire_frames as errors
-from docstore.serving import wire_frames as frames
+from docstore.serving.messages import count_values
 from docstore.storage.reports import BackupReport, CompactionReport
 from docstore.storage.unreadable import Unreadable
+from tests.serving import frames_of
 
 KINDS: list[Any] = [
     Page,
@@ -133,6 +133,10 @@ VALUES: list[tuple[Any, st.SearchStrategy[Any]]] = [
 ]
 
 
+def encoded(value: object, media_type: str) -> bytes:
+    return shapes.to_json(value) if media_type == shapes.JSON else shapes.to_msgpack(value)
+
+
 @pytest.mark.parametrize(("kind", "values"), VALUES, ids=lambda value: getattr(value, "__name__", ""))
 def test_a_value_comes_back_from_json_and_msgpack(kind: Any, values: st.SearchStrategy[Any]) -> None:
     @given(values)
@@ -142,7 +146,7 @@ def test_a_value_comes_back_from_json_and_msgpack(kind: Any, values: st.SearchSt
         for media_type, sent in ((shapes.JSON, named), (shapes.MSGPACK, named), (shapes.MSGPACK, value)):
             if sent is value and kind is VALUES[4][0]:  # mutations travel by name
                 continue
-            given_back = shapes.read(kind, shapes.decode(shapes.encode(sent, media_type), media_type))
+            given_back = shapes.read(kind, shapes.decode(encoded(sent, media_type), media_type))
             assert given_back == value
             assert type(given_back) is type(value)
 
@@ -161,7 +165,7 @@ def test_a_schema_and_reports_come_back() -> None:
     )
     for value in (report, schema, BackupReport(1, 2, 3, 4)):
         for media_type in (shapes.JSON, shapes.MSGPACK):
-            assert shapes.read(type(value), shapes.decode(shapes.encode(value, media_type), media_type)) == value
+            assert shapes.read(type(value), shapes.decode(encoded(value, media_type), media_type)) == value
 
 
 def test_a_policy_of_a_schema_is_read_as_a_member() -> None:
@@ -257,60 +261,53 @@ def test_what_cannot_be_sent_is_refused_before_it_is_sent() -> None:
 @given(st.lists(st.lists(small, max_size=5), max_size=5), st.booleans(), st.integers(1, 40))
 @settings(max_examples=100, deadline=None)
 def test_a_stream_comes_back_however_it_is_cut_into_pieces(groups: list[list[bytes]], packed: bool, step: int) -> None:
-    raw = b"".join(frames.encode_items([b"x" * 300, *group], compress=packed) for group in groups)
+    raw = b"".join(shapes.encode_items([b"x" * 300, *group], compress=packed) for group in groups)
     count = sum(len(group) + 1 for group in groups)
-    raw += frames.encode_end(count, next=b"k")
-    reader = frames.FrameReader()
+    raw += shapes.encode_end(count, next=b"k")
+    reader = shapes.FrameReader()
     found = [frame for start in range(0, len(raw), step) for frame in reader.feed(raw[start : start + step])]
     reader.close()
     assert [frame.value[1:] for frame in found[:-1]] == groups
-    assert found[-1] == frames.Frame(frames.FrameKind.END, {"count": count, "next": b"k"})
+    assert found[-1] == shapes.Frame(shapes.FrameKind.END, {"count": count, "next": b"k"})
 
 
 def test_a_stream_that_is_cut_off_anywhere_is_noticed() -> None:
-    raw = frames.encode_items([b"abc"]) + frames.encode_items([b"x" * 500], compress=True) + frames.encode_end(2)
+    raw = shapes.encode_items([b"abc"]) + shapes.encode_items([b"x" * 500], compress=True) + shapes.encode_end(2)
     for length in range(len(raw)):
         with pytest.raises(StoreUnavailable, match="cut off"):
-            frames.frames(raw[:length])
+            frames_of(raw[:length])
 
 
 def test_a_frame_that_went_missing_is_noticed() -> None:
     with pytest.raises(InvalidArgument, match="1 items, and its end says 2"):
-        frames.frames(frames.encode_items([1]) + frames.encode_end(2))
+        frames_of(shapes.encode_items([1]) + shapes.encode_end(2))
 
 
 def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
     bomb = zstandard.ZstdCompressor().compress(b"\0" * 5_000_000)
     without_length = zstandard.ZstdCompressor(write_content_size=False).compress(b"\0" * 500)
     for payload in (bomb, without_length, b"no zstd", bomb[:20]):
-        raw = struct.pack("<BI", frames.FrameKind.ITEMS_ZSTD, len(payload)) + payload
+        raw = struct.pack("<BI", shapes.FrameKind.ITEMS_ZSTD, len(payload)) + payload
         with pytest.raises(InvalidArgument):
-            frames.FrameReader(1_000_000).feed(raw)
+            shapes.FrameReader(1_000_000).feed(raw)
     with pytest.raises(InvalidArgument, match="too long"):
-        frames.FrameReader(1_000_000).feed(struct.pack("<BI", 0, 1_000_001))
+        shapes.FrameReader(1_000_000).feed(struct.pack("<BI", 0, 1_000_001))
 
 
 @given(st.binary(max_size=100))
 @settings(max_examples=100, deadline=None)
 def test_any_bytes_are_a_stream_or_refused(raw: bytes) -> None:
     with pytest.raises((InvalidArgument, StoreUnavailable)):
-        frames.frames(raw)
+        frames_of(raw)
 
 
 def test_frames_hold_what_their_kind_says() -> None:
     for kind, value in ((0, {}), (2, []), (3, 5), (9, [])):
         payload = msgpack.packb(value)
         with pytest.raises(InvalidArgument):
-            frames.frames(struct.pack("<BI", kind, len(payload)) + payload)
+            frames_of(struct.pack("<BI", kind, len(payload)) + payload)
     with pytest.raises(InvalidArgument, match="after the end"):
-        frames.frames(frames.encode_end(0) + b"x")
-
-
-def test_batches_hold_all_items_in_order() -> None:
-    items = [b"x" * (number % 7) * 100 for number in range(500)]
-    batches = list(frames.batches(iter(items), frame_bytes=2000, most_items=20))
-    assert [one for batch in batches for one in batch] == items
-    assert all(len(batch) <= 20 and frames.weight(batch[:-1]) < 2008 for batch in batches)
+        frames_of(shapes.encode_end(0) + b"x")
 
 
 # --- errors
@@ -328,8 +325,8 @@ def test_batches_hold_all_items_in_order() -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_an_error_comes_back_as_it_was(error: DocstoreError) -> None:
-    fields = shapes.from_json(shapes.to_json(errors.error_fields(error)))
-    back = errors.error_of(fields)
+    fields = shapes.from_json(shapes.to_json(shapes.error_fields(error)))
+    back = shapes.error_of(fields)
     assert type(back) is type(error)
     assert str(back) == str(error)
     assert back.exit_code == fields["error"]["exit_code"]
@@ -340,26 +337,26 @@ def test_an_error_comes_back_as_it_was(error: DocstoreError) -> None:
 def test_an_error_keeps_its_number() -> None:
     error = StorageError("full")
     error.errno = 28
-    back = errors.error_of(errors.error_fields(error))
+    back = shapes.error_of(shapes.error_fields(error))
     assert isinstance(back, StorageError)
     assert back.errno == 28
 
 
 def test_what_is_no_error_of_ours_says_nothing_of_itself() -> None:
-    fields = errors.error_fields(KeyError("/secret/path"))
+    fields = shapes.error_fields(KeyError("/secret/path"))
     assert "secret" not in str(fields)
     assert fields["error"]["class"] == "Internal"
-    assert type(errors.error_of(fields)) is DocstoreError
-    assert errors.status_of(KeyError()) == 500
+    assert type(shapes.error_of(fields)) is DocstoreError
+    assert shapes.status_of(KeyError()) == 500
 
 
 @given(anything)
 @settings(max_examples=200, deadline=None)
 def test_an_answer_that_is_no_error_is_an_error_all_the_same(given_data: Any) -> None:
-    assert isinstance(errors.error_of(given_data), DocstoreError)
-    assert isinstance(errors.error_of({"error": given_data}), DocstoreError)
+    assert isinstance(shapes.error_of(given_data), DocstoreError)
+    assert isinstance(shapes.error_of({"error": given_data}), DocstoreError)
     assert isinstance(
-        errors.error_of({"error": {"message": "m", "class": "CorruptionError", "path": given_data}}), DocstoreError
+        shapes.error_of({"error": {"message": "m", "class": "CorruptionError", "path": given_data}}), DocstoreError
     )
 
 
@@ -382,29 +379,29 @@ def values_in(given: Any) -> int:
 def test_values_are_counted_as_they_are_decoded(value: Any, raw: bytes) -> None:
     packed = shapes.to_msgpack([value, raw])
     count = values_in([value, raw])
-    assert shapes.count_values(packed, shapes.MSGPACK, 10**9) == count
-    assert shapes.count_values(packed, shapes.MSGPACK, count - 1) >= count, "it stops above the most"
+    assert count_values(packed, shapes.MSGPACK, 10**9) == count
+    assert count_values(packed, shapes.MSGPACK, count - 1) >= count, "it stops above the most"
     text = shapes.to_json(value)
     count = values_in(value)
     for most in (10**9, count, count - 1):
-        assert shapes.count_values(text, shapes.JSON, most) >= count, "never too low"
+        assert count_values(text, shapes.JSON, most) >= count, "never too low"
     if not any(mark in text for mark in (b'"', b":")):
         commas_in_empty = text.count(b"[]") + text.count(b"{}")
-        assert shapes.count_values(text, shapes.JSON, 10**9) <= count + commas_in_empty
+        assert count_values(text, shapes.JSON, 10**9) <= count + commas_in_empty
 
 
 @given(st.binary(max_size=300), st.integers(0, 40))
 def test_any_bytes_are_counted(raw: bytes, most: int) -> None:
     for media_type in (shapes.JSON, shapes.MSGPACK):
-        assert shapes.count_values(raw, media_type, most) >= 0
+        assert count_values(raw, media_type, most) >= 0
         with contextlib.suppress(InvalidArgument):
-            assert values_in(shapes.decode(raw, media_type)) <= shapes.count_values(raw, media_type, 10**9)
+            assert values_in(shapes.decode(raw, media_type)) <= count_values(raw, media_type, 10**9)
 
 
 def test_marks_in_json_strings_are_no_values() -> None:
     text = shapes.to_json(["," * 5000, '\\",[{:' * 1000, "x"])
-    assert shapes.count_values(text, shapes.JSON, 100) <= 10
-    assert shapes.count_values(text[:-2], shapes.JSON, 100) <= 10, "one without its end"
+    assert count_values(text, shapes.JSON, 100) <= 10
+    assert count_values(text[:-2], shapes.JSON, 100) <= 10, "one without its end"
 
 
 @pytest.mark.parametrize(
