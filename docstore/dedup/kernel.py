@@ -141,9 +141,12 @@ def checksum_matches(checksum: bytes, body: bytes) -> bool:
     return False
 
 
+_DECIDING_SCHEMES: Final = frozenset(known.scheme for known in ALGORITHMS.values() if known.decides_alone)
+
+
 def decides_alone(checksum: bytes) -> bool:
     """Whether bodies with this checksum, scheme byte included, are the same without a look at their bytes."""
-    return any(known.scheme == checksum[0] and known.decides_alone for known in ALGORITHMS.values())
+    return checksum[0] in _DECIDING_SCHEMES
 
 
 # --- bodies and texts

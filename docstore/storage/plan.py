@@ -128,14 +128,19 @@ class Plan:
 
     def rows(self) -> list[RowMutations]:
         """All rows, stage by stage."""
-        return [row for stage in self.stages() for row in stage]
+        found: list[RowMutations] = []
+        for key in sorted(self._written):
+            found += self._written[key]
+        for stage in sorted(self._removed, reverse=True):
+            found += self._removed[stage]
+        return found
 
     def written(self, stage: Stage) -> list[RowMutations]:
         """The rows that are written in the first turn of a stage."""
         return self._written.get((stage, 0), [])
 
-    def __len__(self) -> int:
-        return sum(map(len, self.stages())) + sum(map(len, self._slots.values()))
+    def __bool__(self) -> bool:
+        return any(self._written.values()) or any(self._removed.values()) or any(self._slots.values())
 
 
 def apply(engine: Engine, plan: Plan, durability: Durability) -> None:

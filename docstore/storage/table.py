@@ -109,6 +109,8 @@ class Table:
 
     Attributes:
         captures_policy, bodies_policy: which captures are kept, and which of these show their bodies.
+        collects_captures, collects_bodies: whether a policy may hide captures, or the bodies of captures.
+        ages_captures: whether one of them does so by age: then what is live changes while nobody writes.
 
     Args:
         engine: where the cells live.
@@ -137,22 +139,9 @@ class Table:
         self._clock = clock
         self._same_value = same_value
         self.captures_policy, self.bodies_policy = captures, bodies
+        self.collects_captures, self.collects_bodies = not keeps_all(captures), not keeps_all(bodies)
+        self.ages_captures = any(policy.max_age_seconds is not None for policy in (captures, bodies))
         self._collected = {family.name: family.gc for family in self._families.values() if not keeps_all(family.gc)}
-
-    @property
-    def collects_captures(self) -> bool:
-        """Whether a policy may hide captures."""
-        return not keeps_all(self.captures_policy)
-
-    @property
-    def collects_bodies(self) -> bool:
-        """Whether a policy may hide the bodies of captures."""
-        return not keeps_all(self.bodies_policy)
-
-    @property
-    def ages_captures(self) -> bool:
-        """Whether captures or bodies are hidden by age: then what is live changes while nobody writes."""
-        return any(policy.max_age_seconds is not None for policy in (self.captures_policy, self.bodies_policy))
 
     # --- captures ---
 
@@ -205,9 +194,9 @@ class Table:
             if record.kind == CAPTURE_STORED and not self.ages_captures:
                 return stored_capture(record)
         elif not (self.collects_captures or self.collects_bodies):
-            record = next(self.records(row_key, end=end), None)
-            if record is None or record.kind == CAPTURE_STORED:
-                return record and stored_capture(record)
+            newest = next(self.records(row_key, end=end), None)
+            if newest is None or newest.kind == CAPTURE_STORED:
+                return None if newest is None else stored_capture(newest)
         return next((capture for capture in self.captures(row_key, end) if capture.shows_page), None)
 
     def capture_at(self, row_key: bytes, timestamp: int) -> LiveCapture | None:

@@ -9,13 +9,13 @@ Knows which columns a verdict asks for, and when a policy may hide a capture; mu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from docstore.dedup.comparable import TitledPage
 from docstore.dedup.detector import Judgement, StoredPage
 from docstore.model.capture import BODY, MAIN, Column, StoredVerdict
-from docstore.model.format import CAPTURE_REJECTED, CAPTURE_STORED, INLINE_LIMIT_BYTES
+from docstore.model.format import CAPTURE_FAMILY, CAPTURE_REJECTED, CAPTURE_STORED, INLINE_LIMIT_BYTES
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Mutation, RowMutations, SetCell
 from docstore.reading.pages import StoredPages
@@ -101,7 +101,7 @@ class Write:
         if self.kind != CAPTURE_STORED and self.previous is not None:
             confirms = self.previous.source if self.kind != CAPTURE_REJECTED else 0
         record = CaptureRecord(self.timestamp, self.kind, self.columns, self.arrived, confirms, self.body_name)
-        return RowMutations(PAGES, self.page.row_key, [record.cell()])
+        return RowMutations(PAGES, self.page.row_key, [SetCell(CAPTURE_FAMILY, b"", self.timestamp, record.encode())])
 
 
 class Batch:
@@ -129,9 +129,6 @@ class Batch:
         self.anchor_count = 0
         self.base_texts: dict[bytes, TextBase | None] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self.writes or self.anchors)
-
 
 PAGES_HELD = 16_384
 """Some 18 MB: nearly every candidate is one of the last pages of the same site."""
@@ -152,33 +149,6 @@ class RecentPage:
         self.page = page
         self.columns = columns
         self.titled = titled
-
-
-class RecentPages:
-    """The last live versions read or written, by row: at most `most`."""
-
-    def __init__(self, most: int = PAGES_HELD) -> None:
-        self._rows: LruCache[bytes, dict[int, RecentPage]] = LruCache(most, len)
-
-    def page(self, pointer: PagePointer) -> RecentPage | None:
-        """A live version."""
-        versions = self._rows.get(pointer.row_key)
-        return None if versions is None else versions.get(pointer.timestamp)
-
-    def put_page(self, pointer: PagePointer, page: RecentPage) -> None:
-        """Hold a live version."""
-        versions = self._rows.get(pointer.row_key) or {}
-        versions[pointer.timestamp] = page
-        self._rows.put(pointer.row_key, versions)
-
-    def forget_rows(self, row_keys: Iterable[bytes]) -> None:
-        """Let go of all versions of some rows."""
-        for row_key in row_keys:
-            self._rows.drop(row_key)
-
-    def forget(self) -> None:
-        """Let go of everything."""
-        self._rows.clear()
 
 
 SHARED_ROWS_HELD = 16_384
@@ -314,7 +284,7 @@ class Bases:
         """
         if text is not None:
             self._plain.put(base.text, text)
-        if envelope not in self._bases:
+        if self._bases.get(envelope) is None:
             self._bases.put(envelope, base)
 
     def remember_batch(self, batch: Batch) -> None:
@@ -360,7 +330,9 @@ class GroupPages(StoredPages):
         self.in_doubt = False
         self.hides = table.collects_captures or table.collects_bodies
         self._remembers = remembers
-        self._recent = RecentPages(PAGES_HELD if remembers and not table.ages_captures else 0)
+        held = PAGES_HELD if remembers and not table.ages_captures else 0
+        self._recent: LruCache[bytes, dict[int, RecentPage]] = LruCache(held, len)
+        """The last live pages read or written, by row and time."""
         self._remembers_writes = remembers and not self.hides
         """A capture older than the ones that are stored may be hidden as soon as it is written."""
 
@@ -380,15 +352,24 @@ class GroupPages(StoredPages):
         recent = self._recent_page(pointer)
         return None if recent is None else recent.page
 
+    def _cached(self, pointer: PagePointer) -> RecentPage | None:
+        versions = self._recent.get(pointer.row_key)
+        return None if versions is None else versions.get(pointer.timestamp)
+
+    def _cache(self, pointer: PagePointer, page: RecentPage) -> None:
+        versions = self._recent.get(pointer.row_key) or {}
+        versions[pointer.timestamp] = page
+        self._recent.put(pointer.row_key, versions)
+
     def _recent_page(self, pointer: PagePointer) -> RecentPage | None:
         """A committed page, from the cache or the row."""
-        recent = self._recent.page(pointer)
+        recent = self._cached(pointer)
         if recent is None and pointer not in self._unusable:
             found = super().capture(pointer)
             page = None if found is None else self._page_of(found)
             if found is not None and page is not None:
                 recent = RecentPage(page, found.columns)
-                self._recent.put_page(pointer, recent)
+                self._cache(pointer, recent)
         return recent
 
     def title(self, pointer: PagePointer) -> str:
@@ -403,7 +384,7 @@ class GroupPages(StoredPages):
             if found is None:
                 found = self.batch.titled[pointer] = super().titled(pointer)
             return found
-        recent = self._recent.page(pointer)
+        recent = self._cached(pointer)
         if recent is None:
             return super().titled(pointer)
         if recent.titled is None:
@@ -483,7 +464,7 @@ class GroupPages(StoredPages):
     def _column(self, pointer: PagePointer, column: Column) -> bytes | None:
         value = super()._column(pointer, column)
         if value is None:
-            self._recent.forget_rows((pointer.row_key,))
+            self._recent.drop(pointer.row_key)
         return value
 
     # --- the batch
@@ -502,7 +483,8 @@ class GroupPages(StoredPages):
         """Begin another batch; -> the one that is committed, or dropped.  What was committed goes into the caches."""
         batch, self.batch = self.batch, Batch()
         self.in_doubt = False
-        self._recent.forget_rows(batch.rows)
+        for row_key in batch.rows:
+            self._recent.drop(row_key)
         if committed:
             self._bases.remember_batch(batch)
         if committed and self._remembers_writes:
@@ -513,16 +495,16 @@ class GroupPages(StoredPages):
                     is_long = len(text) > INLINE_LIMIT_BYTES
                     self._bases.remember(write.columns[BODY], write.base, text if is_own and is_long else None)
                 assert write.seen is not None
-                self._recent.put_page(pointer, RecentPage(write.seen, write.columns, batch.titled.get(pointer)))
+                self._cache(pointer, RecentPage(write.seen, write.columns, batch.titled.get(pointer)))
         if self._unusable:
             self._unusable = {pointer for pointer in self._unusable if pointer.row_key not in batch.rows}
         return batch
 
     def forget_row(self, row_key: bytes) -> None:
         """A row was deleted."""
-        self._recent.forget_rows((row_key,))
+        self._recent.drop(row_key)
 
     def forget(self) -> None:
         """Others may have committed: read everything anew."""
         self._unusable.clear()
-        self._recent.forget()
+        self._recent.clear()

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from docstore.dedup.buckets import TABLE as POSTINGS
 from docstore.dedup.comparable import bodies_compare
@@ -29,7 +28,7 @@ from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Policy, Previous, ReadSpec, VerdictKind
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, LiveCapture, not_modified
-from docstore.storage.engine import Engine, FirstQualifiers, ReadsAhead
+from docstore.storage.engine import FirstQualifiers, ReadsAhead
 from docstore.storage.envelope import is_absent
 from docstore.storage.plan import Cut, Plan
 from docstore.storage.port import Values
@@ -89,27 +88,28 @@ class Judge:
         if own is None:
             error = f"no millisecond is free from {one.timestamp} on; give it an earlier time"
             return refused(one, error)
+        taken, before = own
         known, is_damaged = None, False
-        if own.taken is not None:
-            known = self._own.verdict(one.row_key, own.taken) or _UNJUDGED
-            is_damaged = self._own.is_damaged(one.row_key, own.taken)
+        if taken is not None:
+            known = self._own.verdict(one.row_key, taken) or _UNJUDGED
+            is_damaged = self._own.is_damaged(one.row_key, taken)
         if is_damaged or (known is not None and known.stored == capture.STORED_TEXT and one.keep_body):
             known = None  # it is judged and stored anew, in its own place
         if known is not None and known.stored != capture.STORED_REJECTED:
             write = _known(one, timestamp, known)
             write.says = True  # it may have been stored without that
             return write
-        previous, previous_similarity = self._compare_with_previous(one, own.previous)
+        previous, previous_similarity = self._compare_with_previous(one, before)
         judgement = self._detector.judge(one.row_key, one.page.body, analysis, status=one.page.status)
         if self._pages.in_doubt:
             self._commit(Cut.POLICY)
             judgement = self._detector.judge(one.row_key, one.page.body, analysis, status=one.page.status)
-        confirms = previous is Previous.SAME_BYTES and self._answers_alike(one, own.previous)
-        if confirms and own.previous is not None:
-            is_damaged = is_damaged or self._own.is_damaged(one.row_key, own.previous)
+        confirms = previous is Previous.SAME_BYTES and self._answers_alike(one, before)
+        if confirms and before is not None:
+            is_damaged = is_damaged or self._own.is_damaged(one.row_key, before)
         if is_damaged:
             stored = capture.STORED_BODY  # the only copy that can be read, whatever the policy
-        elif confirms and own.previous is not None and not (one.keep_body and is_absent(own.previous.columns[BODY])):
+        elif confirms and before is not None and not (one.keep_body and is_absent(before.columns[BODY])):
             stored = capture.STORED_CONFIRMED
         else:
             stored = self.kept_as(one, judgement, policies.get(judgement.kind, Policy.FLAG))
@@ -130,26 +130,26 @@ class Judge:
             return _known(one, timestamp, known)
         write = Write(one, timestamp, verdict)
         write.is_stored, write.says = True, stored != capture.STORED_REJECTED
-        write.judgement, write.previous = judgement, own.previous
-        write.is_damaged, write.rewrites = is_damaged, own.taken is not None
+        write.judgement, write.previous = judgement, before
+        write.is_damaged, write.rewrites = is_damaged, taken is not None
         return write
 
     def visit(self, one: Prepared) -> Write:
         """Judge a visit that found nothing new (304): it confirms the page before it, and is answered its verdict."""
         timestamp = one.timestamp
-        own = self._own.own(one.row_key, timestamp)
-        while own.taken is not None and own.taken.kind != CAPTURE_NOT_MODIFIED:  # a page was fetched at that very time
+        taken, before = self._own.own(one.row_key, timestamp)
+        while taken is not None and taken.kind != CAPTURE_NOT_MODIFIED:  # a page was fetched at that very time
             timestamp += TIMESTAMP_STEP_MICROS
             if timestamp > TIMESTAMP_MAX:
                 return refused(one, f"no millisecond is free from {one.timestamp} on; give it an earlier time")
-            own = self._own.own(one.row_key, timestamp)
+            taken, before = self._own.own(one.row_key, timestamp)
         verdict = _NOT_MODIFIED
-        if own.previous is not None:
-            verdict = self._own.confirmed_verdict(one.row_key, own.previous) or _CONFIRMED
-        if own.taken is not None:
+        if before is not None:
+            verdict = self._own.confirmed_verdict(one.row_key, before) or _CONFIRMED
+        if taken is not None:
             return _known(one, timestamp, verdict)
         write = Write(one, timestamp, verdict)
-        write.is_stored, write.previous = True, own.previous
+        write.is_stored, write.previous = True, before
         return write
 
     def kept_as(self, one: Prepared, judgement: Judgement, policy: Policy) -> str:
@@ -178,7 +178,7 @@ class Judge:
         timestamp = one.timestamp
         probes = 0
         own = self._own.own(one.row_key, timestamp)
-        while own.taken is not None and not self._same_body(one, own.taken):
+        while own[0] is not None and not self._same_body(one, own[0]):
             timestamp += TIMESTAMP_STEP_MICROS
             probes += 1
             if probes >= MOST_PROBES:
@@ -247,19 +247,8 @@ ROWS_HELD = 16
 """Rows of which taken times are in the cache: the ones that were asked for last."""
 
 
-class OwnRow(NamedTuple):
-    """What a row holds at and before a timestamp.
-
-    Attributes:
-        taken: the capture record at that very timestamp, hidden by a policy or not; None where the timestamp is free.
-        previous: the newest live page before, or None.
-    """
-
-    taken: CaptureRecord | None
-    previous: LiveCapture | None
-
-
-_NOTHING = OwnRow(None, None)
+OwnRow = tuple[CaptureRecord | None, LiveCapture | None]
+"""What a row holds at a time, hidden by a policy or not, None if that is free; and its newest live page before it."""
 
 
 class OwnRows:
@@ -289,9 +278,9 @@ class OwnRows:
     def own(self, row_key: bytes, timestamp: int) -> OwnRow:
         """What the row holds at and before a timestamp; the row must not be in flight."""
         if row_key in self._absent:
-            return _NOTHING
+            return None, None
         # What a policy hides is there all the same: a write at its timestamp would take its place.
-        return OwnRow(self._table.record(row_key, timestamp), self._table.newest_capture(row_key, timestamp))
+        return self._table.record(row_key, timestamp), self._table.newest_capture(row_key, timestamp)
 
     def verdict(self, row_key: bytes, found: CaptureRecord | LiveCapture) -> StoredVerdict | None:
         """The stored verdict of a capture; None if there is none that can be read."""
@@ -395,22 +384,20 @@ class GroupReads:
     """The reads of a group.
 
     Args:
-        engine: where the rows are; where it does not read ahead, nothing is done here.
+        engine: where the rows are.
         own: rows that pages go into.
         index: of fingerprints.
         detector: says which candidates it will look at.
     """
 
-    def __init__(self, engine: Engine, own: OwnRows, index: HashIndex, detector: Detector) -> None:
-        self._engine = engine if isinstance(engine, ReadsAhead) else None
+    def __init__(self, engine: ReadsAhead, own: OwnRows, index: HashIndex, detector: Detector) -> None:
+        self._engine = engine
         self._own = own
         self._index = index
         self._detector = detector
 
     def begin(self, pages: Sequence[Prepared]) -> None:
         """Read what judging these pages asks for first, whatever is stored: their own rows, and their postings."""
-        if self._engine is None:
-            return
         self._engine.forget_ahead()
         judged = [one for one in pages if one.analysis is not None and not one.error]
         own = [
@@ -423,26 +410,22 @@ class GroupReads:
 
     def prepare(self, pages: Sequence[Prepared]) -> None:
         """Read what that leads to; for pages for which `begin` was called, and the index prepared."""
-        engine = self._engine
-        if engine is None:
-            return
         judged = [one for one in pages if one.analysis is not None and not one.error]
         analyses = [one.analysis for one in judged if one.analysis is not None]
         found = list(self._index.read_together(analyses, self._detector.asked))
         for one, analysis in zip(judged, analyses, strict=True):
-            previous = self._own.own(one.row_key, one.timestamp).previous
+            _, previous = self._own.own(one.row_key, one.timestamp)
             if previous is not None and previous.checksum == analysis.body_checksum:  # its values are to be readable
                 found.append(PagePointer(previous.source, one.row_key))
         # With their values: a page that a verdict names has to be readable.
-        engine.read_ahead(PAGES, [(row_key, ReadSpec(start=at, end=at + 1)) for at, row_key in dict.fromkeys(found)])
+        specs = [(row_key, ReadSpec(start=at, end=at + 1)) for at, row_key in dict.fromkeys(found)]
+        self._engine.read_ahead(PAGES, specs)
 
     def drop(self, plan: Plan) -> None:
         """A part of the group was written, or may be: its rows are read again."""
-        if self._engine is not None:
-            rows = [*plan.rows(), *(slot.row for turn in plan.slots() for slot in turn)]
-            self._engine.drop_ahead((row.table, row.row_key) for row in rows)
+        rows = [*plan.rows(), *(slot.row for turn in plan.slots() for slot in turn)]
+        self._engine.drop_ahead((row.table, row.row_key) for row in rows)
 
     def forget(self) -> None:
         """The group is committed, or has failed."""
-        if self._engine is not None:
-            self._engine.forget_ahead()
+        self._engine.forget_ahead()

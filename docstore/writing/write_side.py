@@ -10,6 +10,7 @@ from collections.abc import Callable
 from docstore.dedup.detector import Detector, Thresholds
 from docstore.dedup.index import HashIndex
 from docstore.reading.index import kernel_of, open_buckets
+from docstore.storage.engine import ReadsAhead
 from docstore.storage.port import Backend, Committer
 from docstore.storage.table import Table
 from docstore.writing.batch import Bases, GroupPages
@@ -41,6 +42,7 @@ class WriteSide:
         remembers = opened.engine.caps.single_writer or committer.fills_slots
         placement = opened.placement
         self.kernel = kernel_of(opened)
+        engine = opened.engine
         index = HashIndex(opened.engine, open_buckets(opened, table), remembers=remembers)
         bases = Bases(placement, opened.sharing, remembers=remembers)
         self.pages = pages = GroupPages(table, placement, bases, remembers=remembers)
@@ -58,7 +60,7 @@ class WriteSide:
             detector=detector,
             values=ValueWriter(placement, pages, bases, opened.sharing),
             tally=Tally(opened.engine, opened.session),
-            reads=GroupReads(opened.engine, own, index, detector),
+            reads=GroupReads(engine, own, index, detector) if isinstance(engine, ReadsAhead) else None,
             clock=clock,
         )
         self.poster = Poster(index, self.kernel, table, placement, committer)

@@ -231,14 +231,6 @@ class Request:
         self.turn.acquire()
 
 
-class _Entry(NamedTuple):
-    """A page of a group, and whose it is."""
-
-    request: Request
-    page: Prepared
-    policies: Policies
-
-
 class WriteQueue:
     """The one way of pages to the sequencer.  Thread-safe; a caller may be interrupted anywhere."""
 
@@ -324,16 +316,7 @@ class WriteQueue:
         """Write what waits, up to the bounds of a group; the caller leads."""
         with self._writing:
             group = self._next_group()
-            entries = [
-                _Entry(request, *one)
-                for request in group
-                for one in list(zip(request.pages, request.policies, strict=True))[len(request.outcomes) :]
-            ]
-            if self._is_closed:
-                for entry in entries:
-                    entry.request.outcomes.append(StoreUnavailable(_CLOSED))
-            else:
-                self._write(entries)
+            self._write(group)
         with self._lock:
             for request in group:
                 request.pages = request.policies = ()
@@ -356,17 +339,28 @@ class WriteQueue:
                 group.append(request)
         return group
 
-    def _write(self, entries: Sequence[_Entry]) -> None:
-        """Write pages; what is not committed fails together: a bad page was refused when it was prepared."""
-        results, error = self._sequencer.write([entry.page for entry in entries], [entry.policies for entry in entries])
-        for entry, result in zip(entries, results, strict=False):
-            entry.request.outcomes.append(result)
+    def _write(self, group: Sequence[Request]) -> None:
+        """Write what is not written yet; what is not committed fails together: bad pages were refused before."""
+        owners: list[Request] = []
+        pages: list[Prepared] = []
+        policies: list[Policies] = []
+        for request in group:
+            start = len(request.outcomes)
+            pages += request.pages[start:]
+            policies += request.policies[start:]
+            owners += [request] * (len(request.pages) - start)
+        results: Sequence[PutResult] = ()
+        error: BaseException | None = StoreUnavailable(_CLOSED)
+        if not self._is_closed:
+            results, error = self._sequencer.write(pages, policies)
+        for owner, result in zip(owners, results, strict=False):
+            owner.outcomes.append(result)
         if error is None:
             return
         if not isinstance(error, Exception):
             raise error  # KeyboardInterrupt: the next leader writes what is left
-        for entry in entries[len(results) :]:
-            entry.request.outcomes.append(error)
+        for owner in owners[len(results) :]:
+            owner.outcomes.append(error)
 
 
 GROUP_ANCHORS = 20_000
@@ -399,7 +393,7 @@ class Sequencer:
         detector: Detector,
         values: ValueWriter,
         tally: Tally,
-        reads: GroupReads,
+        reads: GroupReads | None,
         clock: Callable[[], int],
     ) -> None:
         self._committer = committer
@@ -413,6 +407,7 @@ class Sequencer:
         self._taken = taken
         self._tally = tally
         self._reads = reads
+        """None where each read alone costs little."""
         self._clock = clock
         self.judge = Judge(pages, own, detector, taken, self.commit)
         self.values = values
@@ -454,17 +449,20 @@ class Sequencer:
                 self._end(committed=False)
                 return Written([_result(answer) for answer in answers[:committed]], error)
             finally:
-                self._reads.forget()
+                if self._reads is not None:
+                    self._reads.forget()
         return Written([_result(answer) for answer in answers], None)
 
     def _prepare(self, pages: Sequence[Prepared]) -> None:
         """Forget what may not hold any more, and read together what judging these pages will ask for."""
         if not self.is_current():  # a compaction, a sweep, a cell set by hand, another process
             self.forget_rows()
-        self._reads.begin(pages)
+        if self._reads is not None:
+            self._reads.begin(pages)
         self._own.prepare([one.row_key for one in pages if not one.error])
         self._index.prepare(one.analysis for one in pages if one.analysis is not None)
-        self._reads.prepare(pages)
+        if self._reads is not None:
+            self._reads.prepare(pages)
 
     def _write_lost(self, pages: Sequence[Prepared], policies: Sequence[Policies], answers: list[Write]) -> None:
         """Write pages for which another process was faster, by what is committed now; changes their answers."""
@@ -507,7 +505,7 @@ class Sequencer:
             cut: why it is not committed later, with more pages.
         """
         batch = self._pages.batch
-        if not batch:
+        if not batch.writes and not batch.anchors:
             return
         plan = batch.plan
         plan.cut = cut
@@ -563,10 +561,11 @@ class Sequencer:
         """The batch is committed, or dropped."""
         batch = self._pages.end(committed=committed)
         self._index.end_group(committed=committed)
-        if committed:
+        if self._reads is not None and committed:
             self._reads.drop(batch.plan)
-        else:
+        elif self._reads is not None:
             self._reads.forget()
+        if not committed:
             self._taken.forget()
         self._tally.rollback()
 
@@ -587,8 +586,10 @@ class Sequencer:
             write = self.judge.visit(one)
             if write.is_stored:
                 set_visit_columns(write)
+                write.arrived = self._clock()
                 self._tally.count_visit()
-                self._add(write)
+                self._pages.add(write)
+                self._own.note_write(one.row_key)
             return write
         lost_before = len(self._lost)
         write = self.judge.page(one, policies)
@@ -598,16 +599,13 @@ class Sequencer:
         if write.is_stored:
             set_columns(write)
             write.turn = self._pages.turn
+            write.arrived = self._clock()
             self._post(write)
-            self._add(write)
+            self._pages.add(write)
+            self._own.note_write(one.row_key)
         if write.says and one.anchors:
             self._add_anchors(write)
         return write
-
-    def _add(self, write: Write) -> None:
-        write.arrived = self._clock()
-        self._pages.add(write)
-        self._own.note_write(write.page.row_key)
 
     def _post(self, write: Write) -> None:
         """Post a page whose body can be read, and let later pages of the batch see it."""

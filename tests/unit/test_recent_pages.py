@@ -12,9 +12,7 @@ from pages import changed, page, words
 from stores import contents
 
 import docstore
-from docstore.dedup.detector import StoredPage
 from docstore.model.errors import StorageError
-from docstore.model.pointers import PagePointer
 from docstore.model.types import (
     DeleteRow,
     Durability,
@@ -28,7 +26,6 @@ from docstore.model.types import (
 from docstore.reports.check import check
 from docstore.storage.plan import Plan, Stage
 from docstore.tablets.layout import Layout
-from docstore.writing.batch import RecentPage, RecentPages
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 T0 = 1_700_000_000_000_000
@@ -215,17 +212,3 @@ def test_a_store_that_remembers_answers_as_one_that_reads(tmp_path: Path, seed: 
         assert list(one.opened.engine.scan("postings")) == list(two.opened.engine.scan("postings"))
         assert names_of_bodies(one) == names_of_bodies(two)
         assert list(check(one.opened)) == []
-
-
-def test_recent_pages_go_least_recently_used_first_and_by_row() -> None:
-    recent = RecentPages(3)
-    stored = StoredPage(b"c", b"t", b"", 0)
-    pointers = [PagePointer(number, b"row%d" % (number % 3)) for number in range(4)]
-    for pointer in pointers:
-        recent.put_page(pointer, RecentPage(stored, {}))
-    assert [recent.page(pointer) is not None for pointer in pointers] == [True, False, True, True]
-    recent.forget_rows({b"row0", b"row9"})
-    assert [recent.page(pointer) is not None for pointer in pointers] == [False, False, True, False]
-    recent.put_page(pointers[0], RecentPage(stored, {}))
-    recent.forget()
-    assert all(recent.page(pointer) is None for pointer in pointers)
