@@ -43,12 +43,13 @@ if TYPE_CHECKING:
 CHECK_DESCRIPTION = """\
 Read and verify every value of a store.  Print what is damaged, and what to do
 about it.  No output and exit code 0 if there is no damage, else 5.  Changes
-nothing, except with --acknowledge: captures that an open found lost are listed
-until then."""
+nothing, except with --repair, and with --acknowledge: captures that an open
+found lost are listed until then."""
 
 CHECK_EXAMPLES = """\
 docstore check
 docstore check --store crawl-2024 --json
+docstore check --repair
 docstore check --acknowledge
 """
 
@@ -57,6 +58,11 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
         "--acknowledge", action="store_true", help="list what was found to be lost at an open, and forget it; no check"
+    )
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="first put in order what cannot be read, from captures that hold the same bytes; not through a server",
     )
     arguments.add_progress(parser)
     arguments.add_store(parser)
@@ -68,10 +74,15 @@ def run_check(args: argparse.Namespace) -> int:
     """Print the findings."""
     if args.acknowledge and args.read_only:
         raise InvalidArgument("--acknowledge writes to the store; leave --read-only out")
+    if args.repair and (args.read_only or args.acknowledge):
+        raise InvalidArgument("--repair writes to the store, and goes with neither --read-only nor --acknowledge")
     found = 0
     with ExitStack() as stack:
-        store = open_or_attach(args.store, read_only=False if args.acknowledge else args.read_only)
+        writes = args.acknowledge or args.repair
+        store = open_or_attach(args.store, read_only=False if writes else args.read_only)
         stack.callback(store.close)
+        if args.repair:
+            _repair(store)
         problems = (
             import_module("docstore.reports.check").losses(_losing(store))
             if args.acknowledge
@@ -91,6 +102,16 @@ def run_check(args: argparse.Namespace) -> int:
     if found:
         output.note(f"{found} {'finding' if found == 1 else 'findings'}")
     return CorruptionError.exit_code if found else EXIT_OK
+
+
+def _repair(store: Store) -> None:
+    if not isinstance(store, DocumentStore):
+        raise InvalidArgument("a server holds this store: stop it, then repair, or run `docstore check --repair` there")
+    repaired = store.repair()
+    output.note(
+        f"{repaired.captures} captures and {repaired.bases} bases repaired; {repaired.left} captures have to be "
+        "fetched again or restored"
+    )
 
 
 def _losing(store: Store) -> Backend | Losses:

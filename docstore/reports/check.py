@@ -42,7 +42,7 @@ WAITING_CAPTURES = 64
 REINDEX = "run `docstore reindex`"
 ACKNOWLEDGE = "then `docstore check --acknowledge`"
 RESTORE_ALL = "restore a backup, or fetch the pages again that are missing"
-RESTORE = "fetch the page again, or restore it from a backup"
+RESTORE = "fetch the page again and run `docstore check --repair`, or restore it from a backup"
 
 
 def check(opened: Backend, on_row: Callable[[int], None] | None = None) -> Iterator[Problem]:

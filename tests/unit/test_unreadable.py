@@ -18,8 +18,9 @@ import docstore
 from docstore import Page, Policy, VerdictKind
 from docstore.archives.export import JsonLinesExport, export
 from docstore.archives.ingest import ingest
+from docstore.cli.main import main
 from docstore.model.capture import BODY, MAIN, TITLE, VERDICT, decode_verdict, encode_verdict
-from docstore.model.errors import CorruptionError
+from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import row_key
 from docstore.model.types import Durability, Schema
 from docstore.reports.check import check
@@ -369,3 +370,18 @@ def test_a_page_with_the_text_of_a_base_repairs_it(tmp_path: Path) -> None:
         assert result.stored == "reference"
         store.repair()
         assert body_of(store, B) == NEAR
+
+
+def test_check_repairs_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with opened(tmp_path) as store:
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+        damage_value(store, A, BODY)
+    with opened(tmp_path) as store:
+        assert store.put_page(A, FIRST, headers=HTML, fetched_at=T0 + DAY).stored == "body"
+    address = ["--store", str(tmp_path / "s")]
+    assert main(["check", *address]) == CorruptionError.exit_code
+    assert main(["check", "--repair", *address]) == 0
+    assert "1 captures and 0 bases repaired; 0 captures have" in capsys.readouterr().err
+    assert main(["check", "--repair", "--read-only", *address]) == InvalidArgument.exit_code
+    with opened(tmp_path) as store:
+        assert body_of(store, A, at=T0) == FIRST
