@@ -279,30 +279,23 @@ def test_a_result_page_keeps_its_order_and_its_gaps(store: docstore.DocumentStor
     assert [one and one.url for one in shown] == ["https://b.example/", None, URL]
 
 
-def test_a_snippet_reads_the_text_family_and_nothing_else(
+def test_a_snippet_reads_the_text_and_no_other_record(
     store: docstore.DocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = filler(3, 200)
     store.put_page(URL, page(text), headers=HTML)
-    families: list[Any] = []
     columns: list[str] = []
-    engine, bodies = store.opened.engine, store.opened.bodies
-    read_row, read = engine.read_row, bodies.read
-
-    def counting_rows(table: str, row_key: bytes, spec: Any) -> Any:
-        families.append(spec.families)
-        return read_row(table, row_key, spec)
+    bodies = store.opened.bodies
+    read = bodies.read
 
     def counting_records(ref: Any) -> Any:
         record = read(ref)
         columns.append(f"{record.family}:{record.qualifier.decode()}")
         return record
 
-    monkeypatch.setattr(engine, "read_row", counting_rows)
     monkeypatch.setattr(bodies, "read", counting_records)
     for query in ("", "absentword", text.split()[100]):
         assert store.snippet(URL, query) is not None
-    assert set(families) == {("text",)}
     assert set(columns) == {"text:main"}
     store.get(URL)
     assert "page:body" in columns, "the test must see reads of bodies"
