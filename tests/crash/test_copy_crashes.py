@@ -65,7 +65,7 @@ def run_until(source: Path, target: Path, times: int, what: str) -> None:
         text=True,
     )
     assert process.stdout is not None and process.stdin is not None
-    assert process.stdout.readline() == "here\n"
+    assert process.stdout.readline().startswith("here")  # threads of a copy may say it at once
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     process.stdin.close()
