@@ -361,10 +361,6 @@ class DocumentReader:
                 one = self._capture(row_key, end, wanted)
             yield None if one is None else Document(row_key, (one,))
 
-    def timestamps(self, row_key: bytes) -> list[int]:
-        """Timestamps of all live captures with a body, newest first."""
-        return [one.timestamp for one in self._table.captures(row_key) if one.shows_page]
-
     def _capture(self, row_key: bytes, end: int | None, wanted: tuple[str, ...]) -> Capture | None:
         return through_moves(
             lambda: self._table.newest_capture(row_key, end),

@@ -297,7 +297,7 @@ def live(
         if not capture_counter.keeps:
             break
         for one in waiting:
-            confirms = one.kind == CAPTURE_NOT_MODIFIED and one.body_identity in (b"", identity)
+            confirms = one.kind != CAPTURE_REJECTED and one.body_identity in (b"", identity)
             yield _shown(one, source if confirms else None, body_counter.keeps)
         waiting.clear()
         is_shown = confirmed.pop(record.timestamp, False) or body_counter.keeps

@@ -214,7 +214,8 @@ class Table:
         if record.kind == CAPTURE_STORED:
             return stored_capture(record)
         up_to = self.records(row_key, end=timestamp + 1)
-        return next(self._live(up_to, lambda timestamp: self.record(row_key, timestamp)))
+        found = next(self._live(up_to, lambda timestamp: self.record(row_key, timestamp)), None)
+        return found if found is not None and found.timestamp == timestamp else None
 
     def keeps_newest(self, row_key: bytes, timestamp: int) -> bool:
         """Whether a page that is written at a time is the newest of its row, and no policy hides it."""

@@ -17,7 +17,6 @@ from docstore.dedup.detector import Judgement
 from docstore.model import capture
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
-    CAPTURE_FAMILY,
     CAPTURE_NOT_MODIFIED,
     CAPTURE_REJECTED,
     CAPTURE_STORED,
@@ -35,7 +34,7 @@ from docstore.model.types import (
     header_of,
 )
 from docstore.reading.documents import DocumentReader
-from docstore.storage.captures import CaptureRecord, capture_of, refs_of
+from docstore.storage.captures import CaptureRecord, refs_of, sound_records
 from docstore.storage.envelope import INLINE_TAG
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.sharing import (
@@ -317,11 +316,9 @@ class Repairer:
 
     def _stored(self) -> Iterator[tuple[PagePointer, CaptureRecord]]:
         for row in self._table.scan_captures():
-            for cell in row.cells:
-                if cell.family == CAPTURE_FAMILY:
-                    record = capture_of(cell)
-                    if record.kind == CAPTURE_STORED:
-                        yield PagePointer(record.timestamp, row.row_key), record
+            for record in sound_records(row.cells):
+                if record.kind == CAPTURE_STORED:
+                    yield PagePointer(record.timestamp, row.row_key), record
 
     def _reads(self, value: bytes) -> bytes | None:
         try:

@@ -22,7 +22,7 @@ from docstore.dedup.kernel import decides_alone
 from docstore.model import capture
 from docstore.model.capture import BODY, VERDICT, StoredVerdict, decode_verdict
 from docstore.model.errors import CorruptionError
-from docstore.model.format import CAPTURE_FAMILY, CAPTURE_NOT_MODIFIED, TIMESTAMP_MAX
+from docstore.model.format import CAPTURE_FAMILY, CAPTURE_NOT_MODIFIED, CAPTURE_STORED, TIMESTAMP_MAX
 from docstore.model.keys import same_host
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Policy, Previous, ReadSpec, VerdictKind
@@ -109,6 +109,9 @@ class Judge:
             is_damaged = is_damaged or self._own.is_damaged(one.row_key, before)
         if is_damaged:
             stored = capture.STORED_BODY  # the only copy that can be read, whatever the policy
+        elif taken is not None and taken.kind == CAPTURE_STORED:  # visits show this very record: it stays a page
+            stored = self.kept_as(one, judgement, policies.get(judgement.kind, Policy.FLAG))
+            stored = capture.STORED_BODY if stored == capture.STORED_REJECTED else stored
         elif confirms and before is not None and not (one.keep_body and is_absent(before.columns[BODY])):
             stored = capture.STORED_CONFIRMED
         else:
@@ -296,8 +299,11 @@ class OwnRows:
         return None if verdict is None else not_modified(verdict)
 
     def is_damaged(self, row_key: bytes, found: CaptureRecord | LiveCapture) -> bool:
-        """Whether a value of a capture cannot be read; all that cannot are listed."""
+        """Whether a value that a capture shows cannot be read; all that cannot are listed."""
         is_damaged = False
+        if isinstance(found, CaptureRecord) and found.confirms:  # a visit shows another record's values
+            source = self._table.record(row_key, found.confirms)
+            is_damaged = source is not None and self.is_damaged(row_key, source)
         for column, value in found.refs:
             try:
                 self._placement.verify(value)

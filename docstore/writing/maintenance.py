@@ -18,28 +18,26 @@ from docstore.dedup.kernel import Kernel
 from docstore.model import capture, keys
 from docstore.model.analysis import Analysis
 from docstore.model.errors import CommitUnknown, CorruptionError, StorageError
-from docstore.model.format import (
-    CAPTURE_STORED,
-    COMPACTION_ROW,
-)
+from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED, COMPACTION_ROW
 from docstore.model.pointers import PagePointer, body_head
 from docstore.model.types import (
     DeleteCells,
     DeleteRow,
     ReadSpec,
     RowMutations,
+    header_of,
 )
 from docstore.reading.documents import Capture, DocumentReader
 from docstore.reading.index import open_buckets
 from docstore.reading.pages import StoredPages
 from docstore.reference.fingerprints import text_checksum
 from docstore.reference.words import words
+from docstore.storage.captures import CaptureRecord, sound_records
 from docstore.storage.counts import corrected, totals
+from docstore.storage.envelope import INLINE_TAG
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Backend, Committer, Values
-from docstore.storage.sharing import (
-    body_name,
-)
+from docstore.storage.sharing import body_name
 from docstore.storage.table import Table
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.writing.anchors import outgoing
@@ -87,7 +85,6 @@ class PageDeleter:
         self._poster = poster
         self._sequencer = sequencer
         self._clock = clock
-        self._reader = DocumentReader(table, opened.placement)
         self._pages = StoredPages(table, opened.placement)
 
     def delete(self, row_key: bytes, *, purge: bool = False) -> None:
@@ -128,7 +125,7 @@ class PageDeleter:
     def posted(self, row_key: bytes) -> list[Posted]:
         """The captures of a row, hidden by a policy or not, and under which names they may have been posted."""
         found = []
-        for record in self._table.records(row_key):
+        for record in self._records(row_key):
             if capture.CHECKSUM not in record.columns:
                 continue
             values = dict.fromkeys((capture.TEXT_CHECKSUM, capture.TITLE, capture.PAYLOAD_DIGEST, capture.DOCNO), b"")
@@ -149,17 +146,25 @@ class PageDeleter:
         return found
 
     def _bodies(self, row_key: bytes) -> Iterator[_Body]:
-        """The different bodies of a row that can still be read: a damaged one must not keep its page from going."""
+        """The different bodies of a row that can still be read."""
         seen: set[bytes] = set()
-        for timestamp in self._reader.timestamps(row_key):
+        for record in self._records(row_key):
+            if record.kind != CAPTURE_STORED:
+                continue
             try:
-                document = self._reader.get(row_key, at=timestamp, families=("page", "http"))
+                raw = self._placement.fetch(record.columns.get(capture.BODY, INLINE_TAG))
+                headers = self._placement.fetch(record.columns.get(capture.HEADERS, INLINE_TAG))
             except CorruptionError:
                 continue
-            if document is None or not document.body or (name := body_name(document.body)) in seen:
+            if not raw or (name := body_name(raw)) in seen:
                 continue
             seen.add(name)
-            yield _Body(name, document.body, document.newest.header("content-type"))
+            content_type = header_of(capture.decode_headers(headers), "content-type") if headers else None
+            yield _Body(name, raw, content_type)
+
+    def _records(self, row_key: bytes) -> Iterator[CaptureRecord]:
+        """The capture records of a row, hidden by a policy or not; a damaged one must not keep its page from going."""
+        return sound_records(self._table.stored_row(row_key, ReadSpec((CAPTURE_FAMILY,))))
 
     def _linked_from(self, row_key: bytes, body: _Body) -> Iterator[bytes]:
         """Rows that a body of a page has given anchors to."""

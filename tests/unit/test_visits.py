@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pages import changed, page, words
-from stores import change_capture
+from stores import change_capture, damage_value
 
 import docstore
 from docstore.archives.export import Selection, pages
-from docstore.model.capture import VERDICT
-from docstore.model.types import ColumnFamily, Durability, GCPolicy, Previous, Schema, SetCell, VerdictKind
+from docstore.model.capture import BODY, VERDICT
+from docstore.model.format import CAPTURE_FAMILY
+from docstore.model.types import (
+    ColumnFamily,
+    Durability,
+    GCPolicy,
+    Previous,
+    RowMutations,
+    Schema,
+    SetCell,
+    VerdictKind,
+)
 from docstore.reports.check import check
 from docstore.reports.dedup import dedup_stats
 from docstore.sweep.job import sweep
@@ -22,6 +33,7 @@ from docstore.tablets.layout import Layout
 
 HTML = (("Content-Type", "text/html; charset=utf-8"), ("ETag", '"one"'))
 DAY = 86_400_000_000
+SECOND = 1_000_000
 T0 = 1_700_000_000_000_000
 URL, OTHER, THIRD = "https://a.example/", "https://b.example/", "https://c.example/"
 TEXT, BETWEEN = words(40, 80), words(41, 80)
@@ -232,3 +244,54 @@ def test_a_304_of_a_page_whose_versions_are_hidden_or_have_no_verdict_is_new(tmp
         change_capture(store, THIRD, {VERDICT: None})
         plain = visit(store, THIRD, 4)
         assert (plain.stored, plain.verdict.kind) == ("confirmed", VerdictKind.NEW)
+
+
+# --- a record that visits show stays a page
+
+
+@pytest.mark.parametrize("policy", ["flag", "reject"])
+def test_a_body_that_comes_later_hides_no_visit(store: docstore.DocumentStore, policy: str) -> None:
+    other = "https://a.example/other"
+    store.put_page(URL, page(TEXT), headers=HTML, fetched_at=T0 + 5 * DAY, keep_body=False)
+    store.put_page(URL, page(TEXT), headers=HTML, fetched_at=T0 + 7 * DAY, keep_body=False)
+    store.put_page(other, page(TEXT), headers=HTML, fetched_at=T0)
+    store.put_page(URL, page(TEXT), headers=HTML, fetched_at=T0 + DAY)
+    result = store.put_page(URL, page(TEXT), headers=HTML, fetched_at=T0 + 5 * DAY, policies={"exact": policy})
+    assert result.stored == "body"
+    assert [(one.timestamp - T0) // DAY for one in store.history(URL)] == [7, 5, 1]
+    assert shown(store, 7) == (200, page(TEXT), TEXT)
+
+
+def test_a_page_again_at_the_time_of_a_visit_brings_bytes_that_can_be_read(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True) as store:
+        put(store, URL, TEXT, 0)
+        put(store, URL, TEXT, 2)
+        damage_value(store, URL, BODY)
+    with docstore.open(tmp_path / "s") as store:
+        assert put(store, URL, TEXT, 2).stored == "body"
+        assert shown(store, 2) == (200, page(TEXT), TEXT)
+
+
+def test_a_damaged_record_keeps_no_page_from_going(store: docstore.DocumentStore) -> None:
+    put(store, URL, TEXT, 0)
+    put(store, URL, BETWEEN, 1)
+    broken = SetCell(CAPTURE_FAMILY, b"", T0, b"\0\xff\xff\xff")
+    store.opened.engine.mutate_rows([RowMutations("pages", store.cells.row_key(URL), [broken])], Durability.NONE)
+    assert store.repair().left == 0
+    assert store.delete(URL, purge=True) and store.get(URL) is None
+    store.compact()
+    assert list(check(store.opened)) == []
+
+
+def test_a_young_visit_of_a_page_that_is_too_old_is_not_there(tmp_path: Path) -> None:
+    schema = Schema(captures=GCPolicy(max_age_seconds=50))
+    with docstore.open(tmp_path / "s", create=True, schema=schema) as store:
+        now = time.time_ns() // 1_000_000_000 * SECOND
+        row_key = store.cells.row_key(URL)
+        store.put_page(URL, page(BETWEEN), headers=HTML, fetched_at=now - 100 * SECOND)
+        store.put_page(OTHER, page(TEXT), headers=HTML, fetched_at=now - 20 * SECOND)
+        result = store.put_page(
+            URL, page(TEXT), headers=HTML, fetched_at=now - 10 * SECOND, policies={"exact": "reject-any"}
+        )
+        assert result.stored == "rejected"
+        assert store.table.capture_at(row_key, now - 10 * SECOND) is None
