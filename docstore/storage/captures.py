@@ -272,6 +272,8 @@ def live(
     capture_counter, body_counter = _Counter(captures, now), _Counter(bodies, now)
     drops = not keeps_all(captures)
     last: bytes | None = None
+    confirms: CaptureRecord | None = None
+    """What the last visit confirms; mostly the next one does too."""
     waiting: list[CaptureRecord] = []
     """Rejected captures and visits, newest first, whose fate is that of the next stored capture."""
     confirmed: dict[int, bool] = {}
@@ -286,7 +288,9 @@ def live(
         identity = record.body_identity
         source: CaptureRecord | None = record
         if record.kind != CAPTURE_STORED:
-            source = find(record.confirms) if record.confirms else None
+            if confirms is None or confirms.timestamp != record.confirms:
+                confirms = find(record.confirms) if record.confirms else None
+            source = confirms
             if source is None or source.kind != CAPTURE_STORED or source.body_identity != identity:
                 waiting.append(record)
                 continue
@@ -297,8 +301,8 @@ def live(
         if not capture_counter.keeps:
             break
         for one in waiting:
-            confirms = one.kind != CAPTURE_REJECTED and one.body_identity in (b"", identity)
-            yield _shown(one, source if confirms else None, body_counter.keeps)
+            is_visit = one.kind != CAPTURE_REJECTED and one.body_identity in (b"", identity)
+            yield _shown(one, source if is_visit else None, body_counter.keeps)
         waiting.clear()
         is_shown = confirmed.pop(record.timestamp, False) or body_counter.keeps
         if source is not None and source.timestamp != record.timestamp:

@@ -204,6 +204,10 @@ class Table:
         now = self._clock()
         policies = (self.captures_policy, self.bodies_policy)
         if not all(keeps_all(policy) or _keeps_from(policy, timestamp, now) for policy in policies):
+            newest = self.newest_capture(row_key)
+            if newest is not None and newest.source == timestamp:  # it lives as long as what confirms it
+                record = self.record(row_key, timestamp)
+                return record and stored_capture(record._replace(columns=record.columns | {BODY: newest.columns[BODY]}))
             for capture in self.captures(row_key):
                 if capture.timestamp <= timestamp:
                     return capture if capture.timestamp == timestamp else None
