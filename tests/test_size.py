@@ -1,6 +1,7 @@
 """Ceilings for the size of docstore, and for what one put passes.
 
-They are lowered; a change that needs more room for a feature says by how much.  `make size` prints the figures.
+They are lowered; a change that needs more room for a feature says by how much.  `make size` prints the figures.  Search
+took 1,400 lines, 90 of them in the core, 6 files, 13 classes, 8 record types, and 180 lines of tools.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 57_750,
-    "lines of the core": 38_800,
-    "files of docstore/": 220,
-    "classes": 532,
-    "record types": 260,
+    "lines of docstore/": 59_150,
+    "lines of the core": 38_890,
+    "files of docstore/": 226,
+    "classes": 545,
+    "record types": 268,
     "files of a put": 48,
     "classes of a put": 58,
     "functions of a put": 312,
@@ -25,7 +26,7 @@ CEILINGS = {
     "LevelDB keys of a put": 8,
     "LevelDB keys of a group": 6,
     "lines of Rust": 10_900,
-    "lines of tools/": 10_900,
+    "lines of tools/": 11_080,
 }
 
 
