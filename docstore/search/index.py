@@ -175,8 +175,9 @@ class SearchIndex:
         """
         with self._updating, translated("update the search index", self.folder):
             started = time.monotonic()
-            commits = self.store.committer.commits
-            if commits == self._seen_commits and not again and not self.store.table.ages_captures:
+            commits = self.store.committer.commits  # of this process
+            can_tell = self.store.opened.engine.caps.single_writer and not self.store.table.ages_captures
+            if commits == self._seen_commits and can_tell and not again:
                 return IndexReport(index_bytes=self._bytes())
             self._prepare(again=again)
             passed = _Pass(self, self._open(), frozenset(), on_progress)

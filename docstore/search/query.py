@@ -19,7 +19,8 @@ import math
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from contextlib import suppress
+from functools import lru_cache
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
@@ -104,13 +105,24 @@ class Weights(NamedTuple):
     synonyms: Path | None = None
 
 
-@cache
 def read_weights(path: Path | None) -> Weights:
     """Weights of a file over those of `boosts.toml`.
 
     Raises:
         InvalidArgument: it cannot be read, or gives something that there is none of.
     """
+    return _weights(path, _version(path) if path is not None else 0)
+
+
+def _version(path: Path) -> int:
+    """When a file was changed last: a server reads it again only then."""
+    with suppress(OSError):
+        return path.stat().st_mtime_ns
+    return 0
+
+
+@lru_cache(maxsize=64)
+def _weights(path: Path | None, _version: int) -> Weights:
     given = tomllib.loads(files("docstore.search").joinpath("boosts.toml").read_text(encoding="utf-8"))
     synonyms = None
     if path is not None:
@@ -135,7 +147,6 @@ Synonyms = Mapping[tuple[str, ...], Sequence[tuple[str, ...]]]
 """By the words of a name: the other names of its groups."""
 
 
-@cache
 def read_synonyms(path: Path) -> Synonyms:
     """Groups of names that mean the same.
 
@@ -145,6 +156,11 @@ def read_synonyms(path: Path) -> Synonyms:
     Raises:
         InvalidArgument: it cannot be read.
     """
+    return _synonyms(path, _version(path))
+
+
+@lru_cache(maxsize=64)
+def _synonyms(path: Path, _version: int) -> Synonyms:
     try:
         text = path.read_text(encoding="utf-8")
         if text.lstrip().startswith("<"):
@@ -201,6 +217,8 @@ class QueryMaker:
         self._longest_name = max(map(len, synonyms), default=0)
         self._all = max(1, searcher.num_docs)
         self._often = max(OFTEN * self._all, OFTEN_PAGES)
+        self.synonyms_used: list[str] = []
+        """Words that were looked for in place of those of the query; snippets show them."""
         self._fields = tuple(name for name in TEXT_FIELDS if weights.fields[name] > 0)
 
     def make(self, items: Sequence[Item], filters: Filters) -> Query:
@@ -263,6 +281,8 @@ class QueryMaker:
             while end < len(found) and _is_unspaced(found[start]) and _is_unspaced(found[end]):
                 end += 1
             parts += self._words(found[start:end], fields)
+            if item.sign != "-":
+                self.synonyms_used += map(" ".join, others)
             parts += [one for other in others if (one := self._phrase(other, fields, self._weights.synonym))]
             start = end
         return _any(parts)

@@ -71,7 +71,7 @@ def search(
     ranked = _Ranked(searcher, made, 2 * (limit + offset) + LOOKED_AT)
     collapse = options.get("collapse", True)
     groups, complete = _groups(index.store, ranked, limit + offset, collapse, deadline)
-    marked = _marked(items)
+    marked = " ".join((_marked(items), *maker.synonyms_used))
     hits = []
     for group in groups[offset : offset + limit]:
         length = options.get("length", DEFAULT_LENGTH)

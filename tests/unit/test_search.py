@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 import subprocess
 import sys
@@ -187,7 +188,10 @@ def test_synonyms_find_each_other(store: DocumentStore, tmp_path: Path, text: st
     path.write_text(text)
     stack = ["https://en.example/docs/stack"]
     assert found(store, "overrun") == []
-    assert found(store, "overrun", synonyms=path) == stack
+    [hit] = store.search("overrun", synonyms=path).hits
+    assert hit.url == stack[0]
+    assert hit.snippet is not None
+    assert "[overflow]" in hit.snippet.text("[", "]")
     assert found(store, "programming mistake", synonyms=path) == stack
     assert found(store, "mistake", synonyms=path) == []
     (store.opened.path / "search.toml").write_text(f'synonyms = "{path}"\n')
@@ -401,3 +405,22 @@ def test_index_and_search_on_the_terminal(tmp_path: Path, capsys: pytest.Capture
     refused = run("index", "--follow")
     assert refused.code == 2
     assert "docstore serve" in refused.err
+
+
+# --- a store that many processes write
+
+
+def test_a_store_on_hbase_is_indexed_next_to_its_writers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("thriftpy2", reason="the extra docstore[hbase] is not installed")
+    memory_hbase = importlib.import_module("memory_hbase")
+    memory_hbase.use(monkeypatch)
+    with memory_hbase.open_store() as writer, memory_hbase.open_store() as reader:
+        put(writer, "https://a.example/", "A page about birds.")
+        index = reader.search_index(tmp_path / "index")
+        assert index.update().added == 1
+        put(writer, "https://b.example/", "Another page about birds.")
+        assert index.update().added == 1  # though this process committed nothing
+        assert len(found(reader, "birds", index=tmp_path / "index")) == 2
+        writer.delete("https://a.example/")
+        assert found(reader, "birds", index=tmp_path / "index") == ["https://b.example/"]
+        assert index.update().removed == 1
