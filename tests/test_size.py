@@ -1,7 +1,7 @@
 """Ceilings for the size of docstore, and for what one put passes.
 
 They are lowered; a change that needs more room for a feature says by how much.  `make size` prints the figures.  Search
-took 1,400 lines, 90 of them in the core, 6 files, 13 classes, 8 record types, and 180 lines of tools.
+took 1,400 lines, 90 of them in the core, 6 files, 13 classes, 8 record types, and 210 lines of tools.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CEILINGS = {
     "LevelDB keys of a put": 8,
     "LevelDB keys of a group": 6,
     "lines of Rust": 10_900,
-    "lines of tools/": 11_080,
+    "lines of tools/": 11_110,
 }
 
 
