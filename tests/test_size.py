@@ -14,18 +14,18 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 59_150,
-    "lines of the core": 38_890,
-    "files of docstore/": 226,
-    "classes": 545,
-    "record types": 268,
+    "lines of docstore/": 58_730,
+    "lines of the core": 38_470,
+    "files of docstore/": 223,
+    "classes": 540,
+    "record types": 265,
     "files of a put": 48,
     "classes of a put": 58,
-    "functions of a put": 312,
+    "functions of a put": 311,
     "caches of a put": 9,
     "LevelDB keys of a put": 8,
     "LevelDB keys of a group": 6,
-    "lines of Rust": 10_900,
+    "lines of Rust": 10_690,
     "lines of tools/": 11_110,
 }
 

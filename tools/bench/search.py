@@ -63,11 +63,8 @@ def quality(documents: Path, queries: Path, judgements: Path) -> Section:
     import bm25s
 
     relevant = judgements_of(judgements)
-    asked = [
-        (place, record["W"][:MOST_CHARACTERS])
-        for place, record in enumerate(smart_records(queries), 1)
-        if place in relevant
-    ]
+    queried = enumerate((record["W"][:MOST_CHARACTERS] for record in smart_records(queries)), 1)
+    asked = [(place, query) for place, query in queried if place in relevant]
     with tempfile.TemporaryDirectory() as folder, docstore.open(Path(folder) / "store", create=True) as store:
         _write(store, documents)
         numbers, texts = [], []
@@ -104,7 +101,7 @@ def _rankings(store: DocumentStore, folder: Path) -> Iterator[tuple[str, Ranking
         "docstore": "",
         "docstore without nearness": "[words]\nnear = 0\n",
         "docstore without beginnings of words": "[words]\nbeginning = 0\n",
-        "docstore, title and main text alone, whole words": f"{no_fields}title = 1\n[words]\nnear = 0\nbeginning = 0\n",
+        "title and main text alone and alike, whole words": f"{no_fields}title = 1\n[words]\nnear = 0\nbeginning = 0\n",
     }
     for place, (name, boosts) in enumerate(variants.items()):
         path = folder / f"{place}.toml"
