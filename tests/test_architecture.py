@@ -72,6 +72,7 @@ ONLY_IMPORTER = {
         "docstore.serving.request",
     },
     "litestar": {f"docstore.serving.{name}" for name in ("app", "messages", "page", "request", "routes", "run")},
+    "pypdf": {"docstore.text.pdf"},
     "tantivy": {"docstore.search"},
     "uvicorn": {"docstore.serving.run"},
     "re2": {"docstore.serving.routes", "docstore.serving.archive_cdx"},

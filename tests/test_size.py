@@ -1,7 +1,8 @@
 """Ceilings for the size of docstore, and for what one put passes.
 
 They are lowered; a change that needs more room for a feature says by how much.  `make size` prints the figures.  Search
-took 1,400 lines, 90 of them in the core, 6 files, 13 classes, 8 record types, and 210 lines of tools.
+took 1,400 lines, 90 of them in the core, 6 files, 13 classes, 8 record types, and 210 lines of tools; PDF and JSON
+took 160 lines and a file.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 58_730,
-    "lines of the core": 38_470,
-    "files of docstore/": 223,
+    "lines of docstore/": 58_890,
+    "lines of the core": 38_630,
+    "files of docstore/": 224,
     "classes": 540,
     "record types": 265,
     "files of a put": 48,
