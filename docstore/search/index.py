@@ -23,7 +23,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
@@ -36,13 +36,13 @@ from blake3 import blake3
 
 from docstore.model import capture
 from docstore.model.capture import Column
-from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable
+from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument, StorageError, StoreUnavailable
 from docstore.model.keys import shown_url, url_of
 from docstore.model.types import Cell
 from docstore.reference.words import words
 from docstore.search.answers import IndexReport
 from docstore.storage.captures import CaptureRecord, sound_records
-from docstore.storage.envelope import envelope_raw_bytes, is_ref
+from docstore.storage.envelope import envelope_raw_bytes
 from docstore.storage.files import PRIVATE, translated
 from docstore.storage.table import declared_families
 from docstore.storage.unreadable import Place
@@ -57,8 +57,8 @@ FORMAT_FILE, SCRUB_FILE, META_FILE = "FORMAT", "scrub", "meta.json"
 TEXT_FIELDS: Final = ("title", "headings", "main", "description", "keywords", "anchor", "url", "note")
 """Fields of words; `host` and `lang` are whole values, `status` and `time` numbers."""
 MOST_TEXT_BYTES: Final = 1 << 20
-MOST_CELLS: Final = 500
-"""Anchors and notes of a page that count."""
+MOST_ANCHORS: Final = 500
+"""Of a page; the others are left out."""
 COMMIT_PAGES: Final = 20_000
 ROWS_AHEAD: Final = 256
 HEAP_BYTES: Final = 128 << 20
@@ -151,15 +151,29 @@ class SearchIndex:
         return ""
 
     def _open(self) -> tantivy.Index:
-        try:
+        with self.translated():
             index = tantivy.Index(self.schema, path=str(self.folder))
             index.config_reader("manual")
             index.reload()
+            return index
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Turn an error of tantivy into one that says what to do."""
+        try:
+            yield
         except ValueError as error:
-            raise CorruptionError(
-                f"the search index in {self.folder} is damaged: {error}; make it again with `docstore index --again`"
-            ) from error
-        return index
+            if isinstance(error, DocstoreError):
+                raise
+            if "LockBusy" in str(error):
+                found = f"another process updates the search index in {self.folder}; wait for it"
+                raise StoreUnavailable(found) from error
+            if "No space left" in str(error):
+                raise StorageError(
+                    f"no space for the search index in {self.folder}: free some, run it again"
+                ) from error
+            found = f"the search index in {self.folder} is damaged: {error}"
+            raise CorruptionError(f"{found}; make it again with `docstore index --again`") from error
 
     # --- updating
 
@@ -173,7 +187,7 @@ class SearchIndex:
             StoreUnavailable: another process updates it.
             InvalidArgument: the folder holds something else.
         """
-        with self._updating, translated("update the search index", self.folder):
+        with self._updating, translated("update the search index", self.folder), self.translated():
             started = time.monotonic()
             commits = self.store.committer.commits  # of this process
             can_tell = self.store.opened.engine.caps.single_writer and not self.store.table.ages_captures
@@ -210,19 +224,8 @@ class SearchIndex:
             (self.folder / FORMAT_FILE).write_text(FORMAT, encoding="utf-8")
 
     def writer(self, index: tantivy.Index) -> tantivy.IndexWriter:
-        """A writer of the index, in one thread: the same pages in the same order give the same segments.
-
-        Raises:
-            StoreUnavailable: another process has one.
-        """
-        try:
-            return index.writer(HEAP_BYTES, num_threads=1)
-        except ValueError as error:
-            if "LockBusy" not in str(error):
-                raise CorruptionError(
-                    f"the search index in {self.folder} cannot be written: {error}; `docstore index --again` makes it"
-                ) from error
-            raise StoreUnavailable(f"another process updates the search index in {self.folder}; wait for it") from error
+        """A writer of the index, in one thread: the same pages in the same order give the same segments."""
+        return index.writer(HEAP_BYTES, num_threads=1)
 
     def _rows_beside_removed(self, index: tantivy.Index) -> frozenset[int] | None:
         """Rows of pages that share a segment with removed ones; None if no segment has removed pages."""
@@ -338,12 +341,11 @@ class _Pass:
             record = next((one for one in sound_records(row.cells) if one.timestamp == source), None)
             if record is None:
                 continue
-            cells = _newest(row.cells)
+            cells = _shown(row.cells, source)
             made_of = [b"%d %d" % (record.timestamp, record.arrived)]
             made_of += [record.columns.get(column, b"") for column in (capture.CHECKSUM, capture.TEXT_CHECKSUM)]
-            for cell in cells:  # a ref changes at compaction, and says no more than the time
-                value = b"" if is_ref(cell.value) else cell.value
-                made_of += [cell.qualifier, b"%d" % cell.timestamp, value]
+            for cell in cells:  # a long one has another ref after a compaction: then its page is added again
+                made_of += [cell.qualifier, b"%d" % cell.timestamp, cell.value]
             state = blake3(b"\0".join(made_of))
             yield _Page(row.row_key, record, cells, _number(blake3(row.row_key)), _number(state))
 
@@ -397,12 +399,16 @@ class _Pass:
         fields["url"] = shown_url(url)
         lang = _text(texts.get(capture.LANG, b""))
         for cell in page.cells:
-            fetch = partial(self._placement.fetch, cell.value)
-            value = _text(self._placement.unreadable.attempt(fetch) or b"")
-            if (cell.family, cell.qualifier) == ("note", b"lang"):
-                lang = value
-            else:
-                fields[cell.family] = f"{fields.get(cell.family, '')}\n{value}"
+            value = _text(self._placement.unreadable.attempt(partial(self._placement.fetch, cell.value)) or b"")
+            if cell.family == "note":
+                noted: Any = value
+                with suppress(ValueError):
+                    noted = json.loads(value)
+                if cell.qualifier == b"lang" and isinstance(noted, dict):
+                    lang = str(noted.get("lang", ""))
+                    continue
+                value = "\n".join(_strings(noted))
+            fields[cell.family] = f"{fields.get(cell.family, '')}\n{value}"
         made.add_text("lang", lang_of(lang))
         for name, text in fields.items():
             if text:
@@ -410,10 +416,22 @@ class _Pass:
         return made
 
 
-def _newest(cells: Iterable[Cell]) -> list[Cell]:
-    """The newest versions of anchors and notes among the cells of a row."""
-    columns = groupby((cell for cell in cells if cell.family in _OTHERS), key=itemgetter(0, 1))
-    return [next(versions) for _, versions in islice(columns, MOST_CELLS)]
+def _shown(cells: Iterable[Cell], timestamp: int) -> list[Cell]:
+    """The newest version of each anchor, and the notes of a capture, among the cells of a row."""
+    anchors = groupby((cell for cell in cells if cell.family == "anchor"), key=itemgetter(1))
+    notes = (cell for cell in cells if cell.family == "note" and cell.timestamp == timestamp)
+    return [*(next(versions) for _, versions in islice(anchors, MOST_ANCHORS)), *notes]
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """The strings of a note, apart from the annotator's version; one that is no JSON is text."""
+    if isinstance(value, dict):
+        value = [one for name, one in value.items() if name != "version"]
+    if isinstance(value, list):
+        for one in value:
+            yield from _strings(one)
+    elif isinstance(value, str):
+        yield value
 
 
 def _needed(record: CaptureRecord) -> list[bytes]:

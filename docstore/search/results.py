@@ -67,10 +67,10 @@ def search(
     times = (options.get("since"), options.get("until"))
     since, until = (None if one is None else min(max(micros(one), 0), TIMESTAMP_MAX) for one in times)
     filters = Filters(options.get("host"), options.get("lang"), since, until, options.get("status"))
-    made = maker.make(items, filters)
-    ranked = _Ranked(searcher, made, 2 * (limit + offset) + LOOKED_AT)
     collapse = options.get("collapse", True)
-    groups, complete = _groups(index.store, ranked, limit + offset, collapse, deadline)
+    with index.translated():
+        ranked = _Ranked(searcher, maker.make(items, filters), 2 * (limit + offset) + LOOKED_AT)
+        groups, complete = _groups(index.store, ranked, limit + offset, collapse, deadline)
     marked = " ".join((_marked(items), *maker.synonyms_used))
     hits = []
     for group in groups[offset : offset + limit]:

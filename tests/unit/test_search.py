@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import signal
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable
+from docstore.model.types import ColumnFamily, Schema, SetCell
 from docstore.store import DocumentStore, open_store
 from docstore.sweep.job import SweepOptions, sweep
 from tests.cli_case import Terminal
@@ -266,6 +268,37 @@ def test_anchors_and_notes_are_searched(store: DocumentStore) -> None:
     report = store.search_index().update()
     assert (report.added, report.changed) == (0, 1)
     assert found(store, "anchor:smashing") == found(store, "smashing") == [stack]
+
+
+def test_notes_are_searched_and_name_the_language(tmp_path: Path) -> None:
+    schema = Schema(families=(ColumnFamily("note"),))
+    with open_store(tmp_path / "store", create=True, schema=schema, durability="none") as store:
+        put(store, "https://a.example/", "Eine Seite.", lang="en")
+        phrases = json.dumps({"version": "1", "phrases": [["solar panel", 3], ["roof", 2]]}).encode()
+        language = json.dumps({"version": "1", "lang": "de", "score": 0.9}).encode()
+        notes = [SetCell("note", b"keyphrases", FIRST, phrases), SetCell("note", b"lang", FIRST, language)]
+        store.cells.apply("https://a.example/", notes)
+        index = store.search_index()
+        index.update()
+        assert found(store, "note:solar") == found(store, "lang:de roof") == ["https://a.example/"]
+        assert found(store, "seite", lang="en") == found(store, "note:1") == []
+        store.cells.apply(
+            "https://a.example/", [SetCell("note", b"keyphrases", FIRST, phrases.replace(b"roof", b"wall"))]
+        )
+        assert index.update().changed == 1
+        assert found(store, "wall") == ["https://a.example/"]
+        assert found(store, "roof") == []
+
+
+def test_a_damaged_index_says_how_to_make_it_again(store: DocumentStore) -> None:
+    index = store.search_index()
+    (index.folder / "meta.json").write_text("{}")
+    with pytest.raises(CorruptionError, match="--again"):
+        store.search("buffer")
+    put(store, "https://new.example/", "One more page.")
+    with pytest.raises(CorruptionError, match="--again"):
+        index.update()
+    assert index.update(again=True).added == len(PAGES) + 1
 
 
 def test_deleted_pages_are_not_shown_and_leave_the_files(store: DocumentStore) -> None:
