@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -76,6 +77,7 @@ def run_index(args: argparse.Namespace) -> int:
             if not args.follow:
                 return EXIT_OK
             again = False
+            sys.stdout.flush()  # whoever reads it through a pipe waits
             time.sleep(max(args.every, IDLE_SHARE * report.seconds))
 
 
