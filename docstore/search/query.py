@@ -24,13 +24,16 @@ from functools import lru_cache
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from xml.etree import ElementTree
 
 import tantivy
 from tantivy import Occur, Query
 
 from docstore.model.errors import InvalidArgument
+from docstore.model.format import TIMESTAMP_MAX
+from docstore.model.types import micros
+from docstore.search.answers import SearchOptions
 from docstore.search.index import TEXT_FIELDS, search_text
 from docstore.text.finding import UNSPACED, beginning_of
 
@@ -180,23 +183,6 @@ def _synonyms(path: Path, _version: int) -> Synonyms:
     return found
 
 
-class Filters(NamedTuple):
-    """What pages have to be, whatever words they have.
-
-    Attributes:
-        host: of the page, or a domain that it is in.
-        lang: its language, such as "hi".
-        since, until: bounds of its time in microseconds; the second is exclusive.
-        status: of its fetch; None for any 2xx, 0 for any.
-    """
-
-    host: str | None = None
-    lang: str | None = None
-    since: int | None = None
-    until: int | None = None
-    status: int | None = None
-
-
 class QueryMaker:
     """Makes one query.
 
@@ -221,16 +207,18 @@ class QueryMaker:
         """Words that were looked for in place of those of the query; snippets show them."""
         self._fields = tuple(name for name in TEXT_FIELDS if weights.fields[name] > 0)
 
-    def make(self, items: Sequence[Item], filters: Filters) -> Query:
-        """The query of the parts and filters."""
+    def make(self, items: Sequence[Item], options: SearchOptions) -> Query:
+        """The query of the parts, and of the options host, lang, since, until and status."""
+        host, lang = options.get("host"), options.get("lang")
         must: list[Query] = []
         must_not: list[Query] = []
         should: list[Query] = []
         for item in items:
             found = self._of_item(item)
-            if item.field in WHOLE_FIELDS and item.sign != "-":
-                named: dict[str, Any] = {item.field: item.text}
-                filters = filters._replace(**named)
+            if item.field == "host" and item.sign != "-":
+                host = item.text
+            elif item.field == "lang" and item.sign != "-":
+                lang = item.text
             elif item.sign == "-":
                 must_not += [found] if found else []
             elif item.sign == "+":
@@ -247,22 +235,24 @@ class QueryMaker:
             parts.append((Occur.Should if must else Occur.Must, wanted))
         elif not must:
             return Query.empty_query()
-        parts += [(Occur.Must, Query.const_score_query(one, 0.0)) for one in self._filters(filters)]
+        parts += [(Occur.Must, Query.const_score_query(one, 0.0)) for one in self._filters(host, lang, options)]
         parts += [(Occur.MustNot, one) for one in must_not]
         return Query.boolean_query(parts)
 
-    def _filters(self, filters: Filters) -> Iterator[Query]:
-        schema = self._schema
-        if filters.host:
-            yield Query.term_query(schema, "host", filters.host.lower().strip("."))
-        if filters.lang:
-            yield Query.term_query(schema, "lang", filters.lang.lower())
-        if filters.since is not None or filters.until is not None:
-            last = None if filters.until is None else filters.until - 1
-            yield Query.range_query(schema, "time", tantivy.FieldType.Integer, filters.since, last)
-        if filters.status != 0:
-            first, last = (200, 299) if filters.status is None else (filters.status, filters.status)
-            yield Query.range_query(schema, "status", tantivy.FieldType.Unsigned, first, last)
+    def _filters(self, host: str | None, lang: str | None, options: SearchOptions) -> Iterator[Query]:
+        if host:
+            yield Query.term_query(self._schema, "host", host.lower().strip("."))
+        if lang:
+            yield Query.term_query(self._schema, "lang", lang.lower())
+        times = (options.get("since"), options.get("until"))
+        since, until = (None if one is None else min(max(micros(one), 0), TIMESTAMP_MAX) for one in times)
+        if since is not None or until is not None:
+            last = None if until is None else until - 1
+            yield Query.range_query(self._schema, "time", tantivy.FieldType.Integer, since, last)
+        status = options.get("status")
+        if status != 0:
+            first, last = (200, 299) if status is None else (status, status)
+            yield Query.range_query(self._schema, "status", tantivy.FieldType.Unsigned, first, last)
 
     def _of_item(self, item: Item) -> Query | None:
         """What a part looks for; None if no page has it."""

@@ -18,14 +18,12 @@ import tantivy
 
 from docstore.model import capture
 from docstore.model.errors import InvalidArgument
-from docstore.model.format import TIMESTAMP_MAX
 from docstore.model.keys import url_of
-from docstore.model.types import micros
 from docstore.reading.collapse import own_group
 from docstore.reading.snippet import DEFAULT_LENGTH
 from docstore.search.answers import Hit, SearchOptions, SearchResults
 from docstore.search.index import SearchIndex
-from docstore.search.query import Filters, Item, QueryMaker, parse, read_synonyms, read_weights
+from docstore.search.query import Item, QueryMaker, parse, read_synonyms, read_weights
 from docstore.store import DocumentStore
 
 WEIGHTS_FILE: Final = "search.toml"
@@ -64,12 +62,9 @@ def search(
     weights = read_weights(boosts or (own if own.exists() else None))
     synonyms = synonyms or weights.synonyms
     maker = QueryMaker(searcher, index.schema, weights, read_synonyms(synonyms) if synonyms else {})
-    times = (options.get("since"), options.get("until"))
-    since, until = (None if one is None else min(max(micros(one), 0), TIMESTAMP_MAX) for one in times)
-    filters = Filters(options.get("host"), options.get("lang"), since, until, options.get("status"))
     collapse = options.get("collapse", True)
     with index.translated():
-        ranked = _Ranked(searcher, maker.make(items, filters), 2 * (limit + offset) + LOOKED_AT)
+        ranked = _Ranked(searcher, maker.make(items, options), 2 * (limit + offset) + LOOKED_AT)
         groups, complete = _groups(index.store, ranked, limit + offset, collapse, deadline)
     marked = " ".join((_marked(items), *maker.synonyms_used))
     hits = []
