@@ -1,6 +1,9 @@
 """Ceilings for the size of docstore, and for what one put passes.
 
 They are lowered; a change that needs more room for a feature says by how much.  `make size` prints the figures.
+
+Search and notes may take 3,000 lines in all, 800 of them in the core.  Of these `docstore annotate` and `frontier` took
+1,190, of them 140 in the core, four files, 13 classes with ten record types, and 60 lines of tools.
 """
 
 from __future__ import annotations
@@ -13,11 +16,11 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 57_750,
-    "lines of the core": 38_800,
-    "files of docstore/": 220,
-    "classes": 532,
-    "record types": 260,
+    "lines of docstore/": 58_940,
+    "lines of the core": 38_940,
+    "files of docstore/": 224,
+    "classes": 545,
+    "record types": 270,
     "files of a put": 48,
     "classes of a put": 58,
     "functions of a put": 312,
@@ -25,7 +28,7 @@ CEILINGS = {
     "LevelDB keys of a put": 8,
     "LevelDB keys of a group": 6,
     "lines of Rust": 10_900,
-    "lines of tools/": 10_900,
+    "lines of tools/": 10_960,
 }
 
 
