@@ -3,7 +3,8 @@
 They are lowered; a change that needs more room for a feature says by how much.  `make size` prints the figures.
 
 Search and notes may take 3,000 lines in all, 800 of them in the core.  Of these `docstore annotate` and `frontier` took
-1,190, of them 140 in the core, four files, 13 classes with ten record types, and 60 lines of tools.
+1,190, of them 140 in the core, four files, 13 classes with ten record types, and 60 lines of tools; `stats --by
+pattern` 270, all in the core, one file, three classes with two record types.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 58_940,
-    "lines of the core": 38_940,
-    "files of docstore/": 224,
-    "classes": 545,
-    "record types": 270,
+    "lines of docstore/": 59_210,
+    "lines of the core": 39_210,
+    "files of docstore/": 225,
+    "classes": 548,
+    "record types": 272,
     "files of a put": 48,
     "classes of a put": 58,
     "functions of a put": 312,

@@ -37,11 +37,12 @@ docstore stats --text --host example.com --top 20
 docstore stats --text --png words.png
 docstore stats --dedup --by host
 docstore stats --dedup --by parameter --json
+docstore stats --dedup --by pattern
 docstore stats --dedup --plot simhash.png
 """
 
 
-BY = ("host", "prefix", "parameter")
+BY = ("host", "prefix", "parameter", "pattern")
 SHOWN_GROUPS = 20
 CODEC_HEADINGS = ("column", "codec", "records", "raw", "stored", "because")
 CODEC_REASONS = {
@@ -62,7 +63,10 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dedup", action="store_true", help="duplicates among live captures")
     parser.add_argument(
-        "--by", choices=BY, help="with --dedup: by host, by host and first path segment, or by query parameter"
+        "--by",
+        choices=BY,
+        help="with --dedup: by host, by host and first path segment, by query parameter, or by pattern: shapes of URLs "
+        "with regular expressions for a crawler's rules, and texts that many URLs show, such as soft 404s",
     )
     parser.add_argument(
         "--codecs",
@@ -177,7 +181,9 @@ def _run_dedup(args: argparse.Namespace) -> int:
     rows += [(f"clusters of {size}", str(count)) for size, count in found.cluster_sizes.items()]
     rows.append(("unseen by the detector", f"{found.unseen}{'; run `docstore reindex`' if found.unseen else ''}"))
     output.table(rows)
-    if args.by == "parameter":
+    if args.by == "pattern":
+        _print_patterns(found)
+    elif args.by == "parameter":
         if not found.traps:
             output.note("no page has a query parameter")
             return EXIT_OK
@@ -201,6 +207,18 @@ def _run_dedup(args: argparse.Namespace) -> int:
         ]
         output.table(groups, ("captures", "duplicates", "saved", args.by), right=(0, 1, 2))
     return EXIT_OK
+
+
+def _print_patterns(found: DedupStats) -> None:
+    output.line()
+    for pattern in found.patterns[:SHOWN_GROUPS]:
+        output.line(f"{pattern.urls} URLs, {pattern.texts} texts, {pattern.share:.0%} duplicates  {pattern.shape}")
+        output.line(f"  {pattern.expression}")
+        output.line(f"  {output.shown_url(pattern.example)}")
+    for same in found.same_texts[:SHOWN_GROUPS]:
+        output.line(f"{same.urls} URLs of {same.host} show one text, as {output.shown_url(same.example)}")
+        for expression in same.expressions:
+            output.line(f"  {expression}")
 
 
 def _share(count: int, total: int) -> str:
