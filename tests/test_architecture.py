@@ -152,6 +152,7 @@ LOADED_LATER = {
     ("docstore.sweep.job", "docstore.cluster.spark"),
     ("docstore.cli.main", "docstore.lab.tune"),
     ("docstore.cli.main", "docstore.notes.annotate"),
+    ("docstore.cli.stats", "docstore.notes.patterns"),
     ("docstore.cli.main", "docstore.notes.links"),
     ("docstore.cli.main", "docstore.lab.pictures"),
     ("docstore.cli.stats", "docstore.lab.textstats"),

@@ -92,12 +92,13 @@ def run_stats(args: argparse.Namespace) -> int:
     if args.by is not None and not args.dedup:
         raise InvalidArgument("--by goes only with --dedup")
     if args.text:
-        code: int = import_module("docstore.lab.textstats").run(args)
-        return code
+        return int(import_module("docstore.lab.textstats").run(args))
     if args.host is not None or args.top is not None:
         raise InvalidArgument("--host and --top go only with --text")
     if args.png is not None and not args.dedup:
         raise InvalidArgument("--png (--plot) goes only with --text or --dedup")
+    if args.dedup and args.by == "pattern":
+        return int(import_module("docstore.notes.patterns").run(args))
     if args.dedup:
         return _run_dedup(args)
     with open_named(args) as store:
@@ -181,9 +182,7 @@ def _run_dedup(args: argparse.Namespace) -> int:
     rows += [(f"clusters of {size}", str(count)) for size, count in found.cluster_sizes.items()]
     rows.append(("unseen by the detector", f"{found.unseen}{'; run `docstore reindex`' if found.unseen else ''}"))
     output.table(rows)
-    if args.by == "pattern":
-        _print_patterns(found)
-    elif args.by == "parameter":
+    if args.by == "parameter":
         if not found.traps:
             output.note("no page has a query parameter")
             return EXIT_OK
@@ -207,18 +206,6 @@ def _run_dedup(args: argparse.Namespace) -> int:
         ]
         output.table(groups, ("captures", "duplicates", "saved", args.by), right=(0, 1, 2))
     return EXIT_OK
-
-
-def _print_patterns(found: DedupStats) -> None:
-    output.line()
-    for pattern in found.patterns[:SHOWN_GROUPS]:
-        output.line(f"{pattern.urls} URLs, {pattern.texts} texts, {pattern.share:.0%} duplicates  {pattern.shape}")
-        output.line(f"  {pattern.expression}")
-        output.line(f"  {output.shown_url(pattern.example)}")
-    for same in found.same_texts[:SHOWN_GROUPS]:
-        output.line(f"{same.urls} URLs of {same.host} show one text, as {output.shown_url(same.example)}")
-        for expression in same.expressions:
-            output.line(f"  {expression}")
 
 
 def _share(count: int, total: int) -> str:

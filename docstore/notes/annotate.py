@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 from itertools import groupby, islice
@@ -27,15 +28,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from docstore.cli import arguments, output
 from docstore.cli.opening import open_in
+from docstore.model import errors
 from docstore.model.capture import CHECKSUM, NOTE_FAMILY, TEXT_CHECKSUM, decode_note, encode_note
-from docstore.model.errors import (
-    EXIT_OK,
-    EXIT_RECORDS_SKIPPED,
-    CorruptionError,
-    InvalidArgument,
-    StorageError,
-    StoreUnavailable,
-)
+from docstore.model.errors import InvalidArgument
 from docstore.model.types import Note, ReadSpec
 from docstore.reading.cells import Row
 from docstore.reading.documents import Document
@@ -79,7 +74,8 @@ class Annotator(NamedTuple):
     families: tuple[str, ...] = ("http", "text")
 
 
-class Annotated(NamedTuple):
+@dataclass(slots=True)
+class Annotated:
     """What a pass did.
 
     Attributes:
@@ -93,11 +89,11 @@ class Annotated(NamedTuple):
 
     name: str
     version: str
-    captures: int
-    written: int
-    failed: int
-    error: str
-    seconds: float
+    captures: int = 0
+    written: int = 0
+    failed: int = 0
+    error: str = ""
+    seconds: float = 0.0
 
 
 # --- the pass
@@ -136,25 +132,23 @@ class _Pass:
         self._store = store
         self._annotator = annotator
         self._on_progress = on_progress
-        self._captures = self._written = self._failed = 0
-        self._error = ""
+        self._report = Annotated(annotator.name, annotator.version)
         self._notes: list[Note] = []
         self._note_bytes = 0
 
     def run(self) -> Annotated:
         began = time.monotonic()
-        name, version = self._annotator.name, self._annotator.version
         if self._annotator.of_store is not None:
             for row_key, timestamp, fields in self._annotator.of_store(self._store):
-                self._captures += 1
-                self._add(row_key, (timestamp,), encode_note(version, fields))
+                self._report.captures += 1
+                self._add(row_key, (timestamp,), encode_note(self._annotator.version, fields))
         else:
             pending = self._pending()
             while group := list(islice(pending, GROUP)):
                 self._annotate(group)
         self._commit()
-        seconds = round(time.monotonic() - began, 3)
-        return Annotated(name, version, self._captures, self._written, self._failed, self._error, seconds)
+        self._report.seconds = round(time.monotonic() - began, 3)
+        return self._report
 
     def _pending(self) -> Iterator[_Pending]:
         """Captures to annotate, in row-key order."""
@@ -170,7 +164,7 @@ class _Pass:
         for cell in row.cells:
             captures.setdefault(cell.timestamp, {})[cell.family, cell.qualifier] = cell.value
         times = sorted((at for at, columns in captures.items() if TEXT_CHECKSUM in columns), reverse=True)
-        self._captures += len(times)
+        self._report.captures += len(times)
         missing = [at for at in times if not captures[at].get(noted, b"").startswith((start + b",", start + b"}"))]
         for _, visits in groupby(missing, key=lambda at: captures[at].get(CHECKSUM)):
             same = tuple(visits)
@@ -186,7 +180,7 @@ class _Pass:
             try:  # of one document, by code that is not ours, or of a damaged value: the others are annotated
                 try:
                     found = next(newest, None) if one.is_newest else None
-                except CorruptionError:  # the documents after it are read one at a time
+                except errors.CorruptionError:  # the documents after it are read one at a time
                     found, newest = None, iter(())
                 found = self._store.get(one.url, at=at, families=families) if found is None else found
                 if found is None or found.timestamp != at:
@@ -194,11 +188,11 @@ class _Pass:
                 if one.lang and "text" in families:
                     found = found._replace(captures=(found.newest._replace(lang=one.lang),))
                 value = encode_note(self._annotator.version, of_document(found) or {})
-            except (StorageError, StoreUnavailable):
+            except (errors.StorageError, errors.StoreUnavailable):
                 raise
             except Exception as error:
-                self._failed += 1
-                self._error = self._error or f"{one.url}: {type(error).__name__}: {error}"
+                self._report.failed += 1
+                self._report.error = self._report.error or f"{one.url}: {type(error).__name__}: {error}"
             else:
                 self._add(one.row_key, one.timestamps, value)
         self._commit()
@@ -212,10 +206,10 @@ class _Pass:
 
     def _commit(self) -> None:
         if self._notes:
-            self._written += self._store.cells.put_notes(self._notes)
+            self._report.written += self._store.cells.put_notes(self._notes)
         self._notes, self._note_bytes = [], 0
         if self._on_progress is not None:
-            self._on_progress(self._captures)
+            self._on_progress(self._report.captures)
 
 
 # --- which annotators there are
@@ -327,9 +321,9 @@ def run_annotate(args: argparse.Namespace) -> int:
                 report = annotate(store, annotator, show)
             failed += report.failed
             if args.json:
-                output.json_line(report._asdict())
+                output.json_line(asdict(report))
                 continue
             output.line(f"{report.name}: {report.written} notes written, {report.captures} captures looked at")
             if report.failed:
                 output.note(f"{report.name} failed on {report.failed} captures; the first: {report.error}")
-    return EXIT_RECORDS_SKIPPED if failed else EXIT_OK
+    return errors.EXIT_RECORDS_SKIPPED if failed else errors.EXIT_OK

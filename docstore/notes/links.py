@@ -40,8 +40,6 @@ DAMPING: Final = 0.85
 MOST_ROUNDS: Final = 200
 STEADY: Final = 1e-9
 """Sum of the changes of a round, of ranks that add up to 1, after which there is no other."""
-DIGITS: Final = 3
-"""Of ranks in notes: a few new pages far away do not change the notes of all."""
 WEB: Final = ("http://", "https://")
 STORED, KNOWN = 1, 2
 """A page with a body; a row with captures of another kind, such as a rejected page: nothing to fetch either."""
@@ -53,7 +51,6 @@ class LinkGraph:
 
     Attributes:
         urls: of each.
-        row_keys: of each.
         hosts: (n,) int64 number of its host.
         host_names: of each host.
         states: (n,) uint8 STORED, KNOWN, or 0 for a target that is not stored.
@@ -64,7 +61,6 @@ class LinkGraph:
     """
 
     urls: list[str]
-    row_keys: list[bytes]
     hosts: NDArray[np.int64]
     host_names: list[str]
     states: NDArray[np.uint8]
@@ -159,12 +155,10 @@ def read_graph(store: Store, *, entries: bool = False) -> LinkGraph:
                 listed[target] = listed.get(target, 0) + 1
                 published[target] = max(published.get(target, ""), date)
     urls = list(numbers)
-    row_keys = list(map(keys.row_key, urls))
     hosts: dict[str, int] = {}
     host_of = [hosts.setdefault(_host(url), len(hosts)) for url in urls]
     return LinkGraph(
         urls,
-        row_keys,
         np.array(host_of, np.int64),
         list(hosts),
         np.array(states, np.uint8),
@@ -192,7 +186,7 @@ def _entries(store: Store) -> Iterator[tuple[str, str, str]]:
 
 
 def _largest_is_1(values: NDArray[Any]) -> Numbers:
-    return values.astype(np.float64) / max(float(values.max()), 1e-300)
+    return np.asarray(values / max(float(values.max()), 1e-300), np.float64)
 
 
 def _host(url: str) -> str:
@@ -214,7 +208,7 @@ def _link_notes(store: Store) -> Iterator[tuple[bytes, int, Fields]]:
     weights = graph.host_weights(ranks)
     for number in np.flatnonzero(graph.states == STORED).tolist():
         yield (
-            graph.row_keys[number],
+            keys.row_key(graph.urls[number]),
             int(graph.timestamps[number]),
             {
                 "rank": _rounded(ranks[number]),
@@ -228,7 +222,7 @@ def _link_notes(store: Store) -> Iterator[tuple[bytes, int, Fields]]:
 
 
 def _rounded(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")
+    return float(f"{value:.3g}")  # so that a few new pages far away do not change the notes of all
 
 
 # --- docstore frontier
@@ -285,17 +279,11 @@ def frontier(graph: LinkGraph, by: str = "rank", host: str | None = None) -> Ite
     external, internal = graph.incoming()
     weights = graph.host_weights(ranks)
     absent = np.flatnonzero(graph.states == 0)
-    first: dict[str, Any] = {"rank": ranks, "inlinks": external, "host": weights[graph.hosts]}
-    # The last key of lexsort counts most: the chosen order, then whole hosts, rank, in-links, and the order of rows.
-    order = absent[
-        np.lexsort(
-            (absent, -internal[absent], -external[absent], -ranks[absent], graph.hosts[absent], -first[by][absent])
-        )
-        if by == "host"
-        else np.lexsort((absent, -internal[absent], -external[absent], -ranks[absent], -first[by][absent]))
-    ]
+    # The last key of lexsort counts most; equal ones stay in the order of rows.
+    first: list[NDArray[Any]] = [-weights[graph.hosts]] if by == "host" else [-external if by == "inlinks" else -ranks]
+    order = np.lexsort([key[absent] for key in (-internal, -external, -ranks, graph.hosts * (by == "host"), *first)])
     wanted = None if host is None else host.lower()
-    for number in order.tolist():
+    for number in absent[order].tolist():
         name = graph.host_names[graph.hosts[number]]
         if wanted is None or name == wanted:
             yield Target(

@@ -23,7 +23,7 @@ from importlib import import_module
 from itertools import islice, pairwise
 from math import log
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from blake3 import blake3
@@ -79,8 +79,6 @@ SAMPLE_PAGES: Final = 2_000
 STOP_SHARE: Final = 0.15
 """Share of the pages of a language that have a stop word of it."""
 MOST_STOP_WORDS: Final = 400
-LEAST_PAGES: Final = 5
-"""A language with fewer pages in the sample takes the stop words of all pages."""
 _SENTENCE: Final = re.compile(r"[.!?;](?=\s)|[。！？।॥؟۔…\n]+")
 
 
@@ -92,7 +90,7 @@ def keyphrases(store: Store, _lists: Mapping[str, Path]) -> Annotator:
         if not stop:
             stop.update(stop_words(store))
         lang = _primary(document.newest.lang or "")
-        found = key_phrases(document.text or "", stop.get(lang, stop[""]))
+        found = key_phrases(document.text or "", stop.get(lang) or stop[""])
         return {"phrases": [[phrase, round(weight, 1)] for phrase, weight in found]} if found else None
 
     return Annotator("keyphrases", "1", of_document)
@@ -117,8 +115,7 @@ def stop_words(store: Store) -> dict[str, frozenset[str]]:
             for lang in {"", _primary(noted or document.newest.lang or "")}:
                 counts.setdefault(lang, Counter()).update(found)
                 sizes[lang] += 1
-    frequent = {lang: _frequent(counts[lang], sizes[lang]) for lang in counts if not lang or sizes[lang] >= LEAST_PAGES}
-    return {lang: frozenset(chosen) for lang, chosen in frequent.items()}
+    return {lang: _frequent(counts[lang], sizes[lang]) for lang in counts}
 
 
 def _sample(store: Store, step: int) -> Iterator[tuple[str, str]]:
@@ -132,22 +129,17 @@ def _sample(store: Store, step: int) -> Iterator[tuple[str, str]]:
                 yield row.url, str(decode_note(values.get((NOTE_FAMILY, LANG.encode()), b"")).get("lang", ""))
 
 
-def _frequent(counts: Counter[str], pages: int) -> list[str]:
+def _frequent(counts: Counter[str], pages: int) -> frozenset[str]:
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     most = min(MOST_STOP_WORDS, len(ordered) // 20)
-    return [word for word, count in ordered[:most] if count >= max(2, STOP_SHARE * pages)]
+    return frozenset(word for word, count in ordered[:most] if count >= max(2, STOP_SHARE * pages))
 
 
 def _primary(lang: str) -> str:
     return lang.strip().lower().partition("-")[0]
 
 
-class _Term(NamedTuple):
-    """A phrase, how often it occurs, and the sentences that have it."""
-
-    phrase: tuple[str, ...]
-    times: int
-    sentences: list[int]
+Phrase: TypeAlias = tuple[str, ...]
 
 
 def key_phrases(text: str, stop: frozenset[str], most: int = MOST_PHRASES) -> list[tuple[str, float]]:
@@ -166,8 +158,8 @@ def key_phrases(text: str, stop: frozenset[str], most: int = MOST_PHRASES) -> li
         return []
     lengths = np.array([len(sentence) for sentence in sentences], np.float64)
     occurs = np.zeros((len(terms), len(sentences)))
-    for number, term in enumerate(terms):
-        occurs[number, term.sentences] = 1.0
+    for number, (_, places) in enumerate(terms):
+        occurs[number, places] = 1.0
     clusters = _clusters(terms, occurs, FREQUENT_SHARE * total)
     joined = np.array([occurs[cluster].max(axis=0) for cluster in clusters])
     observed = occurs @ joined.T
@@ -177,8 +169,8 @@ def key_phrases(text: str, stop: frozenset[str], most: int = MOST_PHRASES) -> li
         parts[cluster, column] = 0.0  # a term is no neighbour of itself
     weights = parts.sum(axis=1) - parts.max(axis=1)
     order = np.lexsort((np.arange(len(terms)), -weights))
-    best = [(terms[number].phrase, float(weights[number])) for number in order.tolist() if weights[number] > 0]
-    kept: list[tuple[tuple[str, ...], float]] = []
+    best = [(terms[number][0], float(weights[number])) for number in order.tolist() if weights[number] > 0]
+    kept: list[tuple[Phrase, float]] = []
     for phrase, weight in best:
         if not any(_within(phrase, other) or _within(other, phrase) for other, _ in kept):
             kept.append((phrase, weight))
@@ -187,12 +179,15 @@ def key_phrases(text: str, stop: frozenset[str], most: int = MOST_PHRASES) -> li
     return [(_written(phrase), weight) for phrase, weight in kept]
 
 
-def _terms(sentences: Sequence[Sequence[str]], stop: frozenset[str], least: int) -> list[_Term]:
-    """Words and runs of words that occur often enough, the most frequent first; no part of one that is as frequent."""
-    found: dict[tuple[str, ...], list[int]] = {}
+def _terms(sentences: Sequence[Sequence[str]], stop: frozenset[str], least: int) -> list[tuple[Phrase, list[int]]]:
+    """Words and runs of words that occur often enough, with the sentence of each time, the most frequent first.
+
+    No part of one that is as frequent as the whole.
+    """
+    found: dict[Phrase, list[int]] = {}
     places = [(number, start) for number, sentence in enumerate(sentences) for start in range(len(sentence))]
     for length in range(1, LONGEST_PHRASE + 1):  # a run is frequent only if the run without its last word is
-        runs: dict[tuple[str, ...], list[tuple[int, int]]] = {}
+        runs: dict[Phrase, list[tuple[int, int]]] = {}
         for place in places:
             number, start = place
             run = tuple(sentences[number][start : start + length])
@@ -201,16 +196,16 @@ def _terms(sentences: Sequence[Sequence[str]], stop: frozenset[str], least: int)
         frequent = {run: of for run, of in runs.items() if len(of) >= least}
         found |= {run: [number for number, _ in of] for run, of in frequent.items() if _is_phrase(run, stop)}
         places = [place for of in frequent.values() for place in of]
-    wholes: set[tuple[str, ...]] = set()
+    wholes: set[Phrase] = set()
     for run, of in found.items():
         for part in (run[:-1], run[1:]):
             if len(run) > 1 and part in found and len(found[part]) == len(of):
                 wholes.add(part)
-    chosen = [_Term(run, len(of), sorted(set(of))) for run, of in found.items() if run not in wholes]
-    return sorted(chosen, key=lambda term: (-term.times, term.phrase))
+    chosen = [(run, of) for run, of in found.items() if run not in wholes]
+    return sorted(chosen, key=lambda term: (-len(term[1]), term[0]))
 
 
-def _is_phrase(run: tuple[str, ...], stop: frozenset[str]) -> bool:
+def _is_phrase(run: Phrase, stop: frozenset[str]) -> bool:
     if run[0] in stop or run[-1] in stop or all(word.isdigit() for word in run):
         return False
     if run[0][0] in UNSPACED:  # these stop words are single letters and pairs of them
@@ -218,11 +213,11 @@ def _is_phrase(run: tuple[str, ...], stop: frozenset[str]) -> bool:
     return len(run) > 1 or len(run[0]) > 1
 
 
-def _clusters(terms: Sequence[_Term], occurs: Any, least_words: float) -> list[list[int]]:
+def _clusters(terms: Sequence[tuple[Phrase, list[int]]], occurs: Any, least_words: float) -> list[list[int]]:
     """Numbers of the frequent terms, those that share their sentences together."""
     frequent, counted = 0, 0
     while frequent < min(FREQUENT_TERMS, len(terms)) and (counted < least_words or not frequent):
-        counted += terms[frequent].times
+        counted += len(terms[frequent][1])
         frequent += 1
     together = occurs[:frequent] @ occurs[:frequent].T
     own = together.diagonal()
@@ -238,11 +233,11 @@ def _clusters(terms: Sequence[_Term], occurs: Any, least_words: float) -> list[l
     return clusters
 
 
-def _within(phrase: tuple[str, ...], other: tuple[str, ...]) -> bool:
+def _within(phrase: Phrase, other: Phrase) -> bool:
     return any(other[start : start + len(phrase)] == phrase for start in range(len(other) - len(phrase) + 1))
 
 
-def _written(phrase: tuple[str, ...]) -> str:
+def _written(phrase: Phrase) -> str:
     """A phrase as it is written: with blanks, but for scripts that have none."""
     shown = phrase[0]
     for before, word in pairwise(phrase):

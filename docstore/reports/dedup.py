@@ -23,7 +23,6 @@ from docstore.model.keys import url_of
 from docstore.model.types import DUPLICATES, ReadSpec, VerdictKind
 from docstore.reading.cells import Row
 from docstore.reading.documents import ROWS_AHEAD
-from docstore.reports.patterns import Pattern, PatternCounts, SameText
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
 from docstore.storage.envelope import envelope_raw_bytes
@@ -44,8 +43,6 @@ class By(StrEnum):
     """Host and first segment of the path."""
     PARAMETER = "parameter"
     """Host and name of a query parameter; a page counts once for each."""
-    PATTERN = "pattern"
-    """Shape of the URL, see `patterns`; in `patterns` and `same_texts`, not in `groups`."""
 
 
 @dataclass(slots=True)
@@ -113,8 +110,6 @@ class DedupStats:
         clustered: pages in them.
         unseen: pages that the detector cannot see.
         traps: query parameters, those that never change the content first, by what they cost.
-        patterns: URLs by shape, and
-        same_texts: texts of many URLs, where they were asked for.
     """
 
     total: GroupCounts = field(default_factory=GroupCounts)
@@ -123,16 +118,12 @@ class DedupStats:
     clustered: int = 0
     unseen: int = 0
     traps: list[Trap] = field(default_factory=list)
-    patterns: list[Pattern] = field(default_factory=list)
-    same_texts: list[SameText] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
         fields = asdict(self)
         for trap, shown in zip(self.traps, fields["traps"], strict=True):
             shown.update(superfluous=trap.superfluous, never_changes=trap.is_trap)
-        for pattern, shown in zip(self.patterns, fields["patterns"], strict=True):
-            shown.update(share=pattern.share)
         return fields
 
 
@@ -165,7 +156,6 @@ class _Counting:
         self._stats = DedupStats()
         self._clusters: Counter[bytes] = Counter()
         self._variants: dict[tuple[str, str], dict[bytes, _Variant]] = {}
-        self._patterns = PatternCounts()
 
     def take(self, row: ScannedRow) -> None:
         """Count one row."""
@@ -173,7 +163,6 @@ class _Counting:
         captures = list(self._store.table.row_captures(row.cells))
         groups = [self._stats.total, *(self._stats.groups.setdefault(name, GroupCounts()) for name in self._names(url))]
         rejected: dict[int, StoredVerdict] = {}
-        newest_verdict: StoredVerdict | None = None
         for one in captures:
             if capture.VERDICT in one.columns:
                 verdict = capture.decode_verdict(self._fetch(one.columns[capture.VERDICT]))
@@ -182,7 +171,6 @@ class _Counting:
                 body = one.columns.get(capture.BODY)
                 stored_bytes = 0 if body is None else self._store.opened.placement.stored_bytes(body)
                 _count(groups, verdict, body, stored_bytes)
-                newest_verdict = newest_verdict or verdict
                 if verdict.stored == capture.STORED_REJECTED:
                     rejected[one.timestamp] = verdict
         newest = next((one for one in captures if one.shows_page and capture.TEXT_CHECKSUM in one.columns), None)
@@ -190,9 +178,6 @@ class _Counting:
             clusters = {cell.timestamp: cell.value for cell in row.cells if cell[:2] == capture.CLUSTER}
             if newest.source in clusters:
                 self._clusters[self._fetch(clusters[newest.source])] += 1
-        if self._by is By.PATTERN and newest_verdict is not None:
-            is_duplicate = newest_verdict.kind in DUPLICATES
-            self._patterns.add(url, self._content(captures, rejected)[:8], is_duplicate)
         self._note_parameters(url, captures, rejected)
 
     def _names(self, url: str) -> list[str]:
@@ -252,7 +237,6 @@ class _Counting:
         stats.traps.sort(key=lambda trap: (not trap.is_trap, -trap.superfluous, trap.host, trap.parameter))
         ordered = sorted(stats.groups.items(), key=lambda item: (-item[1].duplicates, -item[1].captures, item[0]))
         stats.groups = dict(ordered)
-        stats.patterns, stats.same_texts = self._patterns.done()
         stats.unseen = reindex(self._store, dry_run=True).unseen
         return stats
 

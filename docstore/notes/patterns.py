@@ -1,4 +1,4 @@
-"""URLs by shape: which patterns of a crawl repeat pages, and the regular expression that matches them.
+"""`docstore stats --dedup --by pattern`: URLs by shape: which repeat pages, and the expression that matches them.
 
 The shape of a URL is what is left when numbers, dates, ids, repeated parts of the path and values of parameters are
 taken for any of their kind: ``https://a.example/gone/{number}/(deeper/)+`` or ``.../calendar?month={number}``.  Of a
@@ -10,10 +10,24 @@ A page that says "not found" with status 200 has one text at many URLs: `SameTex
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from docstore.cli import output
+from docstore.cli.opening import open_named
+from docstore.model import capture
+from docstore.model.capture import Column, StoredVerdict
+from docstore.model.errors import EXIT_OK, InvalidArgument
+from docstore.model.types import DUPLICATES, ReadSpec, VerdictKind
+from docstore.reading.cells import Row
+
+if TYPE_CHECKING:
+    from docstore.attach import Store
 
 LEAST_URLS: Final = 5
 """URLs of one host that show one text, before it is listed."""
@@ -22,6 +36,8 @@ MOSTLY: Final = 0.9
 LONGEST_REPEAT: Final = 3
 """Parts of a path that are looked at as one, for repeats."""
 LONG_NAME: Final = 30
+SHOWN: Final = 20
+"""Patterns, and texts, that are printed; JSON has all."""
 NAME_WORDS: Final = 3
 
 _NUMBER, _DATE, _ID, _NAME, _VALUE = "{number}", "{date}", "{id}", "{name}", "{value}"
@@ -63,11 +79,6 @@ class Pattern:
     texts: int = 0
     example: str = ""
 
-    @property
-    def share(self) -> float:
-        """Of duplicates."""
-        return self.duplicates / self.urls if self.urls else 0.0
-
 
 @dataclass(slots=True)
 class SameText:
@@ -95,13 +106,7 @@ class PatternCounts:
         self._examples: dict[tuple[str, bytes], str] = {}
 
     def add(self, url: str, content: bytes, is_duplicate: bool) -> None:
-        """Count a URL.
-
-        Args:
-            url: of a row.
-            content: names what it shows; b"" for nothing.
-            is_duplicate: whether another URL's page makes it superfluous.
-        """
+        """Count a URL; `content` names what it shows, b"" is nothing."""
         self._count(Pattern(*shape_of(url), 1, int(is_duplicate), 0, url), Counter([content] if content else []))
         if content:
             self._examples.setdefault((_host(url), content), url)
@@ -147,11 +152,10 @@ def shape_of(url: str, *, any_name: bool = False) -> tuple[str, str]:
         any_name: take the last part of the path for any name.
     """
     address, mark, query = url.partition("?")
-    scheme, has_host, rest = address.partition("://")
-    host, *parts = rest.split("/") if has_host else address.split("/")
-    shown = (
-        [(f"{scheme}{has_host}{host}", _literal(f"{scheme}{has_host}{host}"))] if has_host else [(host, _literal(host))]
-    )
+    start = address.find("/", address.find("://") + 3)
+    origin = address if start < 0 else address[:start]
+    parts = address[len(origin) :].split("/")[1:]
+    shown = [(origin, _literal(origin))]
     last = max((number for number, part in enumerate(parts) if part), default=-1)
     number = 0
     while number < len(parts):
@@ -225,3 +229,70 @@ def _literal(text: str) -> str:
 
 def _host(url: str) -> str:
     return url.partition("://")[2].partition("/")[0]
+
+
+# --- the URLs of a store
+
+
+def url_patterns(store: Store) -> tuple[list[Pattern], list[SameText]]:
+    """Patterns and repeated texts of a store's live rows; reads no text and no body."""
+    counts = PatternCounts()
+
+    @lru_cache(maxsize=100_000)
+    def named(row_key: bytes, timestamp: int) -> bytes:
+        row = store.cells.read_row(row_key, ReadSpec(("dedup",), start=timestamp, end=timestamp + 1))
+        return b"" if row is None else _content_of({cell[:2]: cell.value for cell in row.cells})
+
+    for row in store.cells.scan(spec=ReadSpec(("dedup",)), qualifier_regex="checksum|text_checksum|verdict"):
+        verdict, content = _shown(row, named)
+        if verdict is not None:
+            counts.add(row.url, content[:9], verdict.kind in DUPLICATES)
+    return counts.done()
+
+
+def _shown(row: Row, named: Callable[[bytes, int], bytes]) -> tuple[StoredVerdict | None, bytes]:
+    """The newest verdict of a row, and what its newest capture with content shows, or the page that it repeats."""
+    captures: dict[int, dict[Column, bytes]] = {}
+    for cell in row.cells:
+        captures.setdefault(cell.timestamp, {})[cell.family, cell.qualifier] = cell.value
+    newest: StoredVerdict | None = None
+    content = b""
+    for _, columns in sorted(captures.items(), reverse=True):
+        verdict = capture.decode_verdict(columns[capture.VERDICT]) if capture.VERDICT in columns else None
+        if verdict is not None and verdict.reason != capture.REASON_NOT_MODIFIED:
+            newest = newest or verdict
+        content = content or _content_of(columns)
+        is_copy = verdict is not None and verdict.kind in (VerdictKind.EXACT, VerdictKind.SAME_TEXT)
+        if not content and is_copy and verdict is not None and verdict.stored == capture.STORED_REJECTED:
+            content = named(verdict.of_row_key, verdict.of_timestamp)
+        if newest is not None and content:
+            break
+    return newest, content
+
+
+def _content_of(columns: Mapping[Column, bytes]) -> bytes:
+    return (
+        columns[capture.TEXT_CHECKSUM] or columns.get(capture.CHECKSUM, b"")
+        if capture.TEXT_CHECKSUM in columns
+        else b""
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the patterns of a store."""
+    if args.png is not None:
+        raise InvalidArgument("--png (--plot) goes not with --by pattern; leave one of them out")
+    with open_named(args) as store:
+        patterns, same = url_patterns(store)
+    if args.json:
+        shown = [{**asdict(pattern), "share": pattern.duplicates / pattern.urls} for pattern in patterns]
+        output.json_line({"patterns": shown, "same_texts": [asdict(one) for one in same]})
+        return EXIT_OK
+    for pattern in patterns[:SHOWN]:
+        share = pattern.duplicates / pattern.urls
+        output.line(f"{pattern.urls} URLs, {pattern.texts} texts, {share:.0%} duplicates  {pattern.shape}")
+        output.line(f"  {pattern.expression}\n  {output.shown_url(pattern.example)}")
+    for one in same[:SHOWN]:
+        output.line(f"{one.urls} URLs of {one.host} show one text, as {output.shown_url(one.example)}")
+        output.line("".join(f"  {expression}\n" for expression in one.expressions).rstrip("\n"))
+    return EXIT_OK
