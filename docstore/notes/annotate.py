@@ -166,7 +166,7 @@ class _Pass:
         times = sorted((at for at, columns in captures.items() if TEXT_CHECKSUM in columns), reverse=True)
         self._report.captures += len(times)
         missing = [at for at in times if not captures[at].get(noted, b"").startswith((start + b",", start + b"}"))]
-        for _, visits in groupby(missing, key=lambda at: captures[at].get(CHECKSUM)):
+        for _, visits in groupby(missing, key=lambda at: (captures[at].get(CHECKSUM), captures[at][TEXT_CHECKSUM])):
             same = tuple(visits)
             declared = str(decode_note(captures[same[0]].get(lang, b"")).get("lang", ""))
             yield _Pending(row.row_key, row.url, same, declared, same[0] == times[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,7 @@ def test_notes_on_hbase_stay_until_their_capture_goes(monkeypatch: pytest.Monkey
     with memory_hbase.open_store(Schema(captures=GCPolicy(max_versions=1))) as store:
         put(store, URL, " ".join(words(1, 60)))
         assert store.cells.put_notes([Note(URL, T0, name, name.encode() * 300) for name in ("lang", "x")]) == 2
+        assert annotate(store, counted([])).written == 1 and annotate(store, counted([])).written == 0
         store.compact()
         assert notes_of(store, name="x") == {0: b"x" * 300} and len(notes_of(store, name="lang")) == 1
         put(store, URL, " ".join(words(2, 60)), at=1)
@@ -171,6 +173,24 @@ def test_only_what_has_no_note_of_the_version_is_annotated(store: DocumentStore)
     assert annotate(store, counted(seen)).written == 1 and seen == [f"{URL} 1"]
     seen.clear()
     assert annotate(store, counted(seen, "2")).written == 4 and len(seen) == 4
+
+
+def test_it_runs_next_to_a_crawl(store: DocumentStore) -> None:
+    def crawl() -> None:
+        for number in range(300):
+            put(store, f"{URL}{number % 200}", " ".join(words(number, 60)), at=number)
+
+    thread = threading.Thread(target=crawl)
+    thread.start()
+    written = 0
+    while thread.is_alive():
+        written += annotate(store, counted([])).written
+    thread.join()
+    last = annotate(store, counted([]))
+    assert (last.captures, last.failed, written + last.written) == (300, 0, 300)
+    notes = [cell for row in store.cells.scan(spec=ReadSpec(("note",))) for cell in row.cells]
+    assert len(notes) == 300 and {decode_note(cell.value)["words"] for cell in notes} == {60}
+    assert list(check(store.opened)) == []
 
 
 def test_a_page_on_which_an_annotator_fails_is_tried_again(store: DocumentStore) -> None:
