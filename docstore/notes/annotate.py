@@ -266,10 +266,10 @@ ANNOTATE_DESCRIPTION = """\
 Compute columns of stored captures and write them next to these, as notes:
 lang (language with score), keyphrases, entities (names of your lists), links
 (rank and in-links of pages, hub and authority, weight of the host), or what
---python or an installed package brings.  `docstore get URL --column note:lang`
-shows one.  Only captures without a note of the
+--python or an installed package brings.  Only captures without a note of the
 annotator's version are read; a killed run continues where it was.  Crawls and
-servers go on meanwhile.  Exit code 8 if an annotator failed on a page."""
+servers go on meanwhile.  `docstore get URL --column note:lang` shows a note.
+Exit code 8 if an annotator failed on a page."""
 
 ANNOTATE_EXAMPLES = """\
 docstore annotate lang
