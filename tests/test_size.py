@@ -17,8 +17,8 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 58_870,
-    "lines of the core": 38_590,
+    "lines of docstore/": 58_820,
+    "lines of the core": 38_540,
     "files of docstore/": 222,
     "classes": 542,
     "record types": 268,
