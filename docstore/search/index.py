@@ -35,7 +35,7 @@ import tantivy
 from blake3 import blake3
 
 from docstore.model import capture
-from docstore.model.capture import Column
+from docstore.model.capture import NOTE_FAMILY, Column
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument, StorageError, StoreUnavailable
 from docstore.model.keys import shown_url, url_of
 from docstore.model.types import Cell
@@ -44,7 +44,6 @@ from docstore.search.answers import IndexReport
 from docstore.storage.captures import CaptureRecord, sound_records
 from docstore.storage.envelope import envelope_raw_bytes
 from docstore.storage.files import PRIVATE, translated
-from docstore.storage.table import declared_families
 from docstore.storage.unreadable import Place
 from docstore.storage.values import READ_AHEAD_BYTES, through_moves
 from docstore.store import DocumentStore
@@ -71,7 +70,6 @@ _VALUES: Final = {
     "description": capture.DESCRIPTION,
     "keywords": capture.KEYWORDS,
 }
-_OTHERS: Final = {"anchor", "note"}
 _NEEDED: Final = (*_VALUES.values(), capture.LANG, capture.STATUS)
 
 
@@ -332,8 +330,7 @@ class _Pass:
 
     def _pages(self) -> Iterator[_Page]:
         """The newest live page of each row, in row-key order, with its anchors and notes."""
-        others = _OTHERS & declared_families(self._search.store.schema).keys()
-        for row in self._table.scan_captures(others=others):
+        for row in self._table.scan_captures(others=("anchor", NOTE_FAMILY)):
             shown = next((one for one in self._table.row_captures(row.cells) if one.shows_page), None)
             if shown is None:
                 continue
@@ -400,11 +397,9 @@ class _Pass:
         lang = _text(texts.get(capture.LANG, b""))
         for cell in page.cells:
             value = _text(self._placement.unreadable.attempt(partial(self._placement.fetch, cell.value)) or b"")
-            if cell.family == "note":
-                noted: Any = value
-                with suppress(ValueError):
-                    noted = json.loads(value)
-                if cell.qualifier == b"lang" and isinstance(noted, dict):
+            if cell.family == NOTE_FAMILY:
+                noted = capture.decode_note(value.encode())
+                if cell.qualifier == b"lang":
                     lang = str(noted.get("lang", ""))
                     continue
                 value = "\n".join(_strings(noted))
@@ -419,12 +414,12 @@ class _Pass:
 def _shown(cells: Iterable[Cell], timestamp: int) -> list[Cell]:
     """The newest version of each anchor, and the notes of a capture, among the cells of a row."""
     anchors = groupby((cell for cell in cells if cell.family == "anchor"), key=itemgetter(1))
-    notes = (cell for cell in cells if cell.family == "note" and cell.timestamp == timestamp)
+    notes = (cell for cell in cells if cell.family == NOTE_FAMILY and cell.timestamp == timestamp)
     return [*(next(versions) for _, versions in islice(anchors, MOST_ANCHORS)), *notes]
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """The strings of a note, apart from the annotator's version; one that is no JSON is text."""
+    """The strings of a note, apart from the annotator's version."""
     if isinstance(value, dict):
         value = [one for name, one in value.items() if name != "version"]
     if isinstance(value, list):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import signal
 import subprocess
 import sys
@@ -13,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from docstore.model.capture import encode_note
 from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable
-from docstore.model.types import ColumnFamily, Schema, SetCell
+from docstore.model.types import Note
 from docstore.store import DocumentStore, open_store
 from docstore.sweep.job import SweepOptions, sweep
 from tests.cli_case import Terminal
@@ -271,20 +271,17 @@ def test_anchors_and_notes_are_searched(store: DocumentStore) -> None:
 
 
 def test_notes_are_searched_and_name_the_language(tmp_path: Path) -> None:
-    schema = Schema(families=(ColumnFamily("note"),))
-    with open_store(tmp_path / "store", create=True, schema=schema, durability="none") as store:
+    with open_store(tmp_path / "store", create=True, durability="none") as store:
         put(store, "https://a.example/", "Eine Seite.", lang="en")
-        phrases = json.dumps({"version": "1", "phrases": [["solar panel", 3], ["roof", 2]]}).encode()
-        language = json.dumps({"version": "1", "lang": "de", "score": 0.9}).encode()
-        notes = [SetCell("note", b"keyphrases", FIRST, phrases), SetCell("note", b"lang", FIRST, language)]
-        store.cells.apply("https://a.example/", notes)
+        phrases = encode_note("1", {"phrases": [["solar panel", 3], ["roof", 2]]})
+        language = encode_note("1", {"lang": "de", "score": 0.9})
+        store.cells.put_notes([Note("https://a.example/", FIRST, "keyphrases", phrases)])
+        store.cells.put_notes([Note("https://a.example/", FIRST, "lang", language)])
         index = store.search_index()
         index.update()
         assert found(store, "note:solar") == found(store, "lang:de roof") == ["https://a.example/"]
         assert found(store, "seite", lang="en") == found(store, "note:1") == []
-        store.cells.apply(
-            "https://a.example/", [SetCell("note", b"keyphrases", FIRST, phrases.replace(b"roof", b"wall"))]
-        )
+        store.cells.put_notes([Note("https://a.example/", FIRST, "keyphrases", phrases.replace(b"roof", b"wall"))])
         assert index.update().changed == 1
         assert found(store, "wall") == ["https://a.example/"]
         assert found(store, "roof") == []
