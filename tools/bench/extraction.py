@@ -64,6 +64,7 @@ PEERS: Final = ("trafilatura", "trafilatura-fast", "readability-lxml", "resilipa
 class PassagePage(NamedTuple):
     """A page of trafilatura's set."""
 
+    name: str
     body: bytes
     wanted: list[str]
     unwanted: list[str]
@@ -72,6 +73,7 @@ class PassagePage(NamedTuple):
 class TextPage(NamedTuple):
     """A page of readability's or scrapinghub's set, with the text that is expected of it."""
 
+    name: str
     body: bytes
     expected: str
 
@@ -130,13 +132,13 @@ def passage_pages(checkout: Path) -> Iterator[PassagePage]:
     for url in sorted(annotations):
         item = annotations[url]
         path = next(path for folder in ("cache", "eval") if (path := tests / folder / item["file"]).is_file())
-        yield PassagePage(path.read_bytes(), list(map(folded, item["with"])), list(map(folded, item["without"])))
+        yield PassagePage(url, path.read_bytes(), list(map(folded, item["with"])), list(map(folded, item["without"])))
 
 
 def text_pages(checkout: Path) -> Iterator[TextPage]:
     for folder in sorted((checkout / "test" / "test-pages").iterdir()):
         expected = visible(split((folder / "expected.html").read_text("utf-8")))
-        yield TextPage((folder / "source.html").read_bytes(), expected)
+        yield TextPage(folder.name, (folder / "source.html").read_bytes(), expected)
 
 
 def word_counts(text: str) -> Counter[str]:
@@ -147,7 +149,7 @@ def article_pages(checkout: Path) -> Iterator[TextPage]:
     wanted: dict[str, Any] = json.loads((checkout / "ground-truth.json").read_text("utf-8"))
     for name, item in sorted(wanted.items()):
         body = gzip.decompress((checkout / "html" / f"{name}.html.gz").read_bytes())
-        yield TextPage(body, item.get("articleBody", ""))
+        yield TextPage(name, body, item.get("articleBody", ""))
 
 
 def word_runs(text: str, words: int = 4) -> Counter[tuple[str, ...]]:
@@ -216,6 +218,17 @@ def score_articles(pages: list[TextPage], runner: Runner) -> Score:
     score.recall = sum(recalls) / max(1, len(recalls))
     score.f1 = 2 * score.precision * score.recall / max(1e-9, score.precision + score.recall)
     return score
+
+
+def public_set(checkout: Path) -> tuple[str, list[Any], Callable[[list[Any], Runner], Score]]:
+    """What the pages of a checkout are, the pages, and how they are scored."""
+    if (checkout / "tests" / "evaldata.json").is_file():
+        return "pages with passages", list(passage_pages(checkout)), score_passages
+    if (checkout / "test" / "test-pages").is_dir():
+        return "pages with expected text", list(text_pages(checkout)), score_words
+    if (checkout / "ground-truth.json").is_file():
+        return "articles of news sites", list(article_pages(checkout)), score_articles
+    sys.exit(f"{checkout} has none of tests/evaldata.json, test/test-pages, ground-truth.json: not one of the sets")
 
 
 KINDS: Final = ("article", "documentation", "service", "forum", "product", "listing", "collection")
@@ -355,19 +368,8 @@ def sets(
     """Score extractors on checkouts of public sets; of texts and articles only the "even" or "odd" half."""
     chosen = {"": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}[half]
     for checkout in checkouts:
-        if (checkout / "tests" / "evaldata.json").is_file():
-            pages: list[Any] = list(passage_pages(checkout))[:limit]
-            title = "pages with passages"
-            scored: Callable[[list[Any], Runner], Score] = score_passages
-        elif (checkout / "test" / "test-pages").is_dir():
-            pages, title, scored = list(text_pages(checkout))[chosen][:limit], "pages with expected text", score_words
-        elif (checkout / "ground-truth.json").is_file():
-            pages = list(article_pages(checkout))[chosen][:limit]
-            title, scored = "articles of news sites", score_articles
-        else:
-            sys.exit(
-                f"{checkout} has none of tests/evaldata.json, test/test-pages, ground-truth.json: not one of the sets"
-            )
+        title, pages, scored = public_set(checkout)
+        pages = pages[slice(None) if scored is score_passages else chosen][:limit]
         columns = ("extractor", "precision", "recall", "F1", "F1 even pages", "F1 odd pages", "ms/page", "errors")
         section = Section(f"{len(pages)} {title} ({checkout.name})", "python -m tools.bench.extraction sets", columns)
         for name, runner in _available(extractors, markup=scored is score_passages):

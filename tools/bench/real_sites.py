@@ -37,7 +37,6 @@ Structured data in scripts (JSON-LD) repeats content, so it is taken out.
 from __future__ import annotations
 
 import html
-import json
 import random
 import re
 from collections import Counter, defaultdict
@@ -55,7 +54,7 @@ from lxml import html as lxml_html
 import docstore
 from docstore.model.types import Page, VerdictKind
 from docstore.reference.charset import decode
-from tools.bench.extraction import KindPage, article_pages, passage_pages, read_pages, text_pages
+from tools.bench.extraction import KindPage, public_set, read_pages
 from tools.bench.harness import Section, fresh_store, run_commands
 
 COMMAND: Final = "python -m tools.bench.real_sites siblings DATA_DIR"
@@ -545,26 +544,11 @@ QUIET: Final = frozenset({VerdictKind.NEW, VerdictKind.SIMILAR})
 _HEADERS: Final = (("Content-Type", "text/html"),)
 
 
-def bodies_of(checkout: Path) -> Iterator[tuple[str, bytes]]:
-    """Name and bytes of each page of a set."""
-    tests = checkout / "tests" / "evaldata.json"
-    if tests.is_file():
-        names = sorted(json.loads(tests.read_text("utf-8")))
-        yield from zip(names, (page.body for page in passage_pages(checkout)), strict=True)
-    elif (checkout / "test" / "test-pages").is_dir():
-        names = sorted(path.name for path in (checkout / "test" / "test-pages").iterdir())
-        yield from zip(names, (page.body for page in text_pages(checkout)), strict=True)
-    elif (checkout / "ground-truth.json").is_file():
-        names = sorted(json.loads((checkout / "ground-truth.json").read_text("utf-8")))
-        yield from zip(names, (page.body for page in article_pages(checkout)), strict=True)
-    else:
-        yield from ((page.name, page.body) for page in read_pages(checkout))
-
-
 def set_pages(checkout: Path) -> Iterator[Page]:
-    """Its pages, under addresses that name set and page."""
-    for name, body in bodies_of(checkout):
-        yield Page(f"https://{checkout.name}.example/{quote(name, safe='')}", body, headers=_HEADERS)
+    """Pages of a set, under addresses that name set and page."""
+    is_wcxb = (checkout / "dev" / "ground-truth").is_dir()
+    for page in read_pages(checkout) if is_wcxb else public_set(checkout)[1]:
+        yield Page(f"https://{checkout.name}.example/{quote(page.name, safe='')}", page.body, headers=_HEADERS)
 
 
 def look(store: docstore.DocumentStore, checkouts: Sequence[Path]) -> Section:
