@@ -39,7 +39,7 @@ from docstore.cluster.coding import (
     filter_call,
     large_or_small,
 )
-from docstore.cluster.requests import Requests
+from docstore.cluster.protocol import Requests
 from docstore.model.errors import CommitUnknown
 from docstore.model.format import BARE_TABLES, CAPTURE_FAMILY, FAMILY_END
 from docstore.model.types import (
@@ -325,7 +325,7 @@ class HBaseEngine:
         return f"{self._namespace}:{table}"
 
     def requests(self, durability: Durability) -> Requests:
-        """Carries out the requests of `storage.protocol` on this store's tables."""
+        """Carries out the requests of `cluster.protocol` on this store's tables."""
         level: int = getattr(messages().TDurability, _DURABILITY[durability])
         return Requests(self._client, self._namespace, level)
 

@@ -44,7 +44,8 @@ from docstore.cluster.coding import (
     encode_timestamp,
 )
 from docstore.cluster.engine import HBaseEngine
-from docstore.cluster.requests import CLAIMS, slot_pointer
+from docstore.cluster.protocol import CLAIM as CLAIM_COLUMN
+from docstore.cluster.protocol import CLAIMS, CheckAndMutate, slot_pointer
 from docstore.cluster.upkeep_postings import GRACE_SECONDS, KINDS, MOST_TRIES, Pages, PostingUpkeep, Wanted
 from docstore.cluster.values import CHUNK_NAME_BYTES, VALUE_ROWS, ChunkRows, Owned, Owner, cell_named, chunks_named
 from docstore.model.errors import CommitUnknown, CorruptionError, InvalidArgument
@@ -57,8 +58,6 @@ from docstore.storage.counts import TAKEN, TOTALS, fold_shared
 from docstore.storage.envelope import encode_inline
 from docstore.storage.parts import Progress
 from docstore.storage.port import Upkeep
-from docstore.storage.protocol import CLAIM as CLAIM_COLUMN
-from docstore.storage.protocol import CheckAndMutate
 from docstore.storage.reports import CompactionReport
 from docstore.storage.table import CAPTURE_FAMILIES, LATER_COLUMNS, Table
 

@@ -35,7 +35,7 @@ from docstore.cluster.coding import (
     encode_qualifier,
 )
 from docstore.cluster.engine import GETS_A_CALL, HBaseEngine
-from docstore.cluster.requests import slot_name
+from docstore.cluster.protocol import FENCE, SLOT, CheckAndMutate, Read, slot_name
 from docstore.dedup.buckets import FAMILY, TABLE
 from docstore.dedup.index import page_of
 from docstore.model.capture import CHECKSUM
@@ -56,7 +56,6 @@ from docstore.reference.ranking import BUCKET_LIMIT
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import capture_of
 from docstore.storage.envelope import parse_envelope
-from docstore.storage.protocol import FENCE, SLOT, CheckAndMutate, Read
 
 KINDS: Final = (POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT, POSTING_BAND)
 """In the order in which they are looked at."""
