@@ -201,14 +201,12 @@ class SlotCommitter:
         return (yield from program)
 
     def drop_placed(self) -> None:
-        """See `Committer`."""
         self._placement.drop_placed()
 
     def forget_bases(self) -> None:
         """See `Committer`: no value is encoded against another."""
 
     def wait(self) -> None:
-        """See `Committer`."""
         if self._pending_since:
             time.sleep(self._pause)
             self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)

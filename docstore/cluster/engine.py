@@ -336,7 +336,6 @@ class HBaseEngine:
     # --- reading
 
     def read_row(self, table: str, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
-        """See `Engine`."""
         self._check(table)
         check_spec(spec, scanning=False)
         return self.read_rows(table, [(row_key, spec)])[0]
@@ -375,7 +374,6 @@ class HBaseEngine:
     def read_ahead(
         self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], beside: FirstQualifiers | None = None
     ) -> None:
-        """See `ReadsAhead`."""
         self._check(table)
         missing = [one for one in dict.fromkeys(reads) if self._ahead.get(table, *one) is None]
         rows, qualifiers = self._read_beside(table, missing, beside)
@@ -386,15 +384,12 @@ class HBaseEngine:
             held.update(zip(beside.row_keys, qualifiers, strict=True))
 
     def drop_ahead(self, rows: Iterable[tuple[str, bytes]]) -> None:
-        """See `ReadsAhead`."""
         self._ahead.drop(rows)
 
     def forget_ahead(self) -> None:
-        """See `ReadsAhead`."""
         self._ahead.clear()
 
     def newest(self, table: str, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
-        """See `Engine`."""
         self._client.check_open()
         check_not_bare(table)
         held = self._ahead.get(table, row_key, ReadSpec((family,), qualifier, versions=1))
@@ -409,11 +404,9 @@ class HBaseEngine:
         return cells[0] if cells else None
 
     def qualifiers(self, table: str, row_key: bytes, limit: int) -> list[bytes]:
-        """See `Engine`."""
         return self.qualifiers_of_rows(table, [row_key], limit)[0]
 
     def qualifiers_of_rows(self, table: str, row_keys: Sequence[bytes], limit: int) -> list[list[bytes]]:
-        """See `Engine`."""
         self._client.check_open()
         check_bare(table)
         if limit < 1:
@@ -427,7 +420,6 @@ class HBaseEngine:
         return [held[row_key] if row_key in held else read[row_key] for row_key in row_keys]
 
     def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
-        """See `Engine`."""
         self._check(table)
         asked = list(row_keys)
         make = messages()
@@ -441,7 +433,6 @@ class HBaseEngine:
     def scan(
         self, table: str, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING
     ) -> Iterator[ScannedRow]:
-        """See `Engine`."""
         self._check(table)
         check_spec(spec, scanning=True)
         return self._scan(table, start, end, spec)
@@ -497,7 +488,6 @@ class HBaseEngine:
     # --- writing
 
     def mutate_rows(self, rows: Sequence[RowMutations], durability: Durability) -> None:
-        """See `Engine`."""
         self._client.check_open()
         for row in rows:
             check_mutations(row.table, row.mutations, self.caps.largest_cell_bytes)
@@ -625,7 +615,6 @@ class HBaseEngine:
         otherwise: Sequence[Mutation] = (),
         durability: Durability = Durability.SYNC,
     ) -> bool:
-        """See `Engine`."""
         self._client.check_open()
         check_mutations(table, [*then, *otherwise], self.caps.largest_cell_bytes)
         level = getattr(messages().TDurability, _DURABILITY[durability])
@@ -706,7 +695,6 @@ class HBaseEngine:
         self._check(table)
 
     def close(self) -> None:
-        """See `Engine`."""
         self._client.close()
 
     def _check(self, table: str) -> None:
