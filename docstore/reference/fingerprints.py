@@ -7,7 +7,7 @@ folded from its words' hashes, in order, modulo 2**64:
     h *= FINISH;  h ^= h >> 29
 
 A text with fewer than w words is one shingle of all its words; a text without words has none.  Part of
-SCHEME_SIMHASH64_1, SCHEME_SKETCH_1 and SCHEME_KEYS_2: a change of output needs new schemes.
+SCHEME_SIMHASH64_1, SCHEME_SKETCH_1 and SCHEME_KEYS_3: a change of output needs new schemes.
 """
 
 from __future__ import annotations
@@ -458,25 +458,7 @@ def pairs_within(values: NDArray[np.uint64], bits: int) -> Iterator[Pairs]:
 
 # --- Bands: groups of sketch values -> band keys; two texts that share a key are a candidate pair.
 #
-# The choice, 16 bands of 5 of the 256 bins, was measured by simulation: 4,000 pairs of random sets a cell, numpy seed
-# 11, both sets of n shingles.  Share of pairs *missed* at J = 0.8 and *proposed* at J = 0.5 and 0.3, by bands x width:
-#
-# =====  ======  ======  ======  ======  ======
-# n      J       12 x 4  14 x 5  16 x 5  20 x 5
-# =====  ======  ======  ======  ======  ======
-# 46     0.8     0.0022  0.0028  0.0012  0.0002
-# 100    0.8     0.0020  0.0060  0.0038  0.0005
-# 250    0.8     0.0012  0.0042  0.0020  0.0000
-# 46     0.5     0.566   0.377   0.421   0.493
-# 100    0.5     0.534   0.369   0.417   0.490
-# 250    0.5     0.532   0.370   0.410   0.486
-# 46     0.3     0.101   0.038   0.046   0.058
-# 100    0.3     0.092   0.036   0.040   0.050
-# 250    0.3     0.106   0.033   0.038   0.050
-# =====  ======  ======  ======  ======  ======
-#
-# More bands are more postings, narrower ones more false candidates.  12 x 4 misses as little with fewer postings but
-# proposes a third more pairs at J = 0.5 and twice as many at 0.3, and every candidate costs a comparison of texts.
+# More bands are more postings, narrower ones more false candidates; docs/dedup-theory.md has what was measured.
 
 BANDS: Final = 16
 BAND_WIDTH: Final = 5
