@@ -49,27 +49,11 @@ Numbers: TypeAlias = NDArray[np.int64]
 """Of pages, sets or positions, from 0."""
 _Number = TypeVar("_Number", bound=np.integer[Any])
 
-WORD_HASHES_HELD = 1 << 17
-"""Words whose hashes are remembered, before all are forgotten and it begins again."""
-
-
-class _WordHashes(dict[str, int]):
-    """Word -> hash, remembered."""
-
-    def __missing__(self, word: str) -> int:
-        hashed = mmh3.mmh3_x64_128_utupledigest(word.encode("utf-8", "surrogatepass"), WORD_SEED)[0]
-        if len(self) >= WORD_HASHES_HELD:
-            self.clear()
-        self[word] = hashed
-        return hashed
-
-
-_WORD_HASHES = _WordHashes()
-
 
 def word_hashes(words: Sequence[str]) -> NDArray[np.uint64]:
     """(n,) uint64: the hash of each word."""
-    return np.fromiter(map(_WORD_HASHES.__getitem__, words), np.uint64, len(words))
+    digests = (mmh3.mmh3_x64_128_utupledigest(word.encode("utf-8", "surrogatepass"), WORD_SEED) for word in words)
+    return np.fromiter((digest[0] for digest in digests), np.uint64, len(words))
 
 
 def fold(columns: Sequence[NDArray[np.uint64]], start: NDArray[np.uint64] | np.uint64 = START) -> NDArray[np.uint64]:

@@ -43,24 +43,9 @@ _SPECIAL: Final = frozenset(chain(VISIBLE_RAW, *(({name, f"/{name}"}) for name i
 """Tags that can change what is shown."""
 
 
-class _Separators(dict[str, str]):
-    """Tag name -> what it leaves between two texts: nothing, or a break; remembered up to a bound."""
-
-    bound = 4096
-
-    def __missing__(self, name: str) -> str:
-        separator = "" if not name or name.removeprefix("/") in INLINE else BREAK
-        if len(self) < self.bound:
-            self[name] = separator
-        return separator
-
-
-_SEPARATORS = _Separators()
-
-
-def separators(names: Iterable[str]) -> Iterable[str]:
+def separators(names: Iterable[str]) -> list[str]:
     """What each tag leaves between the texts around it: "" or BREAK."""
-    return map(_SEPARATORS.__getitem__, names)
+    return ["" if not name or name.removeprefix("/") in INLINE else BREAK for name in names]
 
 
 def join(texts: list[str], names: list[str]) -> str:

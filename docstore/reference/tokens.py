@@ -78,25 +78,12 @@ ATTRIBUTE = re.compile(
 )
 
 
-class _Names(dict[str | None, str]):
-    """Tag name as written -> in lower case, remembered up to a bound; None (a comment) -> ""."""
-
-    bound = 4096
-
-    def __missing__(self, name: str | None) -> str:
-        lower = "" if name is None else ascii_lower(name)
-        if len(self) < self.bound:
-            self[name] = lower
-        return lower
-
-
 def ascii_lower(text: str) -> str:
     """Lower case for A to Z alone, so that no other letter turns into an ASCII one (the Kelvin sign is no k)."""
     return text.lower() if text.isascii() else text.translate(_ASCII_LOWER)
 
 
 _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
-_NAMES = _Names()
 
 
 class Markup(NamedTuple):
@@ -123,7 +110,7 @@ def split(source: str) -> Markup:
     texts: list[str] = pieces[0::_GROUPS]
     attribute_sources: list[str | None] = pieces[3::_GROUPS]
     contents: list[str | None] = pieces[4::_GROUPS]
-    names = list(map(_NAMES.__getitem__, pieces[2::_GROUPS]))
+    names = [ascii_lower(name) if name else "" for name in pieces[2::_GROUPS]]
     if names and names[-1] and not texts[-1] and not contents[-1]:
         # Only the last tag can have met EOF, and then the source ends with it as far as it was cut.
         last = f"<{pieces[-5]}{attribute_sources[-1] or ''}"
@@ -227,29 +214,9 @@ _DIGITS_THAT_MATTER = 8
 """Eight digits without leading zeros, decimal or hexadecimal, are above 0x10FFFF already."""
 
 
-class _Decoded(dict[str, str]):
-    """Reference as it stands in text -> its characters, remembered up to a bound: few are used again and again."""
-
-    bound = 4096
-
-    def __missing__(self, reference: str) -> str:
-        match = _REFERENCE.fullmatch(reference)
-        characters = reference if match is None else _in_text(match)
-        if len(self) < self.bound and len(reference) <= _LONGEST_NAME + 1:
-            self[reference] = characters
-        return characters
-
-
-_DECODED = _Decoded()
-
-
-def _in_text_remembered(match: re.Match[str]) -> str:
-    return _DECODED[match[0]]
-
-
 def decode_text(source: str) -> str:
     """Text with its character references replaced, by the rule for text."""
-    return _REFERENCE.sub(_in_text_remembered, source) if "&" in source else source
+    return _REFERENCE.sub(_in_text, source) if "&" in source else source
 
 
 def decode_attribute(source: str) -> str:
