@@ -229,7 +229,7 @@ class StoreUpkeep:
         self._engine = engine
         self._table = table
         self._durability = durability
-        self._level: int = getattr(messages().TDurability, "SKIP_WAL" if durability is Durability.NONE else "SYNC_WAL")
+        self._level = thrift.log_level(durability)
         self._upkeep = upkeep
         self._on_progress = on_progress
         self._dry_run = dry_run
