@@ -13,18 +13,18 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 57_750,
-    "lines of the core": 38_800,
-    "files of docstore/": 220,
-    "classes": 532,
-    "record types": 260,
+    "lines of docstore/": 57_330,
+    "lines of the core": 38_380,
+    "files of docstore/": 217,
+    "classes": 527,
+    "record types": 257,
     "files of a put": 48,
     "classes of a put": 58,
-    "functions of a put": 312,
+    "functions of a put": 311,
     "caches of a put": 9,
     "LevelDB keys of a put": 8,
     "LevelDB keys of a group": 6,
-    "lines of Rust": 10_900,
+    "lines of Rust": 10_690,
     "lines of tools/": 10_900,
 }
 

@@ -47,12 +47,6 @@ URL_LIMIT_BYTES = 65_536
 BARE_TABLES = {"postings": "p"}
 """Tables of very many tiny rows, with their only family.  A bare table holds qualifiers and nothing else: timestamp 0,
 value empty, one version.  Its LevelDB key is table tag, escaped row key, qualifier as it is; its value is empty."""
-ENGINE_TAG = 0x00
-"""Before the keys of the engine itself, which belong to no table: the delete epoch and the delete marks."""
-ENGINE_EPOCH_KEY = b"\x00\x00"
-"""Varint: delete marks ever made.  Every cell of a table that is not bare carries it, as of its writing, before its
-value.  A mark's key is ENGINE_TAG, its kind, table tag, escaped row key, family (empty for a row); its value is a
-varint epoch, and cells with a smaller one are deleted."""
 ENGINE_END_KEY = b"\xff"
 """The last key of all, put there at creation: an iterator that ends before it has lost something."""
 
@@ -62,10 +56,6 @@ KEY_ESCAPE = b"\x00\xff"
 """A zero byte inside a row key or qualifier."""
 KEY_END = b"\x00\x01"
 """End of an escaped row key or qualifier; sorts before every escaped zero, so prefixes sort first."""
-KEY_KIND_ROW_MARK = 0x01
-"""Everything in the row written before this mark is deleted."""
-KEY_KIND_FAMILY_MARK = 0x02
-"""Everything in one family of the row written before this mark is deleted."""
 KEY_KIND_CELL = 0x03
 FAMILY_END = b"\x00"
 """End of a family name, which holds no zero byte."""
