@@ -262,9 +262,7 @@ def cut(table: str, found: Sequence[HBaseCell], spec: ReadSpec) -> list[Cell]:
 
 def limited(row_key: bytes, cells: list[Cell], limit: int | None) -> ScannedRow:
     """A scanned row, cut at a limit."""
-    if limit is None or len(cells) <= limit:
-        return ScannedRow(row_key, cells, False)
-    return ScannedRow(row_key, cells[:limit], True)
+    return ScannedRow(row_key, cells[:limit], limit is not None and len(cells) > limit)
 
 
 # --- the engine

@@ -270,10 +270,6 @@ class Requests:
         self._namespace = namespace
         self._durability = durability
 
-    def run(self, program: Running[Result], cells: Sequence[HBaseCell] = ()) -> Result:
-        """Run a program to its end: see `run_all`."""
-        return self.run_all([program], [cells])[0]
-
     def run_all(self, programs: Sequence[Running[Result]], cells: Sequence[Sequence[HBaseCell]]) -> list[Result]:
         """Run programs to their ends, in step: what all of them ask next goes together.
 

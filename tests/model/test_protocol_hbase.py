@@ -146,7 +146,7 @@ def test_the_backends_calls_reach_as_many_states_as_the_model() -> None:
 def test_a_page_that_was_shut_out_comes_with_its_second_attempt() -> None:
     _, requests = over(freeze({PAGE: {"slot": "fence of maintenance"}}))
     tokens = (f"w{number}" for number in range(6))  # a program that shuts itself out takes any number
-    assert requests.run(write(PAGE, "body", CLAIM, tokens)) == "new"
+    assert requests.run_all([write(PAGE, "body", CLAIM, tokens)], [()]) == ["new"]
     held = requests.read(Read(PAGE))["slot"]
     assert requests.read(Read(CLAIM)) == {"claim": f"{PAGE} {held}"}
 
@@ -188,7 +188,7 @@ def test_a_program_of_which_nothing_is_known_ends() -> None:
     seconds = iter(range(1000))
     requests = Requests(Silent({}), "store", clock=lambda: float(next(seconds)))  # type: ignore[arg-type]
     with pytest.raises(CommitUnknown, match="for 60 s the cluster has not said"):
-        requests.run(write(PAGE, "body", CLAIM, iter("abcdefg")))
+        requests.run_all([write(PAGE, "body", CLAIM, iter("abcdefg"))], [()])
     assert next(seconds) < 100
 
 
