@@ -13,11 +13,11 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 57_330,
-    "lines of the core": 38_380,
-    "files of docstore/": 217,
-    "classes": 527,
-    "record types": 257,
+    "lines of docstore/": 56_770,
+    "lines of the core": 37_990,
+    "files of docstore/": 216,
+    "classes": 516,
+    "record types": 252,
     "files of a put": 48,
     "classes of a put": 58,
     "functions of a put": 311,
@@ -25,7 +25,7 @@ CEILINGS = {
     "LevelDB keys of a put": 8,
     "LevelDB keys of a group": 6,
     "lines of Rust": 10_690,
-    "lines of tools/": 10_900,
+    "lines of tools/": 8_380,
 }
 
 

@@ -279,8 +279,6 @@ class Client:
         self._is_closed = False
         self._process = os.getpid()
         self._was_reached = False
-        self.calls = 0
-        """Calls made, for measurements."""
 
     def __enter__(self) -> Self:
         return self
@@ -396,7 +394,6 @@ class Client:
             for answer in connection.call_all(
                 "checkAndMutate", calls, self._timeout_seconds + SECONDS_A_MEGABYTE * megabytes
             ):
-                self.calls += 1
                 refused = _refusal(answer) if isinstance(answer, Exception) else None
                 if refused is not None:
                     raise refused from answer
@@ -497,7 +494,6 @@ class Client:
             connection = None
             try:
                 gateway, connection = self._connection()
-                self.calls += 1
                 was_sent = True
                 answer = connection.call(method, arguments, timeout)
             except Exception as error:
